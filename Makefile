@@ -1,0 +1,47 @@
+# One command for each thing to know; CI calls only these. They use the tools of the active environment.
+PYTHON ?= python
+TESTS = $(PYTHON) -m pytest
+
+.PHONY: help check fix lint types layers spelling unit test learning fault docs bench
+
+help:  ## Say what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+check: lint types layers spelling unit  ## Everything that needs no Ray: format, lint, types, layers, spelling, unit tests
+
+fix:  ## Repair format and lint where a machine can
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+
+lint:  ## Lint and format, nothing changed
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+
+types:  ## Static types, strict
+	$(PYTHON) -m mypy
+
+layers:  ## A package imports only what stands below it
+	lint-imports
+
+spelling:  ## Misspelt words
+	codespell
+
+unit:  ## Unit, property, contract, golden and architecture tests that start no Ray
+	$(TESTS) -m "not ray and not learning and not fault and not gpu"
+
+test:  ## All tests but those that train for minutes
+	$(TESTS)
+
+learning:  ## Every algorithm reaches its return
+	$(TESTS) -m learning
+
+fault:  ## Workers killed, disks full, checkpoints cut short
+	$(TESTS) -m fault
+
+docs:  ## The README's and the pages' blocks, the examples, the links
+	$(TESTS) tests/docs
+
+BENCHMARKS = startup sampling replay_buffer dqn_against_sb3 remote_workers learning
+
+bench:  ## The figures of the README, measured side by side; needs stable-baselines3 and cpprb
+	for name in $(BENCHMARKS); do echo "== $$name"; $(PYTHON) benchmarks/$$name.py || exit 1; done
