@@ -1,0 +1,240 @@
+"""The keys that every algorithm has: COMMON_CONFIG and its declaration."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Literal
+
+from rlframe.config.exploration import EXPLORATIONS
+from rlframe.config.faults import got
+from rlframe.config.model import ModelConfig
+from rlframe.config.multiagent import MultiagentConfig
+from rlframe.config.options import AlgorithmConfig, Refusal, option, section
+from rlframe.config.plain import same
+from rlframe.config.rules import (
+    callbacks_rule,
+    env_rule,
+    environ_rule,
+    filter_rule,
+    input_rule,
+    resources_rule,
+    space_rule,
+)
+from rlframe.config.unsupported import LOCAL_TF_SESSION_ARGS, TF_SESSION_ARGS, UNSUPPORTED
+
+Function = Callable[..., Any]
+FreeForm = dict[Any, Any]
+Number = int | float
+
+
+class CommonConfig(AlgorithmConfig):
+    """The keys that every algorithm has, as in RLlib 1.x, with two defaults of rlframe's own.
+
+    `framework` is "torch" here, and `callbacks` and `sample_collector` are None where nothing is to be called.
+    """
+
+    unsupported: ClassVar[Mapping[str, Refusal]] = UNSUPPORTED
+
+    # Sampling
+    num_workers: int = option(2, "Remote rollout workers; 0 samples in the driver's process.", unit="processes", low=0)
+    num_envs_per_worker: int = option(1, "Environments stepped together in one worker.", unit="environments", low=1)
+    create_env_on_driver: bool = option(False, "Give the driver an environment although there are remote workers.")
+    rollout_fragment_length: int = option(
+        200,
+        "Steps of each environment in one sample (what counts as a step: multiagent.count_steps_by).",
+        unit="steps",
+        low=1,
+    )
+    batch_mode: str = option(
+        "truncate_episodes",
+        "Cut samples at the fragment's length, or only where episodes end.",
+        choices=("truncate_episodes", "complete_episodes"),
+    )
+    sample_async: bool = option(False, "Sample in a thread of its own in every worker.")
+    sample_collector: Any = option(None, "Class that builds batches.", wanted="a class or None")
+    observation_filter: Any = option(
+        "NoFilter", "Filter of observations: a name, or a function of the shape.", rule=filter_rule, wanted="a filter"
+    )
+    synchronize_filters: bool = option(True, "Merge the workers' filter statistics in every iteration.")
+    compress_observations: bool = option(False, "Compress obs and new_obs in batches with LZ4.")
+    fake_sampler: bool = option(False, "Repeat the first batch for ever, to measure the learner alone.")
+    sample_in_numpy: bool = option(
+        True, "Built-in models on remote workers sample in NumPy, and the workers load no framework."
+    )
+
+    # Learning
+    gamma: float = option(0.99, "Discount of later rewards.", low=0, high=1)
+    lr: float = option(1e-4, "Learning rate of the default optimizer.", low=0)
+    train_batch_size: int = option(200, "Rows of one training batch.", unit="steps", low=1)
+    model: ModelConfig = section(ModelConfig, "Options of the networks.")
+    optimizer: FreeForm = option({}, "Options of an algorithm's execution plan. Free-form.")
+    framework: str = option("torch", "The framework that learns.", choices=("torch", "tf", "tf2", "tfe"))
+    eager_tracing: bool = option(False, "Trace eager TensorFlow calls with tf.function.")
+    eager_max_retraces: int = option(20, "Retraces after which an error is raised.", low=0)
+    simple_optimizer: bool | Literal[-1] = option(
+        -1,
+        "True trains without the multi-GPU path, False with it, -1 lets the trainer choose.",
+    )
+    tf_policy_handles_more_than_one_loss: bool = option(
+        False, "A TensorFlow policy returns several losses.", key="_tf_policy_handles_more_than_one_loss"
+    )
+
+    # Environment
+    env: Any = option(
+        None, "The environment.", rule=env_rule, wanted="a registered name, a Gymnasium id, a class, a function or None"
+    )
+    observation_space: Any = option(
+        None, "Observation space where there is no environment.", rule=space_rule, wanted="a space or None"
+    )
+    action_space: Any = option(
+        None, "Action space where there is no environment.", rule=space_rule, wanted="a space or None"
+    )
+    env_config: FreeForm = option({}, "What the environment's constructor gets, as an EnvContext. Free-form.")
+    horizon: int | None = option(
+        None,
+        "Longest episode; None is the environment's own limit. Episodes cut here are truncated.",
+        unit="env steps",
+        low=1,
+    )
+    soft_horizon: bool = option(False, "At the horizon, record an end but do not reset the environment.")
+    no_done_at_end: bool = option(False, "Never store the end of an episode as termination.")
+    remote_worker_envs: bool = option(False, "Every environment of a worker is a process of its own.")
+    remote_env_batch_wait_ms: int = option(0, "How long to wait for more of such environments.", unit="ms", low=0)
+    env_task_fn: Function | None = option(None, "Curriculum: (result, task-settable env, env context) -> new task.")
+    render_env: bool = option(False, "Call render at every step.")
+    record_env: bool | str = option(False, "Record videos, into a folder if a string is given.")
+    clip_rewards: bool | float | None = option(
+        None, "True: sign of the reward; x: clip to [-x, x]; False: off; None: sign for Atari, else off.", low=0
+    )
+    normalize_actions: bool = option(True, "Policies act in [-1, 1], mapped to the bounds of the Box.")
+    clip_actions: bool = option(False, "Clip actions to the bounds of the Box.")
+    preprocessor_pref: str | None = option(
+        "deepmind", "Preprocessing of Atari games; other environments have none.", choices=("deepmind", "rllib")
+    )
+
+    # Debugging and failures
+    log_level: str = option("WARN", "Level of rlframe's logger.", choices=("DEBUG", "INFO", "WARN", "WARNING", "ERROR"))
+    callbacks: Any = option(
+        None, "A DefaultCallbacks subclass, or a dict of functions as in old programs.", rule=callbacks_rule,
+        wanted="a DefaultCallbacks subclass, a dict of functions or None",
+    )  # fmt: skip
+    ignore_worker_failures: bool = option(False, "Go on with the workers that are left.")
+    recreate_failed_workers: bool = option(False, "Replace a failed worker by a new one with the same index.")
+    log_sys_usage: bool = option(True, "Report the use of CPU and memory as `perf`.")
+    fake_gpus: bool = option(False, "CPUs play GPU towers, for tests.", key="_fake_gpus")
+    logger_config: FreeForm | None = option(None, "Class and folder of the logger: type, logdir. Free-form.")
+    monitor: bool | str | Literal[-1] = option(-1, "Old name of record_env.", deprecated=True)
+
+    # Exploration and evaluation
+    explore: bool = option(True, "False acts greedily everywhere.")
+    exploration_config: FreeForm = option({"type": "StochasticSampling"}, "How to explore.", variants=EXPLORATIONS)
+    evaluation_interval: int | None = option(
+        None, "Iterations from one evaluation to the next; None or 0 is never.", low=0
+    )
+    evaluation_num_episodes: int | Literal["auto"] = option(
+        10, "Episodes of one evaluation; 'auto' fills the time of a training step.", unit="episodes", low=1
+    )
+    evaluation_parallel_to_training: bool = option(False, "Evaluate while training goes on.")
+    in_evaluation: bool = option(False, "Set by rlframe on evaluation workers.")
+    evaluation_config: FreeForm = option({}, "Overrides of this config for evaluation.", overrides=True)
+    evaluation_num_workers: int = option(
+        0, "Remote evaluation workers; 0 evaluates in the driver's process.", unit="processes", low=0
+    )
+    custom_eval_function: Function | None = option(None, "(trainer, evaluation workers) -> dict of metrics.")
+
+    # Metrics and iterations
+    collect_metrics_timeout: Number = option(180, "Longest wait for the workers' metrics.", unit="s", low=0)
+    metrics_smoothing_episodes: int = option(100, "Episodes that statistics are taken over.", unit="episodes", low=1)
+    min_iter_time_s: Number = option(0, "Shortest iteration.", unit="s", low=0)
+    timesteps_per_iteration: int = option(0, "Fewest steps sampled in an iteration.", unit="env steps", low=0)
+
+    # Processes and devices
+    seed: int | None = option(None, "Seed that every random stream is derived from; None draws one.", low=0)
+    extra_python_environs_for_driver: dict[str, Any] = option(
+        {}, "Environment variables set in the driver. Free-form.", rule=environ_rule
+    )
+    extra_python_environs_for_worker: dict[str, Any] = option(
+        {}, "Environment variables set in the workers. Free-form.", rule=environ_rule
+    )
+    num_gpus: Number = option(0, "GPUs of the learner; a fraction shares one.", unit="GPUs", low=0)
+    num_cpus_per_worker: Number = option(1, "CPUs of a rollout worker.", unit="CPUs", low=0)
+    num_gpus_per_worker: Number = option(0, "GPUs of a rollout worker.", unit="GPUs", low=0)
+    custom_resources_per_worker: dict[str, Number] = option(
+        {}, "Other Ray resources of a rollout worker.", rule=resources_rule, wanted="a number >= 0 for every resource"
+    )
+    num_cpus_for_driver: Number = option(1, "CPUs of the driver, where Tune places it.", unit="CPUs", low=0)
+    placement_strategy: str = option(
+        "PACK", "How Ray spreads the workers over machines.", choices=("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
+    )
+    tf_session_args: FreeForm = option(TF_SESSION_ARGS, "TensorFlow session of the workers. Free-form.")
+    local_tf_session_args: FreeForm = option(LOCAL_TF_SESSION_ARGS, "What differs from it in the driver. Free-form.")
+
+    # Offline data
+    input: Any = option(
+        "sampler", "Where experience comes from.", rule=input_rule, wanted="a name, a path or a function"
+    )
+    input_config: FreeForm = option({}, "What a custom reader gets. Free-form.")
+    actions_in_input_normalized: bool = option(False, "Actions in the data are in [-1, 1] already.")
+    input_evaluation: list[str] = option(
+        ["is", "wis"], "Estimators of the policy's value on offline data.", choices=("is", "wis", "simulation")
+    )
+    postprocess_inputs: bool = option(False, "Postprocess trajectories that were read.")
+    shuffle_buffer_size: int = option(0, "Batches that are shuffled among each other.", unit="batches", low=0)
+    output: Any = option(
+        None, "Where to write samples.", rule=input_rule, wanted="a path, 'logdir', a function or None"
+    )
+    output_compress_columns: list[str] = option(["obs", "new_obs"], "Columns to compress.")
+    output_max_file_size: int = option(64 * 1024 * 1024, "Size at which a new file is begun.", unit="bytes", low=1)
+
+    multiagent: MultiagentConfig = section(MultiagentConfig, "Several agents and policies in one environment.")
+    disable_preprocessor_api: bool = option(
+        False, "Hand observations to the model as they are.", key="_disable_preprocessor_api"
+    )
+
+    def faults(self) -> Iterator[str]:
+        """Yields what contradicts itself between the common keys."""
+        if self.evaluation_num_episodes == "auto" and not self.evaluation_parallel_to_training:
+            yield "evaluation_num_episodes='auto' needs evaluation_parallel_to_training=True; else give a number"
+        if self.num_gpus > 1 and self.simple_optimizer is True:
+            yield "simple_optimizer=True trains on one GPU; num_gpus must be at most 1"
+        for key, advice in _EVALUATION_ADVICE.items():
+            if key in self.evaluation_config and not self._repeats(key):
+                yield f"evaluation_config.{key}: {got(self.evaluation_config[key])}; {advice}"
+        for key in self.evaluation_config:
+            if str(key).startswith("evaluation_") and key != "evaluation_config" and not self._repeats(key):
+                yield f"evaluation_config.{key} has no effect there; set {key} beside evaluation_config"
+
+    def remarks(self) -> Iterator[str]:
+        """Yields what is allowed but hardly meant."""
+        if self.evaluation_num_workers > 0 and not self.evaluation_interval:
+            yield "evaluation_num_workers > 0 without evaluation_interval: only a call of evaluate() evaluates"
+
+    def _repeats(self, key: str) -> bool:
+        """Whether evaluation_config says of a key what the config says anyway."""
+        return same(self.evaluation_config[key], getattr(self, key, self))
+
+
+_EVALUATION_ADVICE = {
+    "in_evaluation": "rlframe sets it; leave it out",
+    "num_workers": "set evaluation_num_workers beside evaluation_config",
+    "batch_mode": "evaluation runs whole episodes; leave it out",
+    "rollout_fragment_length": "evaluation runs whole episodes; leave it out",
+}
+"""Keys that have no effect inside evaluation_config, and what to do instead."""
+
+
+def effective_model_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the model options as models read them: `_disable_preprocessor_api` of the config holds for its model."""
+    model = dict(config["model"])
+    model["_disable_preprocessor_api"] = bool(
+        model.get("_disable_preprocessor_api") or config.get("_disable_preprocessor_api")
+    )
+    return model
+
+
+_PARTLY = frozenset({"framework", "num_gpus", "preprocessor_pref", "exploration_config.type", "input_evaluation"})
+"""Refused keys of which some values besides the default are honoured."""
+
+
+def honoured_keys(declaration: type[AlgorithmConfig] = CommonConfig) -> frozenset[str]:
+    """Returns the dotted keys of which this version honours more than the default; each must be read somewhere."""
+    refused = frozenset(declaration.unsupported) - _PARTLY
+    return frozenset(declaration.known_keys() - refused - declaration.deprecated_keys())

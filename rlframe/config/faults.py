@@ -1,0 +1,157 @@
+"""Faults of a config: what is wrong with one key, in a line that says what was got, what is wanted and what is near."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+_MAX_REPR = 60
+_ALIKE = 0.6
+"""Ratio of difflib from which two names are alike."""
+_ELSEWHERE = 0.6
+"""What standing in another section counts, in edits: an exact name elsewhere beats a slip here, not by much."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong with a config.
+
+    Attributes:
+        key: Dotted key, or "" for a sentence about several keys.
+        text: What was got and what is wanted.
+        near: Known dotted keys that may have been meant.
+    """
+
+    key: str
+    text: str
+    near: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Returns the line that is shown."""
+        line = f"{self.key}: {self.text}" if self.key else self.text
+        return line + did_you_mean(self.near)
+
+    def below(self, section: str) -> Fault:
+        """Returns the same fault, seen from outside the section it was found in."""
+        near = tuple(f"{section}.{key}" for key in self.near)
+        key, text = (f"{section}.{self.key}", self.text) if self.key else ("", f"{section}: {self.text}")
+        return replace(self, key=key, text=text, near=near)
+
+
+def fault_list(faults: Iterable[Fault]) -> str:
+    """Returns the message of a ConfigError: all faults, each once, below their number."""
+    lines = list(dict.fromkeys(str(fault) for fault in faults))
+    header = "1 fault in the config:" if len(lines) == 1 else f"{len(lines)} faults in the config:"
+    return "\n  ".join([header, *lines])
+
+
+def unknown_key(key: str, prefix: str, known: Collection[str], siblings: Collection[str]) -> Fault:
+    """Returns the fault of a key that nobody declared, with the nearest known keys.
+
+    Args:
+        key: The key as it was written.
+        prefix: The section it was found in, with a dot at its end, or "".
+        known: All known dotted keys.
+        siblings: The known dotted keys of that section.
+    """
+    if prefix + key in known and "." not in key:  # declared for another `type` of the same section
+        return Fault(prefix + key, f"unknown key for this type, which takes {', '.join(sorted(siblings))}")
+    if "." in key and key in known:  # {"model.fcnet_hiddens": ...}: the dots belong to the notation
+        return Fault(prefix + key, f"unknown key; nest it: {_nested(key)}")
+    return Fault(prefix + key, "unknown key", nearest_keys(prefix + key, known))
+
+
+def nearest_keys(dotted: str, known: Iterable[str], limit: int = 3) -> tuple[str, ...]:
+    """Returns the known dotted keys nearest to `dotted`, the best first; ties and near ties are all given.
+
+    The last part is compared, so a key that stands in the wrong section is found where it belongs.
+    """
+    candidates = sorted(known)
+    scored = _scored(dotted, candidates, _slips) or _scored(dotted, candidates, _unlikeness)
+    best = min((score for score, _ in scored), default=0.0)
+    return tuple(key for score, key in sorted(scored) if score <= best + 0.5)[:limit]
+
+
+def did_you_mean(names: Iterable[str]) -> str:
+    """Returns "; did you mean a or b?", or "" where there are no names."""
+    text = " or ".join(names)
+    return f"; did you mean {text}?" if text else ""
+
+
+def near_choice(value: Any, choices: Iterable[Any]) -> str:
+    """Returns "; did you mean 'x'?" for a string that is near to a choice, else ""."""
+    if not isinstance(value, str):
+        return ""
+    return did_you_mean(map(repr, nearest_keys(value, [choice for choice in choices if isinstance(choice, str)])))
+
+
+def got(value: Any) -> str:
+    """Returns "got <value>", shortened, with its type where the value does not show it."""
+    if value is None or isinstance(value, bool | type):
+        return f"got {shorten(value)}"
+    return f"got {shorten(value)} ({type(value).__name__})"
+
+
+def shorten(value: Any) -> str:
+    """Returns `repr(value)` in at most 60 characters, whatever the object does."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # a user's __repr__ must not hide the fault
+        text = f"<{type(value).__name__} object>"
+    return text if len(text) <= _MAX_REPR else f"{text[: _MAX_REPR - 3]}..."
+
+
+def _nested(dotted: str) -> str:
+    """Returns how a dotted key is written in a config: {'model': {'fcnet_hiddens': ...}}."""
+    text = "..."
+    for part in reversed(dotted.split(".")):
+        text = f"{{{part!r}: {text}}}"
+    return text
+
+
+def _scored(dotted: str, known: Iterable[str], distance: Callable[[str, str], float | None]) -> list[tuple[float, str]]:
+    """Returns the keys that are alike, with how far they are."""
+    section, _, leaf = dotted.rpartition(".")
+    scored = []
+    for key in known:
+        key_section, _, key_leaf = key.rpartition(".")
+        apart = distance(leaf.lower(), key_leaf.lower())
+        if apart is not None:
+            scored.append((apart + (_ELSEWHERE if key_section != section else 0.0), key))
+    return scored
+
+
+def _slips(got_leaf: str, known_leaf: str) -> float | None:
+    """Returns the number of slips of the keyboard between two names, or None where there are too many."""
+    if got_leaf == known_leaf:
+        return 0.0
+    allowed = max(1, min(len(got_leaf), len(known_leaf)) // 4)
+    if abs(len(got_leaf) - len(known_leaf)) > allowed:
+        return None
+    edits = _edit_distance(got_leaf, known_leaf)
+    return float(edits) if edits <= allowed else None
+
+
+def _unlikeness(got_leaf: str, known_leaf: str) -> float | None:
+    """Returns how far names are apart that have words in common, in another order or number; None if they have not."""
+    matcher = difflib.SequenceMatcher(None, got_leaf, known_leaf)
+    if matcher.real_quick_ratio() < _ALIKE or matcher.quick_ratio() < _ALIKE:
+        return None
+    ratio = matcher.ratio()
+    return 10.0 * (1.0 - ratio) if ratio >= _ALIKE else None
+
+
+def _edit_distance(one: str, other: str) -> int:
+    """Returns the number of insertions, deletions, substitutions and swaps of neighbours between two words."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, start=1):
+        before, above, row = row, before, [i]
+        for j, b in enumerate(other, start=1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
+                cost = min(cost, above[j - 2] + 1)
+            row.append(cost)
+    return row[-1]

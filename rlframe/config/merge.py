@@ -1,0 +1,178 @@
+"""Merging a user's config into defaults, checked against a declaration."""
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
+
+from rlframe.config.check import Tolerance
+from rlframe.config.common import CommonConfig
+from rlframe.config.convert import kinds_of, parse_number, spells_number
+from rlframe.config.declaration import Option, Section
+from rlframe.config.faults import Fault, fault_list, got, unknown_key
+from rlframe.config.options import AlgorithmConfig
+from rlframe.config.plain import TYPED_SECTIONS, overlay
+from rlframe.config.renames import RenamedKeyWarning, Translation, translate_renames
+from rlframe.utils.errors import ConfigError
+
+__all__ = [
+    "FREE_FORM",
+    "RenamedKeyWarning",
+    "make_evaluation_config",
+    "merge_configs",
+    "parse_number",
+    "read_numbers",
+    "translate_renames",
+    "with_common_config",
+]
+
+FREE_FORM = frozenset(
+    {
+        "tf_session_args", "local_tf_session_args", "env_config", "model", "optimizer", "multiagent",
+        "custom_resources_per_worker", "evaluation_config", "exploration_config", "replay_buffer_config",
+        "extra_python_environs_for_driver", "extra_python_environs_for_worker", "input_config", "logger_config",
+    }
+)  # fmt: skip
+"""Sections that take any key where there is no declaration to check them by."""
+
+
+def merge_configs(
+    defaults: Mapping[str, Any],
+    overrides: Mapping[str, Any] | None,
+    declaration: type[AlgorithmConfig] | None = None,
+    *,
+    allow_unknown: bool = False,
+    allow_unknown_subkeys: Iterable[str] = (),
+    override_all_if_type_changes: Iterable[str] = TYPED_SECTIONS,
+) -> dict[str, Any]:
+    """Returns a new config: `defaults` with `overrides` laid on them, all values checked and in their declared form.
+
+    Args:
+        defaults: A whole config. Keys in it that the declaration lacks are the user's own, and allowed.
+        overrides: What the user wants to differ. Neither dict is changed.
+        declaration: Declares keys, types and bounds; None checks only that top-level keys exist in `defaults`.
+        allow_unknown: Whether unknown top-level keys are allowed.
+        allow_unknown_subkeys: Sections in which unknown keys are allowed.
+        override_all_if_type_changes: Sections replaced as a whole when `overrides` gives them another `type`.
+
+    Raises:
+        ConfigError: If anything is wrong; the message lists all faults.
+    """
+    if not isinstance(overrides, dict | Mapping | None):
+        raise ConfigError(fault_list([Fault("", f"{got(overrides)} as the config, wanted a dict")]))
+    typed = tuple(override_all_if_type_changes)
+    if declaration is None:
+        return _merge_undeclared(defaults, overrides or {}, allow_unknown, frozenset(allow_unknown_subkeys), typed)
+    base, faults = _translate(defaults, (), declaration, are_defaults=True)
+    own = frozenset(map(str, base)) - frozenset(declaration.options())
+    over, conflicts = _translate(overrides or {}, own, declaration, are_defaults=False)
+    merged = overlay(base, _without_empty_sections(over, declaration), typed)
+    tolerance = Tolerance(own, allow_unknown, frozenset(allow_unknown_subkeys), typed)
+    inspector = declaration.inspect(merged, tolerance)
+    if faults or conflicts or inspector.faults:
+        raise ConfigError(fault_list(faults + conflicts + inspector.faults))
+    for remark in inspector.remarks:
+        warnings.warn(remark, UserWarning, stacklevel=2)
+    return inspector.config
+
+
+def with_common_config(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the common defaults with `extra` laid on them, new keys included: the defaults of a user's algorithm.
+
+    Values are checked when a trainer is made with them.
+    """
+    translation = Translation(extra, CommonConfig.known_keys(), deprecated=CommonConfig.deprecated_keys())
+    if translation.faults:
+        raise ConfigError(fault_list(translation.faults))
+    _warn(translation.sentences, stacklevel=3)
+    return overlay(CommonConfig.defaults(), translation.config)
+
+
+def make_evaluation_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the config of evaluation workers: `evaluation_config` laid on a checked config, in whole episodes."""
+    base = {key: value for key, value in config.items() if key != "evaluation_config"}
+    merged = overlay(base, config.get("evaluation_config") or {})
+    forced = {"batch_mode": "complete_episodes", "rollout_fragment_length": 1, "in_evaluation": True}
+    return {**merged, "evaluation_config": {}, **forced}
+
+
+def read_numbers(config: Mapping[str, Any], declaration: type[Section]) -> dict[str, Any]:
+    """Returns a config with text read as a number where only a number is declared, as in YAML's 1e-4.
+
+    For command lines and YAML files; a config from Python is taken as it is.
+    """
+    options, annotations = declaration.options(), declaration.annotations()
+    return {key: _read(value, options[key], annotations[key], declaration) if key in options else value
+            for key, value in config.items()}  # fmt: skip
+
+
+def _read(value: Any, declared: Option, annotation: Any, declaration: type[Section]) -> Any:
+    """Returns the value of one key with its text read as numbers."""
+    form: type[Section] | None = declaration if declared.overrides else declared.section
+    if declared.variants is not None and isinstance(value, dict):
+        form = declared.variants.sections.get(str(value.get("type")))
+    if isinstance(value, dict):
+        return read_numbers(value, form) if form is not None else value
+    if isinstance(value, list):
+        return [
+            _read(item, declared, get_args(annotation)[0], declaration) if get_args(annotation) else item
+            for item in value
+        ]
+    kinds = kinds_of(annotation)
+    return parse_number(value) if spells_number(value) and {int, float} & set(kinds) and str not in kinds else value
+
+
+def _translate(
+    config: Mapping[str, Any], own: Iterable[str], declaration: type[AlgorithmConfig], *, are_defaults: bool
+) -> tuple[dict[str, Any], list[Fault]]:
+    """Returns a config with the names used here, in its overrides for evaluation too, and conflicts; warns."""
+    known = declaration.known_keys() | set(own)
+    deprecated = declaration.deprecated_keys()
+    translation = Translation(config, known, deprecated=deprecated, other_name_wins=are_defaults)
+    translated, sentences, faults = translation.config, translation.sentences, translation.faults
+    for key, declared in declaration.options().items():
+        if declared.overrides and isinstance(translated.get(key), dict):
+            inner = Translation(translated[key], known, deprecated=deprecated)
+            translated[key] = inner.config
+            sentences += [f"in {key}: {sentence}" for sentence in inner.sentences]
+            faults += [fault.below(key) for fault in inner.faults]
+    _warn(sentences, stacklevel=4)
+    return translated, faults
+
+
+def _warn(sentences: Iterable[str], stacklevel: int) -> None:
+    """Warns once for each sentence, at the caller of the public function."""
+    for sentence in sentences:
+        warnings.warn(sentence, RenamedKeyWarning, stacklevel=stacklevel)
+
+
+def _without_empty_sections(overrides: dict[str, Any], declaration: type[AlgorithmConfig]) -> dict[str, Any]:
+    """Returns the overrides without the sections that are None: they override nothing."""
+    options = declaration.options()
+    return {
+        key: value
+        for key, value in overrides.items()
+        if value is not None or key not in options or not (options[key].section or options[key].overrides)
+    }
+
+
+def _merge_undeclared(
+    defaults: Mapping[str, Any],
+    overrides: Mapping[str, Any],
+    allow_unknown: bool,
+    open_sections: frozenset[str],
+    typed: tuple[str, ...],
+) -> dict[str, Any]:
+    """Returns the merged config where only the defaults say which keys there are."""
+    known = set(map(str, defaults)) | {f"{key}.{sub}" for key, value in defaults.items() for sub in _keys(value)}
+    unknown = [(str(key), "") for key in overrides if str(key) not in known and not allow_unknown]
+    for key, value in overrides.items():
+        if isinstance(defaults.get(key), dict) and key not in FREE_FORM | open_sections:
+            unknown += [(sub, f"{key}.") for sub in _keys(value) if f"{key}.{sub}" not in known]
+    if unknown:
+        raise ConfigError(fault_list(unknown_key(key, prefix, known, ()) for key, prefix in unknown))
+    return overlay(defaults, overrides, typed)
+
+
+def _keys(value: Any) -> list[str]:
+    """Returns the keys of a dict as text; anything else has none."""
+    return [str(key) for key in value] if isinstance(value, dict) else []

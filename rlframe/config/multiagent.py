@@ -1,0 +1,82 @@
+"""The keys of `multiagent`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rlframe.config.declaration import Section, option
+from rlframe.config.faults import got
+
+
+def _policies_rule(value: Any) -> str | None:
+    """Wants {policy id: spec}, an iterable of ids, or None."""
+    ok = value is None or isinstance(value, dict | set | frozenset | list | tuple)
+    return None if ok else "{policy id: PolicySpec}, a set of policy ids or None"
+
+
+def _train_rule(value: Any) -> str | None:
+    """Wants policy ids, a function, or None."""
+    ok = value is None or callable(value) or isinstance(value, list | tuple | set | frozenset)
+    return None if ok else "a list of policy ids, a function (policy id, batch) or None"
+
+
+class MultiagentConfig(Section):
+    """Options of several agents and policies in one environment."""
+
+    policies: Any = option(
+        {},
+        "Policies by id: a PolicySpec or (class, observation space, action space, config); or a set of ids.",
+        rule=_policies_rule,
+        wanted="{policy id: PolicySpec}, a set of policy ids or None",
+    )
+    policy_map_capacity: int = option(100, "Policies kept in memory; others wait on disk.", unit="policies", low=1)
+    policy_map_cache: str | None = option(None, "Folder for the policies that wait on disk.")
+    policy_mapping_fn: Any = option(
+        None,
+        "Chooses the policy of an agent: (agent_id, episode, worker, **kwargs) -> policy id.",
+        rule=lambda value: (
+            None if value is None or callable(value) else "a function (agent_id, ...) -> policy id, or None"
+        ),
+        wanted="a function or None",
+    )
+    policies_to_train: Any = option(
+        None, "Ids of the policies that learn; None is all.", rule=_train_rule, wanted="a list of policy ids or None"
+    )
+    observation_fn: Any = option(
+        None,
+        "Changes the observations of all agents together before the policies see them.",
+        rule=lambda value: None if value is None or callable(value) else "a function or None",
+        wanted="a function or None",
+    )
+    replay_mode: str = option(
+        "independent",
+        "Policies replay each for itself, or all agents' steps of one time.",
+        choices=("independent", "lockstep"),
+    )
+    count_steps_by: str = option(
+        "env_steps", "What the sizes of fragments and batches count.", choices=("env_steps", "agent_steps")
+    )
+
+    def faults(self) -> Iterator[str]:
+        """Yields what is wrong with the table of policies."""
+        for policy_id in self.policies or ():
+            if not isinstance(policy_id, str):
+                yield f"policies: a policy id must be a string, {got(policy_id)}"
+        if isinstance(self.policies, dict):
+            for policy_id, spec in self.policies.items():
+                yield from _spec_faults(policy_id, spec)
+
+
+def _spec_faults(policy_id: Any, spec: Any) -> Iterator[str]:
+    """Yields what is wrong with the specification of one policy. A PolicySpec is told by its attributes."""
+    parts = tuple(spec) if isinstance(spec, list | tuple) else None
+    if spec is None:
+        return
+    wanted = "(class, observation space, action space, config)"
+    if parts is None and not hasattr(spec, "policy_class"):
+        yield f"policies.{policy_id}: {got(spec)}, wanted a PolicySpec or {wanted}"
+    elif parts is not None and len(parts) != 4:
+        yield f"policies.{policy_id}: got {len(parts)} parts, wanted 4: {wanted}"
+    else:
+        config = parts[3] if parts is not None else getattr(spec, "config", None)
+        if config is not None and not isinstance(config, dict):
+            yield f"policies.{policy_id}: config: {got(config)}, wanted a dict of overrides or None"

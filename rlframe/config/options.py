@@ -1,0 +1,108 @@
+"""The base of every algorithm's config, and the words to declare one: `option`, `section`, `Variants`."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, ClassVar
+
+from typing_extensions import Self
+
+from rlframe.config.check import Inspector, Tolerance
+from rlframe.config.declaration import Option, Refusal, Section, Variants, option, section, wanted_text
+from rlframe.config.faults import Fault, fault_list, got
+from rlframe.config.plain import lookup
+from rlframe.config.reference import ReferenceRow, reference_rows
+from rlframe.utils.errors import ConfigError
+
+__all__ = [
+    "AlgorithmConfig",
+    "Option",
+    "ReferenceRow",
+    "Refusal",
+    "Section",
+    "Variants",
+    "option",
+    "section",
+    "wanted_text",
+]
+
+
+class AlgorithmConfig(Section):
+    """Base declaration of an algorithm's whole config. Subclass it and declare keys with `option`.
+
+    In the outside world a config is a plain dict; `defaults` makes one and `check` judges one. An instance is a
+    frozen typed view of a checked dict.
+    """
+
+    unsupported: ClassVar[Mapping[str, Refusal]] = {}
+    """By dotted key, what is refused although the key is declared."""
+
+    @classmethod
+    def check(cls, config: Mapping[str, Any], *, extra_keys: Collection[str] = frozenset(),
+              allow_unknown: bool = False, allow_unknown_subkeys: Iterable[str] = ()) -> None:  # fmt: skip
+        """Raises a ConfigError that lists all faults of a config at once.
+
+        Args:
+            config: A complete or partial config; missing keys have their defaults.
+            extra_keys: Top-level keys of the user's own.
+            allow_unknown: Whether any unknown top-level key is allowed.
+            allow_unknown_subkeys: Top-level sections in which unknown keys are allowed.
+
+        Raises:
+            ConfigError: If anything is wrong; one line for each fault.
+        """
+        tolerance = Tolerance(frozenset(extra_keys), allow_unknown, frozenset(allow_unknown_subkeys))
+        inspector = cls.inspect(config, tolerance)
+        if inspector.faults:
+            raise ConfigError(fault_list(inspector.faults))
+
+    @classmethod
+    def from_dict(cls, config: Mapping[str, Any]) -> Self:
+        """Returns the frozen typed view of a config; unknown keys are faults, missing ones have their defaults.
+
+        Raises:
+            ConfigError: If anything is wrong; one line for each fault.
+        """
+        inspector = cls.inspect(config, Tolerance())
+        if inspector.faults:
+            raise ConfigError(fault_list(inspector.faults))
+        assert isinstance(inspector.view, cls)
+        return inspector.view
+
+    @classmethod
+    def inspect(cls, config: Mapping[str, Any], tolerance: Tolerance) -> Inspector:
+        """Returns the finished inspection of a config: converted values, faults and remarks."""
+        inspector = Inspector(cls, tolerance)
+        inspector.inspect(config)
+        _inspect_overrides(cls, inspector, tolerance)
+        return inspector
+
+    @classmethod
+    def reference(cls) -> list[ReferenceRow]:
+        """Returns one row for each key, nested ones with dotted names, for the reference page and command line."""
+        notes = {key: refusal.sentence for key, refusal in cls.unsupported.items()}
+        return reference_rows(cls, cls.defaults(), notes)
+
+    @classmethod
+    def refusals(cls, config: Mapping[str, Any]) -> list[Fault]:
+        """Returns the faults of values that this version does not honour."""
+        missing = object()
+        faults = []
+        for dotted, refusal in cls.unsupported.items():
+            value = lookup(config, dotted, missing)
+            if value is not missing and refusal.refuses(value):
+                faults.append(Fault(dotted, f"{got(value)}, not available in this version: {refusal.sentence}"))
+        return faults
+
+
+def _inspect_overrides(cls: type[AlgorithmConfig], inspector: Inspector, tolerance: Tolerance) -> None:
+    """Checks dicts that override the whole config (evaluation_config), laid over the config they override."""
+    inspector.faults += [fault for fault in cls.refusals(inspector.config) if fault.key not in inspector.faulty]
+    known_faults = set(inspector.faults)
+    for key, declared in cls.options().items():
+        overrides = inspector.config.get(key)
+        if not declared.overrides or not isinstance(overrides, dict) or not overrides:
+            continue
+        inner = Inspector(cls, tolerance)
+        inner.inspect_overrides(inspector.config, key)
+        inner.faults += [fault for fault in cls.refusals(inner.config) if fault.key not in inner.faulty]
+        inspector.faults += [fault.below(key) for fault in inner.faults if fault not in known_faults]
+        inspector.adopt_overrides(key, inner)

@@ -1,0 +1,183 @@
+"""Keys that were renamed in RLlib, understood under their old and newer names and answered with the name used here."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlframe.config.faults import Fault, fault_list, got, shorten
+from rlframe.config.plain import assign, copy_containers, lookup, same
+from rlframe.utils.errors import ConfigError
+
+SENTINEL = -1
+"""The value by which RLlib 1.x marked a deprecated key as not set."""
+
+
+class RenamedKeyWarning(FutureWarning):
+    """A config uses another name of a key. A FutureWarning, because Python hides DeprecationWarning from users."""
+
+
+@dataclass(frozen=True)
+class Rename:
+    """What another name of a key means here.
+
+    Attributes:
+        targets: Dotted keys that take the value.
+        value: Makes the value of the targets; by default the value itself.
+        advice: Names of the new keys for the warning, where they are not simply the targets.
+        dropped: Values that say nothing and are dropped.
+    """
+
+    targets: tuple[str, ...]
+    value: Callable[[Any], Any] = field(default=lambda value: value)
+    advice: str | None = None
+    dropped: tuple[Any, ...] = (SENTINEL,)
+
+
+def _to(*targets: str, dropped: tuple[Any, ...] = (SENTINEL,)) -> Rename:
+    """Returns a rename that hands the value on."""
+    return Rename(targets, dropped=dropped)
+
+
+RENAMES: dict[str, Rename] = {
+    # Old names of RLlib 0.x and 1.x
+    "sample_batch_size": _to("rollout_fragment_length"),
+    "use_pytorch": Rename(("framework",), lambda on: "torch" if on else "tf", "framework='torch' or 'tf'"),
+    "eager": Rename(("framework",), lambda _: "tfe", "framework='tfe'", dropped=(SENTINEL, False)),
+    "monitor": _to("record_env"),
+    "buffer_size": _to("replay_buffer_config.capacity"),
+    "policy_graphs": _to("multiagent.policies"),
+    "multiagent.policy_graphs": _to("multiagent.policies"),
+    "model.custom_options": _to("model.custom_model_config"),
+    "model.free_logstd": _to("model.free_log_std"),
+    "model.lstm_use_prev_action_reward": _to("model.lstm_use_prev_action", "model.lstm_use_prev_reward"),
+    "exploration_final_eps": _to("exploration_config.final_epsilon"),
+    "schedule_max_timesteps": Rename((), advice="exploration_config.epsilon_timesteps"),
+    "exploration_fraction": Rename((), advice="exploration_config.epsilon_timesteps"),
+    # Newer names of RLlib 1.10 to 2.x
+    "num_env_runners": _to("num_workers"),
+    "num_rollout_workers": _to("num_workers"),
+    "num_envs_per_env_runner": _to("num_envs_per_worker"),
+    "num_cpus_per_env_runner": _to("num_cpus_per_worker"),
+    "num_gpus_per_env_runner": _to("num_gpus_per_worker"),
+    "custom_resources_per_env_runner": _to("custom_resources_per_worker"),
+    "num_cpus_for_local_worker": _to("num_cpus_for_driver"),
+    "num_cpus_for_main_process": _to("num_cpus_for_driver"),
+    "num_gpus_per_learner": _to("num_gpus"),
+    "create_env_on_local_worker": _to("create_env_on_driver"),
+    "train_batch_size_per_learner": _to("train_batch_size", dropped=(SENTINEL, None)),
+    "minibatch_size": _to("sgd_minibatch_size"),
+    "num_epochs": _to("num_sgd_iter"),
+    "lambda_": _to("lambda"),
+    "callbacks_class": _to("callbacks"),
+    "num_learners": Rename((), advice="num_gpus: there is one learner", dropped=(SENTINEL, 0, 1)),
+    "enable_rl_module_and_learner": Rename((), advice="custom_model in model", dropped=(SENTINEL, False)),
+    "enable_env_runner_and_connector_v2": Rename((), advice="custom_model in model", dropped=(SENTINEL, False)),
+    "ignore_env_runner_failures": _to("ignore_worker_failures"),
+    "restart_failed_env_runners": _to("recreate_failed_workers"),
+    "recreate_failed_env_runners": _to("recreate_failed_workers"),
+    "min_time_s_per_iteration": _to("min_iter_time_s", dropped=(SENTINEL, None)),
+    "min_time_s_per_reporting": _to("min_iter_time_s", dropped=(SENTINEL, None)),
+    "min_sample_timesteps_per_iteration": _to("timesteps_per_iteration", dropped=(SENTINEL, None)),
+    "min_sample_timesteps_per_reporting": _to("timesteps_per_iteration", dropped=(SENTINEL, None)),
+    "metrics_num_episodes_for_smoothing": _to("metrics_smoothing_episodes"),
+    "metrics_episode_collection_timeout_s": _to("collect_metrics_timeout"),
+    "evaluation_duration": _to("evaluation_num_episodes"),
+    "evaluation_duration_unit": Rename((), advice="evaluation_num_episodes", dropped=(SENTINEL, "episodes")),
+    "evaluation_num_env_runners": _to("evaluation_num_workers"),
+    "num_steps_sampled_before_learning_starts": _to("learning_starts"),
+    "target_network_update_freq_timesteps": _to("target_network_update_freq"),
+    "replay_buffer_config.prioritized_replay_alpha": _to("prioritized_replay_alpha"),
+    "replay_buffer_config.prioritized_replay_beta": _to("prioritized_replay_beta"),
+    "replay_buffer_config.prioritized_replay_eps": _to("prioritized_replay_eps"),
+}  # fmt: skip
+"""By dotted key as people write it, what it means here."""
+
+
+def translate_renames(config: Mapping[str, Any], known: Collection[str]) -> tuple[dict[str, Any], list[str]]:
+    """Returns a copy of a config with the names used here, and a sentence for every name that was replaced.
+
+    Args:
+        config: A partial or whole config.
+        known: Dotted keys of the algorithm. A name is replaced only by a known key, and never if it is known itself.
+
+    Raises:
+        ConfigError: If a key is given under two names with different values, or its value has no meaning here.
+    """
+    translation = Translation(config, known)
+    if translation.faults:
+        raise ConfigError(fault_list(translation.faults))
+    return translation.config, translation.sentences
+
+
+class Translation:
+    """A config with the names used here.
+
+    Attributes:
+        config: The translated copy.
+        sentences: One for each name that was replaced.
+        faults: Names that contradict each other, or have no meaning here.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        known: Collection[str],
+        *,
+        deprecated: Collection[str] = (),
+        other_name_wins: bool = False,
+    ) -> None:
+        """Translates a config.
+
+        Args:
+            config: A partial or whole config. Not changed.
+            known: Dotted keys of the algorithm.
+            deprecated: Known keys that are other names all the same; they are left behind as "not set".
+            other_name_wins: In defaults both names have a value, and the other name is what the user wrote.
+        """
+        self.config: dict[str, Any] = copy_containers(dict(config))
+        self.sentences: list[str] = []
+        self.faults: list[Fault] = []
+        self._known = known
+        self._deprecated = deprecated
+        self._other_name_wins = other_name_wins
+        missing = object()
+        for dotted, rename in RENAMES.items():
+            value = lookup(config, dotted, missing)
+            if value is not missing and self._means_something(dotted, rename):
+                self._replace(dotted, rename, value)
+
+    def _means_something(self, dotted: str, rename: Rename) -> bool:
+        """Whether a name is another name of known keys, and no known key itself."""
+        own = dotted in self._known and dotted not in self._deprecated
+        return not own and all(target in self._known for target in rename.targets)
+
+    def _replace(self, dotted: str, rename: Rename, value: Any) -> None:
+        """Removes a name from the config and writes its value under the names used here."""
+        self._remove(dotted)
+        if any(type(value) is type(item) and value == item for item in rename.dropped):
+            return
+        if not rename.targets:
+            self.faults.append(Fault(dotted, f"{got(value)}, not known here; use {rename.advice}"))
+            return
+        new_names = rename.advice or " and ".join(rename.targets)
+        self.sentences.append(f"config key {dotted} is called {new_names} here; its value is used")
+        for target in rename.targets:
+            self._write(dotted, target, rename.value(value))
+
+    def _write(self, dotted: str, target: str, value: Any) -> None:
+        """Writes a value under the name used here, or notes that another value stands there already."""
+        present = lookup(self.config, target, value)
+        if self._other_name_wins or same(present, value):
+            assign(self.config, target, value)
+        else:
+            text = f"got {shorten(value)}, but {target}, the name used here, is {shorten(present)}; leave out {dotted}"
+            self.faults.append(Fault(dotted, text))
+
+    def _remove(self, dotted: str) -> None:
+        """Removes a name, or marks it as not set where it is declared."""
+        parent, _, last = dotted.rpartition(".")
+        values = lookup(self.config, parent) if parent else self.config
+        if dotted in self._deprecated:
+            values[last] = SENTINEL
+        else:
+            del values[last]

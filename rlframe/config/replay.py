@@ -1,0 +1,19 @@
+"""The keys of `replay_buffer_config`."""
+
+from typing import Any
+
+from rlframe.config.declaration import Section, Variants, option
+
+REPLAY_BUFFERS = Variants()
+"""The declared replay buffers by the name that stands in `type`."""
+
+
+@REPLAY_BUFFERS.add("LocalReplayBuffer")
+class LocalReplayBufferConfig(Section):
+    """The replay buffer in the trainer's own process.
+
+    What it stores and how it samples is said by the algorithm's own keys: prioritized_replay, learning_starts, ….
+    """
+
+    type: Any = option("LocalReplayBuffer", "Class of buffer: a name, a dotted path or a class.")
+    capacity: int = option(50_000, "Rows kept; the oldest go first.", unit="env steps", low=1)

@@ -1,0 +1,86 @@
+"""Values of common keys that this version does not honour, and what to use instead. Nothing is ignored in silence."""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from rlframe.config.declaration import Refusal
+from rlframe.config.exploration import EXPLORATIONS
+from rlframe.config.plain import same, type_name
+
+
+def other_than(*allowed: Any) -> Callable[[Any], bool]:
+    """Returns whether a value is none of those allowed."""
+    return lambda value: not any(type(value) is type(item) and same(value, item) for item in allowed)
+
+
+def one_of(refused: Collection[Any]) -> Callable[[Any], bool]:
+    """Returns whether a value is one of those refused."""
+    return lambda value: isinstance(value, str) and value in refused
+
+
+def _more_than_one(value: Any) -> bool:
+    """Whether a number is above 1."""
+    return isinstance(value, int | float) and value > 1
+
+
+def _is_later(kind: Any) -> bool:
+    """Whether `type` names an exploration that a later version has."""
+    return isinstance(type_name(kind), str) and type_name(kind) in EXPLORATIONS.later
+
+
+_TF = "TensorFlow comes with the tf extra; use framework='torch' and leave this out"
+_OFFLINE = "data in files is neither read nor written; train with input='sampler'"
+_AGENTS = "environments have one agent and one policy, 'default_policy'"
+_REMOTE_ENVS = "set num_workers to step environments in several processes"
+TF_SESSION_ARGS: dict[str, Any] = {
+    "intra_op_parallelism_threads": 2,
+    "inter_op_parallelism_threads": 2,
+    "gpu_options": {"allow_growth": True},
+    "log_device_placement": False,
+    "device_count": {"CPU": 1},
+    "allow_soft_placement": True,
+}
+LOCAL_TF_SESSION_ARGS: dict[str, Any] = {"intra_op_parallelism_threads": 8, "inter_op_parallelism_threads": 8}
+_STASH = "there is one policy, which stays in memory"
+
+UNSUPPORTED: dict[str, Refusal] = {
+    "framework": Refusal(one_of({"tf", "tf2", "tfe"}), "TensorFlow comes with the tf extra; use framework='torch'"),
+    "eager_tracing": Refusal(bool, _TF),
+    "eager_max_retraces": Refusal(other_than(20), _TF),
+    "tf_session_args": Refusal(lambda value: not same(value, TF_SESSION_ARGS), _TF),
+    "local_tf_session_args": Refusal(lambda value: not same(value, LOCAL_TF_SESSION_ARGS), _TF),
+    "_tf_policy_handles_more_than_one_loss": Refusal(bool, _TF),
+    "model._use_default_native_models": Refusal(bool, _TF),
+    "optimizer": Refusal(bool, "no algorithm here reads it; use lr and the algorithm's own keys"),
+    "sample_async": Refusal(bool, "use num_workers >= 1 and ParallelRollouts(mode='async')"),
+    "sample_collector": Refusal(other_than(None), "samples are collected in columns; change them in callbacks"),
+    "remote_worker_envs": Refusal(bool, _REMOTE_ENVS),
+    "remote_env_batch_wait_ms": Refusal(bool, _REMOTE_ENVS),
+    "record_env": Refusal(other_than(False, None), "wrap the environment in gymnasium.wrappers.RecordVideo"),
+    "preprocessor_pref": Refusal(one_of({"rllib"}), "images reach the model as they are; wrap the environment"),
+    "_fake_gpus": Refusal(bool, "use num_gpus=0 or 1"),
+    "num_gpus": Refusal(_more_than_one, "the learner uses one GPU at most"),
+    "input": Refusal(other_than("sampler"), _OFFLINE),
+    "input_config": Refusal(bool, _OFFLINE),
+    "actions_in_input_normalized": Refusal(bool, _OFFLINE),
+    "input_evaluation": Refusal(other_than(["is", "wis"], []), _OFFLINE),
+    "postprocess_inputs": Refusal(bool, _OFFLINE),
+    "shuffle_buffer_size": Refusal(bool, _OFFLINE),
+    "output": Refusal(other_than(None), _OFFLINE),
+    "output_compress_columns": Refusal(other_than(["obs", "new_obs"]), _OFFLINE),
+    "output_max_file_size": Refusal(other_than(64 * 1024 * 1024), _OFFLINE),
+    "multiagent.policies": Refusal(bool, _AGENTS),
+    "multiagent.policy_mapping_fn": Refusal(other_than(None), _AGENTS),
+    "multiagent.policies_to_train": Refusal(other_than(None), _AGENTS),
+    "multiagent.observation_fn": Refusal(other_than(None), _AGENTS),
+    "multiagent.replay_mode": Refusal(one_of({"lockstep"}), _AGENTS),
+    "multiagent.policy_map_capacity": Refusal(other_than(100), _STASH),
+    "multiagent.policy_map_cache": Refusal(other_than(None), _STASH),
+    "model.use_lstm": Refusal(bool, "register a RecurrentNetwork of your own as custom_model"),
+    "model.use_attention": Refusal(bool, "register a model of your own as custom_model"),
+    "model._time_major": Refusal(bool, "sequences are [B, T, ...]; transpose inside your model"),
+    "exploration_config.type": Refusal(
+        lambda value: _is_later(value), "use another exploration, or a class of your own as type"
+    ),
+}
+"""By dotted key: which values are refused, and why."""

@@ -1,0 +1,135 @@
+"""Objects from configs: a name, a class, or a dict of `type` and constructor arguments."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from rlframe.utils.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def from_config(cls: type[T], config: Any = None, **kwargs: Any) -> T:
+    """Returns an object of `cls` or of one of its subclasses.
+
+    Args:
+        cls: The base class. Short names are looked up in its `__type_registry__`, then in the package that defines it.
+        config: An object of `cls` (returned as it is), a class or function that makes one, a short name, a dotted path
+            (`package.module.Class` or `package.module:Class`), or a dict with one of these under `type` and the
+            constructor's arguments beside it. None, or a dict without `type`, means `cls` itself.
+        **kwargs: Further constructor arguments; they win over those in the dict.
+
+    Returns:
+        The object.
+
+    Raises:
+        ConfigError: If the name is unknown, an argument is unknown to the constructor, or something else than a `cls`
+            comes out.
+    """
+    if isinstance(config, cls):
+        return config
+    arguments = dict(config) if isinstance(config, Mapping) else {}
+    kind = arguments.pop("type", None) if isinstance(config, Mapping) else config
+    maker = cls if kind is None else resolve_type(cls, kind)
+    arguments.update(kwargs)
+    refuse_unknown_arguments(maker, arguments)
+    made = maker(**arguments)
+    if not isinstance(made, cls):
+        raise ConfigError(f"type {kind!r} made a {type(made).__name__}; wanted a {cls.__name__}.")
+    return made
+
+
+def resolve_type(cls: type, kind: Any) -> Any:
+    """Returns the class or function that `kind` names; see `from_config`.
+
+    Raises:
+        ConfigError: If nothing has that name.
+    """
+    if not isinstance(kind, str):
+        if callable(kind):
+            return kind
+        raise ConfigError(f"type is {kind!r}; wanted a name, a dotted path or a class of {cls.__name__}.")
+    found = _by_short_name(cls, kind)
+    if found is None and ("." in kind or ":" in kind):
+        found = _by_path(kind)
+    if found is None:
+        known = known_types(cls)
+        near = difflib.get_close_matches(kind, known, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)};"
+        raise ConfigError(
+            f"Unknown {cls.__name__} type {kind!r}: {hint} A class of your own is given itself or by its dotted path."
+        )
+    return found
+
+
+def known_types(cls: type) -> list[str]:
+    """Returns the short names that stand for `cls` or a subclass, sorted."""
+    package = _package_of(cls)
+    names = set(getattr(cls, "__type_registry__", {}))
+    for name in getattr(package, "__all__", ()):
+        member = getattr(package, name)
+        if inspect.isclass(member) and issubclass(member, cls) and member is not cls:
+            names.add(name)
+    return sorted(names)
+
+
+def refuse_unknown_arguments(maker: Any, arguments: Mapping[str, Any]) -> None:
+    """Compares arguments with what a constructor takes.
+
+    Raises:
+        ConfigError: If one is unknown; the nearest known names are in the message.
+    """
+    accepted = accepted_arguments(maker)
+    if accepted is None:
+        return
+    for name, value in arguments.items():
+        if name not in accepted:
+            near = difflib.get_close_matches(name, sorted(accepted), n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it takes {sorted(accepted)}."
+            raise ConfigError(f"{maker.__name__} has no option {name!r} (value {value!r}): {hint}")
+
+
+def accepted_arguments(maker: Any) -> set[str] | None:
+    """Returns the argument names of a constructor, those that it hands on to its bases included; None if any are."""
+    bases = maker.__mro__ if inspect.isclass(maker) else ()
+    functions = [base.__dict__["__init__"] for base in bases if "__init__" in base.__dict__] or [maker]
+    names: set[str] = set()
+    for function in functions:
+        if function is object.__init__:
+            return names - {"self"}
+        try:
+            parameters = list(inspect.signature(function).parameters.values())
+        except ValueError:  # written in C, without a signature
+            return None
+        names.update(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            return names - {"self"}
+    return None
+
+
+def _package_of(cls: type) -> Any:
+    module = importlib.import_module(cls.__module__)
+    package = cls.__module__.rpartition(".")[0]
+    return module if hasattr(module, "__path__") or not package else importlib.import_module(package)
+
+
+def _by_short_name(cls: type, name: str) -> Any:
+    registry = getattr(cls, "__type_registry__", {})
+    if name in registry:
+        return registry[name]
+    return getattr(_package_of(cls), name) if name in known_types(cls) or name == cls.__name__ else None
+
+
+def _by_path(path: str) -> Any:
+    module_name, _, name = path.partition(":") if ":" in path else path.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module_name), name, None)
+    except ModuleNotFoundError as error:
+        # A dependency that the module itself lacks is another mistake than a wrong path.
+        if error.name is not None and not (module_name + ".").startswith(error.name + "."):
+            raise
+        return None
