@@ -1,0 +1,277 @@
+"""Gives every environment Gymnasium's interface; Gymnasium's own are handed back as they are."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
+
+from rlframe.env.contracts import check_step_result
+from rlframe.env.external_env import ExternalEnv
+from rlframe.env.multi_agent_env import MultiAgentEnv
+from rlframe.env.vector_env import VectorEnv
+from rlframe.utils.errors import EnvError
+from rlframe.utils.spaces.observations import describe, fits_space
+
+logger = logging.getLogger(__name__)
+
+# Set by the old gym's TimeLimit wrapper in the info of the last step.
+TIME_LIMIT_KEY = "TimeLimit.truncated"
+
+_REFUSED: dict[type, str] = {
+    GymnasiumVectorEnv: "a Gymnasium vector environment; give the single environment and set num_envs_per_worker",
+    VectorEnv: "a VectorEnv; give the single environment and set num_envs_per_worker",
+    MultiAgentEnv: "a MultiAgentEnv; the single-agent trainers cannot step several agents",
+    ExternalEnv: "an ExternalEnv; wrap the simulator as an environment with reset() and step()",
+}
+
+_unseedable_seen: set[type] = set()
+
+
+def adapt_env(env: Any) -> gymnasium.Env[Any, Any]:
+    """Returns an environment with Gymnasium's interface: `reset(seed=, options=)` and a 5-tuple from `step()`.
+
+    A `gymnasium.Env` comes back itself, without a wrapper. Anything else that has `reset`, `step` and two spaces is
+    wrapped in an `OldGymAdapter`; so is a `gymnasium.Env` that keeps to the old contract, which is known by a
+    `reset()` that takes no `seed` or by spaces of the old gym.
+
+    Raises:
+        EnvError: If `env` is no environment, lacks its spaces, or is of a kind that cannot be stepped singly.
+    """
+    for kind, sentence in _REFUSED.items():
+        if isinstance(env, kind):
+            raise EnvError(f"{type(env).__name__} is {sentence}.")
+    missing = [name for name in ("reset", "step") if not callable(getattr(env, name, None))]
+    missing += [name for name in ("observation_space", "action_space") if getattr(env, name, None) is None]
+    if missing:
+        raise EnvError(
+            f"{env!r} ({type(env).__name__}) is no environment: it lacks {', '.join(missing)}. Wanted an object with "
+            "reset(), step(action), observation_space and action_space, set at the latest at the end of __init__."
+        )
+    return env if _is_native(env) else OldGymAdapter(env)
+
+
+def user_env(env: Any) -> Any:
+    """Returns what the user's creator returned: `env` without the adapter, if it has one."""
+    return env.env if isinstance(env, OldGymAdapter) else env
+
+
+def _is_native(env: Any) -> bool:
+    if not isinstance(env, gymnasium.Env):
+        return False
+    if not isinstance(env.observation_space, spaces.Space) or not isinstance(env.action_space, spaces.Space):
+        return False
+    return _takes(env, "seed") is not None
+
+
+def _takes(env: Any, keyword: str) -> Literal["named", "swallowed"] | None:
+    """Tells how `env.reset` takes `keyword`: by name, through `**kwargs`, or not at all.
+
+    Wrappers of the old gym hand `**kwargs` to the environment inside, so that one's `reset` decides.
+    """
+    try:
+        parameters = inspect.signature(env.reset).parameters
+    except ValueError:  # written in C, without a signature: nothing is known, so nothing is passed
+        return None
+    named = parameters.get(keyword)
+    if named is not None and named.kind not in (named.POSITIONAL_ONLY, named.VAR_POSITIONAL, named.VAR_KEYWORD):
+        return "named"
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return None
+    inner = getattr(env, "env", None)
+    if inner is not None and inner is not env and callable(getattr(inner, "reset", None)):
+        return _takes(inner, keyword)
+    return "swallowed"
+
+
+class OldGymAdapter(gymnasium.Env[Any, Any]):
+    """An environment of the old gym contract (0.21 to 0.26, or written without any library), in Gymnasium's.
+
+    - `step()` may return 4 or 5 items. Of 4, a `done` counts as truncation if the info says `TimeLimit.truncated`,
+      and as termination otherwise.
+    - `reset()` may return the observation or `(observation, info)`; which of the two is decided at the first reset.
+    - Seeds go to `reset(seed=…)` where that names the argument, otherwise to `seed(…)` before the reset.
+    - Attributes that Gymnasium does not know are those of the environment inside, `unwrapped` is that environment's.
+
+    Attributes:
+        env: The environment as its creator returned it.
+    """
+
+    def __init__(self, env: Any) -> None:
+        """Looks at the signatures once; nothing is called."""
+        self.env = env
+        self.observation_space = convert_space(env.observation_space)
+        self.action_space = convert_space(env.action_space)
+        self.metadata = getattr(env, "metadata", None) or {"render_modes": []}
+        self.render_mode = getattr(env, "render_mode", None)
+        self.spec = getattr(env, "spec", None)
+        self._takes_options = _takes(env, "options") is not None
+        self._seed_into = self._find_seeding()
+        self._reset_gives_info: bool | None = None
+
+    def _find_seeding(self) -> Literal["reset", "seed"] | None:
+        takes = _takes(self.env, "seed")
+        if takes == "named":
+            return "reset"
+        if callable(getattr(self.env, "seed", None)):
+            return "seed"
+        return "reset" if takes == "swallowed" else None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode and returns `(observation, info)`; info is empty if the environment gives none."""
+        arguments: dict[str, Any] = {}
+        if seed is not None:
+            if self._seed_into == "reset":
+                arguments["seed"] = seed
+            elif self._seed_into == "seed":
+                self.env.seed(seed)
+            else:
+                self._say_unseedable()
+        if options is not None and self._takes_options:
+            arguments["options"] = options
+        return self._split(self.env.reset(**arguments))
+
+    def _split(self, result: Any) -> tuple[Any, dict[str, Any]]:
+        pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)
+        if self._reset_gives_info is None:
+            self._reset_gives_info = pair and self._is_with_info(result)
+        if not self._reset_gives_info:
+            return result, {}
+        if not pair:
+            raise EnvError(
+                f"reset() of {type(self.env).__name__} returned (observation, info) at first and now a "
+                f"{describe(result)}. Return the same form every time."
+            )
+        return result[0], result[1]
+
+    def _is_with_info(self, pair: tuple[Any, Any]) -> bool:
+        """Tells `(observation, info)` from an observation that is itself a pair with a dict in second place."""
+        space = self.observation_space
+        if not isinstance(space, spaces.Tuple) or len(space.spaces) != 2:
+            return True
+        return fits_space(pair[0], space)
+
+    def _say_unseedable(self) -> None:
+        kind = type(self.env)
+        if kind not in _unseedable_seen:
+            _unseedable_seen.add(kind)
+            logger.warning(
+                "%s cannot be seeded: its reset() takes no `seed` and it has no seed(). Runs with it are not "
+                "reproducible; give it `reset(self, *, seed=None, options=None)`.",
+                kind.__name__,
+            )
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Does one step and returns five items."""
+        result = self.env.step(action)
+        size = len(result) if isinstance(result, tuple) else 0
+        if size == 5:
+            obs, reward, terminated, truncated, info = result
+            return obs, reward, bool(terminated), bool(truncated), info
+        if size == 4 and isinstance(result[3], dict):
+            obs, reward, done, info = result
+            truncated = bool(done) and bool(info.get(TIME_LIMIT_KEY, False))
+            return obs, reward, bool(done) and not truncated, truncated, info
+        return check_step_result(result, f"step() of {type(self.env).__name__}")
+
+    def render(self, mode: str | None = None) -> Any:
+        """Renders; `mode` is handed on where it is given and the environment has several."""
+        if mode is not None and "mode" in inspect.signature(self.env.render).parameters:
+            return self.env.render(mode=mode)
+        return self.env.render()
+
+    def close(self) -> None:
+        """Closes the environment, if it knows how."""
+        close = getattr(self.env, "close", None)
+        if callable(close):
+            close()
+
+    @property
+    def unwrapped(self) -> Any:
+        """The innermost environment of the user."""
+        return getattr(self.env, "unwrapped", self.env)
+
+    @property
+    def np_random(self) -> Any:
+        """The environment's own random generator."""
+        return self.env.np_random
+
+    @np_random.setter
+    def np_random(self, value: Any) -> None:
+        self.env.np_random = value
+
+    def __getattr__(self, name: str) -> Any:
+        """Reaches the environment's own attributes and methods."""
+        # Copying and unpickling ask for attributes before `env` is there; without this they would recurse.
+        if name == "env" or (name.startswith("__") and name.endswith("__")):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(self.env, name)
+
+    def __str__(self) -> str:
+        """Shows the environment inside."""
+        return f"OldGymAdapter({self.env})"
+
+
+def convert_space(space: Any) -> spaces.Space[Any]:
+    """Returns the Gymnasium space that equals `space`, which may be one of the old gym's, nested or not.
+
+    The old gym need not be installed: spaces are known by the name of their class (or of one it derives from) and by
+    their attributes. Gymnasium spaces come back themselves.
+
+    Raises:
+        EnvError: If it is no space that is known.
+    """
+    if isinstance(space, spaces.Space):
+        return space
+    for kind in type(space).__mro__:
+        maker = _MAKERS.get(kind.__name__)
+        if maker is not None:
+            try:
+                return maker(space)
+            except (AttributeError, AssertionError, ValueError, TypeError) as error:
+                raise EnvError(
+                    f"{space!r} looks like a gym {kind.__name__} space but cannot be converted ({error}). "
+                    "Declare it with gymnasium.spaces."
+                ) from error
+    raise EnvError(
+        f"{space!r} ({describe(space)}) is no space that can be converted; wanted one of gymnasium.spaces, or of the "
+        f"old gym: {', '.join(_MAKERS)}."
+    )
+
+
+def _make_box(space: Any) -> spaces.Box:
+    # Gymnasium warns of bounds that are of another dtype than the space.
+    low, high = (np.asarray(bound).astype(space.dtype) for bound in (space.low, space.high))
+    return spaces.Box(low, high, shape=tuple(space.shape), dtype=space.dtype)
+
+
+def _make_dict(space: Any) -> spaces.Dict:
+    # A list of pairs keeps the order that the user's space has.
+    return spaces.Dict([(key, convert_space(sub)) for key, sub in dict(space.spaces).items()])
+
+
+def _make_multi_discrete(space: Any) -> spaces.MultiDiscrete:
+    start = getattr(space, "start", None)
+    return spaces.MultiDiscrete(space.nvec, dtype=space.dtype, start=start)
+
+
+def _make_text(space: Any) -> spaces.Text:
+    return spaces.Text(space.max_length, min_length=space.min_length, charset="".join(space.characters))
+
+
+_MAKERS: dict[str, Callable[[Any], spaces.Space[Any]]] = {
+    "Box": _make_box,
+    "Discrete": lambda space: spaces.Discrete(int(space.n), start=int(getattr(space, "start", 0))),
+    "MultiDiscrete": _make_multi_discrete,
+    "MultiBinary": lambda space: spaces.MultiBinary(space.n),
+    "Tuple": lambda space: spaces.Tuple([convert_space(sub) for sub in space.spaces]),
+    "Dict": _make_dict,
+    "Text": _make_text,
+    "Sequence": lambda space: spaces.Sequence(convert_space(space.feature_space)),
+}

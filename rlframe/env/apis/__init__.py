@@ -1,0 +1,1 @@
+"""What an environment may offer beyond stepping."""

@@ -1,0 +1,276 @@
+"""From what a user writes as `env` to a function that makes the environment, on any machine."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import logging
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+from gymnasium.envs import registration
+
+from rlframe.env.env_context import EnvContext
+from rlframe.utils.errors import EnvError
+
+logger = logging.getLogger(__name__)
+
+EnvCreator = Callable[[EnvContext], Any]
+
+_DOTTED_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+
+_creators: dict[str, Callable[..., Any]] = {}
+
+
+def register_env(name: str, env_creator: Callable[..., Any]) -> None:
+    """Makes `config["env"] = name` mean `env_creator`, in this process; trainers carry it to their workers.
+
+    Args:
+        name: Any name. A name of Gymnasium's is overruled.
+        env_creator: A class, or a function from an `EnvContext` to an environment; called as in `resolve_env`.
+
+    Raises:
+        EnvError: If `name` is no string or `env_creator` cannot be called.
+    """
+    if not isinstance(name, str) or not name:
+        raise EnvError(f"register_env: the name is {name!r}; wanted a string that is not empty.")
+    if not callable(env_creator):
+        raise EnvError(
+            f"register_env({name!r}): the creator is {env_creator!r} ({type(env_creator).__name__}); wanted a class or "
+            "a function, such as `lambda config: MyEnv(config)`."
+        )
+    _creators[name] = env_creator
+
+
+def registered_envs() -> dict[str, Callable[..., Any]]:
+    """Returns what was registered in this process, by name."""
+    return dict(_creators)
+
+
+def resolve_env(
+    env: Any, lookup: Callable[[str], Callable[..., Any] | None] | None = None
+) -> tuple[str, Callable[[EnvContext], Any]]:
+    """Returns the name of an environment and a function that makes one copy of it from an `EnvContext`.
+
+    A string is looked for in this order: names given to `register_env`, names that `lookup` knows, Gymnasium ids
+    (`CartPole-v1`, `module:Id-v0`, and `CartPole` for the latest version), ids of the old gym if the program imported
+    it, and dotted class paths. What is found is held by the function itself, so that it works in processes in which
+    nothing was registered.
+
+    Classes and functions are called with the `EnvContext` as their one positional argument. One that takes no
+    positional argument, or whose first one has a default that is a number, string or bool (or is `render_mode`), does
+    not expect a config there; it gets the keys of `env_config` as keyword arguments. Gymnasium ids get them too.
+
+    Args:
+        env: A string as above, a class, or a function.
+        lookup: Finds names registered elsewhere; returns None for those it does not know.
+
+    Returns:
+        The name (of the class or function, where `env` is one), and the creator.
+
+    Raises:
+        EnvError: If nothing is found, with what was tried and the nearest names; or if `env` is something else.
+    """
+    if isinstance(env, str):
+        return env, _resolve_name(env, lookup)
+    if callable(env):
+        name = getattr(env, "__name__", None) or type(env).__name__
+        return name.strip("<>"), _CallCreator(env)
+    if env is not None and hasattr(env, "step") and hasattr(env, "reset"):
+        raise EnvError(
+            f"env is the environment {env!r} itself; every worker and slot needs a copy of its own. Give the class "
+            f"({type(env).__name__}) or a function that makes one: `lambda config: {type(env).__name__}(...)`."
+        )
+    raise EnvError(
+        f"env is {env!r} ({type(env).__name__}); wanted a Gymnasium id, a name given to register_env, a class, a "
+        "dotted class path, or a function from an EnvContext to an environment."
+    )
+
+
+def _resolve_name(name: str, lookup: Callable[[str], Callable[..., Any] | None] | None) -> EnvCreator:
+    registered = _creators.get(name)
+    if registered is None and lookup is not None:
+        registered = lookup(name)
+    if registered is not None:
+        return _CallCreator(registered)
+    spec, gymnasium_says = _find_gymnasium_spec(name)
+    if spec is not None:
+        return _SpecCreator(spec, gymnasium.make)
+    old_spec = _old_gym_specs().get(name)
+    if old_spec is not None:
+        return _SpecCreator(old_spec, _make_old_gym)
+    path_says = "it is no dotted class path"
+    path = name.replace(":", ".", 1)
+    if _DOTTED_PATH.fullmatch(path):
+        found, path_says = _import_path(path)
+        if found is not None:
+            return _CallCreator(found)
+    raise _unknown(name, gymnasium_says, path_says)
+
+
+def _find_gymnasium_spec(name: str) -> tuple[registration.EnvSpec | None, str]:
+    """Returns the spec of a Gymnasium id, or None and Gymnasium's own words."""
+    module, colon, env_id = name.partition(":")
+    if colon:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            return None, f"module {module!r} cannot be imported: {error}"
+    else:
+        env_id = name
+    spec, says = _look_up_spec(env_id)
+    # The Atari games are not registered until ale_py is imported; a user who names one means that.
+    if spec is None and "ale_py" not in sys.modules and importlib.util.find_spec("ale_py") is not None:
+        gymnasium.register_envs(importlib.import_module("ale_py"))
+        spec, says = _look_up_spec(env_id)
+    return spec, says
+
+
+def _look_up_spec(env_id: str) -> tuple[registration.EnvSpec | None, str]:
+    try:
+        namespace, name, version = registration.parse_env_id(env_id)
+    except gymnasium.error.Error as error:
+        return None, str(error)
+    if version is None and env_id not in registration.registry:
+        same = [s for s in registration.registry.values() if (s.namespace, s.name) == (namespace, name)]
+        if same:
+            latest = max(same, key=lambda s: -1 if s.version is None else s.version)
+            logger.info("%s has no version; the latest, %s, is used.", env_id, latest.id)
+            return latest, ""
+    try:
+        return registration.spec(env_id), ""
+    except gymnasium.error.Error as error:
+        return None, str(error)
+
+
+def _old_gym_specs() -> Mapping[str, Any]:
+    """Returns the specs of the old gym by id; empty unless the program has imported it."""
+    module = sys.modules.get("gym.envs.registration")
+    registry = getattr(module, "registry", {})
+    # Up to gym 0.25 the registry is an object that holds the dict.
+    specs: Mapping[str, Any] = getattr(registry, "env_specs", registry)
+    return specs
+
+
+def _make_old_gym(spec: Any, *, disable_env_checker: bool, **config: Any) -> Any:
+    """Makes an environment from a spec of the old gym, of which only the later ones have a checker."""
+    if hasattr(spec, "disable_env_checker"):
+        config["disable_env_checker"] = disable_env_checker
+    return spec.make(**config)
+
+
+def _import_path(path: str) -> tuple[Callable[..., Any] | None, str]:
+    """Returns the class or function at `package.module.Name`, or None and why there is none."""
+    module_name, _, attribute = path.rpartition(".")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise EnvError(f"env {path!r}: importing {module_name!r} failed: {error}") from error
+        return None, f"there is no module {error.name!r}"
+    found = getattr(module, attribute, None)
+    if found is None:
+        return None, f"module {module_name!r} has no {attribute!r}"
+    if not callable(found):
+        return None, f"{path!r} is a {type(found).__name__}, no class or function"
+    return found, ""
+
+
+def _unknown(name: str, gymnasium_says: str, path_says: str) -> EnvError:
+    known = [*_creators, *registration.registry, *_old_gym_specs()]
+    by_lower = {other.lower(): other for other in known}
+    near = [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=5, cutoff=0.6)]
+    lines = [
+        f"Unknown environment {name!r}.",
+        f"Nearest known: {', '.join(near)}." if near else "Nothing known is near it.",
+        f"Tried: names given to register_env ({', '.join(sorted(_creators)) or 'none in this process'}); "
+        f"Gymnasium ({gymnasium_says.rstrip('.') or 'no such id'}); class path ({path_says}).",
+        _how_to(f"{name} {gymnasium_says}")
+        or "Call `rlframe.env.register_env(name, creator)` before making the trainer, or give the class itself.",
+    ]
+    return EnvError("\n".join(lines))
+
+
+# What a message or id speaks of (a pattern), and what has to be installed for it.
+_INSTALL = {
+    r"box2d": 'pip install swig && pip install "gymnasium[box2d]"',
+    r"mujoco": 'pip install "gymnasium[mujoco]"',
+    r"\bale\b|ale_py|noframeskip": 'pip install "gymnasium[atari]" ale-py',
+    r"pygame": 'pip install "gymnasium[classic-control]"',
+    r"\bjax\b": 'pip install "gymnasium[jax]"',
+}
+
+
+def _how_to(text: str) -> str:
+    """Returns which package to install if `text` (a message or an id) speaks of one that Gymnasium makes optional."""
+    for pattern, command in _INSTALL.items():
+        if re.search(pattern, text.lower()):
+            return f"It needs an extra package: {command}"
+    return ""
+
+
+@dataclass(frozen=True)
+class _SpecCreator:
+    """Makes a registered environment from its spec, which travels with it to processes that never registered it."""
+
+    spec: Any
+    make: Callable[..., Any]
+
+    def __call__(self, context: EnvContext) -> Any:
+        config = {"disable_env_checker": True, **context}
+        try:
+            return self.make(self.spec, **config)
+        except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
+            how_to = _how_to(f"{self.spec.id} {error}")
+            raise EnvError(f"Environment {self.spec.id!r} cannot be made: {error}. {how_to}".rstrip()) from error
+        except TypeError as error:
+            if "unexpected keyword argument" not in str(error):
+                raise
+            raise EnvError(
+                f"Environment {self.spec.id!r} does not take an argument that env_config holds: {error}. The keys of "
+                f"env_config ({', '.join(map(repr, context)) or 'none'}) are its keyword arguments."
+            ) from error
+
+
+@dataclass(frozen=True)
+class _CallCreator:
+    """Calls a user's class or function with the context, or with its keys, as the signature asks."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, context: EnvContext) -> Any:
+        if _takes_context(self.function):
+            return self.function(context)
+        signature = inspect.signature(self.function)
+        try:
+            signature.bind(**context)
+        except TypeError as error:
+            name = getattr(self.function, "__name__", repr(self.function))
+            raise EnvError(
+                f"Environment {name}{signature} has no first argument that takes the config, so the keys of env_config "
+                f"({', '.join(map(repr, context)) or 'none'}) are its keyword arguments, and that fails: {error}. "
+                f"Correct env_config, or declare `{name}(config)`."
+            ) from error
+        return self.function(**context)
+
+
+def _takes_context(function: Callable[..., Any]) -> bool:
+    """Tells whether the first positional argument of `function` is there, and may be a config."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except ValueError:  # written in C, without a signature
+        return True
+    if not parameters:
+        return False
+    first = parameters[0]
+    if first.kind is first.VAR_POSITIONAL:
+        return True
+    if first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD) or first.name == "render_mode":
+        return False
+    return not isinstance(first.default, (bool, int, float, str))

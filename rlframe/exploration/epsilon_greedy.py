@@ -1,0 +1,117 @@
+"""The best action, or with probability epsilon any other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rlframe.exploration.exploration import Array, Exploration, State, greedy
+from rlframe.exploration.random import uniform_sampler
+from rlframe.utils.numpy import FLOAT_MIN, convert_to_numpy
+from rlframe.utils.schedules import PiecewiseSchedule, make_schedule
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rlframe.exploration.exploration import ExplorationArgs
+
+# Half of FLOAT_MIN: a mask still counts after something was added to it, e.g. by a dueling head.
+_MASKED = FLOAT_MIN / 2
+
+
+class EpsilonGreedy(Exploration):
+    """Takes the deterministic action, but a uniformly random one with probability epsilon.
+
+    The distribution's inputs are the actions' values; actions with a value of FLOAT_MIN (or minus infinity) are invalid
+    and never drawn. In other than Discrete spaces, which have no such values, a random action is any one of the space.
+
+    Args:
+        action_space: The environment's action space.
+        initial_epsilon: Epsilon at the beginning.
+        final_epsilon: Epsilon from `epsilon_timesteps` on.
+        epsilon_timesteps: Length of the straight descent between the two, in env steps.
+        epsilon_schedule: Epsilon by env step in place of the three above: anything `make_schedule` takes.
+        **base: See `Exploration`.
+
+    Raises:
+        UnsupportedSpaceException: If the space cannot be drawn from.
+        ConfigError: If the schedule is none.
+    """
+
+    def __init__(
+        self,
+        action_space: Any,
+        *,
+        initial_epsilon: float = 1.0,
+        final_epsilon: float = 0.05,
+        epsilon_timesteps: int = 100_000,
+        epsilon_schedule: Any = None,
+        **base: Unpack[ExplorationArgs],
+    ) -> None:
+        super().__init__(action_space, **base)
+        self.epsilon_schedule = make_schedule(epsilon_schedule) or PiecewiseSchedule(
+            [(0, initial_epsilon), (epsilon_timesteps, final_epsilon)], outside_value=final_epsilon
+        )
+        self._uniform = uniform_sampler(action_space, normalized=self.normalizes)
+        self._by_value = isinstance(action_space, spaces.Discrete)
+
+    def get_exploration_action(
+        self, *, action_distribution: Any, timestep: int | None, explore: bool = True
+    ) -> tuple[Any, Array]:
+        """Returns actions `[B, …]` and zeros `[B]`."""
+        step = self.advance(timestep)
+        actions, logp = greedy(action_distribution)
+        if not explore:
+            return actions, logp
+        epsilon = self.epsilon_schedule(step)
+        rows = len(logp)
+        if rows == 1:  # what one environment asks for; no arrays are needed to decide
+            if self.rng.random() >= epsilon:
+                return actions, logp
+            chosen = np.ones(1, np.bool_)
+        else:
+            chosen = self.rng.random(rows) < epsilon
+            if not chosen.any():
+                return actions, logp
+        if not self._by_value:
+            return _replace(actions, self._uniform(self.rng, rows), chosen), logp
+        return self._random_valid(action_distribution.inputs, actions, chosen), logp
+
+    def _random_valid(self, values: Any, actions: Array, chosen: Array) -> Array:
+        """Returns actions `[B]` with the chosen rows replaced by random valid actions.
+
+        Args:
+            values: Action values `[B, A]`.
+            actions: Greedy actions, integer `[B]`.
+            chosen: Which rows to replace, bool `[B]`.
+        """
+        values = convert_to_numpy(values)
+        if values.min() > _MASKED:
+            if len(actions) == 1:
+                return np.array([int(self.rng.random() * values.shape[1])])
+            return np.where(chosen, self.rng.integers(values.shape[1], size=len(actions)), actions)
+        # The largest of uniform numbers is a uniform choice; invalid actions get less than any of them.
+        lots = np.where(values > _MASKED, self.rng.random(values.shape), -1.0)
+        chosen = chosen & (lots.max(axis=1) >= 0)
+        return np.where(chosen, lots.argmax(axis=1), actions)
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon at the last time step."""
+        return float(self.epsilon_schedule(self.last_timestep))
+
+    def get_state(self, sess: Any = None) -> State:
+        """Returns the state of `Exploration`, and `cur_epsilon`."""
+        return {**super().get_state(sess), "cur_epsilon": self.epsilon}
+
+
+def _replace(actions: Any, others: Any, chosen: Array) -> Any:
+    """Returns nested actions `[B, …]` with the chosen rows, bool `[B]`, taken from others."""
+    if isinstance(actions, dict):
+        return {key: _replace(part, others[key], chosen) for key, part in actions.items()}
+    if isinstance(actions, tuple):
+        return tuple(_replace(part, other, chosen) for part, other in zip(actions, others, strict=True))
+    mask = chosen.reshape(-1, *[1] * (actions.ndim - 1))
+    return np.where(mask, others.reshape(actions.shape), actions).astype(actions.dtype)

@@ -1,0 +1,240 @@
+"""What every exploration is: the step from a distribution to actions, and the moments at which it is told something."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.utils.numpy import convert_to_numpy
+from rlframe.utils.seeding import entropy_seed, make_rng
+
+Array = NDArray[Any]
+State = dict[str, Any]
+
+
+class ExplorationArgs(TypedDict, total=False):
+    """What every exploration is given beside its own options; see `Exploration`."""
+
+    framework: str | None
+    policy_config: Mapping[str, Any] | None
+    model: Any
+    num_workers: int
+    worker_index: int
+    rng: np.random.Generator | None
+
+
+class Exploration:
+    """Chooses actions from a policy's action distribution.
+
+    Actions are those of the policy, not yet of the environment: with `normalize_actions`, bounded float Boxes are
+    [-1, 1]; Discrete, MultiDiscrete and (with `normalize_actions`) integer Boxes count from 0.
+
+    A subclass overrides `get_exploration_action`, and of the other methods those it needs; methods that are not
+    overridden are not called on the hot path.
+
+    Attributes:
+        action_space: The environment's action space.
+        framework: The policy's framework; nothing in this package depends on it.
+        policy_config: The policy's config.
+        model: The policy's model; None where acting needs no framework.
+        num_workers: Number of remote workers.
+        worker_index: 0 for the local worker, remote workers count from 1.
+        rng: The generator that all randomness comes from.
+        policy: The policy acted for; whoever makes an exploration for a policy sets it.
+        last_timestep: Time step of the last actions; schedules follow it.
+        has_postprocessing: Whether `postprocess_trajectory` does something.
+        has_episode_hooks: Whether `on_episode_start` or `on_episode_end` does something.
+
+    Args:
+        action_space: The environment's action space.
+        framework: The policy's framework.
+        policy_config: The policy's config.
+        model: The policy's model.
+        num_workers: Number of remote workers.
+        worker_index: This worker's index.
+        rng: Where all randomness comes from; None makes a stream from the config's `seed`.
+    """
+
+    has_postprocessing = False
+    has_episode_hooks = False
+
+    def __init__(  # noqa: PLR0913 (RLlib's signature, and a stream)
+        self,
+        action_space: Any,
+        *,
+        framework: str | None = None,
+        policy_config: Mapping[str, Any] | None = None,
+        model: Any = None,
+        num_workers: int = 0,
+        worker_index: int = 0,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        self.action_space = action_space
+        self.framework = framework
+        self.policy_config: Mapping[str, Any] = policy_config or {}
+        self.model = model
+        self.num_workers = num_workers
+        self.worker_index = worker_index
+        self.rng = self._make_rng() if rng is None else rng
+        self.policy: Any = None
+        self.last_timestep = 0
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Notes which hooks the subclass overrides."""
+        super().__init_subclass__(**kwargs)
+        cls.has_postprocessing = cls.postprocess_trajectory is not Exploration.postprocess_trajectory
+        cls.has_episode_hooks = (
+            cls.on_episode_start is not Exploration.on_episode_start
+            or cls.on_episode_end is not Exploration.on_episode_end
+        )
+
+    def _make_rng(self) -> np.random.Generator:
+        seed = self.policy_config.get("seed")
+        return make_rng(entropy_seed() if seed is None else int(seed), "exploration", self.worker_index)
+
+    @property
+    def device(self) -> Any:
+        """Device of the torch model's parameters; None without a torch model."""
+        parameters = getattr(self.model, "parameters", None)
+        return next((p.device for p in parameters()), None) if callable(parameters) else None
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether bounded Box actions of the policy are [-1, 1] and mapped to their bounds later."""
+        return bool(self.policy_config.get("normalize_actions", True))
+
+    # --- acting -----------------------------------------------------------------------------------------------
+
+    def before_compute_actions(
+        self, *, timestep: int | None = None, explore: bool | None = None, tf_sess: Any = None, **kwargs: Any
+    ) -> None:
+        """Called before the model runs, once for a round of acting.
+
+        Args:
+            timestep: The global time step.
+            explore: Whether the coming actions explore.
+            tf_sess: Always None.
+            **kwargs: For later additions.
+        """
+
+    def get_exploration_action(
+        self, *, action_distribution: Any, timestep: int | None, explore: bool = True
+    ) -> tuple[Any, Array]:
+        """Returns actions and their log-likelihoods; here what the distribution itself draws.
+
+        Args:
+            action_distribution: The distribution for B observations, in NumPy or of a framework.
+            timestep: The global time step; None for the last one again.
+            explore: Whether to explore; otherwise the distribution's deterministic actions are taken.
+
+        Returns:
+            Actions `[B, …]` (a dict or tuple of such for nested spaces) and log-likelihoods, float32 `[B]`; these are
+            0 for actions that did not come from the distribution.
+        """
+        self.advance(timestep)
+        return drawn(action_distribution) if explore else greedy(action_distribution)
+
+    def restore_weights(self) -> None:
+        """Gives the policy its own weights back, if this exploration changed them.
+
+        Called when a round of acting is over, and before the policy's weights are read, set or trained.
+        """
+
+    def advance(self, timestep: int | None) -> int:
+        """Notes the time step and returns it; the last one again for None."""
+        if timestep is not None:
+            self.last_timestep = timestep
+        return self.last_timestep
+
+    # --- the course of events ---------------------------------------------------------------------------------
+
+    def on_episode_start(
+        self, policy: Any, *, environment: Any = None, episode: Any = None, tf_sess: Any = None
+    ) -> None:
+        """Called when an episode begins.
+
+        Args:
+            policy: The policy acted for.
+            environment: The environment.
+            episode: The episode; its `env_id` is the slot among the B rows of later calls.
+            tf_sess: Always None.
+        """
+
+    def on_episode_end(self, policy: Any, *, environment: Any = None, episode: Any = None, tf_sess: Any = None) -> None:
+        """Called when an episode has ended; the arguments are those of `on_episode_start`."""
+
+    def postprocess_trajectory(self, policy: Any, sample_batch: Any, tf_sess: Any = None) -> Any:  # noqa: ARG002
+        """Returns a trajectory's batch, changed or not; called before the policy's own postprocessing."""
+        return sample_batch
+
+    def get_exploration_optimizer(self, optimizers: list[Any]) -> list[Any]:
+        """Returns the policy's optimisers, and further ones for what the exploration itself learns."""
+        return optimizers
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    def get_state(self, sess: Any = None) -> State:  # noqa: ARG002 (RLlib's signature)
+        """Returns all that the exploration goes on from, as a nested dict of arrays and plain values."""
+        return {"last_timestep": self.last_timestep, "rng": self.rng.bit_generator.state}
+
+    def set_state(self, state: State, sess: Any = None) -> None:  # noqa: ARG002
+        """Takes back what `get_state` returned; entries that are missing stay as they are."""
+        self.last_timestep = int(state.get("last_timestep", self.last_timestep))
+        if "rng" in state:
+            self.rng.bit_generator.state = state["rng"]
+
+
+def count_rows(distribution: Any) -> int:
+    """Returns the number B of rows of a distribution."""
+    return len(distribution.inputs)
+
+
+def no_logp(rows: int) -> Array:
+    """Returns zeros, float32 `[rows]`: the log-likelihoods of actions that did not come from the distribution."""
+    return np.zeros(rows, np.float32)
+
+
+def greedy(distribution: Any) -> tuple[Any, Array]:
+    """Returns the deterministic actions `[B, …]` and zeros `[B]`."""
+    actions = distribution.deterministic_sample()
+    if type(actions) is not np.ndarray:
+        actions = convert_to_numpy(actions)
+    return actions, no_logp(count_rows(distribution))
+
+
+def drawn(distribution: Any) -> tuple[Any, Array]:
+    """Returns actions `[B, …]` drawn from the distribution and their log-likelihoods, float32 `[B]`."""
+    actions = distribution.sample()
+    logp = distribution.sampled_action_logp()
+    if type(actions) is not np.ndarray:
+        actions = convert_to_numpy(actions)
+    if type(logp) is not np.ndarray:
+        logp = convert_to_numpy(logp)
+    return actions, logp if logp.dtype == np.float32 else logp.astype(np.float32)
+
+
+def per_worker_constant(num_workers: int, worker_index: int) -> float | None:
+    """Returns the constant that a worker explores with, so that workers cover everything from greedy to random.
+
+        0.4^(1 + 7·i/(N−1)), i = worker_index − 1
+
+    Args:
+        num_workers: N, the number of remote workers.
+        worker_index: 1 to N; 0 is the local worker.
+
+    Returns:
+        The constant; 0 for the local worker beside remote ones, which is there to be evaluated; None without remote
+        workers, where there is nothing to spread over.
+
+    Source: Horgan et al. 2018, "Distributed Prioritized Experience Replay", section 4.1 (ε = 0.4, α = 7).
+    """
+    if num_workers <= 0:
+        return None
+    if worker_index <= 0:
+        return 0.0
+    # Workers may number more than the config says (evaluation); the last share serves them too.
+    place = min(worker_index, num_workers) - 1
+    return float(0.4 ** (1.0 + 7.0 * place / max(num_workers - 1, 1)))

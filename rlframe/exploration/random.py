@@ -1,0 +1,135 @@
+"""Uniformly random actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rlframe.exploration.exploration import Array, Exploration, count_rows, greedy, no_logp
+from rlframe.utils.errors import UnsupportedSpaceException
+from rlframe.utils.spaces.simplex import Simplex
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rlframe.exploration.exploration import ExplorationArgs
+
+Sampler = Callable[[np.random.Generator, int], Any]
+
+
+class Random(Exploration):
+    """Draws uniformly from the action space; log-likelihoods are 0.
+
+    Args:
+        action_space: The environment's action space.
+        **base: See `Exploration`.
+
+    Raises:
+        UnsupportedSpaceException: If the space cannot be drawn from.
+    """
+
+    def __init__(self, action_space: Any, **base: Unpack[ExplorationArgs]) -> None:
+        super().__init__(action_space, **base)
+        self._sampler = uniform_sampler(action_space, normalized=self.normalizes)
+
+    def get_exploration_action(
+        self, *, action_distribution: Any, timestep: int | None, explore: bool = True
+    ) -> tuple[Any, Array]:
+        """Returns random actions `[B, …]`; the distribution only says how many."""
+        self.advance(timestep)
+        if not explore:
+            return greedy(action_distribution)
+        rows = count_rows(action_distribution)
+        return self._sampler(self.rng, rows), no_logp(rows)
+
+
+def uniform_sampler(space: Any, *, normalized: bool) -> Sampler:
+    """Returns a function that draws uniform actions of a policy.
+
+    Args:
+        space: The environment's action space: Discrete, MultiDiscrete, MultiBinary, Box, Simplex, or a Tuple or Dict.
+        normalized: Whether a policy's actions for Boxes are normalised; see `policy_bounds`.
+
+    Returns:
+        `fn(rng, B) -> actions [B, …]`, a dict or tuple of such for nested spaces. Dimensions of a Box without bounds
+        are standard normal, those with one bound are exponential from there.
+
+    Raises:
+        UnsupportedSpaceException: If the space is of another kind.
+    """
+    if isinstance(space, spaces.Tuple):
+        parts = [uniform_sampler(sub, normalized=normalized) for sub in space.spaces]
+        return lambda rng, rows: tuple(part(rng, rows) for part in parts)
+    if isinstance(space, spaces.Dict):
+        named = {key: uniform_sampler(sub, normalized=normalized) for key, sub in space.spaces.items()}
+        return lambda rng, rows: {key: part(rng, rows) for key, part in named.items()}
+    if isinstance(space, spaces.Discrete):
+        count = int(space.n)
+        return lambda rng, rows: rng.integers(count, size=rows)
+    if isinstance(space, spaces.MultiDiscrete):
+        nvec = np.asarray(space.nvec)
+        return lambda rng, rows: rng.integers(0, nvec, size=(rows, *nvec.shape), dtype=np.int64)
+    if isinstance(space, spaces.MultiBinary):
+        shape = space.shape
+        return lambda rng, rows: rng.integers(2, size=(rows, *shape), dtype=np.int8)
+    if isinstance(space, Simplex):
+        return _simplex_sampler(space)
+    if isinstance(space, spaces.Box):
+        return _box_sampler(space, normalized)
+    raise UnsupportedSpaceException(
+        f"Cannot draw random actions from {space}; wanted Discrete, MultiDiscrete, MultiBinary, Box, Simplex, or a "
+        f"Tuple or Dict of these. Choose an exploration without random time steps."
+    )
+
+
+def policy_bounds(space: spaces.Box, *, normalized: bool) -> tuple[Array, Array]:
+    """Returns the bounds of a policy's actions for a Box of the environment.
+
+    Args:
+        space: The environment's Box.
+        normalized: Whether actions are mapped to the environment's range later: bounded float dimensions are then
+            [-1, 1], integers count from 0.
+
+    Returns:
+        Lowest and highest values, `[*shape]`, infinite where there is no bound; int64 for integer Boxes.
+    """
+    low, high = space.low, space.high
+    if np.issubdtype(space.dtype, np.integer):
+        low, high = low.astype(np.int64), high.astype(np.int64)
+        return (np.zeros_like(low), high - low) if normalized else (low, high)
+    if not normalized:
+        return low, high
+    bounded = space.bounded_below & space.bounded_above
+    return np.where(bounded, -1.0, low).astype(low.dtype), np.where(bounded, 1.0, high).astype(high.dtype)
+
+
+def _simplex_sampler(space: Simplex) -> Sampler:
+    ones, outer = np.ones(space.dim), tuple(space.shape or ())[:-1]
+    return lambda rng, rows: rng.dirichlet(ones, size=(rows, *outer)).astype(space.dtype)
+
+
+def _box_sampler(space: spaces.Box, normalized: bool) -> Sampler:
+    low, high = policy_bounds(space, normalized=normalized)
+    if np.issubdtype(space.dtype, np.integer):
+        return lambda rng, rows: rng.integers(low, high, size=(rows, *low.shape), endpoint=True, dtype=np.int64)
+    below, above = np.isfinite(low), np.isfinite(high)
+    if (below & above).all():
+        # Two products, not a span: high − low can overflow.
+        def bounded(rng: np.random.Generator, rows: int) -> Array:
+            share = rng.random((rows, *low.shape))
+            return np.asarray(low * (1.0 - share) + high * share, space.dtype)
+
+        return bounded
+    floor, ceiling = np.where(below, low, 0.0), np.where(above, high, 0.0)
+
+    def partly_bounded(rng: np.random.Generator, rows: int) -> Array:
+        shape = (rows, *low.shape)
+        share, step = rng.random(shape), rng.standard_exponential(shape)
+        actions = np.where(below & above, floor * (1.0 - share) + ceiling * share, rng.standard_normal(shape))
+        actions = np.where(below & ~above, floor + step, actions)
+        return np.where(above & ~below, ceiling - step, actions).astype(space.dtype)
+
+    return partly_bounded

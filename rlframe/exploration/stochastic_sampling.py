@@ -1,0 +1,43 @@
+"""Actions as the policy's distribution gives them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlframe.exploration.exploration import Array, Exploration, count_rows, drawn, greedy, no_logp
+from rlframe.exploration.random import uniform_sampler
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rlframe.exploration.exploration import ExplorationArgs
+
+
+class StochasticSampling(Exploration):
+    """Samples from the policy's distribution, after some uniformly random steps if wanted.
+
+    Args:
+        action_space: The environment's action space.
+        random_timesteps: How long actions are uniformly random first, with log-likelihood 0; in env steps.
+        **base: See `Exploration`.
+
+    Raises:
+        UnsupportedSpaceException: If random steps are wanted and the space cannot be drawn from.
+    """
+
+    def __init__(self, action_space: Any, *, random_timesteps: int = 0, **base: Unpack[ExplorationArgs]) -> None:
+        super().__init__(action_space, **base)
+        self.random_timesteps = random_timesteps
+        self._random = uniform_sampler(action_space, normalized=self.normalizes) if random_timesteps else None
+
+    def get_exploration_action(
+        self, *, action_distribution: Any, timestep: int | None, explore: bool = True
+    ) -> tuple[Any, Array]:
+        """Returns sampled actions `[B, …]` and their log-likelihoods `[B]`; deterministic ones without `explore`."""
+        step = self.advance(timestep)
+        if not explore:
+            return greedy(action_distribution)
+        if self._random is not None and step < self.random_timesteps:
+            rows = count_rows(action_distribution)
+            return self._random(self.rng, rows), no_logp(rows)
+        return drawn(action_distribution)

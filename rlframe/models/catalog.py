@@ -1,0 +1,322 @@
+"""The catalog of models, action distributions and preprocessors, and of the user's own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import gymnasium
+import numpy as np
+
+from rlframe.config.model import ModelConfig
+from rlframe.models.custom import accepted_options, resolve_class, with_interface
+from rlframe.models.dist_plan import plan_dist, space_struct
+from rlframe.models.distributions import dist_from_plan, numpy_dist_for
+from rlframe.models.fcnet_spec import fcnet_spec
+from rlframe.models.preprocessors import Preprocessor, get_preprocessor
+from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
+
+ModelConfigDict: TypeAlias = dict[str, Any]
+
+#: Defaults of the config's `model` section. Copy it before changing it; `ModelConfig.defaults()` makes a fresh one.
+MODEL_DEFAULTS: ModelConfigDict = ModelConfig.defaults()
+
+_REGISTRY: dict[str, dict[str, Any]] = {"model": {}, "action_dist": {}, "preprocessor": {}}
+
+
+class ModelCatalog:
+    """Builds models, action distributions and preprocessors for spaces; registers the user's own by name.
+
+    Names are kept per process. A driver hands its own to another process by `install(registered())`.
+    """
+
+    @staticmethod
+    def register_custom_model(model_name: str, model_class: Any) -> None:
+        """Makes a `TorchModelV2`, or a function that makes one, known as config["model"]["custom_model"]."""
+        _register("model", model_name, model_class)
+
+    @staticmethod
+    def register_custom_action_dist(action_dist_name: str, action_dist_class: Any) -> None:
+        """Makes a subclass of `ActionDistribution` known as config["model"]["custom_action_dist"]."""
+        _register("action_dist", action_dist_name, action_dist_class)
+
+    @staticmethod
+    def register_custom_preprocessor(preprocessor_name: str, preprocessor_class: Any) -> None:
+        """Makes a `Preprocessor` known as config["model"]["custom_preprocessor"]; an environment wrapper is better."""
+        _register("preprocessor", preprocessor_name, preprocessor_class)
+
+    @staticmethod
+    def registered() -> dict[str, dict[str, Any]]:
+        """Returns a snapshot of what is registered in this process: kind -> name -> class."""
+        return {kind: dict(entries) for kind, entries in _REGISTRY.items()}
+
+    @staticmethod
+    def install(snapshot: Mapping[str, Mapping[str, Any]]) -> None:
+        """Registers everything of a snapshot in this process; other names stay."""
+        for kind, entries in snapshot.items():
+            _REGISTRY[kind].update(entries)
+
+    @staticmethod
+    def get_model_v2(  # noqa: PLR0913, PLR0917 - the signature users' programs call
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: Mapping[str, Any],
+        framework: str = "torch",
+        name: str = "default_model",
+        model_interface: type | None = None,
+        default_model: Any = None,
+        **model_kwargs: Any,
+    ) -> Any:
+        """Builds the model for an observation space: the user's own, else the algorithm's, else the default network.
+
+        Args:
+            obs_space: Preprocessed observation space.
+            action_space: Action space of the environment.
+            num_outputs: Width of the outputs; None lets the model choose.
+            model_config: Keys of MODEL_DEFAULTS; missing ones are filled in.
+            framework: "torch".
+            name: Name of the model.
+            model_interface: Class that the algorithm puts on top of the model; its constructor gets `model_kwargs`.
+            default_model: Class to use where the user names none.
+            **model_kwargs: Further keyword arguments of the constructor.
+
+        Returns:
+            A `TorchModelV2`.
+
+        Raises:
+            ConfigError: If the config names an unknown model, or asks for what is not there.
+            UnsupportedSpaceException: If no default network fits the space.
+        """
+        _check_framework(framework)
+        config = _complete(model_config)
+        _refuse_wrappers(config)
+        options: dict[str, Any] = {}
+        if config["custom_model"]:
+            model_class = resolve_class("model", config["custom_model"], _REGISTRY["model"])
+            options = accepted_options(model_class, config["custom_model_config"])
+        else:
+            model_class = default_model or _default_model_class(obs_space)
+        arguments = (obs_space, action_space, num_outputs, config, name)
+        if model_interface is not None and isinstance(model_class, type):
+            wrapped = with_interface(model_class, model_interface, options)
+            options = options if wrapped is model_class else {}
+            model_class = wrapped
+        return _checked_model(model_class(*arguments, **{**options, **model_kwargs}), model_class)
+
+    @staticmethod
+    def actor_spec(
+        obs_space: Any, num_outputs: int | None, model_config: Mapping[str, Any], *, values: bool = True
+    ) -> dict[str, Any] | None:
+        """Returns the spec with which `ChainActor` acts like the model that `get_model_v2` builds, or None.
+
+        Loads no framework, so that a rollout worker can ask.
+
+        Args:
+            obs_space: Preprocessed observation space.
+            num_outputs: Width of the outputs.
+            model_config: Keys of MODEL_DEFAULTS.
+            values: Whether the algorithm asks for values.
+        """
+        config = _complete(model_config)
+        if config["custom_model"] or config["use_lstm"] or config["use_attention"]:
+            return None
+        return fcnet_spec(num_outputs, config, values=values) if default_network(obs_space) == "fcnet" else None
+
+    @staticmethod
+    def get_action_dist(
+        action_space: Any, config: Mapping[str, Any] | None = None, dist_type: Any = None, framework: str = "torch"
+    ) -> tuple[Any, int]:
+        """Returns the distribution for an action space, and how many model outputs it takes.
+
+        Args:
+            action_space: Action space.
+            config: Keys of MODEL_DEFAULTS; `custom_action_dist` goes before everything else.
+            dist_type: None for the default; "deterministic", "squashed_gaussian", "beta", "dirichlet"; or a class.
+            framework: "torch", or "numpy" for the siblings that need no framework.
+
+        Returns:
+            A class, or a partial of one, called as `dist(inputs[B, K], model)`; and K.
+
+        Raises:
+            ConfigError: If the config names an unknown distribution.
+            UnsupportedSpaceException: If there is none for the space.
+        """
+        custom = (config or {}).get("custom_action_dist") or (dist_type if isinstance(dist_type, type) else None)
+        if custom:
+            dist_class = resolve_class("action_dist", custom, _REGISTRY["action_dist"])
+            shape = dist_class.required_model_output_shape(action_space, dict(config or {}))
+            return dist_class, int(np.prod(shape))
+        if framework == "numpy":
+            return numpy_dist_for(action_space, dist_type)
+        _check_framework(framework)
+        from rlframe.models.torch.torch_action_dist import TORCH_DISTRIBUTIONS
+
+        plan = plan_dist(action_space, dist_type)
+        return dist_from_plan(plan, TORCH_DISTRIBUTIONS), plan.dim
+
+    @staticmethod
+    def get_action_shape(action_space: Any, framework: str = "torch") -> tuple[Any, tuple[int | None, ...]]:
+        """Returns dtype and shape `(None, ...)` of a batch of actions; nested actions count as concatenated.
+
+        Args:
+            action_space: Action space.
+            framework: "torch" for a torch dtype, "numpy" for a NumPy one.
+        """
+        struct = space_struct(action_space)
+        if struct is action_space:
+            dtype, shape = np.dtype(action_space.dtype or np.int64), tuple(action_space.shape or ())
+        else:
+            leaves = _leaf_spaces(action_space)
+            integer = all(np.issubdtype(leaf.dtype, np.integer) for leaf in leaves)
+            dtype = np.dtype(np.int64 if integer else np.float32)
+            shape = (sum(math.prod(leaf.shape or ()) for leaf in leaves),)
+        if framework == "numpy":
+            return dtype, (None, *shape)
+        _check_framework(framework)
+        from rlframe.models.torch.misc import torch_dtype
+
+        return torch_dtype(dtype), (None, *shape)
+
+    @staticmethod
+    def get_preprocessor(env: Any, options: Mapping[str, Any] | None = None) -> Preprocessor:
+        """Returns the preprocessor for an environment's observations."""
+        return ModelCatalog.get_preprocessor_for_space(env.observation_space, options)
+
+    @staticmethod
+    def get_preprocessor_for_space(observation_space: Any, options: Mapping[str, Any] | None = None) -> Preprocessor:
+        """Returns the preprocessor for an observation space.
+
+        Args:
+            observation_space: Space of the environment.
+            options: Keys of MODEL_DEFAULTS; `custom_preprocessor`, `dim`, `grayscale` and `zero_mean` count here.
+
+        Raises:
+            ConfigError: If the config names an unknown preprocessor.
+        """
+        config = _complete(options or {})
+        custom = config["custom_preprocessor"]
+        make = (
+            resolve_class("preprocessor", custom, _REGISTRY["preprocessor"])
+            if custom
+            else get_preprocessor(observation_space)
+        )
+        preprocessor: Preprocessor = make(observation_space, config)
+        return preprocessor
+
+    @staticmethod
+    def get_preprocessor_as_wrapper(env: Any, options: Mapping[str, Any] | None = None) -> gymnasium.Env[Any, Any]:
+        """Returns the environment with its observations preprocessed."""
+        preprocessor = ModelCatalog.get_preprocessor(env, options)
+        return gymnasium.wrappers.TransformObservation(env, preprocessor.transform, preprocessor.observation_space)
+
+
+def _register(kind: str, name: str, value: Any) -> None:
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"A custom {kind} is registered under a name; got {name!r}.")
+    if not callable(value):
+        raise ConfigError(f"The custom {kind} {name!r} must be a class; got {value!r} ({type(value).__name__}).")
+    _REGISTRY[kind][name] = value
+
+
+def _check_framework(framework: str) -> None:
+    if framework != "torch":
+        raise ConfigError(f"Models of the framework {framework!r} are not available; use framework='torch'.")
+
+
+def _complete(model_config: Mapping[str, Any]) -> ModelConfigDict:
+    """Returns `model_config` with missing keys filled in, and a model's options under their new and their old name."""
+    config = {**ModelConfig.defaults(), **model_config}
+    config["custom_model_config"] = {**(config.get("custom_options") or {}), **(config["custom_model_config"] or {})}
+    config["custom_options"] = config["custom_model_config"]
+    return config
+
+
+def _refuse_wrappers(config: Mapping[str, Any]) -> None:
+    for key, instead in (("use_lstm", "LSTM"), ("use_attention", "attention")):
+        if config[key]:
+            raise ConfigError(
+                f"model.{key}=True: the built-in {instead} wrapper is not available. Write the memory into a custom "
+                f"model derived from rlframe.models.torch.recurrent_net.RecurrentNetwork, and set model.{key}=False."
+            )
+
+
+def default_network(obs_space: Any) -> str:
+    """Returns "fcnet", "visionnet" or "complex_input_net": the kind of the default network for an observation space.
+
+    Args:
+        obs_space: Preprocessed observation space; nested spaces are found in its attribute `original_space`.
+
+    Raises:
+        UnsupportedSpaceException: If none fits.
+    """
+    original = getattr(obs_space, "original_space", obs_space)
+    nested = space_struct(original) is not original
+    if nested and (obs_space is original or any(_is_image(leaf) for leaf in _leaf_spaces(original))):
+        return "complex_input_net"
+    shape = obs_space.shape
+    if not shape:
+        raise UnsupportedSpaceException(
+            f"No default network for observations of {obs_space} without preprocessing; leave "
+            f"_disable_preprocessor_api at False, or write a custom model."
+        )
+    if len(shape) <= 2:
+        return "fcnet"
+    if len(shape) == 3:
+        return "visionnet"
+    raise UnsupportedSpaceException(
+        f"No default network for observations of shape {tuple(shape)}; wanted at most 3 dimensions (height, width, "
+        f"channels). Reshape them in the environment, or write a custom model."
+    )
+
+
+def _leaf_spaces(space: Any) -> list[Any]:
+    children = space_struct(space)
+    if children is space:
+        return [space]
+    parts = children.values() if isinstance(children, dict) else children
+    leaves: list[Any] = []
+    for part in parts:
+        leaves.extend(_flat(part))
+    return leaves
+
+
+def _flat(node: Any) -> list[Any]:
+    if isinstance(node, dict):
+        return [leaf for child in node.values() for leaf in _flat(child)]
+    if isinstance(node, tuple):
+        return [leaf for child in node for leaf in _flat(child)]
+    return [node]
+
+
+def _is_image(space: Any) -> bool:
+    return isinstance(space, gymnasium.spaces.Box) and len(space.shape) >= 3
+
+
+def _default_model_class(obs_space: Any) -> type:
+    kind = default_network(obs_space)
+    if kind == "fcnet":
+        from rlframe.models.torch.fcnet import FullyConnectedNetwork
+
+        return FullyConnectedNetwork
+    if kind == "visionnet":
+        from rlframe.models.torch.visionnet import VisionNetwork
+
+        return VisionNetwork
+    from rlframe.models.torch.complex_input_net import ComplexInputNetwork
+
+    return ComplexInputNetwork
+
+
+def _checked_model(model: Any, model_class: Any) -> Any:
+    """Returns the model after checking that it is one."""
+    from rlframe.models.torch.torch_modelv2 import TorchModelV2
+
+    if not isinstance(model, TorchModelV2):
+        raise ConfigError(
+            f"The model {getattr(model_class, '__name__', model_class)!r} must derive from TorchModelV2 and "
+            f"torch.nn.Module; got a {type(model).__name__}."
+        )
+    model.variables()  # raises where nn.Module.__init__ was forgotten
+    return model

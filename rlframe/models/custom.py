@@ -1,0 +1,100 @@
+"""Finding and constructing models of the user's, with options passed as their constructors declare it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from rlframe.utils.errors import ConfigError
+
+_STANDARD = ("obs_space", "action_space", "num_outputs", "model_config", "name")
+
+
+def accepted_options(maker: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the entries of `options` that a model class (or function) takes as keyword arguments.
+
+    A constructor that only hands everything on, `(*args, **kwargs)`, takes what the next class in line takes. The
+    others are not lost: the whole dict is in `model_config["custom_model_config"]`.
+
+    Args:
+        maker: Model class, or function that makes a model.
+        options: The user's `custom_model_config`.
+
+    Raises:
+        ConfigError: If an option bears the name of one of the five standard arguments.
+    """
+    clash = [name for name in _STANDARD if name in options]
+    if clash:
+        raise ConfigError(
+            f"model.custom_model_config has the reserved key(s) {clash}; give these options another name."
+        )
+    names: set[str] = set()
+    for function in _constructors(maker):
+        parameters = inspect.signature(function).parameters.values()
+        kinds = {parameter.kind for parameter in parameters}
+        names.update(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+        if inspect.Parameter.VAR_KEYWORD not in kinds:
+            break
+        if inspect.Parameter.VAR_POSITIONAL not in kinds:
+            return dict(options)  # names its arguments and wants all others
+    return {key: value for key, value in options.items() if key in names}
+
+
+def _constructors(maker: Callable[..., Any]) -> list[Any]:
+    """Returns the `__init__` functions along the inheritance line; of a function, itself."""
+    if not isinstance(maker, type):
+        return [maker]
+    return [vars(base)["__init__"] for base in maker.__mro__ if base is not object and "__init__" in vars(base)]
+
+
+def resolve_class(kind: str, given: Any, registry: Mapping[str, Any]) -> Any:
+    """Returns the class that a config means.
+
+    Args:
+        kind: What it is, for messages: "model", "action_dist" or "preprocessor".
+        given: A class (or other callable), a registered name, or a dotted path "package.module.Class".
+        registry: Registered classes by name.
+
+    Raises:
+        ConfigError: If a name is neither registered nor a path that can be imported.
+    """
+    if not isinstance(given, str):
+        return given
+    if given in registry:
+        return registry[given]
+    module_name, _, class_name = given.rpartition(".")
+    if module_name:
+        try:
+            return getattr(importlib.import_module(module_name), class_name)
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(
+                f"model.custom_{kind}={given!r} is not registered, and importing it failed: {error}"
+            ) from error
+    raise ConfigError(
+        f"model.custom_{kind}={given!r} is not registered; known are {sorted(registry)}. Call "
+        f"ModelCatalog.register_custom_{kind}({given!r}, YourClass) before the trainer is made."
+    )
+
+
+def with_interface(model_class: type, interface: type | None, options: Mapping[str, Any]) -> type:
+    """Returns a class that is `interface` on top of `model_class`, with the user's options bound to the model.
+
+    The interface's constructor calls its parent's with the five standard arguments only; the options reach the model
+    all the same.
+
+    Args:
+        model_class: The model.
+        interface: What an algorithm adds to it; None, or a base that the model has already, changes nothing.
+        options: Keyword arguments for the model's constructor.
+    """
+    if interface is None or issubclass(model_class, interface):
+        return model_class
+
+    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+        super(cast(Any, configured), self).__init__(*args, **{**options, **kwargs})
+
+    configured = type(model_class.__name__, (model_class,), {"__init__": construct, "__module__": __name__})
+    base = configured if options else model_class
+    return type(f"{model_class.__name__}_as_{interface.__name__}", (interface, base), {"__module__": __name__})

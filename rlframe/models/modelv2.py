@@ -1,0 +1,277 @@
+"""The model contract: what a network must offer to be a policy's model, in whatever framework."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rlframe.data.columns import OBS, SEQ_LENS
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.data.view_requirements import ViewRequirement
+from rlframe.models.preprocessors import get_preprocessor
+from rlframe.models.repeated_values import RepeatedValues
+
+OBS_FLAT = "obs_flat"
+IS_TRAINING = "is_training"
+
+
+class ModelV2:
+    """Base of all models; a model of your own derives from `TorchModelV2` and defines `forward` and `value_function`.
+
+    Args:
+        obs_space: Preprocessed observation space; its `original_space`, where there is one, is the environment's.
+        action_space: Action space of the environment.
+        num_outputs: Width of the outputs the policy wants; None lets the model choose (and set `self.num_outputs`).
+        model_config: The `model` section of the config; a model's own options are in `["custom_model_config"]`.
+        name: Name of the model, for messages and scopes.
+        framework: "torch" or "tf".
+    """
+
+    #: An algorithm's model interface sets this to False where nobody asks for values: no value head is built then.
+    uses_value_function: bool = True
+
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: dict[str, Any],
+        name: str | None,
+        framework: str | None = None,
+    ) -> None:
+        self.obs_space = obs_space
+        self.action_space = action_space
+        self.num_outputs = num_outputs
+        self.model_config = model_config
+        self.name = name or "default_model"
+        self.framework = framework
+        self.time_major = bool(model_config.get("_time_major", False))
+        self.view_requirements: dict[str, ViewRequirement] = {OBS: ViewRequirement(shift=0, space=obs_space)}
+        self._last_output: Any = None
+        self._obs_layout: Any = None
+
+    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Any, list[Any]]:
+        """Computes the outputs for a batch of observations.
+
+        Args:
+            input_dict: `obs` in the structure of the original space (leaves `[B, ...]`), `obs_flat` float `[B, D]`,
+                `is_training`, and the further columns that `view_requirements` asks for.
+            state: Recurrent state tensors `[num_seqs, S]`; empty for models without memory.
+            seq_lens: Lengths of the sequences in the batch, integer `[num_seqs]`; None for models without memory.
+
+        Returns:
+            Outputs `[B, num_outputs]`, and the list of new states.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} must define forward(self, input_dict, state, seq_lens) and return "
+            f"(outputs[B, num_outputs], list of states)."
+        )
+
+    def value_function(self) -> Any:
+        """Returns the value of every row of the last forward pass. Float `[B]`."""
+        raise NotImplementedError(
+            f"{type(self).__name__} defines no value_function(), but its algorithm asks for values. Define "
+            f"value_function(self) to return one value per row of the last forward pass, shape [B]."
+        )
+
+    def get_initial_state(self) -> list[Any]:
+        """Returns the state a sequence begins with: a list of arrays `[S]`; not empty makes the model recurrent."""
+        return []
+
+    def custom_loss(self, policy_loss: Any, loss_inputs: Mapping[str, Any]) -> Any:  # noqa: ARG002 - a hook
+        """Returns the loss to minimise instead of `policy_loss` (a scalar, or a list for several optimisers).
+
+        Args:
+            policy_loss: The algorithm's loss.
+            loss_inputs: Columns of the train batch; observations are flat, see `restore_original_dimensions`.
+        """
+        return policy_loss
+
+    def metrics(self) -> dict[str, Any]:
+        """Returns numbers to report under `info/learner/<policy>/model`."""
+        return {}
+
+    def __call__(self, input_dict: Any, state: list[Any] | None = None, seq_lens: Any = None) -> tuple[Any, list[Any]]:
+        """Restores the structure of the observations, runs `forward`, checks and remembers what it returned.
+
+        Args:
+            input_dict: A SampleBatch, or a dict with at least `obs`.
+            state: Recurrent states; None takes the batch's `state_in_i` columns.
+            seq_lens: Sequence lengths; None takes the batch's.
+
+        Returns:
+            Outputs `[B, num_outputs]`, and the list of new states.
+
+        Raises:
+            ValueError: If `forward` returned something else.
+        """
+        restored = self._restored(input_dict)
+        if seq_lens is None:
+            seq_lens = restored.get(SEQ_LENS)
+        if not state:
+            state = _states_of(restored)
+        with self.context():
+            result = self.forward(restored, state, seq_lens)
+        outputs, new_state = self._checked(result)
+        self._last_output = outputs
+        return outputs, new_state
+
+    def _restored(self, input_dict: Any) -> Any:
+        """Returns a shallow copy of the inputs with nested `obs`, `obs_flat` and `is_training`."""
+        if isinstance(input_dict, SampleBatch):
+            restored: Any = input_dict.copy(shallow=True)
+        else:
+            restored = dict(input_dict)
+            restored.setdefault(IS_TRAINING, False)
+        obs = restored[OBS]
+        if not hasattr(obs, "reshape"):
+            return restored  # nested already: preprocessing is off, or an outer model restored it
+        restored[OBS_FLAT] = obs if len(obs.shape) == 2 else obs.reshape(obs.shape[0], -1)
+        if not self.model_config.get("_disable_preprocessor_api", False):
+            if self._obs_layout is None:
+                self._obs_layout = obs_layout(self.obs_space)
+            restored[OBS] = _unpack(obs, self._obs_layout)
+        return restored
+
+    def _checked(self, result: Any) -> tuple[Any, list[Any]]:
+        who = f"{type(self).__name__}.forward()"
+        if not isinstance(result, tuple | list) or len(result) != 2:
+            got = f"{type(result).__name__}" + (f" of length {len(result)}" if isinstance(result, tuple | list) else "")
+            raise ValueError(f"{who} must return the tuple (outputs, list of states); got a {got}.")
+        outputs, new_state = result
+        if not isinstance(new_state, list):
+            raise ValueError(
+                f"{who} must return its states as a list ([] for a model without memory); got a "
+                f"{type(new_state).__name__}."
+            )
+        return outputs, new_state
+
+    def variables(self, as_dict: bool = False) -> list[Any] | dict[str, Any]:
+        """Returns the model's variables, as a list or by name."""
+        raise NotImplementedError
+
+    def trainable_variables(self, as_dict: bool = False) -> list[Any] | dict[str, Any]:
+        """Returns the variables that gradients change, as a list or by name."""
+        raise NotImplementedError
+
+    def is_time_major(self) -> bool:
+        """Whether the data of sequences comes as [T, B, ...] instead of [B, T, ...]."""
+        return self.time_major
+
+    def last_output(self) -> Any:
+        """Returns the outputs of the last call. Float `[B, num_outputs]`."""
+        return self._last_output
+
+    def context(self) -> contextlib.AbstractContextManager[Any]:
+        """Returns the context in which `forward` runs; a hook for subclasses."""
+        return contextlib.nullcontext()
+
+    def import_from_h5(self, h5_file: str) -> None:
+        """Loads weights from an h5 file; a hook for models that can."""
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define import_from_h5(), so {h5_file!r} cannot be loaded; define it, or "
+            f"set the weights with policy.set_weights()."
+        )
+
+
+def _states_of(batch: Mapping[str, Any]) -> list[Any]:
+    """Returns the batch's columns state_in_0, state_in_1, … in order."""
+    states: list[Any] = []
+    while f"state_in_{len(states)}" in batch:
+        states.append(batch[f"state_in_{len(states)}"])
+    return states
+
+
+class _Leaf:
+    """Where one leaf of an observation lies in the flat vector: `[start, stop)`, to be reshaped to `shape`."""
+
+    def __init__(self, start: int, shape: tuple[int, ...]) -> None:
+        self.start, self.shape = start, shape
+        self.stop = start + math.prod(shape)
+
+
+class _Repeat:
+    """Where a variable-length list lies: its length at `start`, then `max_len` children of `size` numbers each."""
+
+    def __init__(self, start: int, max_len: int, size: int, child: Any) -> None:
+        self.start, self.max_len, self.size, self.child = start, max_len, size, child
+        self.stop = start + 1 + max_len * size
+
+
+def obs_layout(obs_space: Any) -> Any:
+    """Returns the places of the original space's leaves in the flat observation, or None where nothing was flattened.
+
+    Args:
+        obs_space: A preprocessed space; nested spaces are found in its attribute `original_space`.
+    """
+    original = getattr(obs_space, "original_space", None)
+    if original is None or _kind(original) is None:
+        return None
+    layout, size = _layout(original, 0)
+    if obs_space.shape is not None and math.prod(obs_space.shape) != size:
+        raise ValueError(
+            f"The flat observation space has {math.prod(obs_space.shape)} numbers, but its original space {original} "
+            f"flattens to {size}; make it with the space's preprocessor."
+        )
+    return layout
+
+
+def _kind(space: Any) -> str | None:
+    """Returns "Dict", "Tuple" or "Repeated" for nested spaces of gymnasium, gym or our own, else None."""
+    return next((base.__name__ for base in type(space).__mro__ if base.__name__ in {"Dict", "Tuple", "Repeated"}), None)
+
+
+def _layout(space: Any, start: int) -> tuple[Any, int]:
+    """Returns the layout of `space` from the offset `start` on, and the offset behind it."""
+    kind = _kind(space)
+    if kind == "Dict":
+        nested: dict[str, Any] = {}
+        for key, child in sorted(space.spaces.items()):
+            nested[key], start = _layout(child, start)
+        return nested, start
+    if kind == "Tuple":
+        items = []
+        for child in space.spaces:
+            item, start = _layout(child, start)
+            items.append(item)
+        return tuple(items), start
+    if kind == "Repeated":
+        inner, size = _layout(space.child_space, 0)
+        repeat = _Repeat(start, space.max_len, size, inner)
+        return repeat, repeat.stop
+    leaf = _Leaf(start, tuple(int(n) for n in get_preprocessor(space)(space).shape))
+    return leaf, leaf.stop
+
+
+def _unpack(flat: Any, layout: Any) -> Any:
+    """Cuts `flat [..., D]` (NumPy or a tensor) into views as `layout` says; None returns it unchanged."""
+    if layout is None:
+        return flat
+    if isinstance(layout, dict):
+        return {key: _unpack(flat, child) for key, child in layout.items()}
+    if isinstance(layout, tuple):
+        return tuple(_unpack(flat, child) for child in layout)
+    if isinstance(layout, _Repeat):
+        rows = flat[..., layout.start + 1 : layout.stop].reshape(*flat.shape[:-1], layout.max_len, layout.size)
+        return RepeatedValues(_unpack(rows, layout.child), lengths=flat[..., layout.start], max_len=layout.max_len)
+    return flat[..., layout.start : layout.stop].reshape(*flat.shape[:-1], *layout.shape)
+
+
+def restore_original_dimensions(obs: Any, obs_space: Any, framework: Any = None) -> Any:  # noqa: ARG001 - RLlib's name
+    """Returns flat observations in the structure of the space they were flattened from.
+
+    Discrete leaves stay one-hot, as the preprocessor made them.
+
+    Args:
+        obs: Flat observations, NumPy or a tensor. Float `[B, D]`.
+        obs_space: The preprocessed space, with `original_space`; without it `obs` is returned as it is.
+        framework: Not needed; accepted because programs pass it.
+
+    Returns:
+        Nested dicts and tuples of views with leaves `[B, ...]`.
+    """
+    if not hasattr(obs, "reshape"):
+        return obs
+    return _unpack(obs, obs_layout(obs_space))

@@ -1,0 +1,409 @@
+"""From the observations of an environment to the arrays that models see.
+
+Shapes: `D` is the length of a flattened observation, `B` a leading batch dimension. Every preprocessor can write its
+result straight into a row of a preallocated array, which is how nested observations are flattened: no leaf is ever
+concatenated.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rlframe.utils.errors import EnvError, UnsupportedSpaceException
+from rlframe.utils.spaces.observations import check_observation
+from rlframe.utils.spaces.repeated import Repeated
+
+Array = NDArray[Any]
+
+ATARI_OBS_SHAPE = (210, 160, 3)
+ATARI_RAM_OBS_SHAPE = (128,)
+
+
+class Preprocessor:
+    """Turns an observation into one array.
+
+    Users' own preprocessors override `_init_shape` and `transform`.
+
+    Attributes:
+        shape: The shape of the result.
+    """
+
+    def __init__(self, obs_space: spaces.Space[Any], options: Mapping[str, Any] | None = None) -> None:
+        """Prepares for the observations of `obs_space`.
+
+        Args:
+            obs_space: The environment's observation space.
+            options: The model config; image preprocessors read `dim`, `grayscale` and `zero_mean`.
+        """
+        self._obs_space = obs_space
+        self._options: dict[str, Any] = dict(options or {})
+        self.shape: tuple[int, ...] = tuple(self._init_shape(obs_space, self._options))
+        self._size = int(np.prod(self.shape, dtype=np.int64))
+        self._observation_space: spaces.Space[Any] | None = None
+
+    def _init_shape(self, obs_space: Any, options: dict[str, Any]) -> tuple[int, ...]:
+        """Returns the shape of the result; called once, by the constructor."""
+        raise NotImplementedError(f"{type(self).__name__} must define _init_shape().")
+
+    def transform(self, observation: Any) -> Array:
+        """Returns the preprocessed observation."""
+        raise NotImplementedError(f"{type(self).__name__} must define transform().")
+
+    def write(self, observation: Any, array: Array, offset: int) -> None:
+        """Writes the flattened result to `array[offset:offset + size]`; `array` is one row, float32 `[D]`."""
+        array[offset : offset + self._size] = np.ravel(self.transform(observation))
+
+    def write_batch(self, observations: Any, array: Array, offset: int) -> None:
+        """Writes B results to `array[:, offset:offset + size]`.
+
+        Args:
+            observations: Observations whose leaves have a leading dimension B.
+            array: float32 `[B, D]`.
+            offset: The first column to write to.
+        """
+        for row, observation in zip(array, observations, strict=True):
+            self.write(observation, row, offset)
+
+    def transform_batch(self, observations: Any) -> Array:
+        """Returns B results, `[B, *shape]`, from observations whose leaves have a leading dimension B."""
+        return np.stack([self.transform(observation) for observation in observations])
+
+    def check_shape(self, observation: Any) -> None:
+        """Raises EnvError or NonFiniteError, naming the leaf, if `observation` does not fit the space."""
+        check_observation(observation, self._obs_space)
+
+    @property
+    def size(self) -> int:
+        """The number of values in a result."""
+        return self._size
+
+    @property
+    def observation_space(self) -> spaces.Space[Any]:
+        """The space of the results; its `original_space` is the environment's."""
+        if self._observation_space is None:
+            self._observation_space = self._make_space()
+            self._observation_space.original_space = self._obs_space  # type: ignore[attr-defined]  # RLlib's mark
+        return self._observation_space
+
+    def _make_space(self) -> spaces.Space[Any]:
+        low, high = self.bounds()
+        return spaces.Box(low, high, shape=self.shape, dtype=np.float32)
+
+    def bounds(self) -> tuple[Array, Array]:
+        """Returns the least and greatest results, float32 arrays of `shape`; unknown ones are infinite."""
+        return np.full(self.shape, -np.inf, np.float32), np.full(self.shape, np.inf, np.float32)
+
+
+class NoPreprocessor(Preprocessor):
+    """Leaves the observation as it is, and its dtype as declared; only float64 becomes float32."""
+
+    def _init_shape(self, obs_space: Any, options: dict[str, Any]) -> tuple[int, ...]:  # noqa: ARG002
+        if obs_space.shape is None:
+            raise UnsupportedSpaceException(
+                f"Observations of {obs_space} have no fixed shape; wanted Box, Discrete, MultiDiscrete, MultiBinary, "
+                "Repeated, or a Tuple or Dict of these. Convert them in the environment, or register a custom "
+                "preprocessor."
+            )
+        declared = np.dtype(obs_space.dtype) if obs_space.dtype is not None else np.dtype(np.float32)
+        self._dtype = np.dtype(np.float32) if declared == np.float64 else declared
+        return tuple(obs_space.shape)
+
+    def transform(self, observation: Any) -> Array:
+        """Returns the observation as an array of the declared dtype; the same array if it is one already."""
+        return np.asarray(observation, self._dtype)
+
+    def write(self, observation: Any, array: Array, offset: int) -> None:
+        """Writes the observation, flattened, to `array[offset:offset + size]`."""
+        array[offset : offset + self._size] = np.asarray(observation).reshape(-1)
+
+    def write_batch(self, observations: Any, array: Array, offset: int) -> None:
+        """Writes B observations to `array[:, offset:offset + size]`."""
+        array[:, offset : offset + self._size] = np.reshape(observations, (len(array), self._size))
+
+    def transform_batch(self, observations: Any) -> Array:
+        """Returns the observations as an array `[B, *shape]` of the declared dtype."""
+        return np.asarray(observations, self._dtype)
+
+    def _make_space(self) -> spaces.Space[Any]:
+        space = self._obs_space
+        if isinstance(space, spaces.Box) and space.dtype != self._dtype:
+            low, high = self.bounds()
+            return spaces.Box(low, high, dtype=np.float32)
+        return copy.copy(space)
+
+    def bounds(self) -> tuple[Array, Array]:
+        """Returns the bounds of the environment's space, as float32."""
+        if isinstance(self._obs_space, spaces.Box):
+            # A float64 bound beyond float32 becomes infinite, which is what it is for float32 observations.
+            with np.errstate(over="ignore"):
+                return self._obs_space.low.astype(np.float32), self._obs_space.high.astype(np.float32)
+        if isinstance(self._obs_space, spaces.MultiBinary):
+            return np.zeros(self.shape, np.float32), np.ones(self.shape, np.float32)
+        return super().bounds()
+
+
+class OneHotPreprocessor(Preprocessor):
+    """One-hot vectors for Discrete; for MultiDiscrete one after the other, in C order of its elements."""
+
+    def _init_shape(self, obs_space: Any, options: dict[str, Any]) -> tuple[int, ...]:  # noqa: ARG002
+        if isinstance(obs_space, spaces.Discrete):
+            sizes = np.array([obs_space.n], np.int64)
+            self._start = np.array([obs_space.start], np.int64)
+        else:
+            sizes = np.asarray(obs_space.nvec, np.int64).ravel()
+            self._start = np.broadcast_to(getattr(obs_space, "start", 0), obs_space.nvec.shape).astype(np.int64).ravel()
+        self._sizes = sizes
+        # Adding this to an observation gives the positions of its ones.
+        self._shift = np.concatenate([[0], np.cumsum(sizes)[:-1]]) - self._start
+        self._single = int(self._shift[0]) if sizes.size == 1 else None
+        return (int(sizes.sum()),)
+
+    def transform(self, observation: Any) -> Array:
+        """Returns the one-hot vector, float32 `[D]`."""
+        array = np.zeros(self.shape, np.float32)
+        self._mark(observation, array, 0)
+        return array
+
+    def write(self, observation: Any, array: Array, offset: int) -> None:
+        """Writes the one-hot vector to `array[offset:offset + size]`."""
+        array[offset : offset + self._size] = 0.0
+        self._mark(observation, array, offset)
+
+    def _mark(self, observation: Any, array: Array, offset: int) -> None:
+        if self._single is not None:
+            index = int(observation if np.ndim(observation) == 0 else np.ravel(observation)[0]) + self._single
+            if not 0 <= index < self._size:
+                self._refuse(observation)
+            array[offset + index] = 1.0
+            return
+        values = np.asarray(observation).reshape(-1)
+        relative = values - self._start
+        if (relative < 0).any() or (relative >= self._sizes).any():
+            self._refuse(observation)
+        array[values + (self._shift + offset)] = 1.0
+
+    def _refuse(self, observation: Any) -> None:
+        # Without this an observation out of range would set a bit of the neighbouring leaf.
+        check_observation(observation, self._obs_space)
+        raise EnvError(f"Observation {observation!r} is outside of {self._obs_space}.")
+
+    def write_batch(self, observations: Any, array: Array, offset: int) -> None:
+        """Writes B one-hot vectors to `array[:, offset:offset + size]`."""
+        values = np.reshape(observations, (len(array), self._sizes.size))
+        relative = values - self._start
+        bad = ((relative < 0) | (relative >= self._sizes)).any(axis=1)
+        if bad.any():
+            self._refuse(np.asarray(observations)[int(bad.argmax())])
+        array[:, offset : offset + self._size] = 0.0
+        array[np.arange(len(array))[:, None], values + (self._shift + offset)] = 1.0
+
+    def transform_batch(self, observations: Any) -> Array:
+        """Returns B one-hot vectors, float32 `[B, D]`."""
+        array = np.zeros((len(observations), self._size), np.float32)
+        self.write_batch(observations, array, 0)
+        return array
+
+    def bounds(self) -> tuple[Array, Array]:
+        """Returns zeros and ones."""
+        return np.zeros(self.shape, np.float32), np.ones(self.shape, np.float32)
+
+
+class GenericPixelPreprocessor(Preprocessor):
+    """Atari screens, uint8 `(210, 160, 3)`: borders cut off, averaged down to `dim`, perhaps grey, scaled."""
+
+    def _init_shape(self, obs_space: Any, options: dict[str, Any]) -> tuple[int, ...]:  # noqa: ARG002
+        self._grayscale = bool(options.get("grayscale", False))
+        self._zero_mean = bool(options.get("zero_mean", True))
+        dim = int(options.get("dim", 84))
+        self._rows = _area_weights(ATARI_OBS_SHAPE[0] - 2 * _ATARI_BORDER, dim)
+        self._columns = _area_weights(ATARI_OBS_SHAPE[1], dim)
+        return (dim, dim, 1 if self._grayscale else 3)
+
+    def transform(self, observation: Any) -> Array:
+        """Returns the screen, float32 `(dim, dim, 1 or 3)`, in [-1, 1) with `zero_mean` and [0, 1] without."""
+        screen = np.asarray(observation)[_ATARI_BORDER:-_ATARI_BORDER].astype(np.float32)
+        if self._grayscale:
+            screen = screen.mean(axis=2, keepdims=True)
+        # [dim, H] x [H, W, C] -> [dim, W, C], then the same along W.
+        narrow = np.tensordot(self._rows, screen, axes=(1, 0))
+        small = np.tensordot(self._columns, narrow, axes=(1, 1)).transpose(1, 0, 2)
+        scaled: Array = (small - 128.0) / 128.0 if self._zero_mean else small / 255.0
+        return np.ascontiguousarray(scaled, np.float32)
+
+    def bounds(self) -> tuple[Array, Array]:
+        """Returns [-1, 1], or [0, 1] without `zero_mean`."""
+        low = np.full(self.shape, -1.0 if self._zero_mean else 0.0, np.float32)
+        return low, np.ones(self.shape, np.float32)
+
+
+class AtariRamPreprocessor(Preprocessor):
+    """The 128 bytes of an Atari's memory, scaled to [-1, 1)."""
+
+    def _init_shape(self, obs_space: Any, options: dict[str, Any]) -> tuple[int, ...]:  # noqa: ARG002
+        return ATARI_RAM_OBS_SHAPE
+
+    def transform(self, observation: Any) -> Array:
+        """Returns (memory - 128) / 128, float32 `[128]`."""
+        return (np.asarray(observation).astype(np.float32) - 128.0) / np.float32(128.0)
+
+    def transform_batch(self, observations: Any) -> Array:
+        """Returns the same for `[B, 128]`."""
+        return self.transform(observations)
+
+    def bounds(self) -> tuple[Array, Array]:
+        """Returns [-1, 1]."""
+        return np.full(self.shape, -1.0, np.float32), np.ones(self.shape, np.float32)
+
+
+class _Flattening(Preprocessor):
+    """What Tuple and Dict have in common: children, whose results stand one after the other.
+
+    Attributes:
+        preprocessors: One per child, in the order of the result.
+        keys: The child's index or key, in the same order.
+    """
+
+    preprocessors: list[Preprocessor]
+    keys: list[Any]
+
+    def _children(self, obs_space: Any) -> list[tuple[Any, spaces.Space[Any]]]:
+        raise NotImplementedError
+
+    def _init_shape(self, obs_space: Any, options: dict[str, Any]) -> tuple[int, ...]:
+        children = self._children(obs_space)
+        self.keys = [key for key, _ in children]
+        self.preprocessors = [get_preprocessor(space)(space, options) for _, space in children]
+        return (sum(child.size for child in self.preprocessors),)
+
+    def transform(self, observation: Any) -> Array:
+        """Returns all leaves in one float32 vector `[D]`."""
+        array = np.empty(self.shape, np.float32)
+        self.write(observation, array, 0)
+        return array
+
+    def write(self, observation: Any, array: Array, offset: int) -> None:
+        """Writes all leaves to `array[offset:offset + size]`."""
+        for key, child in zip(self.keys, self.preprocessors, strict=True):
+            child.write(observation[key], array, offset)
+            offset += child.size
+
+    def write_batch(self, observations: Any, array: Array, offset: int) -> None:
+        """Writes B observations, given as one structure of arrays, to `array[:, offset:offset + size]`."""
+        for key, child in zip(self.keys, self.preprocessors, strict=True):
+            child.write_batch(observations[key], array, offset)
+            offset += child.size
+
+    def transform_batch(self, observations: Any) -> Array:
+        """Returns B vectors, float32 `[B, D]`, from one structure of arrays with a leading dimension B."""
+        leaf = observations
+        while isinstance(leaf, (tuple, Mapping)):
+            leaf = next(iter(leaf.values() if isinstance(leaf, Mapping) else leaf))
+        array = np.empty((len(leaf), self._size), np.float32)
+        self.write_batch(observations, array, 0)
+        return array
+
+    def bounds(self) -> tuple[Array, Array]:
+        """Returns the children's bounds, one after the other."""
+        lows, highs = zip(*(child.bounds() for child in self.preprocessors), strict=True)
+        return np.concatenate([low.ravel() for low in lows]), np.concatenate([high.ravel() for high in highs])
+
+
+class TupleFlatteningPreprocessor(_Flattening):
+    """A Tuple observation as one float32 vector."""
+
+    def _children(self, obs_space: Any) -> list[tuple[Any, spaces.Space[Any]]]:
+        return list(enumerate(obs_space.spaces))
+
+
+class DictFlatteningPreprocessor(_Flattening):
+    """A Dict observation as one float32 vector, in the order of the sorted keys."""
+
+    def _children(self, obs_space: Any) -> list[tuple[Any, spaces.Space[Any]]]:
+        return [(key, obs_space.spaces[key]) for key in sorted(obs_space.spaces)]
+
+
+class RepeatedValuesPreprocessor(Preprocessor):
+    """A list of up to `max_len` items as `[length, item 0, item 1, …, zeros]`, float32.
+
+    Attributes:
+        child_preprocessor: The preprocessor of every item.
+    """
+
+    def _init_shape(self, obs_space: Any, options: dict[str, Any]) -> tuple[int, ...]:
+        self.child_preprocessor = get_preprocessor(obs_space.child_space)(obs_space.child_space, options)
+        self._max_len = int(obs_space.max_len)
+        return (1 + self._max_len * self.child_preprocessor.size,)
+
+    def transform(self, observation: Any) -> Array:
+        """Returns the vector, float32 `[1 + max_len * child size]`."""
+        array = np.empty(self.shape, np.float32)
+        self.write(observation, array, 0)
+        return array
+
+    def write(self, observation: Any, array: Array, offset: int) -> None:
+        """Writes the vector to `array[offset:offset + size]`."""
+        if len(observation) > self._max_len:
+            self.check_shape(observation)
+        end = offset + self._size
+        array[offset] = len(observation)
+        offset += 1
+        for item in observation:
+            self.child_preprocessor.write(item, array, offset)
+            offset += self.child_preprocessor.size
+        array[offset:end] = 0.0
+
+    def bounds(self) -> tuple[Array, Array]:
+        """Returns 0 to `max_len` for the length, and the child's bounds widened by the zero of absent items."""
+        low, high = (bound.ravel() for bound in self.child_preprocessor.bounds())
+        lows = np.concatenate([[0.0], np.tile(np.minimum(low, 0.0), self._max_len)])
+        highs = np.concatenate([[float(self._max_len)], np.tile(np.maximum(high, 0.0), self._max_len)])
+        return lows.astype(np.float32), highs.astype(np.float32)
+
+
+_ATARI_BORDER = 25  # rows above and below the playing field
+
+
+def _area_weights(size: int, target: int) -> Array:
+    """Returns the float32 `[target, size]` matrix that averages `size` pixels down (or up) to `target`.
+
+    Row i weighs each pixel by its overlap with the interval [i, i + 1) · size / target.
+    """
+    edges = np.arange(target + 1) * (size / target)
+    pixels = np.arange(size)
+    overlap = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
+    weights = np.clip(overlap, 0.0, None)
+    normalised: Array = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+    return normalised
+
+
+def get_preprocessor(space: spaces.Space[Any]) -> type[Preprocessor]:
+    """Returns the class that preprocesses observations of `space`; made with `(space, options)`.
+
+    Raises:
+        UnsupportedSpaceException: If `space` is no Gymnasium space.
+    """
+    kinds: list[tuple[tuple[type, ...], type[Preprocessor]]] = [
+        ((spaces.Discrete, spaces.MultiDiscrete), OneHotPreprocessor),
+        ((spaces.Tuple,), TupleFlatteningPreprocessor),
+        ((spaces.Dict,), DictFlatteningPreprocessor),
+        ((Repeated,), RepeatedValuesPreprocessor),
+    ]
+    for types, preprocessor in kinds:
+        if isinstance(space, types):
+            return preprocessor
+    if isinstance(space, spaces.Box) and space.dtype == np.uint8:
+        if space.shape == ATARI_OBS_SHAPE:
+            return GenericPixelPreprocessor
+        if space.shape == ATARI_RAM_OBS_SHAPE:
+            return AtariRamPreprocessor
+    if not isinstance(space, spaces.Space):
+        raise UnsupportedSpaceException(
+            f"The observation space is {space!r} ({type(space).__name__}); wanted a space of gymnasium.spaces."
+        )
+    return NoPreprocessor

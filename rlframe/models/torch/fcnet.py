@@ -1,0 +1,109 @@
+"""The default network for vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from rlframe.models.fcnet_spec import fcnet_spec
+from rlframe.models.torch.misc import AppendBiasLayer, activation_function, normc_linear
+from rlframe.models.torch.torch_modelv2 import TorchModelV2
+
+_HIDDEN_STD, _HEAD_STD = 1.0, 0.01
+
+
+class FullyConnectedNetwork(TorchModelV2, nn.Module):
+    """Dense layers from flat observations to outputs and, beside them, to a value.
+
+    What it consists of is said once, in `rlframe.models.fcnet_spec`; its submodules carry the names of that spec
+    (`hidden_0`, …, `output`, `free_log_std`, `value_hidden_0`, …, `value`), so the NumPy actor can stand in for it.
+
+    Args:
+        obs_space: Preprocessed observation space.
+        action_space: Action space of the environment.
+        num_outputs: Width of the outputs; None makes the last hidden layer the output.
+        model_config: The `model` section of the config.
+        name: Name of the model.
+        **options: Unused entries of `custom_model_config`, see `TorchModelV2`.
+    """
+
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: dict[str, Any],
+        name: str | None,
+        **options: Any,
+    ) -> None:
+        nn.Module.__init__(self)
+        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name, **options)
+        self._spec = fcnet_spec(num_outputs, model_config, values=self.uses_value_function)
+        in_size = math.prod(obs_space.shape)
+        widths = [in_size]
+        for layer in self._spec["outputs"]:
+            widths.append(self._add(layer, widths[-1]))
+        if num_outputs is None:
+            self.num_outputs = widths[-1]
+        value_width = widths[self._spec["shared"]]
+        for layer in self._spec["values"] or ():
+            value_width = self._add(layer, value_width)
+        shared = self._spec["shared"]
+        self._trunk = self._bound(self._spec["outputs"][:shared])
+        self._head = self._bound(self._spec["outputs"][shared:])
+        self._value_layers = self._bound(self._spec["values"] or ())
+        self._features: torch.Tensor | None = None
+
+    def _add(self, layer: Mapping[str, Any], in_size: int) -> int:
+        """Adds the submodule that `layer` describes; returns the width behind it."""
+        units = int(layer["units"])
+        if layer["kind"] == "append_bias":
+            self.add_module(layer["name"], AppendBiasLayer(units))
+            return in_size + units
+        head = layer["name"] in ("output", "value")
+        self.add_module(layer["name"], normc_linear(in_size, units, _HEAD_STD if head else _HIDDEN_STD))
+        return units
+
+    def _bound(self, layers: Any) -> tuple[tuple[str, Any], ...]:
+        """Returns (submodule name, activation function or None) for every layer."""
+        return tuple((layer["name"], activation_function(layer.get("activation"))) for layer in layers)
+
+    def _run(self, layers: tuple[tuple[str, Any], ...], x: torch.Tensor) -> torch.Tensor:
+        # By name, not by reference: a replaced or deep-copied submodule is then the one that computes.
+        modules: Any = self._modules
+        for name, activation in layers:
+            x = modules[name](x)
+            if activation is not None:
+                x = activation(x)
+        return x
+
+    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[torch.Tensor, list[Any]]:  # noqa: ARG002
+        """Returns outputs, float `[B, num_outputs]`, of `input_dict["obs_flat"]`, and the state unchanged."""
+        flat = input_dict["obs_flat"]
+        x = flat.float().reshape(flat.shape[0], -1)
+        self._features = self._run(self._trunk, x)
+        return self._run(self._head, self._features), state
+
+    def value_function(self) -> torch.Tensor:
+        """Returns the value of every row of the last forward pass. Float `[B]`.
+
+        Raises:
+            ValueError: If no forward pass came before, or the network was built without a value head.
+        """
+        if not self._value_layers:
+            raise ValueError(f"{self.name} was built without a value head (uses_value_function=False).")
+        if self._features is None:
+            raise ValueError("value_function() speaks of the last forward pass: call the model first.")
+        return self._run(self._value_layers, self._features).squeeze(1)
+
+    def actor_spec(self) -> dict[str, Any] | None:
+        """Returns the spec for `ChainActor`; None for subclasses that compute something else."""
+        own = type(self)
+        same = (
+            own.forward is FullyConnectedNetwork.forward and own.value_function is FullyConnectedNetwork.value_function
+        )
+        return self._spec if same else None

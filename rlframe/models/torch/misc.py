@@ -1,0 +1,221 @@
+"""Small pieces that models are built from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 - PyTorch's own abbreviation
+from torch import nn
+
+from rlframe.models.actor import normalize_activation
+
+Initializer: TypeAlias = Callable[[torch.Tensor], Any]
+Size2D: TypeAlias = "int | Sequence[int]"
+
+#: Activation functions by the names of `rlframe.models.actor.ACTIVATIONS`.
+ACTIVATION_FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor] | None] = {
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "elu": F.elu,
+    "swish": F.silu,
+    "silu": F.silu,
+    "sigmoid": torch.sigmoid,
+    "linear": None,
+}
+_ACTIVATION_MODULES: dict[str, type[nn.Module] | None] = {
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+    "elu": nn.ELU,
+    "swish": nn.SiLU,
+    "silu": nn.SiLU,
+    "sigmoid": nn.Sigmoid,
+    "linear": None,
+}
+
+
+def activation_function(name: str | None) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """Returns the activation called `name`; None for "linear" and None.
+
+    Raises:
+        ValueError: If there is no such activation.
+    """
+    return ACTIVATION_FUNCTIONS[normalize_activation(name)]
+
+
+def activation_module(activation: Any) -> nn.Module | None:
+    """Returns an activation as a module.
+
+    Args:
+        activation: A name, a module class (or other maker of a module), or None for no activation.
+
+    Raises:
+        ValueError: If there is no activation of that name.
+    """
+    if activation is None or isinstance(activation, str):
+        module_class = _ACTIVATION_MODULES[normalize_activation(activation)]
+        return None if module_class is None else module_class()
+    module: nn.Module = activation()
+    return module
+
+
+def normc_initializer(std: float = 1.0) -> Initializer:
+    """Returns an initialiser that draws normal weights and scales every output's row to the norm `std`."""
+
+    def initialize(tensor: torch.Tensor) -> None:
+        with torch.no_grad():
+            tensor.normal_(0.0, 1.0)
+            tensor.mul_(std / tensor.square().sum(dim=1, keepdim=True).sqrt())
+
+    return initialize
+
+
+def normc_linear(in_size: int, out_size: int, std: float) -> nn.Linear:
+    """Returns a linear layer with `normc_initializer(std)` weights and zero biases."""
+    # skip_init: nn.Linear would first draw numbers that are thrown away.
+    layer: nn.Linear = nn.utils.skip_init(nn.Linear, in_size, out_size)
+    normc_initializer(std)(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class SlimFC(nn.Module):
+    """A linear layer, its initialiser and its activation.
+
+    Args:
+        in_size: Width of the inputs.
+        out_size: Width of the outputs.
+        initializer: Function that fills the weights; None is Xavier-uniform.
+        activation_fn: Name, module class or None.
+        use_bias: Whether there is a bias.
+        bias_init: Initial value of the bias.
+    """
+
+    def __init__(
+        self,
+        in_size: int,
+        out_size: int,
+        initializer: Initializer | None = None,
+        activation_fn: Any = None,
+        use_bias: bool = True,
+        bias_init: float = 0.0,
+    ) -> None:
+        super().__init__()
+        linear = nn.Linear(in_size, out_size, bias=use_bias)
+        (initializer or nn.init.xavier_uniform_)(linear.weight)
+        if use_bias:
+            nn.init.constant_(linear.bias, bias_init)
+        activation = activation_module(activation_fn)
+        self._model = nn.Sequential(linear) if activation is None else nn.Sequential(linear, activation)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Returns the activated outputs. Float `[..., in]` to `[..., out]`."""
+        result: torch.Tensor = self._model(x)
+        return result
+
+
+class SlimConv2d(nn.Module):
+    """Padding, convolution, initialiser and activation.
+
+    Args:
+        in_channels: Channels of the inputs.
+        out_channels: Channels of the outputs.
+        kernel: Height and width of the filter, or one number for both.
+        stride: Vertical and horizontal stride, or one number for both.
+        padding: (left, right, top, bottom) as `same_padding` gives it, one number for all, or None for none.
+        initializer: Function that fills the weights; "default" is Xavier-uniform, None keeps PyTorch's.
+        activation_fn: Name, module class or None; "default" is ReLU.
+        bias_init: Initial value of the bias.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the signature users' models call
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel: Size2D,
+        stride: Size2D,
+        padding: int | Sequence[int] | None,
+        initializer: Any = "default",
+        activation_fn: Any = "default",
+        bias_init: float = 0.0,
+    ) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        if padding:
+            layers.append(nn.ZeroPad2d(padding if isinstance(padding, int) else tuple(padding)))  # type: ignore[arg-type]
+        conv = nn.Conv2d(in_channels, out_channels, _pair(kernel), _pair(stride))
+        if initializer is not None:
+            (nn.init.xavier_uniform_ if initializer == "default" else initializer)(conv.weight)
+        nn.init.constant_(conv.bias, bias_init)  # type: ignore[arg-type]
+        layers.append(conv)
+        activation = activation_module("relu" if activation_fn == "default" else activation_fn)
+        if activation is not None:
+            layers.append(activation)
+        self._model = nn.Sequential(*layers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Returns the activated maps. Float `[B, in, H, W]` to `[B, out, H', W']`."""
+        result: torch.Tensor = self._model(x)
+        return result
+
+
+class AppendBiasLayer(nn.Module):
+    """Appends a learned vector that does not depend on the inputs.
+
+    Args:
+        num_bias_vars: Length of the vector.
+    """
+
+    def __init__(self, num_bias_vars: int) -> None:
+        super().__init__()
+        self.log_std = nn.Parameter(torch.zeros(num_bias_vars))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Returns `x [B, k]` with the vector behind every row. Float `[B, k + n]`."""
+        return torch.cat([x, self.log_std.expand(x.shape[0], -1)], dim=1)
+
+
+def _pair(size: Size2D) -> tuple[int, int]:
+    if isinstance(size, int):
+        return size, size
+    first, second = size
+    return int(first), int(second)
+
+
+def same_padding(
+    in_size: Size2D, filter_size: Size2D, stride_size: Size2D
+) -> tuple[tuple[int, int, int, int], tuple[int, int]]:
+    """Returns the padding with which a convolution gives ceil(size / stride) outputs, and that output size.
+
+    Args:
+        in_size: Height and width of the input.
+        filter_size: Height and width of the filter.
+        stride_size: Vertical and horizontal stride.
+
+    Returns:
+        (left, right, top, bottom), the odd pixel at the right and bottom; and (height, width) of the output.
+    """
+    (in_h, in_w), (k_h, k_w), (s_h, s_w) = _pair(in_size), _pair(filter_size), _pair(stride_size)
+    out_h, out_w = math.ceil(in_h / s_h), math.ceil(in_w / s_w)
+    pad_h = max((out_h - 1) * s_h + k_h - in_h, 0)
+    pad_w = max((out_w - 1) * s_w + k_w - in_w, 0)
+    return (pad_w // 2, pad_w - pad_w // 2, pad_h // 2, pad_h - pad_h // 2), (out_h, out_w)
+
+
+def valid_size(in_size: Size2D, filter_size: Size2D, stride_size: Size2D) -> tuple[int, int]:
+    """Returns height and width of what a convolution without padding gives; 0 or less where the filter does not fit."""
+    pairs = zip(_pair(in_size), _pair(filter_size), _pair(stride_size), strict=True)
+    height, width = ((size - kernel) // stride + 1 for size, kernel, stride in pairs)
+    return height, width
+
+
+def torch_dtype(dtype: Any) -> torch.dtype:
+    """Returns the torch dtype for arrays of the NumPy `dtype`; unsigned types beyond 8 bits become int64."""
+    name = np.dtype(dtype).name
+    if name in ("uint16", "uint32", "uint64"):
+        return torch.int64
+    result: torch.dtype = getattr(torch, name)
+    return result

@@ -1,0 +1,91 @@
+"""The base of PyTorch models."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+from torch import nn
+
+from rlframe.models.modelv2 import ModelV2
+
+
+class TorchModelV2(ModelV2):
+    """A model that is also an `nn.Module`: `class MyModel(TorchModelV2, nn.Module)`, both initialised in `__init__`.
+
+    Args:
+        obs_space: Preprocessed observation space.
+        action_space: Action space of the environment.
+        num_outputs: Width of the outputs the policy wants, or None.
+        model_config: The `model` section of the config.
+        name: Name of the model.
+        **options: Entries of `model_config["custom_model_config"]` that a subclass passed on without using them. They
+            are accepted, so that `super().__init__(*args, **kwargs)` works, and have no further effect.
+
+    Raises:
+        ValueError: If the class is no `nn.Module`.
+        TypeError: If a keyword is no entry of `custom_model_config`.
+    """
+
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: dict[str, Any],
+        name: str | None,
+        **options: Any,
+    ) -> None:
+        if not isinstance(self, nn.Module):
+            raise ValueError(
+                f"{type(self).__name__} must also derive from torch.nn.Module: write "
+                f"`class {type(self).__name__}(TorchModelV2, nn.Module)` and call nn.Module.__init__(self)."
+            )
+        refuse_unknown_options(type(self), options, model_config)
+        super().__init__(obs_space, action_space, num_outputs, model_config, name, framework="torch")
+        #: Scratch space of losses and statistics functions.
+        self.tower_stats: dict[str, Any] = {}
+
+    def variables(self, as_dict: bool = False) -> list[Any] | dict[str, Any]:
+        """Returns all parameters as a list, or the module's state dict (buffers included)."""
+        module = self._module()
+        return dict(module.state_dict()) if as_dict else list(module.parameters())
+
+    def trainable_variables(self, as_dict: bool = False) -> list[Any] | dict[str, Any]:
+        """Returns the parameters that require gradients, as a list or by name."""
+        named = {name: value for name, value in self._module().named_parameters() if value.requires_grad}
+        return named if as_dict else list(named.values())
+
+    def actor_spec(self) -> dict[str, Any] | None:
+        """Returns the spec with which `rlframe.models.actor.ChainActor` acts like this model; None where it cannot."""
+        return None
+
+    def context(self) -> contextlib.AbstractContextManager[Any]:
+        """Returns the context in which `forward` runs; a hook for subclasses."""
+        return contextlib.nullcontext()
+
+    def _module(self) -> nn.Module:
+        assert isinstance(self, nn.Module)
+        if "_parameters" not in self.__dict__:
+            raise ValueError(f"{type(self).__name__}.__init__ must call nn.Module.__init__(self).")
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns the attributes to copy or pickle: results of the last forward pass lose their autograd history."""
+        state = dict(self.__dict__)
+        state["tower_stats"] = {}
+        for key, value in state.items():
+            if isinstance(value, torch.Tensor) and value.grad_fn is not None:
+                state[key] = value.detach()
+        return state
+
+
+def refuse_unknown_options(model_class: type, options: dict[str, Any], model_config: dict[str, Any]) -> None:
+    """Raises TypeError for keywords that are no entries of `custom_model_config`."""
+    unknown = options.keys() - (model_config.get("custom_model_config") or {}).keys()
+    if unknown:
+        raise TypeError(
+            f"{model_class.__name__} got the unknown keyword argument(s) {sorted(unknown)}; options of a custom model "
+            f"belong into model['custom_model_config']."
+        )

@@ -1,0 +1,180 @@
+"""The default network for images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+
+from rlframe.models.torch.misc import SlimConv2d, activation_function, normc_linear, same_padding, valid_size
+from rlframe.models.torch.torch_modelv2 import TorchModelV2
+from rlframe.utils.errors import ConfigError
+
+Filters: TypeAlias = Sequence[Sequence[Any]]
+
+#: Image height and width -> [out_channels, kernel, stride] of every convolution, the last of which leaves 1×1.
+DEFAULT_FILTERS: dict[tuple[int, int], Filters] = {
+    (42, 42): [[16, [4, 4], 2], [32, [4, 4], 2], [256, [11, 11], 1]],
+    (84, 84): [[16, [8, 8], 4], [32, [4, 4], 2], [256, [11, 11], 1]],
+    (240, 320): [[16, [12, 16], [7, 9]], [32, [6, 6], 4], [256, [9, 9], 1]],
+    (480, 640): [[16, [24, 32], [14, 18]], [32, [6, 6], 4], [256, [9, 9], 1]],
+}
+
+
+def filters_for(shape: Sequence[int], given: Filters | None) -> Filters:
+    """Returns the convolutions for images of `shape` [H, W, C]: the given ones, or the defaults of that size.
+
+    Raises:
+        ConfigError: If none are given and there are no defaults for the size.
+    """
+    if given:
+        return given
+    size = (int(shape[0]), int(shape[1]))
+    if size not in DEFAULT_FILTERS:
+        known = ", ".join(f"{height}x{width}" for height, width in DEFAULT_FILTERS)
+        raise ConfigError(
+            f"No default convolutions for images of {size[0]}x{size[1]} (there are for {known}). Set "
+            f"model.conv_filters to [[out_channels, kernel, stride], ...] whose last layer leaves 1x1, or resize the "
+            f"images to 84x84."
+        )
+    return DEFAULT_FILTERS[size]
+
+
+class ConvStack(nn.Module):
+    """Convolutions on images in the order [H, W, C]: all but the last keep ceil(size / stride), the last is unpadded.
+
+    Args:
+        shape: Height, width and channels of the images.
+        filters: [out_channels, kernel, stride] of every convolution.
+        activation: Name of the activation behind every convolution.
+        reduce: Whether the last convolution must leave 1×1.
+
+    Raises:
+        ConfigError: If it must and does not, or a filter is larger than its input.
+    """
+
+    def __init__(self, shape: Sequence[int], filters: Filters, activation: str | None, *, reduce: bool = True) -> None:
+        super().__init__()
+        height, width, channels = (int(n) for n in shape)
+        size = (height, width)
+        sizes = [size]
+        convs: list[nn.Module] = []
+        for index, (out_channels, kernel, stride) in enumerate(filters):
+            last = index == len(filters) - 1
+            padding, size = (None, valid_size(size, kernel, stride)) if last else same_padding(size, kernel, stride)
+            sizes.append(size)
+            if min(size) >= 1:
+                convs.append(SlimConv2d(channels, out_channels, kernel, stride, padding, activation_fn=activation))
+            channels = int(out_channels)
+        if min(size) < 1 or (reduce and size != (1, 1)):
+            raise ConfigError(_does_not_reduce(filters, sizes))
+        self.out_size = channels * size[0] * size[1]
+        self.convs = nn.Sequential(*convs)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Returns flat features. Images `[B, H, W, C]` of any dtype to float `[B, out_size]`."""
+        # A view; the conversion to float makes the only copy, and it lives for this pass alone.
+        maps: torch.Tensor = self.convs(images.permute(0, 3, 1, 2).float())
+        return maps.flatten(1)
+
+
+def _does_not_reduce(filters: Filters, sizes: list[tuple[int, int]]) -> str:
+    chain = " -> ".join(f"{height}x{width}" for height, width in sizes)
+    height, width = sizes[-2]
+    return (
+        f"model.conv_filters {[list(layer) for layer in filters]} take images through the sizes {chain}; the last "
+        f"layer must leave 1x1. Give it the kernel [{height}, {width}] with stride 1, or set "
+        f"model.post_fcnet_hiddens where the filters fit the image."
+    )
+
+
+class VisionNetwork(TorchModelV2, nn.Module):
+    """Convolutions, `post_fcnet_hiddens` dense layers, and linear output and value heads.
+
+    Images come as [H, W, C]; pixel values are taken as they are, unscaled.
+
+    Args:
+        obs_space: Observation space of shape [H, W, C].
+        action_space: Action space of the environment.
+        num_outputs: Width of the outputs; None makes the features the output.
+        model_config: The `model` section of the config.
+        name: Name of the model.
+        **options: Unused entries of `custom_model_config`, see `TorchModelV2`.
+    """
+
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: dict[str, Any],
+        name: str | None,
+        **options: Any,
+    ) -> None:
+        nn.Module.__init__(self)
+        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name, **options)
+        self._dense_activation = activation_function(model_config.get("post_fcnet_activation", "relu"))
+        self._ends_linear = not (model_config.get("no_final_linear", False) and num_outputs is not None)
+        self.convs, self.dense, width = self._stack(num_outputs)
+        self.output = normc_linear(width, num_outputs, 0.01) if num_outputs is not None and self._ends_linear else None
+        self.num_outputs = width if num_outputs is None else num_outputs
+        self.value_convs: ConvStack | None = None
+        self.value_dense: nn.ModuleList | None = None
+        self.value: nn.Linear | None = None
+        if self.uses_value_function:
+            if not model_config.get("vf_share_layers", True):
+                self.value_convs, self.value_dense, width = self._stack(None)
+            self.value = normc_linear(width, 1, 0.01)
+        self._features: torch.Tensor | None = None
+        self._images: torch.Tensor | None = None
+
+    def _stack(self, num_outputs: int | None) -> tuple[ConvStack, nn.ModuleList, int]:
+        """Returns convolutions, dense layers behind them, and the width of what they give.
+
+        With `no_final_linear` the last layer has `num_outputs` units.
+        """
+        config = self.model_config
+        filters = [list(layer) for layer in filters_for(self.obs_space.shape, config.get("conv_filters"))]
+        hiddens = [int(units) for units in config.get("post_fcnet_hiddens") or ()]
+        if num_outputs is not None and not self._ends_linear:
+            if hiddens:
+                hiddens[-1] = num_outputs
+            else:
+                filters[-1][0] = num_outputs
+        activation = config.get("conv_activation", "relu")
+        convs = ConvStack(self.obs_space.shape, filters, activation, reduce=not hiddens)
+        widths = [convs.out_size, *hiddens]
+        dense = nn.ModuleList(normc_linear(n_in, n_out, 1.0) for n_in, n_out in zip(widths, hiddens, strict=False))
+        return convs, dense, widths[-1]
+
+    def _through(self, convs: ConvStack, dense: nn.ModuleList, images: torch.Tensor) -> torch.Tensor:
+        x: torch.Tensor = convs(images)
+        for layer in dense:
+            x = layer(x)
+            x = x if self._dense_activation is None else self._dense_activation(x)
+        return x
+
+    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[torch.Tensor, list[Any]]:  # noqa: ARG002
+        """Returns outputs, float `[B, num_outputs]`, of the images `input_dict["obs"]`, and the state unchanged."""
+        images = input_dict["obs"]
+        self._images = None if self.value_convs is None else images
+        self._features = self._through(self.convs, self.dense, images)
+        return (self._features if self.output is None else self.output(self._features)), state
+
+    def value_function(self) -> torch.Tensor:
+        """Returns the value of every row of the last forward pass. Float `[B]`.
+
+        Raises:
+            ValueError: If no forward pass came before, or the network was built without a value head.
+        """
+        if self.value is None:
+            raise ValueError(f"{self.name} was built without a value head (uses_value_function=False).")
+        features = self._features
+        if features is None:
+            raise ValueError("value_function() speaks of the last forward pass: call the model first.")
+        if self.value_convs is not None and self.value_dense is not None and self._images is not None:
+            features = self._through(self.value_convs, self.value_dense, self._images)
+        result: torch.Tensor = self.value(features).squeeze(1)
+        return result

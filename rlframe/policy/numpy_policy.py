@@ -1,0 +1,98 @@
+"""A policy that only acts: weights and NumPy, no framework; what remote workers run for built-in models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.models.distributions import numpy_dist_for
+from rlframe.policy.policy import Policy
+
+
+@dataclass(frozen=True)
+class ActingRecipe:
+    """All that acting needs, sent from the driver to remote workers.
+
+    Attributes:
+        build_actor: `fn(spec, weights, rng) -> actor`, importable without a framework.
+        spec: What `build_actor` takes: plain dicts, lists and numbers.
+        wants_values: Whether state values are stored with the actions.
+        noisy: Whether the network has noise of its own while exploring.
+        train_columns: See `Policy.train_columns`.
+        postprocess: `fn(policy, batch, other_agent_batches, episode) -> batch`, free of frameworks, or None.
+    """
+
+    build_actor: Callable[[Any, Mapping[str, NDArray[Any]], Any], Any]
+    spec: Any
+    wants_values: bool = False
+    noisy: bool = False
+    train_columns: tuple[str, ...] | None = None
+    postprocess: Callable[..., SampleBatch] | None = None
+
+
+class NumpyPolicy(Policy):
+    """Acts with named weight arrays; `set_weights` brings new ones. It has no model and cannot learn."""
+
+    framework = "numpy"
+
+    def __init__(
+        self,
+        observation_space: gym.Space[Any],
+        action_space: gym.Space[Any],
+        config: dict[str, Any],
+        *,
+        recipe: ActingRecipe,
+    ) -> None:
+        super().__init__(observation_space, action_space, config)
+        self.recipe = recipe
+        self.wants_values = recipe.wants_values
+        self.train_columns = recipe.train_columns
+        self.numpy_dist: Any = numpy_dist_for(action_space)[0]
+        self.exploration = self._create_exploration()
+        self.weights: dict[str, NDArray[Any]] = {}
+        self.actor: Any = None
+
+    def forward(
+        self, obs: NDArray[Any], explore: bool = True
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """Returns distribution inputs [B, K] and values [B] (None unless wanted)."""
+        actor = self.actor if explore else self.actor.mean
+        if self.wants_values:
+            both: tuple[NDArray[np.float32], NDArray[np.float32]] = actor.forward_with_values(obs)
+            return both
+        return actor.forward(obs), None
+
+    def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns state values [B]."""
+        return np.asarray(self.actor.values(obs))
+
+    def postprocess_trajectory(
+        self, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
+    ) -> SampleBatch:
+        """Runs the recipe's postprocessing."""
+        if self.recipe.postprocess is None:
+            return sample_batch
+        return self.recipe.postprocess(self, sample_batch, other_agent_batches, episode)
+
+    def get_weights(self) -> dict[str, NDArray[Any]]:
+        """Returns a copy of the weights."""
+        return {name: array.copy() for name, array in self.weights.items()}
+
+    def set_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
+        """Takes weights; arrays from the object store are used as they are, without a copy."""
+        self.weights = {name: np.asarray(array) for name, array in weights.items()}
+        self.actor = self.recipe.build_actor(self.recipe.spec, self.weights, self.rng if self.recipe.noisy else None)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("model", "dist_class", "device"):
+            raise AttributeError(
+                f"this remote worker acts in NumPy and has no {name!r}: "
+                'set config["sample_in_numpy"] = False to have the framework\'s policy on remote workers'
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -1,0 +1,398 @@
+"""The framework-free base of every policy: what acts, and what a framework's policy adds learning to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.data.columns import (
+    ACTION_DIST_INPUTS,
+    ACTION_LOGP,
+    ACTION_PROB,
+    ACTIONS,
+    EPS_ID,
+    INFOS,
+    NEXT_OBS,
+    OBS,
+    PREV_ACTIONS,
+    PREV_REWARDS,
+    REWARDS,
+    TERMINATEDS,
+    TRUNCATEDS,
+    VF_PREDS,
+    T,
+)
+from rlframe.data.sample_batch import DEFAULT_POLICY_ID, SampleBatch
+from rlframe.data.view_requirements import ViewRequirement
+from rlframe.exploration import make_exploration
+from rlframe.models.preprocessors import get_preprocessor
+from rlframe.utils.seeding import entropy_seed, make_rng
+from rlframe.utils.spaces.space_utils import (
+    clip_action,
+    get_base_struct_from_space,
+    unsquash_action,
+)
+
+State = dict[str, Any]
+
+
+class PolicySpec(NamedTuple):
+    """What a policy is made from; None is filled in from the trainer, the environment, and `{}`."""
+
+    policy_class: Any = None
+    observation_space: gym.Space[Any] | None = None
+    action_space: gym.Space[Any] | None = None
+    config: Mapping[str, Any] | None = None
+
+
+class Policy:
+    """Maps observations to actions, and learns from batches of them.
+
+    Subclasses provide `forward(obs)`; learning policies add `learn_on_batch` and its parts. `obs` here is always
+    preprocessed and filtered, float32 (or the space's own dtype for images), with a leading batch dimension B; actions
+    are in the policy's space, i.e. bounded Boxes are [-1, 1] when `normalize_actions` is on.
+
+    Args:
+        observation_space: Preprocessed observation space; its `original_space`, if any, is the environment's.
+        action_space: The environment's action space.
+        config: The trainer's config plus `worker_index` and `num_workers`.
+    """
+
+    framework: str | None = None
+    #: Columns of a training batch this policy wants beside the ones always there; None means all of them.
+    train_columns: tuple[str, ...] | None = None
+    #: Makes the NumPy distribution of inputs [B, K]; None for a custom one.
+    numpy_dist: Any = None
+    #: Whether `forward` gives state values, stored as `vf_preds`.
+    wants_values = False
+
+    def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any], config: dict[str, Any]) -> None:
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.action_space_struct = get_base_struct_from_space(action_space)
+        self.config = config
+        self.global_timestep = 0
+        seed = config.get("seed")
+        self.seed = entropy_seed() if seed is None else int(seed)
+        # worker 0 samples itself when there are no remote workers: it then uses the stream of worker 1, so that
+        # `num_workers=0` and `num_workers=1` give the same numbers.
+        stream = max(int(config.get("worker_index", 0)), 1)
+        self.rng = make_rng(self.seed, "action", stream)
+        self.exploration_rng = make_rng(self.seed, "exploration", stream)
+        original = getattr(observation_space, "original_space", observation_space)
+        self.preprocessor = None if config.get("_disable_preprocessor_api") else get_preprocessor(original)(original)
+        self.obs_filter: Any = None
+        self.view_requirements: dict[str, ViewRequirement] = self._default_view_requirements()
+        self.exploration: Any = None
+
+    # --- acting -----------------------------------------------------------------------------------------------
+
+    def forward(
+        self, obs: NDArray[Any], explore: bool = True
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """Returns distribution inputs [B, K] and state values [B], None unless `wants_values`.
+
+        `explore` matters to networks with noise of their own.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines neither forward() nor compute_actions()")
+
+    def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns state values [B] of `obs` [B, ...]; zeros for a policy without a value function."""
+        _, values = self.forward(obs, False)
+        return np.zeros(len(obs), np.float32) if values is None else values
+
+    def distribution(self, dist_inputs: NDArray[np.float32]) -> Any:
+        """Returns the NumPy action distribution for inputs [B, K]."""
+        return self.numpy_dist(dist_inputs, self.rng)
+
+    def act(
+        self, obs: NDArray[Any], explore: bool = True, timestep: int | None = None
+    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+        """Returns actions [B, ...] for `obs` [B, ...] and the columns that are stored with them; the sampler's path."""
+        dist_inputs, values = self.forward(obs, explore)
+        distribution = self.distribution(dist_inputs)
+        step = self.global_timestep if timestep is None else timestep
+        actions, logp = self.exploration.get_exploration_action(
+            action_distribution=distribution, timestep=step, explore=explore
+        )
+        self.global_timestep += len(obs)
+        columns = self._act_columns(dist_inputs, logp, values)
+        return actions, columns
+
+    def _act_columns(
+        self, dist_inputs: NDArray[np.float32], logp: NDArray[np.float32], values: NDArray[np.float32] | None
+    ) -> dict[str, NDArray[Any]]:
+        wanted = self.train_columns
+        columns: dict[str, NDArray[Any]] = {}
+        if wanted is None or ACTION_DIST_INPUTS in wanted:
+            columns[ACTION_DIST_INPUTS] = dist_inputs
+        if wanted is None or ACTION_LOGP in wanted:
+            columns[ACTION_LOGP] = logp
+        if wanted is not None and ACTION_PROB in wanted:
+            columns[ACTION_PROB] = np.exp(logp)
+        if values is not None:
+            columns[VF_PREDS] = values
+        return columns
+
+    def compute_actions_from_input_dict(
+        self,
+        input_dict: Mapping[str, Any],
+        explore: bool | None = None,
+        timestep: int | None = None,
+        episodes: Any = None,
+        **kwargs: Any,
+    ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
+        """Returns actions [B, ...], recurrent states (`[]`) and extra columns for a dict of columns with `obs`."""
+        explore = bool(self.config.get("explore", True)) if explore is None else explore
+        self.exploration.before_compute_actions(timestep=timestep, explore=explore)
+        actions, columns = self.act(np.asarray(input_dict[OBS]), explore, timestep)
+        self.exploration.restore_weights()
+        if ACTION_LOGP in columns:
+            columns.setdefault(ACTION_PROB, np.exp(columns[ACTION_LOGP]))
+        return actions, [], columns
+
+    def compute_actions(
+        self,
+        obs_batch: Any,
+        state_batches: list[Any] | None = None,
+        prev_action_batch: Any = None,
+        prev_reward_batch: Any = None,
+        info_batch: Any = None,
+        episodes: Any = None,
+        explore: bool | None = None,
+        timestep: int | None = None,
+        **kwargs: Any,
+    ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
+        """Returns actions [B, ...], states and extra columns for preprocessed observations [B, ...]."""
+        input_dict = {OBS: np.asarray(obs_batch)}
+        for name, column in ((PREV_ACTIONS, prev_action_batch), (PREV_REWARDS, prev_reward_batch)):
+            if column is not None:
+                input_dict[name] = np.asarray(column)
+        for index, state in enumerate(state_batches or []):
+            input_dict[f"state_in_{index}"] = np.asarray(state)
+        return self.compute_actions_from_input_dict(input_dict, explore, timestep, episodes, **kwargs)
+
+    def compute_single_action(
+        self,
+        obs: Any = None,
+        state: list[Any] | None = None,
+        *,
+        prev_action: Any = None,
+        prev_reward: Any = None,
+        info: Any = None,
+        input_dict: Mapping[str, Any] | None = None,
+        episode: Any = None,
+        explore: bool | None = None,
+        timestep: int | None = None,
+        unsquash_action: bool | None = None,
+        clip_action: bool | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, list[Any], dict[str, Any]]:
+        """Returns one action of the environment's space for one observation of the environment.
+
+        The whole pipeline runs: preprocessor, filter (frozen), model, exploration, un-squashing or clipping as the
+        config says. An observation that already has the preprocessed shape is not preprocessed again.
+
+        Args:
+            obs: One observation, without batch dimension.
+            state: Recurrent state, a list of arrays.
+            prev_action: The action before, for models that want it.
+            prev_reward: The reward before, for models that want it.
+            info: Ignored; accepted because old programs pass it.
+            input_dict: Alternative to `obs`: a dict of columns without batch dimension.
+            episode: Ignored; accepted because old programs pass it.
+            explore: Whether to explore; None takes `config["explore"]`.
+            timestep: Global step for exploration schedules; None takes the policy's own.
+            unsquash_action: Maps [-1, 1] to the space's bounds; None takes `config["normalize_actions"]`.
+            clip_action: Clips to the space's bounds; None takes `config["clip_actions"]`.
+            **kwargs: Passed on to `compute_actions_from_input_dict`.
+
+        Returns:
+            The action, the list of new states, and the extra outputs, all without batch dimension.
+        """
+        given = dict(input_dict) if input_dict is not None else {OBS: obs}
+        if prev_action is not None:
+            given[PREV_ACTIONS] = prev_action
+        if prev_reward is not None:
+            given[PREV_REWARDS] = prev_reward
+        given[OBS] = self.observe(given[OBS])
+        batched = {key: np.asarray(value)[None] for key, value in given.items()}
+        for index, part in enumerate(state or []):
+            batched[f"state_in_{index}"] = np.asarray(part)[None]
+        actions, states, extra = self.compute_actions_from_input_dict(batched, explore, timestep, **kwargs)
+        action = self.to_env_actions(actions, unsquash=unsquash_action, clip=clip_action)
+        return (
+            unbatch_one(action),
+            [part[0] for part in states],
+            {key: column[0] for key, column in extra.items()},
+        )
+
+    def observe(self, obs: Any) -> NDArray[Any]:
+        """Returns one environment observation preprocessed and filtered (filter frozen)."""
+        if self.preprocessor is not None:
+            already = isinstance(obs, np.ndarray) and obs.shape == self.preprocessor.shape
+            if not already or self.preprocessor.observation_space is self.observation_space:
+                obs = obs if already else self.preprocessor.transform(obs)
+        array = np.asarray(obs)
+        if array.dtype == np.float64:
+            array = array.astype(np.float32)
+        return array if self.obs_filter is None else np.asarray(self.obs_filter(array, update=False))
+
+    def to_env_actions(self, actions: Any, *, unsquash: bool | None = None, clip: bool | None = None) -> Any:
+        """Returns actions [B, ...] of the policy's space as actions of the environment's space.
+
+        `normalize_actions` maps [-1, 1] to the bounds and clips; without it `clip_actions` clips.
+        """
+        if unsquash is None:
+            unsquash = bool(self.config.get("normalize_actions", True))
+        if clip is None:
+            clip = bool(self.config.get("clip_actions", False))
+        start = getattr(self.action_space, "start", 0) if isinstance(self.action_space, gym.spaces.Discrete) else 0
+        if start:
+            return actions + start
+        if unsquash:
+            return unsquash_action(actions, self.action_space_struct)
+        return clip_action(actions, self.action_space_struct) if clip else actions
+
+    def compute_log_likelihoods(
+        self,
+        actions: Any,
+        obs_batch: Any,
+        state_batches: Any = None,
+        prev_action_batch: Any = None,
+        prev_reward_batch: Any = None,
+        actions_normalized: bool = True,
+    ) -> NDArray[np.float32]:
+        """Returns log π(actions | obs) [B]; `actions` in the policy's space unless `actions_normalized` is False."""
+        from rlframe.utils.spaces.space_utils import normalize_action
+
+        if not actions_normalized and self.config.get("normalize_actions", True):
+            actions = normalize_action(actions, self.action_space_struct)
+        dist_inputs, _ = self.forward(np.asarray(obs_batch), False)
+        return np.asarray(self.distribution(dist_inputs).logp(np.asarray(actions)), np.float32)
+
+    # --- learning ---------------------------------------------------------------------------------------------
+
+    def postprocess_trajectory(
+        self,
+        sample_batch: SampleBatch,
+        other_agent_batches: dict[Any, tuple[Policy, SampleBatch]] | None = None,
+        episode: Any = None,
+    ) -> SampleBatch:
+        """Returns the batch with whatever learning needs added, e.g. advantages or n-step rewards."""
+        return sample_batch
+
+    #: Whether `postprocess_trajectory` takes a batch of several trajectories in one call.
+    postprocesses_many = True
+
+    def learn_on_batch(self, samples: SampleBatch) -> dict[str, Any]:
+        """Learns on one batch and returns `{"learner_stats": {...}, ...}`."""
+        raise NotImplementedError(f"{type(self).__name__} does not learn")
+
+    def compute_gradients(self, postprocessed_batch: SampleBatch) -> tuple[list[Any], dict[str, Any]]:
+        """Returns the gradients of one batch, without applying them, and the learner's info."""
+        raise NotImplementedError(f"{type(self).__name__} does not learn")
+
+    def apply_gradients(self, gradients: list[Any]) -> None:
+        """Applies what `compute_gradients` returned, here or in another process."""
+        raise NotImplementedError(f"{type(self).__name__} does not learn")
+
+    # --- weights and state ------------------------------------------------------------------------------------
+
+    def get_weights(self) -> dict[str, NDArray[Any]]:
+        """Returns a copy of the weights, `{parameter name: array}`."""
+        return {}
+
+    def set_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
+        """Takes weights as `get_weights` returns them."""
+
+    def get_exploration_state(self) -> State:
+        """Returns the state of the exploration, e.g. `cur_epsilon` and its random stream."""
+        return dict(self.exploration.get_state()) if self.exploration is not None else {}
+
+    def get_state(self) -> State:
+        """Returns everything that acting and learning go on from exactly, as nested dicts of arrays and numbers."""
+        return {
+            "weights": self.get_weights(),
+            "global_timestep": self.global_timestep,
+            "_exploration_state": self.get_exploration_state(),
+            "_action_rng": self.rng.bit_generator.state,
+        }
+
+    def set_state(self, state: State) -> None:
+        """Takes what `get_state` returned."""
+        self.set_weights(state["weights"])
+        self.global_timestep = int(state.get("global_timestep", 0))
+        if self.exploration is not None and state.get("_exploration_state"):
+            self.exploration.set_state(state["_exploration_state"])
+        if "_action_rng" in state:
+            self.rng.bit_generator.state = state["_action_rng"]
+
+    def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
+        """Takes the global step count; schedules follow it."""
+        self.global_timestep = int(global_vars["timestep"])
+
+    # --- recurrence (memory comes with the recurrent algorithms) ---------------------------------------------
+
+    def is_recurrent(self) -> bool:
+        """Returns whether the policy carries state from step to step."""
+        return False
+
+    def num_state_tensors(self) -> int:
+        """Returns the number of state arrays."""
+        return len(self.get_initial_state())
+
+    def get_initial_state(self) -> list[NDArray[Any]]:
+        """Returns the state arrays at the start of an episode, without batch dimension."""
+        return []
+
+    # --- inner -------------------------------------------------------------------------------------------------
+
+    def _create_exploration(self) -> Any:
+        """Returns the exploration that `config["exploration_config"]` names."""
+        made = make_exploration(
+            self.config.get("exploration_config") or {"type": "StochasticSampling"},
+            action_space=self.action_space,
+            framework=self.framework,
+            policy_config=self.config,
+            model=getattr(self, "model", None),
+            num_workers=int(self.config.get("num_workers", 0)),
+            worker_index=int(self.config.get("worker_index", 0)),
+            rng=self.exploration_rng,
+        )
+        made.policy = self
+        return made
+
+    def _default_view_requirements(self) -> dict[str, ViewRequirement]:
+        scalar = gym.spaces.Box(-np.inf, np.inf, (), np.float32)
+        acting: dict[str, Any] = {"used_for_compute_actions": False}
+        return {
+            OBS: ViewRequirement(space=self.observation_space),
+            NEXT_OBS: ViewRequirement(data_col=OBS, shift=1, space=self.observation_space, **acting),
+            ACTIONS: ViewRequirement(space=self.action_space, **acting),
+            PREV_ACTIONS: ViewRequirement(data_col=ACTIONS, shift=-1, space=self.action_space, **acting),
+            REWARDS: ViewRequirement(space=scalar, **acting),
+            PREV_REWARDS: ViewRequirement(data_col=REWARDS, shift=-1, space=scalar, **acting),
+            TERMINATEDS: ViewRequirement(space=scalar, **acting),
+            TRUNCATEDS: ViewRequirement(space=scalar, **acting),
+            SampleBatch.DONES: ViewRequirement(space=scalar, **acting),
+            INFOS: ViewRequirement(space=scalar, **acting),
+            EPS_ID: ViewRequirement(space=scalar, **acting),
+            T: ViewRequirement(space=scalar, **acting),
+        }
+
+
+def unbatch_one(actions: Any) -> Any:
+    """Returns the only action of a batch of one, through nested tuples and dicts."""
+    if isinstance(actions, tuple):
+        return tuple(unbatch_one(part) for part in actions)
+    if isinstance(actions, Mapping):
+        return {key: unbatch_one(part) for key, part in actions.items()}
+    return actions[0]
+
+
+__all__ = ["DEFAULT_POLICY_ID", "Policy", "PolicySpec", "State", "unbatch_one"]

@@ -1,0 +1,1 @@
+"""Parts that PyTorch policies are composed of."""

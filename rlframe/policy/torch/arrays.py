@@ -1,0 +1,90 @@
+"""Torch state as nested dicts of arrays and numbers, and back: what checkpoints hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+
+def to_arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
+    """Returns copies of named tensors as NumPy arrays."""
+    return {name: tensor.detach().cpu().numpy().copy() for name, tensor in tensors.items()}
+
+
+def load_weights(model: nn.Module, weights: Mapping[str, Any], *, owner: str) -> None:
+    """Copies named arrays into a model.
+
+    Args:
+        model: The model to fill.
+        weights: `{parameter or buffer name: array}`, exactly the names of `model.state_dict()`.
+        owner: Whose weights they are, for the error message.
+
+    Raises:
+        ValueError: If names or shapes differ; the model is left as it was.
+    """
+    wanted = model.state_dict()
+    missing, surplus = sorted(set(wanted) - set(weights)), sorted(set(weights) - set(wanted))
+    if missing or surplus:
+        raise ValueError(
+            f"weights of {owner} do not fit: missing {missing[:4] or 'none'}, unknown {surplus[:4] or 'none'}; "
+            "they must come from a policy with the same model and spaces"
+        )
+    for name, tensor in wanted.items():
+        if tuple(np.shape(weights[name])) != tuple(tensor.shape):
+            raise ValueError(
+                f"weights of {owner} do not fit: {name} is {tuple(np.shape(weights[name]))}, "
+                f"wanted {tuple(tensor.shape)}"
+            )
+    with torch.no_grad():
+        for name, tensor in wanted.items():
+            tensor.copy_(torch.as_tensor(np.asarray(weights[name])))
+
+
+def _leaf_out(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().cpu().numpy().copy()
+    if isinstance(value, Mapping):
+        return {str(key): _leaf_out(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_leaf_out(item) for item in value]
+    return value
+
+
+def optimizer_to_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Returns an optimiser's state by the state convention: nested dicts with text keys."""
+    state = optimizer.state_dict()
+    return {"state": _leaf_out(state["state"]), "param_groups": _leaf_out(state["param_groups"])}
+
+
+def _leaf_in(saved: Any, like: Any) -> Any:
+    if isinstance(saved, np.ndarray):
+        return torch.from_numpy(saved.copy())
+    if isinstance(like, tuple) and isinstance(saved, list):
+        return tuple(saved)
+    return saved
+
+
+def state_to_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
+    """Puts back what `optimizer_to_state` returned.
+
+    Raises:
+        ValueError: If the optimiser has other parameter groups than the saved one.
+    """
+    current = optimizer.state_dict()
+    groups = saved["param_groups"]
+    if len(groups) != len(current["param_groups"]):
+        raise ValueError(f"optimiser state has {len(groups)} parameter groups, wanted {len(current['param_groups'])}")
+    merged = [
+        {key: _leaf_in(group.get(key, like), like) for key, like in mine.items()}
+        for group, mine in zip(groups, current["param_groups"], strict=True)
+    ]
+    state = {
+        int(index): {key: _leaf_in(value, None) for key, value in entry.items()}
+        for index, entry in saved["state"].items()
+    }
+    optimizer.load_state_dict({"state": state, "param_groups": merged})

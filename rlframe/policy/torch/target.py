@@ -1,0 +1,44 @@
+"""A copy of a network that is refreshed now and then."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from rlframe.policy.torch.flat import flatten_parameters
+
+
+class TargetNetwork:
+    """Holds a frozen copy of a model; `update(tau)` moves it towards the online model.
+
+    Args:
+        online: The model that learns. Its parameters may be flattened later; the copy does not care.
+    """
+
+    def __init__(self, online: nn.Module) -> None:
+        self.online = online
+        self.model: Any = copy.deepcopy(online)
+        # The copy is one buffer too, so that a full update is one copy when the online side is one as well.
+        self._flat = flatten_parameters(self.model.parameters())
+        for parameter in self.model.parameters():
+            parameter.requires_grad_(False)
+            parameter.grad = None
+        self.model.eval()
+
+    def update(self, tau: float = 1.0) -> None:
+        """Sets target := tau · online + (1 − tau) · target, buffers included (those are copied)."""
+        with torch.no_grad():
+            for target, source in zip(self.model.parameters(), self.online.parameters(), strict=True):
+                if tau == 1.0:
+                    target.copy_(source)
+                else:
+                    target.lerp_(source, tau)
+            for buffer, online in zip(self.model.buffers(), self.online.buffers(), strict=True):
+                buffer.copy_(online)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the frozen copy."""
+        return cast(Any, self.model)(*args, **kwargs)
