@@ -1,0 +1,226 @@
+"""Hooks into sampling and training: `DefaultCallbacks`, its composition, and the old spellings that still work."""
+
+from __future__ import annotations
+
+import inspect
+import tracemalloc
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from rlframe.utils.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rlframe.data.sample_batch import SampleBatch
+    from rlframe.evaluation.episode import Episode
+    from rlframe.policy.policy import Policy
+
+HOOKS = (
+    "on_episode_start",
+    "on_episode_step",
+    "on_episode_end",
+    "on_postprocess_trajectory",
+    "on_sample_end",
+    "on_learn_on_batch",
+    "on_train_result",
+)
+
+
+class DefaultCallbacks:
+    """Subclass this and pass the class as `config["callbacks"]`; every hook is called with keywords only.
+
+    One instance exists per rollout worker, one per policy (for `on_learn_on_batch`) and one in the trainer: state kept
+    on `self` is not shared between them. An exception raised in a hook stops sampling or training; nothing is lost
+    that was already reported. A hook that a subclass does not override costs nothing.
+    """
+
+    def __init__(self, legacy_callbacks_dict: Mapping[str, Callable[[dict[str, Any]], None]] | None = None) -> None:
+        self.legacy_callbacks = dict(legacy_callbacks_dict or {})
+
+    def on_episode_start(
+        self,
+        *,
+        worker: Any,
+        base_env: Any,
+        policies: dict[str, Policy],
+        episode: Episode,
+        env_index: int,
+        **kwargs: Any,
+    ) -> None:
+        """Called in the worker after the environment was reset, before the first action."""
+
+    def on_episode_step(
+        self,
+        *,
+        worker: Any,
+        base_env: Any,
+        policies: dict[str, Policy],
+        episode: Episode,
+        env_index: int,
+        **kwargs: Any,
+    ) -> None:
+        """Called in the worker after every environment step, the last one included (before `on_episode_end`)."""
+
+    def on_episode_end(
+        self,
+        *,
+        worker: Any,
+        base_env: Any,
+        policies: dict[str, Policy],
+        episode: Episode,
+        env_index: int,
+        **kwargs: Any,
+    ) -> None:
+        """Called in the worker when an episode ended or its horizon was hit; set `episode.custom_metrics` here."""
+
+    def on_postprocess_trajectory(
+        self,
+        *,
+        worker: Any,
+        episode: Episode,
+        agent_id: Any,
+        policy_id: str,
+        policies: dict[str, Policy],
+        postprocessed_batch: SampleBatch,
+        original_batches: dict[Any, tuple[Policy, SampleBatch]],
+        **kwargs: Any,
+    ) -> None:
+        """Called in the worker for each trajectory fragment, after the policy's own postprocessing.
+
+        `postprocessed_batch` may be edited in place; `original_batches` holds copies made before postprocessing.
+        """
+
+    def on_sample_end(self, *, worker: Any, samples: SampleBatch, **kwargs: Any) -> None:
+        """Called in the worker at the end of each `sample()`; `samples` may be edited in place."""
+
+    def on_learn_on_batch(
+        self, *, policy: Policy, train_batch: SampleBatch, result: dict[str, Any], **kwargs: Any
+    ) -> None:
+        """Called where learning happens, before a batch is learned on; `result` becomes `custom_metrics` there."""
+
+    def on_train_result(self, *, trainer: Any, result: dict[str, Any], **kwargs: Any) -> None:
+        """Called in the driver at the end of `trainer.train()`, before logging; `result` may be changed."""
+
+
+class MemoryTrackingCallbacks(DefaultCallbacks):
+    """Adds the largest allocations (bytes, by line) and the process's resident memory to each episode's metrics."""
+
+    def __init__(self, legacy_callbacks_dict: Mapping[str, Callable[..., None]] | None = None) -> None:
+        super().__init__(legacy_callbacks_dict)
+        tracemalloc.start(10)
+
+    def on_episode_end(self, *, episode: Episode, **kwargs: Any) -> None:
+        """Stores `tracemalloc/<file>:<line>/size` and `tracemalloc/worker/rss` in `episode.custom_metrics`."""
+        for stat in tracemalloc.take_snapshot().statistics("lineno")[:10]:
+            frame = stat.traceback[0]
+            episode.custom_metrics[f"tracemalloc/{frame.filename}:{frame.lineno}/size"] = stat.size
+        episode.custom_metrics["tracemalloc/worker/rss"] = resident_bytes()
+
+
+def resident_bytes() -> int:
+    """Returns the resident memory of this process in bytes, its peak where the system tells no more."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as handle:
+            pages = int(handle.read().split()[1])
+    except OSError:
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    import os
+
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def MultiCallbacks(callback_class_list: list[Callable[[], DefaultCallbacks]]) -> type[DefaultCallbacks]:  # noqa: N802 - RLlib's name
+    """Returns a callbacks class that forwards every hook to each of the given classes, in order."""
+    classes = list(callback_class_list)
+
+    class _MultiCallbacks(DefaultCallbacks):
+        def __init__(self, legacy_callbacks_dict: Mapping[str, Callable[..., None]] | None = None) -> None:
+            super().__init__(legacy_callbacks_dict)
+            self._members = [make_callbacks(cls) for cls in classes]
+
+    def forwarder(hook: str) -> Callable[..., None]:
+        def forward(self: Any, **kwargs: Any) -> None:
+            for member in self._members:
+                call_hook(member, hook, kwargs)
+
+        return forward
+
+    overridden = {hook for cls in classes for hook in overridden_hooks(make_callbacks(cls))}
+    for hook in HOOKS:
+        if hook in overridden:
+            setattr(_MultiCallbacks, hook, forwarder(hook))
+    return _MultiCallbacks
+
+
+def _from_dict(hooks: Mapping[str, Callable[[dict[str, Any]], None]]) -> DefaultCallbacks:
+    """Returns callbacks for the oldest form: a dict of functions that each take one `info` dict."""
+    unknown = sorted(set(hooks) - set(HOOKS))
+    if unknown:
+        raise ConfigError(f"callbacks: unknown hook {unknown[0]!r}; wanted one of {', '.join(HOOKS)}")
+    old_names = {"samples": "samples", "train_batch": "train_batch", "postprocessed_batch": "post_batch"}
+
+    def adapter(function: Callable[[dict[str, Any]], None]) -> Callable[..., None]:
+        def call(self: Any, **kwargs: Any) -> None:
+            info = {**kwargs, "env": kwargs.get("base_env")}
+            for new, old in old_names.items():
+                if new in kwargs:
+                    info[old] = kwargs[new]
+            function(info)
+
+        return call
+
+    cls = type("LegacyCallbacks", (DefaultCallbacks,), {name: adapter(function) for name, function in hooks.items()})
+    return cast("DefaultCallbacks", cls(hooks))
+
+
+def make_callbacks(spec: Any) -> DefaultCallbacks:
+    """Returns a callbacks instance for what stands in `config["callbacks"]`.
+
+    Args:
+        spec: None, a class (or factory without arguments), an instance, or a dict of functions of one `info` dict.
+
+    Raises:
+        ConfigError: If it is something else, or names a hook that does not exist.
+    """
+    if spec is None:
+        return DefaultCallbacks()
+    if isinstance(spec, Mapping):
+        return _from_dict(spec)
+    if isinstance(spec, DefaultCallbacks):
+        return spec
+    if not callable(spec):
+        raise ConfigError(f"callbacks: got {spec!r}, wanted a subclass of DefaultCallbacks (the class, not a string)")
+    made = spec()
+    if not any(hasattr(made, hook) for hook in HOOKS):
+        raise ConfigError(f"callbacks: {spec!r} made {made!r}, which has none of the hooks {', '.join(HOOKS)}")
+    return made  # type: ignore[no-any-return]  # a user's factory
+
+
+def overridden_hooks(callbacks: Any) -> frozenset[str]:
+    """Returns the names of the hooks that `callbacks` really defines."""
+    base = DefaultCallbacks
+    own = {
+        hook
+        for hook in HOOKS
+        if hasattr(callbacks, hook) and getattr(type(callbacks), hook, None) is not getattr(base, hook)
+    }
+    return frozenset(own)
+
+
+def call_hook(callbacks: Any, hook: str, kwargs: dict[str, Any]) -> None:
+    """Calls one hook with the arguments that its signature takes.
+
+    Old programs declare fewer keywords than there are now, take them positionally, or take one `info` dict; the
+    signature is read, so a genuine `TypeError` inside the hook is never mistaken for another form.
+    """
+    function = getattr(callbacks, hook)
+    parameters = list(inspect.signature(function).parameters.values())
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        function(**kwargs)
+        return
+    names = [parameter.name for parameter in parameters]
+    if names == ["info"]:
+        function({**kwargs, "env": kwargs.get("base_env")})
+        return
+    function(**{name: kwargs[name] for name in names if name in kwargs})

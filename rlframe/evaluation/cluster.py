@@ -1,0 +1,63 @@
+"""What rollout workers need of Ray: a runtime, room for them, and errors that read like the original ones."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import ray
+
+from rlframe.utils.errors import WorkerError
+
+_LOGGER = logging.getLogger("rlframe")
+
+
+def ensure_ray() -> None:
+    """Starts a local Ray runtime where none runs; a cluster is joined by calling `ray.init(address=...)` before."""
+    if not ray.is_initialized():
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+
+
+def needs(config: Mapping[str, Any], num_workers: int) -> dict[str, float]:
+    """Returns the resources that `num_workers` rollout workers ask for."""
+    wanted = {
+        "CPU": float(config.get("num_cpus_per_worker", 1) or 0) * num_workers,
+        "GPU": float(config.get("num_gpus_per_worker", 0) or 0) * num_workers,
+    }
+    for name, amount in (config.get("custom_resources_per_worker") or {}).items():
+        wanted[name] = float(amount) * num_workers
+    return {name: amount for name, amount in wanted.items() if amount > 0}
+
+
+def check_room(config: Mapping[str, Any], num_workers: int) -> None:
+    """Raises where workers would wait forever for resources that the cluster does not have.
+
+    Inside a placement group (a Tune trial) the scheduler has reserved them already.
+
+    Raises:
+        WorkerError: Names what is asked for, what the cluster has, and what is free.
+    """
+    if ray.util.get_current_placement_group() is not None:
+        return
+    total, free = ray.cluster_resources(), ray.available_resources()
+    for name, wanted in needs(config, num_workers).items():
+        if wanted > free.get(name, 0.0) + 1e-9:
+            raise WorkerError(
+                f"num_workers={num_workers} needs {wanted:g} {name}, but the Ray cluster has {total.get(name, 0.0):g} "
+                f"of which {free.get(name, 0.0):g} are free; lower num_workers or num_cpus_per_worker, free what other "
+                "programs hold, or start Ray with more (ray.init(num_cpus=...))"
+            )
+
+
+def unwrap_ray_error(error: BaseException) -> BaseException:
+    """Returns the exception that a remote call really raised, for raising it here."""
+    if isinstance(error, ray.exceptions.RayTaskError):
+        cause = error.cause
+        if isinstance(cause, BaseException):
+            return cause
+    if isinstance(error, ray.exceptions.ActorDiedError):
+        inner = getattr(error, "cause", None) or error
+        text = str(inner)
+        return WorkerError(f"a remote worker died while it was made: {text}")
+    return error

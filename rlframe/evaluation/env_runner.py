@@ -1,0 +1,475 @@
+"""The sampling loop: environments are stepped, and every step is written into columns `[T, B, ...]`."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.env.checks import check_observation, check_step_result
+from rlframe.evaluation.env_slots import EnvSlot
+from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
+from rlframe.evaluation.fragments import Block, Segment, assemble, split_segments
+from rlframe.evaluation.metrics import RolloutMetrics
+from rlframe.models.preprocessors import NoPreprocessor
+from rlframe.policy.policy import Policy
+from rlframe.utils.errors import EnvError
+
+EPISODE_HOOKS = frozenset({"on_episode_start", "on_episode_step", "on_episode_end"})
+_MS = 1000.0
+
+
+@dataclass(frozen=True)
+class RunnerSettings:
+    """What the loop needs of a config; names and meanings as there."""
+
+    rollout_fragment_length: int
+    batch_mode: str = "truncate_episodes"
+    horizon: int | None = None
+    soft_horizon: bool = False
+    no_done_at_end: bool = False
+    clip_rewards: bool | float | None = None
+    explore: bool = True
+    render_env: bool = False
+    recreate_envs: bool = False
+
+
+@dataclass
+class Hooks:
+    """The callbacks that are really overridden, each as a function of keywords; empty ones cost nothing."""
+
+    call: dict[str, Callable[..., None]] = field(default_factory=dict)
+    worker: Any = None
+    base_env: Any = None
+
+
+class EnvRunner:
+    """Steps B environment slots with one policy and returns `SampleBatch`es.
+
+    Args:
+        slots: The environments.
+        policy: Acts for all of them, one batched call per step.
+        policy_id: Its id.
+        settings: See `RunnerSettings`.
+        hooks: Callbacks.
+        obs_filter: Observation filter with `filter_batch`, or None.
+    """
+
+    def __init__(
+        self,
+        slots: list[EnvSlot],
+        policy: Policy,
+        policy_id: str,
+        settings: RunnerSettings,
+        hooks: Hooks,
+        obs_filter: Any = None,
+    ) -> None:
+        self.slots = slots
+        self.policy = policy
+        self.policy_id = policy_id
+        self.settings = settings
+        self.hooks = hooks
+        self.obs_filter = obs_filter
+        self._raw_space = slots[0].env.observation_space
+        preprocessor = policy.preprocessor
+        self._preprocess: Any = None if isinstance(preprocessor, NoPreprocessor) else preprocessor
+        space = policy.observation_space
+        self._obs_shape = space.shape or ()
+        dtype = np.dtype(space.dtype or np.float32)
+        self._obs_dtype = np.dtype(np.float32) if dtype == np.float64 or obs_filter is not None else dtype
+        self._discrete = isinstance(policy.action_space, gym.spaces.Discrete)
+        self._start_offset = int(getattr(policy.action_space, "start", 0)) if self._discrete else 0
+        size = len(slots)
+        self._obs: NDArray[Any] = np.zeros((size, *self._obs_shape), self._obs_dtype)
+        self._lengths = [0] * size
+        self._returns = [0.0] * size
+        self._unchecked = set(range(size))
+        self._episode_parts = [0] * size
+        self._episodes: list[Episode | None] = [None] * size
+        self._wants_episodes = bool(EPISODE_HOOKS & set(hooks.call)) or "on_postprocess_trajectory" in hooks.call
+        self._pending: list[list[SampleBatch]] = [[] for _ in slots]
+        self._metrics: list[RolloutMetrics] = []
+        self._started = False
+        self._times = dict.fromkeys(("env", "act", "rest"), 0.0)
+        self._steps_timed = 0
+
+    # --- public -----------------------------------------------------------------------------------------------
+
+    def sample(self) -> SampleBatch:
+        """Returns the next batch.
+
+        truncate_episodes: exactly `rollout_fragment_length · B` rows. complete_episodes: whole episodes only, at least
+        that many rows.
+
+        Raises:
+            EnvError: If an environment raised, or returned what its spaces do not allow.
+            NonFiniteError: If a reward or observation was NaN or infinite.
+        """
+        self._ensure_started()
+        if self.settings.batch_mode == "truncate_episodes":
+            return self._postprocess(*self._run_block())
+        return self._sample_complete()
+
+    def get_metrics(self) -> list[RolloutMetrics]:
+        """Returns the episodes that ended since the last call."""
+        metrics, self._metrics = self._metrics, []
+        return metrics
+
+    def restart(self) -> None:
+        """Begins fresh episodes at the next `sample()`; running ones and their rows are dropped."""
+        self._started = False
+        self._metrics = []
+
+    # --- episodes ---------------------------------------------------------------------------------------------
+
+    def _ensure_started(self) -> None:
+        for index, slot in enumerate(self.slots):
+            if not self._started or slot.failed:
+                if slot.failed and self.settings.recreate_envs:
+                    slot.recreate()
+                self._pending[index] = []
+                self._obs[index] = self._begin(index)
+        self._started = True
+
+    def _begin(self, index: int) -> NDArray[Any]:
+        slot = self.slots[index]
+        raw, _ = slot.begin()
+        self._lengths[index], self._returns[index] = 0, 0.0
+        obs = self._observe(index, raw)
+        if self.obs_filter is not None:
+            obs = self.obs_filter(obs, update=True)
+        if self._wants_episodes:
+            self._start_episode(index, raw, obs)
+        if self.policy.exploration.has_episode_hooks:
+            self._explore_hook("on_episode_start", index)
+        return np.asarray(obs)
+
+    def _explore_hook(self, hook: str, index: int) -> None:
+        episode = self._episodes[index] or SimpleNamespace(env_id=index)
+        function = getattr(self.policy.exploration, hook)
+        function(self.policy, environment=self.slots[index].env, episode=episode)
+
+    def _observe(self, index: int, raw: Any) -> Any:
+        """Checks (in a slot's first episode) and preprocesses one observation."""
+        if index in self._unchecked:
+            slot = self.slots[index]
+            try:
+                raw = check_observation(raw, self._raw_space, slot.where())
+            except Exception:
+                slot.failed = True
+                raise
+        return raw if self._preprocess is None else self._preprocess.transform(raw)
+
+    def _start_episode(self, index: int, raw: Any, obs: Any) -> None:
+        episode = Episode(
+            {self.policy_id: self.policy},
+            self.policy_id,
+            episode_id=self.slots[index].episode_id,
+            env_id=index,
+            worker=self.hooks.worker,
+        )
+        self._episodes[index] = episode
+        episode._last_raw_obs = raw
+        self._call("on_episode_start", index)
+        episode._last_obs = obs
+
+    def _call(self, hook: str, index: int) -> None:
+        function = self.hooks.call.get(hook)
+        if function is not None:
+            function(
+                worker=self.hooks.worker,
+                base_env=self.hooks.base_env,
+                policies={self.policy_id: self.policy},
+                episode=self._episodes[index],
+                env_index=index,
+            )
+
+    def _finish_episode(self, index: int) -> None:
+        """Reports an episode that ended, or whose soft horizon was reached."""
+        episode = self._episodes[index]
+        if self._wants_episodes:
+            self._call("on_episode_end", index)
+        if self.policy.exploration.has_episode_hooks:
+            self._explore_hook("on_episode_end", index)
+        self._metrics.append(
+            RolloutMetrics(
+                episode_length=self._lengths[index],
+                episode_reward=self._returns[index],
+                agent_rewards={(DUMMY_AGENT_ID, self.policy_id): self._returns[index]},
+                custom_metrics={} if episode is None else episode.custom_metrics,
+                perf_stats=self._perf_stats(),
+                hist_data={} if episode is None else episode.hist_data,
+                media={} if episode is None else episode.media,
+            )
+        )
+        self._unchecked.discard(index)
+
+    def _perf_stats(self) -> dict[str, float]:
+        steps = max(self._steps_timed, 1)
+        return {
+            "mean_raw_obs_processing_ms": self._times["rest"] * _MS / steps,
+            "mean_inference_ms": self._times["act"] * _MS / steps,
+            "mean_action_processing_ms": 0.0,
+            "mean_env_wait_ms": self._times["env"] * _MS / steps,
+            "mean_env_render_ms": 0.0,
+        }
+
+    # --- the loop ---------------------------------------------------------------------------------------------
+
+    def _run_block(self) -> tuple[SampleBatch, list[Segment]]:
+        """Steps every slot `rollout_fragment_length` times and returns the rows and their segments."""
+        settings, policy = self.settings, self.policy
+        block = Block(settings.rollout_fragment_length, self._obs, policy)
+        explore = settings.explore
+        policy.exploration.before_compute_actions(timestep=policy.global_timestep, explore=explore)
+        clock = time.perf_counter
+        started, act_time, env_time = clock(), 0.0, 0.0
+        for t in range(block.length):
+            before = clock()
+            actions, extras = policy.act(block.obs[t], explore, None)
+            between = clock()
+            block.write_actions(t, actions, extras)
+            self._step_slots(t, block, actions, extras)
+            after = clock()
+            act_time += between - before
+            env_time += after - between
+        policy.exploration.restore_weights()
+        self._obs = block.obs[block.length]
+        self._account(act_time, env_time, clock() - started, block.length)
+        for index in range(len(self.slots)):
+            block.close_segment(index, self._part_id(index), self._lengths[index], episode=self._episodes[index])
+        batch = assemble(block, policy, settings)
+        return batch, block.segments
+
+    def _account(self, act: float, env: float, total: float, steps: int) -> None:
+        times = self._times
+        times["act"] += act
+        times["env"] += env
+        times["rest"] += total - act - env
+        self._steps_timed += steps
+
+    def _part_id(self, index: int) -> int:
+        """Returns the id of the running metric episode; a soft horizon starts another part of the same episode."""
+        return self.slots[index].episode_id + (self._episode_parts[index] << 24)
+
+    def _step_slots(self, t: int, block: Block, actions: NDArray[Any], extras: dict[str, NDArray[Any]]) -> None:
+        """Steps all slots once: row t of the block gets rewards and ends, row t + 1 the observations."""
+        ended = self._step_envs(t, block, self._env_actions(actions))
+        if self.obs_filter is not None:
+            row = block.obs[t + 1]
+            row[:] = self.obs_filter.filter_batch(row, update=True)
+        if self._wants_episodes:
+            self._record_hooks(t, block, actions, extras, ended)
+        for index, terminated, truncated in ended:
+            self._end(t, block, index, terminated, truncated)
+        if self.settings.render_env:
+            self.slots[0].env.render()
+
+    def _step_envs(self, t: int, block: Block, env_actions: Any) -> list[tuple[int, bool, bool]]:
+        """Writes what each environment gives; returns `(slot, terminated, truncated)` of the episodes that ended."""
+        careful = bool(self._unchecked) or self._preprocess is not None or self._wants_episodes
+        row, rewards = block.obs[t + 1], block.reward_list
+        lengths, returns, horizon = self._lengths, self._returns, self.settings.horizon
+        ended: list[tuple[int, bool, bool]] = []
+        infos = block.info_row(t)
+        index = 0
+        try:
+            for index, slot in enumerate(self.slots):
+                action = env_actions[index]
+                if slot.actions is not None:
+                    slot.record(action)
+                obs, reward, terminated, truncated, info = (
+                    slot.env.step(action) if not careful else self._careful_step(slot, action)
+                )
+                row[index] = obs
+                rewards[index] = reward
+                returns[index] += reward
+                lengths[index] += 1
+                if infos is not None:
+                    infos[index] = info
+                if terminated or truncated:
+                    ended.append((index, bool(terminated), bool(truncated) and not terminated))
+                elif horizon is not None and lengths[index] >= horizon:
+                    ended.append((index, False, True))
+        except Exception as error:
+            self.slots[index].fail("step", error)
+        block.rewards[t] = rewards
+        return ended
+
+    def _env_actions(self, actions: NDArray[Any]) -> Any:
+        """Returns one action per slot in the environment's space; NumPy integers for Discrete spaces."""
+        if self._discrete:
+            return list(actions + self._start_offset if self._start_offset else actions)
+        return self.policy.to_env_actions(actions)
+
+    def _careful_step(self, slot: EnvSlot, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Steps one environment with all checks (first episode), preprocessing and bookkeeping for callbacks."""
+        index = slot.index
+        result = slot.env.step(action)
+        if index in self._unchecked:
+            check_step_result(result, slot.where())
+        raw, reward, terminated, truncated, info = result
+        obs = self._observe(index, raw)
+        episode = self._episodes[index]
+        if episode is not None:
+            done = bool(terminated or truncated)
+            episode._record_outcome(obs=obs, raw_obs=raw, reward=float(reward), done=done, info=info)
+        return obs, reward, terminated, truncated, info
+
+    def _record_hooks(
+        self, t: int, block: Block, actions: NDArray[Any], extras: dict[str, NDArray[Any]], ended: list[Any]
+    ) -> None:
+        over = {index for index, _, _ in ended}
+        for index, episode in enumerate(self._episodes):
+            assert episode is not None
+            episode._record_step(actions[index], {key: column[index] for key, column in extras.items()})
+            episode._last_obs = block.obs[t + 1, index]
+            episode._last_done = index in over
+            self._call("on_episode_step", index)
+
+    def _end(self, t: int, block: Block, index: int, terminated: bool, truncated: bool) -> None:
+        """Closes the episode of one slot after row t and starts the next one."""
+        settings = self.settings
+        soft = settings.soft_horizon and truncated and settings.horizon is not None
+        self._finish_episode(index)
+        stored = (False, False) if settings.no_done_at_end or soft else (terminated, truncated)
+        block.write_end(t, index, *stored)
+        part = self._part_id(index)
+        block.close_segment(index, part, self._lengths[index], episode=self._episodes[index], stop=t + 1)
+        if soft:
+            self._episode_parts[index] += 1
+            self._lengths[index], self._returns[index] = 0, 0.0
+            episode = self._episodes[index]
+            if episode is not None:
+                episode.soft_reset()
+                episode.custom_metrics, episode.hist_data, episode.media = {}, {}, {}
+            return
+        block.keep_final(t, index)
+        self._episode_parts[index] = 0
+        block.obs[t + 1, index] = self._begin(index)
+
+    # --- after the loop ---------------------------------------------------------------------------------------
+
+    def _sample_complete(self) -> SampleBatch:
+        wanted = self.settings.rollout_fragment_length * len(self.slots)
+        done: list[SampleBatch] = []
+        segments: list[Segment] = []
+        rows = 0
+        while rows < wanted:
+            batch, parts = self._run_block()
+            for part, piece in zip(parts, split_segments(batch, parts), strict=True):
+                pieces = self._pending[part.slot]
+                pieces.append(piece)
+                if part.ended:
+                    done.append(pieces[0] if len(pieces) == 1 else SampleBatch.concat_samples(pieces))
+                    segments.append(replace(part, start=rows, stop=rows + done[-1].count))
+                    rows = segments[-1].stop
+                    self._pending[part.slot] = []
+        return self._postprocess(done[0] if len(done) == 1 else SampleBatch.concat_samples(done), segments)
+
+    def _postprocess(self, batch: SampleBatch, segments: list[Segment]) -> SampleBatch:
+        """Runs the exploration's, then the policy's postprocessing, then the callback."""
+        policy = self.policy
+        hook = self.hooks.call.get("on_postprocess_trajectory")
+        explores = policy.exploration.has_postprocessing
+        if hook is None and policy.postprocesses_many and not explores:
+            return policy.postprocess_trajectory(batch)
+        pieces = []
+        for segment, piece in zip(segments, split_segments(batch, segments), strict=True):
+            episode = segment.episode
+            original = piece.copy() if hook is not None else piece
+            if explores:
+                piece = policy.exploration.postprocess_trajectory(policy, piece) or piece
+            piece = policy.postprocess_trajectory(piece, {}, episode)
+            if hook is not None:
+                hook(
+                    worker=self.hooks.worker,
+                    episode=episode,
+                    agent_id=DUMMY_AGENT_ID,
+                    policy_id=self.policy_id,
+                    policies={self.policy_id: policy},
+                    postprocessed_batch=piece,
+                    original_batches={DUMMY_AGENT_ID: (policy, original)},
+                )
+            pieces.append(piece)
+        return pieces[0] if len(pieces) == 1 else SampleBatch.concat_samples(pieces)
+
+    # --- checkpoints ------------------------------------------------------------------------------------------
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the place of every environment, unfinished rows, and episodes not yet reported."""
+        return {
+            "started": self._started,
+            "slots": {str(slot.index): slot.get_state() for slot in self.slots},
+            "obs": self._obs.copy(),
+            "lengths": list(self._lengths),
+            "returns": list(self._returns),
+            "parts": list(self._episode_parts),
+            "unchecked": sorted(self._unchecked),
+            "pending": {str(i): _pieces_state(pieces) for i, pieces in enumerate(self._pending)},
+            "metrics": [metric.to_state() for metric in self._metrics],
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes on from what `get_state` returned: each environment is replayed to where it stood.
+
+        An environment that does not come to the same observation is not deterministic: that is said as a warning, and
+        a new episode begins there.
+        """
+        self._started = False
+        self._metrics = [RolloutMetrics.from_state(item) for item in state["metrics"]]
+        if not state["started"] or len(state["slots"]) != len(self.slots):
+            return
+        obs = np.asarray(state["obs"])
+        self._obs = obs.copy()
+        self._unchecked = set(state["unchecked"])
+        self._episode_parts = list(state["parts"])
+        for index, slot in enumerate(self.slots):
+            reached = slot.replay(state["slots"][str(index)])
+            if reached is not None and self._same_observation(reached, obs[index]):
+                self._lengths[index] = int(state["lengths"][index])
+                self._returns[index] = float(state["returns"][index])
+                self._pending[index] = _pieces_from_state(state["pending"][str(index)])
+                if self._wants_episodes:
+                    self._resume_episode(index, reached, obs[index])
+                continue
+            warnings.warn(
+                f"{slot.where()} did not come back to where it was saved: it is not deterministic given its seed and "
+                "actions; a new episode begins there",
+                stacklevel=2,
+            )
+            self._pending[index] = []
+            self._obs[index] = self._begin(index)
+        self._started = True
+
+    def _resume_episode(self, index: int, raw: Any, obs: Any) -> None:
+        self._start_episode(index, raw, obs)
+        episode = self._episodes[index]
+        assert episode is not None
+        episode.length, episode.total_reward = self._lengths[index], self._returns[index]
+        episode.agent_rewards = {(DUMMY_AGENT_ID, self.policy_id): self._returns[index]}
+
+    def _same_observation(self, raw: Any, saved: NDArray[Any]) -> bool:
+        if self.obs_filter is not None:
+            return True  # the saved one is filtered with statistics of its moment: nothing to compare
+        obs = np.asarray(raw if self._preprocess is None else self._preprocess.transform(raw))
+        return obs.shape == saved.shape and np.array_equal(obs.astype(saved.dtype), saved, equal_nan=True)
+
+
+def _pieces_state(pieces: list[SampleBatch]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in piece.items() if value.dtype != object} for piece in pieces]
+
+
+def _pieces_from_state(pieces: list[dict[str, Any]]) -> list[SampleBatch]:
+    return [SampleBatch(dict(piece)) for piece in pieces]
+
+
+__all__ = ["EnvError", "EnvRunner", "Hooks", "RunnerSettings"]

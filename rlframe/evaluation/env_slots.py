@@ -1,0 +1,158 @@
+"""One environment in one place of a worker: its episodes, their seeds, and how to get back to where it stood."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, NoReturn, cast
+
+import numpy as np
+
+from rlframe.env.adapt import adapt_env
+from rlframe.env.env_context import EnvContext
+from rlframe.utils.errors import EnvError, NonFiniteError
+from rlframe.utils.seeding import derive_seed
+
+_LOGGER = logging.getLogger("rlframe")
+
+#: Actions kept for replay at restore. A longer episode (an environment that never ends) is started anew instead.
+MAX_REPLAYED_ACTIONS = 1_000_000
+
+
+class EnvSlot:
+    """Owns one environment and numbers its episodes.
+
+    Episode i of slot s in worker w is seeded with `derive_seed(seed, "env", w, s, i)`: it can be repeated on its own
+    from that seed and its actions.
+
+    Attributes:
+        env: The environment with Gymnasium's API.
+        index: Number of the slot within the worker.
+        episode: Number of the running episode, from 0; -1 before the first.
+        episode_seed: What the running episode was reset with.
+        actions: The running episode's actions so far, in the environment's space; None when too many.
+    """
+
+    def __init__(
+        self,
+        creator: Callable[[EnvContext], Any],
+        context: EnvContext,
+        *,
+        index: int,
+        seed: int,
+        stream: int,
+        horizon: int | None = None,
+    ) -> None:
+        self._creator = creator
+        self._context = context
+        self._horizon = horizon
+        self.index = index
+        self.seed = seed
+        self.stream = stream
+        self.worker_index = int(context.worker_index)
+        self.episode = -1
+        self.episode_seed = 0
+        self.actions: list[Any] | None = []
+        self.failed = False
+        self.env = self._make()
+
+    def _make(self) -> Any:
+        try:
+            env = adapt_env(self._creator(self._context))
+        except (EnvError, NonFiniteError):
+            raise
+        except Exception as error:
+            raise EnvError(
+                f"could not make the environment of worker {self.worker_index}, slot {self.index}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        limit = getattr(env, "_max_episode_steps", None)
+        if self._horizon is not None and limit is not None and self._horizon > limit:
+            cast(Any, env)._max_episode_steps = self._horizon
+        return env
+
+    def recreate(self) -> None:
+        """Replaces a broken environment by a new one; closing the old one may fail, that changes nothing."""
+        old = self.env
+        self.env = self._make()
+        try:
+            old.close()
+        except Exception as error:
+            _LOGGER.warning("closing the broken environment of slot %s raised %r", self.index, error)
+
+    @property
+    def episode_id(self) -> int:
+        """A number unique among all episodes of all workers of a run."""
+        return (self.stream << 48) | (self.index << 36) | max(self.episode, 0)
+
+    def begin(self) -> tuple[Any, dict[str, Any]]:
+        """Starts the next episode and returns its first observation and info.
+
+        Raises:
+            EnvError: If `reset` raises; says where, and with which seed.
+        """
+        self.episode += 1
+        self.episode_seed = derive_seed(self.seed, "env", self.stream, self.index, self.episode)
+        self.actions = []
+        self.failed = False
+        try:
+            result = self.env.reset(seed=self.episode_seed)
+        except Exception as error:
+            self.fail("reset", error)
+        if not (isinstance(result, tuple) and len(result) == 2):
+            raise EnvError(f"reset() of {self.where()} returned {type(result).__name__}, wanted (observation, info)")
+        return result
+
+    def record(self, action: Any) -> None:
+        """Notes an action of the running episode, for `replay`."""
+        if self.actions is not None:
+            self.actions.append(action)
+            if len(self.actions) > MAX_REPLAYED_ACTIONS:
+                self.actions = None
+
+    def where(self) -> str:
+        """Returns which environment this is, for messages."""
+        steps = "many" if self.actions is None else len(self.actions)
+        return (
+            f"the environment of worker {self.worker_index}, slot {self.index} "
+            f"(episode {self.episode}, seed {self.episode_seed}, after {steps} steps)"
+        )
+
+    def fail(self, method: str, cause: Exception) -> NoReturn:
+        """Raises the error that says where an environment raised what; the slot starts anew when used again.
+
+        Raises:
+            EnvError: With `cause` as its cause; errors that say where already are raised as they are.
+        """
+        self.failed = True
+        if isinstance(cause, (EnvError, NonFiniteError)):
+            raise cause
+        raise EnvError(
+            f"{method}() of {self.where()} raised {type(cause).__name__}: {cause}. To see it alone: make the "
+            f"environment, reset(seed={self.episode_seed}), and repeat the actions"
+        ) from cause
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the slot's place: episode, and the actions since its reset."""
+        replayable = self.actions is not None and not self.failed
+        actions = np.asarray(self.actions) if replayable and self.actions else np.zeros(0)
+        return {"seed": self.seed, "episode": self.episode, "replayable": replayable, "actions": actions}
+
+    def replay(self, state: dict[str, Any]) -> Any | None:
+        """Brings the environment to a saved place by repeating its actions.
+
+        Returns:
+            The observation there, or None where the saved place cannot be reached (the caller starts a new episode).
+        """
+        self.seed = int(state["seed"])
+        self.episode = int(state["episode"]) - 1
+        if not state["replayable"] or int(state["episode"]) < 0:
+            self.episode = int(state["episode"])
+            return None
+        obs, _ = self.begin()
+        for action in np.asarray(state["actions"]):
+            self.record(action)
+            obs, _, terminated, truncated, _ = self.env.step(action)
+            if terminated or truncated:
+                return None
+        return obs

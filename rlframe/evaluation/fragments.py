@@ -1,0 +1,203 @@
+"""Columns `[T, B, ...]` while sampling, and the rows that are made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.data.columns import (
+    ACTIONS,
+    AGENT_INDEX,
+    DONES,
+    ENV_ID,
+    EPS_ID,
+    INFOS,
+    NEXT_OBS,
+    OBS,
+    REWARDS,
+    TERMINATEDS,
+    TRUNCATEDS,
+    UNROLL_ID,
+    T,
+)
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.utils.errors import NonFiniteError
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Rows `start:stop` of a batch that are one trajectory of one slot; `ended` if its episode ended there.
+
+    `episode` is the `Episode` it belongs to where callbacks asked for one.
+    """
+
+    slot: int
+    start: int
+    stop: int
+    ended: bool
+    episode: Any = None
+
+
+class Block:
+    """T steps of B slots, written row by row into arrays that the batch then consists of views of.
+
+    Attributes:
+        obs: [T + 1, B, ...]; row t + 1 is what followed row t, or began the next episode.
+        actions: [T, B, ...] in the policy's space.
+        rewards: [T, B] float32, raw.
+        terminateds, truncateds: [T, B] bool.
+        extras: `{name: [T, B, ...]}`, whatever came with the actions.
+        finals: `(t, slot, observation)` where an episode ended: what the batch's `new_obs` has there.
+        segments: Trajectories within the block, by slot.
+    """
+
+    def __init__(self, length: int, first_obs: NDArray[Any], policy: Any) -> None:
+        slots = len(first_obs)
+        self.length, self.slots = length, slots
+        self.obs = np.empty((length + 1, *first_obs.shape), first_obs.dtype)
+        self.obs[0] = first_obs
+        self.rewards = np.empty((length, slots), np.float32)
+        self.reward_list = [0.0] * slots
+        self.terminateds = np.zeros((length, slots), np.bool_)
+        self.truncateds = np.zeros((length, slots), np.bool_)
+        self.eps_id = np.empty((length, slots), np.int64)
+        self.t = np.empty((length, slots), np.int64)
+        self.actions: NDArray[Any] | None = None
+        self.extras: dict[str, NDArray[Any]] = {}
+        self.finals: list[tuple[int, int, NDArray[Any]]] = []
+        self.segments: list[Segment] = []
+        self._open = [0] * slots
+        wanted = policy.train_columns
+        self.infos = np.empty((length, slots), object) if wanted is None or INFOS in wanted else None
+
+    def write_actions(self, t: int, actions: NDArray[Any], extras: dict[str, NDArray[Any]]) -> None:
+        """Stores the actions and extra columns of row t."""
+        if self.actions is None:
+            self.actions = np.empty((self.length, *actions.shape), actions.dtype)
+            self.extras = {key: np.empty((self.length, *column.shape), column.dtype) for key, column in extras.items()}
+        self.actions[t] = actions
+        for key, column in extras.items():
+            self.extras[key][t] = column
+
+    def info_row(self, t: int) -> NDArray[Any] | None:
+        """Returns where the infos of row t go, None if nobody wants them."""
+        return None if self.infos is None else self.infos[t]
+
+    def write_end(self, t: int, slot: int, terminated: bool, truncated: bool) -> None:
+        """Stores that an episode ended with row t."""
+        self.terminateds[t, slot] = terminated
+        self.truncateds[t, slot] = truncated
+
+    def keep_final(self, t: int, slot: int) -> None:
+        """Keeps the last observation of an episode before the next one's first takes its row."""
+        self.finals.append((t, slot, self.obs[t + 1, slot].copy()))
+
+    def close_segment(
+        self, slot: int, part_id: int, episode_length: int, *, episode: Any = None, stop: int | None = None
+    ) -> None:
+        """Marks rows since the slot's last segment as one trajectory of an episode now `episode_length` steps long.
+
+        `stop` is the row after its last where the episode ended; None where it goes on after the block.
+        """
+        ended = stop is not None
+        start, stop = self._open[slot], self.length if stop is None else stop
+        if stop == start:
+            return
+        self._open[slot] = stop
+        self.eps_id[start:stop, slot] = part_id
+        self.t[start:stop, slot] = range(episode_length - (stop - start), episode_length)
+        base = slot * self.length
+        self.segments.append(Segment(slot, base + start, base + stop, ended, episode))
+
+
+def _rows(column: NDArray[Any]) -> NDArray[Any]:
+    """Returns [T, B, ...] as [B·T, ...], slot after slot; a view for one slot."""
+    if column.shape[1] == 1:
+        return column[:, 0]
+    swapped: NDArray[Any] = column.swapaxes(0, 1)
+    return swapped.reshape(column.shape[0] * column.shape[1], *column.shape[2:])
+
+
+def _clip(rewards: NDArray[np.float32], how: bool | float | None) -> NDArray[np.float32]:
+    """Returns rewards as `clip_rewards` says: True their sign, a number x clips to ±x."""
+    if how is None or how is False:
+        return rewards
+    if how is True:
+        return np.sign(rewards)
+    return np.clip(rewards, -float(how), float(how))
+
+
+def assemble(block: Block, policy: Any, settings: Any) -> SampleBatch:
+    """Returns the block as a batch, trajectories one after the other, segments sorted alike.
+
+    Raises:
+        NonFiniteError: If a reward or observation is NaN or infinite; names slot, episode and step.
+    """
+    _check_finite(block)
+    assert block.actions is not None
+    wanted = policy.train_columns
+    terminateds, truncateds = _rows(block.terminateds), _rows(block.truncateds)
+    columns: dict[str, Any] = {
+        OBS: _rows(block.obs[:-1]),
+        ACTIONS: _rows(block.actions),
+        REWARDS: _clip(_rows(block.rewards), settings.clip_rewards),
+        TERMINATEDS: terminateds,
+        TRUNCATEDS: truncateds,
+        EPS_ID: _rows(block.eps_id),
+        T: _rows(block.t),
+    }
+    if wanted is None or NEXT_OBS in wanted:
+        columns[NEXT_OBS] = _next_obs(block)
+    if wanted is None or DONES in wanted:
+        columns[DONES] = terminateds | truncateds
+    for key, column in block.extras.items():
+        columns[key] = _rows(column)
+    if wanted is None:
+        count = block.length * block.slots
+        columns[ENV_ID] = np.repeat(np.arange(block.slots), block.length)
+        columns[AGENT_INDEX] = np.zeros(count, np.int64)
+        columns[UNROLL_ID] = columns[ENV_ID]
+    if block.infos is not None:
+        columns[INFOS] = _rows(block.infos)
+    if block.slots > 1:
+        block.segments.sort(key=lambda segment: segment.start)
+    return SampleBatch.from_columns(columns)
+
+
+def _next_obs(block: Block) -> NDArray[Any]:
+    rows = _rows(block.obs[1:])
+    if not block.finals:
+        return rows
+    if block.slots == 1:
+        rows = rows.copy()
+    for t, slot, obs in block.finals:
+        rows[slot * block.length + t] = obs
+    return rows
+
+
+def _check_finite(block: Block) -> None:
+    for name, column in (("reward", block.rewards), ("observation", block.obs)):
+        # A sum is NaN or infinite when any element is; the exact place is only looked for then.
+        if column.dtype.kind != "f" or np.isfinite(column.sum()):
+            continue
+        bad = np.argwhere(~np.isfinite(column))
+        if len(bad) == 0:
+            continue
+        t, slot, *leaf = (int(i) for i in bad[0])
+        row = max(t - 1, 0) if name == "observation" else t
+        where = f"{name}{leaf or ''}"
+        raise NonFiniteError(
+            f"the environment in slot {slot} gave {column[tuple(bad[0])]} as {where} in episode "
+            f"{int(block.eps_id[row, slot]) & 0xFFFFFF} at step {int(block.t[row, slot])}; "
+            "wanted a finite number: look at the environment's step() there"
+        )
+
+
+def split_segments(batch: SampleBatch, segments: list[Segment]) -> list[SampleBatch]:
+    """Returns one batch of views per segment."""
+    if len(segments) == 1:
+        return [batch]
+    return [batch[segment.start : segment.stop] for segment in segments]

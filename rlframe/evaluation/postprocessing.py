@@ -1,0 +1,159 @@
+"""Postprocessing of trajectories under RLlib's names: advantages, value targets and n-step transitions."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.data import columns
+from rlframe.data.columns import NEXT_OBS, REWARDS, VF_PREDS
+from rlframe.data.returns import discount_cumsum, gae, n_step, terminal_rows, trajectory_ends
+from rlframe.data.rows import slice_column
+from rlframe.data.sample_batch import SampleBatch
+
+__all__ = [
+    "Postprocessing",
+    "adjust_nstep",
+    "compute_advantages",
+    "compute_gae_for_sample_batch",
+    "discount_cumsum",
+]
+
+
+class Postprocessing:
+    """Names of the columns that postprocessing adds."""
+
+    ADVANTAGES: Final = columns.ADVANTAGES
+    VALUE_TARGETS: Final = columns.VALUE_TARGETS
+
+
+def adjust_nstep(n_step_: int, gamma: float, batch: SampleBatch) -> None:
+    """Turns single-step transitions into n-step ones, in place; see `rlframe.data.returns.n_step`.
+
+    Args:
+        n_step_: Rewards to sum, in environment steps.
+        gamma: Discount per step.
+        batch: Any number of trajectories.
+    """
+    n_step(batch, n_step_, gamma)
+
+
+def compute_advantages(
+    rollout: SampleBatch,
+    last_r: float,
+    gamma: float = 0.9,
+    lambda_: float = 1.0,
+    use_gae: bool = True,
+    use_critic: bool = True,
+) -> SampleBatch:
+    """Adds `advantages` and `value_targets` to one trajectory.
+
+    Args:
+        rollout: One trajectory with `rewards`, and `vf_preds` where a critic is used.
+        last_r: What follows the last row: V of its `new_obs`, or 0 where it terminated; in env reward units.
+        gamma: Discount per step.
+        lambda_: Decay of the trace, with `use_gae`.
+        use_gae: Generalised advantage estimates; False takes discounted returns.
+        use_critic: Subtract `vf_preds` from the returns. Without it the value targets are zeros.
+
+    Returns:
+        The same batch; both columns are float32 `[B]`.
+
+    Raises:
+        ValueError: If a critic is needed and `vf_preds` is missing, or GAE is asked for without a critic.
+    """
+    _check_critic(rollout, use_gae, use_critic)
+    rewards = np.asarray(rollout[REWARDS], np.float32)
+    if use_gae:
+        values = np.asarray(rollout[VF_PREDS], np.float32)
+        following = np.append(values[1:], np.float32(last_r))
+        never = np.zeros(len(rewards), bool)
+        advantages, targets = gae(rewards, values, following, never, never, gamma, lambda_)
+    else:
+        returns = discount_cumsum(np.append(rewards, np.float32(last_r)), gamma)[:-1].astype(np.float32)
+        values = np.asarray(rollout[VF_PREDS], np.float32) if use_critic else np.zeros_like(returns)
+        advantages, targets = returns - values, returns if use_critic else np.zeros_like(returns)
+    rollout[Postprocessing.ADVANTAGES] = advantages
+    rollout[Postprocessing.VALUE_TARGETS] = targets
+    return rollout
+
+
+def _check_critic(batch: SampleBatch, use_gae: bool, use_critic: bool) -> None:
+    if use_gae and not use_critic:
+        raise ValueError("Got use_gae=True with use_critic=False; wanted a critic: GAE is made of its values.")
+    if use_critic and VF_PREDS not in batch:
+        raise ValueError(f"Got a batch without {VF_PREDS!r}, with {sorted(batch)}; a critic's values must be stored.")
+
+
+def compute_gae_for_sample_batch(
+    policy: Any, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
+) -> SampleBatch:
+    """Adds `advantages` and `value_targets`, bootstrapping where trajectories were truncated or cut off.
+
+    Only terminated trajectories bootstrap with 0; at time limits and ends of fragments V(`new_obs`) is used.
+
+    Args:
+        policy: Its `values(obs)` `[n]` give V; where it has a `_value(**input_dict)` method, that does. Its config is
+            read for `gamma`, `lambda`, `use_gae` and `use_critic`.
+        sample_batch: Any number of trajectories one after the other.
+        other_agent_batches: Not used; part of the signature of postprocessing functions.
+        episode: Not used; part of the signature of postprocessing functions.
+
+    Returns:
+        The same batch.
+
+    Raises:
+        ValueError: If a critic is needed and `vf_preds` is missing, or GAE is asked for without a critic.
+    """
+    del other_agent_batches, episode
+    config = policy.config
+    use_gae, use_critic = config.get("use_gae", True), config.get("use_critic", True)
+    _check_critic(sample_batch, use_gae, use_critic)
+    rewards = np.asarray(sample_batch[REWARDS], np.float32)
+    ends, terminal = trajectory_ends(sample_batch), terminal_rows(sample_batch)
+    values = np.asarray(sample_batch[VF_PREDS], np.float32) if use_critic else np.zeros_like(rewards)
+    following = np.append(values[1:], np.float32(0.0))
+    if use_critic:
+        open_ends = np.flatnonzero(ends & ~terminal)
+        following[open_ends] = _values_after(policy, sample_batch, ends, open_ends)
+    # Returns are GAE with lambda 1 plus the values they were measured against.
+    lambda_ = config["lambda"] if use_gae else 1.0
+    slots = _slots(sample_batch, ends)
+    by_slot: Any = [column.reshape(slots, -1).T for column in (rewards, values, following, terminal, ends)]
+    r_t, v_t, v_tp1, terminal_t, end_t = by_slot
+    rows = gae(r_t, v_t, v_tp1, terminal_t, end_t, config["gamma"], lambda_)
+    advantages, targets = (row.T.reshape(-1) for row in rows)
+    sample_batch[Postprocessing.ADVANTAGES] = advantages
+    sample_batch[Postprocessing.VALUE_TARGETS] = targets if use_critic else np.zeros_like(targets)
+    return sample_batch
+
+
+def _slots(batch: SampleBatch, ends: NDArray[np.bool_]) -> int:
+    """Returns into how many equally long pieces the rows fall that all end with a trajectory: the slots sampled from.
+
+    The trace then runs over all pieces at once instead of row by row; 1 is always right.
+    """
+    env_id = batch.get(SampleBatch.ENV_ID)
+    slots = 1 if env_id is None or len(env_id) == 0 else int(env_id[-1]) + 1
+    length, rest = divmod(len(ends), slots)
+    return slots if rest == 0 and length > 0 and bool(ends[length - 1 :: length].all()) else 1
+
+
+def _values_after(
+    policy: Any, batch: SampleBatch, ends: NDArray[np.bool_], rows: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Returns V of the observations that followed the given last rows of trajectories, float32 `[n]`."""
+    if len(rows) == 0:
+        return np.zeros(0, np.float32)
+    single = getattr(policy, "_value", None)
+    if single is None:
+        return np.asarray(policy.values(slice_column(batch[NEXT_OBS], rows)), np.float32).reshape(-1)
+    starts = np.append(0, np.flatnonzero(ends) + 1)
+    found = []
+    for row in rows.tolist():
+        trajectory = batch[int(starts[np.searchsorted(starts, row, side="right") - 1]) : row + 1]
+        inputs = trajectory.get_single_step_input_dict(policy.view_requirements, index="last")
+        found.append(float(np.asarray(single(**inputs)).reshape(-1)[0]))
+    return np.asarray(found, np.float32)

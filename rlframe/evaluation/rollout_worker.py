@@ -1,0 +1,467 @@
+"""A worker: environments, policies and filters in one process, which samples, learns and reports."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+
+from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
+from rlframe.env.base_env import BaseEnv
+from rlframe.env.checks import check_observation, check_spaces
+from rlframe.env.env_context import EnvContext
+from rlframe.evaluation.callbacks import call_hook, make_callbacks, overridden_hooks
+from rlframe.evaluation.env_runner import EnvRunner, Hooks, RunnerSettings
+from rlframe.evaluation.env_slots import EnvSlot
+from rlframe.evaluation.metrics import RolloutMetrics
+from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
+from rlframe.policy.policy import Policy, PolicySpec
+from rlframe.utils.errors import ConfigError, EnvError
+from rlframe.utils.filter import get_filter
+from rlframe.utils.seeding import entropy_seed
+
+_LOGGER = logging.getLogger("rlframe")
+_GLOBAL_WORKER: RolloutWorker | None = None
+
+
+def get_global_worker() -> RolloutWorker | None:
+    """Returns the worker made last in this process; callbacks are given theirs as an argument instead."""
+    return _GLOBAL_WORKER
+
+
+class RolloutWorker:
+    """Samples with its policies in its environments; the same class is used in-process and as a Ray actor.
+
+    Keyword arguments are those of RLlib 1.x; everything not named there is read from `policy_config`, the trainer's
+    whole config.
+
+    Args:
+        env_creator: `fn(EnvContext) -> environment`.
+        validate_env: `fn(env, env_context)` that raises on a wrong environment; called in every worker.
+        policy_spec: A policy class, a `PolicySpec`, or `{policy_id: PolicySpec}`; None builds no policy yet
+            (`add_policies` does).
+        worker_index: 0 for the worker in the driver, 1.. for remote ones.
+        num_workers: Remote workers in all.
+        policy_config: The trainer's config.
+        make_env: Whether this worker has environments.
+        spaces: `(observation_space, action_space)` where there is no environment to take them from.
+        callbacks: Callbacks class (or any other form that `make_callbacks` takes).
+        **overrides: Keys of the trainer's config that differ for this worker, by RLlib's constructor names
+            (`num_envs`, `episode_horizon`, `rollout_fragment_length`, ...).
+    """
+
+    def __init__(
+        self,
+        *,
+        env_creator: Callable[[EnvContext], Any] | None = None,
+        validate_env: Callable[[Any, EnvContext], None] | None = None,
+        policy_spec: Any = None,
+        worker_index: int = 0,
+        num_workers: int = 0,
+        policy_config: dict[str, Any] | None = None,
+        make_env: bool = True,
+        spaces: tuple[gym.Space[Any], gym.Space[Any]] | None = None,
+        callbacks: Any = None,
+        **overrides: Any,
+    ) -> None:
+        global _GLOBAL_WORKER
+        _GLOBAL_WORKER = self
+        self.policy_config = _with_overrides(policy_config or {}, overrides, worker_index, num_workers)
+        config = self.policy_config
+        self.worker_index, self.num_workers = worker_index, num_workers
+        self.env_context = EnvContext(config.get("env_config") or {}, worker_index, num_workers=num_workers)
+        if worker_index > 0:
+            for name, value in (config.get("extra_python_environs_for_worker") or {}).items():
+                os.environ[name] = str(value)
+        if config.get("log_level"):
+            _LOGGER.setLevel(config["log_level"])
+        self.callbacks = make_callbacks(config.get("callbacks") if callbacks is None else callbacks)
+        self._hooks = overridden_hooks(self.callbacks)
+        self._env_creator, self._validate_env = env_creator, validate_env
+        self.slots: list[EnvSlot] = []
+        given = spaces or (config.get("observation_space"), config.get("action_space"))
+        self.observation_space: Any = given[0]
+        self.action_space: Any = given[1]
+        if make_env:
+            self.open_envs()
+        self.policy_map: dict[str, Policy] = {}
+        self.preprocessors: dict[str, Any] = {}
+        self.filters: dict[str, Any] = {}
+        self.policies_to_train: list[str] = []
+        self.policy_mapping_fn: Callable[..., str] = lambda *args, **kwargs: DEFAULT_POLICY_ID
+        self.runner: EnvRunner | None = None
+        self.global_vars: dict[str, Any] = {"timestep": 0}
+        self._fake_batch: SampleBatch | MultiAgentBatch | None = None
+        if policy_spec is not None:
+            self.add_policies(policy_spec)
+
+    @classmethod
+    def as_remote(
+        cls,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        memory: int | None = None,
+        object_store_memory: int | None = None,
+        resources: dict[str, float] | None = None,
+    ) -> Any:
+        """Returns the Ray actor class with the given resources."""
+        import ray
+
+        del object_store_memory  # today's Ray has one store per node, not per actor
+        options: dict[str, Any] = {"num_cpus": num_cpus, "num_gpus": num_gpus, "memory": memory, "resources": resources}
+        chosen = {key: value for key, value in options.items() if value is not None}
+        return ray.remote(**chosen)(cls) if chosen else ray.remote(cls)
+
+    # --- building ---------------------------------------------------------------------------------------------
+
+    def _make_slots(self, creator: Callable[[EnvContext], Any], validate: Any) -> list[EnvSlot]:
+        config = self.policy_config
+        seed = config.get("seed")
+        seed = entropy_seed() if seed is None else int(seed)
+        slots = []
+        for index in range(int(config.get("num_envs_per_worker", 1))):
+            slot = EnvSlot(
+                creator,
+                self.env_context.copy_with_overrides(vector_index=index),
+                index=index,
+                seed=seed,
+                stream=max(self.worker_index, 1),
+                horizon=config.get("horizon"),
+            )
+            slots.append(slot)
+        first = slots[0]
+        where = f"the environment of worker {self.worker_index}"
+        check_spaces(first.env, where)
+        if validate is not None:
+            validate(first.env, first._context)
+        obs, _ = first.begin()
+        check_observation(obs, first.env.observation_space, f"the first observation of {where}")
+        first.episode = -1
+        return slots
+
+    def open_envs(self) -> None:
+        """Makes the environments; the constructor does, but for Ray actors, whose constructors lose their errors.
+
+        Raises:
+            EnvError: If one cannot be made, or is wrong.
+        """
+        if self._env_creator is None:
+            return
+        self.slots = self._make_slots(self._env_creator, self._validate_env)
+        env = self.slots[0].env
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+
+    def get_spaces(self) -> tuple[Any, Any]:
+        """Returns the environment's observation and action space."""
+        return self.observation_space, self.action_space
+
+    def add_policies(self, policy_spec: Any) -> None:
+        """Builds the policies, and the sampler where there is an environment.
+
+        Raises:
+            ConfigError: If there are no spaces to build them for.
+        """
+        specs = policy_spec if isinstance(policy_spec, Mapping) else {DEFAULT_POLICY_ID: policy_spec}
+        for policy_id, spec in specs.items():
+            spec = spec if isinstance(spec, PolicySpec) else PolicySpec(policy_class=spec)
+            self._add_policy(policy_id, spec)
+        if self.slots:
+            self.runner = self._make_runner()
+
+    def _add_policy(self, policy_id: str, spec: PolicySpec) -> None:
+        raw_space = spec.observation_space if spec.observation_space is not None else self.observation_space
+        action_space = spec.action_space if spec.action_space is not None else self.action_space
+        if raw_space is None or action_space is None:
+            raise ConfigError(
+                'no spaces for the policy: set "env", or both "observation_space" and "action_space" in the config'
+            )
+        config = {**self.policy_config, **dict(spec.config or {})}
+        model_config = config.get("model") or {}
+        if config.get("_disable_preprocessor_api"):
+            preprocessor: Any = NoPreprocessor(raw_space)
+        else:
+            preprocessor = get_preprocessor(raw_space)(raw_space, model_config)
+        policy: Policy = spec.policy_class(preprocessor.observation_space, action_space, config)
+        policy.preprocessor = preprocessor
+        self.preprocessors[policy_id] = preprocessor
+        name = config.get("observation_filter", "NoFilter")
+        self.filters[policy_id] = get_filter(name, preprocessor.shape)
+        if name != "NoFilter":
+            policy.obs_filter = self.filters[policy_id]
+        policy.callbacks = self.callbacks  # type: ignore[attr-defined]  # RLlib's name for users' code
+        if "on_learn_on_batch" in self._hooks:
+            policy.learn_hook = partial(_call_learn_hook, self.callbacks)  # type: ignore[attr-defined]
+        self.policy_map[policy_id] = policy
+        self.policies_to_train.append(policy_id)
+
+    def _make_runner(self) -> EnvRunner:
+        config = self.policy_config
+        policy = self.policy_map[DEFAULT_POLICY_ID]
+        base_env = BaseEnv(_LiveEnvs(self.slots))
+        calls: dict[str, Callable[..., None]] = {
+            hook: partial(_call_keywords, self.callbacks, hook) for hook in self._hooks
+        }
+        settings = RunnerSettings(
+            rollout_fragment_length=int(config.get("rollout_fragment_length", 100)),
+            batch_mode=config.get("batch_mode", "truncate_episodes"),
+            horizon=config.get("horizon"),
+            soft_horizon=bool(config.get("soft_horizon")),
+            no_done_at_end=bool(config.get("no_done_at_end")),
+            clip_rewards=config.get("clip_rewards"),
+            explore=bool(config.get("explore", True)),
+            render_env=bool(config.get("render_env")),
+            recreate_envs=bool(config.get("recreate_failed_workers")),
+        )
+        hooks = Hooks(call=calls, worker=self, base_env=base_env)
+        return EnvRunner(self.slots, policy, DEFAULT_POLICY_ID, settings, hooks, policy.obs_filter)
+
+    # --- sampling ---------------------------------------------------------------------------------------------
+
+    @property
+    def env(self) -> Any:
+        """The first environment as the user made it, None if this worker has none."""
+        return BaseEnv(_LiveEnvs(self.slots)).envs[0] if self.slots else None
+
+    @property
+    def async_env(self) -> BaseEnv:
+        """A view of all environments of this worker."""
+        return BaseEnv(_LiveEnvs(self.slots))
+
+    def sample(self) -> SampleBatch | MultiAgentBatch:
+        """Returns a batch of `rollout_fragment_length · num_envs_per_worker` rows (at least, for complete episodes).
+
+        Raises:
+            EnvError: If this worker has no environment, or one of its environments failed.
+        """
+        if self.runner is None:
+            raise EnvError(
+                f"worker {self.worker_index} has no environment to sample from: remote workers sample here; "
+                'set "create_env_on_driver": True if the driver shall have one too'
+            )
+        if self._fake_batch is not None:
+            return self._fake_batch
+        batch: SampleBatch | MultiAgentBatch = self.runner.sample()
+        if "on_sample_end" in self._hooks:
+            call_hook(self.callbacks, "on_sample_end", {"worker": self, "samples": batch})
+        if self.policy_config.get("compress_observations"):
+            batch.compress(bulk=True)
+        if self.policy_config.get("fake_sampler"):
+            self._fake_batch = batch
+        return batch
+
+    def sample_with_count(self) -> tuple[SampleBatch | MultiAgentBatch, int]:
+        """Returns a batch and its number of environment steps."""
+        batch = self.sample()
+        return batch, batch.count
+
+    def get_metrics(self) -> list[RolloutMetrics]:
+        """Returns the episodes that ended since the last call."""
+        return [] if self.runner is None else self.runner.get_metrics()
+
+    # --- learning ---------------------------------------------------------------------------------------------
+
+    def learn_on_batch(self, samples: SampleBatch | MultiAgentBatch) -> dict[str, Any]:
+        """Learns on one batch and returns the learner's info, by policy id for a `MultiAgentBatch`."""
+        if isinstance(samples, MultiAgentBatch):
+            return {
+                pid: self.policy_map[pid].learn_on_batch(batch)
+                for pid, batch in samples.policy_batches.items()
+                if pid in self.policies_to_train
+            }
+        return self.policy_map[DEFAULT_POLICY_ID].learn_on_batch(samples)
+
+    def compute_gradients(self, samples: SampleBatch | MultiAgentBatch) -> tuple[Any, dict[str, Any]]:
+        """Returns gradients and learner info, by policy id for a `MultiAgentBatch`."""
+        if isinstance(samples, MultiAgentBatch):
+            made = {pid: self.policy_map[pid].compute_gradients(b) for pid, b in samples.policy_batches.items()}
+            return {pid: grads for pid, (grads, _) in made.items()}, {pid: info for pid, (_, info) in made.items()}
+        grads, info = self.policy_map[DEFAULT_POLICY_ID].compute_gradients(samples)
+        return grads, info
+
+    def apply_gradients(self, grads: Any) -> None:
+        """Applies what `compute_gradients` returned."""
+        if isinstance(grads, Mapping):
+            for pid, gradients in grads.items():
+                self.policy_map[pid].apply_gradients(gradients)
+            return
+        self.policy_map[DEFAULT_POLICY_ID].apply_gradients(grads)
+
+    # --- policies, weights, filters ---------------------------------------------------------------------------
+
+    def get_policy(self, policy_id: str = DEFAULT_POLICY_ID) -> Policy | None:
+        """Returns a policy, None for an unknown id."""
+        return self.policy_map.get(policy_id)
+
+    def for_policy(self, func: Callable[..., Any], policy_id: str = DEFAULT_POLICY_ID, **kwargs: Any) -> Any:
+        """Returns `func(policy)`."""
+        return func(self.policy_map[policy_id], **kwargs)
+
+    def foreach_policy(self, func: Callable[[Policy, str], Any]) -> list[Any]:
+        """Returns `func(policy, policy_id)` for each policy."""
+        return [func(policy, pid) for pid, policy in self.policy_map.items()]
+
+    def foreach_trainable_policy(self, func: Callable[[Policy, str], Any]) -> list[Any]:
+        """Returns `func(policy, policy_id)` for each policy that is trained."""
+        return [func(self.policy_map[pid], pid) for pid in self.policies_to_train]
+
+    def foreach_env(self, func: Callable[[Any], Any]) -> list[Any]:
+        """Returns `func(env)` for each environment of this worker."""
+        return [func(env) for env in self.async_env.envs]
+
+    def foreach_env_with_context(self, func: Callable[[Any, EnvContext], Any]) -> list[Any]:
+        """Returns `func(env, env_context)` for each environment of this worker."""
+        return [func(env, slot._context) for env, slot in zip(self.async_env.envs, self.slots, strict=True)]
+
+    def get_weights(self, policies: list[str] | None = None) -> dict[str, Any]:
+        """Returns `{policy_id: weights}`, of all policies unless named."""
+        return {
+            pid: policy.get_weights() for pid, policy in self.policy_map.items() if policies is None or pid in policies
+        }
+
+    def set_weights(self, weights: Mapping[str, Any], global_vars: Mapping[str, Any] | None = None) -> None:
+        """Takes `{policy_id: weights}`, and the global step count if given."""
+        for pid, policy_weights in weights.items():
+            self.policy_map[pid].set_weights(policy_weights)
+        if global_vars:
+            self.set_global_vars(global_vars)
+
+    def get_global_vars(self) -> dict[str, Any]:
+        """Returns `{"timestep": environment steps of all workers}` as last heard."""
+        return self.global_vars
+
+    def set_global_vars(self, global_vars: Mapping[str, Any]) -> None:
+        """Tells policies the global step count; their schedules follow it."""
+        self.global_vars = dict(global_vars)
+        for policy in self.policy_map.values():
+            policy.on_global_var_update(global_vars)
+
+    def get_filters(self, flush_after: bool = False) -> dict[str, Any]:
+        """Returns copies of the observation filters, `{policy_id: filter}`."""
+        copies = {pid: made.as_serializable() for pid, made in self.filters.items()}
+        if flush_after:
+            for made in self.filters.values():
+                made.clear_buffer()
+        return copies
+
+    def sync_filters(self, new_filters: Mapping[str, Any]) -> None:
+        """Takes the filters' statistics, keeping what was collected here since."""
+        for pid, made in new_filters.items():
+            self.filters[pid].sync(made)
+
+    def apply(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Returns `func(self, *args, **kwargs)`."""
+        return func(self, *args, **kwargs)
+
+    def ping(self) -> int:
+        """Returns this worker's index: it is alive."""
+        return self.worker_index
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    def get_state(self, policies: bool = True) -> dict[str, Any]:
+        """Returns filters, the environments' places and (unless told not to) the policies' whole state."""
+        state: dict[str, Any] = {
+            "filters": {pid: made.get_state() for pid, made in self.filters.items()},
+            "runner": None if self.runner is None else self.runner.get_state(),
+            "global_vars": dict(self.global_vars),
+            "streams": {
+                pid: {"exploration": policy.get_exploration_state(), "action_rng": policy.rng.bit_generator.state,
+                      "timestep": policy.global_timestep}
+                for pid, policy in self.policy_map.items()
+            },
+        }  # fmt: skip
+        if policies:
+            state["policies"] = {pid: policy.get_state() for pid, policy in self.policy_map.items()}
+        return state
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes what `get_state` returned."""
+        for pid, saved in state.get("policies", {}).items():
+            self.policy_map[pid].set_state(saved)
+        for pid, saved in state["filters"].items():
+            self.filters[pid].set_state(saved)
+        self.global_vars = dict(state["global_vars"])
+        for pid, streams in state["streams"].items():
+            policy = self.policy_map[pid]
+            if streams["exploration"]:
+                policy.exploration.set_state(streams["exploration"])
+            policy.rng.bit_generator.state = streams["action_rng"]
+            policy.global_timestep = int(streams["timestep"])
+        if self.runner is not None and state["runner"] is not None:
+            self.runner.set_state(state["runner"])
+
+    def save(self) -> dict[str, Any]:
+        """Returns the state (RLlib's name)."""
+        return self.get_state()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Takes the state (RLlib's name)."""
+        self.set_state(state)
+
+    def stop(self) -> None:
+        """Closes the environments."""
+        for slot in self.slots:
+            slot.env.close()
+
+    def get_host(self) -> str:
+        """Returns the machine's name."""
+        return socket.gethostname()
+
+    def get_node_ip(self) -> str:
+        """Returns the machine's address within the cluster."""
+        import ray
+
+        return str(ray.util.get_node_ip_address())
+
+    def find_free_port(self) -> int:
+        """Returns a TCP port that was free a moment ago."""
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            return int(probe.getsockname()[1])
+
+
+class _LiveEnvs(list[Any]):
+    """The environments of slots, looked up when asked: a replaced one is seen at once."""
+
+    def __init__(self, slots: list[EnvSlot]) -> None:
+        super().__init__()
+        self._slots = slots
+
+    def __iter__(self) -> Any:
+        return iter([slot.env for slot in self._slots])
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __getitem__(self, index: Any) -> Any:
+        return [slot.env for slot in self._slots][index]
+
+
+def _call_keywords(callbacks: Any, hook: str, **kwargs: Any) -> None:
+    call_hook(callbacks, hook, kwargs)
+
+
+def _call_learn_hook(callbacks: Any, **kwargs: Any) -> None:
+    call_hook(callbacks, "on_learn_on_batch", kwargs)
+
+
+_CONSTRUCTOR_NAMES = {"num_envs": "num_envs_per_worker", "episode_horizon": "horizon", "model_config": "model"}
+
+
+def _with_overrides(
+    config: Mapping[str, Any], overrides: Mapping[str, Any], worker_index: int, num_workers: int
+) -> dict[str, Any]:
+    """Returns the worker's config: the trainer's with RLlib's constructor arguments laid on it."""
+    made = dict(config)
+    for name, value in overrides.items():
+        made[_CONSTRUCTOR_NAMES.get(name, name)] = value
+    made["worker_index"], made["num_workers"] = worker_index, num_workers
+    return made
+
+
+__all__ = ["RolloutWorker", "get_global_worker"]

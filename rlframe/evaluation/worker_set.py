@@ -1,0 +1,289 @@
+"""All rollout workers of a trainer: the local one, and Ray actors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from rlframe.data.sample_batch import DEFAULT_POLICY_ID
+from rlframe.evaluation.rollout_worker import RolloutWorker
+from rlframe.policy.numpy_policy import NumpyPolicy
+from rlframe.policy.policy import PolicySpec
+from rlframe.utils.errors import WorkerError
+
+_LOGGER = logging.getLogger("rlframe")
+
+
+class WorkerSet:
+    """Holds a local worker and `num_workers` remote ones.
+
+    Args:
+        env_creator: `fn(EnvContext) -> environment`, or None without one.
+        validate_env: Hook that raises on a wrong environment; called in every worker.
+        policy_class: Class of the default policy.
+        trainer_config: The trainer's whole config.
+        num_workers: Remote workers; with 0 the local one samples, and no Ray runtime is needed.
+        logdir: The trainer's directory (unused by the workers so far).
+        local_env: Whether the local worker has environments; None: only without remote workers, or when
+            `create_env_on_driver` says so.
+
+    Raises:
+        WorkerError: If the cluster cannot hold the workers.
+    """
+
+    def __init__(
+        self,
+        *,
+        env_creator: Callable[..., Any] | None,
+        validate_env: Callable[..., None] | None = None,
+        policy_class: Any = None,
+        trainer_config: Mapping[str, Any] | None = None,
+        num_workers: int = 0,
+        logdir: str | None = None,
+        local_env: bool | None = None,
+        _setup: bool = True,
+    ) -> None:
+        self._config = dict(trainer_config or {})
+        self._env_creator = env_creator
+        self._validate_env = validate_env
+        self._policy_class = policy_class
+        self._num_workers = num_workers
+        self._logdir = logdir
+        self._remote_workers: list[Any] = []
+        self._indexes: list[int] = []
+        self.restarts = 0
+        self._local_worker: Any = None
+        if not _setup:
+            return
+        if local_env is None:
+            local_env = num_workers == 0 or bool(self._config.get("create_env_on_driver"))
+        spaces = None
+        if num_workers > 0:
+            self._start_remotes(num_workers)
+        if num_workers > 0 and not local_env and env_creator is not None:
+            spaces = self._ask_spaces()
+        self._local_worker = self._make_local(local_env, spaces)
+        self._give_policies(self._remote_workers)
+        self.sync_weights()
+
+    # --- building ---------------------------------------------------------------------------------------------
+
+    def _worker_arguments(self, index: int) -> dict[str, Any]:
+        return {
+            "env_creator": self._env_creator,
+            "validate_env": self._validate_env,
+            "worker_index": index,
+            "num_workers": self._num_workers,
+            "policy_config": self._config,
+        }
+
+    def _make_local(self, local_env: bool, spaces: Any) -> RolloutWorker:
+        worker = RolloutWorker(**self._worker_arguments(0), make_env=local_env, spaces=spaces)
+        if self._policy_class is not None:
+            worker.add_policies(PolicySpec(policy_class=self._policy_class))
+        return worker
+
+    def _start_remotes(self, count: int) -> None:
+        from rlframe.evaluation.cluster import check_room, ensure_ray
+
+        ensure_ray()
+        check_room(self._config, count)
+        self.add_workers(count)
+
+    def add_workers(self, num_workers: int) -> None:
+        """Starts more remote workers, numbered on from the last one."""
+        first = max(self._indexes, default=0) + 1
+        for index in range(first, first + num_workers):
+            self._remote_workers.append(self._make_remote(index))
+            self._indexes.append(index)
+        self._open_envs(self._remote_workers[-num_workers:])
+        if self._local_worker is not None:
+            self._give_policies(self._remote_workers[-num_workers:])
+            self.sync_weights()
+
+    def _make_remote(self, index: int) -> Any:
+        config = self._config
+        actor_class = RolloutWorker.as_remote(
+            num_cpus=config.get("num_cpus_per_worker", 1),
+            num_gpus=config.get("num_gpus_per_worker", 0),
+            resources=config.get("custom_resources_per_worker") or None,
+        )
+        return actor_class.options(max_restarts=0).remote(**self._worker_arguments(index), make_env=False)
+
+    def _open_envs(self, remotes: list[Any]) -> None:
+        import ray
+
+        from rlframe.evaluation.cluster import unwrap_ray_error
+
+        try:
+            ray.get([worker.open_envs.remote() for worker in remotes])
+        except Exception as error:
+            self._kill()
+            raise unwrap_ray_error(error) from error
+
+    def _ask_spaces(self) -> Any:
+        import ray
+
+        return ray.get(self._remote_workers[0].get_spaces.remote())
+
+    def _give_policies(self, remotes: list[Any]) -> None:
+        """Sends remote workers the policies they sample with: NumPy ones where the local policy can be one."""
+        if not remotes or self._policy_class is None:
+            return
+        import ray
+
+        from rlframe.evaluation.cluster import unwrap_ray_error
+
+        local = self._local_worker
+        policy = local.policy_map[DEFAULT_POLICY_ID]
+        spaces = (local.observation_space, local.action_space)
+        recipe = getattr(policy, "acting_recipe", lambda: None)() if self._config.get("sample_in_numpy", True) else None
+        policy_class = self._policy_class if recipe is None else partial(NumpyPolicy, recipe=recipe)
+        spec = PolicySpec(policy_class=policy_class, observation_space=spaces[0], action_space=spaces[1])
+        registered = _registered_models()
+        try:
+            ray.get([worker.apply.remote(_install_models, registered) for worker in remotes])
+            ray.get([worker.add_policies.remote({DEFAULT_POLICY_ID: spec}) for worker in remotes])
+        except Exception as error:
+            self._kill()
+            raise unwrap_ray_error(error) from error
+
+    # --- access -----------------------------------------------------------------------------------------------
+
+    def local_worker(self) -> RolloutWorker:
+        """Returns the worker in this process."""
+        worker: RolloutWorker = self._local_worker
+        return worker
+
+    def remote_workers(self) -> list[Any]:
+        """Returns the Ray actors."""
+        return self._remote_workers
+
+    def remote_indexes(self) -> list[int]:
+        """Returns the remote workers' numbers, in the order of `remote_workers()`."""
+        return list(self._indexes)
+
+    def sync_weights(self, policies: list[str] | None = None, global_vars: Mapping[str, Any] | None = None) -> None:
+        """Sends the local worker's weights to all remote ones: put once, fetched by each."""
+        if not self._remote_workers:
+            return
+        import ray
+
+        reference = ray.put(self._local_worker.get_weights(policies))
+        for worker in self._remote_workers:
+            worker.set_weights.remote(reference, global_vars)
+
+    def foreach_worker(self, func: Callable[[Any], Any]) -> list[Any]:
+        """Returns `func(worker)` of each worker, the local one first."""
+        local = func(self._local_worker)
+        if not self._remote_workers:
+            return [local]
+        import ray
+
+        return [local, *ray.get([worker.apply.remote(func) for worker in self._remote_workers])]
+
+    def foreach_worker_with_index(self, func: Callable[[Any, int], Any]) -> list[Any]:
+        """Returns `func(worker, index)` of each worker, the local one (index 0) first."""
+        local = func(self._local_worker, 0)
+        if not self._remote_workers:
+            return [local]
+        import ray
+
+        calls = [
+            worker.apply.remote(func, index) for worker, index in zip(self._remote_workers, self._indexes, strict=True)
+        ]
+        return [local, *ray.get(calls)]
+
+    def foreach_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
+        """Returns `func(policy, policy_id)` of each policy of each worker, the local worker's first."""
+        return [item for items in self.foreach_worker(lambda w: w.foreach_policy(func)) for item in items]
+
+    def trainable_policies(self) -> list[str]:
+        """Returns the ids of the policies that are trained."""
+        return list(self._local_worker.policies_to_train)
+
+    def foreach_trainable_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
+        """Returns `func(policy, policy_id)` of each trained policy of each worker."""
+        return [item for items in self.foreach_worker(lambda w: w.foreach_trainable_policy(func)) for item in items]
+
+    def foreach_env(self, func: Callable[[Any], Any]) -> list[list[Any]]:
+        """Returns, per worker, `func(env)` of each of its environments."""
+        return self.foreach_worker(lambda worker: worker.foreach_env(func))
+
+    def foreach_env_with_context(self, func: Callable[[Any, Any], Any]) -> list[list[Any]]:
+        """Returns, per worker, `func(env, env_context)` of each of its environments."""
+        return self.foreach_worker(lambda worker: worker.foreach_env_with_context(func))
+
+    # --- failures and end -------------------------------------------------------------------------------------
+
+    def probe(self, timeout_s: float = 30.0) -> list[int]:
+        """Returns the positions of remote workers that do not answer a ping (no sampling involved)."""
+        import ray
+
+        calls = {worker.ping.remote(): position for position, worker in enumerate(self._remote_workers)}
+        ready, pending = ray.wait(list(calls), num_returns=len(calls), timeout=timeout_s)
+        dead = [calls[reference] for reference in pending]
+        for reference in ready:
+            try:
+                ray.get(reference)
+            except ray.exceptions.RayError:
+                dead.append(calls[reference])
+        return sorted(dead)
+
+    def drop(self, positions: list[int]) -> None:
+        """Forgets remote workers that are dead."""
+        kept = [i for i in range(len(self._remote_workers)) if i not in positions]
+        self._remote_workers = [self._remote_workers[i] for i in kept]
+        self._indexes = [self._indexes[i] for i in kept]
+
+    def recreate(self, positions: list[int]) -> None:
+        """Replaces dead remote workers by new ones with the same numbers."""
+        fresh = []
+        for position in positions:
+            worker = self._make_remote(self._indexes[position])
+            self._remote_workers[position] = worker
+            fresh.append(worker)
+            self.restarts += 1
+            _LOGGER.warning("worker %s died and was replaced", self._indexes[position])
+        self._open_envs(fresh)
+        self._give_policies(fresh)
+        self.sync_weights(global_vars=self._local_worker.get_global_vars())
+
+    def reset(self, new_remote_workers: list[Any]) -> None:
+        """Takes a given list of remote workers."""
+        self._remote_workers = list(new_remote_workers)
+        self._indexes = list(range(1, len(new_remote_workers) + 1))
+
+    def stop(self) -> None:
+        """Closes environments and ends the remote workers."""
+        if self._local_worker is not None:
+            self._local_worker.stop()
+        self._kill()
+
+    def _kill(self) -> None:
+        if not self._remote_workers:
+            return
+        import ray
+
+        if ray.is_initialized():
+            for worker in self._remote_workers:
+                worker.stop.remote()
+                worker.__ray_terminate__.remote()
+        self._remote_workers, self._indexes = [], []
+
+
+def _registered_models() -> Any:
+    from rlframe.models.catalog import ModelCatalog
+
+    return ModelCatalog.registered()
+
+
+def _install_models(worker: Any, snapshot: Any) -> None:
+    from rlframe.models.catalog import ModelCatalog
+
+    ModelCatalog.install(snapshot)
+
+
+__all__ = ["WorkerError", "WorkerSet"]

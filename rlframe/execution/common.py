@@ -1,0 +1,213 @@
+"""What every operator of an execution plan shares: counters, timers, and the context through which they reach them."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from rlframe.execution.item_state import pack_item, unpack_item
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+# Counters.
+STEPS_SAMPLED_COUNTER = "num_steps_sampled"
+AGENT_STEPS_SAMPLED_COUNTER = "num_agent_steps_sampled"
+STEPS_TRAINED_COUNTER = "num_steps_trained"
+STEPS_TRAINED_THIS_ITER_COUNTER = "num_steps_trained_this_iter"
+AGENT_STEPS_TRAINED_COUNTER = "num_agent_steps_trained"
+LAST_TARGET_UPDATE_TS = "last_target_update_ts"
+NUM_TARGET_UPDATES = "num_target_updates"
+
+# Timers.
+SAMPLE_TIMER = "sample"
+GRAD_WAIT_TIMER = "grad_wait"
+COMPUTE_GRADS_TIMER = "compute_grads"
+APPLY_GRADS_TIMER = "apply_grad"
+WORKER_UPDATE_TIMER = "update"
+LEARN_ON_BATCH_TIMER = "learn"
+LOAD_BATCH_TIMER = "load"
+
+# Keys of `MetricsContext.info`.
+LEARNER_INFO = "learner"
+CUSTOM_METRICS_INFO = "custom_metrics"
+
+_TIMER_WINDOW = 10
+
+
+class _NextValueNotReady(Exception):  # noqa: N818 - the name under which RLlib 1.x programs know it
+    """The marker an iterator hands on when it has no item yet; it is passed as a value and never raised."""
+
+
+class TimerStat:
+    """Durations of the last few runs of one piece of work, and how many rows each processed.
+
+    Use it as a context manager, or `push()` durations measured elsewhere.
+
+    Args:
+        window_size: How many of the latest runs the means look at.
+    """
+
+    __slots__ = ("_durations", "_started", "_units", "count", "total")
+
+    def __init__(self, window_size: int = _TIMER_WINDOW) -> None:
+        self._durations: deque[float] = deque(maxlen=window_size)
+        self._units: deque[float] = deque(maxlen=window_size)
+        self._started: float | None = None
+        self.count = 0
+        self.total = 0.0
+
+    def __enter__(self) -> TimerStat:
+        if self._started is not None:
+            raise RuntimeError("This timer is already running; one TimerStat cannot time two nested pieces of work")
+        self._started = perf_counter()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._started is not None:
+            self.push(perf_counter() - self._started)
+        self._started = None
+
+    def push(self, duration_s: float) -> None:
+        """Adds one run that took `duration_s` seconds."""
+        self._durations.append(duration_s)
+        self.count += 1
+        self.total += duration_s
+
+    def push_units_processed(self, n: float) -> None:
+        """Notes that the latest run processed `n` rows."""
+        self._units.append(n)
+
+    def has_units_processed(self) -> bool:
+        """Returns whether rows were ever recorded, so that a throughput exists."""
+        return bool(self._units)
+
+    @property
+    def mean(self) -> float:
+        """Mean duration over the window, in seconds; 0 before the first run."""
+        return sum(self._durations) / len(self._durations) if self._durations else 0.0
+
+    @property
+    def mean_units_processed(self) -> float:
+        """Mean rows per run over the window; 0 before the first run."""
+        return sum(self._units) / len(self._units) if self._units else 0.0
+
+    @property
+    def mean_throughput(self) -> float:
+        """Rows per second over the window; 0 before anything was timed."""
+        seconds = sum(self._durations)
+        return sum(self._units) / seconds if seconds else 0.0
+
+
+class MetricsContext:
+    """Counters, timers and values shared by all operators of one plan.
+
+    Attributes:
+        counters: Running totals by name, 0 until first touched.
+        timers: One `TimerStat` by name, made on first use.
+        info: Anything an operator wants in the result's `info`, such as `info["learner"]`.
+        current_actor: The remote actor that produced the item now in flight, or None.
+    """
+
+    def __init__(self) -> None:
+        self.counters: defaultdict[str, int] = defaultdict(int)
+        self.timers: defaultdict[str, TimerStat] = defaultdict(TimerStat)
+        self.info: dict[str, Any] = {}
+        self.current_actor: Any = None
+
+    def absorb(self, other: MetricsContext) -> None:
+        """Adds what `other` has counted, timed and noted so far to this context."""
+        for name, count in other.counters.items():
+            self.counters[name] += count
+        self.timers.update(other.timers)
+        self.info.update(other.info)
+        self.current_actor = self.current_actor or other.current_actor
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns counters and info as plain state. Timers are left out: they describe this process only."""
+        return {
+            "counters": {name: int(count) for name, count in self.counters.items()},
+            "info": pack_item(self.info, on_unknown="drop"),
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes counters and info back from `get_state()`."""
+        self.counters.clear()
+        self.counters.update(state["counters"])
+        self.info.clear()
+        self.info.update(unpack_item(state["info"]))
+
+
+class SharedMetrics:
+    """A holder through which joined iterators come to share one `MetricsContext`.
+
+    Args:
+        metrics: The context to hold; a new one when None.
+        parents: Holders that must follow this one. What they have counted so far is added up.
+    """
+
+    def __init__(self, metrics: MetricsContext | None = None, parents: Sequence[SharedMetrics] = ()) -> None:
+        self._parents = tuple(parents)
+        self._metrics = metrics or MetricsContext()
+        seen: set[int] = set()
+        for parent in self._parents:
+            context = parent.get()
+            if id(context) not in seen:
+                seen.add(id(context))
+                self._metrics.absorb(context)
+        self.set(self._metrics)
+
+    def get(self) -> MetricsContext:
+        """Returns the context held now."""
+        return self._metrics
+
+    def set(self, metrics: MetricsContext) -> None:
+        """Holds `metrics` from now on, here and in all parents."""
+        self._metrics = metrics
+        for parent in self._parents:
+            parent.set(metrics)
+
+
+class ActiveContext(threading.local):
+    """The context of the plan that this thread is pulling an item through; None outside of any plan."""
+
+    metrics: MetricsContext | None = None
+
+
+ACTIVE_CONTEXT = ActiveContext()
+
+
+def _get_shared_metrics() -> MetricsContext:
+    """Returns the context of the running plan.
+
+    Raises:
+        ValueError: If no plan is running in this thread.
+    """
+    metrics = ACTIVE_CONTEXT.metrics
+    if metrics is None:
+        raise ValueError(
+            "No metrics context: this must be called while an iterator pulls an item, for example inside the function "
+            "given to for_each(); outside of a plan use `iterator.shared_metrics.get()`"
+        )
+    return metrics
+
+
+def _get_global_vars() -> dict[str, int]:
+    """Returns the variables that every worker is told after a train step: `{"timestep": env steps sampled}`."""
+    return {"timestep": _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER]}
+
+
+def _check_sample_batch_type(batch: Any) -> None:
+    """Raises ValueError unless `batch` is a SampleBatch or a MultiAgentBatch."""
+    from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
+
+    if not isinstance(batch, (SampleBatch, MultiAgentBatch)):
+        raise ValueError(
+            f"Got an item of type {type(batch).__name__}, wanted a SampleBatch or a MultiAgentBatch; "
+            "check what the operator before this one returns"
+        )

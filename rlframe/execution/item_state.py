@@ -1,0 +1,100 @@
+"""Turns items that an operator is holding (numbers, arrays, batches, lists of them) into plain state and back."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
+from rlframe.utils.errors import CheckpointError
+
+_DROPPED = object()
+
+
+def pack_item(item: Any, *, on_unknown: Literal["raise", "drop"] = "raise") -> Any:
+    """Returns `item` as nested dicts with string keys, lists, arrays and scalars.
+
+    Args:
+        item: Scalars, strings, None, NumPy arrays and scalars, SampleBatch, MultiAgentBatch, and lists, tuples and
+            dicts of them.
+        on_unknown: "raise" refuses anything else; "drop" leaves it out of the list or dict that held it.
+
+    Raises:
+        CheckpointError: If something of another type is held and `on_unknown` is "raise".
+    """
+    packed = _pack(item, on_unknown)
+    return None if packed is _DROPPED else packed
+
+
+def _pack(item: Any, on_unknown: str) -> Any:
+    if item is None or isinstance(item, (bool, int, float, str)):
+        return item
+    if isinstance(item, np.generic):
+        return item.item()
+    if isinstance(item, np.ndarray):
+        return item if item.dtype != object else {"kind": "objects", "items": _pack_all(item.tolist(), on_unknown)}
+    return _pack_container(item, on_unknown)
+
+
+def _pack_container(item: Any, on_unknown: str) -> Any:
+    if isinstance(item, MultiAgentBatch):
+        policies = {str(pid): _pack(batch, on_unknown) for pid, batch in item.policy_batches.items()}
+        return {"kind": "multi_agent_batch", "policies": policies, "env_steps": int(item.env_steps())}
+    if isinstance(item, SampleBatch):
+        return {"kind": "batch", **_pack_pairs(item, on_unknown)}
+    if isinstance(item, dict):
+        return {"kind": "dict", **_pack_pairs(item, on_unknown)}
+    if isinstance(item, tuple):
+        return {"kind": "tuple", "items": _pack_all(item, on_unknown)}
+    if isinstance(item, list):
+        return {"kind": "list", "items": _pack_all(item, on_unknown)}
+    if on_unknown == "drop":
+        return _DROPPED
+    raise CheckpointError(
+        f"A plan is holding an item of type {type(item).__name__}, which cannot be saved; wanted numbers, strings, "
+        "NumPy arrays, batches, or lists, tuples and dicts of them"
+    )
+
+
+def _pack_all(items: Any, on_unknown: str) -> list[Any]:
+    return [packed for packed in (_pack(item, on_unknown) for item in items) if packed is not _DROPPED]
+
+
+def _pack_pairs(pairs: Any, on_unknown: str) -> dict[str, Any]:
+    """Packs a mapping as two lists, because state keys must be strings and user keys need not be."""
+    keys, values = [], []
+    for key, value in pairs.items():
+        packed_key, packed = _pack(key, on_unknown), _pack(value, on_unknown)
+        if packed_key is not _DROPPED and packed is not _DROPPED:
+            keys.append(packed_key)
+            values.append(packed)
+    return {"keys": keys, "values": values}
+
+
+def unpack_item(state: Any) -> Any:
+    """Returns the item that `pack_item()` turned into `state`."""
+    if isinstance(state, list):
+        return [unpack_item(part) for part in state]
+    if not isinstance(state, dict):
+        return state
+    kind = state.get("kind")
+    if kind in ("batch", "dict"):
+        pairs = {unpack_item(k): unpack_item(v) for k, v in zip(state["keys"], state["values"], strict=True)}
+        return SampleBatch(pairs) if kind == "batch" else pairs
+    if kind == "multi_agent_batch":
+        return MultiAgentBatch({pid: unpack_item(b) for pid, b in state["policies"].items()}, state["env_steps"])
+    if kind in ("tuple", "list", "objects"):
+        return _unpack_sequence(kind, [unpack_item(part) for part in state["items"]])
+    raise CheckpointError(f"Got saved item of kind {kind!r}, wanted one that pack_item() writes")
+
+
+def _unpack_sequence(kind: str, items: list[Any]) -> Any:
+    if kind == "list":
+        return items
+    if kind == "tuple":
+        return tuple(items)
+    array = np.empty(len(items), dtype=object)
+    for row, value in enumerate(items):  # a slice assignment would take equally long lists for a second dimension
+        array[row] = value
+    return array

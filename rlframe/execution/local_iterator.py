@@ -1,0 +1,379 @@
+"""`LocalIterator`: a lazily built chain of operators in this process."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from rlframe.execution.common import ACTIVE_CONTEXT, MetricsContext, SharedMetrics, _get_shared_metrics
+from rlframe.execution.plan_nodes import (
+    BatchNode,
+    FilterNode,
+    FlattenNode,
+    ForEachNode,
+    Node,
+    ShuffleNode,
+    SkipNotReadyNode,
+    SourceNode,
+    Tee,
+    TeeNode,
+    TransformNode,
+    UnionNode,
+    walk,
+)
+from rlframe.utils.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True)
+class _SourceFactory:
+    """Makes the first node of a chain from a user's source function."""
+
+    base_iterator: Callable[..., Iterable[Any]]
+    name: str
+
+    def __call__(self, timeout_s: float | None) -> Node:
+        return SourceNode(self.base_iterator, self.name, timeout_s)
+
+
+class LocalIterator(Generic[T]):
+    """A stream of items made by a source and a chain of operators, built at the first `next()`.
+
+    Every method that adds an operator returns a new iterator; the old one stays what it was.
+
+    Args:
+        base_iterator: Called once to make the stream, with one argument (seconds to wait for an item: None is for ever,
+            0 means to yield `_NextValueNotReady()` instead of waiting) or with none, as its signature wants it.
+        shared_metrics: Where the context with counters and timers is held.
+        local_transforms: Functions from iterable to iterable that are applied in this order.
+        timeout: Seconds to wait for an item, given to `base_iterator`.
+        name: Name of the source in reports; that of the function when None.
+    """
+
+    def __init__(
+        self,
+        base_iterator: Callable[..., Iterable[Any]],
+        shared_metrics: SharedMetrics,
+        local_transforms: Sequence[Callable[[Iterable[Any]], Iterable[Any]]] = (),
+        timeout: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        if not isinstance(shared_metrics, SharedMetrics):
+            raise ValueError(f"Got shared_metrics of type {type(shared_metrics).__name__}, wanted SharedMetrics()")
+        self.shared_metrics = shared_metrics
+        self.timeout = timeout
+        self.name = name or "LocalIterator"
+        self._source: Callable[[float | None], Node] = _SourceFactory(base_iterator, name or "")
+        self._stages: tuple[Callable[[Node], Node], ...] = tuple(
+            partial(TransformNode, fn=transform) for transform in local_transforms
+        )
+        self._node: Node | None = None
+        self._started_s: float | None = None
+
+    @staticmethod
+    def get_metrics() -> MetricsContext:
+        """Returns the context of the plan that is running in this thread; ValueError when none is."""
+        return _get_shared_metrics()
+
+    # Pulling items.
+
+    def __iter__(self) -> LocalIterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        node = self._node or self.build()
+        active = ACTIVE_CONTEXT
+        previous = active.metrics
+        active.metrics = self.shared_metrics.get()
+        try:
+            item: T = node.pull()
+            return item
+        finally:
+            active.metrics = previous
+
+    def take(self, n: int) -> list[T]:
+        """Returns the next `n` items, or fewer when the stream ends."""
+        items = []
+        for item in self if n > 0 else ():
+            items.append(item)
+            if len(items) >= n:
+                break
+        return items
+
+    def show(self, n: int = 20) -> None:
+        """Writes the next `n` items to standard output, one per line."""
+        for item in self.take(n):
+            sys.stdout.write(f"{item}\n")
+
+    # Building and inspecting.
+
+    def build(self) -> Node:
+        """Builds the chain if it is not built yet, and returns its last node."""
+        if self._node is None:
+            previous = ACTIVE_CONTEXT.metrics
+            ACTIVE_CONTEXT.metrics = self.shared_metrics.get()  # a transform may want the context already here
+            try:
+                self._node = self.make_node(self.timeout)
+            finally:
+                ACTIVE_CONTEXT.metrics = previous
+            self._started_s = perf_counter()
+        return self._node
+
+    def make_node(self, timeout_s: float | None) -> Node:
+        """Returns the last node of a new copy of this chain."""
+        node = self._source(timeout_s)
+        for stage in self._stages:
+            node = stage(node)
+        return node
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the chain was built; 0 before."""
+        return 0.0 if self._started_s is None else perf_counter() - self._started_s
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns counters and the position of every operator, in the order in which they were built.
+
+        Taken after an item was emitted, and given to an equal plan, the plan goes on as if it had never stopped. What
+        Python generators (sources and transforms of the user) hold is not included.
+        """
+        nodes = [{"name": node.name, "state": node.get_state()} for node in walk(self.build())]
+        return {"metrics": self.shared_metrics.get().get_state(), "nodes": nodes}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes back what `get_state()` returned.
+
+        Raises:
+            CheckpointError: If the state belongs to a plan of other operators.
+        """
+        nodes = list(walk(self.build()))
+        got, wanted = [saved["name"] for saved in state["nodes"]], [node.name for node in nodes]
+        if got != wanted:
+            raise CheckpointError(
+                f"Got the state of a plan of other operators: {' > '.join(got)}; wanted {' > '.join(wanted)}. "
+                "Restore it with the algorithm and the settings it was saved with"
+            )
+        self.shared_metrics.get().set_state(state["metrics"])
+        for node, saved in zip(nodes, state["nodes"], strict=True):
+            if saved["state"] is not None:
+                node.set_state(saved["state"])
+
+    def __repr__(self) -> str:
+        return f"LocalIterator[{self.name}]"
+
+    # Adding operators.
+
+    def _with(self, stage: Callable[[Node], Node], name: str) -> LocalIterator[Any]:
+        return self._derive(self._source, (*self._stages, stage), f"{self.name}.{name}")
+
+    def _derive(
+        self, source: Callable[[float | None], Node], stages: tuple[Callable[[Node], Node], ...], name: str
+    ) -> LocalIterator[Any]:
+        derived: LocalIterator[Any] = LocalIterator.__new__(LocalIterator)
+        derived.shared_metrics = self.shared_metrics
+        derived.timeout = self.timeout
+        derived.name = name
+        derived._source = source
+        derived._stages = stages
+        derived._node = None
+        derived._started_s = None
+        return derived
+
+    def transform(self, fn: Callable[[Iterable[T]], Iterable[U]]) -> LocalIterator[U]:
+        """Passes the stream through a function from iterable to iterable, usually a generator function."""
+        return self._with(partial(TransformNode, fn=fn), "transform()")
+
+    def for_each(
+        self, fn: Callable[[T], U], max_concurrency: int = 1, resources: Mapping[str, Any] | None = None
+    ) -> LocalIterator[U]:
+        """Calls `fn` on every item and hands on what it returns.
+
+        Args:
+            fn: The function. Where it returns a `_NextValueNotReady`, that is handed on and the same item is tried
+                again at the next pull. A method `_on_fetch_start` is called before an item is pulled.
+            max_concurrency: How many calls run at a time. Above 1 they run as Ray tasks, and results keep their order.
+            resources: Options of the Ray tasks, such as `{"num_cpus": 2}`.
+        """
+        if max_concurrency == 1:
+            return self._with(partial(ForEachNode, fn=fn), "for_each()")
+        if max_concurrency < 1:
+            raise ValueError(f"Got max_concurrency={max_concurrency}, wanted 1 or more")
+        return self.transform(_RemoteForEach(fn, max_concurrency, resources or {}))
+
+    def filter(self, fn: Callable[[T], Any]) -> LocalIterator[T]:
+        """Drops the items for which `fn` returns something false."""
+        return self._with(partial(FilterNode, fn=fn), "filter()")
+
+    def batch(self, n: int) -> LocalIterator[list[T]]:
+        """Collects every `n` items into a list; the last one may be shorter."""
+        if n < 1:
+            raise ValueError(f"Got batch({n}), wanted 1 item or more")
+        return self._with(partial(BatchNode, n=n), f"batch({n})")
+
+    def flatten(self) -> LocalIterator[Any]:
+        """Hands on the elements of every item one by one."""
+        return self._with(FlattenNode, "flatten()")
+
+    def combine(self, fn: Callable[[T], Iterable[U]]) -> LocalIterator[U]:
+        """Calls `fn` on every item and hands on the elements of the list that it returns one by one."""
+        return self._with(partial(FlattenNode, fn=fn), "combine()")
+
+    def shuffle(self, shuffle_buffer_size: int, seed: int | None = None) -> LocalIterator[T]:
+        """Hands on random items out of a sliding window of `shuffle_buffer_size`."""
+        if shuffle_buffer_size < 1:
+            raise ValueError(f"Got shuffle({shuffle_buffer_size}), wanted a window of 1 item or more")
+        return self._with(partial(ShuffleNode, size=shuffle_buffer_size, seed=seed), f"shuffle({shuffle_buffer_size})")
+
+    def zip_with_source_actor(self) -> LocalIterator[tuple[Any, T]]:
+        """Turns every item into `(actor, item)`, with the remote actor that produced it."""
+        return self._with(partial(ForEachNode, fn=_zip_with_source), "zip_with_source_actor()")
+
+    def skip_not_ready(self) -> LocalIterator[T]:
+        """Waits until an item is ready instead of handing on not-ready markers."""
+        return self._with(SkipNotReadyNode, "skip_not_ready()")
+
+    def duplicate(self, n: int) -> list[LocalIterator[T]]:
+        """Returns `n` iterators that each see every item. Items wait, without bound, for the slowest of them."""
+        if n < 2:
+            raise ValueError(f"Got duplicate({n}), wanted 2 copies or more")
+        tee = Tee(self.make_node, n)
+        return [self._derive(partial(TeeNode, tee, i), (), f"{self.name}.duplicate[{i}]") for i in range(n)]
+
+    def union(
+        self,
+        *others: LocalIterator[Any],
+        deterministic: bool = False,
+        round_robin_weights: Sequence[float | str] | None = None,
+        output_indexes: Sequence[int] | None = None,
+    ) -> LocalIterator[Any]:
+        """Joins this iterator and `others` into one stream; all then share one metrics context.
+
+        Args:
+            *others: The iterators to join with.
+            deterministic: Whether to wait for each iterator in its turn; otherwise one that has nothing ready is
+                passed over.
+            round_robin_weights: Items per turn of each iterator. Fractions are kept exactly over the turns; "*" means
+                all that are ready. Only with `deterministic=True`.
+            output_indexes: Which iterators' items to hand on (all when None). The others run, their items are dropped.
+        """
+        iterators: tuple[LocalIterator[Any], ...] = (self, *others)
+        for other in others:
+            if not isinstance(other, LocalIterator):
+                raise ValueError(f"Got an item of type {type(other).__name__} to join, wanted a LocalIterator")
+        if round_robin_weights is not None and not deterministic:
+            raise ValueError("round_robin_weights need deterministic=True: without it no turns are waited for")
+        factory = _UnionFactory(
+            iterators,
+            weights=_check_weights(round_robin_weights, len(iterators)),
+            outputs=_check_outputs(output_indexes, len(iterators)),
+            deterministic=deterministic,
+        )
+        joined = self._derive(factory, (), f"LocalUnion[{', '.join(it.name for it in iterators)}]")
+        joined.shared_metrics = SharedMetrics(parents=[it.shared_metrics for it in iterators])
+        joined.timeout = None
+        return joined
+
+
+def _zip_with_source(item: Any) -> tuple[Any, Any]:
+    actor = _get_shared_metrics().current_actor
+    if actor is None:
+        raise ValueError(
+            "Got an item that no remote actor produced, wanted one gathered from actors; use zip_with_source_actor() "
+            "right after gather_async(), gather_sync() or Replay(actors=...)"
+        )
+    return actor, item
+
+
+_zip_with_source.plan_name = "zip_with_source_actor"  # type: ignore[attr-defined]
+
+
+def _check_weights(weights: Sequence[float | str] | None, n: int) -> tuple[float | None, ...]:
+    """Returns one number, or None for "*", per branch."""
+    if weights is None:
+        return (1.0,) * n
+    if len(weights) != n:
+        raise ValueError(f"Got {len(weights)} round_robin_weights for {n} iterators, wanted one each")
+    checked: list[float | None] = []
+    for weight in weights:
+        if isinstance(weight, str):
+            if weight != "*":
+                raise ValueError(f"Got round robin weight {weight!r}, wanted a number above 0 or '*'")
+            checked.append(None)
+        elif weight > 0:
+            checked.append(float(weight))
+        else:
+            raise ValueError(f"Got round robin weight {weight!r}, wanted a number above 0 or '*'")
+    return tuple(checked)
+
+
+def _check_outputs(outputs: Sequence[int] | None, n: int) -> tuple[int, ...]:
+    if outputs is None:
+        return tuple(range(n))
+    wrong = [index for index in outputs if not 0 <= index < n]
+    if wrong or not outputs:
+        raise ValueError(f"Got output_indexes {list(outputs)}, wanted at least one index from 0 to {n - 1}")
+    return tuple(outputs)
+
+
+@dataclass(frozen=True)
+class _UnionFactory:
+    """Makes the node of a union and new copies of its branches."""
+
+    iterators: tuple[LocalIterator[Any], ...]
+    weights: tuple[float | None, ...]
+    outputs: tuple[int, ...]
+    deterministic: bool
+
+    def __call__(self, timeout_s: float | None) -> Node:
+        branches = [
+            # A branch that is drained ("*") must not wait when it has nothing more, nor one of an asynchronous union.
+            iterator.make_node(timeout_s if self.deterministic and weight is not None else 0.0)
+            for iterator, weight in zip(self.iterators, self.weights, strict=True)
+        ]
+        return UnionNode(
+            branches, self.weights, outputs=self.outputs, blocking=timeout_s is None, arguments=self._arguments()
+        )
+
+    def _arguments(self) -> str:
+        if not self.deterministic:
+            return "async"
+        weights = ":".join("*" if weight is None else f"{weight:g}" for weight in self.weights)
+        return f"round_robin {weights}"
+
+
+class _RemoteForEach:
+    """Runs a function on items as Ray tasks, a bounded number at a time, and gives the results in order."""
+
+    def __init__(self, fn: Callable[[Any], Any], max_concurrency: int, resources: Mapping[str, Any]) -> None:
+        self._fn = fn
+        self._max_concurrency = max_concurrency
+        self._resources = dict(resources)
+        self.plan_name = getattr(fn, "__name__", type(fn).__name__)
+
+    def plan_args(self) -> str:
+        return f"{self._max_concurrency} at a time"
+
+    def __call__(self, items: Iterable[Any]) -> Iterable[Any]:
+        import ray
+
+        from rlframe.execution.common import _NextValueNotReady
+
+        task = ray.remote(self._fn).options(**self._resources) if self._resources else ray.remote(self._fn)
+        running: list[Any] = []
+        for item in items:
+            if isinstance(item, _NextValueNotReady):
+                yield item
+                continue
+            running.append(task.remote(item))
+            if len(running) >= self._max_concurrency:
+                yield ray.get(running.pop(0))
+        while running:
+            yield ray.get(running.pop(0))

@@ -1,0 +1,559 @@
+"""The nodes a plan is built of: each pulls from the node above it, works on the item, and hands it on.
+
+A node is an object rather than a generator for three reasons: its position can be saved and restored, an exception
+that passes through it does not end it, and pulling an item costs one method call.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from time import perf_counter, sleep
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from rlframe.execution.common import _NextValueNotReady
+from rlframe.execution.item_state import pack_item, unpack_item
+from rlframe.utils.errors import CheckpointError
+from rlframe.utils.seeding import entropy_seed, make_rng
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+# How many items a branch with weight "*" may give in one turn, so that one that is always ready starves nobody.
+DRAIN_LIMIT = 100
+# A round in which no branch had anything ready is followed by a pause of this many seconds, unless it took longer.
+IDLE_PAUSE_S = 0.0005
+
+
+def describe(operator: Any) -> tuple[str, str]:
+    """Returns the name of an operator and its key arguments (`plan_args()`), for reports and saved states."""
+    arguments = getattr(operator, "plan_args", None)
+    name = getattr(operator, "plan_name", None) or getattr(operator, "__name__", None) or type(operator).__name__
+    return str(name), str(arguments()) if callable(arguments) else ""
+
+
+def operator_state(operator: Any) -> Any:
+    """Returns `operator.get_state()` where the operator can also take it back, else None."""
+    if hasattr(operator, "get_state") and hasattr(operator, "set_state"):
+        return operator.get_state()
+    return None
+
+
+def restore_operator(operator: Any, state: Any) -> None:
+    """Gives the operator its saved state, where it had one."""
+    if state is not None:
+        operator.set_state(state)
+
+
+class Node:
+    """One step of a plan.
+
+    Attributes:
+        name: Name of the operator, as in reports and saved states.
+        arguments: Key arguments as text; empty when there are none.
+        parents: The nodes this one pulls from.
+        items: Items handed on so far, not counting not-ready markers.
+        seconds: Time spent in this node's own work, without the nodes above it.
+    """
+
+    __slots__ = ("arguments", "items", "name", "parents", "seconds")
+
+    def __init__(self, name: str, arguments: str = "", parents: Sequence[Node] = ()) -> None:
+        self.name = name
+        self.arguments = arguments
+        self.parents = tuple(parents)
+        self.items = 0
+        self.seconds = 0.0
+
+    def pull(self) -> Any:
+        """Returns the next item or a not-ready marker; raises StopIteration when there are no more."""
+        raise NotImplementedError
+
+    def get_state(self) -> Any:
+        """Returns where this node stands, or None when it holds nothing."""
+        return None
+
+    def set_state(self, state: Any) -> None:
+        """Goes back to where `get_state()` was called."""
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Yields all nodes in the order in which they were built: parents first."""
+    for parent in node.parents:
+        yield from walk(parent)
+    yield node
+
+
+def call_source(base_iterator: Callable[..., Iterable[Any]], timeout_s: float | None) -> Iterator[Any]:
+    """Calls a user's source function with or without the timeout, as its signature wants it."""
+    try:
+        parameters = inspect.signature(base_iterator).parameters.values()
+    except (TypeError, ValueError):  # builtins without a signature
+        return iter(base_iterator())
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    takes_one = any(
+        (p.kind in positional and (p.default is p.empty or p.name.startswith("timeout"))) or p.kind == p.VAR_POSITIONAL
+        for p in parameters
+    )
+    return iter(base_iterator(timeout_s) if takes_one else base_iterator())
+
+
+class SourceNode(Node):
+    """Pulls from a Python iterator, whose own `get_state`/`set_state` are used where it has them."""
+
+    __slots__ = ("_iterator", "_next")
+
+    def __init__(self, base_iterator: Callable[..., Iterable[Any]], name: str, timeout_s: float | None) -> None:
+        self._iterator = call_source(base_iterator, timeout_s)
+        self._next = self._iterator.__next__
+        own_name, arguments = describe(self._iterator)
+        given_name = describe(base_iterator)[0]
+        super().__init__(name or (own_name if given_name in ("<lambda>", "partial") else given_name), arguments)
+
+    @override
+    def pull(self) -> Any:
+        started = perf_counter()
+        item = self._next()
+        self.seconds += perf_counter() - started
+        if not isinstance(item, _NextValueNotReady):
+            self.items += 1
+        return item
+
+    @override
+    def get_state(self) -> Any:
+        return operator_state(self._iterator)
+
+    @override
+    def set_state(self, state: Any) -> None:
+        restore_operator(self._iterator, state)
+
+
+class ForEachNode(Node):
+    """Calls a function on every item; while it answers with a not-ready marker, the same item is tried again."""
+
+    __slots__ = ("_fetch_start", "_fn", "_pending", "_pull")
+
+    def __init__(self, parent: Node, fn: Callable[[Any], Any]) -> None:
+        super().__init__(*describe(fn), parents=(parent,))
+        self._pull = parent.pull
+        self._fn = fn
+        self._pending: list[Any] = []
+        self._fetch_start = getattr(fn, "_on_fetch_start", None)
+
+    @override
+    def pull(self) -> Any:
+        if self._pending:
+            item = self._pending[0]
+        else:
+            if self._fetch_start is not None:
+                self._fetch_start()
+            item = self._pull()
+            if isinstance(item, _NextValueNotReady):
+                return item
+        started = perf_counter()
+        try:
+            result = self._fn(item)
+        except StopIteration as error:  # else a fault in the function would look like the end of the stream
+            raise RuntimeError(f"{self.name} raised StopIteration; return None or use filter() instead") from error
+        self.seconds += perf_counter() - started
+        if isinstance(result, _NextValueNotReady):
+            self._pending = [item]
+            return result
+        if self._pending:
+            self._pending = []
+        self.items += 1
+        return result
+
+    @override
+    def get_state(self) -> Any:
+        return {"operator": operator_state(self._fn), "pending": pack_item(self._pending)}
+
+    @override
+    def set_state(self, state: Any) -> None:
+        restore_operator(self._fn, state["operator"])
+        self._pending = unpack_item(state["pending"])
+
+
+class FilterNode(Node):
+    """Drops the items for which a predicate is false."""
+
+    __slots__ = ("_fn", "_pull")
+
+    def __init__(self, parent: Node, fn: Callable[[Any], Any]) -> None:
+        super().__init__(*describe(fn), parents=(parent,))
+        self._pull = parent.pull
+        self._fn = fn
+
+    @override
+    def pull(self) -> Any:
+        while True:
+            item = self._pull()
+            if isinstance(item, _NextValueNotReady):
+                return item
+            started = perf_counter()
+            try:
+                wanted = self._fn(item)
+            except StopIteration as error:
+                raise RuntimeError(f"{self.name} raised StopIteration; return True or False") from error
+            self.seconds += perf_counter() - started
+            if wanted:
+                self.items += 1
+                return item
+
+    @override
+    def get_state(self) -> Any:
+        return {"operator": operator_state(self._fn)}
+
+    @override
+    def set_state(self, state: Any) -> None:
+        restore_operator(self._fn, state["operator"])
+
+
+class FlattenNode(Node):
+    """Hands on the elements of every item one by one. With a function, the elements of what it returns."""
+
+    __slots__ = ("_fetch_start", "_fn", "_pull", "_ready")
+
+    def __init__(self, parent: Node, fn: Callable[[Any], Iterable[Any]] | None = None) -> None:
+        super().__init__(*(("flatten", "") if fn is None else describe(fn)), parents=(parent,))
+        self._pull = parent.pull
+        self._fn = fn
+        self._ready: deque[Any] = deque()
+        self._fetch_start = getattr(fn, "_on_fetch_start", None)
+
+    @override
+    def pull(self) -> Any:
+        while not self._ready:
+            if self._fetch_start is not None:
+                self._fetch_start()
+            item = self._pull()
+            if isinstance(item, _NextValueNotReady):
+                return item
+            started = perf_counter()
+            try:
+                elements = item if self._fn is None else self._fn(item)
+                if isinstance(elements, _NextValueNotReady):
+                    return elements
+                self._ready.extend(elements)
+            except StopIteration as error:
+                raise RuntimeError(f"{self.name} raised StopIteration; return an empty list instead") from error
+            self.seconds += perf_counter() - started
+        self.items += 1
+        return self._ready.popleft()
+
+    @override
+    def get_state(self) -> Any:
+        return {"operator": operator_state(self._fn), "ready": pack_item(list(self._ready))}
+
+    @override
+    def set_state(self, state: Any) -> None:
+        restore_operator(self._fn, state["operator"])
+        self._ready = deque(unpack_item(state["ready"]))
+
+
+class BatchNode(Node):
+    """Collects `n` items into a list; the last list may be shorter."""
+
+    __slots__ = ("_collected", "_n", "_pull")
+
+    def __init__(self, parent: Node, n: int) -> None:
+        super().__init__("batch", str(n), parents=(parent,))
+        self._pull = parent.pull
+        self._n = n
+        self._collected: list[Any] = []
+
+    @override
+    def pull(self) -> Any:
+        while len(self._collected) < self._n:
+            try:
+                item = self._pull()
+            except StopIteration:
+                if not self._collected:
+                    raise
+                break
+            if isinstance(item, _NextValueNotReady):
+                return item
+            self._collected.append(item)
+        collected, self._collected = self._collected, []
+        self.items += 1
+        return collected
+
+    @override
+    def get_state(self) -> Any:
+        return pack_item(self._collected)
+
+    @override
+    def set_state(self, state: Any) -> None:
+        self._collected = unpack_item(state)
+
+
+class ShuffleNode(Node):
+    """Hands on a random one of a window of items, and refills the window."""
+
+    __slots__ = ("_pull", "_rng", "_size", "_window")
+
+    def __init__(self, parent: Node, size: int, seed: int | None) -> None:
+        super().__init__("shuffle", str(size), parents=(parent,))
+        self._pull = parent.pull
+        self._size = size
+        self._rng = make_rng(entropy_seed() if seed is None else seed, "shuffle")
+        self._window: list[Any] = []
+
+    @override
+    def pull(self) -> Any:
+        while len(self._window) < self._size:
+            try:
+                item = self._pull()
+            except StopIteration:
+                if not self._window:
+                    raise
+                break
+            if isinstance(item, _NextValueNotReady):
+                return item
+            self._window.append(item)
+        self.items += 1
+        return self._window.pop(int(self._rng.integers(len(self._window))))
+
+    @override
+    def get_state(self) -> Any:
+        return {"window": pack_item(self._window), "rng": self._rng.bit_generator.state}
+
+    @override
+    def set_state(self, state: Any) -> None:
+        self._window = unpack_item(state["window"])
+        self._rng.bit_generator.state = state["rng"]
+
+
+class _Upstream:
+    """A node seen as a Python iterator; keeps the time spent in it, so that a transform is charged for its own only."""
+
+    def __init__(self, node: Node) -> None:
+        self._pull = node.pull
+        self.seconds = 0.0
+
+    def __iter__(self) -> _Upstream:
+        return self
+
+    def __next__(self) -> Any:
+        started = perf_counter()
+        try:
+            return self._pull()
+        finally:
+            self.seconds += perf_counter() - started
+
+
+class TransformNode(Node):
+    """Pulls through a user's function from iterator to iterator. What such a generator holds cannot be saved."""
+
+    __slots__ = ("_fn", "_iterator", "_next", "_upstream")
+
+    def __init__(self, parent: Node, fn: Callable[[Iterable[Any]], Iterable[Any]], name: str = "") -> None:
+        own_name, arguments = describe(fn)
+        super().__init__(name or own_name, arguments, parents=(parent,))
+        self._fn = fn
+        self._upstream = _Upstream(parent)
+        self._iterator = iter(fn(self._upstream))
+        self._next = self._iterator.__next__
+
+    @override
+    def pull(self) -> Any:
+        started, above = perf_counter(), self._upstream.seconds
+        item = self._next()
+        self.seconds += perf_counter() - started - (self._upstream.seconds - above)
+        if not isinstance(item, _NextValueNotReady):
+            self.items += 1
+        return item
+
+    @override
+    def get_state(self) -> Any:
+        return {"operator": operator_state(self._fn), "iterator": operator_state(self._iterator)}
+
+    @override
+    def set_state(self, state: Any) -> None:
+        restore_operator(self._fn, state["operator"])
+        restore_operator(self._iterator, state["iterator"])
+
+
+class SkipNotReadyNode(Node):
+    """Waits until there is an item, so that whoever pulls from it never meets a not-ready marker."""
+
+    __slots__ = ("_pull",)
+
+    def __init__(self, parent: Node) -> None:
+        super().__init__("skip_not_ready", parents=(parent,))
+        self._pull = parent.pull
+
+    @override
+    def pull(self) -> Any:
+        while True:
+            started = perf_counter()
+            item = self._pull()
+            if not isinstance(item, _NextValueNotReady):
+                self.items += 1
+                return item
+            if perf_counter() - started < IDLE_PAUSE_S:
+                sleep(IDLE_PAUSE_S)
+
+
+class Tee:
+    """One stream handed to several consumers; items wait, without bound, for the slowest of them.
+
+    Args:
+        build: Builds the node of the stream; called at the first pull.
+        n: Number of consumers.
+    """
+
+    def __init__(self, build: Callable[[float | None], Node], n: int) -> None:
+        self._build = build
+        self._node: Node | None = None
+        self.waiting: list[deque[Any]] = [deque() for _ in range(n)]
+
+    def node(self, timeout_s: float | None) -> Node:
+        """Returns the node of the stream; all consumers get the same one."""
+        if self._node is None:
+            self._node = self._build(timeout_s)
+        return self._node
+
+
+class TeeNode(Node):
+    """One consumer of a `Tee`."""
+
+    __slots__ = ("_index", "_tee")
+
+    def __init__(self, tee: Tee, index: int, timeout_s: float | None) -> None:
+        super().__init__("duplicate", f"{index + 1} of {len(tee.waiting)}", parents=(tee.node(timeout_s),))
+        self._tee = tee
+        self._index = index
+
+    @override
+    def pull(self) -> Any:
+        mine = self._tee.waiting[self._index]
+        if not mine:
+            item = self.parents[0].pull()
+            if isinstance(item, _NextValueNotReady):
+                return item
+            for queue in self._tee.waiting:
+                queue.append(item)
+        self.items += 1
+        return mine.popleft()
+
+    @override
+    def get_state(self) -> Any:
+        return pack_item(list(self._tee.waiting[self._index]))
+
+    @override
+    def set_state(self, state: Any) -> None:
+        self._tee.waiting[self._index] = deque(unpack_item(state))
+
+
+class UnionNode(Node):
+    """Takes items from several branches in turn.
+
+    Args:
+        branches: The nodes to pull from.
+        weights: Items per turn of each branch. A fraction is carried over, so that 0.25 means one item in every
+            fourth turn; None ("*") means until the branch has nothing ready, at most `DRAIN_LIMIT`.
+        outputs: Indexes of the branches whose items are handed on; the others run, and their items are dropped.
+        blocking: Whether to wait until there is an item. Otherwise a round without one gives a not-ready marker.
+        arguments: Text for reports.
+    """
+
+    __slots__ = ("_active", "_blocking", "_credits", "_idle", "_left", "_outputs", "_pulls", "_turn", "_weights")
+
+    def __init__(
+        self,
+        branches: Sequence[Node],
+        weights: Sequence[float | None],
+        *,
+        outputs: Sequence[int],
+        blocking: bool,
+        arguments: str,
+    ) -> None:
+        super().__init__("Concurrently", arguments, parents=branches)
+        self._pulls = [branch.pull for branch in self.parents]
+        self._weights = list(weights)
+        self._outputs = frozenset(outputs)
+        self._blocking = blocking
+        self._active = [True] * len(self.parents)
+        self._credits = [0.0] * len(self.parents)
+        self._turn = -1  # the branch whose turn it is
+        self._left = 0  # how many items it may still give
+        self._idle = 0  # turns since the last item
+
+    @property
+    def outputs(self) -> frozenset[int]:
+        """Indexes of the branches whose items are handed on."""
+        return self._outputs
+
+    @override
+    def pull(self) -> Any:
+        round_started = 0.0
+        while True:
+            if self._left <= 0:
+                if not self._next_turn():
+                    raise StopIteration
+                if self._idle >= len(self.parents):
+                    self._idle = 0
+                    if not self._blocking:
+                        return _NextValueNotReady()
+                    if perf_counter() - round_started < IDLE_PAUSE_S:
+                        sleep(IDLE_PAUSE_S)
+                    round_started = perf_counter()
+                continue
+            turn = self._turn
+            try:
+                item = self._pulls[turn]()
+            except StopIteration:
+                self._active[turn] = False
+                self._left = 0
+                continue
+            if isinstance(item, _NextValueNotReady):
+                self._left = 0
+                self._idle += 1
+                continue
+            self._left -= 1
+            self._idle = 0
+            if turn in self._outputs:
+                self.items += 1
+                return item
+
+    def _next_turn(self) -> bool:
+        """Moves on to the next branch that is not exhausted; returns False when all are."""
+        if not any(self._active):
+            return False
+        turn = (self._turn + 1) % len(self._active)
+        while not self._active[turn]:
+            turn = (turn + 1) % len(self._active)
+        self._turn = turn
+        weight = self._weights[turn]
+        if weight is None:
+            self._left = DRAIN_LIMIT
+            return True
+        # The small number keeps rounding errors (0.1 ten times is 0.9999999999999999) from delaying an item.
+        credit = self._credits[turn] + weight
+        self._left = int(credit + 1e-9)
+        self._credits[turn] = credit - self._left
+        return True
+
+    @override
+    def get_state(self) -> Any:
+        return {
+            "active": list(self._active),
+            "credits": list(self._credits),
+            "turn": self._turn,
+            "left": self._left,
+            "idle": self._idle,
+        }
+
+    @override
+    def set_state(self, state: Any) -> None:
+        if len(state["active"]) != len(self.parents):
+            raise CheckpointError(
+                f"Got the state of a union of {len(state['active'])} branches, wanted {len(self.parents)}; "
+                "restore it into the plan it was saved from"
+            )
+        self._active = [bool(flag) for flag in state["active"]]
+        self._credits = [float(credit) for credit in state["credits"]]
+        self._turn, self._left, self._idle = int(state["turn"]), int(state["left"]), int(state["idle"])

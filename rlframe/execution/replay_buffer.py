@@ -1,0 +1,269 @@
+"""Replay buffers under the names of RLlib 1.x, and the one that an execution plan uses: a buffer per policy."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rlframe.data.columns import WEIGHTS
+from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
+from rlframe.execution.common import TimerStat
+from rlframe.execution.replay_memory import memory_bytes
+from rlframe.execution.transition_buffers import PrioritizedReplayBuffer, ReplayBuffer
+from rlframe.utils.seeding import derive_seed, entropy_seed
+
+__all__ = ["LocalReplayBuffer", "PrioritizedReplayBuffer", "ReplayBuffer", "make_replay_actor_class"]
+
+
+class LocalReplayBuffer:
+    """One replay buffer per policy, filled from and replayed to an execution plan in the same process.
+
+    Each policy has its own buffer of `capacity // num_shards` transitions.
+
+    Args:
+        num_shards: Number of buffers that share capacity and learning_starts; this is one of them.
+        learning_starts: Steps that must have been added (to all shards) before `replay` gives batches.
+        capacity: Transitions kept per policy (in all shards); the oldest go first.
+        replay_batch_size: Transitions per policy that `replay` gives.
+        prioritized_replay_alpha: How much priorities count: 0 not at all, 1 fully.
+        prioritized_replay_beta: How much their bias is corrected: 0 not at all, 1 fully.
+        prioritized_replay_eps: Added to every absolute TD error, so that no transition is never drawn again.
+        replay_mode: "independent": each policy's transitions are drawn on their own. "lockstep" is refused for now.
+        replay_sequence_length: 1: transitions. More, as recurrent models need it, is refused for now.
+        replay_burn_in: Of sequences, for which it has to be 0 now.
+        replay_zero_init_states: Of sequences; no effect on transitions.
+        final_prioritized_replay_beta: Beta at the end of annealing; None for a constant one.
+        prioritized_replay_beta_annealing_timesteps: Steps added until then; None for a constant beta.
+        prioritized: False for uniform buffers, at no cost for priorities.
+        seed: Seed of the draws; None for a fresh one.
+
+    Raises:
+        ValueError: If an argument is out of range or refused.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the signature of RLlib 1.x
+        self,
+        num_shards: int = 1,
+        learning_starts: int = 1000,
+        capacity: int = 10_000,
+        replay_batch_size: int = 1,
+        prioritized_replay_alpha: float = 0.6,
+        prioritized_replay_beta: float = 0.4,
+        prioritized_replay_eps: float = 1e-6,
+        replay_mode: str = "independent",
+        replay_sequence_length: int = 1,
+        replay_burn_in: int = 0,
+        replay_zero_init_states: bool = True,
+        *,
+        final_prioritized_replay_beta: float | None = None,
+        prioritized_replay_beta_annealing_timesteps: int | None = None,
+        prioritized: bool = True,
+        seed: int | None = None,
+    ) -> None:
+        _refuse_what_is_missing(replay_mode, replay_sequence_length, replay_burn_in)
+        _check_range(1, num_shards=num_shards, replay_batch_size=replay_batch_size)
+        _check_range(num_shards, capacity=capacity)
+        _check_range(
+            0,
+            learning_starts=learning_starts,
+            prioritized_replay_alpha=prioritized_replay_alpha,
+            prioritized_replay_beta=prioritized_replay_beta,
+            final_prioritized_replay_beta=final_prioritized_replay_beta,
+        )
+        if not prioritized_replay_eps > 0:
+            raise ValueError(f"prioritized_replay_eps must be above 0, got {prioritized_replay_eps}")
+        del replay_zero_init_states
+        self.capacity = capacity // num_shards
+        self.learning_starts = learning_starts // num_shards
+        self.replay_batch_size = replay_batch_size
+        self.prioritized = prioritized
+        self.num_added = 0
+        self.replay_buffers: dict[str, ReplayBuffer] = {}
+        self._alpha = prioritized_replay_alpha
+        self._eps = prioritized_replay_eps
+        self._beta = prioritized_replay_beta
+        self._final_beta = (
+            prioritized_replay_beta if final_prioritized_replay_beta is None else final_prioritized_replay_beta
+        )
+        self._annealing_steps = prioritized_replay_beta_annealing_timesteps
+        self._seed = entropy_seed() if seed is None else seed
+        self._add_batch_timer = TimerStat()
+        self._replay_timer = TimerStat()
+        self._update_priorities_timer = TimerStat()
+
+    # ---- what a plan calls ----------------------------------------------------------------------------------------
+
+    def add_batch(self, batch: SampleBatch | MultiAgentBatch) -> None:
+        """Stores every row, in the buffer of its policy (made at its first batch).
+
+        A column `weights`, where rows have it, gives their initial priorities (its absolute value plus
+        prioritized_replay_eps); without it, they get the largest priority so far.
+
+        Raises:
+            ValueError: If columns differ from those of the policy's first batch, or will not fit into memory.
+        """
+        with self._add_batch_timer:
+            batches = batch.policy_batches if isinstance(batch, MultiAgentBatch) else {DEFAULT_POLICY_ID: batch}
+            for policy_id, rows in batches.items():
+                if rows.count:
+                    self._buffer_for(policy_id).add(rows, self._initial_priorities(rows))
+            self.num_added += batch.count
+
+    def replay(self) -> SampleBatch | MultiAgentBatch | None:
+        """Returns replay_batch_size transitions of each policy, or None before learning_starts steps were added.
+
+        Where the default policy is the only one stored, the result is its SampleBatch; with others it is a
+        MultiAgentBatch whose `count` is replay_batch_size.
+        """
+        if self.num_added < self.learning_starts or not self.replay_buffers:
+            return None
+        with self._replay_timer:
+            batches = {policy_id: self._draw(buffer) for policy_id, buffer in self.replay_buffers.items()}
+            return MultiAgentBatch.wrap_as_needed(batches, self.replay_batch_size)
+
+    def update_priorities(self, prio_dict: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> None:
+        """Gives transitions the priority |TD error| + prioritized_replay_eps. Uniform buffers pass over it.
+
+        Args:
+            prio_dict: `{policy id: (batch_indexes of a replayed batch, TD errors)}`, int `[B]` and float `[B]`.
+
+        Raises:
+            ValueError: If a policy has no buffer, or a TD error is not finite.
+        """
+        with self._update_priorities_timer:
+            for policy_id, (indexes, td_errors) in prio_dict.items():
+                buffer = self.replay_buffers.get(policy_id)
+                if buffer is None:
+                    raise ValueError(
+                        f"No replay buffer of policy {policy_id!r}; there are {sorted(self.replay_buffers)}"
+                    )
+                if isinstance(buffer, PrioritizedReplayBuffer):
+                    buffer.update_priorities(indexes, self._priorities(td_errors))
+
+    @property
+    def beta(self) -> float:
+        """How much the bias of priorities is corrected now: annealed linearly over the steps added, if asked for."""
+        if not self._annealing_steps:
+            return self._beta
+        return self._beta + (self._final_beta - self._beta) * min(1.0, self.num_added / self._annealing_steps)
+
+    def _buffer_for(self, policy_id: str) -> ReplayBuffer:
+        buffer = self.replay_buffers.get(policy_id)
+        if buffer is None:
+            buffer = self.replay_buffers[policy_id] = self._make_buffer(policy_id)
+        return buffer
+
+    def _make_buffer(self, policy_id: str) -> ReplayBuffer:
+        available = memory_bytes()
+        if available is not None:  # what the buffers of other policies will grow to is spoken for
+            available -= sum(buffer.full_size_bytes for buffer in self.replay_buffers.values())
+        seed = derive_seed(self._seed, "replay", policy_id)
+        if self.prioritized:
+            return PrioritizedReplayBuffer(self.capacity, self._alpha, seed, memory_limit_bytes=available)
+        return ReplayBuffer(self.capacity, seed, memory_limit_bytes=available)
+
+    def _draw(self, buffer: ReplayBuffer) -> SampleBatch:
+        if isinstance(buffer, PrioritizedReplayBuffer):
+            return buffer.sample(self.replay_batch_size, self.beta)
+        return buffer.sample(self.replay_batch_size)
+
+    def _initial_priorities(self, rows: SampleBatch) -> ArrayLike | None:
+        return self._priorities(rows[WEIGHTS]) if self.prioritized and WEIGHTS in rows else None
+
+    def _priorities(self, td_errors: ArrayLike) -> ArrayLike:
+        return np.abs(np.asarray(td_errors, np.float64)) + self._eps
+
+    # ---- reports and state ----------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Number of transitions that can be drawn, of all policies."""
+        return sum(len(buffer) for buffer in self.replay_buffers.values())
+
+    def stats(self, debug: bool = False) -> dict[str, Any]:
+        """Returns mean times of the latest calls in milliseconds, and the `stats` of each policy's buffer.
+
+        Args:
+            debug: Also give what the buffers' `stats(debug=True)` add.
+        """
+        stats: dict[str, Any] = {
+            "add_batch_time_ms": round(1000 * self._add_batch_timer.mean, 3),
+            "replay_time_ms": round(1000 * self._replay_timer.mean, 3),
+            "update_priorities_time_ms": round(1000 * self._update_priorities_timer.mean, 3),
+        }
+        for policy_id, buffer in self.replay_buffers.items():
+            stats[f"policy_{policy_id}"] = buffer.stats(debug=debug)
+        return stats
+
+    def get_host(self) -> str:
+        """Returns the name of the machine this buffer is on."""
+        return platform.node()
+
+    def get_state(self, *, copy: bool = True) -> dict[str, Any]:
+        """Returns everything needed to go on exactly, the draws included.
+
+        Args:
+            copy: False to hand out views of the stored arrays, valid until the buffer changes: enough for a state that
+                is written to disk at once, and no second buffer in memory.
+        """
+        buffers = {policy_id: buffer.get_state(copy=copy) for policy_id, buffer in self.replay_buffers.items()}
+        return {"num_added": self.num_added, "seed": self._seed, "buffers": buffers}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes the state of a buffer with the same arguments; what was stored here is forgotten.
+
+        Raises:
+            CheckpointError: If only one of the two is prioritised, or capacity or alpha differ.
+        """
+        self._seed = int(state["seed"])
+        self.replay_buffers = {}
+        for policy_id, saved in state["buffers"].items():
+            self._buffer_for(policy_id).set_state(saved)
+        self.num_added = int(state["num_added"])
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError if a buffer contradicts itself."""
+        for buffer in self.replay_buffers.values():
+            buffer.check_invariants()
+
+
+def make_replay_actor_class() -> Any:
+    """Returns LocalReplayBuffer as a Ray actor class that takes no CPU; only this imports Ray."""
+    import ray
+
+    return ray.remote(num_cpus=0)(LocalReplayBuffer)
+
+
+def __getattr__(name: str) -> Any:
+    """Makes `ReplayActor` when it is first asked for, so that buffers can be used without Ray."""
+    if name == "ReplayActor":
+        actor_class = make_replay_actor_class()
+        globals()[name] = actor_class
+        return actor_class
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _check_range(low: int, **arguments: float | None) -> None:
+    """Raises ValueError naming the first argument that is given and below `low`."""
+    for name, value in arguments.items():
+        if value is not None and not value >= low:
+            raise ValueError(f"{name} must be at least {low}, got {value}")
+
+
+def _refuse_what_is_missing(replay_mode: str, sequence_length: int, burn_in: int) -> None:
+    """Raises ValueError for the modes of replay that do not exist yet, or not at all."""
+    if replay_mode not in ("independent", "lockstep"):
+        raise ValueError(f"replay_mode must be 'independent' or 'lockstep', got {replay_mode!r}")
+    if replay_mode == "lockstep":
+        raise ValueError(
+            "replay_mode='lockstep' is not supported yet, as it comes with multi-agent training; use 'independent'"
+        )
+    if sequence_length != 1:
+        raise ValueError(
+            f"replay_sequence_length={sequence_length} is not supported yet, as it comes with recurrent replay; use 1"
+        )
+    if burn_in != 0:
+        raise ValueError(f"replay_burn_in={burn_in} needs sequences, which are not supported yet; use 0")

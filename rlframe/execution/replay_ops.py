@@ -1,0 +1,289 @@
+"""Operators that store experiences, and give stored ones back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlframe.data.columns import BATCH_INDEXES
+from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch
+from rlframe.execution.common import STEPS_SAMPLED_COUNTER, SharedMetrics, _get_shared_metrics, _NextValueNotReady
+from rlframe.execution.item_state import pack_item, unpack_item
+from rlframe.execution.local_iterator import LocalIterator
+from rlframe.execution.remote_sources import AsyncRequests
+from rlframe.utils.seeding import entropy_seed, make_rng
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rlframe.execution.rollout_ops import Batch
+
+_TD_ERROR = "td_error"
+
+
+def _check_one_given(local_buffer: Any, actors: Sequence[Any] | None) -> None:
+    if (local_buffer is None) == (not actors):
+        got = "neither" if local_buffer is None else "both"
+        raise ValueError(f"Got {got} of local_buffer and actors, wanted exactly one of them")
+
+
+class StoreToReplayBuffer:
+    """Stores batches in a replay buffer.
+
+    Takes a SampleBatch or MultiAgentBatch and gives it on.
+
+    Args:
+        local_buffer: A buffer in this process (`add_batch(batch)`).
+        actors: Replay actors; each batch goes to a random one of them.
+        seed: Seed of that choice.
+
+    Raises:
+        ValueError: If both or neither are given.
+    """
+
+    def __init__(
+        self, local_buffer: Any = None, *, actors: Sequence[Any] | None = None, seed: int | None = None
+    ) -> None:
+        _check_one_given(local_buffer, actors)
+        self.local_buffer = local_buffer
+        self.actors = list(actors or ())
+        self._rng = make_rng(entropy_seed() if seed is None else seed, "store") if actors else None
+
+    def plan_args(self) -> str:
+        """Returns where batches go, for reports."""
+        return f"{len(self.actors)} actors" if self.actors else "local buffer"
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Stores the batch and returns it."""
+        if self._rng is None:
+            self.local_buffer.add_batch(batch)
+        else:
+            self.actors[int(self._rng.integers(len(self.actors)))].add_batch.remote(batch)
+        return batch
+
+
+class _LocalReplay:
+    """Batches of a buffer in this process."""
+
+    plan_name = "Replay"
+
+    def __init__(self, buffer: Any) -> None:
+        self._buffer = buffer
+
+    def plan_args(self) -> str:
+        return "local buffer"
+
+    def __iter__(self) -> _LocalReplay:
+        return self
+
+    def __next__(self) -> Any:
+        batch = self._buffer.replay()
+        return _NextValueNotReady() if batch is None else batch
+
+
+class _RemoteReplay(_LocalReplay):
+    """Batches of replay actors as they come."""
+
+    def __init__(self, actors: Sequence[Any], num_async: int, timeout_s: float | None) -> None:
+        self._actors = list(actors)
+        self._requests = AsyncRequests(lambda: self._actors, lambda a: a.replay.remote(), num_async, timeout_s)
+
+    def plan_args(self) -> str:
+        return f"{len(self._actors)} actors"
+
+    def __next__(self) -> Any:
+        batch = next(self._requests)
+        return _NextValueNotReady() if batch is None else batch
+
+
+def Replay(local_buffer: Any = None, *, actors: Sequence[Any] | None = None, num_async: int = 4) -> LocalIterator[Any]:
+    """Gives batches out of a replay buffer without end, or not-ready markers until the buffer has enough to begin.
+
+    Gives a SampleBatch or MultiAgentBatch per item. Touches no counters.
+
+    Args:
+        local_buffer: A buffer in this process (`replay()` returns a batch, or None to wait).
+        actors: Replay actors to draw from.
+        num_async: Requests in flight per actor.
+
+    Raises:
+        ValueError: If both or neither of buffer and actors are given.
+    """
+    _check_one_given(local_buffer, actors)
+    if local_buffer is not None:
+        return LocalIterator(lambda: _LocalReplay(local_buffer), SharedMetrics(), name="Replay")
+    replay_actors = list(actors or ())
+
+    def source(timeout_s: float | None) -> _RemoteReplay:
+        return _RemoteReplay(replay_actors, num_async, timeout_s)
+
+    return LocalIterator(source, SharedMetrics(), name="Replay")
+
+
+class UpdatePriorities:
+    """Tells a replay buffer how large the TD errors of the rows were that were just learned from.
+
+    Takes `(batch, {policy id: learner info})`, as TrainOneStep gives it, and gives it on. Touches no counters. Rows of
+    policies that were not trained, or whose learner reported no `td_error`, keep their priority.
+
+    Args:
+        buffer: The buffer that the batch was drawn from (`update_priorities({policy id: (indexes, td_errors)})`).
+        prioritized: With False nothing is done, so that a plan needs no branch.
+    """
+
+    def __init__(self, buffer: Any, prioritized: bool = True) -> None:
+        self.buffer = buffer
+        self.prioritized = prioritized
+
+    def plan_args(self) -> str:
+        """Returns whether the operator works at all, for reports."""
+        return "" if self.prioritized else "off"
+
+    def __call__(self, item: tuple[Batch, dict[str, Any]]) -> tuple[Batch, dict[str, Any]]:
+        """Updates the priorities of the batch's rows and returns the item."""
+        if not self.prioritized:
+            return item
+        batch, info = item
+        parts = batch.policy_batches if isinstance(batch, MultiAgentBatch) else {_only_policy(info): batch}
+        priorities = {}
+        for pid, rows in parts.items():
+            td_errors = info[pid].get(_TD_ERROR) if pid in info else None
+            if td_errors is None:
+                continue
+            indexes = np.asarray(rows[BATCH_INDEXES])
+            if len(indexes) != len(td_errors):
+                raise ValueError(
+                    f"Got {len(td_errors)} TD errors for {len(indexes)} rows of policy {pid!r}, wanted one each: "
+                    "the loss must report td_error for the whole batch"
+                )
+            priorities[pid] = (indexes, td_errors)
+        if priorities:
+            self.buffer.update_priorities(priorities)
+        return item
+
+
+def _only_policy(info: Mapping[str, Any]) -> str:
+    return next(iter(info)) if len(info) == 1 else DEFAULT_POLICY_ID
+
+
+class WaitUntilTimestepsElapsed:
+    """False until more than `target_num_timesteps` env steps were sampled; for `.filter()`.
+
+    Takes any item. Reads `num_steps_sampled`.
+
+    Args:
+        target_num_timesteps: Env steps to wait for.
+    """
+
+    def __init__(self, target_num_timesteps: int) -> None:
+        self.target_num_timesteps = target_num_timesteps
+
+    def plan_args(self) -> str:
+        """Returns the target, for reports."""
+        return f"{self.target_num_timesteps} steps sampled"
+
+    def __call__(self, _item: Any) -> bool:
+        """Returns whether more steps than the target were sampled."""
+        return _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER] > self.target_num_timesteps
+
+
+class SimpleReplayBuffer:
+    """Keeps the last batches whole, and gives random ones back.
+
+    Args:
+        num_slots: Batches to keep; the oldest is dropped for a new one. 0 keeps none.
+        replay_proportion: Not used here; `MixInReplay` has its own.
+        seed: Seed of the choice.
+    """
+
+    def __init__(self, num_slots: int, replay_proportion: float | None = None, seed: int | None = None) -> None:
+        if num_slots < 0:
+            raise ValueError(f"Got num_slots={num_slots}, wanted 0 or more batches to keep")
+        self.num_slots = num_slots
+        self.replay_proportion = replay_proportion
+        self.replay_batches: list[Batch] = []
+        self.replay_index = 0
+        self._rng = make_rng(entropy_seed() if seed is None else seed, "simple replay")
+
+    def add_batch(self, batch: Batch) -> None:
+        """Keeps a batch."""
+        if self.num_slots == 0:
+            return
+        if len(self.replay_batches) < self.num_slots:
+            self.replay_batches.append(batch)
+            return
+        self.replay_batches[self.replay_index] = batch
+        self.replay_index = (self.replay_index + 1) % self.num_slots
+
+    def replay(self) -> Batch | None:
+        """Returns a random batch of those kept, or None while there are none."""
+        if not self.replay_batches:
+            return None
+        return self.replay_batches[int(self._rng.integers(len(self.replay_batches)))]
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the batches and the random stream."""
+        return {
+            "batches": pack_item(self.replay_batches),
+            "index": self.replay_index,
+            "rng": self._rng.bit_generator.state,
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes these back."""
+        self.replay_batches = unpack_item(state["batches"])
+        self.replay_index = int(state["index"])
+        self._rng.bit_generator.state = state["rng"]
+
+
+class MixInReplay:
+    """Mixes earlier batches among the new ones; for `.combine()`.
+
+    Takes a batch; gives a list of this batch followed by earlier ones, `replay_proportion` of them per new one on
+    average: 2.0 gives two, 0.5 gives one every other time, at random. Touches no counters.
+
+    Args:
+        num_slots: Batches to keep.
+        replay_proportion: Earlier batches per new one.
+        seed: Seed of the choices.
+
+    Raises:
+        ValueError: If something is to be mixed in, but nothing kept.
+    """
+
+    def __init__(self, num_slots: int, replay_proportion: float, seed: int | None = None) -> None:
+        if replay_proportion < 0 or (replay_proportion > 0 and num_slots == 0):
+            raise ValueError(
+                f"Got replay_proportion={replay_proportion} with num_slots={num_slots}; "
+                "wanted a proportion of 0, or above 0 with at least one slot"
+            )
+        seed = entropy_seed() if seed is None else seed
+        self.replay_proportion = replay_proportion
+        self.buffer = SimpleReplayBuffer(num_slots, seed=seed)
+        self._rng = make_rng(seed, "mix in replay")
+
+    def plan_args(self) -> str:
+        """Returns the proportion, for reports."""
+        return f"{self.replay_proportion:g} old per new"
+
+    def __call__(self, batch: Batch) -> list[Batch]:
+        """Returns the batch and the earlier ones mixed in."""
+        mixed = [batch]
+        self.buffer.add_batch(batch)
+        whole = int(self.replay_proportion)
+        extra = int(self._rng.random() < self.replay_proportion - whole)
+        for _ in range(whole + extra):
+            earlier = self.buffer.replay()
+            if earlier is not None:
+                mixed.append(earlier)
+        return mixed
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the buffer and the random stream."""
+        return {"buffer": self.buffer.get_state(), "rng": self._rng.bit_generator.state}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes these back."""
+        self.buffer.set_state(state["buffer"])
+        self._rng.bit_generator.state = state["rng"]

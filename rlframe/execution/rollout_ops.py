@@ -1,0 +1,319 @@
+"""Operators that collect experiences and prepare them for learning."""
+
+from __future__ import annotations
+
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
+from rlframe.execution.common import (
+    AGENT_STEPS_SAMPLED_COUNTER,
+    GRAD_WAIT_TIMER,
+    LEARNER_INFO,
+    SAMPLE_TIMER,
+    STEPS_SAMPLED_COUNTER,
+    SharedMetrics,
+    _check_sample_batch_type,
+    _get_shared_metrics,
+    _NextValueNotReady,
+)
+from rlframe.execution.item_state import pack_item, unpack_item
+from rlframe.execution.local_iterator import LocalIterator
+from rlframe.execution.remote_sources import AsyncRequests, RequestRound
+from rlframe.utils.errors import WorkerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Batch = SampleBatch | MultiAgentBatch
+
+# Columns are divided by no less than this when they are standardised, so that a constant one becomes 0.
+_SMALLEST_STD = 1e-4
+
+
+def agent_steps(batch: Batch) -> int:
+    """Returns the number of agent steps in a batch: rows of all policies together."""
+    return int(batch.agent_steps()) if isinstance(batch, MultiAgentBatch) else int(batch.count)
+
+
+def _count_sampled(batch: Batch) -> Batch:
+    counters = _get_shared_metrics().counters
+    counters[STEPS_SAMPLED_COUNTER] += batch.count
+    counters[AGENT_STEPS_SAMPLED_COUNTER] += agent_steps(batch)
+    return batch
+
+
+class _LocalRollouts:
+    """Batches of the local worker."""
+
+    plan_name = "ParallelRollouts"
+
+    def __init__(self, workers: Any) -> None:
+        self._workers = workers
+
+    def plan_args(self) -> str:
+        return "local worker"
+
+    def __iter__(self) -> _LocalRollouts:
+        return self
+
+    def __next__(self) -> Any:
+        return _count_sampled(self._workers.local_worker().sample())
+
+
+class _BulkSyncRollouts(_LocalRollouts):
+    """One batch of every remote worker, joined in the order of the workers."""
+
+    def __init__(self, workers: Any, timeout_s: float | None) -> None:
+        super().__init__(workers)
+        self._round = RequestRound(lambda worker: worker.sample.remote())
+        self._timeout_s = timeout_s
+
+    def plan_args(self) -> str:
+        return f"bulk_sync, {len(self._workers.remote_workers())} workers"
+
+    def __next__(self) -> Any:
+        remote = self._workers.remote_workers()
+        if not remote:
+            raise WorkerError("Got no remote workers to sample from, wanted at least one; have all of them died?")
+        batches = self._round.collect(remote, self._timeout_s)
+        return _NextValueNotReady() if batches is None else _count_sampled(_concat(batches))
+
+
+class _AsyncRollouts(_LocalRollouts):
+    """Batches of remote workers as they come."""
+
+    def __init__(self, workers: Any, num_async: int, timeout_s: float | None) -> None:
+        super().__init__(workers)
+        self._num_async = num_async
+        self._requests = AsyncRequests(
+            workers.remote_workers, lambda worker: worker.sample.remote(), num_async, timeout_s
+        )
+
+    def plan_args(self) -> str:
+        return f"async, {len(self._workers.remote_workers())} workers, {self._num_async} in flight each"
+
+    def __next__(self) -> Any:
+        item = next(self._requests)
+        return _count_sampled(item) if isinstance(item, (SampleBatch, MultiAgentBatch)) else item
+
+
+def _concat(batches: Sequence[Batch]) -> Batch:
+    if len(batches) == 1:
+        return batches[0]
+    joined: Batch = SampleBatch.concat_samples(batches)
+    return joined
+
+
+def ParallelRollouts(workers: Any, *, mode: str = "bulk_sync", num_async: int = 1) -> LocalIterator[Any]:
+    """Collects experiences from all workers, after bringing their weights up to date.
+
+    Gives one SampleBatch or MultiAgentBatch per item. Counts `num_steps_sampled` and `num_agent_steps_sampled`, except
+    in mode "raw". Without remote workers the local worker samples, whatever the mode.
+
+    Args:
+        workers: The WorkerSet.
+        mode: "bulk_sync" waits for one batch of every worker and joins them into one item; "async" hands on batches as
+            they come; "raw" returns the ParallelIterator over the workers.
+        num_async: Requests in flight per worker in mode "async".
+
+    Raises:
+        ValueError: If `mode` is none of these.
+    """
+    if mode not in ("bulk_sync", "async", "raw"):
+        raise ValueError(f"Got mode={mode!r}, wanted 'bulk_sync', 'async' or 'raw'")
+    if not workers.remote_workers():
+        return LocalIterator(partial(_LocalRollouts, workers), SharedMetrics(), name="ParallelRollouts")
+    workers.sync_weights()
+    if mode == "raw":
+        from rlframe.execution.parallel_iterator import from_actors
+
+        # The one mode whose result is no LocalIterator: users go on with its gather_sync() or gather_async().
+        return cast("LocalIterator[Any]", from_actors(workers.remote_workers(), name="ParallelRollouts"))
+    if mode == "async":
+        if num_async < 1:
+            raise ValueError(f"Got num_async={num_async}, wanted 1 or more requests in flight per worker")
+        return LocalIterator(partial(_AsyncRollouts, workers, num_async), SharedMetrics(), name="ParallelRollouts")
+    return LocalIterator(partial(_BulkSyncRollouts, workers), SharedMetrics(), name="ParallelRollouts")
+
+
+def _sample_gradients(worker: Any) -> tuple[Any, int]:
+    """Runs on a worker: samples a batch, and returns `((gradients, info), env steps)`."""
+    batch = worker.sample()
+    return worker.compute_gradients(batch), batch.count
+
+
+def _request_gradients(worker: Any) -> Any:
+    return worker.apply.remote(_sample_gradients)
+
+
+class _LocalGradients(_LocalRollouts):
+    plan_name = "AsyncGradients"
+
+    def __next__(self) -> Any:
+        return _sample_gradients(self._workers.local_worker())
+
+
+class _RecordGradients:
+    """((gradients, info), env steps) -> (gradients, env steps); counts the steps and notes the learner's info."""
+
+    def __init__(self) -> None:
+        self._fetch_started = perf_counter()
+
+    def _on_fetch_start(self) -> None:
+        self._fetch_started = perf_counter()
+
+    def __call__(self, item: Any) -> tuple[Any, int]:
+        (gradients, info), count = item
+        metrics = _get_shared_metrics()
+        metrics.counters[STEPS_SAMPLED_COUNTER] += count
+        metrics.info[LEARNER_INFO] = by_policy(info)
+        metrics.timers[GRAD_WAIT_TIMER].push(perf_counter() - self._fetch_started)
+        return gradients, count
+
+
+def by_policy(info: dict[str, Any]) -> dict[str, Any]:
+    """Returns learner info keyed by policy id, also where a worker with one policy returned its info bare."""
+    return {DEFAULT_POLICY_ID: info} if "learner_stats" in info else info
+
+
+def AsyncGradients(workers: Any) -> LocalIterator[tuple[Any, int]]:
+    """Lets every worker sample and compute gradients, and hands them on as they come.
+
+    Gives `(gradients, env steps)`. Counts `num_steps_sampled`; sets `info["learner"]`; times `grad_wait`. Without
+    remote workers the local worker does it.
+
+    Args:
+        workers: The WorkerSet.
+    """
+    if workers.remote_workers():
+        workers.sync_weights()
+        source: Callable[..., Any] = partial(AsyncRequests, workers.remote_workers, _request_gradients, 1)
+    else:
+        source = partial(_LocalGradients, workers)
+    gradients: LocalIterator[Any] = LocalIterator(source, SharedMetrics(), name="AsyncGradients")
+    return gradients.for_each(_RecordGradients())
+
+
+class ConcatBatches:
+    """Collects batches until they hold enough steps, then gives one; for `.combine()`.
+
+    Takes a SampleBatch or MultiAgentBatch; gives a list of one joined batch, or an empty list. Times `sample`, from the
+    first fetch to the joined batch. Empty batches are ignored.
+
+    Args:
+        min_batch_size: Steps the joined batch holds at least.
+        count_steps_by: "env_steps" or "agent_steps".
+    """
+
+    def __init__(self, min_batch_size: int, count_steps_by: str = "env_steps") -> None:
+        if count_steps_by not in ("env_steps", "agent_steps"):
+            raise ValueError(f"Got count_steps_by={count_steps_by!r}, wanted 'env_steps' or 'agent_steps'")
+        self.min_batch_size = min_batch_size
+        self.count_steps_by = count_steps_by
+        self.buffer: list[Batch] = []
+        self.count = 0
+        self._batch_started: float | None = None
+
+    def plan_args(self) -> str:
+        """Returns the size, for reports."""
+        return f"{self.min_batch_size} {self.count_steps_by}"
+
+    def _on_fetch_start(self) -> None:
+        if self._batch_started is None:
+            self._batch_started = perf_counter()
+
+    def __call__(self, batch: Batch) -> list[Batch]:
+        """Returns the joined batch once there are enough steps, else nothing."""
+        _check_sample_batch_type(batch)
+        if batch.count <= 0:
+            return []
+        self.buffer.append(batch)
+        self.count += batch.count if self.count_steps_by == "env_steps" else agent_steps(batch)
+        if self.count < self.min_batch_size:
+            return []
+        joined = _concat(self.buffer)
+        timer = _get_shared_metrics().timers[SAMPLE_TIMER]
+        if self._batch_started is not None:
+            timer.push(perf_counter() - self._batch_started)
+            timer.push_units_processed(self.count)
+        self._batch_started = None
+        self.buffer = []
+        self.count = 0
+        return [joined]
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the batches collected so far."""
+        return {"buffer": pack_item(self.buffer), "count": self.count}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes the collected batches back."""
+        self.buffer = unpack_item(state["buffer"])
+        self.count = int(state["count"])
+
+
+class SelectExperiences:
+    """Drops the rows of all policies but some.
+
+    Takes and gives a SampleBatch (unchanged) or a MultiAgentBatch.
+
+    Args:
+        policy_ids: List or tuple of the policies to keep.
+    """
+
+    def __init__(self, policy_ids: Sequence[str]) -> None:
+        if not isinstance(policy_ids, (list, tuple)):
+            # RLlib's programs expect an assertion here, not a ValueError.
+            raise AssertionError(f"Got policy_ids of type {type(policy_ids).__name__}, wanted a list or tuple of ids")
+        self.policy_ids = policy_ids
+
+    def plan_args(self) -> str:
+        """Returns the policies, for reports."""
+        return ", ".join(map(str, self.policy_ids))
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Returns the rows of the chosen policies."""
+        _check_sample_batch_type(batch)
+        if isinstance(batch, MultiAgentBatch):
+            kept = {pid: rows for pid, rows in batch.policy_batches.items() if pid in self.policy_ids}
+            return MultiAgentBatch(kept, batch.env_steps())
+        return batch
+
+
+class StandardizeFields:
+    """Makes columns zero-mean and unit-variance over the batch, for each policy on its own.
+
+        x ← (x − mean(x)) / max(1e-4, std(x))
+
+    Takes and gives a SampleBatch or MultiAgentBatch; the columns are replaced in place.
+
+    Args:
+        fields: Names of the columns.
+
+    Raises:
+        KeyError: When called with a batch that lacks one of the columns.
+    """
+
+    def __init__(self, fields: Sequence[str]) -> None:
+        self.fields = fields
+
+    def plan_args(self) -> str:
+        """Returns the columns, for reports."""
+        return ", ".join(self.fields)
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Standardises the columns in place and returns the batch."""
+        _check_sample_batch_type(batch)
+        parts = batch.policy_batches if isinstance(batch, MultiAgentBatch) else {DEFAULT_POLICY_ID: batch}
+        for pid, rows in parts.items():
+            for field in self.fields:
+                if field not in rows:
+                    raise KeyError(
+                        f"Got no column {field!r} in the batch of policy {pid!r} to standardise, only {sorted(rows)}"
+                    )
+                column = np.asarray(rows[field])
+                rows[field] = (column - column.mean()) / max(_SMALLEST_STD, column.std())
+        return batch

@@ -1,0 +1,342 @@
+"""Operators that learn: one step on a batch, gradients, and target networks."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlframe.data.columns import SEQ_LENS
+from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
+from rlframe.execution.common import (
+    AGENT_STEPS_TRAINED_COUNTER,
+    APPLY_GRADS_TIMER,
+    COMPUTE_GRADS_TIMER,
+    LAST_TARGET_UPDATE_TS,
+    LEARN_ON_BATCH_TIMER,
+    LEARNER_INFO,
+    NUM_TARGET_UPDATES,
+    STEPS_SAMPLED_COUNTER,
+    STEPS_TRAINED_COUNTER,
+    STEPS_TRAINED_THIS_ITER_COUNTER,
+    WORKER_UPDATE_TIMER,
+    MetricsContext,
+    _check_sample_batch_type,
+    _get_shared_metrics,
+)
+from rlframe.execution.learner_infos import merge_learner_infos
+from rlframe.execution.rollout_ops import agent_steps, by_policy
+from rlframe.utils.seeding import entropy_seed, make_rng
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rlframe.execution.rollout_ops import Batch
+
+
+class TrainOneStep:
+    """Learns from a batch on the local worker, and sends the new weights to the remote ones.
+
+    Takes a SampleBatch or MultiAgentBatch; gives `(batch, {policy id: learner info})`. Counts `num_steps_trained`,
+    `num_steps_trained_this_iter` (set back by CollectMetrics) and `num_agent_steps_trained`, where a row counts once
+    however often it is learned from; sets `info["learner"]`; times `learn`, and `update` with remote workers.
+
+    Args:
+        workers: The WorkerSet.
+        policies: Ids of the policies to train; all that are to be trained when empty.
+        num_sgd_iter: Passes over the batch.
+        sgd_minibatch_size: Rows per learner step, in a new random order in each pass (batches cut into sequences keep
+            their order). The last step of a pass may have fewer. 0 means the whole batch.
+    """
+
+    # Whether the short last minibatch of a pass is left out.
+    _drop_remainder = False
+    # Whether minibatches are in random order.
+    _shuffle = True
+
+    def __init__(
+        self, workers: Any, policies: Sequence[str] = (), num_sgd_iter: int = 1, sgd_minibatch_size: int = 0
+    ) -> None:
+        if num_sgd_iter < 1 or sgd_minibatch_size < 0:
+            raise ValueError(
+                f"Got num_sgd_iter={num_sgd_iter}, sgd_minibatch_size={sgd_minibatch_size}; "
+                "wanted 1 pass or more, and 0 rows (all) or more"
+            )
+        self.workers = workers
+        self.policies = policies
+        self.num_sgd_iter = num_sgd_iter
+        self.sgd_minibatch_size = sgd_minibatch_size
+        self._one_step = num_sgd_iter == 1 and sgd_minibatch_size == 0
+        self._rng: np.random.Generator | None = None
+
+    def plan_args(self) -> str:
+        """Returns passes and minibatch size where they are set, for reports."""
+        return "" if self._one_step else f"{self.num_sgd_iter} x minibatches of {self.sgd_minibatch_size or 'all'}"
+
+    def __call__(self, batch: Batch) -> tuple[Batch, dict[str, Any]]:
+        """Learns from the batch; returns it with the learner info by policy id."""
+        _check_sample_batch_type(batch)
+        metrics = _get_shared_metrics()
+        local = self.workers.local_worker()
+        rows = batch.count
+        started = perf_counter()
+        info = {
+            pid: self._learn(local.policy_map[pid], part) for pid, part in self._parts(local, batch) if part.count > 0
+        }
+        timer = metrics.timers[LEARN_ON_BATCH_TIMER]
+        timer.push(perf_counter() - started)
+        timer.push_units_processed(rows)
+        metrics.info[LEARNER_INFO] = info
+        counters = metrics.counters
+        counters[STEPS_TRAINED_COUNTER] += rows
+        counters[STEPS_TRAINED_THIS_ITER_COUNTER] += rows
+        counters[AGENT_STEPS_TRAINED_COUNTER] += agent_steps(batch)
+        global_vars = {"timestep": counters[STEPS_SAMPLED_COUNTER]}
+        if self.workers.remote_workers():
+            with metrics.timers[WORKER_UPDATE_TIMER]:
+                self.workers.sync_weights(
+                    policies=list(self.policies or local.policies_to_train), global_vars=global_vars
+                )
+        local.set_global_vars(global_vars)
+        return batch, info
+
+    def _parts(self, local: Any, batch: Batch) -> list[tuple[str, SampleBatch]]:
+        """Returns policy ids and what each has to learn from."""
+        trained = self.policies or local.policies_to_train
+        if isinstance(batch, MultiAgentBatch):
+            return [(pid, rows) for pid, rows in batch.policy_batches.items() if pid in trained]
+        if DEFAULT_POLICY_ID in local.policy_map:
+            return [(DEFAULT_POLICY_ID, batch)] if DEFAULT_POLICY_ID in trained else []
+        if len(local.policy_map) == 1:  # a single policy that the user named
+            return [(pid, batch) for pid in local.policy_map if pid in trained]
+        raise ValueError(
+            f"Got a SampleBatch for the policies {sorted(local.policy_map)}, wanted a MultiAgentBatch that says "
+            "which rows belong to which policy"
+        )
+
+    def _learn(self, policy: Any, rows: SampleBatch) -> dict[str, Any]:
+        if self._one_step:
+            info: dict[str, Any] = policy.learn_on_batch(rows)
+            return info
+        infos = [
+            policy.learn_on_batch(minibatch)
+            for _ in range(self.num_sgd_iter)
+            for minibatch in self._minibatches(rows, self.sgd_minibatch_size or rows.count)
+        ]
+        return merge_learner_infos(infos)
+
+    def _minibatches(self, rows: SampleBatch, size: int) -> Iterator[SampleBatch]:
+        """Yields one pass over the rows."""
+        if size >= rows.count:
+            yield rows
+            return
+        if SEQ_LENS in rows:
+            pieces = rows.timeslices(size=size)
+            order = self._generator().permutation(len(pieces)) if self._shuffle else range(len(pieces))
+            for index in order:
+                yield pieces[index]
+            return
+        indexes = self._generator().permutation(rows.count) if self._shuffle else np.arange(rows.count)
+        last = rows.count - rows.count % size if self._drop_remainder else rows.count
+        for start in range(0, last, size):
+            yield rows.take(indexes[start : start + size])
+
+    def _generator(self) -> np.random.Generator:
+        """Returns the stream that orders minibatches, derived from the config's seed."""
+        if self._rng is None:
+            config = getattr(self.workers.local_worker(), "policy_config", None) or {}
+            seed = config.get("seed")
+            self._rng = make_rng(entropy_seed() if seed is None else int(seed), "minibatches")
+        return self._rng
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the random stream, or None where no minibatch was ever drawn."""
+        return {"rng": None if self._rng is None else self._rng.bit_generator.state}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes the random stream back."""
+        if state["rng"] is not None:
+            self._generator().bit_generator.state = state["rng"]
+
+
+class MultiGPUTrainOneStep(TrainOneStep):
+    """TrainOneStep with the arguments of RLlib's operator for several devices.
+
+    Takes a SampleBatch or MultiAgentBatch; gives `(batch, {policy id: learner info})`. The same counters and timers. A
+    pass learns from full minibatches only: rows that fill none are left out of this pass (not of the next, which has
+    another order), as long as there is one full minibatch.
+
+    Args:
+        workers: The WorkerSet.
+        sgd_minibatch_size: Rows per learner step.
+        num_sgd_iter: Passes over the batch.
+        num_gpus: Devices; at most 1.
+        shuffle_sequences: Whether each pass has a new random order.
+        policies: Ids of the policies to train; all that are to be trained when empty.
+        framework: Not needed; accepted because RLlib's plans pass it.
+        _fake_gpus: As `framework`.
+    """
+
+    _drop_remainder = True
+
+    def __init__(  # noqa: PLR0913 - plans pass these, by the names they have in RLlib
+        self,
+        *,
+        workers: Any,
+        sgd_minibatch_size: int,
+        num_sgd_iter: int,
+        num_gpus: float = 0,
+        shuffle_sequences: bool = True,
+        policies: Sequence[str] = (),
+        framework: str = "torch",
+        _fake_gpus: bool = False,
+    ) -> None:
+        del framework, _fake_gpus
+        if num_gpus > 1:
+            raise ValueError(f"Got num_gpus={num_gpus}, wanted 0 or 1: learning on several devices is not available")
+        super().__init__(workers, policies, num_sgd_iter, sgd_minibatch_size)
+        self._shuffle = shuffle_sequences
+
+
+class ComputeGradients:
+    """Computes gradients on the local worker.
+
+    Takes a SampleBatch or MultiAgentBatch; gives `(gradients, env steps)`. Sets `info["learner"]`; times
+    `compute_grads`.
+
+    Args:
+        workers: The WorkerSet.
+    """
+
+    def __init__(self, workers: Any) -> None:
+        self.workers = workers
+
+    def __call__(self, batch: Batch) -> tuple[Any, int]:
+        """Returns the gradients and the env steps they were made from."""
+        _check_sample_batch_type(batch)
+        metrics = _get_shared_metrics()
+        with metrics.timers[COMPUTE_GRADS_TIMER]:
+            gradients, info = self.workers.local_worker().compute_gradients(batch)
+        metrics.info[LEARNER_INFO] = by_policy(info)
+        return gradients, batch.count
+
+
+class ApplyGradients:
+    """Applies gradients to the local worker's policies, and sends the new weights to remote workers.
+
+    Takes `(gradients, env steps)` and gives it on. Counts `num_steps_trained` and `num_steps_trained_this_iter`; times
+    `apply_grad` and `update`.
+
+    Args:
+        workers: The WorkerSet.
+        policies: Ids of the policies whose weights are sent; all that are trained when empty.
+        update_all: Whether all remote workers get the weights, or only the one that the item came from.
+    """
+
+    def __init__(self, workers: Any, policies: Sequence[str] = (), update_all: bool = True) -> None:
+        self.workers = workers
+        self.policies = policies
+        self.update_all = update_all
+
+    def plan_args(self) -> str:
+        """Returns whose weights are updated, for reports."""
+        return "update all" if self.update_all else "update the source"
+
+    def __call__(self, item: tuple[Any, int]) -> tuple[Any, int]:
+        """Applies the gradients and returns the item."""
+        if not isinstance(item, tuple) or len(item) != 2:
+            raise ValueError(f"Got an item of type {type(item).__name__}, wanted a tuple (gradients, env steps)")
+        gradients, count = item
+        metrics = _get_shared_metrics()
+        metrics.counters[STEPS_TRAINED_COUNTER] += count
+        metrics.counters[STEPS_TRAINED_THIS_ITER_COUNTER] += count
+        local = self.workers.local_worker()
+        timer = metrics.timers[APPLY_GRADS_TIMER]
+        with timer:
+            local.apply_gradients(gradients)
+        timer.push_units_processed(count)
+        global_vars = {"timestep": metrics.counters[STEPS_SAMPLED_COUNTER]}
+        local.set_global_vars(global_vars)
+        if self.workers.remote_workers():
+            with metrics.timers[WORKER_UPDATE_TIMER]:
+                self._send_weights(metrics, local, global_vars)
+        return item
+
+    def _send_weights(self, metrics: MetricsContext, local: Any, global_vars: dict[str, int]) -> None:
+        policies = list(self.policies or local.policies_to_train)
+        if self.update_all:
+            self.workers.sync_weights(policies=policies, global_vars=global_vars)
+            return
+        if metrics.current_actor is None:
+            raise ValueError(
+                "Got gradients that no remote worker produced, wanted ones gathered from workers; "
+                "use update_all=True, or AsyncGradients as the source"
+            )
+        metrics.current_actor.set_weights.remote(local.get_weights(policies), global_vars)
+
+
+class AverageGradients:
+    """Averages the gradients of several workers.
+
+    Takes a list of `(gradients, env steps)`; gives one such tuple with the mean of the gradients and the sum of steps.
+    A gradient that is None counts as zero, unless it is None everywhere.
+    """
+
+    def __call__(self, gradients: Sequence[tuple[Any, int]]) -> tuple[Any, int]:
+        """Returns the mean gradients and the sum of the env steps."""
+        if not gradients:
+            raise ValueError("Got an empty list of gradients, wanted at least one (gradients, env steps)")
+        return _average([grads for grads, _ in gradients]), sum(count for _, count in gradients)
+
+
+def _average(values: Sequence[Any]) -> Any:
+    """Averages arrays, or lists, tuples and dicts of them, element by element."""
+    first = values[0]
+    if isinstance(first, dict):
+        pids = dict.fromkeys(pid for value in values for pid in value)
+        return {pid: _average([value[pid] for value in values if pid in value]) for pid in pids}
+    if isinstance(first, (list, tuple)):
+        return [_average(parts) for parts in zip(*values, strict=True)]
+    known = [value for value in values if value is not None]
+    return sum(known[1:], start=known[0]) / len(values) if known else None
+
+
+class UpdateTargetNetwork:
+    """Lets policies copy their weights to their target networks from time to time.
+
+    Takes any item and gives it on. Reads `num_steps_sampled`, or `num_steps_trained` with `by_steps_trained`; counts
+    `num_target_updates` and sets `last_target_update_ts`.
+
+    Args:
+        workers: The WorkerSet.
+        target_update_freq: The targets are updated when *more* than this many env steps have passed since the last
+            time. With 0, at every item, also where several train steps follow one sample step.
+        by_steps_trained: Count steps trained instead of steps sampled.
+        policies: Ids of the policies; all that are trained when empty.
+    """
+
+    def __init__(
+        self, workers: Any, target_update_freq: int, by_steps_trained: bool = False, policies: Sequence[str] = ()
+    ) -> None:
+        self.workers = workers
+        self.target_update_freq = target_update_freq
+        self.policies = policies
+        self.by_steps_trained = by_steps_trained
+        self._counter = STEPS_TRAINED_COUNTER if by_steps_trained else STEPS_SAMPLED_COUNTER
+
+    def plan_args(self) -> str:
+        """Returns the interval, for reports."""
+        return f"{self.target_update_freq} steps {'trained' if self.by_steps_trained else 'sampled'}"
+
+    def __call__(self, item: Any) -> Any:
+        """Updates the targets when it is time, and returns the item."""
+        counters = _get_shared_metrics().counters
+        now = counters[self._counter]
+        if self.target_update_freq <= 0 or now - counters[LAST_TARGET_UPDATE_TS] > self.target_update_freq:
+            local = self.workers.local_worker()
+            for pid in self.policies or local.policies_to_train:
+                local.policy_map[pid].update_target()
+            counters[NUM_TARGET_UPDATES] += 1
+            counters[LAST_TARGET_UPDATE_TS] = now
+        return item

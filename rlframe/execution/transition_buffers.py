@@ -1,0 +1,350 @@
+"""The two kinds of buffer: the latest transitions, drawn uniformly or by priority. Import them from `replay_buffer`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rlframe.data.columns import BATCH_INDEXES, INFOS, WEIGHTS
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.execution.sum_tree import SumTree
+from rlframe.execution.transition_store import TransitionStore
+from rlframe.utils.errors import CheckpointError
+from rlframe.utils.seeding import entropy_seed, make_rng
+
+Indexes = NDArray[np.int64]
+
+_EXTREME_POWER = 1e200
+"""Largest priority ** alpha that is stored; the smallest is its inverse. Sums of a million of them are finite."""
+
+
+class ReplayBuffer:
+    """The latest `capacity` transitions, drawn uniformly with replacement.
+
+    Every row of a batch is one transition. Columns become arrays at the first `add`, with its names, dtypes and shapes;
+    later batches must have the same. Where rows say by `eps_id` and `t` which steps they are, each observation is
+    stored once though two transitions use it. `infos` are not stored: a dict per step would outweigh all the rest.
+
+    Args:
+        capacity: Transitions kept; the oldest go first.
+        seed: Seed of the draws; None for a fresh one.
+        rng: Generator of the draws, in place of `seed`.
+        memory_limit_bytes: What a full buffer may take; None for the memory of the machine (or container).
+    """
+
+    _not_stored: frozenset[str] = frozenset({INFOS, BATCH_INDEXES})
+
+    def __init__(
+        self,
+        capacity: int = 10_000,
+        seed: int | None = None,
+        *,
+        rng: np.random.Generator | None = None,
+        memory_limit_bytes: int | None = None,
+    ) -> None:
+        self._store = TransitionStore(capacity, self._not_stored, memory_limit_bytes)
+        self._rng = make_rng(entropy_seed() if seed is None else seed, "replay") if rng is None else rng
+        self._num_sampled = 0
+
+    @property
+    def capacity(self) -> int:
+        """Most transitions that are kept."""
+        return self._store.capacity
+
+    @property
+    def full_size_bytes(self) -> int:
+        """Estimate of a full buffer, with one observation per transition where they are shared; 0 before `add`."""
+        return self.capacity * self._store.bytes_per_transition
+
+    def __len__(self) -> int:
+        """Number of transitions that can be drawn."""
+        return len(self._store)
+
+    def add(self, item: Mapping[str, Any], weight: ArrayLike | None = None) -> None:
+        """Stores every row of a batch, in place of the oldest transitions.
+
+        Args:
+            item: Columns `[B, ...]`, a SampleBatch or a dict. An RLlib item of one row is a batch with B = 1.
+            weight: Not used here; the initial priority in a buffer with priorities.
+
+        Raises:
+            ValueError: If columns differ from those of the first batch, or the full buffer will not fit into memory.
+        """
+        del weight
+        self._store.add(item)
+
+    def add_batch(self, batch: Mapping[str, Any]) -> None:
+        """Stores every row of a batch, as `add` does."""
+        self.add(batch)
+
+    def sample(self, num_items: int) -> SampleBatch:
+        """Returns `num_items` transitions drawn uniformly, with replacement.
+
+        Raises:
+            ValueError: If the buffer is empty, or `num_items` is below 1.
+        """
+        self._check_sample(num_items)
+        store = self._store
+        slots = self._rng.integers(0, len(store), num_items)
+        if store.oldest % store.capacity and len(store) < store.capacity:
+            slots = (slots + store.oldest) % store.capacity
+        self._num_sampled += num_items
+        return SampleBatch.from_columns(store.gather(slots))
+
+    def _check_sample(self, num_items: int) -> None:
+        if num_items < 1:
+            raise ValueError(f"Cannot draw {num_items} transitions; wanted at least 1")
+        if not len(self._store):
+            raise ValueError("The replay buffer is empty; add a batch before sampling")
+
+    def stats(self, debug: bool = False) -> dict[str, Any]:
+        """Returns counts of transitions and the memory used.
+
+        Args:
+            debug: Also give `full_size_bytes` and `bytes_by_column`.
+        """
+        store = self._store
+        stats: dict[str, Any] = {
+            "added_count": store.end,
+            "added_count_wrapped": store.end % store.capacity,
+            "eviction_started": store.oldest > 0,
+            "sampled_count": self._num_sampled,
+            "est_size_bytes": self.size_bytes(),
+            "num_entries": len(store),
+        }
+        if debug:
+            stats.update(full_size_bytes=self.full_size_bytes, bytes_by_column=store.bytes_by_column())
+        return stats
+
+    def size_bytes(self) -> int:
+        """Returns the bytes of memory in use."""
+        return self._store.size_bytes()
+
+    def get_state(self, *, copy: bool = True) -> dict[str, Any]:
+        """Returns everything needed to go on exactly, the draws included.
+
+        Args:
+            copy: False to hand out views of the stored arrays, valid until the next `add`: enough for a state that is
+                written to disk at once, and no second buffer in memory.
+        """
+        return {
+            "kind": type(self).__name__,
+            "store": self._store.get_state(copy=copy),
+            "num_sampled": self._num_sampled,
+            "rng": self._rng.bit_generator.state,
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes the state of a buffer of the same class and capacity; what was stored here is forgotten.
+
+        Raises:
+            CheckpointError: If it is of another kind, capacity or exponent.
+        """
+        if state["kind"] != type(self).__name__:
+            raise CheckpointError(
+                f"The saved replay buffer is a {state['kind']}, this one a {type(self).__name__}; set "
+                "prioritized_replay as it was when saving, or go on without the saved buffer"
+            )
+        self._store.set_state(state["store"])
+        self._num_sampled = int(state["num_sampled"])
+        self._rng.bit_generator.state = state["rng"]
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError if the buffer contradicts itself."""
+        self._store.check_invariants()
+
+
+class PrioritizedReplayBuffer(ReplayBuffer):
+    """The latest `capacity` transitions, drawn in proportion to priority ** alpha.
+
+    A transition that is added without a weight gets the largest priority given so far (1 at first), so that it is soon
+    drawn. Draws are stratified: one from each of B equal parts of the total.
+
+    Weights correct the bias that drawing by priority brings. They are divided by the largest one of the *batch*, as in
+    DeepMind's agents; Schaul et al. divide by the largest of the whole buffer, where one rarely drawn transition makes
+    every other weight small.
+
+    Args:
+        capacity: Transitions kept; the oldest go first.
+        alpha: 0 draws uniformly, 1 in proportion to priorities.
+        seed: Seed of the draws; None for a fresh one.
+        rng: Generator of the draws, in place of `seed`.
+        memory_limit_bytes: What a full buffer may take; None for the memory of the machine (or container).
+
+    Source: Schaul et al. 2016, "Prioritized Experience Replay", sections 3.3 and 3.4.
+    """
+
+    _not_stored = frozenset({INFOS, BATCH_INDEXES, WEIGHTS})
+
+    def __init__(
+        self,
+        capacity: int = 10_000,
+        alpha: float = 1.0,
+        seed: int | None = None,
+        *,
+        rng: np.random.Generator | None = None,
+        memory_limit_bytes: int | None = None,
+    ) -> None:
+        super().__init__(capacity, seed, rng=rng, memory_limit_bytes=memory_limit_bytes)
+        if not 0 <= alpha < np.inf:
+            raise ValueError(f"alpha must be 0 or more, got {alpha}")
+        self._alpha = float(alpha)
+        self._largest = _EXTREME_POWER ** (1 / max(1.0, self._alpha))
+        self._tree = SumTree(capacity)
+        self._max_priority = 1.0
+
+    def add(self, item: Mapping[str, Any], weight: ArrayLike | None = None) -> None:
+        """Stores every row of a batch, in place of the oldest transitions.
+
+        Args:
+            item: Columns `[B, ...]`, a SampleBatch or a dict. A column `weights` is not stored, nor read.
+            weight: Initial priorities, above 0: float `[B]` or one for all rows. None for the largest so far.
+
+        Raises:
+            ValueError: If columns differ from those of the first batch, the full buffer will not fit into memory, or a
+                weight is not above 0.
+        """
+        priorities = None if weight is None else _checked_priorities(weight)
+        if priorities is not None and priorities.ndim and priorities.shape != (_num_rows(item),):
+            raise ValueError(f"Got weights of shape {priorities.shape} for {_num_rows(item)} rows; wanted one per row")
+        oldest = self._store.oldest
+        first, end = self._store.add(item)
+        numbers = np.arange(first, end)
+        if priorities is None:
+            self._set(numbers, self._max_priority**self._alpha)
+        else:
+            self._prioritize(numbers, priorities[-len(numbers) :] if priorities.ndim else priorities)
+        not_overwritten = max(oldest, end - self.capacity)
+        if (
+            self._store.oldest > not_overwritten
+        ):  # dropped for want of memory; with many rows, even some of the new ones
+            self._set(np.arange(not_overwritten, self._store.oldest), 0.0)
+
+    def sample(self, num_items: int, beta: float = 1.0) -> SampleBatch:
+        """Returns `num_items` transitions drawn by priority, with replacement, and two more columns.
+
+        `weights` are (p_min / p) ** beta, with p_min the smallest drawn: float32 `[B]` in (0, 1]. `batch_indexes` say
+        for `update_priorities` which transitions they are: int64 `[B]`.
+
+        Args:
+            num_items: Transitions to draw, B.
+            beta: 0 does not correct for the priorities, 1 does fully.
+
+        Raises:
+            ValueError: If the buffer is empty, `num_items` below 1 or `beta` below 0.
+        """
+        self._check_sample(num_items)
+        if not beta >= 0:
+            raise ValueError(f"beta must be 0 or more, got {beta}")
+        slots = self._tree.sample(num_items, self._rng)
+        drawn = self._tree.get(slots)
+        columns = self._store.gather(slots)
+        columns[WEIGHTS] = ((drawn.min() / drawn) ** beta).astype(np.float32)
+        columns[BATCH_INDEXES] = self._store.numbers_of(slots)
+        self._num_sampled += num_items
+        return SampleBatch.from_columns(columns)
+
+    def update_priorities(self, idxes: ArrayLike, priorities: ArrayLike) -> None:
+        """Gives transitions new priorities; those that have been overwritten since they were drawn are passed over.
+
+        Args:
+            idxes: `batch_indexes` of a sampled batch. int `[B]`; where one stands twice, the last priority
+                counts.
+            priorities: Above 0. float `[B]`.
+
+        Raises:
+            ValueError: If a priority is not above 0 or not finite, an index was never given, or lengths differ.
+        """
+        numbers = np.asarray(idxes, np.int64)
+        values = _checked_priorities(priorities)
+        if numbers.shape != values.shape or numbers.ndim != 1:
+            raise ValueError(f"Got {numbers.shape} indexes and {values.shape} priorities; wanted one [B] of each")
+        if not len(numbers):
+            return
+        store = self._store
+        lowest = numbers.min()
+        if lowest < 0 or numbers.max() >= store.end:
+            raise ValueError(f"Indexes must be those of a sampled batch, in [0, {store.end}); got {numbers.tolist()}")
+        if lowest < store.oldest:
+            alive = numbers >= store.oldest
+            numbers, values = numbers[alive], values[alive]
+        self._prioritize(numbers, values)
+
+    def _prioritize(self, numbers: Indexes, priorities: NDArray[np.float64]) -> None:
+        if len(numbers):
+            # A power that rounds to 0 would never be drawn again, one that overflows would be drawn always.
+            priorities = priorities.clip(1 / self._largest, self._largest)
+            self._max_priority = max(self._max_priority, float(priorities.max()))
+            self._set(numbers, priorities**self._alpha)
+
+    def _set(self, numbers: Indexes, powers: ArrayLike) -> None:
+        self._tree.set(self._store.slots_of(numbers), powers)
+
+    def stats(self, debug: bool = False) -> dict[str, Any]:
+        """Returns counts of transitions and the memory used.
+
+        Args:
+            debug: Also give `full_size_bytes`, `bytes_by_column`, `max_priority`, `mean_power` (priority ** alpha).
+        """
+        stats = super().stats(debug)
+        if debug:
+            mean = self._tree.total / max(1, len(self))
+            stats.update(max_priority=self._max_priority, mean_power=mean)
+        return stats
+
+    def size_bytes(self) -> int:
+        """Returns the bytes of memory in use."""
+        return super().size_bytes() + self._tree.size_bytes
+
+    def get_state(self, *, copy: bool = True) -> dict[str, Any]:
+        """Returns everything needed to go on exactly, the draws included.
+
+        Args:
+            copy: False to hand out views of the stored arrays, valid until the next `add` or `update_priorities`.
+        """
+        powers = self._tree.values[: min(self._store.end, self.capacity)]
+        state = super().get_state(copy=copy)
+        state.update(powers=powers.copy() if copy else powers, alpha=self._alpha, max_priority=self._max_priority)
+        return state
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes the state of a buffer of the same class, capacity and alpha; what was stored here is forgotten.
+
+        Raises:
+            CheckpointError: If it is of another kind, capacity or exponent.
+        """
+        if state.get("alpha", self._alpha) != self._alpha:
+            raise CheckpointError(
+                f"The saved replay buffer has prioritized_replay_alpha {state['alpha']}, this one {self._alpha}; set "
+                "it as it was when saving, or go on without the saved buffer"
+            )
+        super().set_state(state)
+        powers = np.zeros(self.capacity)
+        powers[: len(state["powers"])] = state["powers"]
+        self._tree.set(np.arange(self.capacity), powers)
+        self._max_priority = float(state["max_priority"])
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError if the buffer contradicts itself."""
+        super().check_invariants()
+        self._tree.check_invariants()
+        alive = np.zeros(self.capacity, bool)
+        alive[np.arange(self._store.oldest, self._store.end) % self.capacity] = True
+        if not np.array_equal(alive, self._tree.values > 0):
+            raise AssertionError("A transition has no priority, or an empty slot has one")
+
+
+def _checked_priorities(priorities: ArrayLike) -> NDArray[np.float64]:
+    """Returns priorities as float64; raises ValueError unless all are finite and above 0."""
+    values = np.asarray(priorities, np.float64)
+    if values.size and not (values.min() > 0 and values.max() < np.inf):  # NaN fails the first
+        wrong = values.reshape(-1)[~((values > 0) & (values < np.inf)).reshape(-1)]
+        raise ValueError(f"Priorities must be finite and above 0; got {wrong[:5].tolist()} among {values.size}")
+    return values
+
+
+def _num_rows(item: Mapping[str, Any]) -> int:
+    return item.count if isinstance(item, SampleBatch) else len(next(iter(item.values())))
