@@ -1,0 +1,150 @@
+"""A trainer as something that acts: one observation in, one action of the environment's space out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rlframe.data.sample_batch import DEFAULT_POLICY_ID
+
+
+class ActingMixin:
+    """Acting methods of a `Trainer`; they run the local worker's policy, preprocessor and (frozen) filter."""
+
+    workers: Any
+    config: dict[str, Any]
+
+    def get_policy(self, policy_id: str = DEFAULT_POLICY_ID) -> Any:
+        """Returns the local worker's policy, None for an unknown id."""
+        return self.workers.local_worker().get_policy(policy_id)
+
+    def compute_single_action(
+        self,
+        observation: Any = None,
+        state: list[Any] | None = None,
+        *,
+        prev_action: Any = None,
+        prev_reward: float | None = None,
+        info: dict[str, Any] | None = None,
+        input_dict: Mapping[str, Any] | None = None,
+        policy_id: str = DEFAULT_POLICY_ID,
+        full_fetch: bool = False,
+        explore: bool | None = None,
+        timestep: int | None = None,
+        episode: Any = None,
+        unsquash_action: bool | None = None,
+        clip_action: bool | None = None,
+        unsquash_actions: bool | None = None,
+        clip_actions: bool | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Returns an action for one observation of the environment.
+
+        Args:
+            observation: As the environment gives it.
+            state: Recurrent state.
+            prev_action: The action before.
+            prev_reward: The reward before.
+            info: The environment's info; policies here do not use it.
+            input_dict: Columns instead of `observation`.
+            policy_id: Which policy acts.
+            full_fetch: Whether to return states and extra outputs too.
+            explore: None takes `config["explore"]`.
+            timestep: Global step for exploration; None takes the policy's.
+            episode: Accepted for old programs.
+            unsquash_action: None takes `config["normalize_actions"]`.
+            clip_action: None takes `config["clip_actions"]`.
+            unsquash_actions: Older spelling.
+            clip_actions: Older spelling.
+            **kwargs: Passed to the policy.
+
+        Returns:
+            The action; or `(action, states, extra)` if `state` is given or `full_fetch` is set.
+
+        Raises:
+            KeyError: If there is no policy `policy_id`.
+        """
+        policy = self.get_policy(policy_id)
+        if policy is None:
+            known = ", ".join(self.workers.local_worker().policy_map)
+            raise KeyError(f"policy_id={policy_id!r}: wanted one of {known}")
+        action, states, extra = policy.compute_single_action(
+            observation,
+            state,
+            prev_action=prev_action,
+            prev_reward=prev_reward,
+            info=info,
+            input_dict=input_dict,
+            episode=episode,
+            explore=explore,
+            timestep=timestep,
+            unsquash_action=unsquash_actions if unsquash_action is None else unsquash_action,
+            clip_action=clip_actions if clip_action is None else clip_action,
+            **kwargs,
+        )
+        return (action, states, extra) if state or full_fetch else action
+
+    def compute_action(
+        self,
+        observation: Any = None,
+        state: list[Any] | None = None,
+        prev_action: Any = None,
+        prev_reward: float | None = None,
+        info: dict[str, Any] | None = None,
+        policy_id: str = DEFAULT_POLICY_ID,
+        full_fetch: bool = False,
+        explore: bool | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Returns an action for one observation; the older name of `compute_single_action`, with its positions."""
+        return self.compute_single_action(
+            observation,
+            state,
+            prev_action=prev_action,
+            prev_reward=prev_reward,
+            info=info,
+            policy_id=policy_id,
+            full_fetch=full_fetch,
+            explore=explore,
+            **kwargs,
+        )
+
+    def compute_actions(
+        self,
+        observations: Mapping[Any, Any],
+        state: Mapping[Any, list[Any]] | None = None,
+        *,
+        prev_action: Mapping[Any, Any] | None = None,
+        prev_reward: Mapping[Any, float] | None = None,
+        info: Mapping[Any, Any] | None = None,
+        policy_id: str = DEFAULT_POLICY_ID,
+        full_fetch: bool = False,
+        explore: bool | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Returns `{agent_id: action}` for `{agent_id: observation}`, all from one policy.
+
+        With `state` or `full_fetch`: `(actions, states, extras)`, each a dict by agent.
+        """
+        made = {
+            agent: self.compute_single_action(
+                observation,
+                (state or {}).get(agent),
+                prev_action=(prev_action or {}).get(agent),
+                prev_reward=(prev_reward or {}).get(agent),
+                info=(info or {}).get(agent),
+                policy_id=policy_id,
+                full_fetch=True,
+                explore=explore,
+                **kwargs,
+            )
+            for agent, observation in observations.items()
+        }
+        actions = {agent: result[0] for agent, result in made.items()}
+        if not (state or full_fetch):
+            return actions
+        return (
+            actions,
+            {agent: result[1] for agent, result in made.items()},
+            {agent: result[2] for agent, result in made.items()},
+        )

@@ -1,0 +1,199 @@
+"""Checkpoints of a trainer: what is in them, and how one is taken over whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from rlframe.agents.loggers import to_jsonable
+from rlframe.utils.errors import CheckpointError
+from rlframe.utils.state_files import read_state, write_state
+from rlframe.version import __version__
+
+SCHEMA = 1
+
+
+def save(trainer: Any, directory: str) -> None:
+    """Writes a checkpoint of a trainer; see `Trainer.save`."""
+    write_state(directory, gather(trainer), describe(trainer))
+
+
+def describe(trainer: Any) -> dict[str, Any]:
+    """Returns what identifies a checkpoint: algorithm, spaces, versions, and the config for reading."""
+    worker = trainer.workers.local_worker()
+    return {
+        "kind": "trainer",
+        "trainer_schema": SCHEMA,
+        "algorithm": trainer._name,
+        "framework": trainer.config["framework"],
+        "rlframe_version": __version__,
+        "env": str(trainer._env_id),
+        "iteration": trainer.iteration,
+        "spaces": {
+            pid: {"observation_space": str(policy.observation_space), "action_space": str(policy.action_space)}
+            for pid, policy in worker.policy_map.items()
+        },
+        "config": to_jsonable(trainer.config),
+    }
+
+
+def gather(trainer: Any, *, buffer: bool | None = None) -> dict[str, Any]:
+    """Returns a trainer's whole state as nested dicts of arrays and numbers.
+
+    Args:
+        trainer: The trainer.
+        buffer: Whether the replay buffer is included; None goes by `store_buffer_in_checkpoints`.
+    """
+    workers = trainer.workers
+    if buffer is None:
+        buffer = bool(trainer.config.get("store_buffer_in_checkpoints"))
+    state: dict[str, Any] = {
+        "iteration": trainer._iteration,
+        "time_total": trainer._time_total,
+        "timesteps_total": trainer._timesteps_total,
+        "episodes_total": trainer._episodes_total,
+        "seed": trainer.seed,
+        "experiment_id": trainer.experiment_id,
+        "local_worker": workers.local_worker().get_state(),
+        "remote_workers": _remote_states(workers),
+        "plan": trainer.train_exec_impl.get_state(),
+    }
+    if trainer.evaluation_workers is not None:
+        state["evaluation_worker"] = trainer.evaluation_workers.local_worker().get_state(policies=False)
+    if buffer and trainer.local_replay_buffer is not None:
+        state["replay_buffer"] = trainer.local_replay_buffer.get_state()
+    return state
+
+
+def _remote_states(workers: Any) -> dict[str, Any]:
+    if not workers.remote_workers():
+        return {}
+    import ray
+
+    states = ray.get([worker.get_state.remote(policies=False) for worker in workers.remote_workers()])
+    return {str(index): state for index, state in zip(workers.remote_indexes(), states, strict=True)}
+
+
+def resolve_path(path: str) -> str:
+    """Returns the checkpoint directory for itself, or for a file name in it (`checkpoint_000010/checkpoint-10`)."""
+    if os.path.isdir(path):
+        return path
+    parent = os.path.dirname(path)
+    if os.path.basename(path).startswith("checkpoint-") and os.path.isdir(parent):
+        return parent
+    raise CheckpointError(f"no checkpoint at {path!r}: wanted the directory that trainer.save() returned")
+
+
+def load(trainer: Any, directory: str) -> None:
+    """Takes over a checkpoint, or raises and leaves the trainer as it was.
+
+    Raises:
+        CheckpointError: Names what does not fit.
+    """
+    state, meta = read_state(directory)
+    check_fits(trainer, meta, directory)
+    before = gather(trainer, buffer=False)
+    try:
+        apply(trainer, state)
+    except Exception as error:
+        apply(trainer, before)
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"checkpoint {directory!r} does not fit this trainer: {error}") from error
+
+
+def check_fits(trainer: Any, meta: dict[str, Any], directory: str) -> None:
+    """Raises where a checkpoint is of another kind, algorithm or space than the trainer.
+
+    Raises:
+        CheckpointError: Names what the checkpoint has and what the trainer wants.
+    """
+    mine = describe(trainer)
+    for key, what in (("kind", "contents"), ("trainer_schema", "format version"), ("algorithm", "algorithm")):
+        if meta.get(key) != mine[key]:
+            raise CheckpointError(
+                f"checkpoint {directory!r} has {what} {meta.get(key)!r}, wanted {mine[key]!r}: restore it with the "
+                "class that saved it"
+            )
+    for pid, spaces in mine["spaces"].items():
+        saved = meta.get("spaces", {}).get(pid)
+        if saved is None:
+            raise CheckpointError(f"checkpoint {directory!r} has no policy {pid!r}, only {sorted(meta['spaces'])}")
+        for name, wanted in spaces.items():
+            if saved[name] != wanted:
+                raise CheckpointError(
+                    f"checkpoint {directory!r} was saved with {name} {saved[name]}, this trainer's is {wanted}: make "
+                    "the trainer with the environment the checkpoint was trained in"
+                )
+
+
+def apply(trainer: Any, state: dict[str, Any]) -> None:
+    """Puts a state into a trainer; the replay buffer last, since it cannot fail halfway."""
+    workers = trainer.workers
+    workers.local_worker().set_state(state["local_worker"])
+    trainer.seed = int(state["seed"])
+    trainer._iteration = int(state["iteration"])
+    trainer._time_total = float(state["time_total"])
+    trainer._timesteps_total = state["timesteps_total"]
+    trainer._episodes_total = state["episodes_total"]
+    trainer.experiment_id = state["experiment_id"]
+    trainer._time_since_restore, trainer._timesteps_since_restore, trainer._iterations_since_restore = 0.0, 0, 0
+    if trainer.local_replay_buffer is not None and "replay_buffer" in state:
+        trainer.local_replay_buffer.set_state(state["replay_buffer"])
+    if workers.remote_workers():
+        _restore_remotes(workers, state["remote_workers"])
+    # Remote workers may be more or fewer than were saved; the plan starts from its counters in any case.
+    trainer.train_exec_impl = trainer._make_plan()
+    trainer.train_exec_impl.set_state(state["plan"])
+    if trainer.evaluation_workers is not None and "evaluation_worker" in state:
+        trainer.evaluation_workers.local_worker().set_state(state["evaluation_worker"])
+
+
+def _restore_remotes(workers: Any, states: dict[str, Any]) -> None:
+    import ray
+
+    workers.sync_weights(global_vars=workers.local_worker().get_global_vars())
+    calls = [
+        worker.set_state.remote(states[str(index)])
+        for worker, index in zip(workers.remote_workers(), workers.remote_indexes(), strict=True)
+        if str(index) in states
+    ]
+    ray.get(calls)
+
+
+def to_bytes(trainer: Any) -> bytes:
+    """Returns a checkpoint as a zip of its files."""
+    buffer = io.BytesIO()
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "checkpoint")
+        save(trainer, str(path))
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+            for file in sorted(path.rglob("*")):
+                if file.is_file():
+                    archive.write(file, file.relative_to(path))
+    return buffer.getvalue()
+
+
+def from_bytes(trainer: Any, data: bytes) -> None:
+    """Takes over what `to_bytes` returned.
+
+    Raises:
+        CheckpointError: If the bytes are no checkpoint.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                archive.extractall(directory)
+        except zipfile.BadZipFile as error:
+            raise CheckpointError("these bytes are no checkpoint: wanted what save_to_object() returned") from error
+        load(trainer, directory)
+
+
+def delete(path: str) -> None:
+    """Removes a checkpoint's directory."""
+    shutil.rmtree(resolve_path(path))

@@ -1,0 +1,192 @@
+"""Q-value heads on top of any trunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rlframe.models.actor import Dense, Layer, LayerNorm, NoisyDense
+from rlframe.models.torch.misc import activation_function
+from rlframe.models.torch.noisy import NoisyLayer
+from rlframe.models.torch.torch_modelv2 import TorchModelV2
+
+
+class QOutput(NamedTuple):
+    """Q-values [B, A] and, for distributional heads, logits [B, A, Z]."""
+
+    q: Tensor
+    logits: Tensor | None
+
+
+class DQNTorchModel(TorchModelV2):
+    """Interface that DQN puts on a model: advantage and state-value heads, noisy or not, with one or many atoms.
+
+        Q(s, a) = V(s) + A(s, a) − mean_a' A(s, a')           (dueling; per atom on logits when distributional)
+
+    `model(input_dict)` gives the trunk's features; `q_values(features)` what the heads make of them. Without hidden
+    layers, dueling and atoms there are no heads: the trunk's outputs are the Q-values.
+
+    Args:
+        obs_space: Preprocessed observation space.
+        action_space: A Discrete space with A actions.
+        num_outputs: Width of the trunk's features.
+        model_config: The `model` section of the config.
+        name: Name of the model.
+        q_hiddens: Hidden layers of each head.
+        dueling: Whether there is a state-value head.
+        num_atoms: Z; 1 for expected values.
+        use_noisy: Whether the heads are noisy.
+        v_min: Smallest atom.
+        v_max: Largest atom.
+        sigma0: Initial noise.
+        add_layer_norm: Whether each hidden layer of a head is normalised (for parameter noise).
+
+    Source: Wang et al. 2016 (dueling, eq. 9); Bellemare et al. 2017 (atoms); Fortunato et al. 2018 (noise).
+    """
+
+    support: Tensor
+    #: The trunk needs no value function of its own.
+    uses_value_function = False
+
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: dict[str, Any],
+        name: str,
+        *,
+        q_hiddens: tuple[int, ...] = (256,),
+        dueling: bool = False,
+        num_atoms: int = 1,
+        use_noisy: bool = False,
+        v_min: float = -10.0,
+        v_max: float = 10.0,
+        sigma0: float = 0.5,
+        add_layer_norm: bool = False,
+    ) -> None:
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        self.num_atoms, self.v_min, self.v_max = num_atoms, v_min, v_max
+        self.sigma0, self.use_noisy, self.add_layer_norm = sigma0, use_noisy, add_layer_norm
+        actions = int(action_space.n)
+        self.num_actions = actions
+        plain = not q_hiddens and not dueling and num_atoms == 1 and not use_noisy
+        self.advantage_layers: list[Layer] = (
+            [] if plain else self._make_head("advantage", q_hiddens, actions * num_atoms)
+        )
+        self.state_value_layers: list[Layer] = self._make_head("state_value", q_hiddens, num_atoms) if dueling else []
+        self._own("register_buffer", "support", torch.linspace(v_min, v_max, num_atoms), persistent=False)
+        self._q_advantage = _bound(self.advantage_layers)
+        self._q_state_value = _bound(self.state_value_layers)
+
+    def _own(self, method: str, *args: Any, **kwargs: Any) -> None:
+        """Calls a method of the `nn.Module` that the trunk beside this interface is."""
+        getattr(self._module(), method)(*args, **kwargs)
+
+    def _make_head(self, prefix: str, hiddens: tuple[int, ...], out: int) -> list[Layer]:
+        layers: list[Layer] = []
+        assert self.num_outputs is not None  # the policy says it
+        width = int(self.num_outputs)
+        for index, units in enumerate(hiddens):
+            layers += self._make_layer(f"{prefix}_{index}", width, int(units), "relu", norm=self.add_layer_norm)
+            width = int(units)
+        return layers + self._make_layer(f"{prefix}_output", width, out, "linear", norm=False)
+
+    def _make_layer(self, name: str, width: int, units: int, activation: str, *, norm: bool) -> list[Layer]:
+        module: nn.Module = (
+            NoisyLayer(width, units, self.sigma0, activation=None) if self.use_noisy else nn.Linear(width, units)
+        )
+        self._own("add_module", name, module)
+        kind = NoisyDense if self.use_noisy else Dense
+        if not norm:
+            return [kind(name, activation, units)]
+        self._own("add_module", f"{name}_norm", nn.LayerNorm(units))
+        return [kind(name, "linear", units), LayerNorm(f"{name}_norm", activation, units)]
+
+    def _run_q_layers(self, layers: Any, x: Tensor) -> Tensor:
+        modules: Any = self._module()._modules
+        for name, activation in layers:
+            x = modules[name](x)
+            if activation is not None:
+                x = activation(x)
+        return x
+
+    def q_values(self, features: Tensor) -> QOutput:
+        """Returns Q-values [B, A] (and logits [B, A, Z] with atoms) of the trunk's features [B, num_outputs]."""
+        scores = self._run_q_layers(self._q_advantage, features)
+        value = self._run_q_layers(self._q_state_value, features) if self._q_state_value else None
+        return self.combine(scores, value)
+
+    def combine(self, scores: Tensor, value: Tensor | None) -> QOutput:
+        """Returns Q-values of the heads' outputs: advantages [B, A·Z], state values [B, Z] or None."""
+        if self.num_atoms == 1:
+            if value is not None:
+                scores = value + scores - scores.mean(1, keepdim=True)
+            return QOutput(scores, None)
+        logits = scores.view(-1, self.num_actions, self.num_atoms)
+        if value is not None:
+            logits = value.unsqueeze(1) + logits - logits.mean(1, keepdim=True)
+        return QOutput(logits.softmax(-1) @ self.support, logits)
+
+    def get_state_value(self, features: Tensor) -> Tensor:
+        """Returns the state-value head's output [B, Z]; zeros without dueling."""
+        if not self._q_state_value:
+            return features.new_zeros((len(features), self.num_atoms))
+        return self._run_q_layers(self._q_state_value, features)
+
+    def actor_spec(self) -> dict[str, Any] | None:
+        """Returns what `QActor` acts by; None when the trunk is no chain of dense layers."""
+        trunk = super().actor_spec()
+        if trunk is None:
+            return None
+        return {
+            "trunk": {"outputs": trunk["outputs"], "values": None, "shared": 0},
+            "advantage": [layer.to_spec() for layer in self.advantage_layers],
+            "state_value": [layer.to_spec() for layer in self.state_value_layers] or None,
+            "num_atoms": self.num_atoms,
+            "v_min": self.v_min,
+            "v_max": self.v_max,
+        }
+
+
+def functional_q(model: Any) -> Callable[[Tensor], QOutput] | None:
+    """Returns the Q-network as a function of observations [B, D] that skips the modules' calls.
+
+    It reads the live parameters, gives what `model.q_values(model(...))` gives, and saves a third of a small network's
+    forward time. None for networks that are not made of dense layers alone, or are noisy.
+    """
+    spec = model.actor_spec()
+    if spec is None or model.use_noisy or model.add_layer_norm:
+        return None
+    chains = [_dense_chain(model, spec[part] or ()) for part in ("advantage", "state_value")]
+    trunk = _dense_chain(model, spec["trunk"]["outputs"])
+
+    def q_network(obs: Tensor) -> QOutput:
+        x = obs.float().flatten(1) if obs.dtype != torch.float32 or obs.dim() != 2 else obs
+        features = _run_dense(trunk, x)
+        scores = _run_dense(chains[0], features)
+        value = _run_dense(chains[1], features) if chains[1] else None
+        return model.combine(scores, value)  # type: ignore[no-any-return]  # the interface's own method
+
+    return q_network
+
+
+def _dense_chain(model: Any, layers: Any) -> list[tuple[Tensor, Tensor, Any]]:
+    modules = [(model.get_submodule(layer["name"]), activation_function(layer["activation"])) for layer in layers]
+    return [(module.weight, module.bias, activation) for module, activation in modules]
+
+
+def _run_dense(chain: list[tuple[Tensor, Tensor, Any]], x: Tensor) -> Tensor:
+    for weight, bias, activation in chain:
+        x = functional.linear(x, weight, bias)
+        if activation is not None:
+            x = activation(x)
+    return x
+
+
+def _bound(layers: list[Layer]) -> tuple[tuple[str, Any], ...]:
+    return tuple((layer.name, activation_function(getattr(layer, "activation", None))) for layer in layers)

@@ -1,0 +1,158 @@
+"""DQN in PyTorch: the loss (double, n-step, weighted, distributional) and the policy with its heads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rlframe.agents.dqn.dqn_torch_model import QOutput
+from rlframe.agents.dqn.q_postprocessing import postprocess_nstep
+from rlframe.agents.dqn.simple_q_torch_policy import SimpleQTorchPolicy
+from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, TERMINATEDS, WEIGHTS
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.losses.torch.q_learning import (
+    categorical_q_loss,
+    double_q_td_error,
+    huber,
+    project_distribution,
+    select_by_action,
+)
+from rlframe.models.torch.noisy import NoisyLayer
+
+
+class QLoss:
+    """The loss of one batch, its TD errors, and statistics.
+
+    With one atom: mean of w · huber(δ), δ the n-step double-Q error. With Z atoms: mean of w · cross-entropy between
+    the projected target distribution and the online one; the cross-entropy then serves as the TD error.
+
+    Args:
+        q_t: Online network at `obs`: q [B, A], logits [B, A, Z] or None.
+        q_tp1: Target network at `new_obs`.
+        q_tp1_selector: Q-values [B, A] at `new_obs` that choose the next action: the online network's for double
+            Q-learning, the target network's otherwise.
+        batch: Columns `actions`, `rewards`, `discounts`, and `weights` (ones if missing).
+        support: Atoms [Z].
+
+    Attributes:
+        loss: Scalar.
+        td_error: [B], without gradient.
+        stats: Scalars for the report.
+
+    Source: van Hasselt et al. 2016 (double); Schaul et al. 2016 (weights); Bellemare et al. 2017, algorithm 1 (atoms).
+    """
+
+    def __init__(
+        self, q_t: QOutput, q_tp1: QOutput, q_tp1_selector: Tensor, batch: SampleBatch, support: Tensor | None = None
+    ) -> None:
+        actions, rewards, discounts = batch[ACTIONS], batch[REWARDS], batch[DISCOUNTS]
+        weights = batch.get(WEIGHTS)
+        if q_t.logits is None:
+            td_error = double_q_td_error(q_t.q, actions, rewards, discounts, q_tp1.q, q_tp1_selector)
+            per_row = huber(td_error)
+        else:
+            assert support is not None
+            assert q_tp1.logits is not None
+            best = q_tp1_selector.argmax(1)
+            next_probs = select_by_action(q_tp1.logits, best).softmax(-1)
+            target = project_distribution(next_probs, rewards, discounts, support)
+            per_row = td_error = categorical_q_loss(select_by_action(q_t.logits, actions), target)
+        self.loss = (per_row if weights is None else weights * per_row).mean()
+        self.td_error = td_error.detach()
+        q = q_t.q.detach()
+        self.stats = {"mean_q": q.mean(), "min_q": q.min(), "max_q": q.max()}
+
+
+def build_q_losses(policy: DQNTorchPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+    """Returns the loss of one batch, a scalar; see `QLoss`."""
+    del model, dist_class
+    q_t = policy.online(train_batch[OBS])
+    with torch.no_grad():
+        q_tp1 = policy.target(train_batch[NEXT_OBS])
+        selector = policy.online(train_batch[NEXT_OBS]).q if policy.config["double_q"] else q_tp1.q
+    q_loss = QLoss(q_t, q_tp1, selector, train_batch, policy.model.support)
+    policy.keep(q_loss.td_error, **q_loss.stats)
+    return q_loss.loss
+
+
+class DQNTorchPolicy(SimpleQTorchPolicy):
+    """SimpleQ's policy with dueling, distributional and noisy heads, and priorities computed by workers."""
+
+    def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
+        self.noisy = bool(config["noisy"])
+        super().__init__(obs_space, action_space, config)
+        self._noisy_layers = [layer for layer in self.model.modules() if isinstance(layer, NoisyLayer)]
+        for index, layer in enumerate(self._noisy_layers):
+            layer.generator = self._generator("noise", index)
+        for index, layer in enumerate(m for m in self.target_network.model.modules() if isinstance(m, NoisyLayer)):
+            # The target's noise is its own draw, and on: Fortunato et al. 2018, section 3.1.
+            layer.noise, layer.generator = True, self._generator("target_noise", index)
+
+    def _generator(self, *path: int | str) -> torch.Generator:
+        return torch.Generator(self.device).manual_seed(self.stream_seed(*path))
+
+    def head_config(self) -> dict[str, Any]:
+        """Returns what `DQNTorchModel` is built with."""
+        config = self.config
+        exploration = (config.get("exploration_config") or {}).get("type")
+        return {
+            "q_hiddens": tuple(config["hiddens"] or ()),
+            "dueling": config["dueling"],
+            "num_atoms": config["num_atoms"],
+            "use_noisy": config["noisy"],
+            "v_min": config["v_min"],
+            "v_max": config["v_max"],
+            "sigma0": config["sigma0"],
+            "add_layer_norm": exploration == "ParameterNoise",
+        }
+
+    def q_in_torch(self, obs: NDArray[Any], explore: bool) -> Tensor:
+        """Returns Q-values [B, A] by way of torch; noisy layers are noisy only when exploring."""
+        for layer in self._noisy_layers:
+            layer.noise = explore
+        try:
+            return super().q_in_torch(obs, explore)
+        finally:
+            for layer in self._noisy_layers:
+                layer.noise = None
+
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+        """Returns the loss of one batch; see `QLoss`."""
+        return build_q_losses(self, model, dist_class, train_batch)
+
+    def postprocess_trajectory(
+        self, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
+    ) -> SampleBatch:
+        """Sums n-step rewards; with `worker_side_prioritization` adds initial priorities |δ| as `weights`."""
+        batch = postprocess_nstep(self, sample_batch, other_agent_batches, episode)
+        if self.config["worker_side_prioritization"]:
+            td_error = self.compute_td_error(
+                batch[OBS],
+                batch[ACTIONS],
+                batch[REWARDS],
+                batch[NEXT_OBS],
+                batch[TERMINATEDS],
+                discounts=batch[DISCOUNTS],
+            )
+            batch[WEIGHTS] = np.abs(td_error) + np.float32(self.config["prioritized_replay_eps"])
+        return batch
+
+    postprocess_trajectory.framework_free = postprocess_nstep  # type: ignore[attr-defined]  # a marker for NumPy workers
+
+    def acting_recipe(self) -> Any:
+        """Returns what a remote worker acts by without torch; None when workers compute priorities."""
+        return None if self.config["worker_side_prioritization"] else super().acting_recipe()
+
+
+def postprocess_nstep_and_prio(
+    policy: DQNTorchPolicy, batch: SampleBatch, other_agent: Any = None, episode: Any = None
+) -> SampleBatch:
+    """Returns the batch as `DQNTorchPolicy.postprocess_trajectory` makes it (RLlib's name)."""
+    return DQNTorchPolicy.postprocess_trajectory(policy, batch, other_agent, episode)
+
+
+__all__ = ["DQNTorchPolicy", "QLoss", "build_q_losses", "postprocess_nstep_and_prio"]

@@ -1,0 +1,50 @@
+"""A trainer's policies for use elsewhere."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from rlframe.data.sample_batch import DEFAULT_POLICY_ID
+from rlframe.utils.errors import ConfigError
+
+_FORMATS = ("checkpoint", "model", "onnx")
+
+
+class ExportingMixin:
+    """Export methods of a `Trainer`."""
+
+    workers: Any
+    logdir: Any
+
+    def export_policy_model(self, export_dir: str, policy_id: str = DEFAULT_POLICY_ID, onnx: int | None = None) -> None:
+        """Writes a policy's network as `model.pt` (TorchScript: preprocessed obs [B, ...] to distribution inputs).
+
+        Args:
+            export_dir: Directory, made if missing.
+            policy_id: Which policy.
+            onnx: Writes `model.onnx` of that opset instead.
+        """
+        self.workers.local_worker().policy_map[policy_id].export_model(export_dir, onnx)
+
+    def export_policy_checkpoint(
+        self, export_dir: str, filename_prefix: str = "model", policy_id: str = DEFAULT_POLICY_ID
+    ) -> None:
+        """Writes a policy's whole state (weights, targets, optimiser) as arrays and JSON into `export_dir`."""
+        from rlframe.utils.state_files import write_state
+
+        policy = self.workers.local_worker().policy_map[policy_id]
+        write_state(os.path.join(export_dir, filename_prefix), policy.get_state(), {"kind": "policy", "id": policy_id})
+
+    def _export_model(self, export_formats: list[str], export_dir: str) -> dict[str, str]:
+        unknown = sorted(set(export_formats) - set(_FORMATS))
+        if unknown:
+            raise ConfigError(f"export format: got {unknown[0]!r}, wanted one of {', '.join(_FORMATS)}")
+        paths = {name: os.path.join(export_dir, name) for name in export_formats}
+        for name, path in paths.items():
+            if name == "checkpoint":
+                self.export_policy_checkpoint(path)
+            else:
+                opset = int(os.environ.get("ONNX_OPSET", "18")) if name == "onnx" else None
+                self.export_policy_model(path, onnx=opset)
+        return paths

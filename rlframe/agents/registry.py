@@ -1,0 +1,173 @@
+"""The algorithms by name: for `get_trainer_class`, the command line, and `tune.run("DQN")`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from dataclasses import dataclass
+from typing import Any, Literal, overload
+
+from rlframe.utils.deprecation import deprecation_warning
+from rlframe.utils.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class AlgorithmEntry:
+    """Where an algorithm is found; nothing is imported before it is called.
+
+    Attributes:
+        trainer: `module:name` of the trainer class.
+        config: `module:name` of its default config.
+    """
+
+    trainer: str
+    config: str
+
+    def __call__(self) -> tuple[Any, dict[str, Any]]:
+        """Imports the algorithm, and returns its trainer class and default config."""
+        return _resolve(self.trainer), _resolve(self.config)
+
+
+ALGORITHMS: dict[str, AlgorithmEntry] = {
+    "DQN": AlgorithmEntry("rlframe.agents.dqn:DQNTrainer", "rlframe.agents.dqn:DEFAULT_CONFIG"),
+    "SimpleQ": AlgorithmEntry("rlframe.agents.dqn:SimpleQTrainer", "rlframe.agents.dqn:SIMPLE_Q_DEFAULT_CONFIG"),
+}
+"""Loaders by name: `ALGORITHMS["DQN"]()` returns (trainer class, default config)."""
+
+_CONTRIBUTED = ("AlphaZero", "LinTS", "LinUCB", "MADDPG", "RandomAgent")
+
+RLLIB_ALGORITHMS = frozenset(
+    {
+        *("A2C", "A3C", "APEX", "APEX_DDPG", "APPO", "ARS", "BC", "CQL", "DDPG", "DDPPO", "DQN", "DREAMER", "ES"),
+        *(
+            "IMPALA",
+            "MAML",
+            "MARWIL",
+            "MBMPO",
+            "PG",
+            "PPO",
+            "QMIX",
+            "R2D2",
+            "RNNSAC",
+            "SAC",
+            "SimpleQ",
+            "SlateQ",
+            "TD3",
+        ),
+        *(f"contrib/{name}" for name in _CONTRIBUTED),
+    }
+)
+"""All names that RLlib 1.x knows; those that are not in `ALGORITHMS` are answered with what there is instead."""
+
+
+@overload
+def get_trainer_class(alg: str, return_config: Literal[False] = False) -> Any: ...
+
+
+@overload
+def get_trainer_class(alg: str, return_config: Literal[True]) -> tuple[Any, dict[str, Any]]: ...
+
+
+def get_trainer_class(alg: str, return_config: bool = False) -> Any:
+    """Returns the trainer class with the given name.
+
+    Args:
+        alg: A name such as "DQN".
+        return_config: Whether to return the default config as well.
+
+    Returns:
+        The class, or the class and its default config.
+
+    Raises:
+        ConfigError: If there is no such algorithm.
+    """
+    if alg not in ALGORITHMS:
+        raise ConfigError(_unknown(alg))
+    trainer, config = ALGORITHMS[alg]()
+    return (trainer, config) if return_config else trainer
+
+
+def get_agent_class(alg: str) -> Any:
+    """Returns `get_trainer_class(alg)`, under its old name."""
+    deprecation_warning("get_agent_class", "get_trainer_class")
+    return get_trainer_class(alg)
+
+
+def _resolve(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _unknown(alg: str) -> str:
+    """Returns the sentence about a name that is not in `ALGORITHMS`."""
+    available = f"Available are {', '.join(sorted(ALGORITHMS))}."
+    if alg in _CONTRIBUTED:
+        return f"{alg} is contrib/{alg} in RLlib 1.x, a contributed algorithm; it is not in rlframe yet. {available}"
+    if alg in RLLIB_ALGORITHMS:
+        return f"{alg} exists in RLlib 1.x, but is not in rlframe yet. {available}"
+    known = {name.lower(): name for name in (*ALGORITHMS, *RLLIB_ALGORITHMS)}
+    near = [known[name] for name in difflib.get_close_matches(str(alg).lower(), known, n=2)]
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    return f"Unknown algorithm {alg}.{hint} {available}"
+
+
+# --- Ray Tune -----------------------------------------------------------------------------------------------------
+
+
+class TrainableName:
+    """Stands in Tune's registry for an algorithm: unpickling it imports the trainer class.
+
+    Args:
+        name: The algorithm's name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        """Pickles as the look-up of the class."""
+        return get_trainer_class, (self.name,)
+
+
+_registered: set[str] = set()
+
+
+def register_trainables() -> None:
+    """Makes `tune.run("DQN")` find the algorithms of this package, and no other library's.
+
+    All names of RLlib 1.x are registered, so that the ones without an algorithm are answered by this package as well.
+    A name under which the program itself registered something is left alone. Registering again does no harm, and
+    happens by itself after each `ray.init()`, which forgets names.
+    """
+    from ray.tune import registry
+
+    if _in_worker_process():
+        return  # workers look names up where the driver put them
+    names: Any = registry._global_registry
+    for name in sorted(RLLIB_ALGORITHMS | set(ALGORITHMS)):
+        if not names.contains(registry.TRAINABLE_CLASS, name) or _is_of_rllib(registry, name):
+            names.register(registry.TRAINABLE_CLASS, name, TrainableName(name))
+            _registered.add(name)
+    _register_after_each_init()
+
+
+def _is_of_rllib(registry: Any, name: str) -> bool:
+    if name in _registered or "ray.rllib" not in sys.modules:
+        return False
+    cls = registry._global_registry.get(registry.TRAINABLE_CLASS, name)
+    return str(getattr(cls, "__module__", "")).startswith("ray.rllib.")
+
+
+def _in_worker_process() -> bool:
+    import ray
+
+    return bool(ray.is_initialized() and ray.get_runtime_context().worker.mode == ray.WORKER_MODE)
+
+
+def _register_after_each_init() -> None:
+    from ray._private import worker
+
+    hooks = getattr(worker, "_post_init_hooks", None)  # private to Ray: without it, only a second init needs care
+    if hooks is not None and register_trainables not in hooks:
+        hooks.append(register_trainables)

@@ -1,0 +1,473 @@
+"""`Trainer`: the object a program trains, evaluates, saves and asks for actions."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, cast
+
+from ray.tune import Trainable
+from ray.tune.execution.placement_groups import PlacementGroupFactory
+
+from rlframe.agents import checkpointing
+from rlframe.agents.acting import ActingMixin
+from rlframe.agents.evaluating import auto_rounds, make_evaluation_workers, run_episodes, send_weights, summarize
+from rlframe.agents.exporting import ExportingMixin
+from rlframe.agents.loggers import RunLogger
+from rlframe.agents.recovery import recover
+from rlframe.agents.resources import placement_group_factory
+from rlframe.agents.trainer_setup import (
+    call_by_signature,
+    make_logdir,
+    merge_trainer_config,
+    resolve_trainer_env,
+    seed_process,
+)
+from rlframe.agents.usage import system_usage
+from rlframe.config.common import CommonConfig
+from rlframe.config.merge import with_common_config
+from rlframe.config.options import AlgorithmConfig
+from rlframe.evaluation.callbacks import call_hook, make_callbacks
+from rlframe.evaluation.cluster import unwrap_ray_error
+from rlframe.evaluation.filter_manager import FilterManager
+from rlframe.evaluation.worker_set import WorkerSet
+from rlframe.execution.iterators import LocalIterator
+from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.execution.plan_report import PlanReport, plan_report
+from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
+from rlframe.execution.train_ops import TrainOneStep
+from rlframe.utils.errors import ConfigError, WorkerError
+from rlframe.utils.seeding import entropy_seed
+
+_LOGGER = logging.getLogger("rlframe")
+
+COMMON_CONFIG: dict[str, Any] = CommonConfig.defaults()
+#: How often one `train()` tries again after a worker failure, with `ignore_worker_failures` and the like.
+MAX_WORKER_FAILURE_RETRIES = 3
+
+
+class Trainer(ActingMixin, ExportingMixin, Trainable):
+    """Trains policies with an execution plan; a `ray.tune.Trainable`.
+
+    Use a built one (`DQNTrainer(config, env=...)`), derive one (`DQNTrainer.with_updates(...)`,
+    `build_trainer(...)`), or subclass and override `get_default_config`, `get_default_policy_class`,
+    `validate_config`, `execution_plan`.
+
+    Args:
+        config: What differs from `get_default_config()`; a plain dict.
+        env: A Gymnasium id, a registered name, a dotted class path, an environment class, or a callable that takes an
+            `EnvContext`; None takes `config["env"]`.
+        logger_creator: `fn(config) -> logger` with `on_result(result)`, `flush()`, `close()` and `logdir`.
+        remote_checkpoint_dir: Accepted for old programs; Tune's storage decides today.
+        sync_function_tpl: Accepted for old programs; Tune's storage decides today.
+        storage: Given by Tune.
+
+    Raises:
+        ConfigError: Lists every fault of the config.
+        EnvError: If the environment is unknown or wrong.
+        WorkerError: If the cluster cannot hold the workers.
+    """
+
+    _name: ClassVar[str] = "Trainer"
+    #: Declaration of the config keys: types, bounds, meanings.
+    _config_class: ClassVar[type[AlgorithmConfig]] = CommonConfig
+    _allow_unknown_configs: bool = False
+    _allow_unknown_subkeys: tuple[str, ...] = ()
+    _override_all_subkeys_if_type_changes: tuple[str, ...] = ("exploration_config", "replay_buffer_config")
+
+    def __init__(
+        self,
+        config: dict[str, Any] | None = None,
+        env: Any = None,
+        logger_creator: Callable[[dict[str, Any]], Any] | None = None,
+        remote_checkpoint_dir: str | None = None,
+        sync_function_tpl: Any = None,
+        storage: Any = None,
+    ) -> None:
+        del remote_checkpoint_dir, sync_function_tpl
+        given = dict(config or {})
+        env_spec = given.get("env") if env is None else env
+        self._env_id, self.env_creator = resolve_trainer_env(env_spec)
+        given["env"] = env_spec
+        self._logdir: Any = None
+        self._logger_creator = logger_creator
+        self._logger: Any = None
+        self.experiment_id = uuid.uuid4().hex
+        self.workers: Any = None
+        self.evaluation_workers: Any = None
+        self.train_exec_impl: Any = None
+        self.local_replay_buffer: Any = None
+        self._last_evaluation: dict[str, Any] | None = None
+        self._usage: Any = None
+        super().__init__(given, storage)
+        # Tune's monitor is a thread; system usage is read here once an iteration instead.
+        self._monitor.stop()
+
+    # --- construction -----------------------------------------------------------------------------------------
+
+    @classmethod
+    def get_default_config(cls) -> dict[str, Any]:
+        """Returns a fresh dict of all config keys and their defaults."""
+        return cls._config_class.defaults()
+
+    @classmethod
+    def merge_trainer_configs(
+        cls, config1: dict[str, Any], config2: dict[str, Any], _allow_unknown_configs: bool | None = None
+    ) -> dict[str, Any]:
+        """Returns `config2` laid on `config1`, checked.
+
+        Raises:
+            ConfigError: Lists every fault.
+        """
+        unknown = cls._allow_unknown_configs if _allow_unknown_configs is None else _allow_unknown_configs
+        return merge_trainer_config(
+            cls._config_class,
+            config1,
+            config2,
+            allow_unknown=unknown,
+            allow_unknown_subkeys=cls._allow_unknown_subkeys,
+            override_all_if_type_changes=cls._override_all_subkeys_if_type_changes,
+        )
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Builds everything: config, workers, plan, evaluation workers; called by the constructor."""
+        self.config = self.merge_trainer_configs(self.get_default_config(), config)
+        seed = self.config["seed"]
+        self.seed = entropy_seed() if seed is None else int(seed)
+        seed_process(seed)
+        for name, value in self.config["extra_python_environs_for_driver"].items():
+            os.environ[name] = str(value)
+        self.callbacks = make_callbacks(self.config["callbacks"])
+        logging.getLogger("rlframe").setLevel(self.config["log_level"])
+        call_by_signature(self.validate_config, self.config)
+        self.policy_class = self.get_default_policy_class(self.config)
+        self.before_init()
+        self.local_replay_buffer = self.make_replay_buffer(self.config)
+        self.workers = self._make_workers()
+        self.train_exec_impl = self._make_plan()
+        if self.config["evaluation_interval"] or self.config["evaluation_num_workers"]:
+            self.evaluation_workers = make_evaluation_workers(self, self.merge_trainer_configs)
+        self.after_init()
+
+    def _make_workers(self) -> WorkerSet:
+        return WorkerSet(
+            env_creator=self.env_creator,
+            validate_env=self.validate_env,
+            policy_class=self.policy_class,
+            trainer_config={**self.config, "seed": self.seed},
+            num_workers=self.config["num_workers"],
+            logdir=self.logdir,
+        )
+
+    def _make_plan(self) -> LocalIterator[Any]:
+        keywords = {} if self.local_replay_buffer is None else {"local_replay_buffer": self.local_replay_buffer}
+        plan = call_by_signature(self.execution_plan, self.workers, self.config, **keywords)
+        if not isinstance(plan, LocalIterator):
+            raise ConfigError(
+                f"execution_plan returned {type(plan).__name__}, wanted a LocalIterator of result dicts: end the plan "
+                "with StandardMetricsReporting(train_op, workers, config)"
+            )
+        return plan
+
+    def _setup_logdir(self) -> None:
+        if self._storage:
+            cast(Any, super())._setup_logdir()
+            return
+        if self._logger_creator is not None:
+            self._logger = self._logger_creator(self.config)
+            self._logdir = getattr(self._logger, "logdir", None) or os.getcwd()
+            return
+        logger_config = self.config.get("logger_config") or {}
+        self._logdir = make_logdir(self._name, self._env_id, logger_config.get("logdir"))
+
+    def validate_config(self, config: dict[str, Any]) -> None:
+        """Hook: raises on a wrong config, or changes it; the declared keys are checked already."""
+
+    @staticmethod
+    def validate_env(env: Any, env_context: Any) -> None:
+        """Hook: raises on a wrong environment; called in every worker that has one."""
+
+    def get_default_policy_class(self, config: dict[str, Any]) -> Any:
+        """Hook: returns the policy class for a config.
+
+        Raises:
+            ConfigError: If the trainer names none.
+        """
+        raise ConfigError(f"{self._name} has no policy: pass default_policy, or override get_default_policy_class")
+
+    def before_init(self) -> None:
+        """Hook: called before workers exist."""
+
+    def after_init(self) -> None:
+        """Hook: called when everything is built."""
+
+    def before_evaluate(self) -> None:
+        """Hook: called at the start of each evaluation."""
+
+    def make_replay_buffer(self, config: dict[str, Any]) -> Any:
+        """Returns the replay buffer that the plan gets as `local_replay_buffer`; None for plans without one."""
+        buffer_config = config.get("replay_buffer_config")
+        if not buffer_config or buffer_config.get("type") != "LocalReplayBuffer":
+            return None
+        from rlframe.agents.replay import make_local_replay_buffer
+
+        return make_local_replay_buffer(config, self.seed)
+
+    @staticmethod
+    def execution_plan(workers: WorkerSet, config: dict[str, Any], **kwargs: Any) -> LocalIterator[Any]:
+        """Returns the dataflow: synchronous on-policy unless overridden."""
+        rollouts = ParallelRollouts(workers, mode="bulk_sync")
+        train_op = rollouts.combine(ConcatBatches(min_batch_size=config["train_batch_size"])).for_each(
+            TrainOneStep(workers)
+        )
+        return StandardMetricsReporting(train_op, workers, config)
+
+    @classmethod
+    def with_updates(cls, **overrides: Any) -> type[Trainer]:
+        """Returns a trainer class derived from a built one, with some of `build_trainer`'s arguments replaced."""
+        raise NotImplementedError(f"{cls.__name__} was not made by build_trainer; subclass it instead")
+
+    # --- training ---------------------------------------------------------------------------------------------
+
+    def train(self) -> dict[str, Any]:
+        """Runs one iteration and returns its result.
+
+        Raises:
+            EnvError: If an environment failed, and failures are not to be ignored.
+            WorkerError: If no healthy worker is left.
+            NonFiniteError: If a reward, observation, loss or weight became NaN or infinite.
+        """
+        result: dict[str, Any] = cast(Any, super()).train()
+        return result
+
+    def step(self) -> dict[str, Any]:
+        """Runs one iteration, again after worker failures if the config says so; called by `train()`."""
+        result = self._step_with_retries()
+        if self.config["synchronize_filters"]:
+            FilterManager.synchronize(self.workers.local_worker().filters, self.workers.remote_workers())
+        result["experiment_id"] = self.experiment_id
+        result["num_healthy_workers"] = len(self.workers.remote_workers())
+        result["num_worker_restarts"] = self.workers.restarts
+        if self.config["log_sys_usage"]:
+            result["perf"] = system_usage()
+        if self.config["env_task_fn"] is not None:
+            self._set_tasks(result)
+        return result
+
+    def _step_with_retries(self) -> dict[str, Any]:
+        tolerant = self.config["ignore_worker_failures"] or self.config["recreate_failed_workers"]
+        attempts = 1 + (MAX_WORKER_FAILURE_RETRIES if tolerant else 0)
+        for attempt in range(attempts):
+            try:
+                return self.step_attempt()
+            except Exception as error:
+                cause = unwrap_ray_error(error)
+                if not tolerant:
+                    if cause is error:
+                        raise
+                    raise cause from error
+                recover(self, cause)
+                if attempt == attempts - 1:
+                    raise WorkerError(
+                        f"gave up after {attempts} attempts to run iteration {self.iteration + 1}: {cause}"
+                    ) from cause
+        raise AssertionError("unreachable: every attempt returns or raises")
+
+    def step_attempt(self) -> dict[str, Any]:
+        """Pulls one result from the plan, evaluates if it is time to."""
+        interval = self.config["evaluation_interval"]
+        evaluates = bool(interval) and (self.iteration + 1) % interval == 0
+        if evaluates and self.config["evaluation_parallel_to_training"]:
+            result, evaluation = self._train_and_evaluate()
+        else:
+            result, evaluation = next(self.train_exec_impl), (self.evaluate() if evaluates else None)
+        if evaluation is not None:
+            self._last_evaluation = evaluation["evaluation"]
+        if self._last_evaluation is not None:
+            # Repeated between evaluations, with its age, so that stop criteria and plots find the key in every result.
+            age = self.iteration + 1 - self._last_evaluation.get("training_iteration", self.iteration + 1)
+            result["evaluation"] = {**self._last_evaluation, "age_iterations": max(age, 0)}
+        return dict(result)
+
+    def _train_and_evaluate(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Trains while evaluation runs beside it, on the weights from before this iteration."""
+        send_weights(self.workers, self.evaluation_workers)
+        with ThreadPoolExecutor(2) as pool:
+            training = pool.submit(lambda: next(self.train_exec_impl))
+            auto = self.config["evaluation_num_episodes"] == "auto"
+            evaluating = pool.submit(self.evaluate, auto_rounds(training) if auto else None, synced=True)
+            return training.result(), evaluating.result()
+
+    def _set_tasks(self, result: dict[str, Any]) -> None:
+        task_fn = self.config["env_task_fn"]
+        full = {**result, "training_iteration": self.iteration + 1}
+
+        def set_task(env: Any, context: Any) -> None:
+            task = call_by_signature(task_fn, full, env, context)
+            if env.get_task() != task:
+                env.set_task(task)
+
+        self.workers.foreach_env_with_context(set_task)
+
+    def evaluate(
+        self, episodes_left_fn: Callable[[int], bool] | None = None, *, synced: bool = False
+    ) -> dict[str, Any]:
+        """Runs `evaluation_num_episodes` fresh episodes with the current weights.
+
+        Args:
+            episodes_left_fn: `fn(episodes so far) -> whether to go on`, instead of a number.
+            synced: Whether the evaluation workers have the weights already.
+
+        Returns:
+            `{"evaluation": statistics of just these episodes}`.
+
+        Raises:
+            EnvError: If there is no environment to evaluate in.
+        """
+        started = time.time()
+        self.before_evaluate()
+        if self.evaluation_workers is None:
+            return {"evaluation": self._evaluate_in(self._spare_workers(), episodes_left_fn, started)}
+        if not synced:
+            send_weights(self.workers, self.evaluation_workers)
+        custom = self.config["custom_eval_function"]
+        if custom is not None:
+            metrics = custom(self, self.evaluation_workers)
+            if not metrics or not isinstance(metrics, dict):
+                raise ConfigError(f"custom_eval_function: returned {metrics!r}, wanted a dict of metrics, not empty")
+            return {"evaluation": {"training_iteration": self.iteration + 1, **metrics}}
+        return {"evaluation": self._evaluate_in(self.evaluation_workers, episodes_left_fn, started)}
+
+    def _evaluate_in(self, workers: WorkerSet, keep_going: Any, started: float) -> dict[str, Any]:
+        wanted = self.config["evaluation_num_episodes"]
+        count = None if keep_going is not None else (10 if wanted == "auto" else int(wanted))
+        return summarize(run_episodes(workers, count, keep_going), self.iteration + 1, started)
+
+    def _spare_workers(self) -> WorkerSet:
+        """Returns workers for an evaluation that the config did not announce; they are kept for the next one."""
+        if self.env_creator is None:
+            training: WorkerSet = self.workers  # says what is missing when it is asked to run
+            return training
+        made = make_evaluation_workers(self, self.merge_trainer_configs)
+        send_weights(self.workers, made)
+        self.evaluation_workers = made
+        return made
+
+    def log_result(self, result: dict[str, Any]) -> None:
+        """Calls `on_train_result`, then the loggers."""
+        call_hook(self.callbacks, "on_train_result", {"trainer": self, "result": result})
+        if self._storage:
+            return
+        if self._logger is None:
+            self._logger = self._make_logger()
+        self._logger.on_result(result)
+
+    def _make_logger(self) -> Any:
+        kind = (self.config["logger_config"] or {}).get("type")
+        if kind is not None:
+            return kind(self.config, self.logdir)
+        return RunLogger(self.logdir, self.config)
+
+    def plan_report(self) -> PlanReport:
+        """Returns the plan as a tree with each operator's share of time and rate; `print` shows it."""
+        return plan_report(self.train_exec_impl)
+
+    def collect_metrics(self, selected_workers: Any = None) -> dict[str, Any]:
+        """Returns statistics of the episodes that ended since they were last asked for."""
+        from rlframe.evaluation.metrics import collect_metrics
+
+        return dict(collect_metrics(self.workers.local_worker(), selected_workers or self.workers.remote_workers()))
+
+    # --- weights and checkpoints ------------------------------------------------------------------------------
+
+    def get_weights(self, policies: list[str] | None = None) -> dict[str, Any]:
+        """Returns `{policy_id: {name: array}}`, copies."""
+        weights: dict[str, Any] = self.workers.local_worker().get_weights(policies)
+        return weights
+
+    def set_weights(self, weights: dict[str, Any]) -> None:
+        """Takes `{policy_id: weights}` into the local worker; remote ones get them at the next synchronisation."""
+        self.workers.local_worker().set_weights(weights)
+
+    def save(self, checkpoint_dir: str | None = None) -> Any:
+        """Writes a checkpoint and returns its directory, `<checkpoint_dir>/checkpoint_<iteration>`.
+
+        Args:
+            checkpoint_dir: Parent directory; None takes `logdir`.
+
+        Raises:
+            OSError: If it cannot be written; an older checkpoint of that name is left as it was.
+        """
+        if self._storage:  # under Tune, which keeps checkpoints itself
+            return super().save(checkpoint_dir)
+        path = os.path.join(checkpoint_dir or self.logdir, f"checkpoint_{self.iteration:06d}")
+        self.save_checkpoint(path)
+        return path
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Writes everything that is needed to go on exactly into a directory: arrays and JSON, nothing executable."""
+        checkpointing.save(self, checkpoint_dir)
+
+    def restore(self, checkpoint_path: Any) -> None:
+        """Goes on from a checkpoint: the directory, or a file name in it as old programs write it.
+
+        Raises:
+            CheckpointError: If it is missing, damaged, or of another algorithm, model or space; this trainer is then
+                as it was before.
+        """
+        if not isinstance(checkpoint_path, (str, os.PathLike)):
+            super().restore(checkpoint_path)
+            return
+        self.load_checkpoint(os.fspath(checkpoint_path))
+        self._restored = True
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Takes over the state of a checkpoint directory."""
+        checkpointing.load(self, checkpointing.resolve_path(checkpoint))
+
+    def save_to_object(self) -> bytes:
+        """Returns a checkpoint as bytes (a zip of the checkpoint's files)."""
+        return checkpointing.to_bytes(self)
+
+    def restore_from_object(self, obj: bytes) -> None:
+        """Goes on from what `save_to_object` returned."""
+        checkpointing.from_bytes(self, obj)
+
+    def delete_checkpoint(self, checkpoint_path: str) -> None:
+        """Removes a checkpoint's directory."""
+        checkpointing.delete(checkpoint_path)
+
+    def cleanup(self) -> None:
+        """Stops workers and closes the log files; called by `stop()`."""
+        for workers in (self.workers, self.evaluation_workers):
+            if workers is not None:
+                workers.stop()
+        if self._logger is not None:
+            self._logger.flush()
+            self._logger.close()
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Returns False: a trainer is built anew for another config."""
+        return False
+
+    # --- resources --------------------------------------------------------------------------------------------
+
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory:
+        """Returns what a Tune trial of this trainer reserves."""
+        return placement_group_factory(cls.merge_trainer_configs(cls.get_default_config(), dict(config)))
+
+    @classmethod
+    def resource_help(cls, config: dict[str, Any]) -> str:
+        """Returns which config keys change the resources."""
+        return (
+            "num_workers, num_cpus_per_worker, num_gpus_per_worker, custom_resources_per_worker, num_gpus, "
+            "num_cpus_for_driver, evaluation_num_workers, placement_strategy"
+        )
+
+
+__all__ = ["COMMON_CONFIG", "MAX_WORKER_FAILURE_RETRIES", "Trainer", "with_common_config"]

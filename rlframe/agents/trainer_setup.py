@@ -1,0 +1,97 @@
+"""What a trainer does once, before it trains: config, environment, seeds, directories."""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import inspect
+import os
+import random
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from rlframe.config.common import CommonConfig
+from rlframe.config.merge import merge_configs
+from rlframe.config.options import AlgorithmConfig
+from rlframe.env.registry import resolve_env
+from rlframe.utils.errors import ConfigError
+
+#: Where trainers outside Tune and the command line keep their logs, as Ray does.
+RESULTS_DIRECTORY = os.path.expanduser(os.environ.get("RLFRAME_RESULTS_DIR", "~/ray_results"))
+
+
+def find_ray_env(name: str) -> Callable[..., Any] | None:
+    """Returns the creator registered with `ray.tune.register_env` under `name`, None if there is none."""
+    from ray.tune.registry import ENV_CREATOR, _global_registry
+
+    if not _global_registry.contains(ENV_CREATOR, name):
+        return None
+    creator: Callable[..., Any] = _global_registry.get(ENV_CREATOR, name)
+    return creator
+
+
+def resolve_trainer_env(env: Any) -> tuple[str | None, Callable[..., Any] | None]:
+    """Returns name and creator of what stands in `env=` or `config["env"]`; Nones for no environment."""
+    if env is None:
+        return None, None
+    name, creator = resolve_env(env, lookup=find_ray_env)
+    return name, creator
+
+
+def merge_trainer_config(
+    declaration: type[AlgorithmConfig] | None,
+    defaults: Mapping[str, Any],
+    config: Mapping[str, Any],
+    **allowances: Any,
+) -> dict[str, Any]:
+    """Returns the whole config of a trainer; see `rlframe.config.merge.merge_configs`."""
+    return merge_configs(defaults, config, declaration or CommonConfig, **allowances)
+
+
+def seed_process(seed: int | None, worker_index: int = 0) -> None:
+    """Seeds the global streams of `random` and NumPy, for environments that draw from them; None leaves them."""
+    if seed is None:
+        return
+    random.seed(seed + worker_index)
+    np.random.seed((seed + worker_index) % 2**32)  # noqa: NPY002 - users' environments draw from the global stream
+
+
+def call_by_signature(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    """Calls a user's function with the arguments that its signature takes.
+
+    Positional ones are given up to their number, keywords only where declared. The signature is read, so a TypeError
+    raised inside stays what it is.
+    """
+    parameters = list(inspect.signature(function).parameters.values())
+    takes_all = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    given = arguments if takes_all else arguments[: len(positional)]
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        names = {p.name for p in parameters}
+        keywords = {name: value for name, value in keywords.items() if name in names}
+    return function(*given, **keywords)
+
+
+def make_logdir(name: str, env_name: str | None, parent: str | None) -> str:
+    """Returns a fresh directory `<parent>/<name>_<env>_<time>_<random>`."""
+    base = os.path.expanduser(parent or RESULTS_DIRECTORY)
+    os.makedirs(base, exist_ok=True)
+    stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    env_part = (env_name or "env").replace("/", "-").replace(":", "-")
+    return tempfile.mkdtemp(prefix=f"{name}_{env_part}_{stamp}", dir=base)
+
+
+def import_path(path: str) -> Any:
+    """Returns the object at "module:Name" or "module.Name".
+
+    Raises:
+        ConfigError: If there is no such module or name.
+    """
+    module, _, name = path.partition(":") if ":" in path else path.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"cannot import {path!r}: {error}") from error

@@ -1,0 +1,31 @@
+"""Trainer classes by what a user types."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from rlframe.utils.errors import ConfigError
+
+
+def find_trainer_class(name: str) -> Any:
+    """Returns the trainer class for a name, or for "module:Class" of the user's own.
+
+    Args:
+        name: "DQN", or "my_package.my_module:MyTrainer".
+
+    Raises:
+        ConfigError: If there is no such algorithm, module or class.
+    """
+    if ":" not in name:
+        from rlframe.agents.registry import get_trainer_class
+
+        return get_trainer_class(name)
+    module_name, _, class_name = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"algorithm {name!r} cannot be imported: {error}") from error
+    if not hasattr(found, "get_default_config"):
+        raise ConfigError(f"algorithm {name!r} is {found!r}, wanted a Trainer class")
+    return found

@@ -1,0 +1,194 @@
+"""What a run leaves behind, and how it is found again."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rlframe.cli.stop import StopCriterion
+from rlframe.utils.errors import CheckpointError, ConfigError
+
+RUN_FILE = "run.json"
+CHECKPOINTS = "checkpoints"
+#: Where runs go that are not told where.
+RUNS = "runs"
+
+_SCHEMA = 1
+_CHECKPOINT_NAME = re.compile(r"checkpoint_(\d{6,})")
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What a run was asked for: with its checkpoints, all that is needed to go on.
+
+    Attributes:
+        algorithm: Name, or "module:Class".
+        env: Name of the environment.
+        config: What differs from the algorithm's defaults; plain values.
+        stop: What ends it.
+        checkpoint_freq: Iterations between checkpoints; 0 writes only the last.
+        keep_checkpoints: How many are kept; 0 keeps all.
+    """
+
+    algorithm: str
+    env: str
+    config: dict[str, Any] = field(default_factory=dict)
+    stop: StopCriterion = field(default_factory=StopCriterion)
+    checkpoint_freq: int = 10
+    keep_checkpoints: int = 2
+
+    def write(self, directory: Path) -> None:
+        """Writes `run.json`, whole or not at all."""
+        temporary = directory / f"{RUN_FILE}.tmp"
+        content = {"schema": _SCHEMA, **asdict(self), "stop": self.stop.limits()}
+        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        temporary.replace(directory / RUN_FILE)
+
+    @classmethod
+    def read(cls, directory: Path) -> RunSpec:
+        """Returns what `run.json` says.
+
+        Raises:
+            CheckpointError: If it is missing or damaged.
+        """
+        path = directory / RUN_FILE
+        if not path.is_file():
+            raise CheckpointError(f"{str(directory)!r} is no run directory: it has no {RUN_FILE}")
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            schema = content.pop("schema", None)
+            if schema != _SCHEMA:
+                raise CheckpointError(f"{str(path)!r} has schema {schema!r}, wanted {_SCHEMA}")
+            return cls(**{**content, "stop": StopCriterion.from_dict(content["stop"])})
+        except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
+            if isinstance(error, CheckpointError):
+                raise
+            raise CheckpointError(f"{str(path)!r} is damaged: {error}") from error
+
+    def with_stop(self, stop: StopCriterion) -> RunSpec:
+        """Returns the spec with another criterion, if that sets any limit."""
+        return replace(self, stop=self.stop.updated(stop))
+
+
+def make_run_directory(algorithm: str, env: str, wanted: Path | None = None) -> Path:
+    """Makes the directory of a new run.
+
+    Args:
+        algorithm: Name of the algorithm.
+        env: Name of the environment.
+        wanted: The directory itself; None makes `runs/<algorithm>_<env>_<date>_<time>`.
+
+    Raises:
+        ConfigError: If there is a run in it already, or it cannot be made or written.
+    """
+    directory = wanted or _fresh_name(algorithm, env)
+    if (directory / RUN_FILE).exists():
+        raise ConfigError(
+            f"--run-dir: {str(directory)!r} holds a run already: go on with it by `--resume {directory}`, or name "
+            "another directory"
+        )
+    try:
+        (directory / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+        probe = directory / f".{os.getpid()}.tmp"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(f"the run directory {str(directory)!r} cannot be written: {error}") from error
+    return directory
+
+
+def remove_if_unused(directory: Path) -> None:
+    """Removes a run directory in which nothing was started yet; a user's own files in it stay."""
+    if (directory / RUN_FILE).exists():
+        return
+    for name in ("params.json", "result.jsonl", "progress.csv"):
+        (directory / name).unlink(missing_ok=True)
+    for path in (directory / CHECKPOINTS, directory):
+        with contextlib.suppress(OSError):  # not empty: the user's own
+            path.rmdir()
+
+
+def checkpoints(directory: Path) -> list[Path]:
+    """Returns the checkpoints of a run, newest first."""
+    found = [path for path in (directory / CHECKPOINTS).glob("checkpoint_*") if iteration_of(path) is not None]
+    return sorted(found, key=lambda path: iteration_of(path) or 0, reverse=True)
+
+
+def iteration_of(checkpoint: Path) -> int | None:
+    """Returns the iteration in a checkpoint's name; None for anything else."""
+    match = _CHECKPOINT_NAME.fullmatch(checkpoint.name)
+    return int(match[1]) if match else None
+
+
+def prune(directory: Path, keep: int) -> None:
+    """Removes all but the newest checkpoints of a run.
+
+    Args:
+        directory: The run directory.
+        keep: How many stay; 0 keeps all.
+    """
+    for path in checkpoints(directory)[keep:] if keep > 0 else []:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def restore_newest(trainer: Any, directory: Path, warn: Callable[[str], None]) -> Path:
+    """Restores the newest checkpoint that can be loaded, and returns it.
+
+    Args:
+        trainer: A trainer of the run's algorithm.
+        directory: The run directory.
+        warn: Is told of each checkpoint that was passed over.
+
+    Raises:
+        CheckpointError: If there is none, or none can be loaded.
+    """
+    found = checkpoints(directory)
+    if not found:
+        raise CheckpointError(f"{str(directory)!r} has no checkpoint yet")
+    for path in found:
+        try:
+            trainer.restore(str(path))
+        except CheckpointError as error:
+            if path == found[-1]:
+                raise
+            warn(f"{path.name} is passed over for the one before it: {error}")
+        else:
+            return path
+    raise AssertionError("unreachable: the last one returns or raises")
+
+
+def describe_checkpoint(checkpoint: Path) -> RunSpec:
+    """Returns the algorithm, environment and config that a checkpoint itself names.
+
+    For checkpoints that a program saved outside a run directory.
+
+    Raises:
+        CheckpointError: If it is missing or damaged.
+    """
+    path = checkpoint / "state.json"
+    try:
+        meta = json.loads(path.read_text(encoding="utf-8"))["meta"]
+        return RunSpec(meta["algorithm"], meta["env"], dict(meta["config"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{str(checkpoint)!r} is neither a run directory nor a checkpoint: wanted a directory with {RUN_FILE}, or "
+            f"one that trainer.save() returned ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _fresh_name(algorithm: str, env: str) -> Path:
+    stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    name = re.sub(r"[^\w.-]+", "-", f"{algorithm}_{env}_{stamp}")
+    directory, number = Path(RUNS, name), 1
+    while directory.exists():
+        number += 1
+        directory = Path(RUNS, f"{name}_{number}")
+    return directory

@@ -1,0 +1,221 @@
+"""One training run: made or resumed, driven to its end, stopped by hand without loss."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rlframe.agents.loggers import RunLogger, read_results
+from rlframe.cli.algorithms import find_trainer_class
+from rlframe.cli.live import LiveView, PlainView, Rates, make_view
+from rlframe.cli.run_directory import (
+    CHECKPOINTS,
+    RunSpec,
+    checkpoints,
+    make_run_directory,
+    prune,
+    remove_if_unused,
+    restore_newest,
+)
+from rlframe.cli.stop import StopCriterion
+from rlframe.utils.errors import CheckpointError
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        directory: The run directory.
+        reason: In words.
+        signum: The signal that ended it, 0 if none did.
+        checkpoint: The last checkpoint.
+    """
+
+    directory: Path
+    reason: str
+    signum: int
+    checkpoint: Path
+
+
+class StopSignals:
+    """Turns the first Ctrl-C or SIGTERM into a wish to stop, and the second into `KeyboardInterrupt` at once.
+
+    Args:
+        notice: Is told of the wish; called in a signal handler.
+    """
+
+    def __init__(self, notice: Callable[[str], None]) -> None:
+        self._notice = notice
+        self._before: dict[int, Any] = {}
+        self.received = 0
+
+    def __enter__(self) -> StopSignals:
+        """Takes the signals over."""
+        self.install()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Gives the signals back."""
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)
+
+    def install(self) -> None:
+        """Takes the signals over, again if need be: Ray takes SIGTERM when it starts."""
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(signum)
+            if handler != self._on_signal:
+                self._before.setdefault(signum, handler)
+                signal.signal(signum, self._on_signal)
+
+    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
+        del frame
+        if self.received:
+            raise KeyboardInterrupt
+        self.received = signum
+        self._notice("stopping after this iteration; once more aborts at once, without a checkpoint")
+
+
+class TrainingRun:
+    """A trainer, the directory it writes to, and the loop that drives it.
+
+    Make one with `start` or `resume`, then call `run`, then `close`.
+
+    Args:
+        spec: What was asked for.
+        directory: The run directory.
+        trainer: The trainer, at the place where training starts.
+        checkpoint: The checkpoint of that place, if there is one.
+    """
+
+    def __init__(self, spec: RunSpec, directory: Path, trainer: Any, checkpoint: Path | None = None) -> None:
+        self.spec = spec
+        self.directory = directory
+        self.trainer = trainer
+        self.checkpoint = checkpoint
+
+    @classmethod
+    def start(cls, spec: RunSpec, wanted: Path | None) -> TrainingRun:
+        """Makes a new run.
+
+        Args:
+            spec: What is asked for.
+            wanted: The run directory; None makes one under `runs/`.
+
+        Raises:
+            ConfigError: If the config is wrong, or the directory cannot be used.
+            EnvError: If the environment is unknown or wrong.
+        """
+        trainer_class = find_trainer_class(spec.algorithm)
+        directory = make_run_directory(spec.algorithm.rpartition(":")[2], spec.env, wanted)
+        try:
+            trainer, logger = _make_trainer(trainer_class, spec, directory)
+        except BaseException:
+            remove_if_unused(directory)
+            raise
+        logger.update_config(trainer.config)
+        spec.write(directory)
+        return cls(spec, directory, trainer)
+
+    @classmethod
+    def resume(cls, directory: Path, stop: StopCriterion, warn: Callable[[str], None]) -> TrainingRun:
+        """Goes on with a run from its newest checkpoint that can be loaded, or from the beginning if it has none.
+
+        Args:
+            directory: The run directory.
+            stop: A new criterion; the old one holds where it sets no limit.
+            warn: Is told what could not be used.
+
+        Raises:
+            CheckpointError: If there is no run, or none of its checkpoints can be loaded.
+        """
+        spec = RunSpec.read(directory).with_stop(stop)
+        trainer, logger = _make_trainer(find_trainer_class(spec.algorithm), spec, directory)
+        try:
+            logger.update_config(trainer.config)
+            checkpoint = restore_newest(trainer, directory, warn) if checkpoints(directory) else None
+            if checkpoint is None:
+                warn(f"{str(directory)!r} has no checkpoint yet: the run starts from the beginning")
+            logger.truncate_after(trainer.iteration)
+            spec.write(directory)
+        except BaseException:
+            trainer.stop()
+            raise
+        return cls(spec, directory, trainer, checkpoint)
+
+    def run(self) -> Outcome:
+        """Trains until the criterion or a signal ends it, and leaves a checkpoint."""
+        title = f"{self.spec.algorithm} on {self.spec.env}  {self.directory}"
+        rates = self._rates()
+        with make_view(title, self.spec.stop) as view, StopSignals(view.notice) as signals:
+            reason = self._already_reached()
+            while not reason:
+                signals.install()
+                result = self.trainer.train()
+                self.checkpoint = None
+                view.update(rates.row(result), result)
+                reason = self.spec.stop.reached(result) or ("stopped by hand" if signals.received else None)
+                if not reason and self._checkpoint_is_due():
+                    self._save_along_the_way(view)
+            return Outcome(self.directory, reason, signals.received, self.checkpoint or self._save())
+
+    def close(self) -> None:
+        """Stops the workers and closes the files."""
+        self.trainer.stop()
+
+    def _rates(self) -> Rates:
+        batch_size = int(self.trainer.config.get("train_batch_size") or 1)
+        rows = read_results(self.directory)
+        if not rows:
+            return Rates(batch_size)
+        trained = int((rows[-1].get("info") or {}).get("num_steps_trained", 0))
+        return Rates(batch_size, int(rows[-1].get("timesteps_total") or 0), trained)
+
+    def _already_reached(self) -> str | None:
+        """Returns which limit a resumed run has reached before it goes on."""
+        rows = read_results(self.directory)
+        return self.spec.stop.reached(rows[-1]) if rows else None
+
+    def _checkpoint_is_due(self) -> bool:
+        freq = self.spec.checkpoint_freq
+        return freq > 0 and self.trainer.iteration % freq == 0
+
+    def _save_along_the_way(self, view: PlainView | LiveView) -> None:
+        try:
+            self._save()
+        except OSError as error:  # a full disk must not end the run: the checkpoint before is still there
+            view.say(f"warning: no checkpoint at iteration {self.trainer.iteration}, training goes on: {error}")
+
+    def _save(self) -> Path:
+        path = Path(self.trainer.save(str(self.directory / CHECKPOINTS)))
+        prune(self.directory, self.spec.keep_checkpoints)
+        return path
+
+
+def check_config(trainer_class: Any, config: Mapping[str, Any]) -> None:
+    """Raises a ConfigError that lists every fault, before anything is made."""
+    trainer_class.merge_trainer_configs(trainer_class.get_default_config(), dict(config))
+
+
+def warn(text: str) -> None:
+    """Writes a warning to standard error."""
+    sys.stderr.write(f"warning: {text}\n")
+
+
+def _make_trainer(trainer_class: Any, spec: RunSpec, directory: Path) -> tuple[Any, RunLogger]:
+    """Returns the trainer and the logger it writes to."""
+    made: list[RunLogger] = []
+
+    def make_logger(config: Mapping[str, Any]) -> RunLogger:
+        made.append(RunLogger(directory, config))
+        return made[0]
+
+    trainer = trainer_class(config=dict(spec.config), env=spec.env, logger_creator=make_logger)
+    if not made:
+        raise CheckpointError(f"{trainer_class.__name__} does not call logger_creator; it cannot write {directory}")
+    return trainer, made[0]

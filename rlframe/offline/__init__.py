@@ -1,0 +1,1 @@
+"""Datasets of experience: written while sampling, read for learning, judged without an environment."""
