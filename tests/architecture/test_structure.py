@@ -1,0 +1,106 @@
+"""What holds for the whole code: no unread key, frameworks where they belong, policies that resolve."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2] / "rlframe"
+FILES = sorted(path for path in ROOT.rglob("*.py"))
+
+
+def imported(path):
+    """Yields the top-level names that a file imports, at any depth of its code."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module.split(".")[0]
+
+
+def below(path, *folders):
+    return path.relative_to(ROOT).parts[0] in folders
+
+
+def test_torch_is_imported_only_where_the_name_says_so():
+    for path in FILES:
+        if "torch" not in path.stem and "torch" not in path.relative_to(ROOT).parts:
+            assert "torch" not in set(imported(path)), path
+
+
+def test_ray_is_imported_only_in_upper_layers():
+    for path in FILES:
+        allowed = below(path, "execution", "evaluation", "agents", "cli") or path.name in ("tune.py", "_tune_names.py")
+        if not allowed:
+            assert "ray" not in set(imported(path)), path
+
+
+def test_gym_is_never_imported():
+    for path in FILES:
+        assert "gym" not in set(imported(path)), path
+
+
+def test_no_pickle_on_any_path():
+    for path in FILES:
+        assert not {"pickle", "cloudpickle", "dill", "joblib"} & set(imported(path)), path
+
+
+#: Keys that no code reads by name, each with its reason.
+EXPLAINED = {
+    "exploration_config.": "arguments of the exploration classes, passed on as keywords",
+    "model.lstm_": "options of model.use_lstm, which is refused",
+    "model.attention_": "options of model.use_attention, which is refused",
+    "model.framestack": "an option of the Atari wrappers, which preprocessor_pref refuses or leaves out",
+    "preprocessor_pref": "concerns Atari only; the other value is refused",
+    "input_evaluation": "concerns offline input, which is refused",
+    "simple_optimizer": "both operators give the same result on one device, and several are refused",
+}
+
+
+def test_every_honoured_config_key_is_read_somewhere():
+    from rlframe.agents.dqn import DQNConfig
+    from rlframe.config.common import honoured_keys
+
+    code = "\n".join(path.read_text() for path in FILES if not below(path, "config"))
+    unread = [
+        key
+        for key in honoured_keys(DQNConfig)
+        if not re.search(
+            rf"[\"']{re.escape(key.rpartition('.')[2])}[\"']|[.(]{re.escape(key.rpartition('.')[2])}\b", code
+        )
+    ]
+    assert [key for key in unread if not key.startswith(tuple(EXPLAINED))] == []
+
+
+def test_every_policy_path_resolves():
+    from rlframe.agents.registry import ALGORITHMS, get_trainer_class
+    from rlframe.agents.trainer_setup import import_path
+
+    for name in ALGORITHMS:
+        for path in get_trainer_class(name)._arguments["policies"].values():
+            assert import_path(path).__name__ in path
+
+
+@pytest.mark.parametrize(
+    "module", ["rlframe", "rlframe.config", "rlframe.data", "rlframe.env", "rlframe.evaluation.env_runner"]
+)
+def test_framework_free_modules_load_no_framework(module):
+    code = f"import sys, {module}; print([m for m in ('torch', 'tensorflow', 'ray') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_import_rlframe_is_light():
+    code = "import sys; before = set(sys.modules); import rlframe; print(len(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 60
+
+
+def test_execution_plans_are_short():
+    for name in ("dqn", "simple_q"):
+        tree = ast.parse((ROOT / "agents" / "dqn" / f"{name}.py").read_text())
+        plan = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "execution_plan")
+        assert plan.end_lineno - plan.body[1].lineno + 1 <= 15

@@ -1,0 +1,26 @@
+"""One thread per process and quiet tests: what holds for all of them."""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _results_directory(tmp_path, monkeypatch):
+    """Keeps the logs of trainers out of the home directory."""
+    from rlframe.agents import trainer_setup
+
+    monkeypatch.setattr(trainer_setup, "RESULTS_DIRECTORY", str(tmp_path / "results"))
+
+
+@pytest.fixture(scope="session")
+def ray_runtime():
+    """A Ray runtime that all tests marked `ray` share."""
+    import ray
+
+    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
+    yield ray
+    ray.shutdown()

@@ -1,0 +1,184 @@
+"""Rollout workers as Ray actors: the same numbers, failures, and what the cluster can hold."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from rlframe.agents.dqn import DQNTrainer
+from rlframe.utils.errors import EnvError, WorkerError
+from tests.helpers.envs import Counting, Failing
+
+pytestmark = pytest.mark.ray
+
+CONFIG = {
+    "seed": 5,
+    "min_iter_time_s": 0,
+    "timesteps_per_iteration": 80,
+    "learning_starts": 40,
+    "hiddens": [16],
+    "model": {"fcnet_hiddens": [16]},
+    "num_workers": 1,
+    "num_cpus_per_worker": 0.5,
+    "log_sys_usage": False,
+}
+
+
+def make(env="CartPole-v1", **overrides):
+    return DQNTrainer({**copy.deepcopy(CONFIG), **overrides}, env=env)
+
+
+@pytest.fixture(autouse=True)
+def _runtime(ray_runtime):
+    return ray_runtime
+
+
+@pytest.fixture
+def trainers():
+    made = []
+
+    def build(*args, **kwargs):
+        made.append(make(*args, **kwargs))
+        return made[-1]
+
+    yield build
+    for trainer in made:
+        trainer.stop()
+
+
+@pytest.mark.parametrize("in_numpy", [True, False])
+def test_one_remote_worker_gives_the_numbers_of_none(trainers, in_numpy):
+    local, remote = trainers(num_workers=0), trainers(sample_in_numpy=in_numpy)
+    for _ in range(3):
+        a, b = local.train(), remote.train()
+        assert a["timesteps_total"] == b["timesteps_total"]
+        assert a["hist_stats"] == b["hist_stats"]
+    for name, array in local.get_weights()["default_policy"].items():
+        np.testing.assert_allclose(array, remote.get_weights()["default_policy"][name], atol=1e-6, err_msg=name)
+
+
+def test_remote_workers_on_built_in_models_load_no_framework(trainers):
+    trainer = trainers()
+    trainer.train()
+    loaded = trainer.workers.remote_workers()[0].apply.remote(
+        lambda worker: [name for name in ("torch", "tensorflow") if name in __import__("sys").modules]
+    )
+    import ray
+
+    assert ray.get(loaded) == []
+
+
+def test_two_workers_report_healthy_and_sample_twice_as_much_per_round(trainers):
+    trainer = trainers(num_workers=2)
+    result = trainer.train()
+    assert result["num_healthy_workers"] == 2
+    assert trainer.workers.foreach_worker(lambda worker: worker.worker_index) == [0, 1, 2]
+    assert trainer.workers.local_worker().env is None
+    assert trainer.workers.foreach_env(lambda env: env.observation_space.shape)[1:] == [[(4,)], [(4,)]]
+
+
+def test_checkpoint_with_remote_workers_goes_on_bit_for_bit(trainers, tmp_path):
+    one = trainers(num_workers=2)
+    one.train()
+    path = one.save(str(tmp_path))
+    two = trainers(num_workers=2, seed=8)
+    two.restore(path)
+    for _ in range(2):
+        a, b = one.train(), two.train()
+        assert a["hist_stats"] == b["hist_stats"]
+    for name, array in one.get_weights()["default_policy"].items():
+        np.testing.assert_array_equal(array, two.get_weights()["default_policy"][name])
+
+
+def test_filters_are_merged_and_sent_back(trainers):
+    trainer = trainers(num_workers=2, observation_filter="MeanStdFilter")
+    trainer.train()
+    counts = trainer.workers.foreach_worker(lambda w: int(w.filters["default_policy"].rs.n))
+    assert counts[0] == counts[1] == counts[2] >= 80
+
+
+def test_env_that_raises_on_a_remote_worker_says_where(trainers):
+    trainer = trainers(Failing, num_workers=2, env_config={"fail_in": 2, "length": 10})
+    with pytest.raises(EnvError, match=r"step\(\) of the environment of worker [12], slot 0 \(episode 1, seed \d+"):
+        trainer.train()
+
+
+def test_env_that_raises_in_its_constructor_on_a_remote_worker_says_where(trainers):
+    class Broken(Counting):
+        def __init__(self, config):
+            raise RuntimeError("no licence")
+
+    with pytest.raises(EnvError, match=r"worker 1, slot 0.*no licence"):
+        trainers(Broken)
+
+
+def test_killed_worker_is_replaced_and_counters_stay_true(trainers):
+    trainer = trainers(num_workers=2, recreate_failed_workers=True)
+    before = trainer.train()
+    trainer.workers.remote_workers()[0].apply.remote(lambda worker: __import__("os")._exit(1))
+    after = trainer.train()
+    assert after["num_healthy_workers"] == 2
+    assert after["num_worker_restarts"] == 1
+    assert after["timesteps_total"] >= before["timesteps_total"] + 80
+    assert trainer.workers.foreach_worker(lambda worker: worker.worker_index) == [0, 1, 2]
+
+
+def test_killed_worker_is_dropped_when_failures_are_ignored(trainers):
+    trainer = trainers(num_workers=2, ignore_worker_failures=True)
+    trainer.train()
+    trainer.workers.remote_workers()[0].apply.remote(lambda worker: __import__("os")._exit(1))
+    assert trainer.train()["num_healthy_workers"] == 1
+
+
+def test_killed_worker_is_an_error_otherwise(trainers):
+    import ray
+
+    trainer = trainers(num_workers=2)
+    trainer.train()
+    trainer.workers.remote_workers()[0].apply.remote(lambda worker: __import__("os")._exit(1))
+    with pytest.raises((ray.exceptions.RayError, WorkerError)):
+        _train_thrice(trainer)
+
+
+def _train_thrice(trainer):
+    for _ in range(3):
+        trainer.train()
+
+
+def test_more_workers_than_the_cluster_holds_is_said_at_once():
+    with pytest.raises(WorkerError, match="num_workers=64 needs 32 CPU"):
+        make(num_workers=64)
+
+
+def test_remote_evaluation_workers(trainers):
+    trainer = trainers(
+        Counting,
+        num_workers=0,
+        env_config={"length": 6},
+        evaluation_interval=1,
+        evaluation_num_workers=2,
+        evaluation_num_episodes=5,
+        evaluation_config={"explore": False},
+    )
+    evaluation = trainer.train()["evaluation"]
+    assert evaluation["hist_stats"]["episode_reward"] == [21.0] * 5
+
+
+def test_custom_model_registered_on_the_driver_reaches_the_workers(trainers):
+    import torch
+    from torch import nn
+
+    from rlframe.models import ModelCatalog
+    from rlframe.models.torch.torch_modelv2 import TorchModelV2
+
+    class Tiny(TorchModelV2, nn.Module):
+        def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+            TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+            nn.Module.__init__(self)
+            self.layer = nn.Linear(4, num_outputs)
+
+        def forward(self, input_dict, state, seq_lens):
+            return torch.relu(self.layer(input_dict["obs"])), state
+
+    ModelCatalog.register_custom_model("tiny_for_workers", Tiny)
+    assert trainers(model={"custom_model": "tiny_for_workers"}).train()["timesteps_total"] >= 80

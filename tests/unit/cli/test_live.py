@@ -1,0 +1,108 @@
+"""What a run shows."""
+
+import io
+import math
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from rlframe.cli import live
+from rlframe.cli.live import LiveView, PlainView, Rates, duration, make_view, sparkline
+from rlframe.cli.stop import StopCriterion
+
+
+def make_result(iteration: int, mean: float) -> dict[str, Any]:
+    return {
+        "training_iteration": iteration,
+        "timesteps_total": 1000 * iteration,
+        "time_this_iter_s": 2.0,
+        "time_total_s": 2.0 * iteration,
+        "episode_reward_mean": mean,
+        "episode_reward_min": mean - 1,
+        "episode_reward_max": mean + 1,
+        "episode_len_mean": mean,
+        "info": {"num_steps_trained": 3200 * iteration},
+    }
+
+
+def test_rates_are_differences_to_the_result_before() -> None:
+    rates = Rates(train_batch_size=32)
+    assert rates.row(make_result(1, 5.0)).steps_per_s == 500.0
+    row = rates.row(make_result(2, 5.0))
+    assert (row.steps_per_s, row.updates_per_s) == (500.0, 50.0)
+
+
+def test_rates_of_a_resumed_run_do_not_count_what_was_before() -> None:
+    row = Rates(32, env_steps=4000, trained=3200 * 4).row(make_result(5, 5.0))
+    assert (row.steps_per_s, row.updates_per_s) == (500.0, 50.0)
+
+
+def test_plain_view_writes_one_line_for_each_iteration(capsys: pytest.CaptureFixture[str]) -> None:
+    rates = Rates(32)
+    with PlainView("DQN on CartPole-v1", StopCriterion(timesteps_total=5000)) as view:
+        for iteration, mean in ((1, math.nan), (2, 21.25)):
+            result = make_result(iteration, mean)
+            view.update(rates.row(result), result)
+    assert capsys.readouterr().out.splitlines() == [
+        "DQN on CartPole-v1; stops at env steps ≥ 5,000",
+        "iter 1  steps 1,000  return – (min –, max –)  length –  500 steps/s  50 updates/s  2 s",
+        "iter 2  steps 2,000  return 21.2 (min 20.2, max 22.2)  length 21.2  500 steps/s  50 updates/s  4 s",
+    ]
+
+
+def test_live_view_shows_table_bar_curve_and_notice() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=120, height=30, color_system=None)
+    view = LiveView("DQN on CartPole-v1", StopCriterion(100.0, timesteps_total=4000), console)
+    rates = Rates(32)
+    with view:
+        view.say("a line [above]")
+        for iteration, mean in ((1, math.nan), (2, 20.0), (3, 60.0)):
+            result = make_result(iteration, mean)
+            view.update(rates.row(result), result)
+        view.notice("stopping")
+        picture = Console(file=io.StringIO(), width=120, color_system=None)
+        picture.print(view.render())
+    text = picture.file.getvalue()  # type: ignore[attr-defined]
+    for wanted in ("iteration", "3,000", "60.0", "updates/s", "eta", "75%", "▁█", "20.0 to 60.0", "stopping", "2 s"):
+        assert wanted in text
+    assert "a line [above]" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_live_view_before_the_first_result_says_so() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    console.print(LiveView("t", StopCriterion(), console).render())
+    assert "starting" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_make_view_without_a_terminal_is_plain() -> None:
+    assert isinstance(make_view("t", StopCriterion()), PlainView)
+
+
+def test_make_view_on_a_terminal_is_live_unless_it_cannot_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "Console", lambda: Console(force_terminal=True, file=io.StringIO()))
+    assert isinstance(make_view("t", StopCriterion()), LiveView)
+    monkeypatch.setattr(live, "_can_encode", lambda encoding: False)
+    assert isinstance(make_view("t", StopCriterion()), PlainView)
+
+
+@pytest.mark.parametrize(
+    ("values", "width", "wanted"),
+    [
+        ([], 10, ""),
+        ([1.0], 10, "▁"),
+        ([3.0, 3.0], 10, "▁▁"),
+        ([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], 8, "▁▂▃▄▅▆▇█"),
+        ([0.0, 2.0, 10.0, 8.0], 2, "▁█"),
+        ([-5.0, 5.0, -5.0], 10, "▁█▁"),
+    ],
+)
+def test_sparkline_values_become_blocks(values: list[float], width: int, wanted: str) -> None:
+    assert sparkline(values, width) == wanted
+
+
+@pytest.mark.parametrize(
+    ("seconds", "wanted"), [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1:00 min"), (185, "3:05 min"), (7400, "2:03:20 h")]
+)
+def test_duration_seconds_are_written_as_people_do(seconds: float, wanted: str) -> None:
+    assert duration(seconds) == wanted

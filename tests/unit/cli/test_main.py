@@ -1,0 +1,94 @@
+"""The commands that only look things up, and what starting the program costs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from rlframe.cli import show
+from rlframe.cli.evaluating import PlayedEpisode
+from rlframe.cli.main import app
+from rlframe.config.common import CommonConfig
+from rlframe.version import __version__
+
+ALGO = "tests.unit.cli.fakes:CountingTrainer"
+
+
+def invoke(*words: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, list(words))
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_help_and_flags_load_no_framework_and_no_ray() -> None:
+    code = (
+        "import sys, rlframe.cli.main, rlframe.cli.flags\n"
+        "import json; print(json.dumps([m for m in ('torch', 'tensorflow', 'ray', 'gymnasium') if m in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
+
+
+def test_version_is_the_packages() -> None:
+    assert invoke("--version")[:2] == (0, f"rlframe {__version__}\n")
+
+
+def test_list_names_the_algorithms() -> None:
+    code, out, _ = invoke("list")
+    assert code == 0
+    assert "DQN\trlframe.agents.dqn:DQNTrainer" in out.splitlines()
+
+
+def test_config_lists_every_key_with_its_meaning() -> None:
+    code, out, _ = invoke("config", ALGO)
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[0].split("\t") == ["key", "default", "type", "unit", "meaning"]
+    keys = {line.split("\t")[0] for line in lines[1:]}
+    assert keys >= set(CommonConfig.defaults())
+    assert "model.fcnet_hiddens" in keys
+    assert all(len(line.split("\t")) == 5 for line in lines)
+
+
+def test_config_search_looks_in_keys_and_meanings() -> None:
+    keys = [line.split("\t")[0] for line in invoke("config", ALGO, "--search", "Discount")[1].splitlines()[1:]]
+    assert "gamma" in keys
+    assert len(keys) < 20
+
+
+def test_config_search_without_a_match_says_so() -> None:
+    assert "has 'zzzz'" in invoke("config", ALGO, "--search", "zzzz")[2]
+
+
+def test_config_of_an_unknown_algorithm_is_a_user_mistake() -> None:
+    code, _, err = invoke("config", "DQM")
+    assert code == 2
+    assert "Did you mean DQN?" in err
+
+
+def test_tables_on_a_terminal_are_drawn_and_brackets_are_no_markup(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(show, "Console", lambda: Console(force_terminal=True, width=60, color_system=None))
+    show.print_table(("key", "default"), [("hiddens", "[256]"), ("bold", "[bold]x")])
+    assert capsys.readouterr().out.split() == ["key", "default", "hiddens", "[256]", "bold", "[bold]x"]
+
+
+def test_episodes_are_shown_with_mean_and_spread(capsys: pytest.CaptureFixture[str]) -> None:
+    played = [PlayedEpisode(10.0, 10, "terminated"), PlayedEpisode(20.0, 30, "truncated")]
+    show.show_episodes(played, Path("c"))
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "return 15.00 ± 5.00 (min 10.00, max 20.00)  length 20.00 ± 10.00  2 episodes  c"
+    )
+
+
+@pytest.mark.parametrize("path", ["nowhere", "."])
+def test_evaluate_of_nothing_is_a_user_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, err = invoke("evaluate", path)
+    assert code == 2
+    assert err.startswith("error: ")
+    assert "Traceback" not in err

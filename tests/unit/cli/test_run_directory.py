@@ -1,0 +1,112 @@
+"""Run directories and their checkpoints."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rlframe.cli.run_directory import (
+    RunSpec,
+    checkpoints,
+    describe_checkpoint,
+    make_run_directory,
+    prune,
+    remove_if_unused,
+)
+from rlframe.cli.stop import StopCriterion
+from rlframe.utils.errors import CheckpointError, ConfigError
+
+SPEC = RunSpec("DQN", "CartPole-v1", {"lr": 1e-3}, StopCriterion(episode_reward_mean=195.0), 5, 3)
+
+
+def make_checkpoints(directory: Path, *iterations: int) -> None:
+    for iteration in iterations:
+        (directory / "checkpoints" / f"checkpoint_{iteration:06d}").mkdir(parents=True)
+
+
+def test_spec_written_and_read_is_the_same(tmp_path: Path) -> None:
+    SPEC.write(tmp_path)
+    assert RunSpec.read(tmp_path) == SPEC
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.json"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "damaged"),
+        ("[1]", "damaged"),
+        ('{"schema": 2}', "schema 2"),
+        ('{"schema": 1, "algorithm": "x"}', "damaged"),
+    ],
+)
+def test_spec_damaged_raises_checkpointerror(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(CheckpointError, match=message):
+        RunSpec.read(tmp_path)
+
+
+def test_spec_missing_raises_checkpointerror(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no run directory"):
+        RunSpec.read(tmp_path)
+
+
+def test_directory_unnamed_is_below_runs_and_new_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = make_run_directory("DQN", "ALE/Pong-v5")
+    second = make_run_directory("DQN", "ALE/Pong-v5")
+    assert first.parent == Path("runs")
+    assert first.name.startswith("DQN_ALE-Pong-v5_")
+    assert first != second
+    assert (second / "checkpoints").is_dir()
+
+
+def test_directory_with_a_run_in_it_raises_configerror(tmp_path: Path) -> None:
+    SPEC.write(tmp_path)
+    with pytest.raises(ConfigError, match="--resume"):
+        make_run_directory("DQN", "x", tmp_path)
+
+
+def test_directory_that_cannot_be_written_raises_configerror(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot be written"):
+        make_run_directory("DQN", "x", tmp_path / "file" / "run")
+
+
+def test_remove_unused_directory_leaves_the_users_files(tmp_path: Path) -> None:
+    run = make_run_directory("DQN", "x", tmp_path / "run")
+    (run / "params.json").touch()
+    remove_if_unused(run)
+    assert not run.exists()
+    run = make_run_directory("DQN", "x", tmp_path / "run")
+    (run / "notes.txt").touch()
+    remove_if_unused(run)
+    assert [path.name for path in run.iterdir()] == ["notes.txt"]
+
+
+def test_checkpoints_are_newest_first_and_nothing_else(tmp_path: Path) -> None:
+    make_checkpoints(tmp_path, 9, 1_000_000, 10)
+    (tmp_path / "checkpoints" / "checkpoint_000011.tmp").mkdir()
+    names = [path.name for path in checkpoints(tmp_path)]
+    assert names == ["checkpoint_1000000", "checkpoint_000010", "checkpoint_000009"]
+
+
+def test_prune_keeps_the_newest_and_zero_keeps_all(tmp_path: Path) -> None:
+    make_checkpoints(tmp_path, 1, 2, 3)
+    prune(tmp_path, 0)
+    assert len(checkpoints(tmp_path)) == 3
+    prune(tmp_path, 2)
+    assert [path.name for path in checkpoints(tmp_path)] == ["checkpoint_000003", "checkpoint_000002"]
+
+
+def test_describe_checkpoint_reads_what_it_names(tmp_path: Path) -> None:
+    meta = {"algorithm": "DQN", "env": "CartPole-v1", "config": {"lr": 0.1}}
+    (tmp_path / "state.json").write_text(json.dumps({"meta": meta}))
+    assert describe_checkpoint(tmp_path) == RunSpec("DQN", "CartPole-v1", {"lr": 0.1})
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"meta": {}}'])
+def test_describe_checkpoint_that_is_none_raises_checkpointerror(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "state.json").write_text(content)
+    with pytest.raises(CheckpointError, match="neither a run directory nor a checkpoint"):
+        describe_checkpoint(tmp_path)

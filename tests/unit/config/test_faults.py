@@ -1,0 +1,56 @@
+import pytest
+
+from rlframe.config.faults import Fault, fault_list, got, near_choice, nearest_keys, shorten
+
+
+class Rude:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+def test_fault_list_counts_and_shows_each_line_once() -> None:
+    one = Fault("a.b", "got 1 (int), wanted 2", ("a.c",))
+    assert str(one) == "a.b: got 1 (int), wanted 2; did you mean a.c?"
+    assert fault_list([one, one]) == f"1 fault in the config:\n  {one}"
+    assert fault_list([one, Fault("", "x needs y")]) == f"2 faults in the config:\n  {one}\n  x needs y"
+
+
+def test_fault_below_a_section_moves_key_and_suggestions() -> None:
+    assert str(Fault("b", "unknown key", ("c",)).below("a")) == "a.b: unknown key; did you mean a.c?"
+    assert str(Fault("", "x needs y").below("a")) == "a: x needs y"
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("lrr", "lr"), ("rl", "lr"), ("gama", "gamma"), ("gmama", "gamma"), ("LR", "lr"), ("model.lr", "lr"),
+        ("model.gama", "gamma"), ("dim", "model.dim"), ("batch_size_train", "train_batch_size"),
+    ],
+)  # fmt: skip
+def test_nearest_keys_begins_with_the_one_meant(key: str, nearest: str) -> None:
+    assert nearest_keys(key, {"lr", "gamma", "model.dim", "model.hidden", "train_batch_size"})[0] == nearest
+
+
+def test_nearest_keys_of_something_far_is_empty() -> None:
+    assert nearest_keys("xyzzy", {"lr", "gamma"}) == ()
+
+
+def test_nearest_keys_prefers_the_same_section_and_shows_ties() -> None:
+    known = {"num_cpus_per_worker", "num_gpus_per_worker", "model.dim", "dim"}
+    assert nearest_keys("num_xpus_per_worker", known) == ("num_cpus_per_worker", "num_gpus_per_worker")
+    assert nearest_keys("model.dym", known)[0] == "model.dim"
+
+
+def test_shorten_survives_long_and_rude_objects() -> None:
+    assert len(shorten(list(range(1000)))) == 60
+    assert shorten("a\n  b") == "'a\\n b'"
+    assert shorten(Rude()) == "<Rude object>"
+
+
+def test_got_shows_the_type_where_the_value_does_not() -> None:
+    assert (got(None), got(True), got(int), got("1")) == ("got None", "got True", "got <class 'int'>", "got '1' (str)")
+
+
+def test_near_choice_of_no_string_is_empty() -> None:
+    assert near_choice(3, ["a"]) == ""
+    assert near_choice("aa", ["a", 3]) == "; did you mean 'a'?"

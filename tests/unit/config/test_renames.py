@@ -1,0 +1,129 @@
+import warnings
+from typing import Any
+
+import pytest
+
+from rlframe.config.common import CommonConfig
+from rlframe.config.merge import merge_configs, with_common_config
+from rlframe.config.plain import assign, lookup
+from rlframe.config.renames import RENAMES, RenamedKeyWarning, translate_renames
+from rlframe.utils.errors import ConfigError
+from tests.unit.config.declarations import ToyConfig
+
+
+@pytest.mark.parametrize(
+    ("old", "value", "new", "kept"),
+    [
+        ("sample_batch_size", 50, "rollout_fragment_length", 50),
+        ("num_env_runners", 3, "num_workers", 3),
+        ("num_rollout_workers", 3, "num_workers", 3),
+        ("num_envs_per_env_runner", 3, "num_envs_per_worker", 3),
+        ("use_pytorch", True, "framework", "torch"),
+        ("buffer_size", 1e6, "replay_buffer_config.capacity", 1_000_000),
+        ("evaluation_duration", 7, "evaluation_num_episodes", 7),
+        ("evaluation_num_env_runners", 0, "evaluation_num_workers", 0),
+        ("lambda_", 0.9, "lambda", 0.9),
+        ("minibatch_size", 32, "sgd_minibatch_size", 32),
+        ("restart_failed_env_runners", True, "recreate_failed_workers", True),
+        ("min_time_s_per_iteration", 2, "min_iter_time_s", 2),
+        ("model.custom_options", {"a": 1}, "model.custom_model_config", {"a": 1}),
+        ("model.lstm_use_prev_action_reward", True, "model.lstm_use_prev_action", True),
+        ("model.lstm_use_prev_action_reward", True, "model.lstm_use_prev_reward", True),
+        ("metrics_num_episodes_for_smoothing", 5, "metrics_smoothing_episodes", 5),
+    ],
+)
+def test_other_name_is_honoured_and_answered_with_the_new_one(old: str, value: Any, new: str, kept: Any) -> None:
+    overrides: dict[str, Any] = {}
+    assign(overrides, old, value)
+    with pytest.warns(RenamedKeyWarning) as caught:
+        config = merge_configs(ToyConfig.defaults(), overrides, ToyConfig)
+    assert len(caught) == 1
+    assert old in str(caught[0].message)
+    assert new in str(caught[0].message) or "framework" in str(caught[0].message)
+    assert lookup(config, new) == kept
+    assert set(config) == set(ToyConfig.defaults())
+
+
+def test_warning_is_shown_to_users_by_default() -> None:
+    assert issubclass(RenamedKeyWarning, FutureWarning)
+
+
+@pytest.mark.parametrize("old", ["sample_batch_size", "buffer_size", "monitor", "model.lstm_use_prev_action_reward"])
+def test_sentinel_of_other_name_says_nothing(old: str) -> None:
+    overrides: dict[str, Any] = {}
+    assign(overrides, old, -1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert merge_configs(ToyConfig.defaults(), overrides, ToyConfig) == ToyConfig.defaults()
+
+
+def test_two_names_with_different_values_are_a_fault() -> None:
+    with pytest.raises(ConfigError, match="sample_batch_size: got 5, but rollout_fragment_length"), pytest.warns():
+        merge_configs(ToyConfig.defaults(), {"sample_batch_size": 5, "rollout_fragment_length": 6}, ToyConfig)
+
+
+def test_two_names_with_the_same_value_are_accepted() -> None:
+    with pytest.warns(RenamedKeyWarning):
+        config = merge_configs(ToyConfig.defaults(), {"sample_batch_size": 5, "rollout_fragment_length": 5}, ToyConfig)
+    assert config["rollout_fragment_length"] == 5
+
+
+def test_other_name_in_evaluation_config_is_translated() -> None:
+    with pytest.warns(RenamedKeyWarning, match="in evaluation_config: config key num_envs_per_env_runner"):
+        config = merge_configs(ToyConfig.defaults(), {"evaluation_config": {"num_envs_per_env_runner": 2}}, ToyConfig)
+    assert config["evaluation_config"] == {"explore": False, "num_envs_per_worker": 2}
+
+
+def test_other_name_of_a_key_the_algorithm_lacks_is_unknown() -> None:
+    with pytest.raises(ConfigError, match="buffer_size: unknown key"):
+        merge_configs(CommonConfig.defaults(), {"buffer_size": 5}, CommonConfig)
+
+
+def test_key_that_is_the_users_own_is_not_translated() -> None:
+    config, sentences = translate_renames({"num_epochs": 5}, {"num_epochs", "num_sgd_iter"})
+    assert (config, sentences) == ({"num_epochs": 5}, [])
+
+
+def test_other_name_in_user_defaults_is_honoured() -> None:
+    defaults = with_common_config({**ToyConfig.defaults(), "buffer_size": 9})
+    with pytest.warns(RenamedKeyWarning, match="buffer_size"):
+        config = merge_configs(defaults, {}, ToyConfig)
+    assert config["replay_buffer_config"]["capacity"] == 9
+    assert "buffer_size" not in config
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "advice"),
+    [
+        ("evaluation_duration_unit", "timesteps", "use evaluation_num_episodes"),
+        ("num_learners", 2, "use num_gpus"),
+        ("exploration_fraction", 0.1, "use exploration_config.epsilon_timesteps"),
+    ],
+)
+def test_name_without_meaning_here_is_answered(key: str, value: Any, advice: str) -> None:
+    with pytest.raises(ConfigError, match=f"{key}: got .*not known here; {advice}"):
+        merge_configs(ToyConfig.defaults(), {key: value}, ToyConfig)
+
+
+@pytest.mark.parametrize(("key", "value"), [("evaluation_duration_unit", "episodes"), ("num_learners", 0)])
+def test_name_without_meaning_here_is_dropped_where_it_says_nothing(key: str, value: Any) -> None:
+    assert merge_configs(ToyConfig.defaults(), {key: value}, ToyConfig) == ToyConfig.defaults()
+
+
+def test_old_names_of_refused_features_are_refused_under_the_new_name() -> None:
+    with pytest.raises(ConfigError, match="framework: got 'tf'"), pytest.warns(RenamedKeyWarning):
+        merge_configs(ToyConfig.defaults(), {"use_pytorch": False}, ToyConfig)
+    with pytest.raises(ConfigError, match="record_env: got True"), pytest.warns(RenamedKeyWarning):
+        merge_configs(ToyConfig.defaults(), {"monitor": True}, ToyConfig)
+
+
+def test_translate_renames_changes_no_argument() -> None:
+    config = {"sample_batch_size": 5, "model": {"custom_options": {}}}
+    translated, sentences = translate_renames(config, CommonConfig.known_keys())
+    assert config == {"sample_batch_size": 5, "model": {"custom_options": {}}}
+    assert translated == {"rollout_fragment_length": 5, "model": {"custom_model_config": {}}}
+    assert len(sentences) == 2
+
+
+def test_no_other_name_is_a_common_key_unless_deprecated() -> None:
+    assert set(RENAMES) & CommonConfig.known_keys() == CommonConfig.deprecated_keys()

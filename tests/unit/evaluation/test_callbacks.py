@@ -1,0 +1,157 @@
+"""Hooks: when they are called, with what, and in which old forms they still work."""
+
+import pytest
+
+from rlframe.agents.callbacks import DefaultCallbacks, MemoryTrackingCallbacks, MultiCallbacks
+from rlframe.evaluation.callbacks import call_hook, make_callbacks, overridden_hooks
+from rlframe.utils.errors import ConfigError
+from tests.helpers.envs import Counting
+from tests.helpers.workers import make_worker
+
+LOG = []
+
+
+class Logging(DefaultCallbacks):
+    def on_episode_start(self, *, worker, base_env, policies, episode, env_index, **kwargs):
+        LOG.append(("start", env_index, episode.length, episode.last_observation_for(), dict(episode.last_info_for())))
+
+    def on_episode_step(self, *, worker, base_env, policies, episode, env_index, **kwargs):
+        LOG.append(("step", episode.length, float(episode.last_raw_obs_for()[1]), episode.last_reward_for()))
+
+    def on_episode_end(self, *, worker, base_env, policies, episode, env_index, **kwargs):
+        LOG.append(("end", episode.length, episode.total_reward))
+        episode.custom_metrics["double"] = 2 * episode.total_reward
+        episode.hist_data["lengths"] = [episode.length]
+
+    def on_postprocess_trajectory(self, *, worker, episode, agent_id, policy_id, policies, postprocessed_batch,
+                                  original_batches, **kwargs):  # fmt: skip
+        LOG.append(("postprocess", agent_id, policy_id, postprocessed_batch.count, episode.env_id))
+        assert "discounts" in postprocessed_batch
+        assert "discounts" not in original_batches["agent0"][1]
+
+    def on_sample_end(self, *, worker, samples, **kwargs):
+        LOG.append(("sample", samples.count))
+
+
+def test_hooks_are_called_in_order_with_known_values():
+    LOG.clear()
+    worker = make_worker(Counting, callbacks=Logging, rollout_fragment_length=3, env_config={"length": 2})
+    worker.sample()
+    assert LOG == [
+        ("start", 0, 0, None, {}),
+        ("step", 1, 1.0, 1.0),
+        ("step", 2, 2.0, 2.0),
+        ("end", 2, 3.0),
+        ("start", 0, 0, None, {}),
+        ("step", 1, 1.0, 1.0),
+        ("postprocess", "agent0", "default_policy", 2, 0),
+        ("postprocess", "agent0", "default_policy", 1, 0),
+        ("sample", 3),
+    ]
+    metric = worker.get_metrics()[0]
+    assert metric.custom_metrics == {"double": 6.0}
+    assert metric.hist_data == {"lengths": [2]}
+
+
+def test_base_env_shows_the_users_environments():
+    seen = []
+
+    class Looking(DefaultCallbacks):
+        def on_episode_end(self, *, base_env, **kwargs):
+            seen.extend([base_env.get_sub_environments(), base_env.get_unwrapped(), base_env.envs])
+
+    worker = make_worker(Counting, callbacks=Looking, rollout_fragment_length=5, env_config={"length": 5})
+    worker.sample()
+    assert all(isinstance(envs[0], Counting) for envs in seen)
+
+
+def test_dict_of_functions_gets_one_info():
+    infos = []
+    callbacks = {"on_episode_end": lambda info: infos.append((info["episode"].length, info["env"].num_envs))}
+    make_worker(Counting, callbacks=callbacks, rollout_fragment_length=5, env_config={"length": 5}).sample()
+    assert infos == [(5, 1)]
+
+
+def test_dict_with_unknown_hook_is_refused():
+    with pytest.raises(ConfigError, match="on_episode_ends"):
+        make_callbacks({"on_episode_ends": print})
+
+
+def test_old_signatures_get_what_they_declare():
+    got = []
+
+    class Positional(DefaultCallbacks):
+        def on_episode_end(self, worker, base_env, policies, episode, env_index=None):
+            got.append(episode)
+
+        @staticmethod
+        def on_sample_end(worker, samples):
+            got.append(samples)
+
+        def on_train_result(self, **info):
+            got.append(info["result"])
+
+        def on_episode_start(self, info):
+            got.append(info["episode"])
+
+    callbacks = make_callbacks(Positional)
+    keywords = {"worker": 1, "base_env": 2, "policies": {}, "episode": "e", "env_index": 0}
+    call_hook(callbacks, "on_episode_end", keywords)
+    call_hook(callbacks, "on_sample_end", {"worker": 1, "samples": "s"})
+    call_hook(callbacks, "on_train_result", {"trainer": 1, "result": "r"})
+    call_hook(callbacks, "on_episode_start", keywords)
+    assert got == ["e", "s", "r", "e"]
+
+
+def test_type_error_inside_a_hook_is_not_hidden():
+    class Broken(DefaultCallbacks):
+        def on_sample_end(self, *, worker, samples, **kwargs):
+            raise TypeError("mine")
+
+    with pytest.raises(TypeError, match="mine"):
+        make_worker(Counting, callbacks=Broken, rollout_fragment_length=2).sample()
+
+
+def test_multi_callbacks_forwards_in_order_and_only_what_is_overridden():
+    order = []
+
+    class First(DefaultCallbacks):
+        def on_sample_end(self, **kwargs):
+            order.append(1)
+
+    class Second(DefaultCallbacks):
+        def on_sample_end(self, **kwargs):
+            order.append(2)
+
+    both = MultiCallbacks([First, Second])
+    assert overridden_hooks(both()) == {"on_sample_end"}
+    make_worker(Counting, callbacks=both, rollout_fragment_length=2).sample()
+    assert order == [1, 2]
+
+
+def test_default_callbacks_override_nothing():
+    assert overridden_hooks(DefaultCallbacks()) == frozenset()
+
+
+def test_memory_tracking_reports_resident_memory():
+    worker = make_worker(
+        Counting, callbacks=MemoryTrackingCallbacks, rollout_fragment_length=5, env_config={"length": 5}
+    )
+    worker.sample()
+    assert worker.get_metrics()[0].custom_metrics["tracemalloc/worker/rss"] > 1e6
+
+
+@pytest.mark.parametrize("wrong", ["MyCallbacks", 3, lambda: object()])
+def test_something_else_is_refused(wrong):
+    with pytest.raises(ConfigError, match="callbacks"):
+        make_callbacks(wrong)
+
+
+def test_on_learn_on_batch_writes_custom_metrics():
+    class Learning(DefaultCallbacks):
+        def on_learn_on_batch(self, *, policy, train_batch, result, **kwargs):
+            result["rows"] = train_batch.count
+
+    worker = make_worker(Counting, callbacks=Learning, rollout_fragment_length=5)
+    info = worker.learn_on_batch(worker.sample())
+    assert info["custom_metrics"] == {"rows": 5}

@@ -1,0 +1,189 @@
+"""What one `sample()` contains, checked against an environment whose every number is known."""
+
+import numpy as np
+import pytest
+
+from rlframe.data.columns import DONES, EPS_ID, NEXT_OBS, OBS, REWARDS, TERMINATEDS, TRUNCATEDS, T
+from rlframe.utils.errors import EnvError, NonFiniteError
+from tests.helpers.envs import Counting, Failing
+from tests.helpers.workers import make_worker
+
+
+def sample(**overrides):
+    return make_worker(Counting, **overrides).sample()
+
+
+def test_sample_truncate_episodes_has_exactly_fragment_times_slots_rows():
+    batch = sample(rollout_fragment_length=7, num_envs_per_worker=3)
+    assert batch.count == 21
+    assert all(len(column) == 21 for column in batch.values())
+
+
+def test_sample_rows_are_trajectories_one_after_the_other():
+    batch = sample(rollout_fragment_length=7, num_envs_per_worker=2, env_config={"length": 5})
+    np.testing.assert_array_equal(batch[T], [0, 1, 2, 3, 4, 0, 1] * 2)
+    np.testing.assert_array_equal(batch[OBS][:, 1], [0, 1, 2, 3, 4, 0, 1] * 2)
+    assert len(set(batch[EPS_ID].tolist())) == 4
+
+
+def test_sample_at_episode_end_new_obs_is_the_last_observation_not_the_next_episodes_first():
+    batch = sample(rollout_fragment_length=7, env_config={"length": 5})
+    np.testing.assert_array_equal(batch[NEXT_OBS][:, 1], [1, 2, 3, 4, 5, 1, 2])
+    np.testing.assert_array_equal(batch[NEXT_OBS][:, 0], [1, 1, 1, 1, 1, 2, 2])
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_sample_next_fragment_continues_the_episode(slots):
+    worker = make_worker(Counting, rollout_fragment_length=3, num_envs_per_worker=slots, env_config={"length": 5})
+    first, second = worker.sample(), worker.sample()
+    np.testing.assert_array_equal(first[T][:3], [0, 1, 2])
+    np.testing.assert_array_equal(second[T][:3], [3, 4, 0])
+    assert second[EPS_ID][0] == first[EPS_ID][2]
+
+
+def test_sample_terminated_and_truncated_are_kept_apart():
+    terminated = sample(rollout_fragment_length=5, env_config={"length": 5})
+    truncated = sample(rollout_fragment_length=5, env_config={"length": 5, "ends": "truncated"})
+    assert (terminated[TERMINATEDS][4], terminated[TRUNCATEDS][4]) == (True, False)
+    assert (truncated[TERMINATEDS][4], truncated[TRUNCATEDS][4]) == (False, True)
+    assert truncated[DONES][4]
+
+
+def test_sample_discount_is_zero_where_terminated_and_gamma_where_truncated():
+    terminated = sample(rollout_fragment_length=5, env_config={"length": 5}, gamma=0.5)
+    truncated = sample(rollout_fragment_length=5, env_config={"length": 5, "ends": "truncated"}, gamma=0.5)
+    np.testing.assert_allclose(terminated["discounts"], [0.5, 0.5, 0.5, 0.5, 0.0])
+    np.testing.assert_allclose(truncated["discounts"], [0.5] * 5)
+
+
+def test_sample_n_step_sums_rewards_and_shortens_at_ends():
+    batch = sample(rollout_fragment_length=5, env_config={"length": 5, "ends": "truncated"}, gamma=0.5, n_step=3)
+    np.testing.assert_allclose(batch[REWARDS], [1 + 1 + 0.75, 2 + 1.5 + 1, 3 + 2 + 1.25, 4 + 2.5, 5])
+    np.testing.assert_allclose(batch["discounts"], [0.125, 0.125, 0.125, 0.25, 0.5])
+    np.testing.assert_array_equal(batch[NEXT_OBS][:, 1], [3, 4, 5, 5, 5])
+
+
+def test_horizon_truncates_and_resets():
+    worker = make_worker(Counting, rollout_fragment_length=6, horizon=3, env_config={"length": 100})
+    batch = worker.sample()
+    np.testing.assert_array_equal(batch[TRUNCATEDS], [False, False, True] * 2)
+    np.testing.assert_array_equal(batch[OBS][:, 1], [0, 1, 2] * 2)
+    assert [metric.episode_length for metric in worker.get_metrics()] == [3, 3]
+
+
+def test_soft_horizon_reports_an_episode_but_goes_on():
+    worker = make_worker(Counting, rollout_fragment_length=6, horizon=3, soft_horizon=True, env_config={"length": 100})
+    batch = worker.sample()
+    assert not batch[TRUNCATEDS].any()
+    assert not batch[TERMINATEDS].any()
+    np.testing.assert_array_equal(batch[OBS][:, 1], [0, 1, 2, 3, 4, 5])
+    assert batch[EPS_ID][2] != batch[EPS_ID][3]
+    assert [(m.episode_length, m.episode_reward) for m in worker.get_metrics()] == [(3, 6.0), (3, 15.0)]
+
+
+def test_no_done_at_end_never_stores_an_end_but_resets():
+    batch = sample(rollout_fragment_length=7, no_done_at_end=True, env_config={"length": 5})
+    assert not batch[DONES].any()
+    np.testing.assert_array_equal(batch[T], [0, 1, 2, 3, 4, 0, 1])
+
+
+def test_complete_episodes_returns_whole_episodes_only():
+    worker = make_worker(
+        Counting,
+        rollout_fragment_length=7,
+        batch_mode="complete_episodes",
+        num_envs_per_worker=2,
+        env_config={"length": 5},
+    )
+    for _ in range(3):
+        batch = worker.sample()
+        assert batch.count >= 14
+        assert batch.count % 5 == 0
+        np.testing.assert_array_equal(batch[T], list(range(5)) * (batch.count // 5))
+        assert batch[TERMINATEDS].sum() == batch.count // 5
+
+
+@pytest.mark.parametrize(
+    ("clip", "expected"), [(True, [1, 1, 1]), (2.0, [1, 2, 2]), (False, [1, 2, 3]), (None, [1, 2, 3])]
+)
+def test_clip_rewards_clips_what_is_learned_from_but_not_what_is_reported(clip, expected):
+    worker = make_worker(Counting, rollout_fragment_length=3, clip_rewards=clip, env_config={"length": 3})
+    np.testing.assert_array_equal(worker.sample()[REWARDS], expected)
+    assert worker.get_metrics()[0].episode_reward == 6.0
+
+
+def test_episode_seeds_are_different_and_reproducible():
+    seeds = []
+    for _ in range(2):
+        worker = make_worker(Counting, rollout_fragment_length=10, num_envs_per_worker=2, env_config={"length": 3})
+        worker.sample()
+        seeds.append([env.seeds[-4:] for env in worker.async_env.envs])
+    assert seeds[0] == seeds[1]
+    assert len(set(seeds[0][0] + seeds[0][1])) == 8
+
+
+def test_nan_reward_is_named_with_slot_and_step():
+    worker = make_worker(Failing, rollout_fragment_length=20, env_config={"how": "nan_reward", "fail_in": 2})
+    with pytest.raises(NonFiniteError, match="reward in episode 1 at step 2"):
+        worker.sample()
+
+
+def test_nan_observation_after_the_first_episode_is_named():
+    worker = make_worker(Failing, rollout_fragment_length=20, env_config={"how": "nan_obs", "fail_in": 2})
+    with pytest.raises(NonFiniteError, match="observation"):
+        worker.sample()
+
+
+def test_env_that_raises_says_where_and_starts_anew_when_sampled_again():
+    worker = make_worker(Failing, rollout_fragment_length=20, env_config={"fail_in": 2})
+    with pytest.raises(EnvError, match=r"step\(\) of the environment of worker 0, slot 0 \(episode 1, seed \d+.*motor"):
+        worker.sample()
+    batch = worker.sample()
+    assert batch.count == 20
+    assert batch[T][0] == 0
+
+
+def test_metrics_report_raw_returns_and_lengths_once():
+    worker = make_worker(Counting, rollout_fragment_length=11, env_config={"length": 5})
+    worker.sample()
+    assert [(m.episode_length, m.episode_reward) for m in worker.get_metrics()] == [(5, 15.0), (5, 15.0)]
+    assert worker.get_metrics() == []
+
+
+@pytest.mark.parametrize("mode", ["truncate_episodes", "complete_episodes"])
+def test_state_restored_in_a_new_worker_gives_the_same_samples(mode):
+    options = {
+        "rollout_fragment_length": 7,
+        "num_envs_per_worker": 2,
+        "batch_mode": mode,
+        "env_config": {"length": 5},
+        "exploration_config": {"type": "EpsilonGreedy", "initial_epsilon": 0.5, "final_epsilon": 0.5},
+    }
+    worker = make_worker(_FreshCounting, **options)
+    for _ in range(3):
+        worker.sample()
+    state = worker.get_state()
+    expected = [worker.sample() for _ in range(3)]
+    other = make_worker(_FreshCounting, **options)
+    other.set_state(state)
+    for batch in expected:
+        again = other.sample()
+        assert set(again) == set(batch)
+        for key, column in batch.items():
+            np.testing.assert_array_equal(again[key], column, err_msg=key)
+
+
+class _FreshCounting(Counting):
+    """Counting without memory of earlier episodes, so that a replay can reach the same place."""
+
+    def _obs(self):
+        return np.array([0, self.steps], np.float32)
+
+
+def test_state_of_a_nondeterministic_env_warns_and_begins_a_new_episode():
+    worker = make_worker(Counting, rollout_fragment_length=7, env_config={"length": 5})
+    worker.sample()
+    other = make_worker(Counting, rollout_fragment_length=7, env_config={"length": 5})
+    with pytest.warns(UserWarning, match="not deterministic"):
+        other.set_state(worker.get_state())
+    assert other.sample()[T][0] == 0

@@ -1,0 +1,231 @@
+"""Preprocessors: shapes, values, writing in place, batches, dtypes."""
+
+from __future__ import annotations
+
+import pickle
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlframe.models.preprocessors import (
+    AtariRamPreprocessor,
+    DictFlatteningPreprocessor,
+    GenericPixelPreprocessor,
+    NoPreprocessor,
+    OneHotPreprocessor,
+    Preprocessor,
+    RepeatedValuesPreprocessor,
+    TupleFlatteningPreprocessor,
+    get_preprocessor,
+)
+from rlframe.utils.errors import EnvError, UnsupportedSpaceException
+from rlframe.utils.spaces import Repeated
+from rlframe.utils.spaces.space_utils import batch
+
+BOX = spaces.Box(-1.0, 2.0, (3,))
+NESTED = spaces.Dict(
+    {
+        "z": spaces.Discrete(3, start=1),
+        "a": spaces.Tuple([BOX, spaces.Dict({"mb": spaces.MultiBinary(4), "md": spaces.MultiDiscrete([2, 3])})]),
+        "img": spaces.Box(0, 255, (2, 2, 3), np.uint8),
+    }
+)
+
+
+def make(space, **options):
+    return get_preprocessor(space)(space, options)
+
+
+@pytest.mark.parametrize(
+    ("space", "cls", "shape"),
+    [
+        (BOX, NoPreprocessor, (3,)),
+        (spaces.Box(0, 255, (84, 84, 4), np.uint8), NoPreprocessor, (84, 84, 4)),
+        (spaces.MultiBinary(5), NoPreprocessor, (5,)),
+        (spaces.Discrete(4), OneHotPreprocessor, (4,)),
+        (spaces.MultiDiscrete([2, 3]), OneHotPreprocessor, (5,)),
+        (spaces.Tuple([BOX, BOX]), TupleFlatteningPreprocessor, (6,)),
+        (NESTED, DictFlatteningPreprocessor, (3 + 4 + 5 + 12 + 3,)),
+        (Repeated(BOX, 4), RepeatedValuesPreprocessor, (13,)),
+        (spaces.Box(0, 255, (128,), np.uint8), AtariRamPreprocessor, (128,)),
+        (spaces.Box(0.0, 1.0, (128,)), NoPreprocessor, (128,)),
+        (spaces.Box(0, 255, (210, 160, 3), np.uint8), GenericPixelPreprocessor, (84, 84, 3)),
+    ],
+)
+def test_preprocessor_of_space_has_class_and_shape(space, cls, shape):
+    space.seed(0)
+    preprocessor = make(space)
+    assert type(preprocessor) is cls
+    assert preprocessor.shape == shape
+    assert preprocessor.size == np.prod(shape)
+    observation = space.sample()
+    result = preprocessor.transform(observation)
+    assert result.shape == shape
+    assert preprocessor.observation_space.contains(result)
+    assert preprocessor.observation_space.original_space is space
+    assert preprocessor.observation_space is preprocessor.observation_space
+    preprocessor.check_shape(observation)
+
+
+@pytest.mark.parametrize(
+    "space", [BOX, NESTED, Repeated(spaces.Discrete(3), 4), spaces.MultiDiscrete([[2, 3], [4, 5]])]
+)
+def test_write_at_offset_equals_transform_and_touches_nothing_else(space):
+    space.seed(1)
+    preprocessor = make(space)
+    row = np.full(preprocessor.size + 5, 7.0, np.float32)
+    for _ in range(3):  # old content of the row must not shine through
+        observation = space.sample()
+        preprocessor.write(observation, row, 2)
+        np.testing.assert_array_equal(row[2:-3], preprocessor.transform(observation).ravel())
+        np.testing.assert_array_equal(np.r_[row[:2], row[-3:]], np.full(5, 7.0))
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        BOX,
+        NESTED,
+        spaces.Discrete(3, start=-1),
+        spaces.MultiDiscrete([[2, 3], [4, 5]]),
+        spaces.Box(0, 255, (128,), np.uint8),
+        spaces.Box(0, 255, (210, 160, 3), np.uint8),
+    ],
+)
+def test_transform_batch_equals_single_transforms(space):
+    space.seed(2)
+    preprocessor = make(space, dim=16)
+    observations = [space.sample() for _ in range(4)]
+    result = preprocessor.transform_batch(batch(observations))
+    np.testing.assert_array_equal(result, np.stack([preprocessor.transform(o) for o in observations]))
+    rows = np.zeros((4, preprocessor.size + 1), np.float32)
+    preprocessor.write_batch(batch(observations), rows, 1)
+    np.testing.assert_array_equal(rows[:, 1:], result.reshape(4, -1))
+
+
+def test_no_preprocessor_keeps_dtype_and_array():
+    image = spaces.Box(0, 255, (4, 4), np.uint8)
+    observation = image.sample()
+    assert make(image).transform(observation) is observation
+    assert make(image).observation_space == image
+    assert make(image).observation_space is not image
+    wide = spaces.Box(-1.0, 1.0, (2,), np.float64)
+    assert make(wide).transform(np.zeros(2)).dtype == np.float32
+    assert make(wide).observation_space == spaces.Box(-1.0, 1.0, (2,), np.float32)
+    assert not hasattr(image, "original_space")
+
+
+def test_one_hot_discrete_leaf_and_order_worked_by_hand():
+    space = spaces.Dict({"b": spaces.Discrete(3), "a": spaces.Box(0, 9, (2,), np.float32)})
+    result = make(space).transform({"b": np.int64(2), "a": [4.0, 5.0]})
+    np.testing.assert_array_equal(result, [4, 5, 0, 0, 1])
+    assert result.dtype == np.float32
+    assert make(space).keys == ["a", "b"]
+    assert [type(p) for p in make(space).preprocessors] == [NoPreprocessor, OneHotPreprocessor]
+
+
+def test_dict_unsorted_space_is_flattened_in_sorted_order():
+    space = spaces.Dict({"b": spaces.Box(0, 9, (1,)), "a": spaces.Box(0, 9, (1,))}, sort_keys=False)
+    np.testing.assert_array_equal(make(space).transform({"b": [1.0], "a": [2.0]}), [2.0, 1.0])
+
+
+def test_one_hot_multi_discrete_with_start_worked_by_hand():
+    space = spaces.MultiDiscrete([2, 3], start=[1, -1])
+    np.testing.assert_array_equal(make(space).transform(np.array([2, -1])), [0, 1, 1, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("space", "observation"),
+    [
+        (spaces.Discrete(3), 3),
+        (spaces.Discrete(3), -1),
+        (spaces.MultiDiscrete([2, 3]), np.array([2, 0])),
+        (spaces.MultiDiscrete([2, 3]), np.array([0, -1])),
+    ],
+)
+def test_one_hot_out_of_range_raises_instead_of_marking_neighbour(space, observation):
+    with pytest.raises(EnvError, match="bound"):
+        make(space).transform(observation)
+    row = np.zeros((2, 20), np.float32)
+    good = space.sample()
+    with pytest.raises(EnvError, match="bound"):
+        make(space).write_batch(np.stack([good, observation]), row, 5)
+
+
+def test_flattened_bounds_are_those_of_the_leaves():
+    space = spaces.Tuple([BOX, spaces.Discrete(2), spaces.Box(0, 255, (1,), np.uint8), spaces.MultiBinary(1)])
+    flat = make(space).observation_space
+    np.testing.assert_array_equal(flat.low, [-1, -1, -1, 0, 0, 0, 0])
+    np.testing.assert_array_equal(flat.high, [2, 2, 2, 1, 1, 255, 1])
+
+
+def test_repeated_short_list_is_padded_with_zeros():
+    preprocessor = make(Repeated(spaces.Box(1, 9, (2,)), 3))
+    row = np.full(8, 5.0, np.float32)
+    preprocessor.write([[1.0, 2.0], [3.0, 4.0]], row, 0)
+    np.testing.assert_array_equal(row, [2, 1, 2, 3, 4, 0, 0, 5])
+    with pytest.raises(EnvError, match="at most 3"):
+        preprocessor.transform([[1.0, 2.0]] * 4)
+
+
+def test_pixel_constant_screen_keeps_its_value():
+    space = spaces.Box(0, 255, (210, 160, 3), np.uint8)
+    screen = np.full(space.shape, 192, np.uint8)
+    np.testing.assert_allclose(make(space).transform(screen), 0.5, atol=1e-5)
+    grey = make(space, dim=42, grayscale=True, zero_mean=False)
+    assert grey.shape == (42, 42, 1)
+    np.testing.assert_allclose(grey.transform(screen), 192 / 255, atol=1e-5)
+    assert grey.observation_space.low.min() == 0.0
+
+
+def test_pixel_halves_of_screen_stay_where_they_are():
+    space = spaces.Box(0, 255, (210, 160, 3), np.uint8)
+    screen = np.zeros(space.shape, np.uint8)
+    screen[:105, :, 0] = 255  # upper half red
+    screen[:, 80:, 1] = 255  # right half green
+    small = make(space, dim=10, zero_mean=False).transform(screen)
+    np.testing.assert_allclose(small[:, :, 0], np.repeat([[1.0], [0.0]], 5, axis=0) * np.ones(10), atol=1e-5)
+    np.testing.assert_allclose(small[:, :, 1], np.repeat([[0.0, 1.0]], 5, axis=1) * np.ones((10, 1)), atol=1e-5)
+
+
+def test_ram_bytes_are_centred():
+    space = spaces.Box(0, 255, (128,), np.uint8)
+    result = make(space).transform(np.array([0, 128, 192] + [0] * 125, np.uint8))
+    np.testing.assert_array_equal(result[:3], [-1.0, 0.0, 0.5])
+    assert result.dtype == np.float32
+
+
+def test_preprocessor_space_survives_pickling_with_original():
+    space = pickle.loads(pickle.dumps(make(NESTED).observation_space))
+    assert space.original_space == NESTED
+
+
+def test_unsupported_spaces_raise_naming_them():
+    with pytest.raises(UnsupportedSpaceException, match="Sequence"):
+        make(spaces.Dict({"s": spaces.Sequence(BOX)}))
+    with pytest.raises(UnsupportedSpaceException, match="None"):
+        get_preprocessor(None)
+
+
+def test_user_preprocessor_with_old_hooks_works():
+    class Halves(Preprocessor):
+        def _init_shape(self, obs_space, options):
+            return (obs_space.shape[0] * options["custom_model_config"]["times"],)
+
+        def transform(self, observation):
+            return np.concatenate([observation / 2] * 2)
+
+    preprocessor = Halves(BOX, {"custom_model_config": {"times": 2}})
+    row = np.zeros(8, np.float32)
+    preprocessor.write(np.ones(3), row, 1)
+    np.testing.assert_array_equal(row, [0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0])
+    assert preprocessor.observation_space.shape == (6,)
+    assert preprocessor.transform_batch(np.ones((4, 3))).shape == (4, 6)
+
+
+def test_frozen_lake_observation_becomes_one_hot():
+    env = gymnasium.make("FrozenLake-v1")
+    obs, _ = env.reset(seed=0)
+    np.testing.assert_array_equal(make(env.observation_space).transform(obs), np.eye(16)[0])

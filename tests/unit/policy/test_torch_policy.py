@@ -1,0 +1,371 @@
+"""Torch policies: hooks, learning, weights, and that NumPy and torch act alike."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from rlframe.agents.dqn.dqn_torch_policy import DQNTorchPolicy
+from rlframe.agents.dqn.simple_q_torch_policy import SimpleQTorchPolicy
+from rlframe.config.common import CommonConfig
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.policy import Policy, build_policy_class, build_torch_policy
+from rlframe.policy.torch.flat import FlatParameters
+from rlframe.policy.torch_policy import TorchPolicy
+from rlframe.utils.errors import NonFiniteError, UnsupportedSpaceException
+from tests.helpers.workers import dqn_config
+
+OBS_SPACE = gym.spaces.Box(-10, 10, (4,), np.float32)
+ACTIONS = gym.spaces.Discrete(3)
+
+
+def policy_gradient_loss(policy, model, dist_class, train_batch):
+    logits, _ = model(train_batch)
+    return -(dist_class(logits, model).logp(train_batch["actions"]) * train_batch["rewards"]).mean()
+
+
+def common_config(**overrides):
+    config = CommonConfig.defaults()
+    config["model"].update(fcnet_hiddens=[16])
+    return {**config, "seed": 3, **overrides}
+
+
+def make_batch(rows=12, seed=0):
+    rng = np.random.default_rng(seed)
+    return SampleBatch(
+        {
+            "obs": rng.normal(size=(rows, 4)).astype(np.float32),
+            "new_obs": rng.normal(size=(rows, 4)).astype(np.float32),
+            "actions": rng.integers(3, size=rows),
+            "rewards": rng.normal(size=rows).astype(np.float32),
+            "discounts": rng.uniform(size=rows).astype(np.float32),
+            "weights": rng.uniform(size=rows).astype(np.float32),
+        }
+    )
+
+
+def test_hooks_are_called_in_the_documented_order():
+    order = []
+
+    def note(name, result=None):
+        def hook(*args, **kwargs):
+            order.append(name)
+            return result() if callable(result) else result
+
+        return hook
+
+    def loss(policy, model, dist_class, batch):
+        order.append("loss")
+        return policy_gradient_loss(policy, model, dist_class, batch)
+
+    cls = build_policy_class(
+        "Noting",
+        framework="torch",
+        loss_fn=loss,
+        validate_spaces=note("validate_spaces"),
+        before_init=note("before_init"),
+        before_loss_init=note("before_loss_init"),
+        after_init=note("after_init"),
+        extra_grad_process_fn=note("grad_process", dict),
+        stats_fn=note("stats", dict),
+        extra_learn_fetches_fn=note("fetches", dict),
+    )
+    policy = cls(OBS_SPACE, ACTIONS, common_config())
+    assert order == ["validate_spaces", "before_init", "before_loss_init", "after_init"]
+    order.clear()
+    policy.learn_on_batch(make_batch())
+    assert order == ["loss", "grad_process", "stats", "fetches"]
+
+
+def test_unknown_hook_is_a_type_error_naming_the_known_ones():
+    with pytest.raises(TypeError, match=r"loss_function.*loss_fn"):
+        build_policy_class("X", framework="torch", loss_function=None)
+
+
+def test_both_ways_to_make_a_model_are_refused():
+    with pytest.raises(ValueError, match="make_model"):
+        build_torch_policy("X", make_model=lambda *a: None, make_model_and_action_dist=lambda *a: None)
+
+
+def test_get_default_config_lies_below_the_given_one():
+    cls = build_torch_policy("X", loss_fn=policy_gradient_loss, get_default_config=lambda: {"mine": 1, "lr": 5.0})
+    policy = cls(OBS_SPACE, ACTIONS, common_config(lr=0.1))
+    assert (policy.config["mine"], policy.config["lr"]) == (1, 0.1)
+
+
+def test_with_updates_replaces_one_hook_and_keeps_the_others():
+    base = build_torch_policy("Base", loss_fn=policy_gradient_loss, stats_fn=lambda policy, batch: {"mine": 1.0})
+    derived = base.with_updates(name="Derived", stats_fn=lambda policy, batch: {"other": 2.0})
+    stats = derived(OBS_SPACE, ACTIONS, common_config()).learn_on_batch(make_batch())["learner_stats"]
+    assert stats["other"] == 2.0
+    assert "mine" not in stats
+    assert derived.__name__ == "Derived"
+
+
+def test_with_updates_on_a_class_keeps_its_methods():
+    derived = DQNTorchPolicy.with_updates(name="Mine", stats_fn=lambda policy, batch: {"mine": 1.0})
+    assert issubclass(derived, DQNTorchPolicy)
+    info = derived(OBS_SPACE, ACTIONS, dqn_config()).learn_on_batch(make_batch())
+    assert info["learner_stats"]["mine"] == 1.0
+    assert info["td_error"].shape == (12,)
+
+
+def test_mixins_come_first():
+    class Greeting:
+        def greet(self):
+            return "hello"
+
+    policy = build_torch_policy("X", loss_fn=policy_gradient_loss, mixins=[Greeting])(
+        OBS_SPACE, ACTIONS, common_config()
+    )
+    assert policy.greet() == "hello"
+
+
+def test_learning_lowers_the_loss():
+    cls = build_torch_policy(
+        "Regression",
+        loss_fn=lambda policy, model, dist, batch: ((model(batch)[0][:, 0] - batch["rewards"]) ** 2).mean(),
+    )
+    policy = cls(OBS_SPACE, ACTIONS, common_config(lr=1e-2))
+    batch = make_batch(4)
+
+    def loss():
+        with torch.no_grad():
+            return float(policy.loss(policy.model, policy.dist_class, policy._lazy_tensor_dict(batch)))
+
+    before = loss()
+    for _ in range(200):
+        policy.learn_on_batch(batch)
+    assert loss() < before / 20
+
+
+def test_flat_adam_equals_plain_adam_step_for_step():
+    torch.manual_seed(0)
+    first, second = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)
+    second.load_state_dict(first.state_dict())
+    flat = FlatParameters(first.parameters())
+    fused = torch.optim.Adam([flat.param], lr=1e-2, fused=True)
+    plain = torch.optim.Adam(second.parameters(), lr=1e-2)
+    for step in range(20):
+        x = torch.randn(8, 4, generator=torch.Generator().manual_seed(step))
+        flat.zero_grad()
+        first(x).square().mean().backward()
+        fused.step()
+        plain.zero_grad()
+        second(x).square().mean().backward()
+        plain.step()
+    for a, b in zip(first.parameters(), second.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+def test_gradient_clipping_is_by_global_norm():
+    policy = DQNTorchPolicy(OBS_SPACE, ACTIONS, dqn_config(grad_clip=1e-3))
+    norm = policy.learn_on_batch(make_batch())["learner_stats"]["grad_gnorm"]
+    clipped = float(torch.linalg.vector_norm(policy.flat.grad))
+    assert norm > 1e-3
+    assert clipped == pytest.approx(1e-3, rel=1e-2)
+
+
+def test_compute_then_apply_gradients_equals_learn_on_batch():
+    one, two = (DQNTorchPolicy(OBS_SPACE, ACTIONS, dqn_config()) for _ in range(2))
+    batch = make_batch()
+    one.learn_on_batch(batch)
+    grads, info = two.compute_gradients(batch)
+    two.apply_gradients(grads)
+    assert info["learner_stats"]["grad_gnorm"] > 0
+    for name, array in one.get_weights().items():
+        np.testing.assert_allclose(array, two.get_weights()[name], atol=1e-7, err_msg=name)
+
+
+def test_get_weights_is_a_copy():
+    policy = DQNTorchPolicy(OBS_SPACE, ACTIONS, dqn_config())
+    weights = policy.get_weights()
+    before = {name: array.copy() for name, array in weights.items()}
+    policy.learn_on_batch(make_batch())
+    for name, array in weights.items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_set_weights_with_wrong_shape_names_it_and_changes_nothing():
+    policy = DQNTorchPolicy(OBS_SPACE, ACTIONS, dqn_config())
+    weights = policy.get_weights()
+    name = next(iter(weights))
+    wrong = {key: array + 1 for key, array in weights.items()}
+    wrong[name] = np.zeros((2, 2), np.float32)
+    with pytest.raises(ValueError, match=f"{name} is \\(2, 2\\)"):
+        policy.set_weights(wrong)
+    for key, array in policy.get_weights().items():
+        np.testing.assert_array_equal(array, weights[key])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"dueling": False},
+        {"hiddens": [], "dueling": False},
+        {"hiddens": []},
+        {"num_atoms": 11},
+        {"num_atoms": 11, "dueling": False},
+        {"noisy": True},
+        {"noisy": True, "num_atoms": 11},
+        {"exploration_config": {"type": "ParameterNoise"}},
+    ],
+    ids=str,
+)
+def test_numpy_actor_agrees_with_torch(options):
+    policy = DQNTorchPolicy(OBS_SPACE, ACTIONS, dqn_config(**options))
+    obs = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
+    in_numpy, _ = policy.forward(obs, explore=False)
+    assert policy.actor is not None
+    with torch.no_grad():
+        in_torch = policy.q_in_torch(obs, explore=False).numpy()
+    np.testing.assert_allclose(in_numpy, in_torch, atol=2e-6)
+    policy.learn_on_batch(make_batch())
+    after, _ = policy.forward(obs, explore=False)
+    assert np.abs(after - in_numpy).max() > 0, "the actor must see the learner's weights at once"
+
+
+def test_noisy_network_explores_by_its_weights_and_acts_alike_without():
+    policy = DQNTorchPolicy(OBS_SPACE, ACTIONS, dqn_config(noisy=True))
+    obs = np.ones((1, 4), np.float32)
+    noisy = {float(policy.forward(obs, explore=True)[0][0, 0]) for _ in range(5)}
+    still = {float(policy.forward(obs, explore=False)[0][0, 0]) for _ in range(5)}
+    assert len(noisy) == 5
+    assert len(still) == 1
+
+
+@pytest.mark.parametrize("cls", [DQNTorchPolicy, SimpleQTorchPolicy])
+def test_state_restores_weights_target_optimizer_and_exploration(cls):
+    policy = cls(OBS_SPACE, ACTIONS, dqn_config(noisy=cls is DQNTorchPolicy))
+    for seed in range(5):
+        policy.learn_on_batch(make_batch(seed=seed))
+    policy.update_target()
+    policy.learn_on_batch(make_batch(seed=9))
+    state = policy.get_state()
+    other = cls(OBS_SPACE, ACTIONS, dqn_config(noisy=cls is DQNTorchPolicy))
+    other.set_state(state)
+    obs = np.random.default_rng(1).normal(size=(4, 4)).astype(np.float32)
+    for seed in range(5):
+        for p in (policy, other):
+            p.learn_on_batch(make_batch(seed=20 + seed))
+        np.testing.assert_array_equal(policy.act(obs)[0], other.act(obs)[0])
+    for name, array in policy.get_weights().items():
+        np.testing.assert_array_equal(array, other.get_weights()[name], err_msg=name)
+
+
+def test_same_seed_gives_the_same_initial_weights_and_another_seed_others():
+    one, two = (DQNTorchPolicy(OBS_SPACE, ACTIONS, dqn_config()) for _ in range(2))
+    three = DQNTorchPolicy(OBS_SPACE, ACTIONS, {**dqn_config(), "seed": 4})
+    names = [name for name in one.get_weights() if name.endswith("weight")]
+    assert all(np.array_equal(one.get_weights()[n], two.get_weights()[n]) for n in names)
+    assert not all(np.array_equal(one.get_weights()[n], three.get_weights()[n]) for n in names)
+
+
+def test_making_a_policy_leaves_the_global_torch_stream_alone():
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    DQNTorchPolicy(OBS_SPACE, ACTIONS, dqn_config())
+    torch.testing.assert_close(torch.rand(3), expected)
+
+
+def test_nan_loss_names_the_column_it_came_from():
+    policy = DQNTorchPolicy(OBS_SPACE, ACTIONS, dqn_config())
+    batch = make_batch()
+    batch["rewards"][3] = np.nan
+    with pytest.raises(NonFiniteError, match=r"'rewards'.*row 3"):
+        policy.learn_on_batch(batch)
+
+
+def test_nan_weights_are_named():
+    policy = DQNTorchPolicy(OBS_SPACE, ACTIONS, dqn_config())
+    weights = policy.get_weights()
+    weights["advantage_output.bias"][:] = np.nan
+    policy.set_weights(weights)
+    with pytest.raises(NonFiniteError, match=r"advantage_output\.bias"):
+        policy.learn_on_batch(make_batch())
+
+
+def test_nan_loss_function_is_named():
+    policy = build_torch_policy("X", loss_fn=lambda p, m, d, b: m(b)[0].mean() * float("nan"))(
+        OBS_SPACE, ACTIONS, common_config()
+    )
+    with pytest.raises(NonFiniteError, match="loss number 0"):
+        policy.learn_on_batch(make_batch())
+
+
+def test_continuous_actions_are_refused_by_dqn():
+    with pytest.raises(UnsupportedSpaceException, match="Discrete"):
+        DQNTorchPolicy(OBS_SPACE, gym.spaces.Box(-1, 1, (2,)), dqn_config())
+
+
+def test_losses_must_match_optimizers():
+    policy = build_torch_policy("X", loss_fn=lambda p, m, d, b: [m(b)[0].mean()] * 2)(
+        OBS_SPACE, ACTIONS, common_config()
+    )
+    with pytest.raises(ValueError, match="2 losses for 1 optimisers"):
+        policy.learn_on_batch(make_batch())
+
+
+def test_several_optimizers_learn_from_their_own_loss():
+    def optimizers(policy, config):
+        return [torch.optim.SGD(policy.model.parameters(), lr=0.1) for _ in range(2)]
+
+    cls = build_torch_policy(
+        "X", loss_fn=lambda p, m, d, b: [m(b)[0].mean(), m(b)[0].square().mean()], optimizer_fn=optimizers
+    )
+    policy = cls(OBS_SPACE, ACTIONS, common_config())
+    before = policy.get_weights()
+    policy.learn_on_batch(make_batch())
+    assert any(np.abs(array - before[name]).max() > 0 for name, array in policy.get_weights().items())
+
+
+def test_lr_schedule_is_followed():
+    policy = DQNTorchPolicy(OBS_SPACE, ACTIONS, dqn_config(lr=1.0, lr_schedule=[[0, 1.0], [100, 0.0]]))
+    policy.on_global_var_update({"timestep": 25})
+    assert policy.cur_lr == pytest.approx(0.75)
+    assert policy._optimizers[0].param_groups[0]["lr"] == pytest.approx(0.75)
+
+
+def test_compute_single_action_returns_the_environments_action():
+    space = gym.spaces.Box(np.float32([10.0]), np.float32([20.0]))
+    policy = build_torch_policy("X", loss_fn=policy_gradient_loss)(OBS_SPACE, space, common_config())
+    actions = np.array([policy.compute_single_action(np.zeros(4, np.float32))[0] for _ in range(50)])
+    assert actions.shape == (50, 1)
+    assert (actions >= 10).all()
+    assert (actions <= 20).all()
+    raw, _, extra = policy.compute_actions(np.zeros((3, 4), np.float32))
+    assert raw.shape == (3, 1)
+    assert {"action_dist_inputs", "action_logp", "action_prob"} <= set(extra)
+
+
+def test_action_sampler_and_distribution_functions_replace_their_parts():
+    def sampler(policy, model, input_dict, state_batches, explore, timestep):
+        rows = len(input_dict["obs"])
+        return torch.full((rows,), 2), torch.zeros(rows), []
+
+    sampling = build_torch_policy("X", loss_fn=policy_gradient_loss, action_sampler_fn=sampler)
+    policy = sampling(OBS_SPACE, ACTIONS, common_config())
+    np.testing.assert_array_equal(policy.compute_actions(np.zeros((3, 4), np.float32))[0], [2, 2, 2])
+
+    def distribution(policy, model, *, input_dict, state_batches, **kwargs):
+        return torch.tensor([[0.0, 1e3, 0.0]]).repeat(len(input_dict["obs"]), 1), policy.dist_class, []
+
+    distributing = build_torch_policy("X", loss_fn=policy_gradient_loss, action_distribution_fn=distribution)
+    policy = distributing(OBS_SPACE, ACTIONS, common_config())
+    np.testing.assert_array_equal(policy.compute_actions(np.zeros((3, 4), np.float32))[0], [1, 1, 1])
+
+
+def test_extra_action_out_adds_columns():
+    cls = build_torch_policy(
+        "X",
+        loss_fn=policy_gradient_loss,
+        extra_action_out_fn=lambda policy, input_dict, states, model, dist: {"entropy": dist.entropy()},
+    )
+    _, extra = cls(OBS_SPACE, ACTIONS, common_config()).act(np.zeros((3, 4), np.float32))
+    assert extra["entropy"].shape == (3,)
+
+
+def test_policy_is_the_base_of_all():
+    assert issubclass(TorchPolicy, Policy)
