@@ -2,7 +2,7 @@
 PYTHON ?= python
 TESTS = $(PYTHON) -m pytest
 
-.PHONY: help check fix lint types layers spelling unit test learning fault docs bench
+.PHONY: help check fix lint types layers spelling unit test learning search fault docs bench
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -34,6 +34,9 @@ test:  ## All tests but those that train for minutes
 
 learning:  ## Every algorithm reaches its return
 	$(TESTS) -m learning
+
+search:  ## Property tests with many new random examples
+	PROPERTY_PROFILE=search $(TESTS) tests/property
 
 fault:  ## Workers killed, disks full, checkpoints cut short
 	$(TESTS) -m fault

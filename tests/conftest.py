@@ -8,6 +8,13 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 import pytest
 
 
+def pytest_collection_modifyitems(items):
+    """Keeps the tests that start Ray in one process when tests run in several (`pytest -n 2 --dist loadgroup`)."""
+    for item in items:
+        if item.get_closest_marker("ray"):
+            item.add_marker(pytest.mark.xdist_group("ray"))
+
+
 @pytest.fixture(autouse=True)
 def _results_directory(tmp_path, monkeypatch):
     """Keeps the logs of trainers out of the home directory."""

@@ -1,6 +1,10 @@
 """Property tests judge answers, not how busy the machine is."""
 
+import os
+
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("rlframe", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("rlframe")
+# The same examples each time, so that a change is judged by what it changed. `make search` looks for new ones.
+settings.register_profile("rlframe", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("search", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(os.environ.get("PROPERTY_PROFILE", "rlframe"))

@@ -56,6 +56,14 @@ def remotes(shared_workers: list[Any]) -> list[Any]:
     return list(shared_workers)
 
 
+def kill_and_wait(actor: Any) -> None:
+    """Kills an actor and returns once it is dead: `ray.kill` only asks for it, and a call may still be answered."""
+    ray.kill(actor)
+    with pytest.raises(ray.exceptions.RayActorError):
+        while True:
+            ray.get(actor.apply.remote(_reset, 0))
+
+
 def make_workers(*starts: int) -> list[Any]:
     """Returns Ray actors of FakeWorker, each starting at a row number."""
     actor = ray.remote(FakeWorker).options(num_cpus=0)
@@ -259,7 +267,7 @@ class TestMetrics:
             ray.get(worker.apply.remote(_finish_episode, float(number)))
         local = FakeWorker()
         local.episodes = [episode(9.0)]
-        ray.kill(doomed)
+        kill_and_wait(doomed)
         episodes, late = collect_episodes(local, asked, (), 60)
         assert [e.episode_reward for e in episodes] == [0.0, 2.0, 9.0]
         assert late == []

@@ -57,17 +57,6 @@ def test_one_remote_worker_gives_the_numbers_of_none(trainers, in_numpy):
         np.testing.assert_allclose(array, remote.get_weights()["default_policy"][name], atol=1e-6, err_msg=name)
 
 
-def test_remote_workers_on_built_in_models_load_no_framework(trainers):
-    trainer = trainers()
-    trainer.train()
-    loaded = trainer.workers.remote_workers()[0].apply.remote(
-        lambda worker: [name for name in ("torch", "tensorflow") if name in __import__("sys").modules]
-    )
-    import ray
-
-    assert ray.get(loaded) == []
-
-
 def test_two_workers_report_healthy_and_sample_twice_as_much_per_round(trainers):
     trainer = trainers(num_workers=2)
     result = trainer.train()

@@ -1,0 +1,46 @@
+"""What processes load. Each runtime is fresh: Ray hands a process that once ran a task on to the next actor."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.ray
+
+PROGRAM = """
+import json, sys
+import ray
+from rlframe.agents.dqn import DQNTrainer
+
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+config = json.loads(sys.argv[1])
+trainer = DQNTrainer({
+    "num_workers": 1, "num_cpus_per_worker": 0.5, "min_iter_time_s": 0, "timesteps_per_iteration": 40,
+    "learning_starts": 20, "hiddens": [8], "model": {"fcnet_hiddens": [8]}, "log_sys_usage": False, **config,
+}, env="CartPole-v1")
+trainer.train()
+modules = lambda worker=None: [name for name in ("torch", "tensorflow") if name in __import__("sys").modules]
+remote = ray.get(trainer.workers.remote_workers()[0].apply.remote(modules))
+trainer.stop()
+print(json.dumps({"driver": modules(), "worker": remote}))
+"""
+
+
+def loaded(**config: object) -> dict[str, list[str]]:
+    """Returns the frameworks that driver and remote worker have loaded after an iteration of DQN."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(config)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_remote_workers_on_built_in_models_load_no_framework():
+    assert loaded() == {"driver": ["torch"], "worker": []}
+
+
+def test_sampling_through_the_framework_loads_it():
+    assert loaded(sample_in_numpy=False) == {"driver": ["torch"], "worker": ["torch"]}
