@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,32 +11,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rlframe.data.columns import ACTION_DIST_INPUTS, ACTION_LOGP, ACTION_PROB, OBS, SEQ_LENS
+from rlframe.data.columns import OBS, SEQ_LENS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.models.actor import ChainActor
-from rlframe.models.catalog import ModelCatalog
-from rlframe.models.distributions import numpy_dist_for
 from rlframe.models.torch.check_model import check_model
-from rlframe.policy.numpy_policy import ActingRecipe
-from rlframe.policy.policy import Policy, State
+from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.policy import State
+from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.torch.arrays import load_weights, optimizer_to_state, state_to_optimizer, to_arrays
-from rlframe.policy.torch.flat import FlatAdam, FlatParameters, flatten_parameters
+from rlframe.policy.torch.flat import FlatAdam, FlatParameters, adam_to_state, flatten_parameters, state_to_adam
 from rlframe.policy.torch.guards import check_finite_loss, choose_device
-from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
-from rlframe.utils.schedules import ConstantSchedule, PiecewiseSchedule
-from rlframe.utils.seeding import derive_seed
+
+__all__ = ["EntropyCoeffSchedule", "LearningRateSchedule", "TorchPolicy"]
 
 Loss = Callable[..., Any]
 
 
-class TorchPolicy(Policy):
+class TorchPolicy(LearningPolicy):
     """Acts and learns with a PyTorch model.
 
     Derive with `build_policy_class`, or subclass and override `loss`, `optimizer`, `extra_grad_process`,
     `extra_grad_info`, `extra_action_out`, `postprocess_trajectory`.
-
-    Where model, exploration and distribution are built in, acting runs in NumPy on views of the live weights; any
-    custom part makes it run through torch without autograd. Both give the same numbers (within 1e-6).
 
     Args:
         observation_space: Preprocessed observation space.
@@ -53,10 +46,6 @@ class TorchPolicy(Policy):
     """
 
     framework = "torch"
-    #: Columns that the loss reads; None makes all of them tensors.
-    learn_columns: tuple[str, ...] | None = None
-    _action_sampler_fn: Callable[..., Any] | None = None
-    _action_distribution_fn: Callable[..., Any] | None = None
 
     def __init__(
         self,
@@ -95,10 +84,7 @@ class TorchPolicy(Policy):
         self.exploration = self._create_exploration()
         self.flat: FlatParameters | None = None
         self._optimizers: list[torch.optim.Optimizer] = self._make_optimizers()
-        self.actor: Any = self._make_actor()
-        self.callbacks: Any = None
-        self.learn_hook: Callable[..., None] | None = None
-        self._loaded: dict[int, SampleBatch] = {}
+        self.actor = self._make_actor()
 
     # --- building ---------------------------------------------------------------------------------------------
 
@@ -109,37 +95,13 @@ class TorchPolicy(Policy):
 
         return derive_class(cls, name, hooks)
 
-    def stream_seed(self, *path: int | str) -> int:
-        """Returns the seed of this policy's random stream named by `path`."""
-        return derive_seed(self.seed, "torch", *path)
-
     def seeded(self, *path: int | str) -> Any:
         """Returns a context in which torch draws from this policy's own stream named by `path`."""
         return _SeededTorch(self.stream_seed(*path))
 
-    def make_model_and_dist(self) -> tuple[Any, Any]:
-        """Returns the model and the torch distribution class that the config describes."""
-        model_config = self.config["model"]
-        dist_class, num_outputs = ModelCatalog.get_action_dist(
-            self.action_space, model_config, dist_type=model_config.get("custom_action_dist"), framework="torch"
-        )
-        model = ModelCatalog.get_model_v2(
-            obs_space=self.observation_space,
-            action_space=self.action_space,
-            num_outputs=num_outputs,
-            model_config=model_config,
-            framework="torch",
-        )
+    def check_model(self, model: Any, num_outputs: int | None) -> None:
+        """Raises a ValueError where the model gives something else than `num_outputs` numbers per row."""
         check_model(model, self.observation_space, num_outputs)
-        return model, dist_class
-
-    def _numpy_distribution(self) -> Any:
-        """Returns the NumPy twin of the distribution class, None for a custom class."""
-        default, _ = ModelCatalog.get_action_dist(self.action_space, self.config["model"], framework="torch")
-        same = self.dist_class is None or getattr(self.dist_class, "func", self.dist_class) is getattr(
-            default, "func", default
-        )
-        return numpy_dist_for(self.action_space)[0] if same else None
 
     def _make_optimizers(self) -> list[torch.optim.Optimizer]:
         if self.config.get("in_evaluation"):
@@ -163,59 +125,22 @@ class TorchPolicy(Policy):
             return torch.optim.Adam(params, lr=lr, eps=eps)
         return FlatAdam([self.flat.param], lr=lr, eps=eps)
 
-    def actor_spec(self) -> dict[str, Any] | None:
-        """Returns the description that a NumPy actor is built from, None where the model cannot be one."""
-        describe = getattr(self.model, "actor_spec", None)
-        return None if describe is None else describe()
-
     def live_weights(self) -> dict[str, NDArray[Any]]:
         """Returns the model's tensors as arrays that share their memory (CPU only); for actors, not for users."""
         return {name: tensor.detach().numpy() for name, tensor in self.model.state_dict().items()}
-
-    def acts_in_numpy(self) -> bool:
-        """Returns whether acting needs nothing but weights: built-in model, distribution and hooks."""
-        custom = self._action_sampler_fn or self._action_distribution_fn or self.has_custom_action_out()
-        return self.numpy_dist is not None and not custom and self.actor_spec() is not None
-
-    def has_custom_action_out(self) -> bool:
-        """Returns whether `extra_action_out` is user code that needs torch tensors."""
-        method = type(self).extra_action_out
-        return method is not TorchPolicy.extra_action_out and not getattr(method, "only_values", False)
 
     def _make_actor(self) -> Any:
         if self.device.type != "cpu" or not self.acts_in_numpy():
             return None
         return self.build_actor(self.actor_spec(), self.live_weights(), self.rng if self.noisy else None)
 
-    #: `fn(spec, weights, rng) -> actor`; importable without torch, since remote workers call it.
-    build_actor: Callable[[Any, Mapping[str, NDArray[Any]], Any], Any] = staticmethod(ChainActor)
-    #: Whether the network has noise of its own while exploring.
-    noisy = False
-
-    def acting_recipe(self) -> ActingRecipe | None:
-        """Returns what a remote worker needs to act without torch, None where it needs torch."""
-        method = type(self).postprocess_trajectory
-        free = method is Policy.postprocess_trajectory or getattr(method, "framework_free", False)
-        if not (free and self.acts_in_numpy()):
-            return None
-        return ActingRecipe(
-            build_actor=type(self).build_actor,
-            spec=self.actor_spec(),
-            wants_values=self.wants_values,
-            noisy=self.noisy,
-            train_columns=self.train_columns,
-            postprocess=getattr(method, "framework_free", None),
-        )
-
     # --- acting -----------------------------------------------------------------------------------------------
 
-    def forward(
-        self, obs: NDArray[Any], explore: bool = True
+    def forward_in_framework(
+        self, obs: NDArray[Any], explore: bool
     ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
-        """Returns distribution inputs [B, K] and values [B] (None unless wanted) for `obs` [B, ...]."""
-        if self.actor is not None:
-            actor = self.actor if explore else self.actor.mean
-            return actor.forward_with_values(obs) if self.wants_values else (actor.forward(obs), None)
+        """Returns what `forward` does, by way of torch."""
+        del explore
         with torch.no_grad():
             outputs, _ = self._run_model({OBS: obs})
             values = self.model.value_function().cpu().numpy() if self.wants_values else None
@@ -229,32 +154,6 @@ class TorchPolicy(Policy):
             self._run_model({OBS: obs})
             return np.asarray(self.model.value_function().cpu().numpy())
 
-    def act(
-        self, obs: NDArray[Any], explore: bool = True, timestep: int | None = None
-    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        """Returns actions [B, ...] and extra columns for preprocessed observations [B, ...]."""
-        plain = self._action_sampler_fn is None and self._action_distribution_fn is None
-        if plain and self.numpy_dist is not None and not self.has_custom_action_out():
-            return super().act(obs, explore, timestep)
-        return self._act_in_torch({OBS: obs}, explore, timestep)
-
-    def compute_actions_from_input_dict(
-        self,
-        input_dict: Mapping[str, Any],
-        explore: bool | None = None,
-        timestep: int | None = None,
-        episodes: Any = None,
-        **kwargs: Any,
-    ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
-        """Returns actions [B, ...], states and extra columns for a dict of columns."""
-        if self.acts_in_numpy() and self.actor is not None:
-            return super().compute_actions_from_input_dict(input_dict, explore, timestep, episodes, **kwargs)
-        explore = bool(self.config.get("explore", True)) if explore is None else explore
-        self.exploration.before_compute_actions(timestep=timestep, explore=explore)
-        actions, columns = self._act_in_torch(input_dict, explore, timestep)
-        self.exploration.restore_weights()
-        return actions, [], columns
-
     def dist_inputs(self, obs: Tensor) -> Tensor:
         """Returns distribution inputs [B, K] for a tensor of preprocessed observations [B, ...]."""
         outputs: Tensor = self.model({OBS: obs, "is_training": False}, [], None)[0]
@@ -267,9 +166,10 @@ class TorchPolicy(Policy):
         outputs: tuple[Tensor, list[Tensor]] = self.model(batch, [], None)
         return outputs
 
-    def _act_in_torch(
+    def act_in_framework(
         self, input_dict: Mapping[str, Any], explore: bool, timestep: int | None
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+        """Returns actions [B, ...] and extra columns, computed without autograd."""
         step = self.global_timestep if timestep is None else timestep
         count = len(np.asarray(input_dict[OBS]))
         with torch.no_grad():
@@ -303,24 +203,6 @@ class TorchPolicy(Policy):
         )
         return inputs, dist_class
 
-    def _finish(
-        self, count: int, actions: Any, logp: Any, inputs: Tensor | None, extra: Mapping[str, Any]
-    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        columns = {key: _numpy(value) for key, value in extra.items()}
-        if inputs is not None:
-            columns[ACTION_DIST_INPUTS] = _numpy(inputs)
-        if logp is not None:
-            columns[ACTION_LOGP] = np.asarray(_numpy(logp), np.float32)
-            columns[ACTION_PROB] = np.exp(columns[ACTION_LOGP])
-        self.global_timestep += count
-        return _numpy(actions), columns
-
-    def extra_action_out(
-        self, input_dict: SampleBatch, state_batches: list[Tensor], model: Any, action_dist: Any
-    ) -> dict[str, Any]:
-        """Returns further columns [B, ...] to store with the actions."""
-        return {}
-
     # --- learning ---------------------------------------------------------------------------------------------
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor | list[Tensor]:
@@ -347,17 +229,7 @@ class TorchPolicy(Policy):
         for optimizer in self._optimizers:
             optimizer.step()
         stats.update(self.extra_grad_info(batch))
-        return self._learn_result(stats, custom)
-
-    def _learn_result(self, stats: dict[str, Any], custom: dict[str, Any]) -> dict[str, Any]:
-        numbers = {key: _scalar(value) for key, value in stats.items()}
-        result: dict[str, Any] = {LEARNER_STATS_KEY: numbers, "model": self.model.metrics(), "custom_metrics": custom}
-        for key, value in self.extra_compute_grad_fetches().items():
-            if key == LEARNER_STATS_KEY:
-                numbers.update({name: _scalar(item) for name, item in value.items()})
-            else:
-                result[key] = _numpy(value)
-        return result
+        return self._learn_result(stats, self.extra_compute_grad_fetches(), custom)
 
     def _backward(self, batch: SampleBatch, samples: SampleBatch) -> dict[str, Any]:
         """Fills the gradients for one batch and returns the statistics of `extra_grad_process`."""
@@ -378,13 +250,6 @@ class TorchPolicy(Policy):
             stats.update(self.extra_grad_process(optimizer, loss))
         return stats
 
-    def _learned_columns(self, samples: SampleBatch) -> SampleBatch:
-        """Returns the columns that the loss reads: `learn_columns`, or all."""
-        wanted = self.learn_columns
-        if wanted is None:
-            return samples
-        return SampleBatch.from_columns({key: samples[key] for key in wanted if key in samples})
-
     def compute_gradients(self, postprocessed_batch: SampleBatch) -> tuple[list[Any], dict[str, Any]]:
         """Returns the gradients of one batch as arrays, one per parameter (None where unused), and the info."""
         self.model.train()
@@ -393,7 +258,7 @@ class TorchPolicy(Policy):
         stats = self._backward(batch, postprocessed_batch)
         stats.update(self.extra_grad_info(batch))
         grads = [None if p.grad is None else p.grad.detach().cpu().numpy().copy() for p in self.model.parameters()]
-        return grads, self._learn_result(stats, {})
+        return grads, self._learn_result(stats, self.extra_compute_grad_fetches(), {})
 
     def apply_gradients(self, gradients: Sequence[Any]) -> None:
         """Applies gradients as `compute_gradients` returns them."""
@@ -408,20 +273,15 @@ class TorchPolicy(Policy):
         for optimizer in self._optimizers:
             optimizer.step()
 
-    def load_batch_into_buffer(self, batch: SampleBatch, buffer_index: int = 0) -> int:
-        """Keeps a batch for `learn_on_loaded_batch`; returns its rows."""
-        self._loaded[buffer_index] = batch
-        return len(batch)
+    def set_learning_rate(self, lr: float) -> None:
+        """Sets the rate of every optimiser."""
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = lr
 
-    def get_num_samples_loaded_into_buffer(self, buffer_index: int = 0) -> int:
-        """Returns the rows that `load_batch_into_buffer` keeps."""
-        return len(self._loaded[buffer_index])
-
-    def learn_on_loaded_batch(self, offset: int = 0, buffer_index: int = 0) -> dict[str, Any]:
-        """Learns on `config["sgd_minibatch_size"]` rows of the kept batch from `offset` on (all, if not set)."""
-        batch = self._loaded[buffer_index]
-        size = int(self.config.get("sgd_minibatch_size") or 0) or len(batch)
-        return self.learn_on_batch(batch if size >= len(batch) else batch[offset : offset + size])
+    def to_numpy(self, value: Any) -> Any:
+        """Returns tensors, nested or not, as arrays."""
+        return _numpy(value)
 
     def clip_gradients(self, optimizer: torch.optim.Optimizer, grad_clip: float | None) -> dict[str, Any]:
         """Scales the gradients so that their global L2 norm is at most `grad_clip`; None leaves them.
@@ -445,10 +305,6 @@ class TorchPolicy(Policy):
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns learner statistics of the batch, called after the step."""
-        return {}
-
-    def extra_compute_grad_fetches(self) -> dict[str, Any]:
-        """Returns further learner output, e.g. `{"td_error": array}`; `learner_stats` in it is merged."""
         return {}
 
     def get_tower_stats(self, stats_name: str) -> list[Any]:
@@ -487,7 +343,7 @@ class TorchPolicy(Policy):
     def get_state(self) -> State:
         """Returns weights, optimiser, exploration, schedules' clock and random streams, by the state convention."""
         state = super().get_state()
-        state["_optimizer_variables"] = [optimizer_to_state(optimizer) for optimizer in self._optimizers]
+        state["_optimizer_variables"] = [self._optimizer_state(optimizer) for optimizer in self._optimizers]
         state["_torch_rng"] = {
             name: generator.get_state().numpy().copy() for name, generator in self._generators().items()
         }
@@ -497,11 +353,31 @@ class TorchPolicy(Policy):
         """Takes what `get_state` returned."""
         super().set_state(state)
         for optimizer, saved in zip(self._optimizers, state.get("_optimizer_variables", []), strict=False):
-            state_to_optimizer(optimizer, saved)
+            if saved.get("kind") == "adam" and self._names_of(optimizer) is not None:
+                assert isinstance(optimizer, FlatAdam)
+                assert self.flat is not None
+                state_to_adam(optimizer, self.flat, self._names_of(optimizer) or {}, saved)
+            else:
+                state_to_optimizer(optimizer, saved)
         generators = self._generators()
         for name, saved in state.get("_torch_rng", {}).items():
             generators[name].set_state(torch.from_numpy(np.asarray(saved, np.uint8).copy()))
         self.on_global_var_update({"timestep": self.global_timestep})
+
+    def _names_of(self, optimizer: torch.optim.Optimizer) -> dict[int, str] | None:
+        """Returns the names of the parameters behind the flat buffer of an optimiser; None where it has none."""
+        if not isinstance(optimizer, FlatAdam) or self.flat is None:
+            return None
+        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        return names if all(id(member) in names for member in self.flat.members()) else None
+
+    def _optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        names = self._names_of(optimizer)
+        if names is None:
+            return optimizer_to_state(optimizer)
+        assert isinstance(optimizer, FlatAdam)
+        assert self.flat is not None
+        return adam_to_state(optimizer, self.flat, names)
 
     def _modules_by_role(self) -> dict[str, nn.Module]:
         """Returns the policy's networks, e.g. `{"online": ..., "target": ...}`."""
@@ -515,61 +391,11 @@ class TorchPolicy(Policy):
         found = {name: getattr(module, "generator", None) for name, module in named}
         return {name: made for name, made in found.items() if isinstance(made, torch.Generator)}
 
-    def get_session(self) -> None:
-        """Returns None: there are no TensorFlow sessions."""
-
     def export_model(self, export_dir: str, onnx: int | None = None) -> None:
         """Writes the model as TorchScript (`model.pt`, one input: preprocessed obs [B, ...]) or as ONNX."""
         from rlframe.policy.torch.export import export_torch_model
 
         export_torch_model(self, export_dir, onnx)
-
-    def is_recurrent(self) -> bool:
-        """Returns whether the model carries state."""
-        return bool(self.model.get_initial_state())
-
-
-class LearningRateSchedule:
-    """Makes a torch policy's learning rate follow `lr_schedule`, a list of `[env step, value]`, linearly.
-
-    Call the constructor in `before_loss_init` (or after the policy exists); with None the rate is constant.
-    """
-
-    _optimizers: list[torch.optim.Optimizer]
-
-    def __init__(self, lr: float, lr_schedule: Sequence[Sequence[float]] | None) -> None:
-        self.cur_lr = lr
-        self.lr_schedule = _schedule(lr, lr_schedule)
-
-    def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
-        """Sets every optimiser's rate to the schedule's value at `global_vars["timestep"]`."""
-        super().on_global_var_update(global_vars)  # type: ignore[misc]  # the policy behind the mixin
-        self.cur_lr = float(self.lr_schedule.value(global_vars["timestep"]))
-        for optimizer in self._optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = self.cur_lr
-
-
-class EntropyCoeffSchedule:
-    """Makes `entropy_coeff` follow a schedule: a list of `[env step, value]`, or a step at which it reaches 0."""
-
-    def __init__(self, entropy_coeff: float, entropy_coeff_schedule: Any) -> None:
-        if isinstance(entropy_coeff_schedule, (int, float)) and entropy_coeff_schedule:
-            entropy_coeff_schedule = [[0, entropy_coeff], [entropy_coeff_schedule, 0.0]]
-        self.entropy_coeff = float(entropy_coeff)
-        self.entropy_coeff_schedule = _schedule(entropy_coeff, entropy_coeff_schedule)
-
-    def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
-        """Sets `entropy_coeff` to the schedule's value at `global_vars["timestep"]`."""
-        super().on_global_var_update(global_vars)  # type: ignore[misc]  # the policy behind the mixin
-        self.entropy_coeff = float(self.entropy_coeff_schedule.value(global_vars["timestep"]))
-
-
-def _schedule(constant: float, points: Sequence[Sequence[float]] | None) -> Any:
-    if not points:
-        return ConstantSchedule(constant)
-    pairs = [(int(step), float(value)) for step, value in points]
-    return PiecewiseSchedule(pairs, outside_value=pairs[-1][1])
 
 
 class _SeededTorch:
@@ -615,10 +441,4 @@ def _numpy(value: Any) -> Any:
     return value
 
 
-def _scalar(value: Any) -> Any:
-    """Returns a number for a tensor of one element, arrays for others."""
-    if isinstance(value, Tensor):
-        return value.item() if value.numel() == 1 else _numpy(value)
-    if isinstance(value, float) and math.isnan(value):
-        return value
-    return value
+TorchPolicy._plain = TorchPolicy

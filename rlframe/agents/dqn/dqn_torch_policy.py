@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from rlframe.agents.dqn.dqn_torch_model import QOutput
-from rlframe.agents.dqn.q_postprocessing import postprocess_nstep
+from rlframe.agents.dqn.q_policy import DQNPolicy, postprocess_nstep_and_prio
 from rlframe.agents.dqn.simple_q_torch_policy import SimpleQTorchPolicy
-from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, TERMINATEDS, WEIGHTS
+from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.torch.q_learning import (
     categorical_q_loss,
@@ -79,12 +78,12 @@ def build_q_losses(policy: DQNTorchPolicy, model: Any, dist_class: Any, train_ba
     return q_loss.loss
 
 
-class DQNTorchPolicy(SimpleQTorchPolicy):
+class DQNTorchPolicy(DQNPolicy, SimpleQTorchPolicy):
     """SimpleQ's policy with dueling, distributional and noisy heads, and priorities computed by workers."""
 
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         self.noisy = bool(config["noisy"])
-        super().__init__(obs_space, action_space, config)
+        SimpleQTorchPolicy.__init__(self, obs_space, action_space, config)
         self._noisy_layers = [layer for layer in self.model.modules() if isinstance(layer, NoisyLayer)]
         for index, layer in enumerate(self._noisy_layers):
             layer.generator = self._generator("noise", index)
@@ -94,21 +93,6 @@ class DQNTorchPolicy(SimpleQTorchPolicy):
 
     def _generator(self, *path: int | str) -> torch.Generator:
         return torch.Generator(self.device).manual_seed(self.stream_seed(*path))
-
-    def head_config(self) -> dict[str, Any]:
-        """Returns what `DQNTorchModel` is built with."""
-        config = self.config
-        exploration = (config.get("exploration_config") or {}).get("type")
-        return {
-            "q_hiddens": tuple(config["hiddens"] or ()),
-            "dueling": config["dueling"],
-            "num_atoms": config["num_atoms"],
-            "use_noisy": config["noisy"],
-            "v_min": config["v_min"],
-            "v_max": config["v_max"],
-            "sigma0": config["sigma0"],
-            "add_layer_norm": exploration == "ParameterNoise",
-        }
 
     def q_in_torch(self, obs: NDArray[Any], explore: bool) -> Tensor:
         """Returns Q-values [B, A] by way of torch; noisy layers are noisy only when exploring."""
@@ -123,36 +107,6 @@ class DQNTorchPolicy(SimpleQTorchPolicy):
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
         """Returns the loss of one batch; see `QLoss`."""
         return build_q_losses(self, model, dist_class, train_batch)
-
-    def postprocess_trajectory(
-        self, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
-    ) -> SampleBatch:
-        """Sums n-step rewards; with `worker_side_prioritization` adds initial priorities |δ| as `weights`."""
-        batch = postprocess_nstep(self, sample_batch, other_agent_batches, episode)
-        if self.config["worker_side_prioritization"]:
-            td_error = self.compute_td_error(
-                batch[OBS],
-                batch[ACTIONS],
-                batch[REWARDS],
-                batch[NEXT_OBS],
-                batch[TERMINATEDS],
-                discounts=batch[DISCOUNTS],
-            )
-            batch[WEIGHTS] = np.abs(td_error) + np.float32(self.config["prioritized_replay_eps"])
-        return batch
-
-    postprocess_trajectory.framework_free = postprocess_nstep  # type: ignore[attr-defined]  # a marker for NumPy workers
-
-    def acting_recipe(self) -> Any:
-        """Returns what a remote worker acts by without torch; None when workers compute priorities."""
-        return None if self.config["worker_side_prioritization"] else super().acting_recipe()
-
-
-def postprocess_nstep_and_prio(
-    policy: DQNTorchPolicy, batch: SampleBatch, other_agent: Any = None, episode: Any = None
-) -> SampleBatch:
-    """Returns the batch as `DQNTorchPolicy.postprocess_trajectory` makes it (RLlib's name)."""
-    return DQNTorchPolicy.postprocess_trajectory(policy, batch, other_agent, episode)
 
 
 __all__ = ["DQNTorchPolicy", "QLoss", "build_q_losses", "postprocess_nstep_and_prio"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 
@@ -50,6 +52,32 @@ class FlatParameters:
     def copy_from(self, other: FlatParameters) -> None:
         """Takes over the values of another buffer of the same layout."""
         self.param.data.copy_(other.param.data)
+
+    def named(self, buffer: Tensor, names: Mapping[int, str]) -> dict[str, NDArray[Any]]:
+        """Returns copies of the members' parts of a buffer [P], by the names that `names` has for their identities."""
+        sizes = [p.numel() for p in self._members]
+        return {
+            names[id(p)]: part.detach().cpu().numpy().reshape(p.shape).copy()
+            for p, part in zip(self._members, torch.split(buffer, sizes), strict=True)
+        }
+
+    def gathered(self, arrays: Mapping[str, Any], names: Mapping[int, str]) -> Tensor:
+        """Returns the buffer [P] that `named` made `arrays` of.
+
+        Raises:
+            ValueError: If an array is missing, or has another shape than its parameter.
+        """
+        parts = []
+        for p in self._members:
+            array = np.asarray(arrays.get(names[id(p)], ()))
+            if array.shape != tuple(p.shape):
+                raise ValueError(f"optimiser state of {names[id(p)]} is {array.shape}, wanted {tuple(p.shape)}")
+            parts.append(torch.as_tensor(array, dtype=p.dtype, device=p.device).reshape(-1))
+        return torch.cat(parts)
+
+    def members(self) -> list[nn.Parameter]:
+        """Returns the parameters in the order in which the buffer holds them."""
+        return list(self._members)
 
     def norm(self) -> Tensor:
         """Returns the global L2 norm of the gradient, a scalar tensor."""
@@ -101,3 +129,27 @@ def flatten_parameters(parameters: Iterable[nn.Parameter]) -> FlatParameters | N
     if not params or len({(p.dtype, p.device) for p in params}) > 1 or not params[0].dtype.is_floating_point:
         return None
     return FlatParameters(params)
+
+
+def adam_to_state(optimizer: FlatAdam, flat: FlatParameters, names: Mapping[int, str]) -> dict[str, Any]:
+    """Returns Adam's state by parameter names, the form that the policies of all frameworks save and take."""
+    state = optimizer.state.get(flat.param) or {}
+    moments = {key: flat.named(state[key], names) for key in ("exp_avg", "exp_avg_sq") if key in state}
+    lr = float(optimizer.param_groups[0]["lr"])
+    return {"kind": "adam", "lr": lr, "step": int(state["step"]) if state else 0, **moments}
+
+
+def state_to_adam(
+    optimizer: FlatAdam, flat: FlatParameters, names: Mapping[int, str], saved: Mapping[str, Any]
+) -> None:
+    """Puts back what `adam_to_state`, of this framework or another, returned.
+
+    Raises:
+        ValueError: If the moments do not fit the parameters; the optimiser is left as it was.
+    """
+    optimizer.param_groups[0]["lr"] = float(saved["lr"])
+    if not saved["step"]:
+        optimizer.state.pop(flat.param, None)
+        return
+    moments = {key: flat.gathered(saved[key], names) for key in ("exp_avg", "exp_avg_sq")}
+    optimizer.state[flat.param] = {"step": torch.tensor(float(saved["step"])), **moments}

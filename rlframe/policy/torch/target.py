@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
+from rlframe.policy.torch.arrays import load_weights, to_arrays
 from rlframe.policy.torch.flat import flatten_parameters
 
 
@@ -38,6 +41,14 @@ class TargetNetwork:
                     target.lerp_(source, tau)
             for buffer, online in zip(self.model.buffers(), self.online.buffers(), strict=True):
                 buffer.copy_(online)
+
+    def get_weights(self) -> dict[str, NDArray[Any]]:
+        """Returns a copy of the target's parameters and buffers, `{name: array}`."""
+        return to_arrays(self.model.state_dict())
+
+    def set_weights(self, weights: Mapping[str, Any], *, owner: str = "the target network") -> None:
+        """Copies `{name: array}` into the target; a ValueError names `owner` where they do not fit."""
+        load_weights(self.model, weights, owner=owner)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the frozen copy."""

@@ -1,0 +1,171 @@
+"""What Q-learning policies of all frameworks share: spaces, heads, postprocessing, TD errors, the target's weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.agents.dqn.q_actor import QActor
+from rlframe.agents.dqn.q_postprocessing import postprocess_nstep
+from rlframe.data.columns import ACTIONS, DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS, TERMINATEDS, WEIGHTS
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.models.catalog import ModelCatalog
+from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.policy import State
+from rlframe.policy.schedules import LearningRateSchedule
+from rlframe.utils.errors import UnsupportedSpaceException
+
+
+class SimpleQPolicy(LearningRateSchedule, LearningPolicy):
+    """A Q-network with a periodically copied target; what a framework adds is the loss and the learner step."""
+
+    train_columns = (NEXT_OBS, DONES)
+    learn_columns = (OBS, ACTIONS, REWARDS, NEXT_OBS, DISCOUNTS, WEIGHTS)
+    build_actor = staticmethod(QActor)
+    #: The interface that puts heads on a model.
+    model_interface: Any
+    target_network: Any
+
+    def check_action_space(self, action_space: gym.Space[Any]) -> None:
+        """Raises an UnsupportedSpaceException unless actions are Discrete."""
+        if not isinstance(action_space, gym.spaces.Discrete):
+            raise UnsupportedSpaceException(
+                f"{type(self).__name__} needs a Discrete action space, got {action_space}; use an actor-critic "
+                "algorithm, or discretise the actions in an environment wrapper"
+            )
+
+    def head_config(self) -> dict[str, Any]:
+        """Returns what the heads are built with; none here: the trunk's outputs are the Q-values."""
+        return {"q_hiddens": (), "dueling": False}
+
+    def make_model_and_dist(self) -> tuple[Any, Any]:
+        """Returns the Q-network and the distribution whose inputs are Q-values."""
+        heads = self.head_config()
+        model_config = dict(self.config["model"])
+        has_heads = (
+            bool(heads["q_hiddens"]) or heads["dueling"] or heads.get("num_atoms", 1) > 1 or heads.get("use_noisy")
+        )
+        num_outputs = int(self.action_space.n)  # type: ignore[attr-defined]  # checked to be Discrete
+        if has_heads:
+            num_outputs = int((model_config["post_fcnet_hiddens"] or model_config["fcnet_hiddens"] or [256])[-1])
+            model_config["no_final_linear"] = True
+        model = ModelCatalog.get_model_v2(
+            obs_space=self.observation_space,
+            action_space=self.action_space,
+            num_outputs=num_outputs,
+            model_config=model_config,
+            framework=self.framework,
+            name="q_func",
+            model_interface=self.model_interface,
+            **heads,
+        )
+        self.check_model(model, num_outputs)
+        return model, ModelCatalog.get_action_dist(self.action_space, framework=self.framework)[0]
+
+    def postprocess_trajectory(
+        self, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
+    ) -> SampleBatch:
+        """Sums n-step rewards and adds the discounts that the loss bootstraps with."""
+        return postprocess_nstep(self, sample_batch, other_agent_batches, episode)
+
+    postprocess_trajectory.framework_free = postprocess_nstep  # type: ignore[attr-defined]  # a marker for NumPy workers
+
+    def update_target(self) -> None:
+        """Copies the online network into the target network."""
+        self.target_network.update()
+
+    def td_error_of(self, columns: SampleBatch) -> NDArray[np.float32]:
+        """Returns the TD errors [B] of a batch with the columns that the loss reads, without learning."""
+        raise NotImplementedError
+
+    def compute_td_error(
+        self, obs_t: Any, act_t: Any, rew_t: Any, obs_tp1: Any, terminateds: Any, importance_weights: Any = None,
+        discounts: Any = None,
+    ) -> NDArray[np.float32]:  # fmt: skip
+        """Returns the TD errors [B] of given transitions, without learning.
+
+        Args:
+            obs_t: Observations [B, ...].
+            act_t: Actions [B].
+            rew_t: Rewards [B].
+            obs_tp1: Observations after the step [B, ...].
+            terminateds: Where the episode terminated, bool [B].
+            importance_weights: Float [B]; ones if None.
+            discounts: γᵏ(1 − terminated), float [B]; None computes it with `n_step` summed rewards.
+        """
+        ended = np.asarray(terminateds, np.float32)
+        if discounts is None:
+            discounts = float(self.config["gamma"]) ** int(self.config.get("n_step", 1)) * (1.0 - ended)
+        weights = np.ones(len(ended), np.float32) if importance_weights is None else importance_weights
+        columns = {OBS: obs_t, ACTIONS: act_t, REWARDS: rew_t, NEXT_OBS: obs_tp1, DISCOUNTS: discounts,
+                   WEIGHTS: weights}  # fmt: skip
+        return self.td_error_of(SampleBatch({key: np.asarray(value) for key, value in columns.items()}))
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    def get_state(self) -> State:
+        """Returns the policy's state with the target network's weights."""
+        state = super().get_state()
+        state["_target_weights"] = self.target_network.get_weights()
+        return state
+
+    def set_state(self, state: State) -> None:
+        """Takes what `get_state` returned; a state without target weights copies the online ones."""
+        super().set_state(state)
+        saved = state.get("_target_weights")
+        if saved is None:
+            self.update_target()
+        else:
+            self.target_network.set_weights(saved, owner=f"{type(self).__name__}'s target network")
+
+
+class DQNPolicy(SimpleQPolicy):
+    """SimpleQ's policy with dueling, distributional and noisy heads, and priorities computed by workers."""
+
+    def head_config(self) -> dict[str, Any]:
+        """Returns what the heads are built with."""
+        config = self.config
+        exploration = (config.get("exploration_config") or {}).get("type")
+        return {
+            "q_hiddens": tuple(config["hiddens"] or ()),
+            "dueling": config["dueling"],
+            "num_atoms": config["num_atoms"],
+            "use_noisy": config["noisy"],
+            "v_min": config["v_min"],
+            "v_max": config["v_max"],
+            "sigma0": config["sigma0"],
+            "add_layer_norm": exploration == "ParameterNoise",
+        }
+
+    def postprocess_trajectory(
+        self, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
+    ) -> SampleBatch:
+        """Sums n-step rewards; with `worker_side_prioritization` adds initial priorities |δ| as `weights`."""
+        batch = postprocess_nstep(self, sample_batch, other_agent_batches, episode)
+        if self.config["worker_side_prioritization"]:
+            td_error = self.compute_td_error(
+                batch[OBS],
+                batch[ACTIONS],
+                batch[REWARDS],
+                batch[NEXT_OBS],
+                batch[TERMINATEDS],
+                discounts=batch[DISCOUNTS],
+            )
+            batch[WEIGHTS] = np.abs(td_error) + np.float32(self.config["prioritized_replay_eps"])
+        return batch
+
+    postprocess_trajectory.framework_free = postprocess_nstep  # type: ignore[attr-defined]  # a marker for NumPy workers
+
+    def acting_recipe(self) -> Any:
+        """Returns what a remote worker acts by without the framework; None when workers compute priorities."""
+        return None if self.config["worker_side_prioritization"] else super().acting_recipe()
+
+
+def postprocess_nstep_and_prio(
+    policy: DQNPolicy, batch: SampleBatch, other_agent: Any = None, episode: Any = None
+) -> SampleBatch:
+    """Returns the batch as `DQNPolicy.postprocess_trajectory` makes it (RLlib's name)."""
+    return DQNPolicy.postprocess_trajectory(policy, batch, other_agent, episode)

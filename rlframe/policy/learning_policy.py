@@ -1,0 +1,246 @@
+"""What the policies of all frameworks share: acting through NumPy where it can be, and the learner's bookkeeping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.data.columns import ACTION_DIST_INPUTS, ACTION_LOGP, ACTION_PROB, OBS
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.models.actor import ChainActor
+from rlframe.models.catalog import ModelCatalog
+from rlframe.models.distributions import numpy_dist_for
+from rlframe.policy.numpy_policy import ActingRecipe
+from rlframe.policy.policy import Policy
+from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
+from rlframe.utils.seeding import derive_seed
+
+
+class LearningPolicy(Policy):
+    """Base of `TorchPolicy` and `TFPolicy`.
+
+    Where model, exploration and distribution are built in, acting runs in NumPy on the live weights; any custom part
+    makes it run through the framework. Both give the same numbers (within 1e-6).
+    """
+
+    framework: str
+    #: Columns that the loss reads; None makes all of them tensors.
+    learn_columns: tuple[str, ...] | None = None
+    #: `fn(spec, weights, rng) -> actor`; importable without a framework, since remote workers call it.
+    build_actor: Callable[[Any, Mapping[str, NDArray[Any]], Any], Any] = staticmethod(ChainActor)
+    #: Whether the network has noise of its own while exploring.
+    noisy = False
+    _action_sampler_fn: Callable[..., Any] | None = None
+    _action_distribution_fn: Callable[..., Any] | None = None
+    #: The framework's own class, whose `extra_action_out` does nothing.
+    _plain: ClassVar[type[LearningPolicy]]
+
+    model: Any
+    dist_class: Any
+
+    def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any], config: dict[str, Any]) -> None:
+        super().__init__(observation_space, action_space, config)
+        self.callbacks: Any = None
+        self.learn_hook: Callable[..., None] | None = None
+        self.actor: Any = None
+        self._loaded: dict[int, SampleBatch] = {}
+
+    # --- building ---------------------------------------------------------------------------------------------
+
+    def stream_seed(self, *path: int | str) -> int:
+        """Returns the seed of this policy's random stream named by `path`."""
+        return derive_seed(self.seed, self.framework, *path)
+
+    def make_model_and_dist(self) -> tuple[Any, Any]:
+        """Returns the model and the framework's distribution class that the config describes."""
+        model_config = self.config["model"]
+        dist_class, num_outputs = ModelCatalog.get_action_dist(
+            self.action_space,
+            model_config,
+            dist_type=model_config.get("custom_action_dist"),
+            framework=self.framework,
+        )
+        model = ModelCatalog.get_model_v2(
+            obs_space=self.observation_space,
+            action_space=self.action_space,
+            num_outputs=num_outputs,
+            model_config=model_config,
+            framework=self.framework,
+        )
+        self.check_model(model, num_outputs)
+        return model, dist_class
+
+    def check_model(self, model: Any, num_outputs: int | None) -> None:
+        """Raises a ValueError where the model gives something else than `num_outputs` numbers per row."""
+        raise NotImplementedError
+
+    def _numpy_distribution(self) -> Any:
+        """Returns the NumPy twin of the distribution class, None for a custom class."""
+        default, _ = ModelCatalog.get_action_dist(self.action_space, self.config["model"], framework=self.framework)
+        same = self.dist_class is None or getattr(self.dist_class, "func", self.dist_class) is getattr(
+            default, "func", default
+        )
+        return numpy_dist_for(self.action_space)[0] if same else None
+
+    def actor_spec(self) -> dict[str, Any] | None:
+        """Returns the description that a NumPy actor is built from, None where the model cannot be one."""
+        describe = getattr(self.model, "actor_spec", None)
+        return None if describe is None else describe()
+
+    def acts_in_numpy(self) -> bool:
+        """Returns whether acting needs nothing but weights: built-in model, distribution and hooks."""
+        custom = self._action_sampler_fn or self._action_distribution_fn or self.has_custom_action_out()
+        return self.numpy_dist is not None and not custom and self.actor_spec() is not None
+
+    def has_custom_action_out(self) -> bool:
+        """Returns whether `extra_action_out` is user code that needs the framework's tensors."""
+        method = type(self).extra_action_out
+        return method is not self._plain.extra_action_out and not getattr(method, "only_values", False)
+
+    def acting_recipe(self) -> ActingRecipe | None:
+        """Returns what a remote worker needs to act without the framework, None where it needs it."""
+        method = type(self).postprocess_trajectory
+        free = method is Policy.postprocess_trajectory or getattr(method, "framework_free", False)
+        if not (free and self.acts_in_numpy()):
+            return None
+        return ActingRecipe(
+            build_actor=type(self).build_actor,
+            spec=self.actor_spec(),
+            wants_values=self.wants_values,
+            noisy=self.noisy,
+            train_columns=self.train_columns,
+            postprocess=getattr(method, "framework_free", None),
+        )
+
+    # --- acting -----------------------------------------------------------------------------------------------
+
+    def forward(
+        self, obs: NDArray[Any], explore: bool = True
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """Returns distribution inputs [B, K] and values [B] (None unless wanted) for `obs` [B, ...]."""
+        if self.actor is None:
+            return self.forward_in_framework(obs, explore)
+        actor = self.actor if explore else self.actor.mean
+        return actor.forward_with_values(obs) if self.wants_values else (actor.forward(obs), None)
+
+    def forward_in_framework(
+        self, obs: NDArray[Any], explore: bool
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """Returns what `forward` does, by way of the framework."""
+        raise NotImplementedError
+
+    def act(
+        self, obs: NDArray[Any], explore: bool = True, timestep: int | None = None
+    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+        """Returns actions [B, ...] and extra columns for preprocessed observations [B, ...]."""
+        plain = self._action_sampler_fn is None and self._action_distribution_fn is None
+        if plain and self.numpy_dist is not None and not self.has_custom_action_out():
+            return super().act(obs, explore, timestep)
+        return self.act_in_framework({OBS: obs}, explore, timestep)
+
+    def act_in_framework(
+        self, input_dict: Mapping[str, Any], explore: bool, timestep: int | None
+    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+        """Returns what `act` does, by way of the framework and of the hooks that replace parts of acting."""
+        raise NotImplementedError
+
+    def compute_actions_from_input_dict(
+        self,
+        input_dict: Mapping[str, Any],
+        explore: bool | None = None,
+        timestep: int | None = None,
+        episodes: Any = None,
+        **kwargs: Any,
+    ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
+        """Returns actions [B, ...], states and extra columns for a dict of columns."""
+        if self.acts_in_numpy() and self.actor is not None:
+            return super().compute_actions_from_input_dict(input_dict, explore, timestep, episodes, **kwargs)
+        explore = bool(self.config.get("explore", True)) if explore is None else explore
+        self.exploration.before_compute_actions(timestep=timestep, explore=explore)
+        actions, columns = self.act_in_framework(input_dict, explore, timestep)
+        self.exploration.restore_weights()
+        return actions, [], columns
+
+    def extra_action_out(self, *args: Any) -> dict[str, Any]:
+        """Returns further columns [B, ...] to store with the actions."""
+        return {}
+
+    def _finish(
+        self, count: int, actions: Any, logp: Any, inputs: Any, extra: Mapping[str, Any]
+    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+        """Returns an action pass's results as arrays, and counts the steps."""
+        columns = {key: self.to_numpy(value) for key, value in extra.items()}
+        if inputs is not None:
+            columns[ACTION_DIST_INPUTS] = self.to_numpy(inputs)
+        if logp is not None:
+            columns[ACTION_LOGP] = np.asarray(self.to_numpy(logp), np.float32)
+            columns[ACTION_PROB] = np.exp(columns[ACTION_LOGP])
+        self.global_timestep += count
+        return self.to_numpy(actions), columns
+
+    def to_numpy(self, value: Any) -> Any:
+        """Returns the framework's tensors, nested or not, as arrays."""
+        raise NotImplementedError
+
+    # --- learning ---------------------------------------------------------------------------------------------
+
+    def load_batch_into_buffer(self, batch: SampleBatch, buffer_index: int = 0) -> int:
+        """Keeps a batch for `learn_on_loaded_batch`; returns its rows."""
+        self._loaded[buffer_index] = batch
+        return len(batch)
+
+    def get_num_samples_loaded_into_buffer(self, buffer_index: int = 0) -> int:
+        """Returns the rows that `load_batch_into_buffer` keeps."""
+        return len(self._loaded[buffer_index])
+
+    def learn_on_loaded_batch(self, offset: int = 0, buffer_index: int = 0) -> dict[str, Any]:
+        """Learns on `config["sgd_minibatch_size"]` rows of the kept batch from `offset` on (all, if not set)."""
+        batch = self._loaded[buffer_index]
+        size = int(self.config.get("sgd_minibatch_size") or 0) or len(batch)
+        return self.learn_on_batch(batch if size >= len(batch) else batch[offset : offset + size])
+
+    def _learned_columns(self, samples: SampleBatch) -> SampleBatch:
+        """Returns the columns that the loss reads: `learn_columns`, or all."""
+        wanted = self.learn_columns
+        if wanted is None:
+            return samples
+        return SampleBatch.from_columns({key: samples[key] for key in wanted if key in samples})
+
+    def _learn_result(
+        self, stats: Mapping[str, Any], fetches: Mapping[str, Any], custom: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Returns `{"learner_stats": ..., "model": ..., "custom_metrics": ..., **fetches}` in arrays and numbers."""
+        numbers = {key: self._number(value) for key, value in stats.items()}
+        result: dict[str, Any] = {LEARNER_STATS_KEY: numbers, "model": self.model.metrics(), "custom_metrics": custom}
+        for key, value in fetches.items():
+            if key == LEARNER_STATS_KEY:
+                numbers.update({name: self._number(item) for name, item in value.items()})
+            else:
+                result[key] = self.to_numpy(value)
+        return result
+
+    def _number(self, value: Any) -> Any:
+        """Returns a Python number for an array or tensor of one element, arrays for others."""
+        value = self.to_numpy(value)
+        return value.item() if isinstance(value, (np.ndarray, np.generic)) and value.size == 1 else value
+
+    def extra_compute_grad_fetches(self) -> dict[str, Any]:
+        """Returns further learner output, e.g. `{"td_error": array}`; `learner_stats` in it is merged."""
+        return {}
+
+    def set_learning_rate(self, lr: float) -> None:
+        """Sets the rate of every optimiser."""
+        raise NotImplementedError
+
+    # --- the rest ---------------------------------------------------------------------------------------------
+
+    def is_recurrent(self) -> bool:
+        """Returns whether the model carries state."""
+        return bool(self.model.get_initial_state())
+
+    def get_session(self) -> None:
+        """Returns None: there are no TensorFlow sessions."""

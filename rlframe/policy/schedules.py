@@ -1,0 +1,47 @@
+"""Schedules as mixins of policies: what of their config follows the count of env steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlframe.utils.schedules import ConstantSchedule, PiecewiseSchedule
+
+
+class LearningRateSchedule:
+    """Makes a policy's learning rate follow `lr_schedule`, a list of `[env step, value]`, linearly.
+
+    Call the constructor in `before_loss_init` (or after the policy exists); with None the rate is constant.
+    """
+
+    def __init__(self, lr: float, lr_schedule: Sequence[Sequence[float]] | None) -> None:
+        self.cur_lr = lr
+        self.lr_schedule = _schedule(lr, lr_schedule)
+
+    def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
+        """Sets every optimiser's rate to the schedule's value at `global_vars["timestep"]`."""
+        super().on_global_var_update(global_vars)  # type: ignore[misc]  # the policy behind the mixin
+        self.cur_lr = float(self.lr_schedule.value(global_vars["timestep"]))
+        self.set_learning_rate(self.cur_lr)  # type: ignore[attr-defined]  # the policy's
+
+
+class EntropyCoeffSchedule:
+    """Makes `entropy_coeff` follow a schedule: a list of `[env step, value]`, or a step at which it reaches 0."""
+
+    def __init__(self, entropy_coeff: float, entropy_coeff_schedule: Any) -> None:
+        if isinstance(entropy_coeff_schedule, (int, float)) and entropy_coeff_schedule:
+            entropy_coeff_schedule = [[0, entropy_coeff], [entropy_coeff_schedule, 0.0]]
+        self.entropy_coeff = float(entropy_coeff)
+        self.entropy_coeff_schedule = _schedule(entropy_coeff, entropy_coeff_schedule)
+
+    def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
+        """Sets `entropy_coeff` to the schedule's value at `global_vars["timestep"]`."""
+        super().on_global_var_update(global_vars)  # type: ignore[misc]  # the policy behind the mixin
+        self.entropy_coeff = float(self.entropy_coeff_schedule.value(global_vars["timestep"]))
+
+
+def _schedule(constant: float, points: Sequence[Sequence[float]] | None) -> Any:
+    if not points:
+        return ConstantSchedule(constant)
+    pairs = [(int(step), float(value)) for step, value in points]
+    return PiecewiseSchedule(pairs, outside_value=pairs[-1][1])
