@@ -203,8 +203,8 @@ def test_get_model_v2_built_in_memory_is_refused_with_advice(key):
 
 
 def test_get_model_v2_other_framework_is_refused():
-    with pytest.raises(ConfigError, match="framework 'tf2' are not available; use framework='torch'"):
-        ModelCatalog.get_model_v2(OBS, ACTIONS, 2, {}, "tf2")
+    with pytest.raises(ConfigError, match="framework 'jax' are not available; use framework='torch' or framework='tf'"):
+        ModelCatalog.get_model_v2(OBS, ACTIONS, 2, {}, "jax")
 
 
 def preprocessed(space):
