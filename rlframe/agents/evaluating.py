@@ -26,6 +26,11 @@ def evaluation_config(config: dict[str, Any], merge: Callable[[dict[str, Any], d
     overrides = dict(config.get("evaluation_config") or {})
     if overrides.get("in_evaluation") is False:
         raise ConfigError("evaluation_config.in_evaluation: got False, wanted True (leave it out)")
+    if overrides.get("framework", config["framework"]) != config["framework"]:
+        raise ConfigError(
+            f"evaluation_config.framework: got {overrides['framework']!r}, wanted {config['framework']!r}: evaluation "
+            "workers act with the weights of the training policy (leave it out)"
+        )
     own_seed = overrides.pop("seed", None)
     for key in FORCED:
         overrides.pop(key, None)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import itertools
 import json
 import logging
 import math
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -303,8 +305,9 @@ class _Events:
 
     def _open(self) -> None:
         try:
-            from tensorboardX.event_file_writer import EventsWriter
-            from tensorboardX.proto.event_pb2 import SessionLog
+            with _without_torch():
+                from tensorboardX.event_file_writer import EventsWriter
+                from tensorboardX.proto.event_pb2 import SessionLog
         except ImportError:
             _LOGGER.warning("tensorboardX is not installed: %s gets no TensorBoard events", self._directory)
             self._available = False
@@ -317,3 +320,19 @@ class _Events:
         from tensorboardX.proto.event_pb2 import Event
 
         self._file.write_event(Event(wall_time=time.time(), **fields))
+
+
+@contextlib.contextmanager
+def _without_torch() -> Iterator[None]:
+    """A context in which torch is not imported: tensorboardX would, for a type it compares with, in TensorFlow's runs.
+
+    Where torch is loaded already, nothing changes.
+    """
+    if "torch" in sys.modules:
+        yield
+        return
+    sys.modules["torch"] = None  # type: ignore[assignment]  # what makes Python raise ImportError
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]

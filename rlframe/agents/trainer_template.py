@@ -10,6 +10,7 @@ from rlframe.agents.trainer_setup import call_by_signature, import_path
 from rlframe.config.common import CommonConfig
 from rlframe.config.options import AlgorithmConfig
 from rlframe.utils.errors import ConfigError
+from rlframe.utils.framework import require_framework
 
 #: Keyword arguments of `build_trainer`.
 ARGUMENTS = (
@@ -127,7 +128,8 @@ def _policy_getter(arguments: Mapping[str, Any]) -> Callable[..., Any]:
         chosen = arguments.get("get_policy_class")
         made = call_by_signature(chosen, config) if chosen is not None else None
         if made is None and arguments.get("policies"):
-            path = arguments["policies"].get(config["framework"])
+            framework = require_framework(config["framework"], config.get("log_level"))
+            path = arguments["policies"].get(framework)
             if path is None and arguments.get("default_policy") is None:
                 raise ConfigError(
                     f"framework: {arguments['name']} has no policy for {config['framework']!r}, "

@@ -147,7 +147,9 @@ def _find_spec(path: Path) -> tuple[RunSpec, bool]:
         return RunSpec.read(path), True
     run = path.resolve().parent.parent
     if (run / RUN_FILE).exists():
-        return RunSpec.read(run), False
+        spec, framework = RunSpec.read(run), describe_checkpoint(path).config.get("framework")
+        # The run's own config has more in it than the checkpoint's; but a checkpoint may have been converted since.
+        return (dataclasses.replace(spec, config={**spec.config, "framework": framework}) if framework else spec), False
     return describe_checkpoint(path), False
 
 

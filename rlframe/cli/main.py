@@ -1,4 +1,4 @@
-"""The command line: `rlframe train | evaluate | list | config`.
+"""The command line: `rlframe train | evaluate | convert | list | config`.
 
 Nothing heavy is imported here: `rlframe --help` loads neither Ray nor a learning framework.
 """
@@ -98,7 +98,7 @@ def train(  # noqa: PLR0913, PLR0917  one parameter for each option
     stop_time: Annotated[float | None, typer.Option(help="Stop after this many seconds of training.")] = None,
     num_workers: Annotated[int | None, typer.Option(help="Remote rollout workers; 0 is one process.")] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same run.")] = None,
-    framework: Annotated[str | None, typer.Option(help="The framework that learns: torch.")] = None,
+    framework: Annotated[str | None, typer.Option(help="The framework that learns: torch or tf.")] = None,
     run_dir: Annotated[Path | None, typer.Option(help="Directory of this run. [default: a new one in runs/]")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this directory.")] = None,
     checkpoint_freq: Annotated[int | None, typer.Option(min=0, help="Iterations between checkpoints. [10]")] = None,
@@ -140,6 +140,21 @@ def evaluate(  # noqa: PLR0913, PLR0917  one parameter for each option
         with loaded_trainer(path) as (trainer, _, checkpoint):
             played = list(play(trainer, episodes, PlayOptions(seed, explore, render, max_steps)))
         show_episodes(played, checkpoint)
+
+
+@app.command()
+def convert(
+    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint of a built-in model.")],
+    framework: Annotated[str, typer.Option(help="The framework it is for: torch or tf.")],
+    output: Annotated[Path | None, typer.Option(help="Directory to write. [the checkpoint's, with _FRAMEWORK]")] = None,
+    debug: Debug = False,
+) -> None:
+    """Write a copy of a checkpoint for the other framework: weights, moments, replay buffer and counters."""
+    with _reporting(debug):
+        from rlframe.agents.converting import convert_checkpoint
+
+        written = convert_checkpoint(str(checkpoint), framework, None if output is None else str(output))
+        sys.stdout.write(f"checkpoint: {written}\n")
 
 
 @app.command(name="list")

@@ -67,14 +67,19 @@ class CommonConfig(AlgorithmConfig):
     model: ModelConfig = section(ModelConfig, "Options of the networks.")
     optimizer: FreeForm = option({}, "Options of an algorithm's execution plan. Free-form.")
     framework: str = option("torch", "The framework that learns.", choices=("torch", "tf", "tf2", "tfe"))
-    eager_tracing: bool = option(False, "Trace eager TensorFlow calls with tf.function.")
-    eager_max_retraces: int = option(20, "Retraces after which an error is raised.", low=0)
+    eager_tracing: bool = option(
+        False, "TensorFlow's step is traced in any case; tf.config.run_functions_eagerly(True) serves debugging."
+    )
+    eager_max_retraces: int = option(
+        20, "Traces of TensorFlow's learner step after which an error says what changes from batch to batch.", low=1
+    )
+    jit_compile: bool = option(False, "XLA compiles TensorFlow's learner step; pays on GPUs and for many minibatches.")
     simple_optimizer: bool | Literal[-1] = option(
         -1,
         "True trains without the multi-GPU path, False with it, -1 lets the trainer choose.",
     )
     tf_policy_handles_more_than_one_loss: bool = option(
-        False, "A TensorFlow policy returns several losses.", key="_tf_policy_handles_more_than_one_loss"
+        False, "A TensorFlow policy may return several losses in any case.", key="_tf_policy_handles_more_than_one_loss"
     )
 
     # Environment
@@ -164,7 +169,9 @@ class CommonConfig(AlgorithmConfig):
     placement_strategy: str = option(
         "PACK", "How Ray spreads the workers over machines.", choices=("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
     )
-    tf_session_args: FreeForm = option(TF_SESSION_ARGS, "TensorFlow session of the workers. Free-form.")
+    tf_session_args: FreeForm = option(
+        TF_SESSION_ARGS, "TensorFlow's threads, as intra_op_parallelism_threads and inter_op_parallelism_threads."
+    )
     local_tf_session_args: FreeForm = option(LOCAL_TF_SESSION_ARGS, "What differs from it in the driver. Free-form.")
 
     # Offline data
@@ -230,7 +237,7 @@ def effective_model_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return model
 
 
-_PARTLY = frozenset({"framework", "num_gpus", "preprocessor_pref", "exploration_config.type", "input_evaluation"})
+_PARTLY = frozenset({"num_gpus", "preprocessor_pref", "exploration_config.type", "input_evaluation"})
 """Refused keys of which some values besides the default are honoured."""
 
 

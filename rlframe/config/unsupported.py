@@ -28,7 +28,6 @@ def _is_later(kind: Any) -> bool:
     return isinstance(type_name(kind), str) and type_name(kind) in EXPLORATIONS.later
 
 
-_TF = "TensorFlow comes with the tf extra; use framework='torch' and leave this out"
 _OFFLINE = "data in files is neither read nor written; train with input='sampler'"
 _AGENTS = "environments have one agent and one policy, 'default_policy'"
 _REMOTE_ENVS = "set num_workers to step environments in several processes"
@@ -44,13 +43,7 @@ LOCAL_TF_SESSION_ARGS: dict[str, Any] = {"intra_op_parallelism_threads": 8, "int
 _STASH = "there is one policy, which stays in memory"
 
 UNSUPPORTED: dict[str, Refusal] = {
-    "framework": Refusal(one_of({"tf", "tf2", "tfe"}), "TensorFlow comes with the tf extra; use framework='torch'"),
-    "eager_tracing": Refusal(bool, _TF),
-    "eager_max_retraces": Refusal(other_than(20), _TF),
-    "tf_session_args": Refusal(lambda value: not same(value, TF_SESSION_ARGS), _TF),
-    "local_tf_session_args": Refusal(lambda value: not same(value, LOCAL_TF_SESSION_ARGS), _TF),
-    "_tf_policy_handles_more_than_one_loss": Refusal(bool, _TF),
-    "model._use_default_native_models": Refusal(bool, _TF),
+    "model._use_default_native_models": Refusal(bool, "both frameworks have the same default models"),
     "optimizer": Refusal(bool, "no algorithm here reads it; use lr and the algorithm's own keys"),
     "sample_async": Refusal(bool, "use num_workers >= 1 and ParallelRollouts(mode='async')"),
     "sample_collector": Refusal(other_than(None), "samples are collected in columns; change them in callbacks"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -22,6 +23,10 @@ ModelConfigDict: TypeAlias = dict[str, Any]
 #: Defaults of the config's `model` section. Copy it before changing it; `ModelConfig.defaults()` makes a fresh one.
 MODEL_DEFAULTS: ModelConfigDict = ModelConfig.defaults()
 
+#: What `framework` may be -> the folder of its models.
+_FRAMEWORKS = {"torch": "torch", "tf": "tf", "tf2": "tf", "tfe": "tf"}
+_BASES = {"torch": "TorchModelV2", "tf": "TFModelV2"}
+
 _REGISTRY: dict[str, dict[str, Any]] = {"model": {}, "action_dist": {}, "preprocessor": {}}
 
 
@@ -33,7 +38,7 @@ class ModelCatalog:
 
     @staticmethod
     def register_custom_model(model_name: str, model_class: Any) -> None:
-        """Makes a `TorchModelV2`, or a function that makes one, known as config["model"]["custom_model"]."""
+        """Makes a model class, or a function that makes a model, known as config["model"]["custom_model"]."""
         _register("model", model_name, model_class)
 
     @staticmethod
@@ -76,34 +81,35 @@ class ModelCatalog:
             action_space: Action space of the environment.
             num_outputs: Width of the outputs; None lets the model choose.
             model_config: Keys of MODEL_DEFAULTS; missing ones are filled in.
-            framework: "torch".
+            framework: "torch" or "tf" ("tf2" and "tfe" mean the same).
             name: Name of the model.
             model_interface: Class that the algorithm puts on top of the model; its constructor gets `model_kwargs`.
             default_model: Class to use where the user names none.
             **model_kwargs: Further keyword arguments of the constructor.
 
         Returns:
-            A `TorchModelV2`.
+            A `TorchModelV2` or `TFModelV2`.
 
         Raises:
             ConfigError: If the config names an unknown model, or asks for what is not there.
             UnsupportedSpaceException: If no default network fits the space.
         """
-        _check_framework(framework)
+        framework = _known_framework(framework)
         config = _complete(model_config)
-        _refuse_wrappers(config)
+        _refuse_wrappers(config, framework)
         options: dict[str, Any] = {}
         if config["custom_model"]:
             model_class = resolve_class("model", config["custom_model"], _REGISTRY["model"])
+            _refuse_other_framework(model_class, framework)
             options = accepted_options(model_class, config["custom_model_config"])
         else:
-            model_class = default_model or _default_model_class(obs_space)
+            model_class = default_model or _default_model_class(obs_space, framework)
         arguments = (obs_space, action_space, num_outputs, config, name)
         if model_interface is not None and isinstance(model_class, type):
             wrapped = with_interface(model_class, model_interface, options)
             options = options if wrapped is model_class else {}
             model_class = wrapped
-        return _checked_model(model_class(*arguments, **{**options, **model_kwargs}), model_class)
+        return _checked_model(model_class(*arguments, **{**options, **model_kwargs}), model_class, framework)
 
     @staticmethod
     def actor_spec(
@@ -134,7 +140,7 @@ class ModelCatalog:
             action_space: Action space.
             config: Keys of MODEL_DEFAULTS; `custom_action_dist` goes before everything else.
             dist_type: None for the default; "deterministic", "squashed_gaussian", "beta", "dirichlet"; or a class.
-            framework: "torch", or "numpy" for the siblings that need no framework.
+            framework: "torch", "tf" (or "tf2", "tfe"), or "numpy" for the siblings that need no framework.
 
         Returns:
             A class, or a partial of one, called as `dist(inputs[B, K], model)`; and K.
@@ -150,11 +156,10 @@ class ModelCatalog:
             return dist_class, int(np.prod(shape))
         if framework == "numpy":
             return numpy_dist_for(action_space, dist_type)
-        _check_framework(framework)
-        from rlframe.models.torch.torch_action_dist import TORCH_DISTRIBUTIONS
-
+        framework = _known_framework(framework)
+        distributions = getattr(_sibling(framework, f"{framework}_action_dist"), f"{framework.upper()}_DISTRIBUTIONS")
         plan = plan_dist(action_space, dist_type)
-        return dist_from_plan(plan, TORCH_DISTRIBUTIONS), plan.dim
+        return dist_from_plan(plan, distributions), plan.dim
 
     @staticmethod
     def get_action_shape(action_space: Any, framework: str = "torch") -> tuple[Any, tuple[int | None, ...]]:
@@ -162,7 +167,7 @@ class ModelCatalog:
 
         Args:
             action_space: Action space.
-            framework: "torch" for a torch dtype, "numpy" for a NumPy one.
+            framework: "torch" for a torch dtype, "tf" (or "tf2", "tfe") for a TensorFlow one, "numpy" for a NumPy one.
         """
         struct = space_struct(action_space)
         if struct is action_space:
@@ -174,10 +179,9 @@ class ModelCatalog:
             shape = (sum(math.prod(leaf.shape or ()) for leaf in leaves),)
         if framework == "numpy":
             return dtype, (None, *shape)
-        _check_framework(framework)
-        from rlframe.models.torch.misc import torch_dtype
-
-        return torch_dtype(dtype), (None, *shape)
+        framework = _known_framework(framework)
+        converted = getattr(_sibling(framework, "misc"), f"{framework}_dtype")
+        return converted(dtype), (None, *shape)
 
     @staticmethod
     def get_preprocessor(env: Any, options: Mapping[str, Any] | None = None) -> Preprocessor:
@@ -220,9 +224,26 @@ def _register(kind: str, name: str, value: Any) -> None:
     _REGISTRY[kind][name] = value
 
 
-def _check_framework(framework: str) -> None:
-    if framework != "torch":
-        raise ConfigError(f"Models of the framework {framework!r} are not available; use framework='torch'.")
+def _known_framework(framework: str) -> str:
+    """Returns "torch" or "tf"."""
+    known = _FRAMEWORKS.get(framework)
+    if known is None:
+        raise ConfigError(
+            f"Models of the framework {framework!r} are not available; use framework='torch' or framework='tf'."
+        )
+    return known
+
+
+def _sibling(framework: str, module: str) -> Any:
+    """Returns a module of `rlframe.models.torch` or `rlframe.models.tf`."""
+    try:
+        return importlib.import_module(f"rlframe.models.{framework}.{module}")
+    except ModuleNotFoundError as error:
+        if error.name != "tensorflow":
+            raise
+        raise ConfigError(
+            "framework='tf' needs TensorFlow, which is not installed: pip install 'rlframe[tf]'"
+        ) from error
 
 
 def _complete(model_config: Mapping[str, Any]) -> ModelConfigDict:
@@ -233,12 +254,13 @@ def _complete(model_config: Mapping[str, Any]) -> ModelConfigDict:
     return config
 
 
-def _refuse_wrappers(config: Mapping[str, Any]) -> None:
+def _refuse_wrappers(config: Mapping[str, Any], framework: str) -> None:
     for key, instead in (("use_lstm", "LSTM"), ("use_attention", "attention")):
         if config[key]:
             raise ConfigError(
-                f"model.{key}=True: the built-in {instead} wrapper is not available. Write the memory into a custom "
-                f"model derived from rlframe.models.torch.recurrent_net.RecurrentNetwork, and set model.{key}=False."
+                f"model.{key}=True: the built-in {instead} wrapper is not available. Write the memory into a "
+                f"custom model derived from rlframe.models.{framework}.recurrent_net.RecurrentNetwork, and set "
+                f"model.{key}=False."
             )
 
 
@@ -294,29 +316,40 @@ def _is_image(space: Any) -> bool:
     return isinstance(space, gymnasium.spaces.Box) and len(space.shape) >= 3
 
 
-def _default_model_class(obs_space: Any) -> type:
+#: Kind of a default network -> its class.
+_DEFAULT_MODELS = {
+    "fcnet": "FullyConnectedNetwork",
+    "visionnet": "VisionNetwork",
+    "complex_input_net": "ComplexInputNetwork",
+}
+
+
+def _default_model_class(obs_space: Any, framework: str) -> type:
     kind = default_network(obs_space)
-    if kind == "fcnet":
-        from rlframe.models.torch.fcnet import FullyConnectedNetwork
-
-        return FullyConnectedNetwork
-    if kind == "visionnet":
-        from rlframe.models.torch.visionnet import VisionNetwork
-
-        return VisionNetwork
-    from rlframe.models.torch.complex_input_net import ComplexInputNetwork
-
-    return ComplexInputNetwork
+    model_class: type = getattr(_sibling(framework, kind), _DEFAULT_MODELS[kind])
+    return model_class
 
 
-def _checked_model(model: Any, model_class: Any) -> Any:
+def _refuse_other_framework(model_class: Any, framework: str) -> None:
+    """Raises ConfigError for a class (or object) that derives from the other framework's base, told by its name."""
+    cls = model_class if isinstance(model_class, type) else type(model_class)
+    bases = {base.__name__ for base in cls.__mro__}
+    for other, base in _BASES.items():
+        if other != framework and base in bases:
+            raise ConfigError(
+                f"The model {cls.__name__!r} is a {base}, made for framework={other!r}, but the config says "
+                f"framework={framework!r}; set framework={other!r}, or derive the model from {_BASES[framework]}."
+            )
+
+
+def _checked_model(model: Any, model_class: Any, framework: str) -> Any:
     """Returns the model after checking that it is one."""
-    from rlframe.models.torch.torch_modelv2 import TorchModelV2
-
-    if not isinstance(model, TorchModelV2):
+    _refuse_other_framework(model, framework)
+    if not isinstance(model, getattr(_sibling(framework, f"{framework}_modelv2"), _BASES[framework])):
+        wanted = "TorchModelV2 and torch.nn.Module" if framework == "torch" else _BASES[framework]
         raise ConfigError(
-            f"The model {getattr(model_class, '__name__', model_class)!r} must derive from TorchModelV2 and "
-            f"torch.nn.Module; got a {type(model).__name__}."
+            f"The model {getattr(model_class, '__name__', model_class)!r} must derive from {wanted}; got a "
+            f"{type(model).__name__}."
         )
     model.variables()  # raises where nn.Module.__init__ was forgotten
     return model

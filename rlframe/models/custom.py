@@ -49,6 +49,16 @@ def _constructors(maker: Callable[..., Any]) -> list[Any]:
     return [vars(base)["__init__"] for base in maker.__mro__ if base is not object and "__init__" in vars(base)]
 
 
+def refuse_unknown_options(model_class: type, options: dict[str, Any], model_config: dict[str, Any]) -> None:
+    """Raises TypeError for keywords that are no entries of `custom_model_config`."""
+    unknown = options.keys() - (model_config.get("custom_model_config") or {}).keys()
+    if unknown:
+        raise TypeError(
+            f"{model_class.__name__} got the unknown keyword argument(s) {sorted(unknown)}; options of a custom model "
+            f"belong into model['custom_model_config']."
+        )
+
+
 def resolve_class(kind: str, given: Any, registry: Mapping[str, Any]) -> Any:
     """Returns the class that a config means.
 

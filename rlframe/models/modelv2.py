@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlframe.data.columns import OBS, SEQ_LENS
@@ -125,15 +125,21 @@ class ModelV2:
         else:
             restored = dict(input_dict)
             restored.setdefault(IS_TRAINING, False)
-        obs = restored[OBS]
-        if not hasattr(obs, "reshape"):
+        obs = restored[OBS] = self._as_arrays(restored[OBS])
+        reshape = _reshape_for(obs)
+        if reshape is None:
             return restored  # nested already: preprocessing is off, or an outer model restored it
-        restored[OBS_FLAT] = obs if len(obs.shape) == 2 else obs.reshape(obs.shape[0], -1)
+        rows = (obs.shape[0], math.prod(obs.shape[1:]))
+        restored[OBS_FLAT] = obs if len(obs.shape) == 2 else reshape(obs, rows)
         if not self.model_config.get("_disable_preprocessor_api", False):
             if self._obs_layout is None:
                 self._obs_layout = obs_layout(self.obs_space)
-            restored[OBS] = _unpack(obs, self._obs_layout)
+            restored[OBS] = _unpack(obs, self._obs_layout, reshape)
         return restored
+
+    def _as_arrays(self, obs: Any) -> Any:
+        """Returns the observations as what `forward` computes with; a hook for frameworks' bases."""
+        return obs
 
     def _checked(self, result: Any) -> tuple[Any, list[Any]]:
         who = f"{type(self).__name__}.forward()"
@@ -245,18 +251,33 @@ def _layout(space: Any, start: int) -> tuple[Any, int]:
     return leaf, leaf.stop
 
 
-def _unpack(flat: Any, layout: Any) -> Any:
+def _reshape_for(array: Any) -> Callable[[Any, tuple[Any, ...]], Any] | None:
+    """Returns the function (array, shape) that reshapes arrays of this kind; None for what is no array."""
+    if hasattr(array, "get_shape"):  # a TensorFlow tensor: it has no methods, and its sizes may be unknown
+        from rlframe.models.tf.misc import reshape
+
+        return reshape
+    return _reshape_by_method if hasattr(array, "reshape") else None
+
+
+def _reshape_by_method(array: Any, shape: tuple[Any, ...]) -> Any:
+    return array.reshape(shape)
+
+
+def _unpack(flat: Any, layout: Any, reshape: Callable[[Any, tuple[Any, ...]], Any]) -> Any:
     """Cuts `flat [..., D]` (NumPy or a tensor) into views as `layout` says; None returns it unchanged."""
     if layout is None:
         return flat
     if isinstance(layout, dict):
-        return {key: _unpack(flat, child) for key, child in layout.items()}
+        return {key: _unpack(flat, child, reshape) for key, child in layout.items()}
     if isinstance(layout, tuple):
-        return tuple(_unpack(flat, child) for child in layout)
+        return tuple(_unpack(flat, child, reshape) for child in layout)
+    leading = tuple(flat.shape[:-1])
     if isinstance(layout, _Repeat):
-        rows = flat[..., layout.start + 1 : layout.stop].reshape(*flat.shape[:-1], layout.max_len, layout.size)
-        return RepeatedValues(_unpack(rows, layout.child), lengths=flat[..., layout.start], max_len=layout.max_len)
-    return flat[..., layout.start : layout.stop].reshape(*flat.shape[:-1], *layout.shape)
+        rows = reshape(flat[..., layout.start + 1 : layout.stop], (*leading, layout.max_len, layout.size))
+        values = _unpack(rows, layout.child, reshape)
+        return RepeatedValues(values, lengths=flat[..., layout.start], max_len=layout.max_len)
+    return reshape(flat[..., layout.start : layout.stop], (*leading, *layout.shape))
 
 
 def restore_original_dimensions(obs: Any, obs_space: Any, framework: Any = None) -> Any:  # noqa: ARG001 - RLlib's name
@@ -267,11 +288,10 @@ def restore_original_dimensions(obs: Any, obs_space: Any, framework: Any = None)
     Args:
         obs: Flat observations, NumPy or a tensor. Float `[B, D]`.
         obs_space: The preprocessed space, with `original_space`; without it `obs` is returned as it is.
-        framework: Not needed; accepted because programs pass it.
+        framework: Not needed, the kind of `obs` tells; accepted because programs pass it.
 
     Returns:
         Nested dicts and tuples of views with leaves `[B, ...]`.
     """
-    if not hasattr(obs, "reshape"):
-        return obs
-    return _unpack(obs, obs_layout(obs_space))
+    reshape = _reshape_for(obs)
+    return obs if reshape is None else _unpack(obs, obs_layout(obs_space), reshape)

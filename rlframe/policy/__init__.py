@@ -8,8 +8,10 @@ from typing import Any
 _LAZY = {
     "Policy": "rlframe.policy.policy",
     "PolicySpec": "rlframe.policy.policy",
+    "TFPolicy": "rlframe.policy.tf_policy",
     "TorchPolicy": "rlframe.policy.torch_policy",
     "build_policy_class": "rlframe.policy.policy_template",
+    "build_tf_policy": "rlframe.policy.tf_policy_template",
     "build_torch_policy": "rlframe.policy.torch_policy_template",
 }
 

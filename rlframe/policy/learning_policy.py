@@ -232,6 +232,14 @@ class LearningPolicy(Policy):
         """Returns further learner output, e.g. `{"td_error": array}`; `learner_stats` in it is merged."""
         return {}
 
+    def evaluate_loss(self, batch: SampleBatch) -> dict[str, Any]:
+        """Returns what `extra_compute_grad_fetches` gives for a batch, in arrays, without learning from it."""
+        raise NotImplementedError
+
+    def _modules_by_role(self) -> dict[str, Any]:
+        """Returns the policy's networks, e.g. `{"online": ..., "target": ...}`."""
+        return {"online": self.model}
+
     def set_learning_rate(self, lr: float) -> None:
         """Sets the rate of every optimiser."""
         raise NotImplementedError

@@ -140,18 +140,17 @@ class TorchPolicy(LearningPolicy):
         self, obs: NDArray[Any], explore: bool
     ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
         """Returns what `forward` does, by way of torch."""
-        del explore
         with torch.no_grad():
-            outputs, _ = self._run_model({OBS: obs})
+            inputs, _ = self._dist_inputs(self._acting_batch({OBS: obs}), explore, self.global_timestep)
             values = self.model.value_function().cpu().numpy() if self.wants_values else None
-            return outputs.cpu().numpy(), values
+            return inputs.cpu().numpy(), values
 
     def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
         """Returns the model's state values [B] for `obs` [B, ...]."""
         if self.actor is not None:
             return np.asarray(self.actor.values(obs))
         with torch.no_grad():
-            self._run_model({OBS: obs})
+            self.model(self._acting_batch({OBS: obs}), [], None)
             return np.asarray(self.model.value_function().cpu().numpy())
 
     def dist_inputs(self, obs: Tensor) -> Tensor:
@@ -159,12 +158,12 @@ class TorchPolicy(LearningPolicy):
         outputs: Tensor = self.model({OBS: obs, "is_training": False}, [], None)[0]
         return outputs
 
-    def _run_model(self, input_dict: Mapping[str, Any]) -> tuple[Tensor, list[Tensor]]:
+    def _acting_batch(self, input_dict: Mapping[str, Any]) -> SampleBatch:
+        """Returns columns as tensors, and puts the model into the mode for acting."""
         batch = self._lazy_tensor_dict(SampleBatch(dict(input_dict)))
         batch.set_training(False)
         self.model.eval()
-        outputs: tuple[Tensor, list[Tensor]] = self.model(batch, [], None)
-        return outputs
+        return batch
 
     def act_in_framework(
         self, input_dict: Mapping[str, Any], explore: bool, timestep: int | None
@@ -173,9 +172,7 @@ class TorchPolicy(LearningPolicy):
         step = self.global_timestep if timestep is None else timestep
         count = len(np.asarray(input_dict[OBS]))
         with torch.no_grad():
-            batch = self._lazy_tensor_dict(SampleBatch(dict(input_dict)))
-            batch.set_training(False)
-            self.model.eval()
+            batch = self._acting_batch(input_dict)
             if self._action_sampler_fn is not None:
                 actions, logp, *_ = self._action_sampler_fn(self, self.model, batch, [], explore, step)
                 return self._finish(count, actions, logp, None, {})
@@ -272,6 +269,13 @@ class TorchPolicy(LearningPolicy):
                 parameter.grad.copy_(tensor)
         for optimizer in self._optimizers:
             optimizer.step()
+
+    def evaluate_loss(self, batch: SampleBatch) -> dict[str, Any]:
+        """Returns what `extra_compute_grad_fetches` gives for a batch, in arrays, without learning from it."""
+        with torch.no_grad():
+            self.loss(self.model, self.dist_class, self._lazy_tensor_dict(batch))
+        made: dict[str, Any] = _numpy(self.extra_compute_grad_fetches())
+        return made
 
     def set_learning_rate(self, lr: float) -> None:
         """Sets the rate of every optimiser."""
@@ -378,10 +382,6 @@ class TorchPolicy(LearningPolicy):
         assert isinstance(optimizer, FlatAdam)
         assert self.flat is not None
         return adam_to_state(optimizer, self.flat, names)
-
-    def _modules_by_role(self) -> dict[str, nn.Module]:
-        """Returns the policy's networks, e.g. `{"online": ..., "target": ...}`."""
-        return {"online": self.model}
 
     def _generators(self) -> dict[str, torch.Generator]:
         """Returns the torch generators that modules of the policy own, by module name."""

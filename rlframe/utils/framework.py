@@ -9,6 +9,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from rlframe.utils.errors import ConfigError
 from rlframe.utils.typing import TensorShape, TensorStructType, TensorType
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "TensorType",
     "get_activation_fn",
     "get_variable",
+    "require_framework",
     "try_import_jax",
     "try_import_tf",
     "try_import_tfp",
@@ -96,6 +98,28 @@ def try_import_tf(error: bool = False) -> tuple[Any, Any, int | None]:
     # TensorFlow greets every process with several lines otherwise.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return LazyModule("tensorflow.compat.v1"), LazyModule("tensorflow"), 2
+
+
+def require_framework(framework: str, log_level: str | None = None) -> str:
+    """Returns "torch" or "tf" for a config's `framework`, after a look at whether it is installed.
+
+    Args:
+        framework: "torch", "tf", "tf2" or "tfe"; the last three mean the same.
+        log_level: "DEBUG" lets TensorFlow write what it otherwise is kept from.
+
+    Raises:
+        ConfigError: If it is not installed.
+    """
+    if framework not in ("tf", "tf2", "tfe"):
+        return framework
+    if not _is_installed("tensorflow"):
+        raise ConfigError(
+            f"framework={framework!r} needs TensorFlow, which is not installed: pip install 'rlframe[tf]', or set "
+            "framework='torch'"
+        )
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if log_level == "DEBUG" else "3")
+    importlib.import_module("rlframe.utils.quiet_tf")  # before any module that imports TensorFlow loudly
+    return "tf"
 
 
 def try_import_tfp(error: bool = False) -> Any:

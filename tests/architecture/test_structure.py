@@ -1,6 +1,7 @@
 """What holds for the whole code: no unread key, frameworks where they belong, policies that resolve."""
 
 import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -31,6 +32,12 @@ def test_torch_is_imported_only_where_the_name_says_so():
             assert "torch" not in set(imported(path)), path
 
 
+def test_tensorflow_is_imported_only_where_the_name_says_so():
+    for path in FILES:
+        if not {"tf", "quiet_tf"} & {*path.relative_to(ROOT).parts, path.stem} and "_tf" not in path.stem:
+            assert "tensorflow" not in set(imported(path)), path
+
+
 def test_ray_is_imported_only_in_upper_layers():
     for path in FILES:
         allowed = below(path, "execution", "evaluation", "agents", "cli") or path.name in ("tune.py", "_tune_names.py")
@@ -56,6 +63,8 @@ EXPLAINED = {
     "model.framestack": "an option of the Atari wrappers, which preprocessor_pref refuses or leaves out",
     "preprocessor_pref": "concerns Atari only; the other value is refused",
     "input_evaluation": "concerns offline input, which is refused",
+    "eager_tracing": "the learner step is traced whatever it says",
+    "_tf_policy_handles_more_than_one_loss": "TensorFlow's policies handle several whatever it says",
     "simple_optimizer": "both operators give the same result on one device, and several are refused",
 }
 
@@ -80,7 +89,9 @@ def test_every_policy_path_resolves():
     from rlframe.agents.trainer_setup import import_path
 
     for name in ALGORITHMS:
-        for path in get_trainer_class(name)._arguments["policies"].values():
+        for framework, path in get_trainer_class(name)._arguments["policies"].items():
+            if framework == "tf" and importlib.util.find_spec("tensorflow") is None:
+                continue
             assert import_path(path).__name__ in path
 
 

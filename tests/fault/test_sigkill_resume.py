@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.helpers.frameworks import FRAMEWORKS
+
 pytestmark = pytest.mark.fault
 
 PROGRAM = """
@@ -22,7 +24,8 @@ from rlframe.agents.dqn import DQNTrainer
 from rlframe.utils.errors import CheckpointError
 
 directory, goal = Path(sys.argv[1]), int(sys.argv[2])
-config = {"seed": 4, "min_iter_time_s": 0, "timesteps_per_iteration": 100, "learning_starts": 100,
+config = {"seed": 4, "framework": sys.argv[3],
+          "min_iter_time_s": 0, "timesteps_per_iteration": 100, "learning_starts": 100,
           "hiddens": [32], "model": {"fcnet_hiddens": [32]}, "n_step": 3, "noisy": True, "log_sys_usage": False,
           "logger_config": {"logdir": str(directory / "logs")}}
 trainer = DQNTrainer(config, env="CartPole-v1")
@@ -37,28 +40,32 @@ np.savez(directory / "weights.npz", **trainer.get_weights()["default_policy"])
 """
 
 
-def start(directory: Path, goal: int) -> subprocess.Popen:
+def start(directory: Path, goal: int, framework: str) -> subprocess.Popen:
     directory.mkdir(exist_ok=True)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(directory), str(goal)], env=environment, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PROGRAM, str(directory), str(goal), framework],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 
-def test_killed_and_resumed_run_has_the_weights_of_an_unbroken_one(tmp_path):
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_killed_and_resumed_run_has_the_weights_of_an_unbroken_one(tmp_path, framework):
     goal = 12
-    unbroken = start(tmp_path / "unbroken", goal)
+    unbroken = start(tmp_path / "unbroken", goal, framework)
     broken = tmp_path / "broken"
     chance = random.Random(0)
     resumed_from = []
     for _ in range(3):
-        process = start(broken, goal)
+        process = start(broken, goal, framework)
         resumed_from.append(process.stdout.readline().split()[1])
         # Training and saving take turns from here on: a random moment falls into either.
         time.sleep(chance.uniform(0.2, 1.5))
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    last = start(broken, goal)
+    last = start(broken, goal, framework)
     last.communicate(timeout=300)
     unbroken.communicate(timeout=300)
     assert last.returncode == unbroken.returncode == 0

@@ -8,7 +8,10 @@ import sys
 
 import pytest
 
+from tests.helpers.frameworks import needs_tf
+
 pytestmark = pytest.mark.ray
+TENSORFLOW = pytest.param("tf", "tensorflow", marks=needs_tf)
 
 PROGRAM = """
 import json, sys
@@ -38,9 +41,11 @@ def loaded(**config: object) -> dict[str, list[str]]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_remote_workers_on_built_in_models_load_no_framework():
-    assert loaded() == {"driver": ["torch"], "worker": []}
+@pytest.mark.parametrize(("framework", "module"), [("torch", "torch"), TENSORFLOW])
+def test_remote_workers_on_built_in_models_load_no_framework(framework, module):
+    assert loaded(framework=framework) == {"driver": [module], "worker": []}
 
 
-def test_sampling_through_the_framework_loads_it():
-    assert loaded(sample_in_numpy=False) == {"driver": ["torch"], "worker": ["torch"]}
+@pytest.mark.parametrize(("framework", "module"), [("torch", "torch"), TENSORFLOW])
+def test_sampling_through_the_framework_loads_it_alone(framework, module):
+    assert loaded(framework=framework, sample_in_numpy=False) == {"driver": [module], "worker": [module]}

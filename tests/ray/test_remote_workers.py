@@ -8,6 +8,7 @@ import pytest
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.utils.errors import EnvError, WorkerError
 from tests.helpers.envs import Counting, Failing
+from tests.helpers.frameworks import FRAMEWORKS
 
 pytestmark = pytest.mark.ray
 
@@ -46,9 +47,11 @@ def trainers():
         trainer.stop()
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("in_numpy", [True, False])
-def test_one_remote_worker_gives_the_numbers_of_none(trainers, in_numpy):
-    local, remote = trainers(num_workers=0), trainers(sample_in_numpy=in_numpy)
+def test_one_remote_worker_gives_the_numbers_of_none(trainers, in_numpy, framework):
+    local = trainers(num_workers=0, framework=framework)
+    remote = trainers(sample_in_numpy=in_numpy, framework=framework)
     for _ in range(3):
         a, b = local.train(), remote.train()
         assert a["timesteps_total"] == b["timesteps_total"]

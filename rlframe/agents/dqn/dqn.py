@@ -119,7 +119,10 @@ DQNTrainer = build_trainer(
     name="DQN",
     config_class=DQNConfig,
     validate_config=validate_config,
-    policies={"torch": "rlframe.agents.dqn.dqn_torch_policy:DQNTorchPolicy"},
+    policies={
+        "torch": "rlframe.agents.dqn.dqn_torch_policy:DQNTorchPolicy",
+        "tf": "rlframe.agents.dqn.dqn_tf_policy:DQNTFPolicy",
+    },
     execution_plan=execution_plan,
 )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from rlframe.agents.dqn.dqn_torch_model import QOutput
@@ -84,29 +83,33 @@ class DQNTorchPolicy(DQNPolicy, SimpleQTorchPolicy):
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         self.noisy = bool(config["noisy"])
         SimpleQTorchPolicy.__init__(self, obs_space, action_space, config)
-        self._noisy_layers = [layer for layer in self.model.modules() if isinstance(layer, NoisyLayer)]
+        self._noisy_layers = _noisy_layers(self.model)
         for index, layer in enumerate(self._noisy_layers):
             layer.generator = self._generator("noise", index)
-        for index, layer in enumerate(m for m in self.target_network.model.modules() if isinstance(m, NoisyLayer)):
+        for index, layer in enumerate(_noisy_layers(self.target_network.model)):
             # The target's noise is its own draw, and on: Fortunato et al. 2018, section 3.1.
             layer.noise, layer.generator = True, self._generator("target_noise", index)
 
     def _generator(self, *path: int | str) -> torch.Generator:
         return torch.Generator(self.device).manual_seed(self.stream_seed(*path))
 
-    def q_in_torch(self, obs: NDArray[Any], explore: bool) -> Tensor:
-        """Returns Q-values [B, A] by way of torch; noisy layers are noisy only when exploring."""
-        for layer in self._noisy_layers:
-            layer.noise = explore
-        try:
-            return super().q_in_torch(obs, explore)
-        finally:
-            for layer in self._noisy_layers:
-                layer.noise = None
+    def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any]:
+        with self._noise(explore):
+            return super()._dist_inputs(batch, explore, step)
+
+    def online(self, obs: Tensor) -> QOutput:
+        """Returns the online network's Q-values of `obs` [B, ...], noisy where it has noise."""
+        with self._noise(True):
+            return super().online(obs)
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
         """Returns the loss of one batch; see `QLoss`."""
         return build_q_losses(self, model, dist_class, train_batch)
+
+
+def _noisy_layers(model: Any) -> list[NoisyLayer]:
+    """Returns the noisy layers of a model's heads, in the order in which they were made."""
+    return [layer for layer in model.modules() if isinstance(layer, NoisyLayer)]
 
 
 __all__ = ["DQNTorchPolicy", "QLoss", "build_q_losses", "postprocess_nstep_and_prio"]

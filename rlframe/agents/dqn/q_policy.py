@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -77,10 +79,6 @@ class SimpleQPolicy(LearningRateSchedule, LearningPolicy):
         """Copies the online network into the target network."""
         self.target_network.update()
 
-    def td_error_of(self, columns: SampleBatch) -> NDArray[np.float32]:
-        """Returns the TD errors [B] of a batch with the columns that the loss reads, without learning."""
-        raise NotImplementedError
-
     def compute_td_error(
         self, obs_t: Any, act_t: Any, rew_t: Any, obs_tp1: Any, terminateds: Any, importance_weights: Any = None,
         discounts: Any = None,
@@ -102,7 +100,11 @@ class SimpleQPolicy(LearningRateSchedule, LearningPolicy):
         weights = np.ones(len(ended), np.float32) if importance_weights is None else importance_weights
         columns = {OBS: obs_t, ACTIONS: act_t, REWARDS: rew_t, NEXT_OBS: obs_tp1, DISCOUNTS: discounts,
                    WEIGHTS: weights}  # fmt: skip
-        return self.td_error_of(SampleBatch({key: np.asarray(value) for key, value in columns.items()}))
+        made = self.evaluate_loss(SampleBatch({key: np.asarray(value) for key, value in columns.items()}))
+        return np.asarray(made["td_error"])
+
+    def _modules_by_role(self) -> dict[str, Any]:
+        return {"online": self.model, "target": self.target_network.model}
 
     # --- state ------------------------------------------------------------------------------------------------
 
@@ -124,6 +126,20 @@ class SimpleQPolicy(LearningRateSchedule, LearningPolicy):
 
 class DQNPolicy(SimpleQPolicy):
     """SimpleQ's policy with dueling, distributional and noisy heads, and priorities computed by workers."""
+
+    #: The online network's noisy layers.
+    _noisy_layers: Sequence[Any] = ()
+
+    @contextlib.contextmanager
+    def _noise(self, on: bool) -> Iterator[None]:
+        """A context in which the online network's noise is on or off; outside of it, it is as the framework has it."""
+        for layer in self._noisy_layers:
+            layer.noise = on
+        try:
+            yield
+        finally:
+            for layer in self._noisy_layers:
+                layer.noise = None
 
     def head_config(self) -> dict[str, Any]:
         """Returns what the heads are built with."""

@@ -75,6 +75,9 @@ DEFAULT_CONFIG: dict[str, Any] = SimpleQConfig.defaults()
 SimpleQTrainer = build_trainer(
     name="SimpleQ",
     config_class=SimpleQConfig,
-    policies={"torch": "rlframe.agents.dqn.simple_q_torch_policy:SimpleQTorchPolicy"},
+    policies={
+        "torch": "rlframe.agents.dqn.simple_q_torch_policy:SimpleQTorchPolicy",
+        "tf": "rlframe.agents.dqn.simple_q_tf_policy:SimpleQTFPolicy",
+    },
     execution_plan=execution_plan,
 )

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from rlframe.agents.dqn.dqn_torch_model import DQNTorchModel, QOutput, functional_q
@@ -77,21 +75,9 @@ class SimpleQTorchPolicy(SimpleQPolicy, TorchPolicy):
 
     # --- acting -----------------------------------------------------------------------------------------------
 
-    def forward_in_framework(self, obs: NDArray[Any], explore: bool) -> tuple[NDArray[np.float32], None]:
-        """Returns Q-values [B, A] by way of torch; there are no state values."""
-        with torch.no_grad():
-            return self.q_in_torch(obs, explore).cpu().numpy(), None
-
     def dist_inputs(self, obs: Tensor) -> Tensor:
         """Returns Q-values [B, A] for a tensor of preprocessed observations [B, ...]."""
         q: Tensor = self.model.q_values(self.model({OBS: obs, "is_training": False}, [], None)[0]).q
-        return q
-
-    def q_in_torch(self, obs: NDArray[Any], explore: bool) -> Tensor:
-        """Returns Q-values [B, A] by way of torch, for models that NumPy cannot run."""
-        del explore
-        features, _ = self._run_model({OBS: obs})
-        q: Tensor = self.model.q_values(features).q
         return q
 
     def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any]:
@@ -123,16 +109,6 @@ class SimpleQTorchPolicy(SimpleQPolicy, TorchPolicy):
             return {}
         td_error = self._td_error.cpu().numpy()
         return {"td_error": td_error, "mean_td_error": float(td_error.mean())}
-
-    def td_error_of(self, columns: SampleBatch) -> NDArray[np.float32]:
-        """Returns the TD errors [B] of a batch, without learning."""
-        with torch.no_grad():
-            self.loss(self.model, self.dist_class, self._lazy_tensor_dict(columns))
-        assert self._td_error is not None
-        return np.asarray(self._td_error.cpu().numpy())
-
-    def _modules_by_role(self) -> dict[str, torch.nn.Module]:
-        return {"online": self.model, "target": self.target_network.model}
 
 
 def build_q_models(policy: SimpleQTorchPolicy) -> tuple[Any, Any]:

@@ -121,7 +121,7 @@ def project_distribution(probs: Tensor, rewards: Tensor, discounts: Tensor, atom
         place = ((moved - atoms[0]) / spacing).clamp(0, last)
         lower = place.floor()
         upper_share = place - lower
-        below = lower.long()
+        below = lower.nan_to_num().long()  # NaN as an index would be an IndexError; its share still makes the loss NaN
         above = (below + 1).clamp(max=last)
         projected = torch.zeros_like(probs)
         projected.scatter_add_(1, below, probs * (1.0 - upper_share))

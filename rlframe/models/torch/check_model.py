@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
-import numpy as np
 import torch
 import tree
 
-from rlframe.models.preprocessors import get_preprocessor
-
-_ROWS = 2
+from rlframe.models.probe import ROWS, probe_inputs, require_outputs, require_states, require_values
 
 
 def check_model(model: Any, obs_space: Any, num_outputs: int | None, *, values: bool = False) -> None:
@@ -36,94 +32,28 @@ def check_model(model: Any, obs_space: Any, num_outputs: int | None, *, values: 
     model.eval()
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            inputs = _sampled_inputs(model, obs_space, device)
+            arrays = probe_inputs(model, obs_space)
+            inputs = tree.map_structure(lambda array: torch.as_tensor(array, device=device), arrays)
             states = [_state(initial, device) for initial in model.get_initial_state()]
-            seq_lens = torch.ones(_ROWS, dtype=torch.int32, device=device) if states else None
+            seq_lens = torch.ones(ROWS, dtype=torch.int32, device=device) if states else None
             outputs, new_states = model(inputs, states, seq_lens)
-            _check_outputs(model, outputs, wanted)
-            _check_states(model, states, new_states)
+            require_outputs(model, outputs, wanted, _no_float_tensor(outputs))
+            require_states(model, states, new_states)
             if values:
-                _check_values(model, model.value_function())
+                result = model.value_function()
+                require_values(model, result, is_tensor=isinstance(result, torch.Tensor))
     finally:
         model.train(was_training)
-
-
-def _sampled_inputs(model: Any, obs_space: Any, device: torch.device) -> dict[str, Any]:
-    """Returns a batch of sampled observations, and zeros for the further columns the model asks for."""
-    rows = _sampled_observations(obs_space)
-    inputs: dict[str, Any] = {"obs": tree.map_structure(lambda *leaves: _tensor(np.stack(leaves), device), *rows)}
-    for column, requirement in model.view_requirements.items():
-        if column not in inputs and requirement.space is not None and not column.startswith("state_"):
-            inputs[column] = _column(requirement, device)
-    return inputs
-
-
-def _sampled_observations(obs_space: Any) -> list[Any]:
-    """Returns preprocessed observations, sampled from the environment's space where that is known."""
-    original = copy.deepcopy(getattr(obs_space, "original_space", None))
-    if original is not None:
-        preprocessor = get_preprocessor(original)(original)
-        if preprocessor.shape == obs_space.shape:
-            original.seed(0)
-            return [preprocessor.transform(original.sample()) for _ in range(_ROWS)]
-    # No preprocessor, or not the usual one: samples of the space itself must do.
-    given = copy.deepcopy(obs_space)
-    given.seed(0)
-    return [given.sample() for _ in range(_ROWS)]
-
-
-def _column(requirement: Any, device: torch.device) -> Any:
-    space = copy.deepcopy(requirement.space)
-    space.seed(0)
-    shift = requirement.shift_arr if hasattr(requirement, "shift_arr") else np.zeros(1)
-    several = (len(shift),) if len(shift) > 1 else ()
-
-    def zeros(leaf: Any) -> torch.Tensor:
-        array = np.asarray(leaf)
-        return _tensor(np.zeros((_ROWS, *several, *array.shape), array.dtype), device)
-
-    return tree.map_structure(zeros, space.sample())
-
-
-def _tensor(array: Any, device: torch.device) -> torch.Tensor:
-    array = np.asarray(array)
-    return torch.as_tensor(array.astype(np.float32) if array.dtype == np.float64 else array, device=device)
 
 
 def _state(initial: Any, device: torch.device) -> torch.Tensor:
     """Returns one initial state `[S]` repeated for every row, `[B, S]`."""
     state = torch.as_tensor(initial, device=device)
-    return state.expand(_ROWS, *state.shape).clone()
+    return state.expand(ROWS, *state.shape).clone()
 
 
-def _check_outputs(model: Any, outputs: Any, wanted: int) -> None:
-    who = f"{type(model).__name__}.forward()"
-    if not isinstance(outputs, torch.Tensor) or not outputs.is_floating_point():
-        got = f"a {type(outputs).__name__}" + (f" of {outputs.dtype}" if isinstance(outputs, torch.Tensor) else "")
-        raise ValueError(f"{who} must return its outputs as a float tensor [B, {wanted}]; got {got}.")
-    if tuple(outputs.shape) != (_ROWS, wanted):
-        raise ValueError(
-            f"{who} returned outputs of shape {list(outputs.shape)} for {_ROWS} observations; wanted "
-            f"[{_ROWS}, {wanted}] (num_outputs={wanted}). Give the model's last layer {wanted} units."
-        )
-
-
-def _check_states(model: Any, states: list[torch.Tensor], new_states: list[Any]) -> None:
-    who = f"{type(model).__name__}.forward()"
-    if len(states) != len(new_states):
-        raise ValueError(f"{who} returned {len(new_states)} state(s), but get_initial_state() promises {len(states)}.")
-    for index, (before, after) in enumerate(zip(states, new_states, strict=True)):
-        if tuple(before.shape) != tuple(after.shape):
-            raise ValueError(
-                f"{who} returned state {index} of shape {list(after.shape)}; get_initial_state() promises "
-                f"{list(before.shape)} (batch first)."
-            )
-
-
-def _check_values(model: Any, values: Any) -> None:
-    who = f"{type(model).__name__}.value_function()"
-    if not isinstance(values, torch.Tensor) or tuple(values.shape) != (_ROWS,):
-        got = list(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
-        raise ValueError(
-            f"{who} must return one value per row, shape [{_ROWS}] here; got {got}. Squeeze the last dimension."
-        )
+def _no_float_tensor(outputs: Any) -> str | None:
+    """Returns what `outputs` is, in words, or None where it is a float tensor."""
+    if not isinstance(outputs, torch.Tensor):
+        return f"a {type(outputs).__name__}"
+    return None if outputs.is_floating_point() else f"a {type(outputs).__name__} of {outputs.dtype}"

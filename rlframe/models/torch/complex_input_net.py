@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch.nn.functional as F  # noqa: N812 - PyTorch's own abbreviation
 from torch import nn
 
 from rlframe.models.dist_plan import space_struct
+from rlframe.models.nested_parts import nested_leaves, part_name
 from rlframe.models.torch.misc import activation_function, normc_linear
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.models.torch.visionnet import ConvStack, filters_for
@@ -55,7 +55,7 @@ class ComplexInputNetwork(TorchModelV2, nn.Module):
         self.convs = nn.ModuleDict()
         width = 0
         self._parts: list[tuple[tuple[Any, ...], str, int]] = []
-        for path, space in _leaves(space_struct(original), ()):
+        for path, space in nested_leaves(space_struct(original)):
             kind, size = self._part(path, space)
             self._parts.append((path, kind, size))
             width += size
@@ -86,7 +86,7 @@ class ComplexInputNetwork(TorchModelV2, nn.Module):
             return "flat", math.prod(space.shape)
         filters = filters_for(space.shape, self.model_config.get("conv_filters"))
         convs = ConvStack(space.shape, filters, self.model_config.get("conv_activation", "relu"), reduce=False)
-        self.convs[_name(path)] = convs
+        self.convs[part_name(path)] = convs
         return "image", convs.out_size
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[torch.Tensor, list[Any]]:  # noqa: ARG002
@@ -97,7 +97,7 @@ class ComplexInputNetwork(TorchModelV2, nn.Module):
             for key in path:
                 leaf = leaf[key]
             if kind == "image":
-                pieces.append(self.convs[_name(path)](leaf))
+                pieces.append(self.convs[part_name(path)](leaf))
             elif kind == "one_hot" and leaf.numel() != leaf.shape[0] * size:
                 pieces.append(self._one_hot(leaf, path))
             else:
@@ -133,17 +133,3 @@ class ComplexInputNetwork(TorchModelV2, nn.Module):
             raise ValueError("value_function() speaks of the last forward pass: call the model first.")
         result: torch.Tensor = self.value(self._features).squeeze(1)
         return result
-
-
-def _leaves(struct: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yields (path of keys, leaf space)."""
-    if isinstance(struct, dict | tuple):
-        for key, child in struct.items() if isinstance(struct, dict) else enumerate(struct):
-            yield from _leaves(child, (*path, key))
-    else:
-        yield path, struct
-
-
-def _name(path: tuple[Any, ...]) -> str:
-    """Returns a submodule name for a leaf; module names must not contain dots."""
-    return "_".join(str(key).replace(".", "_") for key in path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -12,9 +11,25 @@ import torch.nn.functional as F  # noqa: N812 - PyTorch's own abbreviation
 from torch import nn
 
 from rlframe.models.actor import normalize_activation
+from rlframe.models.conv_sizes import Size2D, pair, same_padding, valid_size
 
 Initializer: TypeAlias = Callable[[torch.Tensor], Any]
-Size2D: TypeAlias = "int | Sequence[int]"
+
+__all__ = [
+    "ACTIVATION_FUNCTIONS",
+    "AppendBiasLayer",
+    "Initializer",
+    "Size2D",
+    "SlimConv2d",
+    "SlimFC",
+    "activation_function",
+    "activation_module",
+    "normc_initializer",
+    "normc_linear",
+    "same_padding",
+    "torch_dtype",
+    "valid_size",
+]
 
 #: Activation functions by the names of `rlframe.models.actor.ACTIVATIONS`.
 ACTIVATION_FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor] | None] = {
@@ -146,7 +161,7 @@ class SlimConv2d(nn.Module):
         layers: list[nn.Module] = []
         if padding:
             layers.append(nn.ZeroPad2d(padding if isinstance(padding, int) else tuple(padding)))  # type: ignore[arg-type]
-        conv = nn.Conv2d(in_channels, out_channels, _pair(kernel), _pair(stride))
+        conv = nn.Conv2d(in_channels, out_channels, pair(kernel), pair(stride))
         if initializer is not None:
             (nn.init.xavier_uniform_ if initializer == "default" else initializer)(conv.weight)
         nn.init.constant_(conv.bias, bias_init)  # type: ignore[arg-type]
@@ -176,40 +191,6 @@ class AppendBiasLayer(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Returns `x [B, k]` with the vector behind every row. Float `[B, k + n]`."""
         return torch.cat([x, self.log_std.expand(x.shape[0], -1)], dim=1)
-
-
-def _pair(size: Size2D) -> tuple[int, int]:
-    if isinstance(size, int):
-        return size, size
-    first, second = size
-    return int(first), int(second)
-
-
-def same_padding(
-    in_size: Size2D, filter_size: Size2D, stride_size: Size2D
-) -> tuple[tuple[int, int, int, int], tuple[int, int]]:
-    """Returns the padding with which a convolution gives ceil(size / stride) outputs, and that output size.
-
-    Args:
-        in_size: Height and width of the input.
-        filter_size: Height and width of the filter.
-        stride_size: Vertical and horizontal stride.
-
-    Returns:
-        (left, right, top, bottom), the odd pixel at the right and bottom; and (height, width) of the output.
-    """
-    (in_h, in_w), (k_h, k_w), (s_h, s_w) = _pair(in_size), _pair(filter_size), _pair(stride_size)
-    out_h, out_w = math.ceil(in_h / s_h), math.ceil(in_w / s_w)
-    pad_h = max((out_h - 1) * s_h + k_h - in_h, 0)
-    pad_w = max((out_w - 1) * s_w + k_w - in_w, 0)
-    return (pad_w // 2, pad_w - pad_w // 2, pad_h // 2, pad_h - pad_h // 2), (out_h, out_w)
-
-
-def valid_size(in_size: Size2D, filter_size: Size2D, stride_size: Size2D) -> tuple[int, int]:
-    """Returns height and width of what a convolution without padding gives; 0 or less where the filter does not fit."""
-    pairs = zip(_pair(in_size), _pair(filter_size), _pair(stride_size), strict=True)
-    height, width = ((size - kernel) // stride + 1 for size, kernel, stride in pairs)
-    return height, width
 
 
 def torch_dtype(dtype: Any) -> torch.dtype:

@@ -8,7 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from rlframe.models.custom import refuse_unknown_options
 from rlframe.models.modelv2 import ModelV2
+
+__all__ = ["TorchModelV2", "refuse_unknown_options"]
 
 
 class TorchModelV2(ModelV2):
@@ -79,13 +82,3 @@ class TorchModelV2(ModelV2):
             if isinstance(value, torch.Tensor) and value.grad_fn is not None:
                 state[key] = value.detach()
         return state
-
-
-def refuse_unknown_options(model_class: type, options: dict[str, Any], model_config: dict[str, Any]) -> None:
-    """Raises TypeError for keywords that are no entries of `custom_model_config`."""
-    unknown = options.keys() - (model_config.get("custom_model_config") or {}).keys()
-    if unknown:
-        raise TypeError(
-            f"{model_class.__name__} got the unknown keyword argument(s) {sorted(unknown)}; options of a custom model "
-            f"belong into model['custom_model_config']."
-        )

@@ -3,43 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import nn
 
-from rlframe.models.torch.misc import SlimConv2d, activation_function, normc_linear, same_padding, valid_size
+from rlframe.models.conv_sizes import DEFAULT_FILTERS, Filters, filters_for, plan_convs
+from rlframe.models.torch.misc import SlimConv2d, activation_function, normc_linear
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
-from rlframe.utils.errors import ConfigError
 
-Filters: TypeAlias = Sequence[Sequence[Any]]
-
-#: Image height and width -> [out_channels, kernel, stride] of every convolution, the last of which leaves 1×1.
-DEFAULT_FILTERS: dict[tuple[int, int], Filters] = {
-    (42, 42): [[16, [4, 4], 2], [32, [4, 4], 2], [256, [11, 11], 1]],
-    (84, 84): [[16, [8, 8], 4], [32, [4, 4], 2], [256, [11, 11], 1]],
-    (240, 320): [[16, [12, 16], [7, 9]], [32, [6, 6], 4], [256, [9, 9], 1]],
-    (480, 640): [[16, [24, 32], [14, 18]], [32, [6, 6], 4], [256, [9, 9], 1]],
-}
-
-
-def filters_for(shape: Sequence[int], given: Filters | None) -> Filters:
-    """Returns the convolutions for images of `shape` [H, W, C]: the given ones, or the defaults of that size.
-
-    Raises:
-        ConfigError: If none are given and there are no defaults for the size.
-    """
-    if given:
-        return given
-    size = (int(shape[0]), int(shape[1]))
-    if size not in DEFAULT_FILTERS:
-        known = ", ".join(f"{height}x{width}" for height, width in DEFAULT_FILTERS)
-        raise ConfigError(
-            f"No default convolutions for images of {size[0]}x{size[1]} (there are for {known}). Set "
-            f"model.conv_filters to [[out_channels, kernel, stride], ...] whose last layer leaves 1x1, or resize the "
-            f"images to 84x84."
-        )
-    return DEFAULT_FILTERS[size]
+__all__ = ["DEFAULT_FILTERS", "ConvStack", "Filters", "VisionNetwork", "filters_for"]
 
 
 class ConvStack(nn.Module):
@@ -57,37 +30,14 @@ class ConvStack(nn.Module):
 
     def __init__(self, shape: Sequence[int], filters: Filters, activation: str | None, *, reduce: bool = True) -> None:
         super().__init__()
-        height, width, channels = (int(n) for n in shape)
-        size = (height, width)
-        sizes = [size]
-        convs: list[nn.Module] = []
-        for index, (out_channels, kernel, stride) in enumerate(filters):
-            last = index == len(filters) - 1
-            padding, size = (None, valid_size(size, kernel, stride)) if last else same_padding(size, kernel, stride)
-            sizes.append(size)
-            if min(size) >= 1:
-                convs.append(SlimConv2d(channels, out_channels, kernel, stride, padding, activation_fn=activation))
-            channels = int(out_channels)
-        if min(size) < 1 or (reduce and size != (1, 1)):
-            raise ConfigError(_does_not_reduce(filters, sizes))
-        self.out_size = channels * size[0] * size[1]
-        self.convs = nn.Sequential(*convs)
+        plans, self.out_size = plan_convs(shape, filters, reduce=reduce)
+        self.convs = nn.Sequential(*(SlimConv2d(*plan, activation_fn=activation) for plan in plans))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Returns flat features. Images `[B, H, W, C]` of any dtype to float `[B, out_size]`."""
         # A view; the conversion to float makes the only copy, and it lives for this pass alone.
         maps: torch.Tensor = self.convs(images.permute(0, 3, 1, 2).float())
         return maps.flatten(1)
-
-
-def _does_not_reduce(filters: Filters, sizes: list[tuple[int, int]]) -> str:
-    chain = " -> ".join(f"{height}x{width}" for height, width in sizes)
-    height, width = sizes[-2]
-    return (
-        f"model.conv_filters {[list(layer) for layer in filters]} take images through the sizes {chain}; the last "
-        f"layer must leave 1x1. Give it the kernel [{height}, {width}] with stride 1, or set "
-        f"model.post_fcnet_hiddens where the filters fit the image."
-    )
 
 
 class VisionNetwork(TorchModelV2, nn.Module):

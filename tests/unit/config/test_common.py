@@ -160,8 +160,6 @@ def test_classes_functions_and_spaces_are_accepted_and_kept() -> None:
 
 
 REFUSED = [
-    ("framework", "tf"), ("framework", "tf2"), ("framework", "tfe"), ("eager_tracing", True), ("eager_max_retraces", 3),
-    ("tf_session_args", {"a": 1}), ("local_tf_session_args", {"a": 1}), ("_tf_policy_handles_more_than_one_loss", True),
     ("optimizer", {"debug": True}), ("sample_async", True), ("sample_collector", object), ("remote_worker_envs", True),
     ("remote_env_batch_wait_ms", 5), ("record_env", True), ("record_env", ""), ("record_env", "videos"),
     ("preprocessor_pref", "rllib"), ("_fake_gpus", True), ("num_gpus", 2), ("input", "/data"), ("input", ["/data"]),
@@ -245,7 +243,7 @@ def test_evaluation_config_faults_are_named_with_their_section() -> None:
         evaluation_config={
             "explor": False,
             "gamma": 2,
-            "framework": "tf",
+            "framework": "jax",
             "model": {"dimm": 3},
             "exploration_config": {"type": "EpsilonGreedy", "final_epsilo": 0.1},
         }

@@ -1,0 +1,160 @@
+"""Q-learning in TensorFlow: temporal-difference errors and losses, per transition, as pure functions."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+Tensor: TypeAlias = Any
+
+
+def huber(x: Tensor, delta: float = 1.0) -> Tensor:
+    """Returns x²/2 where |x| ≤ delta, and delta·(|x| − delta/2) beyond.
+
+    Args:
+        x: Errors. Float, any shape.
+        delta: Where the loss turns linear, and so the largest slope; above 0.
+
+    Returns:
+        Same shape.
+
+    Source: Huber 1964, "Robust Estimation of a Location Parameter".
+    """
+    size = tf.abs(x)
+    # The quadratic part of |x| is min(|x|, delta); one formula then serves both sides, without a branch.
+    quadratic = tf.minimum(size, delta)
+    return quadratic * (size - 0.5 * quadratic)
+
+
+def select_by_action(q: Tensor, actions: Tensor) -> Tensor:
+    """Returns the entry of each row that belongs to its action.
+
+    Args:
+        q: Float `[B, A]`, or `[B, A, Z]` with atoms.
+        actions: Integer `[B]`, each in `[0, A)`.
+
+    Returns:
+        `[B]`, or `[B, Z]`.
+    """
+    return tf.gather(q, actions, axis=1, batch_dims=1)
+
+
+def dueling(values: Tensor, advantages: Tensor) -> Tensor:
+    """Returns Q-values V + A − mean_a A.
+
+    Args:
+        values: V. Float `[B, 1]`, or `[B, 1, Z]` with atoms.
+        advantages: A. Float `[B, A]`, or `[B, A, Z]`.
+
+    Returns:
+        Shaped like `advantages`.
+
+    Source: Wang et al. 2016, "Dueling Network Architectures for Deep Reinforcement Learning", eq. 9.
+    """
+    return values + advantages - tf.reduce_mean(advantages, axis=1, keepdims=True)
+
+
+def double_q_td_error(
+    q_t: Tensor, actions: Tensor, rewards: Tensor, discounts: Tensor, q_tp1_value: Tensor, q_tp1_selector: Tensor
+) -> Tensor:
+    """Returns the n-step double-Q temporal-difference error.
+
+        δ_t = Q(s_t, a_t) − [ r_t + γ_t · Q⁻(s_{t+n}, argmax_a Q(s_{t+n}, a)) ]
+
+    Gradients flow through `q_t` only. With the same tensor as value and selector this is plain Q-learning.
+
+    Args:
+        q_t: Online values at `obs`. Float `[B, A]`.
+        actions: Actions taken at `obs`. Integer `[B]`, each in `[0, A)`.
+        rewards: Sum of n discounted rewards. Float `[B]`, in env reward units.
+        discounts: γᵏ for k summed rewards where the episode went on, 0 where it terminated. Float `[B]`, in [0, 1].
+        q_tp1_value: Target-network values at `new_obs`, used to evaluate. Float `[B, A]`.
+        q_tp1_selector: Online values at `new_obs`, used to select. Float `[B, A]`.
+
+    Returns:
+        One signed error per transition. Float `[B]`.
+
+    Raises:
+        ValueError: If leading dimensions are known to differ.
+
+    Source: van Hasselt et al. 2016, "Deep Reinforcement Learning with Double Q-learning".
+    That paper writes R_{t+1} for the reward called r_t here.
+    """
+    _check_rows(
+        q_t=q_t,
+        actions=actions,
+        rewards=rewards,
+        discounts=discounts,
+        q_tp1_value=q_tp1_value,
+        q_tp1_selector=q_tp1_selector,
+    )
+    target = rewards + discounts * select_by_action(q_tp1_value, tf.argmax(q_tp1_selector, axis=1))
+    return select_by_action(q_t, actions) - tf.stop_gradient(target)
+
+
+def project_distribution(probs: Tensor, rewards: Tensor, discounts: Tensor, atoms: Tensor) -> Tensor:
+    """Returns the distribution of r + γ·z moved back onto the atoms z.
+
+    Each moved atom is clipped to the support and its probability shared between its two neighbours by distance. No
+    gradients flow.
+
+    Args:
+        probs: Probabilities of the atoms at `new_obs`, for the selected action. Float `[B, Z]`.
+        rewards: Sum of discounted rewards. Float `[B]`, in env reward units.
+        discounts: γᵏ, 0 where the episode terminated. Float `[B]`, in [0, 1].
+        atoms: The support, evenly spaced and rising. Float `[Z]`, Z at least 2, in env reward units.
+
+    Returns:
+        Probabilities. Float `[B, Z]`; rows add up to what those of `probs` do.
+
+    Raises:
+        ValueError: If leading dimensions are known to differ, or `probs` and `atoms` have different Z.
+
+    Source: Bellemare et al. 2017, "A Distributional Perspective on Reinforcement Learning", algorithm 1.
+    """
+    _check_rows(probs=probs, rewards=rewards, discounts=discounts)
+    if probs.shape[1:] != atoms.shape:
+        raise ValueError(f"Got probs {tuple(probs.shape)} and atoms {tuple(atoms.shape)}; wanted [B, Z] and [Z].")
+    last = int(atoms.shape[0]) - 1
+    spacing = (atoms[-1] - atoms[0]) / last
+    moved = rewards[:, None] + discounts[:, None] * atoms
+    # In units of atoms. Atom z gets the share 1 − distance of every moved atom less than one away from it.
+    place = tf.clip_by_value((moved - atoms[0]) / spacing, 0.0, float(last))
+    numbers = tf.range(last + 1, dtype=place.dtype)
+    share = tf.maximum(1.0 - tf.abs(place[:, :, None] - numbers), 0.0)
+    return tf.stop_gradient(tf.einsum("bz,bzk->bk", probs, share))
+
+
+def categorical_q_loss(logits_t: Tensor, target_probs: Tensor) -> Tensor:
+    """Returns the cross-entropy between the target and the predicted distribution of the action taken.
+
+        L_t = − Σ_z target(z) · log p(z | s_t, a_t)
+
+    Gradients flow through `logits_t` only.
+
+    Args:
+        logits_t: Online logits at `obs` of the action taken (`select_by_action`). Float `[B, Z]`.
+        target_probs: What `project_distribution` returned. Float `[B, Z]`.
+
+    Returns:
+        One loss per transition, at least the target's entropy. Float `[B]`.
+
+    Raises:
+        ValueError: If the shapes are known to differ.
+
+    Source: Bellemare et al. 2017, "A Distributional Perspective on Reinforcement Learning", algorithm 1.
+    """
+    if not logits_t.shape.is_compatible_with(target_probs.shape):
+        raise ValueError(
+            f"Got logits {tuple(logits_t.shape)} and target {tuple(target_probs.shape)}; wanted [B, Z] for both."
+        )
+    return -tf.reduce_sum(tf.stop_gradient(target_probs) * tf.nn.log_softmax(logits_t, axis=1), axis=1)
+
+
+def _check_rows(**tensors: Tensor) -> None:
+    """Raises ValueError where tensors are known to have different first dimensions."""
+    known = {name: tensor.shape for name, tensor in tensors.items() if tensor.shape[0] is not None}
+    if len({shape[0] for shape in known.values()}) > 1:
+        shapes = ", ".join(f"{name} {tuple(shape)}" for name, shape in known.items())
+        raise ValueError(f"Got leading dimensions that differ: {shapes}; wanted one number of transitions.")

@@ -1,0 +1,98 @@
+"""Trying a model once: the inputs for it and the complaints about what it gives, whatever the framework."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import tree
+
+from rlframe.models.preprocessors import get_preprocessor
+
+#: Rows of the batch that a model is tried with.
+ROWS = 2
+
+
+def probe_inputs(model: Any, obs_space: Any) -> dict[str, Any]:
+    """Returns a batch of sampled observations, and zeros for the further columns the model asks for, as arrays."""
+    inputs: dict[str, Any] = {"obs": tree.map_structure(lambda *leaves: np.stack(leaves), *_observations(obs_space))}
+    for column, requirement in model.view_requirements.items():
+        if column not in inputs and requirement.space is not None and not column.startswith("state_"):
+            inputs[column] = _zero_column(requirement)
+    return tree.map_structure(_single, inputs)  # type: ignore[no-any-return]  # tree is untyped
+
+
+def _single(array: Any) -> Any:
+    """Returns the array, float64 as float32: models compute in single precision."""
+    array = np.asarray(array)
+    return array.astype(np.float32) if array.dtype == np.float64 else array
+
+
+def _observations(obs_space: Any) -> list[Any]:
+    """Returns preprocessed observations, sampled from the environment's space where that is known."""
+    original = copy.deepcopy(getattr(obs_space, "original_space", None))
+    if original is not None:
+        preprocessor = get_preprocessor(original)(original)
+        if preprocessor.shape == obs_space.shape:
+            original.seed(0)
+            return [preprocessor.transform(original.sample()) for _ in range(ROWS)]
+    # No preprocessor, or not the usual one: samples of the space itself must do.
+    given = copy.deepcopy(obs_space)
+    given.seed(0)
+    return [given.sample() for _ in range(ROWS)]
+
+
+def _zero_column(requirement: Any) -> Any:
+    space = copy.deepcopy(requirement.space)
+    space.seed(0)
+    shift = requirement.shift_arr if hasattr(requirement, "shift_arr") else np.zeros(1)
+    several = (len(shift),) if len(shift) > 1 else ()
+
+    def zeros(leaf: Any) -> Any:
+        array = np.asarray(leaf)
+        return np.zeros((ROWS, *several, *array.shape), array.dtype)
+
+    return tree.map_structure(zeros, space.sample())
+
+
+def require_outputs(model: Any, outputs: Any, wanted: int, instead: str | None) -> None:
+    """Raises ValueError unless a forward pass gave a float tensor `[ROWS, wanted]`.
+
+    Args:
+        model: The model.
+        outputs: What it gave.
+        wanted: Promised width.
+        instead: What `outputs` is where it is no float tensor, in words; else None.
+    """
+    who = f"{type(model).__name__}.forward()"
+    if instead is not None:
+        raise ValueError(f"{who} must return its outputs as a float tensor [B, {wanted}]; got {instead}.")
+    if tuple(outputs.shape) != (ROWS, wanted):
+        raise ValueError(
+            f"{who} returned outputs of shape {list(outputs.shape)} for {ROWS} observations; wanted "
+            f"[{ROWS}, {wanted}] (num_outputs={wanted}). Give the model's last layer {wanted} units."
+        )
+
+
+def require_states(model: Any, states: list[Any], new_states: list[Any]) -> None:
+    """Raises ValueError unless a forward pass gave as many states as it got, each of the same shape."""
+    who = f"{type(model).__name__}.forward()"
+    if len(states) != len(new_states):
+        raise ValueError(f"{who} returned {len(new_states)} state(s), but get_initial_state() promises {len(states)}.")
+    for index, (before, after) in enumerate(zip(states, new_states, strict=True)):
+        if tuple(before.shape) != tuple(after.shape):
+            raise ValueError(
+                f"{who} returned state {index} of shape {list(after.shape)}; get_initial_state() promises "
+                f"{list(before.shape)} (batch first)."
+            )
+
+
+def require_values(model: Any, values: Any, *, is_tensor: bool) -> None:
+    """Raises ValueError unless `values` is a tensor `[ROWS]`."""
+    if not is_tensor or tuple(values.shape) != (ROWS,):
+        got = list(values.shape) if is_tensor else type(values).__name__
+        raise ValueError(
+            f"{type(model).__name__}.value_function() must return one value per row, shape [{ROWS}] here; got {got}. "
+            f"Squeeze the last dimension."
+        )

@@ -1,0 +1,49 @@
+"""Trying a model once, at construction, so that a wrong shape is named then and not at step 10,000."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+import tree
+
+from rlframe.models.probe import ROWS, probe_inputs, require_outputs, require_states, require_values
+
+
+def check_model(model: Any, obs_space: Any, num_outputs: int | None, *, values: bool = False) -> None:
+    """Runs the model eagerly on two sampled observations and checks what it gives.
+
+    It also builds Keras layers that make their variables when they are called first. `is_training` is False, and the
+    space's random stream is left as it was.
+
+    Args:
+        model: A `TFModelV2`.
+        obs_space: Preprocessed observation space; observations are sampled from its `original_space`, where it has one.
+        num_outputs: Wanted width of the outputs; None takes `model.num_outputs`.
+        values: Whether `value_function()` is checked as well.
+
+    Raises:
+        ValueError: If outputs, states or values have another shape than promised, or are no float tensors.
+    """
+    wanted = model.num_outputs if num_outputs is None else num_outputs
+    inputs = tree.map_structure(tf.convert_to_tensor, probe_inputs(model, obs_space))
+    states = [_state(initial) for initial in model.get_initial_state()]
+    seq_lens = tf.ones(ROWS, tf.int32) if states else None
+    outputs, new_states = model(inputs, states, seq_lens)
+    require_outputs(model, outputs, wanted, _no_float_tensor(outputs))
+    require_states(model, states, new_states)
+    if values:
+        result = model.value_function()
+        require_values(model, result, is_tensor=tf.is_tensor(result))
+
+
+def _state(initial: Any) -> Any:
+    """Returns one initial state `[S]` repeated for every row, `[B, S]`."""
+    return tf.stack([tf.convert_to_tensor(initial)] * ROWS)
+
+
+def _no_float_tensor(outputs: Any) -> str | None:
+    """Returns what `outputs` is, in words, or None where it is a float tensor."""
+    if not tf.is_tensor(outputs):
+        return f"a {type(outputs).__name__}"
+    return None if outputs.dtype.is_floating else f"a {type(outputs).__name__} of {outputs.dtype.name}"

@@ -1,0 +1,133 @@
+"""Policy classes made of functions: how each hook of `build_policy_class` becomes a method, in any framework."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.models.catalog import ModelCatalog
+from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.utils import merge_dicts
+
+Hooks = dict[str, Any]
+#: By hook: `fn(user's function) -> (name of the attribute, what becomes it)`.
+Methods = Mapping[str, Callable[[Any], tuple[str, Any]]]
+
+
+def build_class(name: str, hooks: Hooks, base: type[LearningPolicy], methods: Methods) -> type[Any]:
+    """Returns a subclass of `base` with the given hooks as methods, mixins first."""
+    hooks = {key: value for key, value in hooks.items() if value is not None}
+    body: dict[str, Any] = {
+        "__init__": _constructor(hooks, base),
+        "__module__": __name__,
+        "__doc__": f"{name}, made of hooks.",
+        "_hooks": hooks,
+        "_base": base,
+    }
+    for hook, maker in methods.items():
+        if hook in hooks:
+            method_name, method = maker(hooks[hook])
+            body[method_name] = method
+    if "postprocess_fn" in hooks:
+        body["postprocesses_many"] = bool(getattr(hooks["postprocess_fn"], "handles_many", False))
+        body["train_columns"] = None
+    if "loss_fn" in hooks:
+        body["train_columns"] = body["learn_columns"] = None  # a user's loss may read any column
+    if getattr(hooks.get("extra_action_out_fn"), "only_values", False):
+        body["wants_values"] = True
+    return type(name, (*hooks.get("mixins", ()), base), body)
+
+
+def derive_class(cls: type[Any], name: str | None, overrides: Hooks, methods: Methods) -> type[Any]:
+    """Returns `cls` with hooks replaced: over its own hooks where it was made of some, on top of it otherwise."""
+    if "_hooks" in cls.__dict__:
+        hooks = {**cls.__dict__["_hooks"], **overrides}
+        return build_class(name or cls.__name__, hooks, cls.__dict__["_base"], methods)
+    return build_class(name or cls.__name__, overrides, cls, methods)
+
+
+def _constructor(hooks: Hooks, base: type[LearningPolicy]) -> Any:
+    # The framework's own class takes more than spaces and config; an algorithm's policy need not.
+    takes = inspect.signature(base.__init__).parameters
+
+    def construct(self: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
+        if "get_default_config" in hooks:
+            config = merge_dicts(copy.copy(hooks["get_default_config"]()), config)
+        self.config = config
+        self.observation_space, self.action_space = obs_space, action_space
+        for moment in ("validate_spaces", "before_init"):
+            if moment in hooks:
+                hooks[moment](self, obs_space, action_space, config)
+        options: dict[str, Any] = {}
+        if "max_seq_len" in takes:
+            options["max_seq_len"] = config.get("model", {}).get("max_seq_len", 20)
+        if "get_batch_divisibility_req" in takes:
+            options["get_batch_divisibility_req"] = hooks.get("get_batch_divisibility_req")
+        base.__init__(self, obs_space, action_space, config, **options)
+        for moment in ("before_loss_init", "_after_loss_init", "after_init"):
+            if moment in hooks:
+                hooks[moment](self, obs_space, action_space, config)
+        self.global_timestep = 0
+
+    return construct
+
+
+def model_maker(check: Callable[[Any, str], None]) -> Methods:
+    """Returns the methods for the two hooks that make models; `check(model, hook)` raises on a wrong one."""
+
+    def make_model(function: Any) -> tuple[str, Any]:
+        def make_model_and_dist(self: Any) -> tuple[Any, Any]:
+            model = function(self, self.observation_space, self.action_space, self.config)
+            check(model, "make_model")
+            config = self.config["model"]
+            return model, ModelCatalog.get_action_dist(self.action_space, config, framework=self.framework)[0]
+
+        return "make_model_and_dist", make_model_and_dist
+
+    def make_both(function: Any) -> tuple[str, Any]:
+        def make_model_and_dist(self: Any) -> tuple[Any, Any]:
+            model, dist_class = function(self, self.observation_space, self.action_space, self.config)
+            check(model, "make_model_and_action_dist")
+            return model, dist_class
+
+        return "make_model_and_dist", make_model_and_dist
+
+    return {"make_model": make_model, "make_model_and_action_dist": make_both}
+
+
+def _postprocess(function: Any) -> tuple[str, Any]:
+    def postprocess_trajectory(
+        self: Any, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
+    ) -> SampleBatch:
+        return function(self, sample_batch, other_agent_batches, episode)  # type: ignore[no-any-return]  # user code
+
+    if getattr(function, "framework_free", False):
+        postprocess_trajectory.framework_free = function  # type: ignore[attr-defined]  # a marker
+    return "postprocess_trajectory", postprocess_trajectory
+
+
+def _extra_action_out(function: Any) -> tuple[str, Any]:
+    # TensorFlow's programs define it as fn(policy), torch's as fn(policy, input_dict, state_batches, model, dist).
+    count = len(inspect.signature(function).parameters)
+
+    def extra_action_out(self: Any, *arguments: Any) -> Any:
+        return function(self, *arguments[: count - 1])
+
+    extra_action_out.only_values = getattr(function, "only_values", False)  # type: ignore[attr-defined]  # a marker
+    return "extra_action_out", extra_action_out
+
+
+#: Hooks that mean the same in every framework.
+COMMON_METHODS: Methods = {
+    "action_sampler_fn": lambda fn: ("_action_sampler_fn", staticmethod(fn)),
+    "action_distribution_fn": lambda fn: ("_action_distribution_fn", staticmethod(fn)),
+    "loss_fn": lambda fn: ("loss", lambda self, model, dist_class, batch: fn(self, model, dist_class, batch)),
+    "stats_fn": lambda fn: ("extra_grad_info", lambda self, batch: fn(self, batch)),
+    "extra_learn_fetches_fn": lambda fn: ("extra_compute_grad_fetches", lambda self: fn(self)),
+    "optimizer_fn": lambda fn: ("optimizer", lambda self: fn(self, self.config)),
+    "postprocess_fn": _postprocess,
+    "extra_action_out_fn": _extra_action_out,
+}

@@ -1,0 +1,3 @@
+"""Parts that TensorFlow policies are composed of."""
+
+from rlframe.utils import quiet_tf as quiet_tf  # TensorFlow is loaded here first, without its greetings

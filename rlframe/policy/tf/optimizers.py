@@ -1,0 +1,103 @@
+"""Optimisers of any make behind one interface: our Adam, Keras', and those of TensorFlow 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from rlframe.policy.tf.adam import Adam
+
+
+class _WithTape:
+    """An optimiser whose `compute_gradients(loss, variables)` works on a recorded tape, as it did on a graph."""
+
+    def __init__(self, optimizer: Any, tape: Any) -> None:
+        self._optimizer, self._tape = optimizer, tape
+
+    def compute_gradients(self, loss: Any, var_list: Any = None) -> list[tuple[Any, Any]]:
+        """Returns (gradient, variable) pairs; gradients are None for variables that the loss does not depend on."""
+        variables = list(self._tape.watched_variables() if var_list is None else var_list)
+        return list(zip(self._tape.gradient(loss, variables), variables, strict=True))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._optimizer, name)
+
+
+def with_tape(optimizer: Any, tape: Any) -> Any:
+    """Returns the optimiser with TensorFlow 1's `compute_gradients`."""
+    return _WithTape(optimizer, tape)
+
+
+def build_slots(optimizer: Any, variables: list[Any]) -> None:
+    """Lets an optimiser make its own variables, which it cannot do inside a traced function."""
+    if isinstance(optimizer, Adam):
+        return
+    if hasattr(optimizer, "build"):
+        optimizer.build(variables)
+    elif hasattr(optimizer, "_create_slots"):
+        optimizer._create_slots(variables)
+
+
+def own_variables(optimizer: Any) -> list[Any]:
+    """Returns an optimiser's variables: step count and moments."""
+    variables = optimizer.variables
+    return list(variables() if callable(variables) else variables)
+
+
+def optimizer_state(optimizer: Any) -> dict[str, Any]:
+    """Returns an optimiser's state by the state convention."""
+    if isinstance(optimizer, Adam):
+        return optimizer.get_state()
+    return {
+        "kind": type(optimizer).__name__,
+        "variables": [np.array(variable.numpy()) for variable in own_variables(optimizer)],
+    }
+
+
+def load_optimizer(optimizer: Any, saved: Mapping[str, Any]) -> None:
+    """Puts back what `optimizer_state` returned.
+
+    Raises:
+        ValueError: If the state is of another kind of optimiser, or of other variables.
+    """
+    mine = "adam" if isinstance(optimizer, Adam) else type(optimizer).__name__
+    kind = saved.get("kind", "another framework's optimiser")
+    if kind != mine:
+        raise ValueError(f"the saved optimiser is {kind}, this policy's is {mine}")
+    if isinstance(optimizer, Adam):
+        optimizer.set_state(saved)
+        return
+    variables = own_variables(optimizer)
+    if [tuple(np.shape(array)) for array in saved["variables"]] != [tuple(variable.shape) for variable in variables]:
+        raise ValueError("the saved optimiser has other variables than this policy's")
+    for variable, array in zip(variables, saved["variables"], strict=True):
+        variable.assign(np.asarray(array))
+
+
+def set_rate(optimizer: Any, lr: float) -> None:
+    """Sets an optimiser's learning rate.
+
+    Raises:
+        ValueError: If it has none that can be set: `lr_schedule` cannot work with it.
+    """
+    for name in ("learning_rate", "_lr", "lr"):
+        rate = getattr(optimizer, name, None)
+        if rate is None:
+            continue
+        if hasattr(rate, "assign"):
+            rate.assign(lr)
+        elif isinstance(rate, float) and rate == lr:
+            pass
+        elif hasattr(type(optimizer), name):
+            setattr(optimizer, name, lr)
+        else:
+            raise ValueError(
+                f"the learning rate of {type(optimizer).__name__} is fixed when it is traced; use a Keras optimiser "
+                "(tf.keras.optimizers), or leave optimizer_fn out"
+            )
+        return
+    if not isinstance(optimizer, tf.Module):
+        raise ValueError(f"{type(optimizer).__name__} has no learning rate that could follow a schedule")

@@ -1,0 +1,119 @@
+"""Calls of traced functions: one trace for each kind of batch, whatever its size, and few tensors in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+_FLOATS = (tf.float32, tf.float64, tf.float16, tf.bfloat16)
+
+
+class TracedCalls:
+    """A method of a policy as traced functions.
+
+    A function is traced once for each set of column names, dtypes and row shapes (and keywords); the number of rows is
+    left open, so that no size of a batch ever traces anew. All results that are scalars of floating point come back in
+    one tensor: making a NumPy array of each by itself costs more than most of them do.
+
+    Args:
+        method: `fn(columns, scalars, **keywords) -> nested dict of tensors and plain values`.
+        jit_compile: Whether XLA compiles the function.
+        max_traces: Traces after which an error is raised; None for any number.
+
+    Attributes:
+        traces: Number of traces so far.
+    """
+
+    def __init__(
+        self, method: Callable[..., dict[str, Any]], jit_compile: bool = False, max_traces: int | None = None
+    ) -> None:
+        self._method = method
+        self._jit_compile, self._max_traces = jit_compile, max_traces
+        self._made: dict[Any, tuple[Any, _Packing]] = {}
+        self.traces = 0
+
+    def __call__(self, columns: Mapping[str, Any], scalars: Mapping[str, Any], **keywords: Any) -> dict[str, Any]:
+        """Returns what the method does, in arrays and Python numbers."""
+        leaves = tf.nest.flatten(columns)
+        key = (
+            tuple(columns),
+            tuple((leaf.dtype, leaf.shape[1:]) for leaf in leaves),
+            tuple(scalars),
+            *keywords.values(),
+        )
+        if key not in self._made:
+            self._made[key] = self._trace(columns, scalars, keywords)
+        function, packing = self._made[key]
+        tensors = tf.nest.pack_sequence_as(columns, [tf.convert_to_tensor(leaf) for leaf in leaves])
+        made: dict[str, Any] = packing.unpack(function(tensors, dict(scalars)))
+        return made
+
+    def _trace(self, columns: Any, scalars: Any, keywords: dict[str, Any]) -> tuple[Any, _Packing]:
+        """Returns the function for a kind of batch, and what takes its results apart.
+
+        Raises:
+            ValueError: If there were too many kinds of batches.
+        """
+        if self._max_traces is not None and len(self._made) >= self._max_traces:
+            kinds = "; ".join(str(dict(zip(key[0], key[1], strict=False))) for key in list(self._made)[-2:])
+            raise ValueError(
+                f"the learner step was traced {len(self._made)} times, and each time the batch had other columns, "
+                f"dtypes or row shapes than before: the last were {kinds}. Give batches one form, or raise "
+                "eager_max_retraces"
+            )
+        packing = _Packing()
+
+        def packed(columns: Any, scalars: Any) -> Any:
+            self.traces += 1
+            return packing.pack(self._method(columns, scalars, **keywords))
+
+        signature = [
+            tf.nest.map_structure(_open_spec, columns),
+            {name: tf.TensorSpec([], value.dtype) for name, value in scalars.items()},
+        ]
+        return tf.function(packed, input_signature=signature, jit_compile=self._jit_compile or None), packing
+
+
+def _open_spec(leaf: Any) -> Any:
+    """Returns the signature of a column with any number of rows."""
+    dtype = tf.as_dtype(leaf.dtype)
+    return tf.TensorSpec([None, *leaf.shape[1:]] if len(leaf.shape) else [], dtype)
+
+
+class _Packing:
+    """Puts float scalars of a nested result into one tensor, and takes them out again."""
+
+    def __init__(self) -> None:
+        self._structure: Any = None
+        self._kinds: list[tuple[str, Any]] = []
+
+    def pack(self, result: Any) -> Any:
+        """Returns `(scalars [S], list of the other tensors)`; plain values are kept here."""
+        self._structure, self._kinds = result, []
+        numbers, tensors = [], []
+        for leaf in tf.nest.flatten(result):
+            value = tf.convert_to_tensor(leaf) if isinstance(leaf, tf.Variable) else leaf
+            if not tf.is_tensor(value):
+                self._kinds.append(("plain", value))
+            elif value.shape.rank == 0 and value.dtype in _FLOATS:
+                self._kinds.append(("number", None))
+                numbers.append(tf.cast(value, tf.float32))
+            else:
+                self._kinds.append(("tensor", None))
+                tensors.append(value)
+        # The structure is only a pattern: symbolic tensors in it would keep the whole graph's Python side alive.
+        self._structure = tf.nest.map_structure(lambda _: 0, result)
+        return (tf.stack(numbers) if numbers else tf.zeros([0])), tensors
+
+    def unpack(self, packed: Any) -> Any:
+        """Returns the nested result in arrays and numbers."""
+        numbers = iter(packed[0].numpy().tolist())
+        tensors = iter(packed[1])
+        leaves = [
+            value if kind == "plain" else next(numbers) if kind == "number" else np.asarray(next(tensors).numpy())
+            for kind, value in self._kinds
+        ]
+        return tf.nest.pack_sequence_as(self._structure, leaves)

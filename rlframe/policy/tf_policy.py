@@ -1,0 +1,543 @@
+"""The TensorFlow policy: acting through NumPy or a traced function, and one traced learner step around a loss."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.data.columns import OBS, SEQ_LENS
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.models.tf.check_model import check_model
+from rlframe.models.tf.misc import seeded_initial_weights
+from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.nonfinite import explain_nonfinite
+from rlframe.policy.policy import State
+from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
+from rlframe.policy.tf.adam import Adam
+from rlframe.policy.tf.optimizers import build_slots, load_optimizer, optimizer_state, set_rate, with_tape
+from rlframe.policy.tf.runtime import prepare
+from rlframe.policy.tf.traced import TracedCalls
+from rlframe.policy.tf.weights import WeightMirror, load_weights, to_arrays
+from rlframe.utils.quiet_tf import tf
+
+__all__ = ["EntropyCoeffSchedule", "LearningRateSchedule", "TFPolicy"]
+
+Tensor: TypeAlias = Any
+Loss = Callable[..., Any]
+Gradients: TypeAlias = list[tuple[Any, Any]]
+
+
+class TFPolicy(LearningPolicy):
+    """Acts and learns with a TensorFlow model.
+
+    Derive with `build_tf_policy`, or subclass and override `loss`, `optimizer`, `gradients`, `extra_grad_info`,
+    `extra_compute_grad_fetches`, `extra_action_out`, `postprocess_trajectory`. What these return is computed inside one
+    traced function: tensors are fresh at every step, Python numbers are those of the first. The numbers named in
+    `learn_scalars` are the exception: the policy's attributes of these names are tensors while the function is traced,
+    and take the attributes' values at each step.
+
+    Args:
+        observation_space: Preprocessed observation space.
+        action_space: The environment's action space.
+        config: The trainer's config.
+        model: A `TFModelV2`; None builds the one that `config["model"]` describes.
+        loss: `fn(policy, model, dist_class, train_batch) -> scalar tensor, or a list with one per optimiser`.
+        action_distribution_class: A TensorFlow distribution class; None takes the action space's own.
+        action_sampler_fn: Replaces model, distribution and exploration in acting.
+        action_distribution_fn: Replaces the model's forward pass in acting.
+        max_seq_len: Longest sequence of a recurrent training batch.
+        get_batch_divisibility_req: Number (or function of the policy) that batch sizes must be a multiple of.
+    """
+
+    framework = "tf"
+    #: Attributes that losses and statistics read as numbers which change between steps.
+    learn_scalars: tuple[str, ...] = ("cur_lr", "entropy_coeff", "kl_coeff")
+
+    def __init__(
+        self,
+        observation_space: gym.Space[Any],
+        action_space: gym.Space[Any],
+        config: dict[str, Any],
+        *,
+        model: Any = None,
+        loss: Loss | None = None,
+        action_distribution_class: Any = None,
+        action_sampler_fn: Callable[..., Any] | None = None,
+        action_distribution_fn: Callable[..., Any] | None = None,
+        max_seq_len: int = 20,
+        get_batch_divisibility_req: int | Callable[[Any], int] | None = None,
+    ) -> None:
+        super().__init__(observation_space, action_space, config)
+        self.device = prepare(config)
+        self.devices = [self.device]
+        self.max_seq_len = max_seq_len
+        self._loss = loss
+        if action_sampler_fn is not None:
+            self._action_sampler_fn = action_sampler_fn
+        if action_distribution_fn is not None:
+            self._action_distribution_fn = action_distribution_fn
+        with tf.device(self.device):
+            if model is None:
+                with self.seeded("model"):
+                    model, default_dist = self.make_model_and_dist()
+                action_distribution_class = action_distribution_class or default_dist
+            self.model = model
+            self.model_gpu_towers = [model]
+            self.dist_class = action_distribution_class
+            self.numpy_dist: Any = self._numpy_distribution()
+            self.view_requirements.update(getattr(model, "view_requirements", {}))
+            req = get_batch_divisibility_req
+            self.batch_divisibility_req = req(self) if callable(req) else (req or 1)
+            self.exploration = self._create_exploration()
+            self._optimizers: list[Any] = self._make_optimizers()
+        self._learn_calls = TracedCalls(
+            self._traced_learn, bool(config.get("jit_compile")), max_traces=config.get("eager_max_retraces")
+        )
+        self._gradient_calls = TracedCalls(self._traced_gradients)
+        self._loss_calls = TracedCalls(self._traced_loss)
+        self._act_calls = TracedCalls(self._traced_forward)
+        self._apply_calls = TracedCalls(self._traced_apply)
+        self._scalar_tensors: dict[str, tuple[float, Tensor]] = {}
+        self._mirror: WeightMirror | None = None
+        self._mirror_is_stale = False
+        self.actor = self._make_actor()
+
+    # --- building ---------------------------------------------------------------------------------------------
+
+    @classmethod
+    def with_updates(cls, name: str | None = None, **hooks: Any) -> type[TFPolicy]:
+        """Returns a policy class with some hooks replaced; they are those of `build_tf_policy`."""
+        from rlframe.policy.tf.template import derive_class
+
+        return derive_class(cls, name, hooks)
+
+    @classmethod
+    def as_eager(cls) -> type[TFPolicy]:
+        """Returns the class itself: it is eager around one traced function."""
+        return cls
+
+    @classmethod
+    def with_tracing(cls) -> type[TFPolicy]:
+        """Returns the class itself: its learner step is always traced."""
+        return cls
+
+    @contextlib.contextmanager
+    def seeded(self, *path: int | str) -> Iterator[None]:
+        """A context in which initial weights come from this policy's own stream named by `path`.
+
+        Built-in models draw from a generator of their own; Keras draws from the global streams of `random`, NumPy and
+        TensorFlow, of which the first two go on afterwards as if nothing had been drawn.
+        """
+        seed = self.stream_seed(*path)
+        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - Keras draws from the global stream
+        try:
+            tf.keras.utils.set_random_seed(seed % 2**32)
+            with seeded_initial_weights(seed):
+                yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002 - as above
+
+    def check_model(self, model: Any, num_outputs: int | None) -> None:
+        """Raises a ValueError where the model gives something else than `num_outputs` numbers per row."""
+        check_model(model, self.observation_space, num_outputs)
+
+    def _make_optimizers(self) -> list[Any]:
+        if self.config.get("in_evaluation"):
+            return []
+        made = self.optimizer()
+        optimizers = list(made) if isinstance(made, (list, tuple)) else [made]
+        replaced = self.exploration.get_exploration_optimizer(optimizers)
+        optimizers = optimizers if replaced is None else list(replaced)
+        for optimizer in optimizers:
+            # Here, and not while the step is traced: a traced function must not make variables.
+            build_slots(optimizer, list(self.model.trainable_variables()))
+        return optimizers
+
+    def optimizer(self) -> Any:
+        """Returns the optimiser(s); by default Adam with `config["lr"]`. Keras' are welcome."""
+        return self.adam(lr=self.config["lr"])
+
+    def adam(self, *, lr: float, eps: float = 1e-8) -> Adam:
+        """Returns Adam over the model's trainable variables."""
+        return Adam(self.model.trainable_variables(as_dict=True), lr, eps)
+
+    def _make_actor(self) -> Any:
+        if not self.acts_in_numpy():
+            return None
+        self._mirror = WeightMirror(self.model.named_variables())
+        return self.build_actor(self.actor_spec(), self._mirror.arrays, self.rng if self.noisy else None)
+
+    def _weights_changed(self) -> None:
+        self._mirror_is_stale = True
+
+    def _refreshed(self) -> None:
+        """Brings the NumPy actor's weights up to date."""
+        if self._mirror_is_stale and self._mirror is not None:
+            self._mirror.refresh()
+            self._mirror_is_stale = False
+
+    # --- acting -----------------------------------------------------------------------------------------------
+
+    def forward(
+        self, obs: NDArray[Any], explore: bool = True
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """Returns distribution inputs [B, K] and values [B] (None unless wanted) for `obs` [B, ...]."""
+        self._refreshed()
+        return super().forward(obs, explore)
+
+    def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns the model's state values [B] for `obs` [B, ...]."""
+        if self.actor is not None:
+            self._refreshed()
+            return np.asarray(self.actor.values(obs))
+        return np.asarray(self._act_calls({OBS: obs}, {}, explore=False, values=True, extra=False)["values"])
+
+    def forward_in_framework(
+        self, obs: NDArray[Any], explore: bool
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """Returns what `forward` does, by way of TensorFlow."""
+        made = self._act_calls({OBS: obs}, {}, explore=explore, values=self.wants_values, extra=False)
+        return made["inputs"], made.get("values")
+
+    def _traced_forward(
+        self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor], *, explore: bool, values: bool, extra: bool
+    ) -> dict[str, Any]:
+        """Computes the distribution inputs of a batch, and its values and extra columns where asked for."""
+        del scalars
+        batch = SampleBatch.from_columns(dict(columns))
+        batch.set_training(False)
+        inputs, dist_class = self._dist_inputs(batch, explore, self.global_timestep)
+        self._traced_dist_class = dist_class
+        made = {"inputs": inputs}
+        if values:
+            made["values"] = self.model.value_function()
+        if extra:
+            made["extra"] = self.extra_action_out(batch, [], self.model, dist_class(inputs, self.model))
+        return made
+
+    def dist_inputs(self, obs: Tensor) -> Tensor:
+        """Returns distribution inputs [B, K] for a tensor of preprocessed observations [B, ...]."""
+        return self.model({OBS: obs, "is_training": False}, [], None)[0]
+
+    def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any]:
+        if self._action_distribution_fn is None:
+            return self.model(batch, [], None)[0], self.dist_class
+        inputs, dist_class, _ = self._action_distribution_fn(
+            self,
+            self.model,
+            input_dict=batch,
+            state_batches=[],
+            seq_lens=None,
+            explore=explore,
+            timestep=step,
+            is_training=False,
+        )
+        return inputs, dist_class
+
+    def act_in_framework(
+        self, input_dict: Mapping[str, Any], explore: bool, timestep: int | None
+    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+        """Returns actions [B, ...] and extra columns; model and hooks run in a traced function."""
+        step = self.global_timestep if timestep is None else timestep
+        count = len(np.asarray(input_dict[OBS]))
+        if self._action_sampler_fn is not None:
+            batch = SampleBatch.from_columns({key: tf.convert_to_tensor(value) for key, value in input_dict.items()})
+            batch.set_training(False)
+            actions, logp, *_ = self._action_sampler_fn(self, self.model, batch, [], explore, step)
+            return self._finish(count, actions, logp, None, {})
+        made = self._act_calls(
+            _tensor_columns(input_dict), {}, explore=explore, values=False, extra=self.has_custom_action_out()
+        )
+        inputs = made["inputs"]
+        if self.numpy_dist is not None and self._action_distribution_fn is None:
+            distribution = self.distribution(inputs)
+        else:
+            distribution = self._traced_dist_class(tf.convert_to_tensor(inputs), self.model)
+        actions, logp = self.exploration.get_exploration_action(
+            action_distribution=distribution, timestep=step, explore=explore
+        )
+        return self._finish(count, actions, logp, inputs, made.get("extra", {}))
+
+    # --- learning ---------------------------------------------------------------------------------------------
+
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor | list[Tensor]:
+        """Returns the loss of one batch of tensors: a scalar, or a list with one per optimiser."""
+        if self._loss is None:
+            raise NotImplementedError(f"{type(self).__name__} has no loss: pass loss_fn, or override loss()")
+        return self._loss(self, model, dist_class, train_batch)
+
+    @property
+    def trace_count(self) -> int:
+        """How often the learner step was traced; it stays what it is once every kind of batch has occurred."""
+        return self._learn_calls.traces
+
+    def learn_on_batch(self, samples: SampleBatch) -> dict[str, Any]:
+        """Does one learner step and returns `{"learner_stats": ..., "model": ..., "custom_metrics": ...}`.
+
+        Raises:
+            NonFiniteError: If the loss is NaN or infinite; nothing is learned then, and the message names what was
+                first to be so.
+        """
+        custom: dict[str, Any] = {}
+        if self.learn_hook is not None:
+            self.learn_hook(policy=self, train_batch=samples, result=custom)
+        columns = self._learned_columns(samples)
+        made = self._learn_calls(_tensor_columns(columns), self._scalars())
+        self._weights_changed()
+        self._check_losses(made["losses"], samples)
+        return self._learn_result({"allreduce_latency": 0.0, **made["stats"]}, made["fetches"], custom)
+
+    def _check_losses(self, losses: NDArray[np.float32], samples: SampleBatch) -> None:
+        if not np.isfinite(losses).all():
+            index = int(np.argmin(np.isfinite(losses)))
+            raise explain_nonfinite(index, float(losses[index]), self, samples)
+
+    def _scalars(self) -> dict[str, Tensor]:
+        """Returns the attributes named in `learn_scalars` as tensors, made anew only where a value has changed."""
+        made = {}
+        for name in self.learn_scalars:
+            value = self.__dict__.get(name)
+            if not isinstance(value, (int, float)):
+                continue
+            known = self._scalar_tensors.get(name)
+            if known is None or known[0] != value:
+                known = self._scalar_tensors[name] = (value, tf.constant(value, tf.float32))
+            made[name] = known[1]
+        return made
+
+    @contextlib.contextmanager
+    def _symbolic(self, scalars: Mapping[str, Tensor]) -> Iterator[None]:
+        """A context in which the attributes named in `scalars` are these tensors."""
+        numbers = {name: self.__dict__[name] for name in scalars}
+        self.__dict__.update(scalars)
+        try:
+            yield
+        finally:
+            self.__dict__.update(numbers)
+
+    def _traced_learn(self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor]) -> dict[str, Any]:
+        """Computes losses and gradients and applies them: one whole learner step."""
+        with self._symbolic(scalars):
+            losses, gradients, stats, batch = self._gradients_of(columns)
+            # A loss that is no number must not reach the weights. Zeros instead of gradients would still move Adam.
+            tf.cond(
+                tf.reduce_all(tf.math.is_finite(losses)),
+                lambda: self._apply(gradients),
+                lambda: tf.constant(False),
+            )
+            stats.update(self.extra_grad_info(batch))
+            stats.update(self.grad_stats(batch, [gradient for gradient, _ in _flat(gradients)]))
+            return {"losses": losses, "stats": stats, "fetches": self.extra_compute_grad_fetches()}
+
+    def _gradients_of(
+        self, columns: Mapping[str, Tensor]
+    ) -> tuple[Tensor, list[Gradients], dict[str, Any], SampleBatch]:
+        """Returns losses [optimisers], (gradient, variable) pairs per optimiser, statistics, and the batch."""
+        batch = SampleBatch.from_columns(dict(columns))
+        batch.set_training(True)
+        with tf.GradientTape(persistent=len(self._optimizers) > 1) as tape:
+            losses = self.loss(self.model, self.dist_class, batch)
+            losses = list(losses) if isinstance(losses, (list, tuple)) else [losses]
+            changed = self.model.custom_loss(losses if len(losses) > 1 else losses[0], batch)
+            losses = list(changed) if isinstance(changed, (list, tuple)) else [changed]
+        if len(losses) != len(self._optimizers):
+            raise ValueError(f"got {len(losses)} losses for {len(self._optimizers)} optimisers; wanted one for each")
+        self._grad_stats: dict[str, Any] = {}
+        gradients = [
+            self.gradients(with_tape(optimizer, tape), loss)
+            for optimizer, loss in zip(self._optimizers, losses, strict=True)
+        ]
+        stats = {**self._grad_stats}
+        return tf.stack([tf.cast(loss, tf.float32) for loss in losses]), gradients, stats, batch
+
+    def gradients(self, optimizer: Any, loss: Tensor) -> Gradients:
+        """Returns (gradient, variable) pairs of one loss; clip here.
+
+        Args:
+            optimizer: The optimiser, with `compute_gradients(loss, variables)` as TensorFlow 1 had it.
+            loss: Scalar.
+        """
+        made: Gradients = optimizer.compute_gradients(loss, self.model.trainable_variables())
+        return made
+
+    def clip_gradients(self, gradients: Gradients, grad_clip: float | None) -> Gradients:
+        """Returns gradients scaled so that their global L2 norm is at most `grad_clip`; None leaves them.
+
+        The norm before clipping is reported as `grad_gnorm`.
+        """
+        if not grad_clip:
+            return gradients
+        known = [gradient for gradient, _ in gradients if gradient is not None]
+        norm = tf.linalg.global_norm(known)
+        self._grad_stats["grad_gnorm"] = norm
+        scale = grad_clip / tf.maximum(norm, grad_clip)
+        return [(None if gradient is None else gradient * scale, variable) for gradient, variable in gradients]
+
+    def _apply(self, gradients: list[Gradients]) -> Tensor:
+        for optimizer, pairs in zip(self._optimizers, gradients, strict=True):
+            self.apply_optimizer(optimizer, [pair for pair in pairs if pair[0] is not None])
+        return tf.constant(True)
+
+    def apply_optimizer(self, optimizer: Any, grads_and_vars: Gradients) -> None:
+        """Lets one optimiser do its step."""
+        optimizer.apply_gradients(grads_and_vars)
+
+    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
+        """Returns learner statistics of the batch."""
+        return {}
+
+    def grad_stats(self, train_batch: SampleBatch, gradients: list[Any]) -> dict[str, Any]:
+        """Returns learner statistics of the gradients (tensors, None for unused variables)."""
+        return {}
+
+    def compute_gradients(self, postprocessed_batch: SampleBatch) -> tuple[list[Any], dict[str, Any]]:
+        """Returns the gradients of a batch as arrays, one per trainable variable (None where unused), and the info."""
+        columns = _tensor_columns(self._learned_columns(postprocessed_batch))
+        made = self._gradient_calls(columns, self._scalars())
+        self._check_losses(made["losses"], postprocessed_batch)
+        gradients = [made["gradients"].get(str(index)) for index in range(len(self.model.trainable_variables()))]
+        return gradients, self._learn_result({"allreduce_latency": 0.0, **made["stats"]}, made["fetches"], {})
+
+    def _traced_gradients(self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor]) -> dict[str, Any]:
+        with self._symbolic(scalars):
+            losses, gradients, stats, batch = self._gradients_of(columns)
+            stats.update(self.extra_grad_info(batch))
+            index = {variable.ref(): str(i) for i, variable in enumerate(self.model.trainable_variables())}
+            found = {index[variable.ref()]: g for g, variable in _flat(gradients) if g is not None}
+            return {
+                "losses": losses,
+                "gradients": found,
+                "stats": stats,
+                "fetches": self.extra_compute_grad_fetches(),
+            }
+
+    def apply_gradients(self, gradients: Sequence[Any]) -> None:
+        """Applies gradients as `compute_gradients` returns them."""
+        given = {str(index): gradient for index, gradient in enumerate(gradients) if gradient is not None}
+        self._apply_calls(given, {})
+        self._weights_changed()
+
+    def _traced_apply(self, gradients: Mapping[str, Tensor], scalars: Mapping[str, Tensor]) -> dict[str, Any]:
+        del scalars
+        variables = self.model.trainable_variables()
+        pairs = [(gradient, variables[int(index)]) for index, gradient in gradients.items()]
+        for optimizer in self._optimizers:
+            self.apply_optimizer(optimizer, pairs)
+        return {}
+
+    def evaluate_loss(self, batch: SampleBatch) -> dict[str, Any]:
+        """Returns what `extra_compute_grad_fetches` gives for a batch, in arrays, without learning from it."""
+        return self._loss_calls(_tensor_columns(batch), self._scalars())
+
+    def _traced_loss(self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor]) -> dict[str, Any]:
+        with self._symbolic(scalars):
+            self.loss(self.model, self.dist_class, SampleBatch.from_columns(dict(columns)))
+            return self.extra_compute_grad_fetches()
+
+    def set_learning_rate(self, lr: float) -> None:
+        """Sets the rate of every optimiser."""
+        for optimizer in self._optimizers:
+            set_rate(optimizer, lr)
+
+    def to_numpy(self, value: Any) -> Any:
+        """Returns tensors, nested or not, as arrays."""
+        return tf.nest.map_structure(lambda leaf: leaf.numpy() if tf.is_tensor(leaf) else leaf, value)
+
+    def get_tower_stats(self, stats_name: str) -> list[Any]:
+        """Returns what the loss kept in `model.tower_stats[stats_name]`; inside the traced step only."""
+        towers = [tower.tower_stats[stats_name] for tower in self.model_gpu_towers if stats_name in tower.tower_stats]
+        if not towers:
+            raise KeyError(f"the loss kept no {stats_name!r} in model.tower_stats")
+        return towers
+
+    # --- weights and state ------------------------------------------------------------------------------------
+
+    def get_weights(self) -> dict[str, NDArray[Any]]:
+        """Returns a copy of the model's variables, `{name: array}`; named and laid out as torch's."""
+        return to_arrays(self.model.named_variables())
+
+    def set_weights(self, weights: Mapping[str, Any]) -> None:
+        """Copies `{name: array}` into the model.
+
+        Raises:
+            ValueError: If names or shapes do not fit; nothing is changed then.
+        """
+        load_weights(self.model.named_variables(), weights, owner=type(self).__name__)
+        self._weights_changed()
+
+    def get_state(self) -> State:
+        """Returns weights, optimiser, exploration, schedules' clock and random streams, by the state convention."""
+        state = super().get_state()
+        state["_optimizer_variables"] = [optimizer_state(optimizer) for optimizer in self._optimizers]
+        state["_tf_rng"] = {name: np.array(made.state.numpy()) for name, made in self._generators().items()}
+        return state
+
+    def set_state(self, state: State) -> None:
+        """Takes what `get_state` returned, of this framework or, for built-in models, of another."""
+        super().set_state(state)
+        for optimizer, saved in zip(self._optimizers, state.get("_optimizer_variables", []), strict=False):
+            load_optimizer(optimizer, saved)
+        generators = self._generators()
+        for name, saved in state.get("_tf_rng", {}).items():
+            generators[name].reset(np.asarray(saved))
+        self._scalar_tensors.clear()
+        self.on_global_var_update({"timestep": self.global_timestep})
+
+    def _generators(self) -> dict[str, Any]:
+        """Returns the `tf.random.Generator`s that layers of the policy's networks own, by name."""
+        layers = {
+            f"{role}.{name}": layer
+            for role, model in self._modules_by_role().items()
+            for name, layer in vars(model).items()
+        }
+        found = {name: getattr(layer, "generator", None) for name, layer in layers.items()}
+        return {name: made for name, made in found.items() if isinstance(made, tf.random.Generator)}
+
+    def export_model(self, export_dir: str, onnx: int | None = None) -> None:
+        """Writes the model as a SavedModel with one function, preprocessed obs [B, ...] to distribution inputs."""
+        if onnx is not None:
+            raise ValueError(
+                f"onnx: got {onnx}, but TensorFlow models are exported as SavedModel; leave it out, or convert the "
+                "checkpoint with `rlframe convert --framework torch` and export that"
+            )
+        os.makedirs(export_dir, exist_ok=True)
+        space = self.observation_space
+        dtype = tf.uint8 if space.dtype == np.uint8 else tf.float32
+        module = tf.Module()
+        module.kept = list(self.model.named_variables().values())
+        module.serve = tf.function(
+            self.dist_inputs, input_signature=[tf.TensorSpec([None, *(space.shape or ())], dtype, name="obs")]
+        )
+        tf.saved_model.save(module, export_dir, signatures={"serving_default": module.serve})
+
+
+def _flat(gradients: list[Gradients]) -> Gradients:
+    return [pair for pairs in gradients for pair in pairs]
+
+
+def _tensor_columns(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the columns that can be tensors: float64 as float32, without objects such as `infos`."""
+    made = {}
+    for key, value in batch.items():
+        if isinstance(value, np.ndarray):
+            if value.dtype == object:
+                continue
+            made[key] = value.astype(np.float32) if value.dtype == np.float64 else value
+        elif isinstance(value, (Mapping, tuple)):
+            made[key] = tf.nest.map_structure(
+                lambda leaf: leaf.astype(np.float32) if getattr(leaf, "dtype", None) == np.float64 else leaf, value
+            )
+        elif tf.is_tensor(value) or key == SEQ_LENS:
+            made[key] = value
+    return made
+
+
+TFPolicy._plain = TFPolicy

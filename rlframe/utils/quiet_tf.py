@@ -1,0 +1,37 @@
+"""Importing TensorFlow without its greetings on stderr."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+from typing import Any
+
+
+def import_tensorflow_quietly() -> Any:
+    """Returns TensorFlow, imported; what its C++ parts write meanwhile is dropped, and shown only if the import fails.
+
+    Setting the environment variable TF_CPP_MIN_LOG_LEVEL to 0, 1 or 2 before (as `log_level: DEBUG` does) keeps the
+    messages. The variable alone does not silence what is written before TensorFlow's log is set up.
+    """
+    if "tensorflow" in sys.modules:
+        return sys.modules["tensorflow"]
+    if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") != "3":
+        return importlib.import_module("tensorflow")
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as sink:
+        os.dup2(sink.fileno(), 2)
+        try:
+            return importlib.import_module("tensorflow")
+        except BaseException:
+            sink.seek(0)
+            os.write(kept, sink.read())
+            raise
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+tf: Any = import_tensorflow_quietly()

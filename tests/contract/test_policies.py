@@ -1,0 +1,231 @@
+"""What every learning policy must do, in every framework."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.utils.errors import NonFiniteError, UnsupportedSpaceException
+from tests.helpers.frameworks import needs_tf
+from tests.helpers.workers import dqn_config
+
+OBS_SPACE = gym.spaces.Box(-10, 10, (4,), np.float32)
+ACTIONS = gym.spaces.Discrete(3)
+RAINBOW = {"num_atoms": 11, "v_min": -2.0, "v_max": 2.0, "noisy": True, "n_step": 3}
+
+CASES = [
+    pytest.param(framework, name, overrides, id=f"{framework}-{name}-{'-'.join(overrides) or 'defaults'}", marks=marks)
+    for framework, marks in (("torch", ()), ("tf", needs_tf))
+    for name, overrides in (
+        ("SimpleQ", {}),
+        ("DQN", {}),
+        ("DQN", {"double_q": False, "dueling": False, "hiddens": []}),
+        ("DQN", RAINBOW),
+    )
+]
+every_policy = pytest.mark.parametrize(("framework", "name", "overrides"), CASES)
+
+
+def make(framework: str, name: str, overrides: dict, obs_space=OBS_SPACE, **more):
+    module = {"DQN": "dqn", "SimpleQ": "simple_q"}[name]
+    classes = {"torch": "Torch", "tf": "TF"}
+    found = importlib.import_module(f"rlframe.agents.dqn.{module}_{framework}_policy")
+    policy_class = getattr(found, f"{name}{classes[framework]}Policy")
+    return policy_class(obs_space, ACTIONS, dqn_config(framework=framework, **overrides, **more))
+
+
+def make_batch(rows: int = 12, seed: int = 0) -> SampleBatch:
+    rng = np.random.default_rng(seed)
+    return SampleBatch(
+        {
+            "obs": rng.normal(size=(rows, 4)).astype(np.float32),
+            "new_obs": rng.normal(size=(rows, 4)).astype(np.float32),
+            "actions": rng.integers(3, size=rows),
+            "rewards": rng.normal(size=rows).astype(np.float32),
+            "discounts": rng.uniform(size=rows).astype(np.float32),
+            "weights": rng.uniform(size=rows).astype(np.float32),
+            "infos": np.array([{}] * rows, dtype=object),
+        }
+    )
+
+
+def same(a: dict, b: dict, **tolerance: float) -> None:
+    assert set(a) == set(b)
+    for key in a:
+        np.testing.assert_allclose(a[key], b[key], err_msg=key, **(tolerance or {"rtol": 0}))
+
+
+@every_policy
+def test_same_seed_same_policy_same_learning(framework, name, overrides):
+    one, other = make(framework, name, overrides), make(framework, name, overrides)
+    same(one.get_weights(), other.get_weights())
+    for step in range(3):
+        one.learn_on_batch(make_batch(seed=step))
+        other.learn_on_batch(make_batch(seed=step))
+    same(one.get_weights(), other.get_weights())
+    another = make(framework, name, overrides, seed=4)
+    assert any(not np.array_equal(another.get_weights()[key], array) for key, array in one.get_weights().items())
+
+
+@every_policy
+def test_learning_changes_the_weights_and_not_the_target(framework, name, overrides):
+    policy = make(framework, name, overrides)
+    before, target = policy.get_weights(), policy.target_network.get_weights()
+    result = policy.learn_on_batch(make_batch())
+    assert any(not np.array_equal(array, before[key]) for key, array in policy.get_weights().items())
+    same(policy.target_network.get_weights(), target)
+    assert result["td_error"].shape == (12,)
+    assert result["td_error"].dtype == np.float32
+    stats = result["learner_stats"]
+    assert {"cur_lr", "grad_gnorm", "mean_q", "min_q", "max_q"} <= set(stats)
+    assert all(isinstance(value, float) for value in stats.values()), stats
+    assert stats["min_q"] <= stats["mean_q"] <= stats["max_q"]
+    policy.update_target()
+    same(policy.target_network.get_weights(), policy.get_weights())
+
+
+@every_policy
+def test_any_number_of_rows_is_learned_on_without_a_new_trace(framework, name, overrides):
+    policy = make(framework, name, overrides)
+    for rows in (32, 7, 1, 32, 64):
+        assert policy.learn_on_batch(make_batch(rows))["td_error"].shape == (rows,)
+    assert getattr(policy, "trace_count", 1) == 1
+
+
+@every_policy
+def test_learning_lowers_the_error_on_its_batch(framework, name, overrides):
+    policy = make(framework, name, overrides, lr=3e-3)
+    batch = make_batch(64)
+    first = np.abs(policy.learn_on_batch(batch)["td_error"]).mean()
+    for _ in range(150):
+        last = np.abs(policy.learn_on_batch(batch)["td_error"]).mean()
+    assert last < 0.8 * first
+
+
+@every_policy
+def test_acting_in_numpy_is_acting_in_the_framework(framework, name, overrides):
+    policy = make(framework, name, overrides)
+    policy.learn_on_batch(make_batch())
+    obs = make_batch(9, seed=3)["obs"]
+    in_numpy, _ = policy.forward(obs, explore=False)
+    in_framework, _ = policy.forward_in_framework(obs, False)
+    np.testing.assert_allclose(in_numpy, in_framework, atol=1e-5)
+    actions, _, extra = policy.compute_actions(obs, explore=False)
+    np.testing.assert_array_equal(actions, in_numpy.argmax(1))
+    assert {"action_dist_inputs", "action_logp", "action_prob"} >= set(extra) - {"vf_preds"}
+
+
+@every_policy
+def test_state_goes_on_bit_for_bit(framework, name, overrides):
+    policy, again = make(framework, name, overrides), make(framework, name, overrides, seed=99)
+    for step in range(3):
+        policy.learn_on_batch(make_batch(seed=step))
+    policy.compute_actions(make_batch()["obs"])
+    state = copy.deepcopy(policy.get_state())
+    again.set_state(state)
+    for step in range(3, 6):
+        one, other = policy.learn_on_batch(make_batch(seed=step)), again.learn_on_batch(make_batch(seed=step))
+        np.testing.assert_array_equal(one["td_error"], other["td_error"])
+    same(policy.get_weights(), again.get_weights())
+    obs = make_batch(20, seed=8)["obs"]
+    for _ in range(3):
+        np.testing.assert_array_equal(policy.compute_actions(obs)[0], again.compute_actions(obs)[0])
+
+
+@every_policy
+def test_gradients_applied_elsewhere_are_the_learner_step(framework, name, overrides):
+    if overrides.get("noisy"):
+        pytest.skip("noise is drawn anew for each pass")
+    one, other = make(framework, name, overrides), make(framework, name, overrides)
+    gradients, info = one.compute_gradients(make_batch())
+    assert "grad_gnorm" in info["learner_stats"]
+    one.apply_gradients(gradients)
+    other.learn_on_batch(make_batch())
+    same(one.get_weights(), other.get_weights(), rtol=0, atol=1e-6)
+
+
+@every_policy
+def test_nan_names_its_column_and_leaves_the_weights(framework, name, overrides):
+    policy = make(framework, name, overrides)
+    policy.learn_on_batch(make_batch())
+    before = policy.get_weights()
+    batch = make_batch()
+    batch["rewards"][5] = np.nan
+    with pytest.raises(NonFiniteError, match=r"column 'rewards' .* in row 5"):
+        policy.learn_on_batch(batch)
+    same(policy.get_weights(), before)
+    policy.learn_on_batch(make_batch())
+
+
+@every_policy
+def test_clipped_gradients_report_their_norm(framework, name, overrides):
+    free, clipped = make(framework, name, overrides, grad_clip=None), make(framework, name, overrides, grad_clip=1e-3)
+    assert "grad_gnorm" not in free.learn_on_batch(make_batch())["learner_stats"]
+    norm = clipped.learn_on_batch(make_batch())["learner_stats"]["grad_gnorm"]
+    gradients, _ = clipped.compute_gradients(make_batch())
+    found = np.sqrt(sum(float(np.square(g).sum()) for g in gradients if g is not None))
+    assert norm > 1e-3
+    np.testing.assert_allclose(found, 1e-3, rtol=1e-3)
+
+
+@every_policy
+def test_learning_rate_follows_its_schedule(framework, name, overrides):
+    policy = make(framework, name, overrides, lr_schedule=[[0, 1e-3], [100, 0.0]])
+    policy.on_global_var_update({"timestep": 50})
+    assert policy.learn_on_batch(make_batch())["learner_stats"]["cur_lr"] == pytest.approx(5e-4)
+    policy.on_global_var_update({"timestep": 200})
+    before = policy.get_weights()
+    assert policy.learn_on_batch(make_batch())["learner_stats"]["cur_lr"] == 0.0
+    same(policy.get_weights(), before)
+
+
+@every_policy
+def test_weights_that_do_not_fit_change_nothing(framework, name, overrides):
+    policy = make(framework, name, overrides)
+    before = policy.get_weights()
+    wrong = {**before, "hidden_0.weight": np.zeros((3, 3), np.float32)}
+    with pytest.raises(ValueError, match=r"hidden_0.weight is \(3, 3\), wanted"):
+        policy.set_weights(wrong)
+    with pytest.raises(ValueError, match=r"unknown .*'surplus'"):
+        policy.set_weights({**before, "surplus": np.zeros(1)})
+    same(policy.get_weights(), before)
+
+
+@every_policy
+def test_continuous_actions_are_refused(framework, name, overrides):
+    policy = make(framework, name, overrides)
+    with pytest.raises(UnsupportedSpaceException, match="Discrete"):
+        type(policy)(OBS_SPACE, gym.spaces.Box(-1, 1, (2,)), policy.config)
+
+
+@every_policy
+def test_td_errors_without_learning(framework, name, overrides):
+    policy, batch = make(framework, name, overrides), make_batch()
+    before = policy.get_weights()
+    columns = (batch["obs"], batch["actions"], batch["rewards"], batch["new_obs"], np.zeros(12, bool))
+    made = policy.compute_td_error(*columns, discounts=batch["discounts"])
+    assert made.shape == (12,)
+    same(policy.get_weights(), before)
+    if not overrides.get("noisy"):
+        np.testing.assert_allclose(made, policy.learn_on_batch(batch)["td_error"], atol=1e-6)
+
+
+@every_policy
+def test_images_go_through_convolutions(framework, name, overrides):
+    space = gym.spaces.Box(0, 255, (42, 42, 3), np.uint8)
+    config = dqn_config()["model"]
+    model = {**config, "conv_filters": [[4, [4, 4], 4], [8, [11, 11], 1]]}
+    policy = make(framework, name, overrides, obs_space=space, model=model)
+    rng = np.random.default_rng(0)
+    batch = make_batch(5)
+    batch["obs"] = rng.integers(0, 255, (5, 42, 42, 3), dtype=np.uint8)
+    batch["new_obs"] = rng.integers(0, 255, (5, 42, 42, 3), dtype=np.uint8)
+    before = policy.get_weights()
+    assert policy.learn_on_batch(batch)["td_error"].shape == (5,)
+    assert any(not np.array_equal(array, before[key]) for key, array in policy.get_weights().items() if "conv" in key)
+    assert policy.compute_actions(batch["obs"], explore=False)[0].shape == (5,)

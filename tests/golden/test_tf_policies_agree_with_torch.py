@@ -1,0 +1,97 @@
+"""The same weights and batches give the same numbers in TensorFlow as in PyTorch, and the two files read alike."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+
+from tests.contract.test_policies import RAINBOW, make, make_batch, same
+
+DETERMINISTIC = [
+    ("SimpleQ", {}),
+    ("DQN", {}),
+    ("DQN", {"double_q": False, "dueling": False}),
+    ("DQN", {"hiddens": [], "dueling": False}),
+    ("DQN", {**RAINBOW, "noisy": False}),
+    ("DQN", {**RAINBOW, "noisy": False, "dueling": False, "double_q": False}),
+    ("DQN", {"exploration_config": {"type": "ParameterNoise"}}),
+]
+
+
+@pytest.mark.parametrize(("name", "overrides"), DETERMINISTIC)
+def test_ten_learner_steps_end_at_the_same_weights(name, overrides):
+    torch_policy, tf_policy = make("torch", name, overrides), make("tf", name, overrides)
+    tf_policy.set_weights(torch_policy.get_weights())
+    tf_policy.update_target()
+    obs = make_batch(50, seed=77)["obs"]
+    for step in range(10):
+        ours, theirs = tf_policy.learn_on_batch(make_batch(32, step)), torch_policy.learn_on_batch(make_batch(32, step))
+        np.testing.assert_allclose(ours["td_error"], theirs["td_error"], atol=1e-4)
+        assert set(ours["learner_stats"]) == set(theirs["learner_stats"])
+        for key, value in theirs["learner_stats"].items():
+            assert ours["learner_stats"][key] == pytest.approx(value, rel=1e-3, abs=1e-5), key
+        if step == 5:
+            torch_policy.update_target()
+            tf_policy.update_target()
+    same(tf_policy.get_weights(), torch_policy.get_weights(), atol=1e-4, rtol=0)
+    np.testing.assert_allclose(tf_policy.forward(obs, False)[0], torch_policy.forward(obs, False)[0], atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "overrides"), [*DETERMINISTIC, ("DQN", RAINBOW)])
+def test_same_weights_act_alike(name, overrides):
+    torch_policy, tf_policy = make("torch", name, overrides), make("tf", name, overrides)
+    tf_policy.set_weights(torch_policy.get_weights())
+    obs = make_batch(200)["obs"]
+    np.testing.assert_array_equal(
+        tf_policy.compute_actions(obs, explore=False)[0], torch_policy.compute_actions(obs, explore=False)[0]
+    )
+    for framework_pass in ("forward", "forward_in_framework"):
+        ours, theirs = getattr(tf_policy, framework_pass)(obs, False), getattr(torch_policy, framework_pass)(obs, False)
+        np.testing.assert_allclose(ours[0], theirs[0], atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "overrides"), DETERMINISTIC)
+@pytest.mark.parametrize("direction", [("torch", "tf"), ("tf", "torch")])
+def test_a_state_crosses_over_with_target_and_moments(name, overrides, direction):
+    source, target = make(direction[0], name, overrides), make(direction[1], name, overrides, seed=50)
+    for step in range(4):
+        source.learn_on_batch(make_batch(32, step))
+    target.set_state(source.get_state())
+    same(target.get_weights(), source.get_weights())
+    same(target.target_network.get_weights(), source.target_network.get_weights())
+    # Without Adam's moments the next steps would be far longer.
+    for step in range(4, 8):
+        source.learn_on_batch(make_batch(32, step))
+        target.learn_on_batch(make_batch(32, step))
+    same(target.get_weights(), source.get_weights(), atol=1e-5, rtol=0)
+
+
+def symbols(path: Path) -> list[str]:
+    """Returns functions, classes and their methods in the order of a file, without the framework in their names."""
+    found = []
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            found.append(node.name)
+        if isinstance(node, ast.ClassDef):
+            found += [f"{node.name}.{item.name}" for item in node.body if isinstance(item, ast.FunctionDef)]
+    # Torch clips gradients that it has, TensorFlow as it makes them: the one hook that differs.
+    words = {"Torch": "", "TF": "", "_torch": "", "_tf": "", ".gradients": ".extra_grad_process"}
+    return [functools.reduce(lambda name, word: name.replace(word, words[word]), words, name) for name in found]
+
+
+@pytest.mark.parametrize("name", ["simple_q", "dqn"])
+def test_the_two_files_of_an_algorithm_have_the_same_symbols_in_the_same_order(name):
+    folder = Path(__file__).parents[2] / "rlframe" / "agents" / "dqn"
+    of_torch, of_tf = (symbols(folder / f"{name}_{framework}_policy.py") for framework in ("torch", "tf"))
+    assert of_torch == of_tf
+
+
+def test_losses_have_the_same_symbols_in_the_same_order():
+    folder = Path(__file__).parents[2] / "rlframe" / "losses"
+    assert symbols(folder / "torch" / "q_learning.py") == symbols(folder / "tf" / "q_learning.py")

@@ -1,0 +1,500 @@
+"""TensorFlow policies: hooks, Keras models, tracing, optimisers of other makes, export."""
+
+import subprocess
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+
+import tensorflow as tf
+
+from rlframe.agents.dqn.dqn_tf_policy import DQNTFPolicy
+from rlframe.config.common import CommonConfig
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.models.catalog import ModelCatalog
+from rlframe.models.tf.tf_modelv2 import TFModelV2
+from rlframe.policy import build_policy_class, build_tf_policy
+from rlframe.policy.dynamic_tf_policy import DynamicTFPolicy
+from rlframe.policy.tf.adam import Adam
+from rlframe.policy.tf_policy import EntropyCoeffSchedule, LearningRateSchedule, TFPolicy
+from rlframe.utils.errors import ConfigError, NonFiniteError
+from tests.contract.test_policies import make, make_batch, same
+from tests.helpers.workers import dqn_config
+
+OBS_SPACE = gym.spaces.Box(-10, 10, (4,), np.float32)
+ACTIONS = gym.spaces.Discrete(3)
+
+
+def policy_gradient_loss(policy, model, dist_class, train_batch):
+    logits, _ = model(train_batch)
+    return -tf.reduce_mean(dist_class(logits, model).logp(train_batch["actions"]) * train_batch["rewards"])
+
+
+def common_config(**overrides):
+    config = CommonConfig.defaults()
+    config["model"].update(fcnet_hiddens=[16])
+    return {**config, "framework": "tf", "seed": 3, **overrides}
+
+
+class KerasModel(TFModelV2):
+    """As programs write them: one Keras model with two outputs."""
+
+    def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        inputs = tf.keras.layers.Input(shape=obs_space.shape, name="observations")
+        hidden = tf.keras.layers.Dense(8, activation="tanh", name="hidden")(inputs)
+        out = tf.keras.layers.Dense(num_outputs, name="out")(hidden)
+        value = tf.keras.layers.Dense(1, name="value")(hidden)
+        self.base_model = tf.keras.Model(inputs, [out, value])
+        self.register_variables(self.base_model.variables)
+
+    def forward(self, input_dict, state, seq_lens):
+        out, self._value = self.base_model(input_dict["obs"])
+        return out, state
+
+    def value_function(self):
+        return tf.reshape(self._value, [-1])
+
+
+# --- hooks ------------------------------------------------------------------------------------------------------
+
+
+def test_hooks_are_called_in_the_documented_order_and_once_for_any_number_of_steps():
+    order = []
+
+    def note(name, result=None):
+        def hook(*args, **kwargs):
+            order.append(name)
+            return result() if callable(result) else result
+
+        return hook
+
+    def loss(policy, model, dist_class, batch):
+        order.append("loss")
+        return policy_gradient_loss(policy, model, dist_class, batch)
+
+    def gradients(policy, optimizer, loss):
+        order.append("gradients")
+        return optimizer.compute_gradients(loss, policy.model.trainable_variables())
+
+    def apply(policy, optimizer, grads_and_vars):
+        order.append("apply")
+        optimizer.apply_gradients(grads_and_vars)
+
+    cls = build_tf_policy(
+        "Noting",
+        loss_fn=loss,
+        validate_spaces=note("validate_spaces"),
+        before_init=note("before_init"),
+        before_loss_init=note("before_loss_init"),
+        after_init=note("after_init"),
+        gradients_fn=gradients,
+        apply_gradients_fn=apply,
+        stats_fn=note("stats", dict),
+        grad_stats_fn=note("grad_stats", dict),
+        extra_learn_fetches_fn=note("fetches", dict),
+    )
+    policy = cls(OBS_SPACE, ACTIONS, common_config())
+    assert order == ["validate_spaces", "before_init", "before_loss_init", "after_init"]
+    order.clear()
+    for rows in (12, 5, 12):
+        policy.learn_on_batch(make_batch(rows))
+    assert order == ["loss", "gradients", "apply", "stats", "grad_stats", "fetches"]
+
+
+def test_stats_and_fetches_are_fresh_at_every_step():
+    def stats(policy, train_batch):
+        return {"mean_reward": tf.reduce_mean(train_batch["rewards"]), "rows": tf.shape(train_batch["rewards"])[0]}
+
+    def grad_stats(policy, train_batch, grads):
+        return {"norm": tf.linalg.global_norm(grads)}
+
+    cls = build_tf_policy(
+        "Stats",
+        loss_fn=policy_gradient_loss,
+        stats_fn=stats,
+        grad_stats_fn=grad_stats,
+        extra_learn_fetches_fn=lambda policy: {"learner_stats": {"fetched": tf.constant(2.0)}, "plain": "text"},
+    )
+    policy = cls(OBS_SPACE, ACTIONS, common_config())
+    for seed, rows in ((0, 12), (1, 7)):
+        batch = make_batch(rows, seed)
+        result = policy.learn_on_batch(batch)
+        assert result["learner_stats"]["mean_reward"] == pytest.approx(float(batch["rewards"].mean()), abs=1e-6)
+        assert result["learner_stats"]["rows"] == rows
+        assert result["learner_stats"]["norm"] > 0
+        assert result["learner_stats"]["fetched"] == 2.0
+        assert result["plain"] == "text"
+
+
+def test_schedules_change_numbers_inside_the_traced_step():
+    def loss(policy, model, dist_class, train_batch):
+        return policy.entropy_coeff * tf.reduce_mean(model(train_batch)[0] ** 2)
+
+    def schedules(policy, obs_space, action_space, config):
+        LearningRateSchedule.__init__(policy, 0.0, None)
+        EntropyCoeffSchedule.__init__(policy, 1.0, [[0, 1.0], [100, 0.0]])
+
+    cls = build_tf_policy(
+        "Scheduled",
+        loss_fn=loss,
+        before_loss_init=schedules,
+        mixins=[LearningRateSchedule, EntropyCoeffSchedule],
+        stats_fn=lambda policy, batch: {"coeff": policy.entropy_coeff, "lr": policy.cur_lr},
+        grad_stats_fn=lambda policy, batch, grads: {"norm": tf.linalg.global_norm(grads)},
+    )
+    policy = cls(OBS_SPACE, ACTIONS, common_config())
+    policy.on_global_var_update({"timestep": 0})
+    one = policy.learn_on_batch(make_batch())["learner_stats"]
+    policy.on_global_var_update({"timestep": 75})
+    other = policy.learn_on_batch(make_batch())["learner_stats"]
+    assert (one["coeff"], other["coeff"]) == (1.0, 0.25)
+    assert other["norm"] == pytest.approx(0.25 * one["norm"], rel=1e-4)
+    assert policy.trace_count == 1
+    assert policy.entropy_coeff == 0.25
+
+
+@pytest.mark.parametrize("arity", ["one argument", "torch's five"])
+def test_extra_action_columns(arity):
+    def of_policy(policy):
+        return {"vf_preds": policy.model.value_function(), "twice": 2 * policy.model.last_output()}
+
+    def of_five(policy, input_dict, state_batches, model, action_dist):
+        return {"vf_preds": model.value_function(), "twice": 2 * action_dist.inputs}
+
+    function = of_policy if arity == "one argument" else of_five
+    cls = build_tf_policy("Extra", loss_fn=policy_gradient_loss, extra_action_fetches_fn=function)
+    policy = cls(OBS_SPACE, ACTIONS, common_config())
+    _, _, extra = policy.compute_actions(make_batch(5)["obs"])
+    assert extra["vf_preds"].shape == (5,)
+    np.testing.assert_allclose(extra["twice"], 2 * extra["action_dist_inputs"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["keywords of RLlib's", "torch's six"])
+def test_action_sampler_takes_the_place_of_model_and_distribution(form):
+    def by_keyword(policy, model, obs_batch, explore, **others):
+        assert {"state_batches", "timestep"} <= set(others)
+        return tf.zeros([tf.shape(obs_batch)[0]], tf.int64), tf.zeros([tf.shape(obs_batch)[0]])
+
+    def by_position(policy, model, input_dict, state_batches, explore, timestep):
+        return tf.zeros([tf.shape(input_dict["obs"])[0]], tf.int64), tf.zeros([tf.shape(input_dict["obs"])[0]])
+
+    def make_model(policy, obs_space, action_space, config):
+        return ModelCatalog.get_model_v2(obs_space, action_space, 3, config["model"], framework="tf")
+
+    sampler = by_keyword if form == "keywords of RLlib's" else by_position
+    cls = build_tf_policy("Zero", loss_fn=policy_gradient_loss, action_sampler_fn=sampler, make_model=make_model)
+    actions, _, extra = cls(OBS_SPACE, ACTIONS, common_config()).compute_actions(make_batch(5)["obs"])
+    assert actions.tolist() == [0] * 5
+    assert extra["action_logp"].tolist() == [0.0] * 5
+
+
+def test_action_distribution_fn_replaces_the_forward_pass():
+    from rlframe.models.tf.tf_action_dist import Deterministic
+
+    def distribution(policy, model, *, input_dict, explore, **others):
+        return 3.0 * input_dict["obs"][:, :1], Deterministic, []
+
+    def make_model(policy, obs_space, action_space, config):
+        return ModelCatalog.get_model_v2(obs_space, action_space, 2, config["model"], framework="tf")
+
+    cls = build_tf_policy("Three", loss_fn=policy_gradient_loss, action_distribution_fn=distribution,
+                          make_model=make_model)  # fmt: skip
+    obs = make_batch(5)["obs"]
+    policy = cls(OBS_SPACE, gym.spaces.Box(-1, 1, (1,), np.float32), common_config())
+    np.testing.assert_allclose(policy.compute_actions(obs, explore=False)[0], 3 * obs[:, :1], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("hooks", "error", "message"),
+    [
+        ({"los_fn": print}, TypeError, "got the policy hook 'los_fn', wanted one of loss_fn"),
+        ({"action_sampler_fn": print}, ValueError, "action_sampler_fn needs make_model"),
+        ({"update_ops_fn": print}, ValueError, "update_ops_fn: has no meaning without static graphs"),
+        ({"session_creator": print}, ValueError, "session_creator: .* tf_session_args"),
+        ({"extra_grad_process_fn": print}, ValueError, "clip in gradients_fn"),
+        ({"gradients_fn": print, "compute_gradients_fn": print}, ValueError, "wanted one of them"),
+        ({"make_model": print, "make_model_and_action_dist": print}, ValueError, "wanted one of them"),
+    ],
+)
+def test_wrong_hooks_are_refused(hooks, error, message):
+    with pytest.raises(error, match=message):
+        build_tf_policy("Wrong", **hooks)
+
+
+def test_wrong_model_is_refused_by_name():
+    cls = build_tf_policy("Wrong", loss_fn=policy_gradient_loss, make_model=lambda *args: "a model")
+    with pytest.raises(ValueError, match="make_model returned str, wanted a TFModelV2"):
+        cls(OBS_SPACE, ACTIONS, common_config())
+
+
+def test_with_updates_and_the_other_names_of_the_builder():
+    cls = build_policy_class("One", framework="tf2", loss_fn=policy_gradient_loss)
+    derived = cls.with_updates(name="Two", stats_fn=lambda policy, batch: {"two": tf.constant(2.0)})
+    assert derived.__name__ == "Two"
+    assert issubclass(derived, TFPolicy)
+    assert DynamicTFPolicy is TFPolicy
+    assert derived.as_eager() is derived.with_tracing() is derived
+    policy = derived(OBS_SPACE, ACTIONS, common_config())
+    assert policy.learn_on_batch(make_batch())["learner_stats"]["two"] == 2.0
+
+    def squares(policy, model, dist_class, batch):
+        return tf.reduce_mean(policy.online(batch["obs"]).q ** 2)
+
+    dqn = DQNTFPolicy.with_updates(
+        name="Heavier", loss_fn=lambda p, m, d, batch: tf.reduce_mean(p.online(batch["obs"]).q ** 2)
+    )
+    made = dqn(OBS_SPACE, ACTIONS, dqn_config(framework="tf"))
+    assert "td_error" not in made.learn_on_batch(make_batch())
+
+
+def test_mixins_come_before_the_policy():
+    class Value:
+        def __init__(self, number):
+            self.number = number
+
+        def extra_grad_info(self, batch):
+            return {"number": tf.constant(float(self.number))}
+
+    cls = build_tf_policy(
+        "Mixed", loss_fn=policy_gradient_loss, mixins=[Value], before_loss_init=lambda p, o, a, c: Value.__init__(p, 4)
+    )
+    assert cls(OBS_SPACE, ACTIONS, common_config()).learn_on_batch(make_batch())["learner_stats"]["number"] == 4.0
+
+
+# --- models and optimisers ----------------------------------------------------------------------------------------
+
+
+def keras_config(**overrides):
+    config = common_config(**overrides)
+    config["model"]["custom_model"] = KerasModel
+    return config
+
+
+def test_keras_model_acts_learns_and_has_the_same_names_in_every_instance():
+    cls = build_tf_policy("Keras", loss_fn=policy_gradient_loss)
+    one, other = cls(OBS_SPACE, ACTIONS, keras_config()), cls(OBS_SPACE, ACTIONS, keras_config())
+    same(one.get_weights(), other.get_weights())
+    assert list(one.get_weights())[:2] == ["base_model.0.kernel", "base_model.1.bias"]
+    assert len(one.get_weights()) == 6
+    before = one.get_weights()
+    one.learn_on_batch(make_batch())
+    assert any(not np.array_equal(before[key], array) for key, array in one.get_weights().items())
+    other.set_state(one.get_state())
+    one.learn_on_batch(make_batch(seed=1))
+    other.learn_on_batch(make_batch(seed=1))
+    same(one.get_weights(), other.get_weights())
+    assert one.compute_actions(make_batch(4)["obs"], explore=False)[0].shape == (4,)
+    assert one.values(make_batch(4)["obs"]).shape == (4,)
+
+
+def test_keras_model_under_dqn_has_a_target_of_its_own():
+    config = dqn_config(framework="tf")
+    config["model"]["custom_model"] = KerasModel
+    policy = DQNTFPolicy(OBS_SPACE, ACTIONS, config)
+    target = policy.target_network.get_weights()
+    same(policy.get_weights(), target)
+    policy.learn_on_batch(make_batch())
+    same(policy.target_network.get_weights(), target)
+    policy.update_target()
+    same(policy.target_network.get_weights(), policy.get_weights())
+
+
+@pytest.mark.parametrize(
+    "maker",
+    [
+        lambda: tf.keras.optimizers.Adam(1e-2),
+        lambda: tf.keras.optimizers.SGD(1e-1, momentum=0.9),
+        lambda: tf.compat.v1.train.AdamOptimizer(1e-2),
+        lambda: tf.compat.v1.train.RMSPropOptimizer(1e-2),
+    ],
+    ids=["keras Adam", "keras SGD", "v1 Adam", "v1 RMSProp"],
+)
+@pytest.mark.parametrize("model", ["built-in", "keras"])
+def test_optimisers_of_other_makes_learn_and_resume(maker, model):
+    cls = build_tf_policy("Other", loss_fn=policy_gradient_loss, optimizer_fn=lambda policy, config: maker())
+    config = common_config if model == "built-in" else keras_config
+    one, other = cls(OBS_SPACE, ACTIONS, config()), cls(OBS_SPACE, ACTIONS, config(seed=8))
+    before = one.get_weights()
+    for step in range(3):
+        one.learn_on_batch(make_batch(seed=step))
+    assert any(not np.array_equal(before[key], array) for key, array in one.get_weights().items())
+    other.set_state(one.get_state())
+    one.learn_on_batch(make_batch(seed=5))
+    other.learn_on_batch(make_batch(seed=5))
+    same(one.get_weights(), other.get_weights())
+
+
+def test_state_of_another_optimiser_is_refused():
+    ours = build_tf_policy("Ours", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, common_config())
+    sgd = build_tf_policy(
+        "Sgd", loss_fn=policy_gradient_loss, optimizer_fn=lambda policy, config: tf.keras.optimizers.SGD(0.1)
+    )(OBS_SPACE, ACTIONS, common_config())
+    with pytest.raises(ValueError, match="the saved optimiser is adam, this policy's is SGD"):
+        sgd.set_state(ours.get_state())
+
+
+def test_several_losses_and_optimisers():
+    def losses(policy, model, dist_class, train_batch):
+        logits, _ = model(train_batch)
+        return [tf.reduce_mean(logits**2), tf.reduce_mean((model.value_function() - train_batch["rewards"]) ** 2)]
+
+    cls = build_tf_policy(
+        "Two", loss_fn=losses, optimizer_fn=lambda policy, config: [policy.adam(lr=1e-2), policy.adam(lr=1e-3)]
+    )
+    policy = cls(OBS_SPACE, ACTIONS, common_config())
+    before = policy.get_weights()
+    policy.learn_on_batch(make_batch())
+    changed = {key for key, array in policy.get_weights().items() if not np.array_equal(array, before[key])}
+    assert {"output.weight", "value.weight"} <= changed
+    one = build_tf_policy("One", loss_fn=losses)(OBS_SPACE, ACTIONS, common_config())
+    with pytest.raises(ValueError, match="got 2 losses for 1 optimisers"):
+        one.learn_on_batch(make_batch())
+
+
+def test_adam_by_hand():
+    variable = tf.Variable([1.0, -2.0])
+    adam = Adam({"w": variable}, lr=0.1, eps=1e-8)
+    for gradient in ([0.5, -1.0], [0.25, 3.0]):
+        tf.function(adam.apply_gradients)([(tf.constant(gradient), variable)])
+    # Step 1 moves by lr·sign(g). Step 2: m̂ = (0.9·0.1·g1 + 0.1·g2)/0.19, v̂ = (0.999·0.001·g1² + 0.001·g2²)/0.001999.
+    g1, g2 = np.array([0.5, -1.0]), np.array([0.25, 3.0])
+    m, v = (0.09 * g1 + 0.1 * g2) / 0.19, (0.000999 * g1**2 + 0.001 * g2**2) / 0.001999
+    expected = np.array([1.0, -2.0]) - 0.1 * np.sign(g1) - 0.1 * m / np.sqrt(v)
+    np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5)
+    assert adam.get_state()["step"] == 2
+
+
+def test_custom_loss_of_the_model_is_minimised():
+    class Regularised(KerasModel):
+        def custom_loss(self, policy_loss, loss_inputs):
+            return 0.0 * policy_loss + tf.reduce_sum(self.trainable_variables()[0] ** 2)
+
+    config = common_config(lr=1e-2)
+    config["model"]["custom_model"] = Regularised
+    policy = build_tf_policy("Reg", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, config)
+    before = np.abs(policy.get_weights()["base_model.0.kernel"]).sum()
+    for _ in range(20):
+        policy.learn_on_batch(make_batch())
+    assert np.abs(policy.get_weights()["base_model.0.kernel"]).sum() < 0.9 * before
+
+
+# --- tracing ------------------------------------------------------------------------------------------------------
+
+
+def test_batches_of_ever_new_kinds_end_in_an_error_that_shows_them():
+    policy = make("tf", "SimpleQ", {}, eager_max_retraces=2)
+    batch = make_batch()
+    policy.learn_on_batch(batch)
+    batch["rewards"] = batch["rewards"].astype(np.int64).astype(np.float16)
+    with pytest.raises(Exception):  # noqa: B017, PT011 - TensorFlow's own error: float16 meets float32
+        policy.learn_on_batch(batch)
+    batch = make_batch()
+    batch["actions"] = batch["actions"].astype(np.int32)
+    with pytest.raises(ValueError, match=r"traced 2 times, .* raise eager_max_retraces"):
+        policy.learn_on_batch(batch)
+
+
+def test_compiled_by_xla_it_learns_the_same():
+    plain, compiled = make("tf", "DQN", {}), make("tf", "DQN", {}, jit_compile=True)
+    for step in range(3):
+        plain.learn_on_batch(make_batch(seed=step))
+        compiled.learn_on_batch(make_batch(seed=step))
+    same(plain.get_weights(), compiled.get_weights(), atol=1e-5, rtol=0)
+    batch = make_batch()
+    batch["rewards"][3] = np.inf
+    before = compiled.get_weights()
+    with pytest.raises(NonFiniteError, match="column 'rewards'"):
+        compiled.learn_on_batch(batch)
+    same(compiled.get_weights(), before)
+
+
+def test_objects_in_a_batch_stay_out_of_the_traced_step():
+    policy = build_tf_policy("Plain", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, common_config())
+    batch = make_batch()
+    batch["infos"] = np.array([{"a": 1}] * 12, dtype=object)
+    policy.learn_on_batch(batch)
+
+
+def test_a_policy_without_a_loss_says_so():
+    policy = TFPolicy(OBS_SPACE, ACTIONS, common_config())
+    with pytest.raises(NotImplementedError, match="TFPolicy has no loss: pass loss_fn"):
+        policy.learn_on_batch(make_batch())
+
+
+# --- the rest -----------------------------------------------------------------------------------------------------
+
+
+def test_exported_model_computes_what_the_policy_does(tmp_path):
+    policy = make("tf", "DQN", {})
+    policy.export_model(str(tmp_path / "model"))
+    loaded = tf.saved_model.load(str(tmp_path / "model"))
+    obs = make_batch(6)["obs"]
+    made = next(iter(loaded.signatures["serving_default"](obs=tf.constant(obs)).values()))
+    np.testing.assert_allclose(made.numpy(), policy.forward(obs, False)[0], atol=1e-5)
+    with pytest.raises(ValueError, match="convert --framework torch"):
+        policy.export_model(str(tmp_path / "onnx"), onnx=13)
+
+
+def test_a_gpu_that_is_not_there_is_an_error():
+    if tf.config.list_physical_devices("GPU"):
+        pytest.skip("there is one")
+    with pytest.raises(ConfigError, match="num_gpus: got 1, but TensorFlow sees no GPU here"):
+        make("tf", "DQN", {}, num_gpus=1)
+
+
+def test_other_random_streams_go_on_as_if_no_model_had_been_made():
+    import random
+
+    random.seed(3)
+    np.random.seed(3)  # noqa: NPY002 - the global stream is what this is about
+    build_tf_policy("Keras", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, keras_config())
+    drawn = random.random(), np.random.rand()  # noqa: NPY002
+    random.seed(3)
+    np.random.seed(3)  # noqa: NPY002
+    assert drawn == (random.random(), np.random.rand())  # noqa: NPY002
+
+
+def test_without_tensorflow_the_framework_is_refused_with_the_command_to_run():
+    code = (
+        "import sys; sys.modules['tensorflow'] = None\n"
+        "from rlframe.agents.dqn import DQNTrainer\n"
+        "from rlframe.utils.errors import ConfigError\n"
+        "try:\n    DQNTrainer({'framework': 'tf'}, env='CartPole-v1')\n"
+        "except ConfigError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'rlframe[tf]'" in done.stdout
+
+
+def test_tensorflow_writes_nothing_to_stderr_when_it_starts():
+    code = (
+        "from rlframe.agents.dqn import DQNTFPolicy\n"
+        "import gymnasium as gym, numpy as np\n"
+        "from tests.helpers.workers import dqn_config\n"
+        "policy = DQNTFPolicy(gym.spaces.Box(-1, 1, (4,)), gym.spaces.Discrete(2), dqn_config(framework='tf'))\n"
+        "from tests.contract.test_policies import make_batch\n"
+        "batch = make_batch(); batch['actions'] %= 2\n"
+        "policy.learn_on_batch(batch)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
+def test_batch_that_a_hook_changes_is_what_is_learned_on():
+    policy = make("tf", "SimpleQ", {})
+    seen = []
+
+    def hook(policy, train_batch, result):
+        train_batch["rewards"] = train_batch["rewards"] + 100.0
+        result["seen"] = 1
+        seen.append(len(train_batch))
+
+    policy.learn_hook = hook
+    result = policy.learn_on_batch(SampleBatch(make_batch()))
+    assert seen == [12]
+    assert result["custom_metrics"] == {"seen": 1}
+    assert np.abs(result["td_error"]).mean() > 50
