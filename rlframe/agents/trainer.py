@@ -285,6 +285,7 @@ class Trainer(ActingMixin, ExportingMixin, Trainable):
             result, evaluation = self._train_and_evaluate()
         else:
             result, evaluation = next(self.train_exec_impl), (self.evaluate() if evaluates else None)
+        self.workers.update_workers()
         if evaluation is not None:
             self._last_evaluation = evaluation["evaluation"]
         if self._last_evaluation is not None:

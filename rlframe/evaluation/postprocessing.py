@@ -130,6 +130,10 @@ def compute_gae_for_sample_batch(
     return sample_batch
 
 
+compute_gae_for_sample_batch.handles_many = True  # type: ignore[attr-defined]  # one call for several trajectories
+compute_gae_for_sample_batch.framework_free = True  # type: ignore[attr-defined]  # NumPy workers may run it
+
+
 def _slots(batch: SampleBatch, ends: NDArray[np.bool_]) -> int:
     """Returns into how many equally long pieces the rows fall that all end with a trajectory: the slots sampled from.
 

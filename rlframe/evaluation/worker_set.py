@@ -57,6 +57,11 @@ class WorkerSet:
         self._local_worker: Any = None
         if not _setup:
             return
+        self._syncs_lazily = False
+        self._version = 0
+        self._versions: dict[Any, int] = {}
+        self._unsent: tuple[list[str] | None, Mapping[str, Any] | None] = (None, None)
+        self._reference: Any = None
         if local_env is None:
             local_env = num_workers == 0 or bool(self._config.get("create_env_on_driver"))
         spaces = None
@@ -174,6 +179,43 @@ class WorkerSet:
         reference = ray.put(self._local_worker.get_weights(policies))
         for worker in self._remote_workers:
             worker.set_weights.remote(reference, global_vars)
+
+    def sync_before_sampling(self) -> None:
+        """From now on, what samples calls `update_worker` first, and `weights_changed` only notes the change.
+
+        A worker needs the newest weights when it samples, not those of every update in between: sending each of them
+        costs more than many an update does.
+        """
+        self._syncs_lazily = True
+
+    def weights_changed(self, policies: list[str] | None = None, global_vars: Mapping[str, Any] | None = None) -> None:
+        """Says that the local worker has learned: remote workers get the new weights, now or before they sample."""
+        if not self._syncs_lazily:
+            self.sync_weights(policies, global_vars)
+            return
+        known = self._unsent[0]
+        # What any update has trained: workers that missed some updates must not miss a policy of theirs.
+        both = None if policies is None or (self._version and known is None) else sorted({*(known or ()), *policies})
+        self._version += 1
+        self._unsent = (both, global_vars)
+        self._reference = None
+
+    def update_worker(self, worker: Any) -> None:
+        """Sends a remote worker the newest weights, unless it has them."""
+        if self._versions.get(worker, 0) == self._version:
+            return
+        import ray
+
+        policies, global_vars = self._unsent
+        if self._reference is None:
+            self._reference = ray.put(self._local_worker.get_weights(policies))
+        self._versions[worker] = self._version
+        worker.set_weights.remote(self._reference, global_vars)
+
+    def update_workers(self) -> None:
+        """Sends every remote worker the newest weights, unless it has them."""
+        for worker in self._remote_workers:
+            self.update_worker(worker)
 
     def foreach_worker(self, func: Callable[[Any], Any]) -> list[Any]:
         """Returns `func(worker)` of each worker, the local one first."""

@@ -64,12 +64,17 @@ class _LocalRollouts:
         return _count_sampled(self._workers.local_worker().sample())
 
 
+def _request_sample(workers: Any, worker: Any) -> Any:
+    workers.update_worker(worker)
+    return worker.sample.remote()
+
+
 class _BulkSyncRollouts(_LocalRollouts):
     """One batch of every remote worker, joined in the order of the workers."""
 
     def __init__(self, workers: Any, timeout_s: float | None) -> None:
         super().__init__(workers)
-        self._round = RequestRound(lambda worker: worker.sample.remote())
+        self._round = RequestRound(partial(_request_sample, workers))
         self._timeout_s = timeout_s
 
     def plan_args(self) -> str:
@@ -89,9 +94,7 @@ class _AsyncRollouts(_LocalRollouts):
     def __init__(self, workers: Any, num_async: int, timeout_s: float | None) -> None:
         super().__init__(workers)
         self._num_async = num_async
-        self._requests = AsyncRequests(
-            workers.remote_workers, lambda worker: worker.sample.remote(), num_async, timeout_s
-        )
+        self._requests = AsyncRequests(workers.remote_workers, partial(_request_sample, workers), num_async, timeout_s)
 
     def plan_args(self) -> str:
         return f"async, {len(self._workers.remote_workers())} workers, {self._num_async} in flight each"
@@ -133,6 +136,7 @@ def ParallelRollouts(workers: Any, *, mode: str = "bulk_sync", num_async: int = 
 
         # The one mode whose result is no LocalIterator: users go on with its gather_sync() or gather_async().
         return cast("LocalIterator[Any]", from_actors(workers.remote_workers(), name="ParallelRollouts"))
+    workers.sync_before_sampling()
     if mode == "async":
         if num_async < 1:
             raise ValueError(f"Got num_async={num_async}, wanted 1 or more requests in flight per worker")

@@ -95,7 +95,7 @@ class TrainOneStep:
         global_vars = {"timestep": counters[STEPS_SAMPLED_COUNTER]}
         if self.workers.remote_workers():
             with metrics.timers[WORKER_UPDATE_TIMER]:
-                self.workers.sync_weights(
+                self.workers.weights_changed(
                     policies=list(self.policies or local.policies_to_train), global_vars=global_vars
                 )
         local.set_global_vars(global_vars)

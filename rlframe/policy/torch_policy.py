@@ -83,6 +83,8 @@ class TorchPolicy(LearningPolicy):
         self.batch_divisibility_req = req(self) if callable(req) else (req or 1)
         self.exploration = self._create_exploration()
         self.flat: FlatParameters | None = None
+        #: `fn(train_batch) -> loss` that fills the gradients itself; None goes by `loss` and autograd.
+        self.without_autograd: Callable[[SampleBatch], Tensor] | None = None
         self._optimizers: list[torch.optim.Optimizer] = self._make_optimizers()
         self.actor = self._make_actor()
 
@@ -230,6 +232,11 @@ class TorchPolicy(LearningPolicy):
 
     def _backward(self, batch: SampleBatch, samples: SampleBatch) -> dict[str, Any]:
         """Fills the gradients for one batch and returns the statistics of `extra_grad_process`."""
+        stats: dict[str, Any] = {"allreduce_latency": 0.0}
+        if self.without_autograd is not None:
+            loss = self.without_autograd(batch)
+            check_finite_loss(loss, 0, self, samples)
+            return {**stats, **self.extra_grad_process(self._optimizers[0], loss)}
         losses = self.loss(self.model, self.dist_class, batch)
         losses = list(losses) if isinstance(losses, (list, tuple)) else [losses]
         changed = self.model.custom_loss(losses if len(losses) > 1 else losses[0], batch)
@@ -238,7 +245,6 @@ class TorchPolicy(LearningPolicy):
             raise ValueError(f"got {len(losses)} losses for {len(self._optimizers)} optimisers; wanted one for each")
         if self.flat is not None:
             self.flat.zero_grad()
-        stats: dict[str, Any] = {"allreduce_latency": 0.0}
         for index, (loss, optimizer) in enumerate(zip(losses, self._optimizers, strict=True)):
             check_finite_loss(loss, index, self, samples)
             if self.flat is None:

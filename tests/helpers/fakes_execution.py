@@ -163,6 +163,14 @@ class FakeWorkerSet:
     def sync_weights(self, policies: list[str] | None = None, global_vars: dict[str, Any] | None = None) -> None:
         self.syncs.append({"policies": policies, "global_vars": global_vars})
 
+    weights_changed = sync_weights
+
+    def sync_before_sampling(self) -> None:
+        """Weights are sent at once here."""
+
+    def update_worker(self, worker: Any) -> None:
+        """Has them already."""
+
 
 class FakeBuffer:
     """A replay buffer that gives back what it was given, oldest first and over again; insists on known indexes."""

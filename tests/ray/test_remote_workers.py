@@ -174,3 +174,13 @@ def test_custom_model_registered_on_the_driver_reaches_the_workers(trainers):
 
     ModelCatalog.register_custom_model("tiny_for_workers", Tiny)
     assert trainers(model={"custom_model": "tiny_for_workers"}).train()["timesteps_total"] >= 80
+
+
+def test_workers_sample_with_the_newest_weights_and_have_them_after_train(trainers):
+    trainer = trainers(num_workers=2, training_intensity=64.0)
+    for _ in range(2):
+        trainer.train()
+        newest = trainer.get_weights()["default_policy"]
+        for weights in trainer.workers.foreach_worker(lambda worker: worker.get_weights()["default_policy"])[1:]:
+            for name, array in newest.items():
+                np.testing.assert_array_equal(weights[name], array, err_msg=name)

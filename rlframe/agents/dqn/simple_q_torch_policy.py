@@ -8,6 +8,7 @@ import gymnasium as gym
 import torch
 from torch import Tensor
 
+from rlframe.agents.dqn.dense_q_torch import DenseQGradients
 from rlframe.agents.dqn.dqn_torch_model import DQNTorchModel, QOutput, functional_q
 from rlframe.agents.dqn.q_policy import SimpleQPolicy
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
@@ -51,6 +52,7 @@ class SimpleQTorchPolicy(SimpleQPolicy, TorchPolicy):
         LearningRateSchedule.__init__(self, config["lr"], config["lr_schedule"])
         self._fast_online = functional_q(self.model)
         self._fast_target = functional_q(self.target_network.model)
+        self.without_autograd = DenseQGradients.of(self)
 
     # --- parts ------------------------------------------------------------------------------------------------
 

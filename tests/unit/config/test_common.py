@@ -13,7 +13,7 @@ from rlframe.config.plain import assign, lookup
 from rlframe.config.unsupported import UNSUPPORTED
 from rlframe.utils.errors import ConfigError
 
-NEW_KEYS = {"recreate_failed_workers", "sample_in_numpy"}
+NEW_KEYS = {"recreate_failed_workers", "sample_in_numpy", "jit_compile"}
 
 
 def merged(**overrides: Any) -> dict[str, Any]:

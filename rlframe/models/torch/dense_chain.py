@@ -1,0 +1,90 @@
+"""Stacks of dense layers forwards and backwards without autograd, for learner steps where its bookkeeping shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlframe.models.actor import normalize_activation
+
+#: By activation: what it does in place, and the gradient of its input from that of its output y and y itself.
+_ACTIVATIONS: dict[str, tuple[Any, Any]] = {
+    "relu": (Tensor.relu_, lambda grad, y: torch.ops.aten.threshold_backward(grad, y, 0)),
+    "tanh": (Tensor.tanh_, torch.ops.aten.tanh_backward),
+    "sigmoid": (Tensor.sigmoid_, torch.ops.aten.sigmoid_backward),
+    "linear": (None, None),
+}
+
+
+class DenseChain:
+    """A stack of dense layers that reads live parameters and writes their gradients itself.
+
+        y_i = f_i(y_{i−1} W_iᵀ + b_i);   ∂W_i = δ_iᵀ y_{i−1},   ∂b_i = Σ_rows δ_i,   δ_{i−1} = (δ_i W_i) ∘ f'_{i−1}
+
+    Gradients are written over `parameter.grad`, which must exist (see `FlatParameters`); they are not added to it.
+
+    Args:
+        model: The `nn.Module` that has the layers as submodules.
+        layers: Specs of dense layers, see `rlframe.models.actor`; empty for a chain that changes nothing.
+
+    Raises:
+        ValueError: If a layer is not dense, has an activation whose gradient needs its input, or no gradient buffer.
+    """
+
+    def __init__(self, model: Any, layers: Sequence[Mapping[str, Any]]) -> None:
+        self._layers: list[tuple[Tensor, Tensor, Tensor, Tensor, Any, Any]] = []
+        for layer in layers:
+            activation = normalize_activation(layer.get("activation"))
+            if layer["kind"] != "dense" or activation not in _ACTIVATIONS:
+                raise ValueError(f"a chain without autograd cannot have the layer {dict(layer)}")
+            module = model.get_submodule(layer["name"])
+            weight, bias = module.weight, module.bias
+            if weight.grad is None or bias.grad is None:
+                raise ValueError(f"the parameters of {layer['name']} have no gradient buffer")
+            self._layers.append((weight.detach(), bias.detach(), weight.grad, bias.grad, *_ACTIVATIONS[activation]))
+
+    def __bool__(self) -> bool:
+        """Whether there are layers."""
+        return bool(self._layers)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Returns the outputs [B, out] of `x` [B, in]."""
+        for weight, bias, _, _, activate, _ in self._layers:
+            x = torch.addmm(bias, x, weight.t())
+            if activate is not None:
+                activate(x)
+        return x
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        """Returns `x` and every layer's outputs; the last are the chain's. `backward` takes the list."""
+        kept = [x]
+        for weight, bias, _, _, activate, _ in self._layers:
+            x = torch.addmm(bias, x, weight.t())
+            if activate is not None:
+                activate(x)
+            kept.append(x)
+        return kept
+
+    def backward(self, kept: list[Tensor], grad: Tensor, *, input_grad: bool) -> Tensor | None:
+        """Writes all parameters' gradients.
+
+        Args:
+            kept: What `forward` returned.
+            grad: Gradient of the loss by the chain's outputs [B, out].
+            input_grad: Whether the gradient by the chain's inputs is wanted.
+
+        Returns:
+            The gradient by the inputs [B, in], or None.
+        """
+        for index in range(len(self._layers) - 1, -1, -1):
+            weight, _, weight_grad, bias_grad, _, activation_grad = self._layers[index]
+            if activation_grad is not None:
+                grad = activation_grad(grad, kept[index + 1])
+            torch.mm(grad.t(), kept[index], out=weight_grad)
+            torch.sum(grad, 0, out=bias_grad)
+            if index or input_grad:
+                grad = grad.mm(weight)
+        return grad if input_grad else None
