@@ -21,6 +21,7 @@ from rlframe.utils.seeding import derive_seed
 #: One process, one environment, nothing that learns or evaluates beside it.
 _PLAYING = {
     "num_workers": 0,
+    "sample_async": False,
     "num_envs_per_worker": 1,
     "evaluation_interval": None,
     "evaluation_num_workers": 0,

@@ -48,7 +48,9 @@ class CommonConfig(AlgorithmConfig):
         "Cut samples at the fragment's length, or only where episodes end.",
         choices=("truncate_episodes", "complete_episodes"),
     )
-    sample_async: bool = option(False, "Sample in a thread of its own in every worker.")
+    sample_async: bool = option(
+        False, "Remote workers sample the next round while the learner learns, with weights one round older."
+    )
     sample_collector: Any = option(None, "Class that builds batches.", wanted="a class or None")
     observation_filter: Any = option(
         "NoFilter", "Filter of observations: a name, or a function of the shape.", rule=filter_rule, wanted="a filter"
@@ -202,6 +204,8 @@ class CommonConfig(AlgorithmConfig):
             yield "evaluation_num_episodes='auto' needs evaluation_parallel_to_training=True; else give a number"
         if self.num_gpus > 1 and self.simple_optimizer is True:
             yield "simple_optimizer=True trains on one GPU; num_gpus must be at most 1"
+        if self.sample_async and self.num_workers == 0:
+            yield "sample_async=True needs num_workers >= 1: one process cannot sample and learn at once"
         for key, advice in _EVALUATION_ADVICE.items():
             if key in self.evaluation_config and not self._repeats(key):
                 yield f"evaluation_config.{key}: {got(self.evaluation_config[key])}; {advice}"

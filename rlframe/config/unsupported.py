@@ -45,7 +45,6 @@ _STASH = "there is one policy, which stays in memory"
 UNSUPPORTED: dict[str, Refusal] = {
     "model._use_default_native_models": Refusal(bool, "both frameworks have the same default models"),
     "optimizer": Refusal(bool, "no algorithm here reads it; use lr and the algorithm's own keys"),
-    "sample_async": Refusal(bool, "use num_workers >= 1 and ParallelRollouts(mode='async')"),
     "sample_collector": Refusal(other_than(None), "samples are collected in columns; change them in callbacks"),
     "remote_worker_envs": Refusal(bool, _REMOTE_ENVS),
     "remote_env_batch_wait_ms": Refusal(bool, _REMOTE_ENVS),

@@ -180,6 +180,11 @@ class WorkerSet:
         for worker in self._remote_workers:
             worker.set_weights.remote(reference, global_vars)
 
+    @property
+    def samples_ahead(self) -> bool:
+        """Whether remote workers sample the next round while the learner learns from the last (`sample_async`)."""
+        return bool(self._config.get("sample_async"))
+
     def sync_before_sampling(self) -> None:
         """From now on, what samples calls `update_worker` first, and `weights_changed` only notes the change.
 

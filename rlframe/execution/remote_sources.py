@@ -33,6 +33,14 @@ class RequestRound:
         self._request = request
         self._open: dict[Any, Any] = {}
 
+    def begin(self, actors: Sequence[Any]) -> None:
+        """Asks every actor that has no open request; forgets those of actors that are no longer there."""
+        current = set(actors)
+        self._open = {actor: ref for actor, ref in self._open.items() if actor in current}
+        for actor in actors:
+            if actor not in self._open:
+                self._open[actor] = self._request(actor)
+
     def collect(self, actors: Sequence[Any], timeout_s: float | None = None) -> list[Any] | None:
         """Returns one answer per actor, in the order of `actors`; None if not all have come within `timeout_s`.
 
@@ -41,11 +49,7 @@ class RequestRound:
         """
         import ray
 
-        current = set(actors)
-        self._open = {actor: ref for actor, ref in self._open.items() if actor in current}
-        for actor in actors:
-            if actor not in self._open:
-                self._open[actor] = self._request(actor)
+        self.begin(actors)
         refs = [self._open[actor] for actor in actors]
         if timeout_s is not None:
             ready, _ = ray.wait(refs, num_returns=len(refs), timeout=timeout_s)

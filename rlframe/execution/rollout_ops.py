@@ -78,13 +78,16 @@ class _BulkSyncRollouts(_LocalRollouts):
         self._timeout_s = timeout_s
 
     def plan_args(self) -> str:
-        return f"bulk_sync, {len(self._workers.remote_workers())} workers"
+        ahead = ", one round ahead" if self._workers.samples_ahead else ""
+        return f"bulk_sync, {len(self._workers.remote_workers())} workers{ahead}"
 
     def __next__(self) -> Any:
         remote = self._workers.remote_workers()
         if not remote:
             raise WorkerError("Got no remote workers to sample from, wanted at least one; have all of them died?")
         batches = self._round.collect(remote, self._timeout_s)
+        if batches is not None and self._workers.samples_ahead:
+            self._round.begin(remote)
         return _NextValueNotReady() if batches is None else _count_sampled(_concat(batches))
 
 
@@ -119,8 +122,9 @@ def ParallelRollouts(workers: Any, *, mode: str = "bulk_sync", num_async: int = 
 
     Args:
         workers: The WorkerSet.
-        mode: "bulk_sync" waits for one batch of every worker and joins them into one item; "async" hands on batches as
-            they come; "raw" returns the ParallelIterator over the workers.
+        mode: "bulk_sync" waits for one batch of every worker and joins them into one item (with `sample_async`, the
+            workers then go on at once, with the weights they have); "async" hands on batches as they come; "raw"
+            returns the ParallelIterator over the workers.
         num_async: Requests in flight per worker in mode "async".
 
     Raises:

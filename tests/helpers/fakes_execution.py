@@ -164,6 +164,7 @@ class FakeWorkerSet:
         self.syncs.append({"policies": policies, "global_vars": global_vars})
 
     weights_changed = sync_weights
+    samples_ahead = False
 
     def sync_before_sampling(self) -> None:
         """Weights are sent at once here."""

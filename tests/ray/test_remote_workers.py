@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rlframe.agents.dqn import DQNTrainer
-from rlframe.utils.errors import EnvError, WorkerError
+from rlframe.utils.errors import ConfigError, EnvError, WorkerError
 from tests.helpers.envs import Counting, Failing
 from tests.helpers.frameworks import FRAMEWORKS
 
@@ -184,3 +184,17 @@ def test_workers_sample_with_the_newest_weights_and_have_them_after_train(traine
         for weights in trainer.workers.foreach_worker(lambda worker: worker.get_weights()["default_policy"])[1:]:
             for name, array in newest.items():
                 np.testing.assert_array_equal(weights[name], array, err_msg=name)
+
+
+def test_workers_that_sample_ahead_give_every_row_once(trainers):
+    trainer = trainers(num_workers=2, sample_async=True, rollout_fragment_length=10)
+    for _ in range(3):
+        result = trainer.train()
+    assert result["timesteps_total"] == trainer.local_replay_buffer.stats()["policy_default_policy"]["num_entries"]
+    assert result["timesteps_total"] % 20 == 0
+    assert "one round ahead" in str(trainer.plan_report())
+
+
+def test_sampling_ahead_in_one_process_is_refused():
+    with pytest.raises(ConfigError, match="sample_async=True needs num_workers >= 1"):
+        make(num_workers=0, sample_async=True)

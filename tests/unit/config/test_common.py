@@ -160,7 +160,7 @@ def test_classes_functions_and_spaces_are_accepted_and_kept() -> None:
 
 
 REFUSED = [
-    ("optimizer", {"debug": True}), ("sample_async", True), ("sample_collector", object), ("remote_worker_envs", True),
+    ("optimizer", {"debug": True}), ("sample_collector", object), ("remote_worker_envs", True),
     ("remote_env_batch_wait_ms", 5), ("record_env", True), ("record_env", ""), ("record_env", "videos"),
     ("preprocessor_pref", "rllib"), ("_fake_gpus", True), ("num_gpus", 2), ("input", "/data"), ("input", ["/data"]),
     ("input_config", {"a": 1}), ("actions_in_input_normalized", True), ("input_evaluation", ["simulation"]),
@@ -192,7 +192,7 @@ def test_unsupported_table_is_tested_completely_and_refuses_no_default() -> None
 def test_honoured_keys_leave_out_refused_and_deprecated_ones() -> None:
     honoured = honoured_keys()
     assert {"num_gpus", "framework", "model.fcnet_hiddens", "exploration_config.epsilon_timesteps"} <= honoured
-    assert not {"sample_async", "monitor", "model.lstm_use_prev_action_reward", "model.use_lstm"} & honoured
+    assert not {"remote_worker_envs", "monitor", "model.lstm_use_prev_action_reward", "model.use_lstm"} & honoured
 
 
 def test_evaluation_parallel_without_workers_is_accepted() -> None:
