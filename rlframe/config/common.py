@@ -172,7 +172,9 @@ class CommonConfig(AlgorithmConfig):
         "PACK", "How Ray spreads the workers over machines.", choices=("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
     )
     tf_session_args: FreeForm = option(
-        TF_SESSION_ARGS, "TensorFlow's threads, as intra_op_parallelism_threads and inter_op_parallelism_threads."
+        TF_SESSION_ARGS,
+        "TensorFlow's threads: intra_op_parallelism_threads, and inter_op_parallelism_threads, where -1 runs functions "
+        "in the thread that calls them.",
     )
     local_tf_session_args: FreeForm = option(LOCAL_TF_SESSION_ARGS, "What differs from it in the driver. Free-form.")
 

@@ -33,13 +33,13 @@ _AGENTS = "environments have one agent and one policy, 'default_policy'"
 _REMOTE_ENVS = "set num_workers to step environments in several processes"
 TF_SESSION_ARGS: dict[str, Any] = {
     "intra_op_parallelism_threads": 2,
-    "inter_op_parallelism_threads": 2,
+    "inter_op_parallelism_threads": -1,
     "gpu_options": {"allow_growth": True},
     "log_device_placement": False,
     "device_count": {"CPU": 1},
     "allow_soft_placement": True,
 }
-LOCAL_TF_SESSION_ARGS: dict[str, Any] = {"intra_op_parallelism_threads": 8, "inter_op_parallelism_threads": 8}
+LOCAL_TF_SESSION_ARGS: dict[str, Any] = {"intra_op_parallelism_threads": 8, "inter_op_parallelism_threads": -1}
 _STASH = "there is one policy, which stays in memory"
 
 UNSUPPORTED: dict[str, Refusal] = {

@@ -220,11 +220,13 @@ class LearningPolicy(Policy):
             if key == LEARNER_STATS_KEY:
                 numbers.update({name: self._number(item) for name, item in value.items()})
             else:
-                result[key] = self.to_numpy(value)
+                result[key] = value if isinstance(value, (np.ndarray, float)) else self.to_numpy(value)
         return result
 
     def _number(self, value: Any) -> Any:
         """Returns a Python number for an array or tensor of one element, arrays for others."""
+        if isinstance(value, (float, int)):
+            return value
         value = self.to_numpy(value)
         return value.item() if isinstance(value, (np.ndarray, np.generic)) and value.size == 1 else value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +33,9 @@ __all__ = ["EntropyCoeffSchedule", "LearningRateSchedule", "TFPolicy"]
 Tensor: TypeAlias = Any
 Loss = Callable[..., Any]
 Gradients: TypeAlias = list[tuple[Any, Any]]
+
+
+_NOT_FINITE = "a loss is not finite"
 
 
 class TFPolicy(LearningPolicy):
@@ -290,7 +294,12 @@ class TFPolicy(LearningPolicy):
         if self.learn_hook is not None:
             self.learn_hook(policy=self, train_batch=samples, result=custom)
         columns = self._learned_columns(samples)
-        made = self._learn_calls(_tensor_columns(columns), self._scalars())
+        try:
+            made = self._learn_calls(_tensor_columns(columns), self._scalars())
+        except tf.errors.InvalidArgumentError as error:
+            if _NOT_FINITE not in str(error):
+                raise
+            raise explain_nonfinite(0, math.nan, self, samples) from None
         self._weights_changed()
         self._check_losses(made["losses"], samples)
         return self._learn_result({"allreduce_latency": 0.0, **made["stats"]}, made["fetches"], custom)
@@ -328,11 +337,15 @@ class TFPolicy(LearningPolicy):
         with self._symbolic(scalars):
             losses, gradients, stats, batch = self._gradients_of(columns)
             # A loss that is no number must not reach the weights. Zeros instead of gradients would still move Adam.
-            tf.cond(
-                tf.reduce_all(tf.math.is_finite(losses)),
-                lambda: self._apply(gradients),
-                lambda: tf.constant(False),
-            )
+            if self.config.get("jit_compile"):  # XLA cannot stop halfway
+                tf.cond(
+                    tf.reduce_all(tf.math.is_finite(losses)),
+                    lambda: self._apply(gradients),
+                    lambda: tf.constant(False),
+                )
+            else:
+                with tf.control_dependencies([tf.debugging.check_numerics(losses, _NOT_FINITE)]):
+                    self._apply(gradients)
             stats.update(self.extra_grad_info(batch))
             stats.update(self.grad_stats(batch, [gradient for gradient, _ in _flat(gradients)]))
             return {"losses": losses, "stats": stats, "fetches": self.extra_compute_grad_fetches()}

@@ -256,7 +256,7 @@ class TorchPolicy(LearningPolicy):
     def compute_gradients(self, postprocessed_batch: SampleBatch) -> tuple[list[Any], dict[str, Any]]:
         """Returns the gradients of one batch as arrays, one per parameter (None where unused), and the info."""
         self.model.train()
-        batch = self._lazy_tensor_dict(postprocessed_batch)
+        batch = self._lazy_tensor_dict(self._learned_columns(postprocessed_batch))
         batch.set_training(True)
         stats = self._backward(batch, postprocessed_batch)
         stats.update(self.extra_grad_info(batch))

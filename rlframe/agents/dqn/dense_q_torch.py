@@ -36,7 +36,7 @@ class DenseQGradients:
         self._trunk = DenseChain(policy.model, spec["trunk"]["outputs"])
         self._advantage = DenseChain(policy.model, spec["advantage"] or ())
         self._state_value = DenseChain(policy.model, spec["state_value"] or ())
-        self._double_q = bool(policy.config.get("double_q"))
+        self._double_q = policy.selects_online
 
     @classmethod
     def of(cls, policy: Any) -> DenseQGradients | None:

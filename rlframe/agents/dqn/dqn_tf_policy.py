@@ -70,7 +70,7 @@ def build_q_losses(policy: DQNTFPolicy, model: Any, dist_class: Any, train_batch
     del model, dist_class
     q_t = policy.online(train_batch[OBS])
     q_tp1 = policy.target(train_batch[NEXT_OBS])
-    selector = policy.online(train_batch[NEXT_OBS]).q if policy.config["double_q"] else q_tp1.q
+    selector = policy.online(train_batch[NEXT_OBS]).q if policy.selects_online else q_tp1.q
     q_loss = QLoss(q_t, q_tp1, selector, train_batch, policy.model.support)
     policy.keep(q_loss.td_error, **q_loss.stats)
     return q_loss.loss

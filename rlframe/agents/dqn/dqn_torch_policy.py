@@ -71,7 +71,7 @@ def build_q_losses(policy: DQNTorchPolicy, model: Any, dist_class: Any, train_ba
     q_t = policy.online(train_batch[OBS])
     with torch.no_grad():
         q_tp1 = policy.target(train_batch[NEXT_OBS])
-        selector = policy.online(train_batch[NEXT_OBS]).q if policy.config["double_q"] else q_tp1.q
+        selector = policy.online(train_batch[NEXT_OBS]).q if policy.selects_online else q_tp1.q
     q_loss = QLoss(q_t, q_tp1, selector, train_batch, policy.model.support)
     policy.keep(q_loss.td_error, **q_loss.stats)
     return q_loss.loss

@@ -25,11 +25,13 @@ class SimpleQPolicy(LearningRateSchedule, LearningPolicy):
     """A Q-network with a periodically copied target; what a framework adds is the loss and the learner step."""
 
     train_columns = (NEXT_OBS, DONES)
-    learn_columns = (OBS, ACTIONS, REWARDS, NEXT_OBS, DISCOUNTS, WEIGHTS)
+    learn_columns: tuple[str, ...] = (OBS, ACTIONS, REWARDS, NEXT_OBS, DISCOUNTS)
     build_actor = staticmethod(QActor)
     #: The interface that puts heads on a model.
     model_interface: Any
     target_network: Any
+    #: Whether the online network selects the action that the target network evaluates.
+    selects_online = False
 
     def check_action_space(self, action_space: gym.Space[Any]) -> None:
         """Raises an UnsupportedSpaceException unless actions are Discrete."""
@@ -126,6 +128,13 @@ class SimpleQPolicy(LearningRateSchedule, LearningPolicy):
 
 class DQNPolicy(SimpleQPolicy):
     """SimpleQ's policy with dueling, distributional and noisy heads, and priorities computed by workers."""
+
+    learn_columns = (*SimpleQPolicy.learn_columns, WEIGHTS)
+
+    @property
+    def selects_online(self) -> bool:  # type: ignore[override]  # a constant there
+        """Whether the online network selects the action that the target network evaluates."""
+        return bool(self.config["double_q"])
 
     #: The online network's noisy layers.
     _noisy_layers: Sequence[Any] = ()

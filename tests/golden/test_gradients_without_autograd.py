@@ -1,0 +1,132 @@
+"""Gradients written by hand are those of autograd."""
+
+import numpy as np
+import pytest
+import torch
+
+from rlframe.models.torch.dense_chain import DenseChain
+from rlframe.policy.torch.flat import FlatParameters
+from tests.contract.test_policies import make, make_batch, same
+
+CASES = [
+    ("SimpleQ", {}),
+    ("SimpleQ", {"model": {"fcnet_hiddens": [16, 8], "fcnet_activation": "relu"}}),
+    ("DQN", {}),
+    ("DQN", {"double_q": False}),
+    ("DQN", {"dueling": False}),
+    ("DQN", {"dueling": False, "hiddens": []}),
+    ("DQN", {"hiddens": [], "model": {"fcnet_hiddens": [16], "fcnet_activation": "sigmoid"}}),
+    ("DQN", {"hiddens": [16, 8], "grad_clip": None}),
+]
+
+
+def pair(name, overrides):
+    overrides = dict(overrides)
+    if "model" in overrides:
+        from tests.helpers.workers import dqn_config
+
+        overrides["model"] = {**dqn_config()["model"], **overrides["model"]}
+    by_hand, by_autograd = make("torch", name, overrides), make("torch", name, overrides)
+    assert by_hand.without_autograd is not None
+    by_autograd.without_autograd = None
+    return by_hand, by_autograd
+
+
+@pytest.mark.parametrize(("name", "overrides"), CASES)
+@pytest.mark.parametrize("weights", [True, False])
+def test_learner_steps_are_the_same(name, overrides, weights):
+    by_hand, by_autograd = pair(name, overrides)
+    for step in range(6):
+        batch = make_batch(32, step)
+        if not weights:
+            del batch["weights"]
+        one, other = by_hand.learn_on_batch(batch), by_autograd.learn_on_batch(batch)
+        np.testing.assert_allclose(one["td_error"], other["td_error"], atol=1e-5)
+        assert set(one["learner_stats"]) == set(other["learner_stats"])
+        for key, value in other["learner_stats"].items():
+            assert one["learner_stats"][key] == pytest.approx(value, rel=1e-4, abs=1e-6), key
+        if step == 2:
+            by_hand.update_target()
+            by_autograd.update_target()
+    same(by_hand.get_weights(), by_autograd.get_weights(), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("name", "overrides"), CASES)
+def test_gradients_are_the_same(name, overrides):
+    by_hand, by_autograd = pair(name, {**overrides, "grad_clip": None})
+    by_hand.learn_on_batch(make_batch(8, 9))  # what an earlier step left in the gradients must not stay
+    by_autograd.learn_on_batch(make_batch(8, 9))
+    ours, theirs = by_hand.compute_gradients(make_batch())[0], by_autograd.compute_gradients(make_batch())[0]
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        ("DQN", {"noisy": True}),
+        ("DQN", {"num_atoms": 5}),
+        ("DQN", {"exploration_config": {"type": "ParameterNoise"}}),
+        ("SimpleQ", {"model": "elu"}),
+    ],
+)
+def test_what_is_no_plain_dense_network_goes_by_autograd(name, overrides):
+    if overrides.get("model"):
+        from tests.helpers.workers import dqn_config
+
+        overrides = {"model": {**dqn_config()["model"], "fcnet_activation": "elu"}}
+    policy = make("torch", name, overrides)
+    assert policy.without_autograd is None
+    assert policy.learn_on_batch(make_batch())["td_error"].shape == (12,)
+
+
+def test_a_loss_of_the_users_goes_by_autograd():
+    from rlframe.agents.dqn import DQNTorchPolicy
+    from tests.contract.test_policies import ACTIONS, OBS_SPACE
+    from tests.helpers.workers import dqn_config
+
+    derived = DQNTorchPolicy.with_updates(
+        name="Mine", loss_fn=lambda policy, model, dist, batch: policy.online(batch["obs"]).q.square().mean()
+    )
+    assert derived(OBS_SPACE, ACTIONS, dqn_config()).without_autograd is None
+
+    class Doubled(DQNTorchPolicy):
+        def online(self, obs):
+            made = super().online(obs)
+            return made._replace(q=2 * made.q)
+
+    assert Doubled(OBS_SPACE, ACTIONS, dqn_config()).without_autograd is None
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid", "linear"])
+def test_chain_forwards_and_backwards(activation):
+    torch.manual_seed(0)
+    module = torch.nn.ModuleDict({"a": torch.nn.Linear(3, 5), "b": torch.nn.Linear(5, 2)}).double()
+    flat = FlatParameters(module.parameters())
+    layers = [
+        {"kind": "dense", "name": "a", "activation": activation, "units": 5},
+        {"kind": "dense", "name": "b", "activation": "linear", "units": 2},
+    ]
+    chain = DenseChain(module, layers)
+    x = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
+    functions = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "linear": lambda y: y}
+    y = module["b"](functions[activation](module["a"](x)))
+    slope = torch.randn(7, 2, dtype=torch.float64)
+    y.backward(slope)
+    wanted, by_input = flat.grad.clone(), x.grad
+    flat.grad.fill_(99.0)
+    kept = chain.forward(x.detach())
+    torch.testing.assert_close(kept[-1], y.detach())
+    torch.testing.assert_close(chain(x.detach()), y.detach())
+    torch.testing.assert_close(chain.backward(kept, slope, input_grad=True), by_input)
+    torch.testing.assert_close(flat.grad, wanted)
+    assert chain.backward(chain.forward(x.detach()), slope, input_grad=False) is None
+
+
+def test_chain_refuses_what_it_cannot_do():
+    module = torch.nn.ModuleDict({"a": torch.nn.Linear(3, 5)})
+    layer = {"kind": "dense", "name": "a", "activation": "tanh", "units": 5}
+    with pytest.raises(ValueError, match="a have no gradient buffer"):
+        DenseChain(module, [layer])
+    with pytest.raises(ValueError, match="cannot have the layer"):
+        DenseChain(module, [{**layer, "activation": "elu"}])
