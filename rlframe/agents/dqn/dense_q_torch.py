@@ -80,7 +80,8 @@ class DenseQGradients:
         low, high = q_t.aminmax()
         policy.keep(td_error, mean_q=q_t.mean(), min_q=low, max_q=high)
         self._backward(trunk, advantage, value, index, (slope / rows).unsqueeze(1))
-        return per_row.mean()
+        loss: Tensor = per_row.mean()
+        return loss
 
     def _backward(
         self, trunk: list[Tensor], advantage: list[Tensor], value: list[Tensor], index: Tensor, slope: Tensor
