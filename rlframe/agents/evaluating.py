@@ -26,7 +26,9 @@ def evaluation_config(config: dict[str, Any], merge: Callable[[dict[str, Any], d
     overrides = dict(config.get("evaluation_config") or {})
     if overrides.get("in_evaluation") is False:
         raise ConfigError("evaluation_config.in_evaluation: got False, wanted True (leave it out)")
-    if overrides.get("framework", config["framework"]) != config["framework"]:
+    same = {"tf2": "tf", "tfe": "tf"}
+    asked, mine = overrides.get("framework", config["framework"]), config["framework"]
+    if same.get(asked, asked) != same.get(mine, mine):
         raise ConfigError(
             f"evaluation_config.framework: got {overrides['framework']!r}, wanted {config['framework']!r}: evaluation "
             "workers act with the weights of the training policy (leave it out)"

@@ -30,7 +30,11 @@ class AlgorithmEntry:
 
 
 ALGORITHMS: dict[str, AlgorithmEntry] = {
+    "A2C": AlgorithmEntry("rlframe.agents.a3c:A2CTrainer", "rlframe.agents.a3c:A2C_DEFAULT_CONFIG"),
+    "A3C": AlgorithmEntry("rlframe.agents.a3c:A3CTrainer", "rlframe.agents.a3c:DEFAULT_CONFIG"),
     "DQN": AlgorithmEntry("rlframe.agents.dqn:DQNTrainer", "rlframe.agents.dqn:DEFAULT_CONFIG"),
+    "PG": AlgorithmEntry("rlframe.agents.pg:PGTrainer", "rlframe.agents.pg:DEFAULT_CONFIG"),
+    "PPO": AlgorithmEntry("rlframe.agents.ppo:PPOTrainer", "rlframe.agents.ppo:DEFAULT_CONFIG"),
     "SimpleQ": AlgorithmEntry("rlframe.agents.dqn:SimpleQTrainer", "rlframe.agents.dqn:SIMPLE_Q_DEFAULT_CONFIG"),
 }
 """Loaders by name: `ALGORITHMS["DQN"]()` returns (trainer class, default config)."""

@@ -139,6 +139,12 @@ def _policy_getter(arguments: Mapping[str, Any]) -> Callable[..., Any]:
         made = arguments.get("default_policy") if made is None else made
         if made is None:
             raise ConfigError(f"{arguments['name']} has no policy: pass default_policy or get_policy_class")
+        belongs = getattr(made, "framework", None)
+        if belongs in ("torch", "tf") and belongs != require_framework(config["framework"], config.get("log_level")):
+            raise ConfigError(
+                f"framework: got {config['framework']!r}, but the policy {made.__name__} of {arguments['name']} learns "
+                f"in {belongs!r}; set framework={belongs!r}, or pass a policy of the other framework"
+            )
         return made
 
     return get_default_policy_class

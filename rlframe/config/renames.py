@@ -45,6 +45,7 @@ RENAMES: dict[str, Rename] = {
     "eager": Rename(("framework",), lambda _: "tfe", "framework='tfe'", dropped=(SENTINEL, False)),
     "monitor": _to("record_env"),
     "buffer_size": _to("replay_buffer_config.capacity"),
+    "vf_share_layers": _to("model.vf_share_layers"),
     "policy_graphs": _to("multiagent.policies"),
     "multiagent.policy_graphs": _to("multiagent.policies"),
     "model.custom_options": _to("model.custom_model_config"),

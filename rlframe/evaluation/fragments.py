@@ -155,9 +155,10 @@ def assemble(block: Block, policy: Any, settings: Any) -> SampleBatch:
         columns[DONES] = terminateds | truncateds
     for key, column in block.extras.items():
         columns[key] = _rows(column)
+    if wanted is None or ENV_ID in wanted:
+        columns[ENV_ID] = np.repeat(np.arange(block.slots), block.length)
     if wanted is None:
         count = block.length * block.slots
-        columns[ENV_ID] = np.repeat(np.arange(block.slots), block.length)
         columns[AGENT_INDEX] = np.zeros(count, np.int64)
         columns[UNROLL_ID] = columns[ENV_ID]
     if block.infos is not None:

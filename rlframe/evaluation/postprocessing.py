@@ -19,6 +19,7 @@ __all__ = [
     "compute_advantages",
     "compute_gae_for_sample_batch",
     "discount_cumsum",
+    "post_process_advantages",
 ]
 
 
@@ -110,6 +111,33 @@ def compute_gae_for_sample_batch(
     del other_agent_batches, episode
     config = policy.config
     use_gae, use_critic = config.get("use_gae", True), config.get("use_critic", True)
+    lambda_ = config["lambda"] if use_gae else 1.0
+    return _add_advantages(policy, sample_batch, config["gamma"], lambda_, use_gae=use_gae, use_critic=use_critic)
+
+
+def post_process_advantages(
+    policy: Any, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
+) -> SampleBatch:
+    """Adds the discounted return to go as `advantages`; trajectories that were cut off end with what they have.
+
+    Args:
+        policy: Its config is read for `gamma`.
+        sample_batch: Any number of trajectories one after the other.
+        other_agent_batches: Not used; part of the signature of postprocessing functions.
+        episode: Not used; part of the signature of postprocessing functions.
+
+    Returns:
+        The same batch.
+
+    Source: Sutton and Barto 2018, section 13.3.
+    """
+    del other_agent_batches, episode
+    return _add_advantages(policy, sample_batch, policy.config["gamma"], 1.0, use_gae=False, use_critic=False)
+
+
+def _add_advantages(
+    policy: Any, sample_batch: SampleBatch, gamma: float, lambda_: float, *, use_gae: bool, use_critic: bool
+) -> SampleBatch:
     _check_critic(sample_batch, use_gae, use_critic)
     rewards = np.asarray(sample_batch[REWARDS], np.float32)
     ends, terminal = trajectory_ends(sample_batch), terminal_rows(sample_batch)
@@ -119,19 +147,19 @@ def compute_gae_for_sample_batch(
         open_ends = np.flatnonzero(ends & ~terminal)
         following[open_ends] = _values_after(policy, sample_batch, ends, open_ends)
     # Returns are GAE with lambda 1 plus the values they were measured against.
-    lambda_ = config["lambda"] if use_gae else 1.0
     slots = _slots(sample_batch, ends)
     by_slot: Any = [column.reshape(slots, -1).T for column in (rewards, values, following, terminal, ends)]
     r_t, v_t, v_tp1, terminal_t, end_t = by_slot
-    rows = gae(r_t, v_t, v_tp1, terminal_t, end_t, config["gamma"], lambda_)
+    rows = gae(r_t, v_t, v_tp1, terminal_t, end_t, gamma, lambda_)
     advantages, targets = (row.T.reshape(-1) for row in rows)
     sample_batch[Postprocessing.ADVANTAGES] = advantages
     sample_batch[Postprocessing.VALUE_TARGETS] = targets if use_critic else np.zeros_like(targets)
     return sample_batch
 
 
-compute_gae_for_sample_batch.handles_many = True  # type: ignore[attr-defined]  # one call for several trajectories
-compute_gae_for_sample_batch.framework_free = True  # type: ignore[attr-defined]  # NumPy workers may run it
+for _function in (compute_gae_for_sample_batch, post_process_advantages):
+    _function.handles_many = True  # type: ignore[attr-defined]  # one call for several trajectories
+    _function.framework_free = True  # type: ignore[attr-defined]  # NumPy workers may run it
 
 
 def _slots(batch: SampleBatch, ends: NDArray[np.bool_]) -> int:

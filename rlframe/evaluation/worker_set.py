@@ -49,6 +49,11 @@ class WorkerSet:
         self._env_creator = env_creator
         self._validate_env = validate_env
         self._policy_class = policy_class
+        self._syncs_lazily = False
+        self._version = 0
+        self._versions: dict[Any, int] = {}
+        self._unsent: tuple[list[str] | None, Mapping[str, Any] | None] = (None, None)
+        self._reference: Any = None
         self._num_workers = num_workers
         self._logdir = logdir
         self._remote_workers: list[Any] = []
@@ -57,11 +62,6 @@ class WorkerSet:
         self._local_worker: Any = None
         if not _setup:
             return
-        self._syncs_lazily = False
-        self._version = 0
-        self._versions: dict[Any, int] = {}
-        self._unsent: tuple[list[str] | None, Mapping[str, Any] | None] = (None, None)
-        self._reference: Any = None
         if local_env is None:
             local_env = num_workers == 0 or bool(self._config.get("create_env_on_driver"))
         spaces = None
@@ -177,6 +177,7 @@ class WorkerSet:
         import ray
 
         reference = ray.put(self._local_worker.get_weights(policies))
+        self._reference = None  # what was put before may be older than these, e.g. from before a restore
         for worker in self._remote_workers:
             worker.set_weights.remote(reference, global_vars)
 

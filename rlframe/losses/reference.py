@@ -266,3 +266,50 @@ def diag_gaussian_kl(mean: ArrayLike, log_std: ArrayLike, other_mean: ArrayLike,
     terms = other_log_std - log_std + spread / (2.0 * np.exp(2.0 * other_log_std)) - 0.5
     divergence: Array = terms.sum(axis=-1)
     return divergence
+
+
+def clipped_surrogate(logp: ArrayLike, logp_old: ArrayLike, advantages: ArrayLike, clip: float) -> Array:
+    """Returns min(ρA, clip(ρ, 1 − ε, 1 + ε) A) row by row; see `losses.torch.policy_gradients`.
+
+    Args:
+        logp: log π(a|s), `[B]`.
+        logp_old: log π_old(a|s), `[B]`.
+        advantages: A, `[B]`.
+        clip: ε.
+
+    Source: Schulman et al. 2017, eq. 7.
+    """
+    rows = []
+    for new, old, advantage in zip(_floats(logp), _floats(logp_old), _floats(advantages), strict=True):
+        ratio = np.exp(new - old)
+        bounded = min(max(ratio, 1.0 - clip), 1.0 + clip)
+        rows.append(min(ratio * advantage, bounded * advantage))
+    return np.array(rows, np.float64)
+
+
+def clipped_value_loss(values: ArrayLike, values_old: ArrayLike, targets: ArrayLike, clip: float) -> Array:
+    """Returns max((V − R)², (V_clipped − R)²) row by row; see `losses.torch.policy_gradients`.
+
+    Args:
+        values: V(s) now, `[B]`.
+        values_old: V(s) when sampled, `[B]`.
+        targets: R, `[B]`.
+        clip: How far V may move from its old value and still count.
+    """
+    rows = []
+    for now, old, target in zip(_floats(values), _floats(values_old), _floats(targets), strict=True):
+        bounded = old + min(max(now - old, -clip), clip)
+        rows.append(max((now - target) ** 2, (bounded - target) ** 2))
+    return np.array(rows, np.float64)
+
+
+def explained_variance(targets: ArrayLike, predictions: ArrayLike) -> float:
+    """Returns 1 − Var(targets − predictions) / Var(targets), at least −1; −1 without variance.
+
+    Args:
+        targets: `[B]`.
+        predictions: `[B]`.
+    """
+    targets, predictions = _floats(targets), _floats(predictions)
+    variance = float(np.var(targets))
+    return -1.0 if variance == 0 else max(-1.0, 1.0 - float(np.var(targets - predictions)) / variance)

@@ -24,7 +24,7 @@ class LearningPolicy(Policy):
     """Base of `TorchPolicy` and `TFPolicy`.
 
     Where model, exploration and distribution are built in, acting runs in NumPy on the live weights; any custom part
-    makes it run through the framework. Both give the same numbers (within 1e-6).
+    makes it run through the framework. Both give the same numbers (within 1e-5).
     """
 
     framework: str

@@ -113,6 +113,12 @@ class Policy:
         self, obs: NDArray[Any], explore: bool = True, timestep: int | None = None
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         """Returns actions [B, ...] for `obs` [B, ...] and the columns that are stored with them; the sampler's path."""
+        return self._act(obs, explore, timestep, self.train_columns)
+
+    def _act(
+        self, obs: NDArray[Any], explore: bool, timestep: int | None, wanted: tuple[str, ...] | None
+    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+        """Returns actions and the wanted columns; None wants all."""
         dist_inputs, values = self.forward(obs, explore)
         distribution = self.distribution(dist_inputs)
         step = self.global_timestep if timestep is None else timestep
@@ -120,13 +126,6 @@ class Policy:
             action_distribution=distribution, timestep=step, explore=explore
         )
         self.global_timestep += len(obs)
-        columns = self._act_columns(dist_inputs, logp, values)
-        return actions, columns
-
-    def _act_columns(
-        self, dist_inputs: NDArray[np.float32], logp: NDArray[np.float32], values: NDArray[np.float32] | None
-    ) -> dict[str, NDArray[Any]]:
-        wanted = self.train_columns
         columns: dict[str, NDArray[Any]] = {}
         if wanted is None or ACTION_DIST_INPUTS in wanted:
             columns[ACTION_DIST_INPUTS] = dist_inputs
@@ -136,7 +135,7 @@ class Policy:
             columns[ACTION_PROB] = np.exp(logp)
         if values is not None:
             columns[VF_PREDS] = values
-        return columns
+        return actions, columns
 
     def compute_actions_from_input_dict(
         self,
@@ -149,10 +148,9 @@ class Policy:
         """Returns actions [B, ...], recurrent states (`[]`) and extra columns for a dict of columns with `obs`."""
         explore = bool(self.config.get("explore", True)) if explore is None else explore
         self.exploration.before_compute_actions(timestep=timestep, explore=explore)
-        actions, columns = self.act(np.asarray(input_dict[OBS]), explore, timestep)
+        actions, columns = self._act(np.asarray(input_dict[OBS]), explore, timestep, None)
         self.exploration.restore_weights()
-        if ACTION_LOGP in columns:
-            columns.setdefault(ACTION_PROB, np.exp(columns[ACTION_LOGP]))
+        columns[ACTION_PROB] = np.exp(columns[ACTION_LOGP])
         return actions, [], columns
 
     def compute_actions(

@@ -69,14 +69,15 @@ EXPLAINED = {
 }
 
 
-def test_every_honoured_config_key_is_read_somewhere():
-    from rlframe.agents.dqn import DQNConfig
+@pytest.mark.parametrize("name", ["A2C", "A3C", "DQN", "PG", "PPO"])
+def test_every_honoured_config_key_is_read_somewhere(name):
+    from rlframe.agents.registry import get_trainer_class
     from rlframe.config.common import honoured_keys
 
     code = "\n".join(path.read_text() for path in FILES if not below(path, "config"))
     unread = [
         key
-        for key in honoured_keys(DQNConfig)
+        for key in honoured_keys(get_trainer_class(name)._config_class)
         if not re.search(
             rf"[\"']{re.escape(key.rpartition('.')[2])}[\"']|[.(]{re.escape(key.rpartition('.')[2])}\b", code
         )
@@ -110,8 +111,10 @@ def test_import_rlframe_is_light():
     assert int(done.stdout) < 60
 
 
-def test_execution_plans_are_short():
-    for name in ("dqn", "simple_q"):
-        tree = ast.parse((ROOT / "agents" / "dqn" / f"{name}.py").read_text())
-        plan = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "execution_plan")
-        assert plan.end_lineno - plan.body[1].lineno + 1 <= 15
+@pytest.mark.parametrize("path", sorted((ROOT / "agents").glob("*/*.py")), ids=lambda path: path.stem)
+def test_execution_plans_are_short(path):
+    tree = ast.parse(path.read_text())
+    for plan in (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "execution_plan"):
+        statements = [node for node in plan.body[1:] for node in ast.walk(node) if isinstance(node, ast.Call)]
+        assert len(plan.body) - 1 <= 15
+        assert len(statements) <= 25, "a plan is a handful of operators"

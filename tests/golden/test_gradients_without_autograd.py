@@ -21,11 +21,6 @@ CASES = [
 
 
 def pair(name, overrides):
-    overrides = dict(overrides)
-    if "model" in overrides:
-        from tests.helpers.workers import dqn_config
-
-        overrides["model"] = {**dqn_config()["model"], **overrides["model"]}
     by_hand, by_autograd = make("torch", name, overrides), make("torch", name, overrides)
     assert by_hand.without_autograd is not None
     by_autograd.without_autograd = None
@@ -67,14 +62,10 @@ def test_gradients_are_the_same(name, overrides):
         ("DQN", {"noisy": True}),
         ("DQN", {"num_atoms": 5}),
         ("DQN", {"exploration_config": {"type": "ParameterNoise"}}),
-        ("SimpleQ", {"model": "elu"}),
+        ("SimpleQ", {"model": {"fcnet_activation": "elu"}}),
     ],
 )
 def test_what_is_no_plain_dense_network_goes_by_autograd(name, overrides):
-    if overrides.get("model"):
-        from tests.helpers.workers import dqn_config
-
-        overrides = {"model": {**dqn_config()["model"], "fcnet_activation": "elu"}}
     policy = make("torch", name, overrides)
     assert policy.without_autograd is None
     assert policy.learn_on_batch(make_batch())["td_error"].shape == (12,)

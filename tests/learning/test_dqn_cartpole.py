@@ -5,17 +5,18 @@ import math
 import pytest
 
 from rlframe.agents.dqn import DQNTrainer, SimpleQTrainer
+from tests.helpers.frameworks import FRAMEWORKS
 
 BAR, BUDGET = 150.0, 50_000
 
 
-def steps_to_bar(cls, config, seed):
+def steps_to_bar(cls, config, seed, budget=BUDGET):
     """Returns the env steps after which the mean return of the last 100 episodes was at the bar; inf if never."""
     trainer = cls({**config, "seed": seed, "min_iter_time_s": 0, "log_sys_usage": False}, env="CartPole-v1")
     try:
         while True:
             result = trainer.train()
-            if result["timesteps_total"] > BUDGET:
+            if result["timesteps_total"] > budget:
                 return math.inf
             if result["episode_reward_mean"] >= BAR:
                 return result["timesteps_total"]
@@ -24,9 +25,10 @@ def steps_to_bar(cls, config, seed):
 
 
 @pytest.mark.learning
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("seed", range(5))
-def test_dqn_reaches_the_bar(seed):
-    assert steps_to_bar(DQNTrainer, {"n_step": 3, "gamma": 0.95}, seed) <= BUDGET
+def test_dqn_reaches_the_bar(seed, framework):
+    assert steps_to_bar(DQNTrainer, {"n_step": 3, "gamma": 0.95, "framework": framework}, seed) <= BUDGET
 
 
 @pytest.mark.learning

@@ -85,10 +85,16 @@ def direct_call(function: Any) -> Callable[[list[Any]], Any]:
     """
     concrete = function.get_concrete_function()
     short = getattr(concrete, "_call_flat", None)
-    if short is not None and hasattr(concrete, "captured_inputs"):
-        return lambda tensors: short(tensors, concrete.captured_inputs)
     structure = concrete.structured_input_signature[0]
-    return lambda tensors: concrete(*tf.nest.pack_sequence_as(structure, tensors))
+
+    def call(tensors: list[Any]) -> Any:
+        if tf.config.functions_run_eagerly():  # somebody debugs: run the Python code, line by line
+            return function(*tf.nest.pack_sequence_as(structure, tensors))
+        if short is None:
+            return concrete(*tf.nest.pack_sequence_as(structure, tensors))
+        return short(tensors, concrete.captured_inputs)
+
+    return call
 
 
 class _Staging:

@@ -147,9 +147,10 @@ def state_to_adam(
     Raises:
         ValueError: If the moments do not fit the parameters; the optimiser is left as it was.
     """
-    optimizer.param_groups[0]["lr"] = float(saved["lr"])
     if not saved["step"]:
+        optimizer.param_groups[0]["lr"] = float(saved["lr"])
         optimizer.state.pop(flat.param, None)
         return
     moments = {key: flat.gathered(saved[key], names) for key in ("exp_avg", "exp_avg_sq")}
+    optimizer.param_groups[0]["lr"] = float(saved["lr"])
     optimizer.state[flat.param] = {"step": torch.tensor(float(saved["step"])), **moments}

@@ -54,7 +54,9 @@ def test_get_agent_class_works_and_says_it_is_old(caplog, monkeypatch):
 
 @pytest.mark.parametrize("name", sorted(RLLIB_ALGORITHMS - set(ALGORITHMS)))
 def test_names_of_rllib_that_are_missing_say_so_and_what_there_is(name):
-    with pytest.raises(ConfigError, match=f"^{name} exists in RLlib 1.x, but is not in rlframe yet.*DQN, SimpleQ"):
+    with pytest.raises(
+        ConfigError, match=f"^{name} exists in RLlib 1.x, but is not in rlframe yet.*A2C, A3C, DQN, PG, PPO, SimpleQ"
+    ):
         get_trainer_class(name)
 
 
@@ -70,7 +72,7 @@ def test_unknown_names_are_answered_with_the_nearest(typo, wanted):
 
 
 def test_a_name_like_no_other_lists_what_there_is():
-    with pytest.raises(ValueError, match=r"Unknown algorithm zzzzzz\. Available are DQN, SimpleQ"):
+    with pytest.raises(ValueError, match=r"Unknown algorithm zzzzzz\. Available are A2C, A3C, DQN, PG, PPO, SimpleQ"):
         get_trainer_class("zzzzzz")
 
 
@@ -157,11 +159,11 @@ registry.ALGORITHMS["DQN"] = registry.AlgorithmEntry("toy_algorithm:Toy", "toy_a
 assert get_trainable_cls("DQN") is Toy
 assert worker._post_init_hooks.count(registry.register_trainables) == 1
 try:
-    get_trainable_cls("PPO")
+    get_trainable_cls("SAC")
 except ValueError as error:
     sys.stdout.write(str(error))
 """
-    assert run(code).startswith("PPO exists in RLlib 1.x, but is not in rlframe yet.")
+    assert run(code).startswith("SAC exists in RLlib 1.x, but is not in rlframe yet.")
 
 
 @pytest.mark.ray
@@ -187,10 +189,10 @@ for _ in range(2):  # a second runtime knows the names as well
     analysis = tune.run("DQN", storage_path={str(tmp_path)!r}, verbose=0, resources_per_trial={{"cpu": 1}})
     assert analysis.trials[0].last_result["score"] == 42
     try:
-        tune.run("PPO", storage_path={str(tmp_path)!r}, verbose=0)
+        tune.run("SAC", storage_path={str(tmp_path)!r}, verbose=0)
     except ValueError as error:
         message = str(error)
     ray.shutdown()
 sys.stdout.write("\\n" + message)
 """
-    assert run(code).startswith("PPO exists in RLlib 1.x, but is not in rlframe yet.")
+    assert run(code).startswith("SAC exists in RLlib 1.x, but is not in rlframe yet.")

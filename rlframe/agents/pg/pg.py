@@ -1,0 +1,44 @@
+"""PG: the plain policy gradient (REINFORCE); config, plan, trainer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlframe.agents.trainer_template import build_trainer
+from rlframe.config.common import CommonConfig
+from rlframe.config.options import option
+from rlframe.evaluation.worker_set import WorkerSet
+from rlframe.execution.iterators import LocalIterator
+from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
+from rlframe.execution.train_ops import TrainOneStep
+
+
+class PGConfig(CommonConfig):
+    """Keys of PG (Williams 1992)."""
+
+    num_workers: int = option(0, "Remote rollout workers; 0 samples in the driver's process.", unit="processes", low=0)
+    lr: float = option(4e-4, "Learning rate of Adam.", low=0)
+
+
+def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
+    """Collects a train batch and does one learner step on it."""
+    train = (
+        ParallelRollouts(workers, mode="bulk_sync")
+        .combine(ConcatBatches(config["train_batch_size"], config["multiagent"]["count_steps_by"]))
+        .for_each(TrainOneStep(workers))
+    )
+    return StandardMetricsReporting(train, workers, config)
+
+
+DEFAULT_CONFIG: dict[str, Any] = PGConfig.defaults()
+
+PGTrainer = build_trainer(
+    name="PG",
+    config_class=PGConfig,
+    policies={
+        "torch": "rlframe.agents.pg.pg_torch_policy:PGTorchPolicy",
+        "tf": "rlframe.agents.pg.pg_tf_policy:PGTFPolicy",
+    },
+    execution_plan=execution_plan,
+)

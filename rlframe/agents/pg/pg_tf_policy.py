@@ -1,0 +1,47 @@
+"""PG in TensorFlow: the loss and the policy."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from rlframe.agents.pg.pg_policy import PGPolicy
+from rlframe.data.columns import ACTIONS, ADVANTAGES
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.evaluation.postprocessing import post_process_advantages
+from rlframe.policy.tf_policy import TFPolicy
+from rlframe.utils.quiet_tf import tf
+
+from rlframe.losses.tf.policy_gradients import policy_gradient  # isort: skip - after TensorFlow was loaded quietly
+
+Tensor: TypeAlias = Any
+
+
+def pg_tf_loss(policy: PGTFPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+    """Returns the loss of one batch, the mean of −log π(a|s) · G, a scalar.
+
+    Source: Williams 1992; Sutton and Barto 2018, eq. 13.8.
+    """
+    dist_inputs, _ = model(train_batch)
+    logp = dist_class(dist_inputs, model).logp(train_batch[ACTIONS])
+    loss = tf.reduce_mean(policy_gradient(logp, train_batch[ADVANTAGES]))
+    policy.kept = {"policy_loss": loss}
+    return loss
+
+
+class PGTFPolicy(PGPolicy, TFPolicy):
+    """An actor trained on returns."""
+
+    def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
+        self.kept: dict[str, Any] = {}
+        TFPolicy.__init__(self, obs_space, action_space, config)
+
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+        """Returns the loss of one batch; see `pg_tf_loss`."""
+        return pg_tf_loss(self, model, dist_class, train_batch)
+
+    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
+        """Returns the loss."""
+        return self.kept
+
+
+__all__ = ["PGTFPolicy", "pg_tf_loss", "post_process_advantages"]

@@ -1,0 +1,136 @@
+"""PPO: clipped surrogate, clipped value loss, adaptive KL penalty; config, plan, trainer."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rlframe.agents.trainer_template import build_trainer
+from rlframe.config.common import CommonConfig
+from rlframe.config.options import option
+from rlframe.evaluation.worker_set import WorkerSet
+from rlframe.execution.iterators import LocalIterator
+from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences, StandardizeFields
+from rlframe.execution.train_ops import MultiGPUTrainOneStep
+from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
+
+_LOGGER = logging.getLogger("rlframe")
+#: How many times `vf_clip_param` returns may be before a warning says that the critic cannot follow.
+_SCALE_LIMIT = 200
+
+
+class PPOConfig(CommonConfig):
+    """Keys of PPO (Schulman et al. 2017)."""
+
+    new_defaults = {"lr": 5e-5, "train_batch_size": 4000, "model": {"vf_share_layers": False}}  # noqa: RUF012
+
+    lr_schedule: Sequence[Sequence[float]] | None = option(
+        None, "Points [env step, learning rate], linear between them; None keeps lr.", wanted="a list of [step, value]"
+    )
+    sgd_minibatch_size: int = option(128, "Rows of one learner step.", unit="rows", low=1)
+    num_sgd_iter: int = option(30, "Passes over a train batch.", low=1)
+    shuffle_sequences: bool = option(True, "Each pass takes the rows in a new random order.")
+    use_critic: bool = option(True, "Advantages are measured against values.")
+    use_gae: bool = option(True, "Generalised advantage estimates.", source="Schulman et al. 2016")
+    lambda_: float = option(1.0, "Decay of the advantages' trace.", low=0, high=1, key="lambda")
+    kl_coeff: float = option(0.2, "Weight of the KL penalty at the start; 0 has none.", low=0)
+    kl_target: float = option(0.01, "KL divergence that the penalty's weight is adapted to.", unit="nats", low=0)
+    vf_loss_coeff: float = option(1.0, "Weight of the value loss.", low=0)
+    entropy_coeff: float = option(0.0, "Weight of the entropy bonus.", low=0)
+    entropy_coeff_schedule: Sequence[Sequence[float]] | float | None = option(
+        None, "Points [env step, weight]; or a step at which the weight reaches 0.", wanted="a list of [step, value]"
+    )
+    clip_param: float = option(0.3, "ε: how far the probability ratio counts.", above=0, source="eq. 7")
+    vf_clip_param: float = option(
+        10.0, "How far a value may move from its old one in a train batch.", unit="discounted return", above=0
+    )
+    grad_clip: float | None = option(None, "Largest global norm of the gradient; None does not clip.", above=0)
+    vf_share_layers: int = option(-1, "Old place of model.vf_share_layers.", deprecated=True)
+
+    def faults(self) -> Iterator[str]:
+        """Yields cross-field faults; never rewrites a value."""
+        yield from super().faults()
+        if self.sgd_minibatch_size > self.train_batch_size:
+            yield (
+                f"sgd_minibatch_size={self.sgd_minibatch_size} must be at most train_batch_size={self.train_batch_size}"
+            )
+        if self.use_gae and not self.use_critic:
+            yield "use_gae=True needs use_critic=True: the estimates are made of values"
+        if self.batch_mode == "truncate_episodes" and not self.use_gae:
+            yield "use_gae=False needs batch_mode='complete_episodes': returns need the ends of episodes"
+
+
+def validate_config(config: dict[str, Any]) -> None:
+    """Fits fragments to the train batch, as RLlib does: one round of all workers then gives a whole train batch."""
+    rows = max(config["num_workers"], 1) * config["num_envs_per_worker"]
+    if config["batch_mode"] == "truncate_episodes" and config["train_batch_size"] % (
+        rows * config["rollout_fragment_length"]
+    ):
+        config["rollout_fragment_length"] = math.ceil(config["train_batch_size"] / rows)
+
+
+class UpdateKL:
+    """Adapts the KL penalty of every policy that was trained; item in and out: `(batch, learner infos)`."""
+
+    def __init__(self, workers: WorkerSet) -> None:
+        self.workers = workers
+
+    def __call__(self, item: tuple[Any, Mapping[str, Any]]) -> tuple[Any, Mapping[str, Any]]:
+        """Hands each policy the mean divergence of its learner steps."""
+        for policy_id, info in item[1].items():
+            kl = info.get(LEARNER_STATS_KEY, {}).get("kl")
+            if kl is not None:
+                self.workers.local_worker().policy_map[policy_id].update_kl(kl)  # type: ignore[attr-defined]
+        return item
+
+
+def warn_about_bad_reward_scales(config: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Warns where returns are so large that clipped values cannot reach them; returns the result."""
+    mean = result.get("episode_reward_mean", math.nan)
+    if math.isfinite(mean) and abs(mean) / config["vf_clip_param"] > _SCALE_LIMIT:
+        _LOGGER.warning(
+            "the mean return is %g, which takes %.0f train batches of values that may move by vf_clip_param=%g each: "
+            "raise vf_clip_param, or scale the rewards",
+            mean,
+            abs(mean) / config["vf_clip_param"],
+            config["vf_clip_param"],
+        )
+    return result
+
+
+def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
+    """Collects a train batch, standardises its advantages, learns from it in minibatches, adapts the KL penalty."""
+    train = (
+        ParallelRollouts(workers, mode="bulk_sync")
+        .for_each(SelectExperiences(workers.trainable_policies()))
+        .combine(ConcatBatches(config["train_batch_size"], config["multiagent"]["count_steps_by"]))
+        .for_each(StandardizeFields(["advantages"]))
+        .for_each(
+            MultiGPUTrainOneStep(
+                workers=workers,
+                sgd_minibatch_size=config["sgd_minibatch_size"],
+                num_sgd_iter=config["num_sgd_iter"],
+                shuffle_sequences=config["shuffle_sequences"],
+            )
+        )
+        .for_each(UpdateKL(workers))
+    )
+    metrics = StandardMetricsReporting(train, workers, config)
+    return metrics.for_each(lambda result: warn_about_bad_reward_scales(config, result))
+
+
+DEFAULT_CONFIG: dict[str, Any] = PPOConfig.defaults()
+
+PPOTrainer = build_trainer(
+    name="PPO",
+    config_class=PPOConfig,
+    validate_config=validate_config,
+    policies={
+        "torch": "rlframe.agents.ppo.ppo_torch_policy:PPOTorchPolicy",
+        "tf": "rlframe.agents.ppo.ppo_tf_policy:PPOTFPolicy",
+    },
+    execution_plan=execution_plan,
+)

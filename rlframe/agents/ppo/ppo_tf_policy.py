@@ -1,0 +1,96 @@
+"""PPO in TensorFlow: the loss and the policy."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, ValueNetworkMixin
+from rlframe.data.columns import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS, VF_PREDS
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.policy.tf_policy import TFPolicy
+from rlframe.utils.quiet_tf import tf
+
+from rlframe.losses.tf.policy_gradients import (  # isort: skip - after TensorFlow was loaded quietly
+    clipped_surrogate,
+    clipped_value_loss,
+    explained_variance,
+)
+
+Stats = dict[str, Any]
+Tensor: TypeAlias = Any
+
+
+def ppo_surrogate_loss(policy: PPOTFPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+    """Returns the loss of one batch, a scalar.
+
+        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v max((V − R)², (V_clip − R)²) − c_e H(π) ]
+
+    Source: Schulman et al. 2017, "Proximal Policy Optimization Algorithms", eqs. 7 to 9.
+    """
+    config = policy.config
+    dist_inputs, _ = model(train_batch)
+    dist = dist_class(dist_inputs, model)
+    old_dist = dist_class(train_batch[ACTION_DIST_INPUTS], model)
+    surrogate = clipped_surrogate(
+        dist.logp(train_batch[ACTIONS]), train_batch[ACTION_LOGP], train_batch[ADVANTAGES], config["clip_param"]
+    )
+    kl, entropy = tf.reduce_mean(old_dist.kl(dist)), tf.reduce_mean(dist.entropy())
+    targets = train_batch[VALUE_TARGETS]
+    if config["use_critic"]:
+        values = model.value_function()
+        vf_loss = tf.reduce_mean(clipped_value_loss(values, train_batch[VF_PREDS], targets, config["vf_clip_param"]))
+    else:
+        values, vf_loss = tf.zeros_like(targets), tf.zeros_like(kl)
+    policy_loss = -tf.reduce_mean(surrogate)
+    total = policy_loss + config["vf_loss_coeff"] * vf_loss - policy.entropy_coeff * entropy
+    if config["kl_coeff"]:
+        total = total + policy.kl_coeff * kl
+    explained = explained_variance(targets, tf.stop_gradient(values))
+    policy.keep(
+        total_loss=total,
+        policy_loss=policy_loss,
+        vf_loss=vf_loss,
+        vf_explained_var=explained,
+        kl=kl,
+        entropy=entropy,
+    )
+    return total
+
+
+def kl_and_loss_stats(policy: PPOTFPolicy, train_batch: SampleBatch) -> Stats:
+    """Returns the statistics of the batch that the loss saw last."""
+    del train_batch
+    return {
+        "cur_kl_coeff": policy.kl_coeff,
+        "cur_lr": policy.cur_lr,
+        **policy.kept,
+        "entropy_coeff": policy.entropy_coeff,
+    }
+
+
+class PPOTFPolicy(PPOPolicy, TFPolicy):
+    """An actor with a critic, trained on a clipped surrogate."""
+
+    def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
+        self.kept: Stats = {}
+        self.setup_mixins(config)
+        TFPolicy.__init__(self, obs_space, action_space, config)
+
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+        """Returns the loss of one batch; see `ppo_surrogate_loss`."""
+        return ppo_surrogate_loss(self, model, dist_class, train_batch)
+
+    def keep(self, **stats: Tensor) -> None:
+        """Keeps what the loss computed beside the loss, for the learner's report."""
+        self.kept = dict(stats)
+
+    def gradients(self, optimizer: Any, loss: Tensor) -> list[tuple[Any, Any]]:
+        """Clips the gradient's global norm to `grad_clip`."""
+        return self.clip_gradients(super().gradients(optimizer, loss), self.config["grad_clip"])
+
+    def extra_grad_info(self, train_batch: SampleBatch) -> Stats:
+        """Returns losses, divergence, entropy and explained variance; see `kl_and_loss_stats`."""
+        return kl_and_loss_stats(self, train_batch)
+
+
+__all__ = ["KLCoeffMixin", "PPOTFPolicy", "ValueNetworkMixin", "kl_and_loss_stats", "ppo_surrogate_loss"]

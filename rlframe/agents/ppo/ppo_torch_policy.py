@@ -1,0 +1,93 @@
+"""PPO in PyTorch: the loss and the policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, ValueNetworkMixin
+from rlframe.data.columns import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS, VF_PREDS
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.losses.torch.policy_gradients import clipped_surrogate, clipped_value_loss, explained_variance
+from rlframe.policy.torch_policy import TorchPolicy
+
+Stats = dict[str, Any]
+
+
+def ppo_surrogate_loss(policy: PPOTorchPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+    """Returns the loss of one batch, a scalar.
+
+        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v max((V − R)², (V_clip − R)²) − c_e H(π) ]
+
+    Source: Schulman et al. 2017, "Proximal Policy Optimization Algorithms", eqs. 7 to 9.
+    """
+    config = policy.config
+    dist_inputs, _ = model(train_batch)
+    dist = dist_class(dist_inputs, model)
+    old_dist = dist_class(train_batch[ACTION_DIST_INPUTS], model)
+    surrogate = clipped_surrogate(
+        dist.logp(train_batch[ACTIONS]), train_batch[ACTION_LOGP], train_batch[ADVANTAGES], config["clip_param"]
+    )
+    kl, entropy = old_dist.kl(dist).mean(), dist.entropy().mean()
+    targets = train_batch[VALUE_TARGETS]
+    if config["use_critic"]:
+        values = model.value_function()
+        vf_loss = clipped_value_loss(values, train_batch[VF_PREDS], targets, config["vf_clip_param"]).mean()
+    else:
+        values, vf_loss = torch.zeros_like(targets), torch.zeros_like(kl)
+    policy_loss = -surrogate.mean()
+    total: Tensor = policy_loss + config["vf_loss_coeff"] * vf_loss - policy.entropy_coeff * entropy
+    if policy.kl_coeff:
+        total = total + policy.kl_coeff * kl
+    with torch.no_grad():
+        explained = explained_variance(targets, values)
+    policy.keep(
+        total_loss=total,
+        policy_loss=policy_loss,
+        vf_loss=vf_loss,
+        vf_explained_var=explained,
+        kl=kl,
+        entropy=entropy,
+    )
+    return total
+
+
+def kl_and_loss_stats(policy: PPOTorchPolicy, train_batch: SampleBatch) -> Stats:
+    """Returns the statistics of the batch that the loss saw last."""
+    del train_batch
+    return {
+        "cur_kl_coeff": policy.kl_coeff,
+        "cur_lr": policy.cur_lr,
+        **policy.kept,
+        "entropy_coeff": policy.entropy_coeff,
+    }
+
+
+class PPOTorchPolicy(PPOPolicy, TorchPolicy):
+    """An actor with a critic, trained on a clipped surrogate."""
+
+    def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
+        self.kept: Stats = {}
+        self.setup_mixins(config)
+        TorchPolicy.__init__(self, obs_space, action_space, config)
+
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+        """Returns the loss of one batch; see `ppo_surrogate_loss`."""
+        return ppo_surrogate_loss(self, model, dist_class, train_batch)
+
+    def keep(self, **stats: Tensor) -> None:
+        """Keeps what the loss computed beside the loss, for the learner's report."""
+        self.kept = {name: value.detach() for name, value in stats.items()}
+
+    def extra_grad_process(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> Stats:
+        """Clips the gradient's global norm to `grad_clip`."""
+        return self.clip_gradients(optimizer, self.config["grad_clip"])
+
+    def extra_grad_info(self, train_batch: SampleBatch) -> Stats:
+        """Returns losses, divergence, entropy and explained variance; see `kl_and_loss_stats`."""
+        return kl_and_loss_stats(self, train_batch)
+
+
+__all__ = ["KLCoeffMixin", "PPOTorchPolicy", "ValueNetworkMixin", "kl_and_loss_stats", "ppo_surrogate_loss"]

@@ -1,0 +1,76 @@
+"""Policy gradients in TensorFlow: surrogates, value losses and diagnostics, per row, as pure functions."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+Tensor: TypeAlias = Any
+
+
+def policy_gradient(logp: Tensor, advantages: Tensor) -> Tensor:
+    """Returns −log π(a|s) · A, whose gradient is the policy gradient's estimate.
+
+    Args:
+        logp: log π(a|s) of the actions taken. Float `[B]`.
+        advantages: A, without gradient. Float `[B]`.
+
+    Returns:
+        Float `[B]`.
+
+    Source: Sutton and Barto 2018, eq. 13.11.
+    """
+    return -logp * advantages
+
+
+def clipped_surrogate(logp: Tensor, logp_old: Tensor, advantages: Tensor, clip: float) -> Tensor:
+    """Returns min(ρA, clip(ρ, 1 − ε, 1 + ε) A) with ρ = π(a|s) / π_old(a|s); to be maximised.
+
+    Args:
+        logp: log π(a|s) of the actions taken. Float `[B]`.
+        logp_old: log π_old(a|s) when they were taken. Float `[B]`.
+        advantages: A. Float `[B]`.
+        clip: ε, above 0.
+
+    Returns:
+        Float `[B]`.
+
+    Source: Schulman et al. 2017, "Proximal Policy Optimization Algorithms", eq. 7.
+    """
+    ratio = tf.exp(logp - logp_old)
+    return tf.minimum(ratio * advantages, tf.clip_by_value(ratio, 1.0 - clip, 1.0 + clip) * advantages)
+
+
+def clipped_value_loss(values: Tensor, values_old: Tensor, targets: Tensor, clip: float) -> Tensor:
+    """Returns max((V − R)², (V_old + clip(V − V_old, ±c) − R)²).
+
+    Args:
+        values: V(s) now. Float `[B]`, in discounted reward units.
+        values_old: V(s) when the rows were sampled. Float `[B]`.
+        targets: R. Float `[B]`.
+        clip: c, above 0, in discounted reward units.
+
+    Returns:
+        Float `[B]`.
+
+    Source: the reference implementation of Schulman et al. 2017; the paper's eq. 9 has it without the clipping.
+    """
+    clipped = values_old + tf.clip_by_value(values - values_old, -clip, clip)
+    return tf.maximum(tf.square(values - targets), tf.square(clipped - targets))
+
+
+def explained_variance(targets: Tensor, predictions: Tensor) -> Tensor:
+    """Returns 1 − Var(targets − predictions) / Var(targets), at least −1; −1 for targets without variance.
+
+    Args:
+        targets: Float `[B]`.
+        predictions: Float `[B]`.
+
+    Returns:
+        Scalar, at most 1.
+    """
+    variance = tf.math.reduce_variance(targets)
+    unexplained = tf.math.reduce_variance(targets - predictions)
+    explained = tf.where(variance > 0, 1.0 - unexplained / tf.maximum(variance, 1e-12), -tf.ones_like(variance))
+    return tf.maximum(explained, -tf.ones_like(variance))

@@ -1,0 +1,69 @@
+"""Actor-critics with remote workers."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from rlframe.agents.a3c import A2CTrainer, A3CTrainer
+from rlframe.agents.ppo import PPOTrainer
+from tests.helpers.frameworks import FRAMEWORKS
+
+pytestmark = pytest.mark.ray
+
+CONFIG = {
+    "seed": 5,
+    "min_iter_time_s": 0,
+    "model": {"fcnet_hiddens": [16]},
+    "train_batch_size": 80,
+    "rollout_fragment_length": 20,
+    "num_workers": 1,
+    "num_cpus_per_worker": 0.5,
+    "log_sys_usage": False,
+}
+
+
+@pytest.fixture(autouse=True)
+def _runtime(ray_runtime):
+    return ray_runtime
+
+
+@pytest.fixture
+def trainers():
+    made = []
+
+    def build(cls, **overrides):
+        made.append(cls({**copy.deepcopy(CONFIG), **overrides}, env="CartPole-v1"))
+        return made[-1]
+
+    yield build
+    for trainer in made:
+        trainer.stop()
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize(
+    ("cls", "overrides"),
+    [(A2CTrainer, {}), (PPOTrainer, {"sgd_minibatch_size": 40, "num_sgd_iter": 2})],
+    ids=["A2C", "PPO"],
+)
+def test_one_remote_worker_gives_the_numbers_of_none(trainers, cls, overrides, framework):
+    local = trainers(cls, num_workers=0, framework=framework, **overrides)
+    remote = trainers(cls, framework=framework, **overrides)
+    for _ in range(3):
+        a, b = local.train(), remote.train()
+        assert a["hist_stats"] == b["hist_stats"]
+    for name, array in local.get_weights()["default_policy"].items():
+        np.testing.assert_allclose(array, remote.get_weights()["default_policy"][name], atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a3c_applies_the_gradients_of_every_worker(trainers, framework):
+    trainer = trainers(A3CTrainer, num_workers=2, framework=framework, timesteps_per_iteration=200)
+    before = trainer.get_weights()["default_policy"]
+    result = trainer.train()
+    assert result["info"]["num_steps_sampled"] >= 200
+    stats = result["info"]["learner"]["default_policy"]["learner_stats"]
+    assert {"policy_loss", "vf_loss", "policy_entropy"} <= set(stats)
+    after = trainer.get_weights()["default_policy"]
+    assert any(not np.array_equal(before[name], array) for name, array in after.items())

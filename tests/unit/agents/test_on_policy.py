@@ -1,0 +1,225 @@
+"""PG, A2C and PPO: plans, configs, resuming, and what a user does with them, in one process."""
+
+import copy
+import logging
+import math
+
+import numpy as np
+import pytest
+
+from rlframe.agents.a3c import A2CTrainer, A3CTrainer
+from rlframe.agents.pg import PGTrainer, post_process_advantages
+from rlframe.agents.ppo import DEFAULT_CONFIG, PPOTrainer
+from rlframe.agents.ppo.ppo import warn_about_bad_reward_scales
+from rlframe.agents.ppo.ppo_policy import KLCoeffMixin
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.utils.errors import ConfigError
+from tests.helpers.frameworks import FRAMEWORKS
+
+SMALL = {
+    "seed": 5,
+    "num_workers": 0,
+    "min_iter_time_s": 0,
+    "model": {"fcnet_hiddens": [16]},
+    "train_batch_size": 80,
+    "rollout_fragment_length": 20,
+    "log_sys_usage": False,
+}
+MORE = {
+    PGTrainer: {},
+    A2CTrainer: {},
+    PPOTrainer: {"sgd_minibatch_size": 32, "num_sgd_iter": 2, "num_envs_per_worker": 2},
+}
+every_trainer = pytest.mark.parametrize("cls", list(MORE), ids=lambda cls: cls.__name__)
+every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
+
+
+def make(cls, env="CartPole-v1", **overrides):
+    return cls({**copy.deepcopy(SMALL), **MORE.get(cls, {}), **overrides}, env=env)
+
+
+@every_framework
+@every_trainer
+def test_restored_trainer_goes_on_bit_for_bit(cls, framework, tmp_path):
+    one = make(cls, framework=framework, observation_filter="MeanStdFilter")
+    for _ in range(2):
+        one.train()
+    path = one.save(str(tmp_path))
+    two = make(cls, framework=framework, observation_filter="MeanStdFilter")
+    two.restore(path)
+    for _ in range(3):
+        a, b = one.train(), two.train()
+        assert a["hist_stats"] == b["hist_stats"]
+        assert a["info"]["learner"] == b["info"]["learner"]
+    for name, array in one.get_weights()["default_policy"].items():
+        np.testing.assert_array_equal(array, two.get_weights()["default_policy"][name], err_msg=name)
+
+
+@every_trainer
+def test_one_iteration_is_one_train_batch(cls):
+    trainer = make(cls)
+    result = trainer.train()
+    assert result["info"]["num_steps_sampled"] == result["info"]["num_steps_trained"] == 80
+    assert trainer.train()["timesteps_total"] == 160
+
+
+@every_framework
+def test_stats_are_those_of_rllib(framework):
+    stats = make(PPOTrainer, framework=framework).train()["info"]["learner"]["default_policy"]["learner_stats"]
+    assert list(stats) == [
+        *("allreduce_latency", "cur_kl_coeff", "cur_lr", "total_loss", "policy_loss", "vf_loss", "vf_explained_var"),
+        *("kl", "entropy", "entropy_coeff"),
+    ]
+    assert all(math.isfinite(value) for value in stats.values())
+
+
+@every_framework
+@pytest.mark.parametrize("cls", [PGTrainer, A2CTrainer, PPOTrainer], ids=lambda cls: cls.__name__)
+def test_continuous_actions_reach_the_environment_within_bounds(cls, framework):
+    trainer = make(cls, env="Pendulum-v1", framework=framework)
+    trainer.train()
+    env = trainer.workers.local_worker().env
+    for seed in range(5):
+        obs, _ = env.reset(seed=seed)
+        assert env.action_space.contains(trainer.compute_single_action(obs))
+        assert env.action_space.contains(trainer.compute_action(obs, explore=False))
+
+
+def test_microbatches_give_the_step_of_the_whole_batch():
+    whole, parts = make(A2CTrainer, grad_clip=None), make(A2CTrainer, microbatch_size=20, grad_clip=None)
+    whole.train()
+    parts.train()
+    for name, array in whole.get_weights()["default_policy"].items():
+        np.testing.assert_allclose(array, parts.get_weights()["default_policy"][name], atol=1e-5, err_msg=name)
+
+
+# --- PPO's config ---------------------------------------------------------------------------------------------------
+
+
+def test_defaults_are_those_of_rllib():
+    expected = {
+        "lr": 5e-5, "train_batch_size": 4000, "sgd_minibatch_size": 128, "num_sgd_iter": 30, "shuffle_sequences": True,
+        "use_critic": True, "use_gae": True, "lambda": 1.0, "kl_coeff": 0.2, "kl_target": 0.01, "vf_loss_coeff": 1.0,
+        "entropy_coeff": 0.0, "clip_param": 0.3, "vf_clip_param": 10.0, "grad_clip": None, "num_workers": 2,
+    }  # fmt: skip
+    assert {key: DEFAULT_CONFIG[key] for key in expected} == expected
+    assert DEFAULT_CONFIG["model"]["vf_share_layers"] is False
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"sgd_minibatch_size": 100}, "sgd_minibatch_size=100 must be at most train_batch_size=80"),
+        ({"use_critic": False}, "use_gae=True needs use_critic=True"),
+        ({"use_gae": False}, "use_gae=False needs batch_mode='complete_episodes'"),
+        ({"entropy_coeff": -1.0}, "entropy_coeff: got -1.0"),
+        ({"clip_param": 0.0}, "clip_param: got 0.0"),
+        ({"sgd_minibatchsize": 10}, "did you mean sgd_minibatch_size"),
+    ],
+)
+def test_wrong_configs_are_refused(overrides, message):
+    with pytest.raises(ConfigError, match=message):
+        make(PPOTrainer, **overrides)
+
+
+@pytest.mark.parametrize(("batch", "envs", "expected"), [(80, 2, 20), (96, 2, 48), (90, 4, 23), (4000, 1, 20)])
+def test_fragments_are_fitted_to_the_train_batch(batch, envs, expected):
+    trainer = make(PPOTrainer, train_batch_size=batch, num_envs_per_worker=envs)
+    assert trainer.config["rollout_fragment_length"] == expected
+
+
+def test_returns_without_a_critic_need_whole_episodes():
+    trainer = make(PPOTrainer, use_gae=False, use_critic=False, batch_mode="complete_episodes")
+    assert math.isfinite(trainer.train()["info"]["learner"]["default_policy"]["learner_stats"]["total_loss"])
+
+
+def test_large_returns_are_warned_of(caplog):
+    config = {"vf_clip_param": 10.0}
+    with caplog.at_level(logging.WARNING, logger="rlframe"):
+        warn_about_bad_reward_scales(config, {"episode_reward_mean": 1999.0})
+        warn_about_bad_reward_scales(config, {"episode_reward_mean": math.nan})
+        assert not caplog.records
+        result = {"episode_reward_mean": -2001.0}
+        assert warn_about_bad_reward_scales(config, result) is result
+    assert "raise vf_clip_param" in caplog.text
+
+
+def test_kl_penalty_grows_and_shrinks_by_hand():
+    mixin = KLCoeffMixin({"kl_coeff": 0.2, "kl_target": 0.01})
+    assert mixin.update_kl(0.021) == pytest.approx(0.3)
+    assert mixin.update_kl(0.015) == pytest.approx(0.3)
+    assert mixin.update_kl(0.004) == pytest.approx(0.15)
+
+
+@every_framework
+def test_kl_coefficient_follows_the_divergence_and_is_saved(framework, tmp_path):
+    trainer = make(PPOTrainer, framework=framework, kl_target=1e9)
+    assert trainer.train()["info"]["learner"]["default_policy"]["learner_stats"]["cur_kl_coeff"] == pytest.approx(0.2)
+    stats = trainer.train()["info"]["learner"]["default_policy"]["learner_stats"]
+    assert stats["cur_kl_coeff"] == pytest.approx(0.1)
+    path = trainer.save(str(tmp_path))
+    again = make(PPOTrainer, framework=framework, kl_target=1e9)
+    again.restore(path)
+    assert again.get_policy().kl_coeff == pytest.approx(0.05)
+
+
+@every_framework
+def test_entropy_bonus_follows_its_schedule(framework):
+    trainer = make(PPOTrainer, framework=framework, entropy_coeff=1.0, entropy_coeff_schedule=[[0, 1.0], [160, 0.0]])
+    found = [trainer.train()["info"]["learner"]["default_policy"]["learner_stats"]["entropy_coeff"] for _ in range(3)]
+    assert found == [1.0, 0.5, 0.0]
+
+
+def test_more_entropy_pays_more_for_it():
+    free, paid = make(PPOTrainer, lr=5e-3), make(PPOTrainer, lr=5e-3, entropy_coeff=1.0)
+    for _ in range(8):
+        a, b = free.train(), paid.train()
+    entropy = [result["info"]["learner"]["default_policy"]["learner_stats"]["entropy"] for result in (a, b)]
+    assert entropy[0] < entropy[1]
+
+
+def test_sampling_asynchronously_needs_workers():
+    with pytest.raises(ConfigError, match="sample_async=True needs num_workers >= 1"):
+        make(A3CTrainer)
+    trainer = make(A3CTrainer, sample_async=False)
+    assert trainer.train()["info"]["num_steps_sampled"] > 0
+
+
+def test_returns_to_go_by_hand():
+    class Policy:
+        config = {"gamma": 0.5}  # noqa: RUF012
+
+    batch = SampleBatch(
+        {
+            "rewards": np.array([1.0, 2.0, 4.0, 8.0], np.float32),
+            "terminateds": np.array([False, True, False, False]),
+            "dones": np.array([False, True, False, False]),
+            "eps_id": np.array([0, 0, 1, 1]),
+            "t": np.array([0, 1, 0, 1]),
+        }
+    )
+    assert post_process_advantages(Policy(), batch)["advantages"].tolist() == [2.0, 2.0, 8.0, 8.0]
+
+
+def test_a_loss_and_a_key_of_the_users_own():
+    from rlframe.agents.ppo.ppo_torch_policy import PPOTorchPolicy, ppo_surrogate_loss
+
+    def loss(policy, model, dist_class, train_batch):
+        return policy.config["half"] * ppo_surrogate_loss(policy, model, dist_class, train_batch)
+
+    trainer = PPOTrainer.with_updates(
+        name="Half",
+        default_config={**DEFAULT_CONFIG, "half": 0.5},
+        default_policy=PPOTorchPolicy.with_updates(name="HalfPolicy", loss_fn=loss),
+    )
+    made = trainer({**copy.deepcopy(SMALL), "sgd_minibatch_size": 40, "num_sgd_iter": 1}, env="CartPole-v1")
+    assert math.isfinite(made.train()["info"]["learner"]["default_policy"]["learner_stats"]["total_loss"])
+
+
+def test_a_policy_of_the_other_framework_is_refused():
+    from rlframe.agents.ppo.ppo_torch_policy import PPOTorchPolicy
+
+    derived = PPOTrainer.with_updates(name="Torch", default_policy=PPOTorchPolicy)
+    pytest.importorskip("tensorflow")
+    with pytest.raises(ConfigError, match="the policy PPOTorchPolicy of Torch learns in 'torch'"):
+        derived({**SMALL, "framework": "tf"}, env="CartPole-v1")
