@@ -2,6 +2,8 @@
 
 The worker does all of a sampler's work: actions, log-probabilities, values, columns, advantages.
 
+Measured twice: over single environments, and over CartPole's own vectorised version (`vectorized_env`).
+
 python benchmarks/sampling.py [--slots 16] [--rounds 7]
 """
 
@@ -35,8 +37,9 @@ ActorCritic = build_policy_class(
 )
 
 
-def make_worker(slots: int) -> RolloutWorker:
+def make_worker(slots: int, vectorized: bool = False) -> RolloutWorker:
     config = CommonConfig.defaults()
+    config.update(env="CartPole-v1", vectorized_env=vectorized)
     config.update(num_envs_per_worker=slots, rollout_fragment_length=128, seed=0, use_gae=True, use_critic=True)
     config["lambda"] = 0.95
     config["model"].update(fcnet_hiddens=[64, 64], vf_share_layers=False)
@@ -54,7 +57,7 @@ def main(slots: int, rounds: int) -> None:
     venv.reset(seed=0)
     actions = np.random.default_rng(0).integers(2, size=(1000, slots))
 
-    def ours() -> float:
+    def sampling(worker: RolloutWorker) -> float:
         started = time.perf_counter()
         rows = sum(worker.sample().count for _ in range(8))
         return rows / (time.perf_counter() - started)
@@ -65,8 +68,17 @@ def main(slots: int, rounds: int) -> None:
             venv.step(row)
         return actions.size / (time.perf_counter() - started)
 
-    sides = {"rlframe worker, 64x64 policy": ours, "SyncVectorEnv, random actions": gymnasium}
-    report(f"Sampling, CartPole-v1, {slots} slots", alternate(sides, rounds), "env steps/s")
+    vectorised = make_worker(slots, vectorized=True)
+    others = "SyncVectorEnv, random actions"
+    sides = {
+        "rlframe worker, 64x64 policy": lambda: sampling(worker),
+        "the same, vectorized_env": lambda: sampling(vectorised),
+        others: gymnasium,
+    }
+    figures = alternate(sides, rounds)
+    for name in list(sides)[:2]:
+        pair = {key: figures[key] for key in (name, others)}
+        report(f"Sampling, CartPole-v1, {slots} slots", pair, "env steps/s")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,12 @@ from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.seeding import derive_seed
 
 #: What evaluation workers always have: whole episodes, one at a time, and no learning.
-FORCED = {"batch_mode": "complete_episodes", "rollout_fragment_length": 1, "in_evaluation": True}
+FORCED = {
+    "batch_mode": "complete_episodes",
+    "rollout_fragment_length": 1,
+    "in_evaluation": True,
+    "vectorized_env": False,
+}
 
 
 def evaluation_config(config: dict[str, Any], merge: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]],

@@ -22,6 +22,7 @@ from rlframe.utils.seeding import derive_seed
 _PLAYING = {
     "num_workers": 0,
     "sample_async": False,
+    "vectorized_env": False,
     "num_envs_per_worker": 1,
     "evaluation_interval": None,
     "evaluation_num_workers": 0,

@@ -48,6 +48,11 @@ class CommonConfig(AlgorithmConfig):
         "Cut samples at the fragment's length, or only where episodes end.",
         choices=("truncate_episodes", "complete_episodes"),
     )
+    vectorized_env: bool = option(
+        False,
+        "Step the environment's own vectorised version, where Gymnasium has one: faster, but episodes are not seeded "
+        "one by one, and resuming begins new ones.",
+    )
     sample_async: bool = option(
         False, "Remote workers sample the next round while the learner learns, with weights one round older."
     )

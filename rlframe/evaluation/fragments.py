@@ -95,6 +95,10 @@ class Block:
         """Keeps the last observation of an episode before the next one's first takes its row."""
         self.finals.append((t, slot, self.obs[t + 1, slot].copy()))
 
+    def skip_row(self, t: int, slot: int) -> None:
+        """Says that row t of a slot is of no trajectory: the next one begins behind it."""
+        self._open[slot] = t + 1
+
     def close_segment(
         self, slot: int, part_id: int, episode_length: int, *, episode: Any = None, stop: int | None = None
     ) -> None:

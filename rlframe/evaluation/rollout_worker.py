@@ -19,6 +19,7 @@ from rlframe.evaluation.callbacks import call_hook, make_callbacks, overridden_h
 from rlframe.evaluation.env_runner import EnvRunner, Hooks, RunnerSettings
 from rlframe.evaluation.env_slots import EnvSlot
 from rlframe.evaluation.metrics import RolloutMetrics
+from rlframe.evaluation.vector_runner import VectorRunner, make_vector_env
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
 from rlframe.policy.policy import Policy, PolicySpec
 from rlframe.utils.errors import ConfigError, EnvError
@@ -124,7 +125,9 @@ class RolloutWorker:
         seed = config.get("seed")
         seed = entropy_seed() if seed is None else int(seed)
         slots = []
-        for index in range(int(config.get("num_envs_per_worker", 1))):
+        # A vectorised environment needs one of its kind beside it, for spaces and for users to look at.
+        count = 1 if config.get("vectorized_env") else int(config.get("num_envs_per_worker", 1))
+        for index in range(count):
             slot = EnvSlot(
                 creator,
                 self.env_context.copy_with_overrides(vector_index=index),
@@ -218,6 +221,11 @@ class RolloutWorker:
             recreate_envs=bool(config.get("recreate_failed_workers")),
         )
         hooks = Hooks(call=calls, worker=self, base_env=base_env)
+        if config.get("vectorized_env"):
+            size = int(config.get("num_envs_per_worker", 1))
+            vector_env = make_vector_env(config.get("env"), size, dict(config.get("env_config") or {}))
+            first = self.slots[0]
+            return VectorRunner(vector_env, first, policy, DEFAULT_POLICY_ID, settings, hooks, policy.obs_filter)
         return EnvRunner(self.slots, policy, DEFAULT_POLICY_ID, settings, hooks, policy.obs_filter)
 
     # --- sampling ---------------------------------------------------------------------------------------------

@@ -268,7 +268,8 @@ class TorchPolicy(LearningPolicy):
         for parameter, gradient in zip(self.model.parameters(), gradients, strict=True):
             if gradient is None:
                 continue
-            tensor = torch.as_tensor(gradient, device=self.device)
+            # A copy: arrays from the object store are read-only, which torch warns of.
+            tensor = torch.tensor(np.asarray(gradient), device=self.device)
             if parameter.grad is None:
                 parameter.grad = tensor.clone()
             else:

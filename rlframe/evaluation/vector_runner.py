@@ -1,0 +1,225 @@
+"""The sampling loop over an environment's own vectorised version: one call steps all slots."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
+
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.env.checks import check_observation
+from rlframe.evaluation.env_runner import EnvRunner, Hooks, RunnerSettings
+from rlframe.evaluation.env_slots import EnvSlot
+from rlframe.evaluation.fragments import Block, Segment, assemble
+from rlframe.policy.policy import Policy
+from rlframe.utils.errors import ConfigError, EnvError
+from rlframe.utils.seeding import derive_seed
+
+_INSTEAD = "set vectorized_env=False"
+
+
+def make_vector_env(env_id: Any, size: int, env_config: dict[str, Any]) -> gym.vector.VectorEnv[Any, Any, Any]:
+    """Returns `size` copies of an environment that step together, in its own vectorised version.
+
+    Raises:
+        ConfigError: If the environment has none, or one that resets episodes in another way than at the next step.
+    """
+    spec = gym.registry.get(env_id) if isinstance(env_id, str) else None
+    if spec is None or spec.vector_entry_point is None:
+        raise ConfigError(
+            f"vectorized_env: {env_id!r} has no vectorised version, as Gymnasium ids with a vector_entry_point have; "
+            f"{_INSTEAD}"
+        )
+    made = gym.make_vec(env_id, num_envs=size, vectorization_mode="vector_entry_point", **env_config)
+    mode = made.metadata.get("autoreset_mode")
+    if mode is not AutoresetMode.NEXT_STEP:
+        raise ConfigError(f"vectorized_env: {env_id!r} resets episodes by {mode}, wanted {AutoresetMode.NEXT_STEP}")
+    return made
+
+
+class _Place:
+    """One of the environments that step together, as the loop knows slots."""
+
+    actions = None  # not kept: one environment of many cannot be brought back to where it was
+    failed = False
+
+    def __init__(self, first: EnvSlot, index: int) -> None:
+        self.env, self.stream, self.index = first.env, first.stream, index
+        self.worker_index = first.worker_index
+        self.episode = 0
+
+    @property
+    def episode_id(self) -> int:
+        """A number unique among all episodes of all workers of a run."""
+        return (self.stream << 48) | (self.index << 36) | self.episode
+
+    def where(self) -> str:
+        """Returns which environment this is, for messages."""
+        return f"the vectorised environment of worker {self.worker_index}, slot {self.index} (episode {self.episode})"
+
+
+class VectorRunner(EnvRunner):
+    """Steps a vectorised environment with one policy and returns `SampleBatch`es.
+
+    Such an environment resets an episode in the step after its last, which has no action of ours and no reward; that
+    row is stepped, and dropped. So a batch has one row less for each episode that began in it.
+
+    Args:
+        vector_env: Environments that step together.
+        first: A slot with one environment of the same kind, for spaces and messages.
+        policy: Acts for all of them, one batched call per step.
+        policy_id: Its id.
+        settings: See `RunnerSettings`.
+        hooks: Callbacks.
+        obs_filter: Observation filter with `filter_batch`, or None.
+
+    Raises:
+        ConfigError: If the config asks for what needs single environments.
+    """
+
+    def __init__(
+        self,
+        vector_env: gym.vector.VectorEnv[Any, Any, Any],
+        first: EnvSlot,
+        policy: Policy,
+        policy_id: str,
+        settings: RunnerSettings,
+        hooks: Hooks,
+        obs_filter: Any = None,
+    ) -> None:
+        places: Any = [_Place(first, index) for index in range(vector_env.num_envs)]
+        super().__init__(places, policy, policy_id, settings, hooks, obs_filter)
+        self.vector_env = vector_env
+        self._seed = derive_seed(first.seed, "vector env", first.stream)
+        self._refuse(settings)
+        self._counts = np.zeros(len(places), np.int64)
+        self._sums = np.zeros(len(places))
+        self._skip = np.zeros(len(places), np.bool_)
+        self._kept: NDArray[np.int64] | None = None
+
+    def _refuse(self, settings: RunnerSettings) -> None:
+        reasons = {
+            "callbacks of episodes": self._wants_episodes,
+            "an exploration that follows episodes": self.policy.exploration.has_episode_hooks,
+            "observations that need preprocessing": self._preprocess is not None,
+            "horizon": settings.horizon is not None,
+            "batch_mode='complete_episodes'": settings.batch_mode != "truncate_episodes",
+            "render_env": settings.render_env,
+        }
+        found = [name for name, asked in reasons.items() if asked]
+        if found:
+            raise ConfigError(f"vectorized_env cannot be had with {', '.join(found)}; {_INSTEAD}")
+
+    def _ensure_started(self) -> None:
+        if self._started:
+            return
+        obs, _ = self.vector_env.reset(seed=self._seed)
+        check_observation(obs[0], self._raw_space, self.slots[0].where())
+        self._obs[:] = obs if self.obs_filter is None else self.obs_filter.filter_batch(np.asarray(obs), update=True)
+        self._counts[:], self._sums[:], self._skip[:] = 0, 0.0, False
+        self._started = True
+
+    def _run_block(self) -> tuple[SampleBatch, list[Segment]]:
+        """Steps all slots `rollout_fragment_length` times and returns the rows and their segments."""
+        settings, policy = self.settings, self.policy
+        block = Block(settings.rollout_fragment_length, self._obs, policy)
+        dropped = np.zeros((block.length, block.slots), np.bool_)
+        policy.exploration.before_compute_actions(timestep=policy.global_timestep, explore=settings.explore)
+        clock = time.perf_counter
+        started, act_time, env_time = clock(), 0.0, 0.0
+        for t in range(block.length):
+            before = clock()
+            actions, extras = policy.act(block.obs[t], settings.explore, None)
+            between = clock()
+            block.write_actions(t, actions, extras)
+            self._step_all(t, block, actions, dropped)
+            after = clock()
+            act_time += between - before
+            env_time += after - between
+        policy.exploration.restore_weights()
+        self._obs = block.obs[block.length]
+        self._account(act_time, env_time, clock() - started, block.length)
+        for index in range(block.slots):
+            block.close_segment(index, self._part_id(index), int(self._counts[index]))
+        self._kept = None
+        if dropped.any():
+            # Rows of no episode, so that nothing before or behind them is taken for their neighbour.
+            block.eps_id[dropped], block.t[dropped] = -1, 0
+            self._kept = np.flatnonzero(~dropped.swapaxes(0, 1).reshape(-1))
+        return assemble(block, policy, settings), block.segments
+
+    def _step_all(self, t: int, block: Block, actions: NDArray[Any], dropped: NDArray[np.bool_]) -> None:
+        try:
+            made = self.vector_env.step(self._vector_actions(actions))
+        except Exception as error:
+            self._started = False
+            raise EnvError(f"step() of {self.slots[0].where()} raised {type(error).__name__}: {error}") from error
+        obs, rewards, terminateds, truncateds, infos = made
+        row = block.obs[t + 1]
+        row[:] = obs
+        if self.obs_filter is not None:
+            row[:] = self.obs_filter.filter_batch(row, update=True)
+        block.rewards[t] = rewards
+        skip, self._skip = self._skip, np.logical_or(terminateds, truncateds)
+        self._counts += 1
+        self._sums += rewards
+        if skip.any():
+            dropped[t] = skip
+            self._counts[skip], self._sums[skip] = 0, 0.0
+            for index in np.flatnonzero(skip).tolist():
+                block.skip_row(t, index)
+        if infos and block.infos is not None:
+            block.infos[t] = [_info_of(infos, index) for index in range(block.slots)]
+        elif block.infos is not None:
+            block.infos[t] = [{} for _ in range(block.slots)]
+        if self._skip.any():
+            if not self.settings.no_done_at_end:
+                block.terminateds[t] = terminateds
+                block.truncateds[t] = truncateds & ~np.asarray(terminateds)
+            for index in np.flatnonzero(self._skip).tolist():
+                self._close(t, block, index)
+
+    def _vector_actions(self, actions: NDArray[Any]) -> Any:
+        return actions + self._start_offset if self._discrete else np.asarray(self.policy.to_env_actions(actions))
+
+    def _close(self, t: int, block: Block, index: int) -> None:
+        """Reports an episode that ended with row t."""
+        self._lengths[index], self._returns[index] = int(self._counts[index]), float(self._sums[index])
+        self._finish_episode(index)
+        block.close_segment(index, self._part_id(index), self._lengths[index], stop=t + 1)
+        self.slots[index].episode += 1
+
+    def _postprocess(self, batch: SampleBatch, segments: list[Segment]) -> SampleBatch:
+        """Runs postprocessing, and drops the rows in which episodes were reset."""
+        each = "on_postprocess_trajectory" in self.hooks.call or self.policy.exploration.has_postprocessing
+        made = super()._postprocess(batch, segments)
+        if self._kept is None or each or not self.policy.postprocesses_many:
+            return made  # segments have no such rows
+        return made.take(self._kept)
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the episodes not yet reported; the environments' place cannot be told."""
+        return {"started": False, "slots": {}, "metrics": [metric.to_state() for metric in self._metrics]}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Takes the episodes not yet reported, and begins new ones."""
+        super().set_state({**state, "started": False})
+        warnings.warn(
+            "a vectorised environment cannot be brought back to where it was: new episodes begin (set "
+            "vectorized_env=False for runs that resume exactly)",
+            stacklevel=2,
+        )
+
+
+def _info_of(infos: dict[str, Any], index: int) -> dict[str, Any]:
+    """Returns one environment's info; entries that only others have are marked so under "_<key>"."""
+    return {
+        key: value[index]
+        for key, value in infos.items()
+        if not key.startswith("_") and (f"_{key}" not in infos or infos[f"_{key}"][index])
+    }
