@@ -64,7 +64,7 @@ class CommonConfig(AlgorithmConfig):
     compress_observations: bool = option(False, "Compress obs and new_obs in batches with LZ4.")
     fake_sampler: bool = option(False, "Repeat the first batch for ever, to measure the learner alone.")
     sample_in_numpy: bool = option(
-        True, "Built-in models on remote workers sample in NumPy, and the workers load no framework."
+        True, "Dense built-in models on remote workers sample in NumPy, and the workers load no framework."
     )
 
     # Learning
@@ -211,6 +211,8 @@ class CommonConfig(AlgorithmConfig):
             yield "evaluation_num_episodes='auto' needs evaluation_parallel_to_training=True; else give a number"
         if self.num_gpus > 1 and self.simple_optimizer is True:
             yield "simple_optimizer=True trains on one GPU; num_gpus must be at most 1"
+        if self.jit_compile and self.framework == "torch":
+            yield "jit_compile=True compiles TensorFlow's learner step, but framework is 'torch'; leave it out"
         if self.sample_async and self.num_workers == 0:
             yield "sample_async=True needs num_workers >= 1: one process cannot sample and learn at once"
         for key, advice in _EVALUATION_ADVICE.items():

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class TrainOneStep:
-    """Learns from a batch on the local worker, and sends the new weights to the remote ones.
+    """Learns from a batch on the local worker; the remote ones get the new weights before they sample.
 
     Takes a SampleBatch or MultiAgentBatch; gives `(batch, {policy id: learner info})`. Counts `num_steps_trained`,
     `num_steps_trained_this_iter` (set back by CollectMetrics) and `num_agent_steps_trained`, where a row counts once

@@ -18,7 +18,9 @@ IS_TRAINING = "is_training"
 
 
 class ModelV2:
-    """Base of all models; a model of your own derives from `TorchModelV2` and defines `forward` and `value_function`.
+    """Base of all models.
+
+    One of your own derives from `TorchModelV2` or `TFModelV2`, and defines `forward` and `value_function`.
 
     Args:
         obs_space: Preprocessed observation space; its `original_space`, where there is one, is the environment's.

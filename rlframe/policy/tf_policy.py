@@ -219,8 +219,7 @@ class TFPolicy(LearningPolicy):
         batch = SampleBatch.from_columns(dict(columns))
         batch.set_training(False)
         inputs, dist_class = self._dist_inputs(batch, explore, self.global_timestep)
-        self._traced_dist_class = dist_class
-        made = {"inputs": inputs}
+        made = {"inputs": inputs, "dist_class": dist_class}
         if values:
             made["values"] = self.model.value_function()
         if extra:
@@ -264,7 +263,7 @@ class TFPolicy(LearningPolicy):
         if self.numpy_dist is not None and self._action_distribution_fn is None:
             distribution = self.distribution(inputs)
         else:
-            distribution = self._traced_dist_class(tf.convert_to_tensor(inputs), self.model)
+            distribution = made["dist_class"](tf.convert_to_tensor(inputs), self.model)
         actions, logp = self.exploration.get_exploration_action(
             action_distribution=distribution, timestep=step, explore=explore
         )

@@ -13,6 +13,8 @@ from rlframe.models.tf.noisy import NoisyLayer
 from rlframe.models.tf.tf_modelv2 import TFModelV2
 from rlframe.utils.quiet_tf import tf
 
+from rlframe.losses.tf.q_learning import dueling as dueling_q  # isort: skip - after TensorFlow was loaded quietly
+
 Tensor: TypeAlias = Any
 #: ε of layer normalisation, as torch and the NumPy actor have it.
 _NORM_EPS = 1e-5
@@ -130,11 +132,11 @@ class DQNTFModel(TFModelV2):
         """Returns Q-values of the heads' outputs: advantages [B, A·Z], state values [B, Z] or None."""
         if self.num_atoms == 1:
             if value is not None:
-                scores = value + scores - tf.reduce_mean(scores, axis=1, keepdims=True)
+                scores = dueling_q(value, scores)
             return QOutput(scores, None)
         logits = tf.reshape(scores, [-1, self.num_actions, self.num_atoms])
         if value is not None:
-            logits = value[:, None] + logits - tf.reduce_mean(logits, axis=1, keepdims=True)
+            logits = dueling_q(value[:, None], logits)
         return QOutput(tf.linalg.matvec(tf.nn.softmax(logits), self.support), logits)
 
     def get_state_value(self, features: Tensor) -> Tensor:

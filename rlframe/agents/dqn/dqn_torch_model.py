@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rlframe.losses.torch.q_learning import dueling as dueling_q
 from rlframe.models.actor import Dense, Layer, LayerNorm, NoisyDense
 from rlframe.models.torch.misc import activation_function
 from rlframe.models.torch.noisy import NoisyLayer
@@ -125,11 +126,11 @@ class DQNTorchModel(TorchModelV2):
         """Returns Q-values of the heads' outputs: advantages [B, A·Z], state values [B, Z] or None."""
         if self.num_atoms == 1:
             if value is not None:
-                scores = value + scores - scores.mean(1, keepdim=True)
+                scores = dueling_q(value, scores)
             return QOutput(scores, None)
         logits = scores.view(-1, self.num_actions, self.num_atoms)
         if value is not None:
-            logits = value.unsqueeze(1) + logits - logits.mean(1, keepdim=True)
+            logits = dueling_q(value.unsqueeze(1), logits)
         return QOutput(logits.softmax(-1) @ self.support, logits)
 
     def get_state_value(self, features: Tensor) -> Tensor:

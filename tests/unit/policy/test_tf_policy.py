@@ -497,3 +497,39 @@ def test_batch_that_a_hook_changes_is_what_is_learned_on():
     assert seen == [12]
     assert result["custom_metrics"] == {"seen": 1}
     assert np.abs(result["td_error"]).mean() > 50
+
+
+def test_distribution_class_may_depend_on_exploring():
+    from rlframe.models.tf.tf_action_dist import Deterministic, DiagGaussian
+
+    def distribution(policy, model, *, input_dict, explore, **others):
+        one = input_dict["obs"][:, :1]
+        return (tf.concat([one, one - 30.0], 1), DiagGaussian, []) if explore else (one, Deterministic, [])
+
+    def make_model(policy, obs_space, action_space, config):
+        return ModelCatalog.get_model_v2(obs_space, action_space, 2, config["model"], framework="tf")
+
+    cls = build_tf_policy("Two", loss_fn=policy_gradient_loss, action_distribution_fn=distribution,
+                          make_model=make_model)  # fmt: skip
+    policy, obs = cls(OBS_SPACE, gym.spaces.Box(-1, 1, (1,), np.float32), common_config()), make_batch(5)["obs"]
+    for explore in (False, True, False):
+        actions, _, extra = policy.compute_actions(obs, explore=explore)
+        np.testing.assert_allclose(actions, obs[:, :1], rtol=1e-4, atol=1e-4)
+        assert extra["action_dist_inputs"].shape == (5, 2 if explore else 1)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [{"log_device_placement": True}, {"allow_soft": 1}, {"gpu_options": {"per_process_gpu_memory_fraction": 0.5}}],
+)
+def test_session_arguments_that_sessions_alone_had_are_refused(args):
+    with pytest.raises(ConfigError, match="wanted only intra_op_parallelism_threads"):
+        make("tf", "DQN", {}, tf_session_args=args)
+    make("tf", "DQN", {}, tf_session_args={"intra_op_parallelism_threads": 1})
+
+
+def test_compiling_torch_is_refused():
+    from rlframe.agents.dqn import DQNTrainer
+
+    with pytest.raises(ConfigError, match="jit_compile=True compiles TensorFlow's learner step"):
+        DQNTrainer({"jit_compile": True}, env="CartPole-v1")
