@@ -58,7 +58,7 @@ def test_killed_and_resumed_run_has_the_weights_of_an_unbroken_one(tmp_path, fra
     broken = tmp_path / "broken"
     chance = random.Random(0)
     resumed_from = []
-    for _ in range(3):
+    for _ in range(3 if framework == "torch" else 1):
         process = start(broken, goal, framework)
         resumed_from.append(process.stdout.readline().split()[1])
         # Training and saving take turns from here on: a random moment falls into either.

@@ -73,7 +73,10 @@ class TracedCalls:
             tf.nest.map_structure(_open_spec, columns),
             {name: tf.TensorSpec([], value.dtype) for name, value in scalars.items()},
         ]
-        function = tf.function(packed, input_signature=signature, jit_compile=self._jit_compile or None)
+        # Without AutoGraph, which takes longer than all the rest of tracing; RLlib's graphs did not have it either.
+        function = tf.function(
+            packed, input_signature=signature, jit_compile=self._jit_compile or None, autograph=False
+        )
         return direct_call(function), packing, [_Staging() for _ in tf.nest.flatten(columns)]
 
 
