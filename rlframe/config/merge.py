@@ -17,7 +17,6 @@ from rlframe.utils.errors import ConfigError
 __all__ = [
     "FREE_FORM",
     "RenamedKeyWarning",
-    "make_evaluation_config",
     "merge_configs",
     "parse_number",
     "read_numbers",
@@ -85,14 +84,6 @@ def with_common_config(extra: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(fault_list(translation.faults))
     _warn(translation.sentences, stacklevel=3)
     return overlay(CommonConfig.defaults(), translation.config)
-
-
-def make_evaluation_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the config of evaluation workers: `evaluation_config` laid on a checked config, in whole episodes."""
-    base = {key: value for key, value in config.items() if key != "evaluation_config"}
-    merged = overlay(base, config.get("evaluation_config") or {})
-    forced = {"batch_mode": "complete_episodes", "rollout_fragment_length": 1, "in_evaluation": True}
-    return {**merged, "evaluation_config": {}, **forced}
 
 
 def read_numbers(config: Mapping[str, Any], declaration: type[Section]) -> dict[str, Any]:

@@ -40,6 +40,8 @@ class LearningPolicy(Policy):
     _plain: ClassVar[type[LearningPolicy]]
 
     model: Any
+    #: The model's copies, one per device.
+    model_gpu_towers: list[Any]
     dist_class: Any
 
     def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any], config: dict[str, Any]) -> None:
@@ -233,6 +235,17 @@ class LearningPolicy(Policy):
     def extra_compute_grad_fetches(self) -> dict[str, Any]:
         """Returns further learner output, e.g. `{"td_error": array}`; `learner_stats` in it is merged."""
         return {}
+
+    def get_tower_stats(self, stats_name: str) -> list[Any]:
+        """Returns what the loss kept in `model.tower_stats[stats_name]`, one entry per device.
+
+        Raises:
+            KeyError: If it kept nothing under this name.
+        """
+        towers = [tower.tower_stats[stats_name] for tower in self.model_gpu_towers if stats_name in tower.tower_stats]
+        if not towers:
+            raise KeyError(f"the loss kept no {stats_name!r} in model.tower_stats")
+        return towers
 
     def evaluate_loss(self, batch: SampleBatch) -> dict[str, Any]:
         """Returns what `extra_compute_grad_fetches` gives for a batch, in arrays, without learning from it."""

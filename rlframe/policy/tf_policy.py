@@ -463,13 +463,6 @@ class TFPolicy(LearningPolicy):
         """Returns tensors, nested or not, as arrays."""
         return tf.nest.map_structure(lambda leaf: leaf.numpy() if tf.is_tensor(leaf) else leaf, value)
 
-    def get_tower_stats(self, stats_name: str) -> list[Any]:
-        """Returns what the loss kept in `model.tower_stats[stats_name]`; inside the traced step only."""
-        towers = [tower.tower_stats[stats_name] for tower in self.model_gpu_towers if stats_name in tower.tower_stats]
-        if not towers:
-            raise KeyError(f"the loss kept no {stats_name!r} in model.tower_stats")
-        return towers
-
     # --- weights and state ------------------------------------------------------------------------------------
 
     def get_weights(self) -> dict[str, NDArray[Any]]:

@@ -318,13 +318,6 @@ class TorchPolicy(LearningPolicy):
         """Returns learner statistics of the batch, called after the step."""
         return {}
 
-    def get_tower_stats(self, stats_name: str) -> list[Any]:
-        """Returns what the loss kept in `model.tower_stats[stats_name]`, one entry per device."""
-        towers = [tower.tower_stats[stats_name] for tower in self.model_gpu_towers if stats_name in tower.tower_stats]
-        if not towers:
-            raise KeyError(f"the loss kept no {stats_name!r} in model.tower_stats")
-        return towers
-
     def _lazy_tensor_dict(self, batch: SampleBatch, device: torch.device | None = None) -> SampleBatch:
         """Returns the batch with its numeric columns as tensors on the device (no copy on CPU).
 

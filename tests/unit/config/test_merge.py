@@ -5,7 +5,6 @@ import pytest
 
 from rlframe.config.common import CommonConfig
 from rlframe.config.merge import (
-    make_evaluation_config,
     merge_configs,
     parse_number,
     read_numbers,
@@ -203,17 +202,6 @@ def test_with_common_config_takes_new_keys_and_other_names() -> None:
         **CommonConfig.defaults(), "mine": 1, "rollout_fragment_length": 7,
         "model": {**CommonConfig.defaults()["model"], "fcnet_hiddens": [1]},
     }  # fmt: skip
-
-
-def test_make_evaluation_config_forces_whole_episodes() -> None:
-    config = merged({"evaluation_config": {"exploration_config": {"type": "Random"}, "gamma": 0.5}})
-    evaluation = make_evaluation_config(config)
-    assert evaluation["explore"] is False
-    assert evaluation["gamma"] == 0.5
-    assert evaluation["exploration_config"] == {"type": "Random"}
-    assert (evaluation["batch_mode"], evaluation["rollout_fragment_length"]) == ("complete_episodes", 1)
-    assert evaluation["in_evaluation"] is True
-    ToyConfig.check(evaluation)
 
 
 @pytest.mark.parametrize(

@@ -411,6 +411,26 @@ def test_compiled_by_xla_it_learns_the_same():
     same(compiled.get_weights(), before)
 
 
+def test_a_debugger_may_run_the_step_line_by_line():
+    plain, stepped = make("tf", "DQN", {}), make("tf", "DQN", {})
+    eagerly, loss = [], stepped.loss
+
+    def noting(*arguments):
+        eagerly.append(tf.executing_eagerly())
+        return loss(*arguments)
+
+    stepped.loss = noting
+    for step in range(3):
+        plain.learn_on_batch(make_batch(seed=step))
+        tf.config.run_functions_eagerly(True)
+        try:
+            stepped.learn_on_batch(make_batch(seed=step))
+        finally:
+            tf.config.run_functions_eagerly(False)
+    assert eagerly == [False, True, True, True]  # the first is the trace
+    same(plain.get_weights(), stepped.get_weights(), atol=1e-6, rtol=0)
+
+
 def test_objects_in_a_batch_stay_out_of_the_traced_step():
     policy = build_tf_policy("Plain", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, common_config())
     batch = make_batch()
