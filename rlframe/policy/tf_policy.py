@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -35,7 +36,8 @@ Loss = Callable[..., Any]
 Gradients: TypeAlias = list[tuple[Any, Any]]
 
 
-_NOT_FINITE = "a loss is not finite"
+#: What TensorFlow's error says of a loss that `_traced_learn` found to be no number.
+_NOT_FINITE = re.compile(r"loss (\d+) is not finite")
 
 
 class TFPolicy(LearningPolicy):
@@ -296,9 +298,11 @@ class TFPolicy(LearningPolicy):
         try:
             made = self._learn_calls(_tensor_columns(columns), self._scalars())
         except tf.errors.InvalidArgumentError as error:
-            if _NOT_FINITE not in str(error):
+            found = _NOT_FINITE.search(str(error))
+            if found is None:
                 raise
-            raise explain_nonfinite(0, math.nan, self, samples) from None
+            value = math.nan if "NaN" in str(error) else math.inf
+            raise explain_nonfinite(int(found[1]), value, self, samples) from None
         self._weights_changed()
         self._check_losses(made["losses"], samples)
         return self._learn_result({"allreduce_latency": 0.0, **made["stats"]}, made["fetches"], custom)
@@ -343,7 +347,9 @@ class TFPolicy(LearningPolicy):
                     lambda: tf.constant(False),
                 )
             else:
-                with tf.control_dependencies([tf.debugging.check_numerics(losses, _NOT_FINITE)]):
+                parts = tf.unstack(losses)
+                checks = [tf.debugging.check_numerics(loss, f"loss {i} is not finite") for i, loss in enumerate(parts)]
+                with tf.control_dependencies(checks):
                     self._apply(gradients)
             stats.update(self.extra_grad_info(batch))
             stats.update(self.grad_stats(batch, [gradient for gradient, _ in _flat(gradients)]))

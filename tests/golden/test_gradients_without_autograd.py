@@ -56,6 +56,15 @@ def test_gradients_are_the_same(name, overrides):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.int64])
+def test_actions_of_any_integer_type_are_learned_on(dtype):
+    by_hand, by_autograd = pair("DQN", {})
+    batch = make_batch()
+    batch["actions"] = batch["actions"].astype(dtype)
+    one, other = by_hand.learn_on_batch(batch), by_autograd.learn_on_batch(batch)
+    np.testing.assert_allclose(one["td_error"], other["td_error"], atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("name", "overrides"),
     [

@@ -69,7 +69,7 @@ class DenseQGradients:
             q_next = q_tp1.gather(1, policy.online(next_obs).q.argmax(1, keepdim=True)).squeeze(1)
         else:
             q_next = q_tp1.amax(1)
-        index = batch[ACTIONS].unsqueeze(1)
+        index = batch[ACTIONS].long().unsqueeze(1)
         td_error = q_t.gather(1, index).squeeze(1) - torch.addcmul(batch[REWARDS], batch[DISCOUNTS], q_next)
         # The slope of huber(δ) is δ within ±1, and the sign of δ beyond; the loss follows from the slope.
         slope = td_error.clamp(-1.0, 1.0)

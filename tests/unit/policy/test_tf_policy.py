@@ -355,6 +355,24 @@ def test_several_losses_and_optimisers():
         one.learn_on_batch(make_batch())
 
 
+def test_the_loss_that_is_no_number_is_named_and_nothing_is_learned():
+    def losses(policy, model, dist_class, train_batch):
+        logits, _ = model(train_batch)
+        return [tf.reduce_mean(logits**2), tf.reduce_mean(logits) / tf.zeros([]) * policy.cur_lr]
+
+    cls = build_tf_policy(
+        "Two",
+        loss_fn=losses,
+        optimizer_fn=lambda policy, config: [policy.adam(lr=1e-2), policy.adam(lr=1e-3)],
+        after_init=lambda policy, *others: setattr(policy, "cur_lr", 1.0),
+    )
+    policy = cls(OBS_SPACE, ACTIONS, common_config())
+    before = policy.get_weights()
+    with pytest.raises(NonFiniteError, match=r"loss number 1 is (inf|nan) though weights and batch are finite"):
+        policy.learn_on_batch(make_batch())
+    same(policy.get_weights(), before)
+
+
 def test_adam_by_hand():
     variable = tf.Variable([1.0, -2.0])
     adam = Adam({"w": variable}, lr=0.1, eps=1e-8)
