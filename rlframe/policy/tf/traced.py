@@ -32,7 +32,7 @@ class TracedCalls:
     ) -> None:
         self._method = method
         self._jit_compile, self._max_traces = jit_compile, max_traces
-        self._made: dict[Any, tuple[Any, _Packing, list[_Staging]]] = {}
+        self._made: dict[Any, tuple[Any, _Packing]] = {}
         self.traces = 0
 
     def __call__(self, columns: Mapping[str, Any], scalars: Mapping[str, Any], **keywords: Any) -> dict[str, Any]:
@@ -45,12 +45,12 @@ class TracedCalls:
         made = self._made.get(kind)
         if made is None:
             made = self._made[kind] = self._trace(columns, scalars, keywords)
-        function, packing, staging = made
-        tensors = [buffer.load(leaf) for buffer, leaf in zip(staging, leaves, strict=True)]
+        function, packing = made
+        tensors = [staged(leaf) for leaf in leaves]
         result: dict[str, Any] = packing.unpack(function(tensors + [scalars[name] for name in others]))
         return result
 
-    def _trace(self, columns: Any, scalars: Any, keywords: dict[str, Any]) -> tuple[Any, _Packing, list[_Staging]]:
+    def _trace(self, columns: Any, scalars: Any, keywords: dict[str, Any]) -> tuple[Any, _Packing]:
         """Returns the function for a kind of batch, and what takes its results apart.
 
         Raises:
@@ -77,7 +77,7 @@ class TracedCalls:
         function = tf.function(
             packed, input_signature=signature, jit_compile=self._jit_compile or None, autograph=False
         )
-        return direct_call(function), packing, [_Staging() for _ in tf.nest.flatten(columns)]
+        return direct_call(function), packing
 
 
 def direct_call(function: Any) -> Callable[[list[Any]], Any]:
@@ -100,33 +100,27 @@ def direct_call(function: Any) -> Callable[[list[Any]], Any]:
     return call
 
 
-class _Staging:
-    """Aligned memory that a column is copied into on its way: a tensor of it costs a tenth of one made from an array.
+_ALIGNMENT = 64
+_STAGED = frozenset(map(np.dtype, ("float32", "int64", "int32", "uint8")))
 
-    TensorFlow wants tensors at multiples of 64 bytes, where NumPy's arrays mostly do not lie. The memory is written
-    again by the next call, when the function that read it has long returned.
+
+def staged(leaf: Any) -> Any:
+    """Returns a tensor with the values of an array, through aligned memory; tensors are returned as they are.
+
+    TensorFlow wants tensors at multiples of 64 bytes, where NumPy's arrays mostly do not lie. A copy to such a place,
+    and a tensor of it, take a fraction of the time. The memory is new at each call: a variable that takes the tensor
+    keeps the memory, not a copy of it.
     """
-
-    _ALIGNMENT = 64
-    _DTYPES = frozenset(map(np.dtype, ("float32", "int64", "int32", "uint8")))
-
-    def __init__(self) -> None:
-        self._memory = np.empty(0, np.uint8)
-
-    def load(self, leaf: Any) -> Any:
-        """Returns a tensor with the values of an array; tensors are returned as they are."""
-        if type(leaf) is not np.ndarray:
-            return tf.convert_to_tensor(leaf)
-        if leaf.dtype not in self._DTYPES or leaf.size == 0:
-            return tf.constant(leaf)
-        size = leaf.nbytes
-        if self._memory.size < size:
-            raw = np.empty(size + self._ALIGNMENT, np.uint8)
-            start = -raw.ctypes.data % self._ALIGNMENT
-            self._memory = raw[start : start + size]
-        staged = self._memory[:size].view(leaf.dtype).reshape(leaf.shape)
-        np.copyto(staged, leaf)
-        return tf.experimental.dlpack.from_dlpack(staged.__dlpack__())
+    if type(leaf) is not np.ndarray:
+        return tf.convert_to_tensor(leaf)
+    if leaf.dtype not in _STAGED or leaf.size == 0:
+        return tf.constant(leaf)
+    size = leaf.nbytes
+    raw = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT
+    memory = raw[start : start + size].view(leaf.dtype).reshape(leaf.shape)
+    np.copyto(memory, leaf)
+    return tf.experimental.dlpack.from_dlpack(memory.__dlpack__())
 
 
 def _open_spec(leaf: Any) -> Any:

@@ -449,6 +449,20 @@ def test_a_debugger_may_run_the_step_line_by_line():
     same(plain.get_weights(), stepped.get_weights(), atol=1e-6, rtol=0)
 
 
+def test_a_variable_that_took_a_column_keeps_it():
+    from rlframe.policy.tf.traced import staged
+
+    first, second = np.arange(4, dtype=np.float32), np.full(4, 9.0, np.float32)
+    variable = tf.Variable(np.zeros(4, np.float32))
+    keep = tf.function(variable.assign, input_signature=[tf.TensorSpec([4])])
+    keep(staged(first))
+    first[:] = -1.0
+    staged(second)
+    assert variable.numpy().tolist() == [0.0, 1.0, 2.0, 3.0]
+    for array in (second.astype(np.uint8).reshape(2, 2), np.zeros((0, 3), np.float32), second.astype(np.float64)):
+        np.testing.assert_array_equal(staged(array).numpy(), array)
+
+
 def test_objects_in_a_batch_stay_out_of_the_traced_step():
     policy = build_tf_policy("Plain", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, common_config())
     batch = make_batch()
