@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rlframe.agents.actor import StatefulActor
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
 
 
@@ -17,6 +18,27 @@ class ActingMixin:
     def get_policy(self, policy_id: str = DEFAULT_POLICY_ID) -> Any:
         """Returns the local worker's policy, None for an unknown id."""
         return self.workers.local_worker().get_policy(policy_id)
+
+    def make_actor(self, policy_id: str = DEFAULT_POLICY_ID, explore: bool | None = None) -> StatefulActor:
+        """Returns an actor that keeps recurrent state, past actions and rewards from step to step.
+
+        It acts with the policy's weights as they are when it acts. Several actors do not disturb each other.
+
+        Args:
+            policy_id: Which policy acts.
+            explore: Whether it explores; None takes `config["explore"]`.
+
+        Raises:
+            KeyError: If there is no policy `policy_id`.
+        """
+        return StatefulActor(self._policy(policy_id), explore)
+
+    def _policy(self, policy_id: str) -> Any:
+        policy = self.get_policy(policy_id)
+        if policy is None:
+            known = ", ".join(self.workers.local_worker().policy_map)
+            raise KeyError(f"policy_id={policy_id!r}: wanted one of {known}")
+        return policy
 
     def compute_single_action(
         self,
@@ -64,11 +86,7 @@ class ActingMixin:
         Raises:
             KeyError: If there is no policy `policy_id`.
         """
-        policy = self.get_policy(policy_id)
-        if policy is None:
-            known = ", ".join(self.workers.local_worker().policy_map)
-            raise KeyError(f"policy_id={policy_id!r}: wanted one of {known}")
-        action, states, extra = policy.compute_single_action(
+        action, states, extra = self._policy(policy_id).compute_single_action(
             observation,
             state,
             prev_action=prev_action,

@@ -68,9 +68,6 @@ UNSUPPORTED: dict[str, Refusal] = {
     "multiagent.replay_mode": Refusal(one_of({"lockstep"}), _AGENTS),
     "multiagent.policy_map_capacity": Refusal(other_than(100), _STASH),
     "multiagent.policy_map_cache": Refusal(other_than(None), _STASH),
-    "model.use_lstm": Refusal(bool, "register a RecurrentNetwork of your own as custom_model"),
-    "model.use_attention": Refusal(bool, "register a model of your own as custom_model"),
-    "model._time_major": Refusal(bool, "sequences are [B, T, ...]; transpose inside your model"),
     "exploration_config.type": Refusal(
         lambda value: _is_later(value), "use another exploration, or a class of your own as type"
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,6 +15,7 @@ from rlframe.data.columns import (
     STATE_IN_PREFIX,
     STATE_OUT_PREFIX,
     UNROLL_ID,
+    VALID_MASK,
     is_per_sequence,
 )
 from rlframe.data.nested import Column, first_leaf, map_nested
@@ -183,6 +184,97 @@ def pad_batch_to_sequences_of_same_size(
             dynamic_max=False,
         )
         _replace(batch, dict(zip(features, padded, strict=True)), lens, length)
+
+
+def cut_into_sequences(batch: SampleBatch, max_seq_len: int, *, keep_states_out: bool = True) -> SampleBatch:
+    """Returns collected rows of a recurrent policy with `seq_lens`, and with one state per sequence, not per row.
+
+    Args:
+        batch: Rows with `state_in_i [B, ...]`, trajectories one after the other; one that is cut already is returned.
+        max_seq_len: Longest sequence, in rows.
+        keep_states_out: Keep the columns `state_out_i [B, ...]`.
+
+    Returns:
+        A batch of views, not padded, with `state_in_i [sequences, ...]`.
+    """
+    if SEQ_LENS in batch or batch.count == 0:
+        return batch
+    lens = sequence_lengths(max_seq_len, *_labels(batch))
+    starts = np.cumsum(lens) - lens
+    columns: Columns = {}
+    for key, value in batch.items():
+        if key.startswith(STATE_IN_PREFIX):
+            columns[key] = value[starts]
+        elif keep_states_out or not key.startswith(STATE_OUT_PREFIX):
+            columns[key] = value
+    columns[SEQ_LENS] = lens
+    return batch._like(columns)
+
+
+def padded_sequences(batch: SampleBatch, max_seq_len: int = 0, *, chosen: IntArray | None = None) -> SampleBatch:
+    """Returns sequences of a batch, padded at their right with zeros to the longest of them, and `valid_mask`.
+
+    Args:
+        batch: Rows cut by `cut_into_sequences`, or with `state_in_i` per row, not padded.
+        max_seq_len: Longest sequence, in rows; needed where the batch is not cut yet.
+        chosen: Numbers of the sequences to take, in order; all where not given.
+
+    Returns:
+        A new batch: row columns `[sequences * T, ...]`, `state_in_i [sequences, ...]`, `seq_lens [sequences]`.
+    """
+    batch = cut_into_sequences(batch, max_seq_len)
+    all_lens = as_seq_lens(batch[SEQ_LENS])
+    starts = np.cumsum(all_lens) - all_lens
+    picked: Any = slice(None) if chosen is None else chosen
+    lens, first = all_lens[picked], starts[picked]
+    length = int(lens.max(initial=0))
+    step = np.arange(length)
+    valid = (step < lens[:, None]).reshape(-1)
+    # Padding rows are read from the sequence's own start, and then set to zero.
+    source = (first[:, None] + np.minimum(step, np.maximum(lens, 1)[:, None] - 1)).reshape(-1)
+    padding = None if valid.all() else np.flatnonzero(~valid)
+
+    def pad(leaf: Any) -> NDArray[Any]:
+        rows: NDArray[Any] = np.asarray(leaf)[source]
+        if padding is not None:
+            rows[padding] = filler(rows)
+        return rows
+
+    columns: Columns = {}
+    for key, value in batch.items():
+        if key == SEQ_LENS:
+            columns[key] = lens.astype(np.int32)
+        elif is_per_sequence(key):
+            columns[key] = map_nested(lambda leaf: np.asarray(leaf)[picked], value)
+        else:
+            columns[key] = map_nested(pad, value)
+    columns[VALID_MASK] = valid
+    made = SampleBatch.from_columns(columns)
+    made.zero_padded = True
+    made.max_seq_len = length
+    return made
+
+
+def sequence_minibatches(
+    batch: SampleBatch, size: int, order: IntArray, *, drop_remainder: bool = False
+) -> Iterator[SampleBatch]:
+    """Yields minibatches of whole sequences, padded.
+
+    Args:
+        batch: Rows cut into sequences, not padded.
+        size: Rows per minibatch, without padding; one ends with the sequence that reaches as many.
+        order: Numbers of the sequences in the order in which they are taken.
+        drop_remainder: Leave out the last minibatch if it has fewer rows than `size`, unless it is the only one.
+    """
+    rows = np.cumsum(as_seq_lens(batch[SEQ_LENS])[order])
+    begin, taken = 0, 0
+    while begin < len(order):
+        end = min(int(np.searchsorted(rows, taken + size)) + 1, len(order))
+        short = rows[end - 1] - taken < size
+        if short and drop_remainder and begin > 0:
+            return
+        yield padded_sequences(batch, chosen=order[begin:end])
+        begin, taken = end, int(rows[end - 1])
 
 
 def _state_keys(batch: SampleBatch) -> list[str]:

@@ -14,14 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.data.sequences import cut_into_sequences
 from rlframe.env.checks import check_observation, check_step_result
 from rlframe.evaluation.env_slots import EnvSlot
 from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
-from rlframe.evaluation.fragments import Block, Segment, assemble, split_segments
+from rlframe.evaluation.fragments import Block, Segment, assemble, clip_rewards, split_segments
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.models.preprocessors import NoPreprocessor
+from rlframe.policy.memory import ActingMemory
 from rlframe.policy.policy import Policy
 from rlframe.utils.errors import EnvError
+from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
 
 EPISODE_HOOKS = frozenset({"on_episode_start", "on_episode_step", "on_episode_end"})
 _MS = 1000.0
@@ -87,6 +90,7 @@ class EnvRunner:
         self._obs_dtype = np.dtype(np.float32) if dtype == np.float64 or obs_filter is not None else dtype
         self._discrete = isinstance(policy.action_space, gym.spaces.Discrete)
         self._start_offset = int(getattr(policy.action_space, "start", 0)) if self._discrete else 0
+        self._nested = policy.action_space_struct is not policy.action_space
         size = len(slots)
         self._obs: NDArray[Any] = np.zeros((size, *self._obs_shape), self._obs_dtype)
         self._lengths = [0] * size
@@ -98,6 +102,7 @@ class EnvRunner:
         self._pending: list[list[SampleBatch]] = [[] for _ in slots]
         self._metrics: list[RolloutMetrics] = []
         self._started = False
+        self._memory = ActingMemory(policy, size) if policy.needs_memory() else None
         self._times = dict.fromkeys(("env", "act", "rest"), 0.0)
         self._steps_timed = 0
 
@@ -143,6 +148,8 @@ class EnvRunner:
         slot = self.slots[index]
         raw, _ = slot.begin()
         self._lengths[index], self._returns[index] = 0, 0.0
+        if self._memory is not None:
+            self._memory.begin(index)
         obs = self._observe(index, raw)
         if self.obs_filter is not None:
             obs = self.obs_filter(obs, update=True)
@@ -234,9 +241,9 @@ class EnvRunner:
         started, act_time, env_time = clock(), 0.0, 0.0
         for t in range(block.length):
             before = clock()
-            actions, extras = policy.act(block.obs[t], explore, None)
+            actions, extras = self._act(block.obs[t])
             between = clock()
-            block.write_actions(t, actions, extras)
+            block.write_actions(t, self._flat(actions), extras)
             self._step_slots(t, block, actions, extras)
             after = clock()
             act_time += between - before
@@ -248,6 +255,20 @@ class EnvRunner:
             block.close_segment(index, self._part_id(index), self._lengths[index], episode=self._episodes[index])
         batch = assemble(block, policy, settings)
         return batch, block.segments
+
+    def _act(self, obs: NDArray[Any]) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+        """Returns an action for each slot, and the columns that are stored with it: also those that were acted on."""
+        explore, memory = self.settings.explore, self._memory
+        if memory is None:
+            return self.policy.act(obs, explore, None)
+        inputs = memory.inputs(obs)
+        actions, extras = self.policy.act(obs, explore, None, inputs)
+        memory.acted(obs, self._flat(actions), extras)
+        return actions, {**inputs, **extras}
+
+    def _flat(self, actions: Any) -> NDArray[Any]:
+        """Returns actions as they are stored, `[B, ...]`: those of Tuple and Dict spaces side by side."""
+        return flatten_to_single_ndarray(actions, 1) if self._nested else actions
 
     def _account(self, act: float, env: float, total: float, steps: int) -> None:
         times = self._times
@@ -263,6 +284,8 @@ class EnvRunner:
     def _step_slots(self, t: int, block: Block, actions: NDArray[Any], extras: dict[str, NDArray[Any]]) -> None:
         """Steps all slots once: row t of the block gets rewards and ends, row t + 1 the observations."""
         ended = self._step_envs(t, block, self._env_actions(actions))
+        if self._memory is not None:
+            self._memory.rewarded(clip_rewards(block.rewards[t], self.settings.clip_rewards))
         if self.obs_filter is not None:
             row = block.obs[t + 1]
             row[:] = self.obs_filter.filter_batch(row, update=True)
@@ -308,7 +331,8 @@ class EnvRunner:
         """Returns one action per slot in the environment's space; NumPy integers for Discrete spaces."""
         if self._discrete:
             return list(actions + self._start_offset if self._start_offset else actions)
-        return self.policy.to_env_actions(actions)
+        made = self.policy.to_env_actions(actions)
+        return unbatch(made) if self._nested else made
 
     def _careful_step(self, slot: EnvSlot, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Steps one environment with all checks (first episode), preprocessing and bookkeeping for callbacks."""
@@ -328,9 +352,10 @@ class EnvRunner:
         self, t: int, block: Block, actions: NDArray[Any], extras: dict[str, NDArray[Any]], ended: list[Any]
     ) -> None:
         over = {index for index, _, _ in ended}
+        flat = self._flat(actions)
         for index, episode in enumerate(self._episodes):
             assert episode is not None
-            episode._record_step(actions[index], {key: column[index] for key, column in extras.items()})
+            episode._record_step(flat[index], {key: column[index] for key, column in extras.items()})
             episode._last_obs = block.obs[t + 1, index]
             episode._last_done = index in over
             self._call("on_episode_step", index)
@@ -381,7 +406,7 @@ class EnvRunner:
         hook = self.hooks.call.get("on_postprocess_trajectory")
         explores = policy.exploration.has_postprocessing
         if hook is None and policy.postprocesses_many and not explores:
-            return policy.postprocess_trajectory(batch)
+            return self._cut(policy.postprocess_trajectory(batch))
         pieces = []
         for segment, piece in zip(segments, split_segments(batch, segments), strict=True):
             episode = segment.episode
@@ -400,7 +425,14 @@ class EnvRunner:
                     original_batches={DUMMY_AGENT_ID: (policy, original)},
                 )
             pieces.append(piece)
-        return pieces[0] if len(pieces) == 1 else SampleBatch.concat_samples(pieces)
+        return self._cut(pieces[0] if len(pieces) == 1 else SampleBatch.concat_samples(pieces))
+
+    def _cut(self, batch: SampleBatch) -> SampleBatch:
+        """Returns the rows of a recurrent policy as sequences, with one state for each instead of one per row."""
+        policy = self.policy
+        if not policy.is_recurrent():
+            return batch
+        return cut_into_sequences(batch, policy.max_seq_len, keep_states_out=policy.train_columns is None)
 
     # --- checkpoints ------------------------------------------------------------------------------------------
 
@@ -416,6 +448,7 @@ class EnvRunner:
             "unchecked": sorted(self._unchecked),
             "pending": {str(i): _pieces_state(pieces) for i, pieces in enumerate(self._pending)},
             "metrics": [metric.to_state() for metric in self._metrics],
+            "memory": None if self._memory is None else self._memory.get_state(),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -431,6 +464,8 @@ class EnvRunner:
         obs = np.asarray(state["obs"])
         self._obs = obs.copy()
         self._unchecked = set(state["unchecked"])
+        if self._memory is not None and state.get("memory"):
+            self._memory.set_state(state["memory"])
         self._episode_parts = list(state["parts"])
         for index, slot in enumerate(self.slots):
             reached = slot.replay(state["slots"][str(index)])

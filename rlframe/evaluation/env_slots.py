@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, cast
 
 import numpy as np
+import tree
+from numpy.typing import NDArray
 
 from rlframe.env.adapt import adapt_env
 from rlframe.env.env_context import EnvContext
 from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.seeding import derive_seed
+from rlframe.utils.spaces.space_utils import get_base_struct_from_space
 
 _LOGGER = logging.getLogger("rlframe")
 
@@ -135,7 +138,7 @@ class EnvSlot:
     def get_state(self) -> dict[str, Any]:
         """Returns the slot's place: episode, and the actions since its reset."""
         replayable = self.actions is not None and not self.failed
-        actions = np.asarray(self.actions) if replayable and self.actions else np.zeros(0)
+        actions = _columns(self.actions) if replayable and self.actions else {}
         return {"seed": self.seed, "episode": self.episode, "replayable": replayable, "actions": actions}
 
     def replay(self, state: dict[str, Any]) -> Any | None:
@@ -150,9 +153,22 @@ class EnvSlot:
             self.episode = int(state["episode"])
             return None
         obs, _ = self.begin()
-        for action in np.asarray(state["actions"]):
+        for action in _actions(state["actions"], self.env.action_space):
             self.record(action)
             obs, _, terminated, truncated, _ = self.env.step(action)
             if terminated or truncated:
                 return None
         return obs
+
+
+def _columns(actions: list[Any]) -> dict[str, NDArray[Any]]:
+    """Returns actions as one array per leaf of their space."""
+    rows = [tree.flatten(action) for action in actions]
+    return {str(leaf): np.asarray([row[leaf] for row in rows]) for leaf in range(len(rows[0]))}
+
+
+def _actions(columns: Mapping[str, NDArray[Any]], space: Any) -> list[Any]:
+    """Returns the actions that `_columns` took apart."""
+    leaves = [columns[str(leaf)] for leaf in range(len(columns))]
+    struct = get_base_struct_from_space(space)
+    return [tree.unflatten_as(struct, list(row)) for row in zip(*leaves, strict=True)]

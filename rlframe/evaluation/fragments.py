@@ -125,7 +125,7 @@ def _rows(column: NDArray[Any]) -> NDArray[Any]:
     return swapped.reshape(column.shape[0] * column.shape[1], *column.shape[2:])
 
 
-def _clip(rewards: NDArray[np.float32], how: bool | float | None) -> NDArray[np.float32]:
+def clip_rewards(rewards: NDArray[np.float32], how: bool | float | None) -> NDArray[np.float32]:
     """Returns rewards as `clip_rewards` says: True their sign, a number x clips to ±x."""
     if how is None or how is False:
         return rewards
@@ -147,7 +147,7 @@ def assemble(block: Block, policy: Any, settings: Any) -> SampleBatch:
     columns: dict[str, Any] = {
         OBS: _rows(block.obs[:-1]),
         ACTIONS: _rows(block.actions),
-        REWARDS: _clip(_rows(block.rewards), settings.clip_rewards),
+        REWARDS: clip_rewards(_rows(block.rewards), settings.clip_rewards),
         TERMINATEDS: terminateds,
         TRUNCATEDS: truncateds,
         EPS_ID: _rows(block.eps_id),

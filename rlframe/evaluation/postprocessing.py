@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data import columns
-from rlframe.data.columns import NEXT_OBS, REWARDS, VF_PREDS
+from rlframe.data.columns import REWARDS, VF_PREDS
 from rlframe.data.returns import discount_cumsum, gae, n_step, terminal_rows, trajectory_ends
-from rlframe.data.rows import slice_column
 from rlframe.data.sample_batch import SampleBatch
 
 __all__ = [
@@ -96,8 +95,8 @@ def compute_gae_for_sample_batch(
     Only terminated trajectories bootstrap with 0; at time limits and ends of fragments V(`new_obs`) is used.
 
     Args:
-        policy: Its `values(obs)` `[n]` give V; where it has a `_value(**input_dict)` method, that does. Its config is
-            read for `gamma`, `lambda`, `use_gae` and `use_critic`.
+        policy: Its `values_after(batch, rows)` `[n]` gives V of what followed; where it has a `_value(**input_dict)`
+            method, that does. Its config is read for `gamma`, `lambda`, `use_gae` and `use_critic`.
         sample_batch: Any number of trajectories one after the other.
         other_agent_batches: Not used; part of the signature of postprocessing functions.
         episode: Not used; part of the signature of postprocessing functions.
@@ -181,7 +180,7 @@ def _values_after(
         return np.zeros(0, np.float32)
     single = getattr(policy, "_value", None)
     if single is None:
-        return np.asarray(policy.values(slice_column(batch[NEXT_OBS], rows)), np.float32).reshape(-1)
+        return np.asarray(policy.values_after(batch, rows), np.float32).reshape(-1)
     starts = np.append(0, np.flatnonzero(ends) + 1)
     found = []
     for row in rows.tolist():

@@ -15,7 +15,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.env.checks import check_observation
 from rlframe.evaluation.env_runner import EnvRunner, Hooks, RunnerSettings
 from rlframe.evaluation.env_slots import EnvSlot
-from rlframe.evaluation.fragments import Block, Segment, assemble
+from rlframe.evaluation.fragments import Block, Segment, assemble, clip_rewards
 from rlframe.policy.policy import Policy
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.seeding import derive_seed
@@ -134,9 +134,9 @@ class VectorRunner(EnvRunner):
         started, act_time, env_time = clock(), 0.0, 0.0
         for t in range(block.length):
             before = clock()
-            actions, extras = policy.act(block.obs[t], settings.explore, None)
+            actions, extras = self._act(block.obs[t])
             between = clock()
-            block.write_actions(t, actions, extras)
+            block.write_actions(t, self._flat(actions), extras)
             self._step_all(t, block, actions, dropped)
             after = clock()
             act_time += between - before
@@ -165,14 +165,14 @@ class VectorRunner(EnvRunner):
         if self.obs_filter is not None:
             row[:] = self.obs_filter.filter_batch(row, update=True)
         block.rewards[t] = rewards
+        if self._memory is not None:
+            self._memory.rewarded(clip_rewards(block.rewards[t], self.settings.clip_rewards))
         skip, self._skip = self._skip, np.logical_or(terminateds, truncateds)
         self._counts += 1
         self._sums += rewards
         if skip.any():
             dropped[t] = skip
-            self._counts[skip], self._sums[skip] = 0, 0.0
-            for index in np.flatnonzero(skip).tolist():
-                block.skip_row(t, index)
+            self._begin_skipped(t, block, skip)
         if infos and block.infos is not None:
             block.infos[t] = [_info_of(infos, index) for index in range(block.slots)]
         elif block.infos is not None:
@@ -184,6 +184,14 @@ class VectorRunner(EnvRunner):
             for index in np.flatnonzero(self._skip).tolist():
                 self._close(t, block, index)
 
+    def _begin_skipped(self, t: int, block: Block, skip: NDArray[np.bool_]) -> None:
+        """Lets new episodes begin in the slots whose row t was the reset of the last one."""
+        self._counts[skip], self._sums[skip] = 0, 0.0
+        for index in np.flatnonzero(skip).tolist():
+            block.skip_row(t, index)
+            if self._memory is not None:
+                self._memory.begin(index)
+
     def _vector_actions(self, actions: NDArray[Any]) -> Any:
         return actions + self._start_offset if self._discrete else np.asarray(self.policy.to_env_actions(actions))
 
@@ -194,13 +202,12 @@ class VectorRunner(EnvRunner):
         block.close_segment(index, self._part_id(index), self._lengths[index], stop=t + 1)
         self.slots[index].episode += 1
 
-    def _postprocess(self, batch: SampleBatch, segments: list[Segment]) -> SampleBatch:
-        """Runs postprocessing, and drops the rows in which episodes were reset."""
+    def _cut(self, batch: SampleBatch) -> SampleBatch:
+        """Drops the rows in which episodes were reset, and cuts those of a recurrent policy into sequences."""
         each = "on_postprocess_trajectory" in self.hooks.call or self.policy.exploration.has_postprocessing
-        made = super()._postprocess(batch, segments)
-        if self._kept is None or each or not self.policy.postprocesses_many:
-            return made  # segments have no such rows
-        return made.take(self._kept)
+        if self._kept is not None and not each and self.policy.postprocesses_many:
+            batch = batch.take(self._kept)
+        return super()._cut(batch)  # rows of segments have no such rows among them
 
     def get_state(self) -> dict[str, Any]:
         """Returns the episodes not yet reported; the environments' place cannot be told."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from rlframe.data.columns import SEQ_LENS
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
+from rlframe.data.sequences import sequence_minibatches
 from rlframe.execution.common import (
     AGENT_STEPS_TRAINED_COUNTER,
     APPLY_GRADS_TIMER,
@@ -35,6 +36,32 @@ if TYPE_CHECKING:
     from rlframe.execution.rollout_ops import Batch
 
 
+def policy_parts(local: Any, batch: Batch, policies: Sequence[str] = ()) -> list[tuple[str, SampleBatch]]:
+    """Returns the ids of the policies to train, each with its rows of a batch; those without rows are left out.
+
+    Args:
+        local: The local worker.
+        batch: SampleBatch or MultiAgentBatch.
+        policies: Ids of the policies to train; all that are to be trained when empty.
+
+    Raises:
+        ValueError: If it cannot be told whose rows these are.
+    """
+    trained = policies or local.policies_to_train
+    if isinstance(batch, MultiAgentBatch):
+        parts = list(batch.policy_batches.items())
+    elif DEFAULT_POLICY_ID in local.policy_map:
+        parts = [(DEFAULT_POLICY_ID, batch)]
+    elif len(local.policy_map) == 1:  # a single policy that the user named
+        parts = [(pid, batch) for pid in local.policy_map]
+    else:
+        raise ValueError(
+            f"Got a SampleBatch for the policies {sorted(local.policy_map)}, wanted a MultiAgentBatch that says "
+            "which rows belong to which policy"
+        )
+    return [(pid, rows) for pid, rows in parts if pid in trained and rows.count > 0]
+
+
 class TrainOneStep:
     """Learns from a batch on the local worker; the remote ones get the new weights before they sample.
 
@@ -46,8 +73,9 @@ class TrainOneStep:
         workers: The WorkerSet.
         policies: Ids of the policies to train; all that are to be trained when empty.
         num_sgd_iter: Passes over the batch.
-        sgd_minibatch_size: Rows per learner step, in a new random order in each pass (batches cut into sequences keep
-            their order). The last step of a pass may have fewer. 0 means the whole batch.
+        sgd_minibatch_size: Rows per learner step, in a new random order in each pass; of batches that are cut into
+            sequences whole sequences are taken, in a new random order. The last step of a pass may have fewer rows.
+            0 means the whole batch.
     """
 
     # Whether the short last minibatch of a pass is left out.
@@ -82,7 +110,7 @@ class TrainOneStep:
         rows = batch.count
         started = perf_counter()
         info = {
-            pid: self._learn(local.policy_map[pid], part) for pid, part in self._parts(local, batch) if part.count > 0
+            pid: self._learn(local.policy_map[pid], part) for pid, part in policy_parts(local, batch, self.policies)
         }
         timer = metrics.timers[LEARN_ON_BATCH_TIMER]
         timer.push(perf_counter() - started)
@@ -101,20 +129,6 @@ class TrainOneStep:
         local.set_global_vars(global_vars)
         return batch, info
 
-    def _parts(self, local: Any, batch: Batch) -> list[tuple[str, SampleBatch]]:
-        """Returns policy ids and what each has to learn from."""
-        trained = self.policies or local.policies_to_train
-        if isinstance(batch, MultiAgentBatch):
-            return [(pid, rows) for pid, rows in batch.policy_batches.items() if pid in trained]
-        if DEFAULT_POLICY_ID in local.policy_map:
-            return [(DEFAULT_POLICY_ID, batch)] if DEFAULT_POLICY_ID in trained else []
-        if len(local.policy_map) == 1:  # a single policy that the user named
-            return [(pid, batch) for pid in local.policy_map if pid in trained]
-        raise ValueError(
-            f"Got a SampleBatch for the policies {sorted(local.policy_map)}, wanted a MultiAgentBatch that says "
-            "which rows belong to which policy"
-        )
-
     def _learn(self, policy: Any, rows: SampleBatch) -> dict[str, Any]:
         if self._one_step:
             info: dict[str, Any] = policy.learn_on_batch(rows)
@@ -132,10 +146,9 @@ class TrainOneStep:
             yield rows
             return
         if SEQ_LENS in rows:
-            pieces = rows.timeslices(size=size)
-            order = self._generator().permutation(len(pieces)) if self._shuffle else range(len(pieces))
-            for index in order:
-                yield pieces[index]
+            sequences = len(rows[SEQ_LENS])
+            order = self._generator().permutation(sequences) if self._shuffle else np.arange(sequences)
+            yield from sequence_minibatches(rows, size, order, drop_remainder=self._drop_remainder)
             return
         indexes = self._generator().permutation(rows.count) if self._shuffle else np.arange(rows.count)
         last = rows.count - rows.count % size if self._drop_remainder else rows.count

@@ -33,7 +33,8 @@ def _relu(x: FloatArray, out: FloatArray) -> None:
     np.maximum(x, _ZERO, out=out)
 
 
-def _sigmoid(x: FloatArray, out: FloatArray) -> None:
+def sigmoid(x: FloatArray, out: FloatArray) -> None:
+    """Writes 1 / (1 + exp(-x)) into `out`."""
     # By way of tanh, which cannot overflow as exp(-x) does.
     np.multiply(x, _HALF, out)
     np.tanh(out, out)
@@ -43,7 +44,7 @@ def _sigmoid(x: FloatArray, out: FloatArray) -> None:
 
 def _swish(x: FloatArray, out: FloatArray) -> None:
     gate = np.empty_like(x)
-    _sigmoid(x, gate)
+    sigmoid(x, gate)
     np.multiply(x, gate, out)
 
 
@@ -61,7 +62,7 @@ ACTIVATIONS: dict[str, Activation | None] = {
     "elu": _elu,
     "swish": _swish,
     "silu": _swish,
-    "sigmoid": _sigmoid,
+    "sigmoid": sigmoid,
     "linear": None,
 }
 
@@ -78,7 +79,7 @@ def normalize_activation(name: str | None) -> str:
     return key
 
 
-def _weight(weights: Weights, name: str, ndim: int) -> FloatArray:
+def get_array(weights: Weights, name: str, ndim: int) -> FloatArray:
     """Returns one array after checking its presence, rank and dtype."""
     if name not in weights:
         raise ValueError(f"The actor needs the weights {name!r}; there are {sorted(weights)}.")
@@ -111,8 +112,8 @@ class Dense:
 
     def bind(self, weights: Weights, rng: np.random.Generator | None) -> Step:  # noqa: ARG002 - one signature for all layers
         """Returns a function from `[B, in]` to a new `[B, out]` that reads the live arrays."""
-        transposed = _weight(weights, f"{self.name}.weight", 2).T
-        bias = _weight(weights, f"{self.name}.bias", 1)
+        transposed = get_array(weights, f"{self.name}.weight", 2).T
+        bias = get_array(weights, f"{self.name}.bias", 1)
         dot, add, activation = np.dot, np.add, ACTIVATIONS[normalize_activation(self.activation)]
         if activation is None:
 
@@ -154,8 +155,8 @@ class NoisyDense:
     def bind(self, weights: Weights, rng: np.random.Generator | None) -> Step:
         """Returns a function from `[B, in]` to a new `[B, out]` that reads the live arrays."""
         mean = Dense(self.name, "linear").bind(weights, None)
-        sigma = _weight(weights, f"{self.name}.weight_sigma", 2).T
-        bias_sigma = _weight(weights, f"{self.name}.bias_sigma", 1)
+        sigma = get_array(weights, f"{self.name}.weight_sigma", 2).T
+        bias_sigma = get_array(weights, f"{self.name}.bias_sigma", 1)
         activation = ACTIVATIONS[normalize_activation(self.activation)]
         in_size, out_size = sigma.shape
 
@@ -188,8 +189,8 @@ class LayerNorm:
 
     def bind(self, weights: Weights, rng: np.random.Generator | None) -> Step:  # noqa: ARG002 - one signature for all layers
         """Returns a function from `[B, n]` to a new `[B, n]` that reads the live arrays."""
-        scale = _weight(weights, f"{self.name}.weight", 1)
-        bias = _weight(weights, f"{self.name}.bias", 1)
+        scale = get_array(weights, f"{self.name}.weight", 1)
+        bias = get_array(weights, f"{self.name}.bias", 1)
         activation = ACTIVATIONS[normalize_activation(self.activation)]
         epsilon = np.float32(1e-5)
 
@@ -219,7 +220,7 @@ class AppendBias:
 
     def bind(self, weights: Weights, rng: np.random.Generator | None) -> Step:  # noqa: ARG002 - one signature for all layers
         """Returns a function from `[B, k]` to a new `[B, k + n]` that reads the live array."""
-        log_std = _weight(weights, f"{self.name}.log_std", 1)
+        log_std = get_array(weights, f"{self.name}.log_std", 1)
         added = len(log_std)
 
         def step(x: FloatArray) -> FloatArray:
@@ -333,7 +334,7 @@ class ChainActor:
         Returns:
             Float32 `[B, K]`, a new array.
         """
-        x = obs if obs.dtype is _FLOAT32 and obs.ndim == 2 else _as_rows(obs)
+        x = obs if obs.dtype is _FLOAT32 and obs.ndim == 2 else as_rows(obs)
         for step in self._outputs:
             x = step(x)
         return x
@@ -345,7 +346,7 @@ class ChainActor:
             ValueError: If the spec has no `values`.
         """
         steps = self._value_steps()
-        x = obs if obs.dtype is _FLOAT32 and obs.ndim == 2 else _as_rows(obs)
+        x = obs if obs.dtype is _FLOAT32 and obs.ndim == 2 else as_rows(obs)
         for step in self._trunk:
             x = step(x)
         value = x
@@ -362,7 +363,7 @@ class ChainActor:
             ValueError: If the spec has no `values`.
         """
         steps = self._value_steps()
-        x = obs if obs.dtype is _FLOAT32 and obs.ndim == 2 else _as_rows(obs)
+        x = obs if obs.dtype is _FLOAT32 and obs.ndim == 2 else as_rows(obs)
         for step in self._trunk:
             x = step(x)
         for step in steps:
@@ -375,7 +376,7 @@ class ChainActor:
         return self._values
 
 
-def _as_rows(obs: NDArray[Any]) -> FloatArray:
+def as_rows(obs: NDArray[Any]) -> FloatArray:
     """Returns `obs [B, ...]` as float32 `[B, D]`, copying only where the dtype asks for it."""
     rows = obs.reshape(len(obs), -1) if obs.ndim != 2 else obs
     return rows.astype(np.float32, copy=False)

@@ -96,7 +96,11 @@ class ModelCatalog:
         """
         framework = _known_framework(framework)
         config = _complete(model_config)
-        _refuse_wrappers(config, framework)
+        if config["use_lstm"] or config["use_attention"]:
+            if model_interface is not None:
+                raise ConfigError(_no_memory_here(config))
+            arguments: Any = (obs_space, action_space, num_outputs, config, name)
+            return _with_memory(arguments, framework, default_model, model_kwargs)
         options: dict[str, Any] = {}
         if config["custom_model"]:
             model_class = resolve_class("model", config["custom_model"], _REGISTRY["model"])
@@ -254,14 +258,53 @@ def _complete(model_config: Mapping[str, Any]) -> ModelConfigDict:
     return config
 
 
-def _refuse_wrappers(config: Mapping[str, Any], framework: str) -> None:
-    for key, instead in (("use_lstm", "LSTM"), ("use_attention", "attention")):
-        if config[key]:
-            raise ConfigError(
-                f"model.{key}=True: the built-in {instead} wrapper is not available. Write the memory into a "
-                f"custom model derived from rlframe.models.{framework}.recurrent_net.RecurrentNetwork, and set "
-                f"model.{key}=False."
-            )
+def _no_memory_here(config: Mapping[str, Any]) -> str:
+    """Returns the message for an algorithm that puts its own heads on a model, and learns from single rows."""
+    key = "use_lstm" if config["use_lstm"] else "use_attention"
+    return (
+        f"model.{key}: got True, but this algorithm learns from single rows and its models have no memory; set it to "
+        "False and stack observations, or take PG, A2C, A3C, PPO or IMPALA"
+    )
+
+
+def _with_memory(
+    arguments: tuple[Any, ...], framework: str, default_model: Any, model_kwargs: Mapping[str, Any]
+) -> Any:
+    """Returns an LSTM or a GTrXL behind the model that the rest of the config describes."""
+    obs_space, action_space, num_outputs, config, name = arguments
+    if config["lstm_use_prev_action_reward"] in (True, 1):
+        config = {**config, "lstm_use_prev_action": True, "lstm_use_prev_reward": True}
+    inner = ModelCatalog.get_model_v2(
+        obs_space,
+        action_space,
+        None,
+        {**config, "use_lstm": False, "use_attention": False},
+        framework,
+        f"{name}_inner",
+        default_model=default_model or _features_class(obs_space, config, framework),
+        **model_kwargs,
+    )
+    if inner.get_initial_state():
+        raise ConfigError(
+            f"model: got use_lstm or use_attention with {type(inner).__name__}, which has a memory of its own; wanted "
+            "one of them"
+        )
+    if inner.num_outputs is None:
+        raise ConfigError(
+            f"{type(inner).__name__} got num_outputs=None, since a memory follows it, and did not say how wide its "
+            "outputs are; set self.num_outputs in its constructor"
+        )
+    module, wrapper = ("recurrent_net", "LSTMWrapper") if config["use_lstm"] else ("attention_net", "AttentionWrapper")
+    made = getattr(_sibling(framework, module), wrapper)
+    return made(obs_space, action_space, num_outputs, config, name, inner=inner)
+
+
+def _features_class(obs_space: Any, config: Mapping[str, Any], framework: str) -> Any:
+    """Returns the default network without a value head: values are computed behind the memory."""
+    if config["custom_model"]:
+        return None
+    default = _default_model_class(obs_space, framework)
+    return type(default.__name__, (default,), {"uses_value_function": False, "__module__": __name__})
 
 
 def default_network(obs_space: Any) -> str:

@@ -113,7 +113,7 @@ class ModelV2:
         if seq_lens is None:
             seq_lens = restored.get(SEQ_LENS)
         if not state:
-            state = _states_of(restored)
+            state = states_of(restored)
         with self.context():
             result = self.forward(restored, state, seq_lens)
         outputs, new_state = self._checked(result)
@@ -184,7 +184,7 @@ class ModelV2:
         )
 
 
-def _states_of(batch: Mapping[str, Any]) -> list[Any]:
+def states_of(batch: Mapping[str, Any]) -> list[Any]:
     """Returns the batch's columns state_in_0, state_in_1, … in order."""
     states: list[Any] = []
     while f"state_in_{len(states)}" in batch:

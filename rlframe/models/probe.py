@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import tree
 
+from rlframe.data.columns import ACTIONS
 from rlframe.models.preprocessors import get_preprocessor
+from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray
 
 #: Rows of the batch that a model is tried with.
 ROWS = 2
@@ -53,7 +55,9 @@ def _zero_column(requirement: Any) -> Any:
         array = np.asarray(leaf)
         return np.zeros((ROWS, *several, *array.shape), array.dtype)
 
-    return tree.map_structure(zeros, space.sample())
+    made = tree.map_structure(zeros, space.sample())
+    # Past actions come as they are stored: the parts of nested ones side by side.
+    return flatten_to_single_ndarray(made, 1 + len(several)) if requirement.data_col == ACTIONS else made
 
 
 def require_outputs(model: Any, outputs: Any, wanted: int, instead: str | None) -> None:

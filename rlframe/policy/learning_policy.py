@@ -9,13 +9,23 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import ACTION_DIST_INPUTS, ACTION_LOGP, ACTION_PROB, OBS
+from rlframe.data.columns import (
+    ACTION_DIST_INPUTS,
+    ACTION_LOGP,
+    ACTION_PROB,
+    OBS,
+    SEQ_LENS,
+    STATE_IN_PREFIX,
+    STATE_OUT_PREFIX,
+    VALID_MASK,
+)
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.models.actor import ChainActor
+from rlframe.data.sequences import padded_sequences
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.distributions import numpy_dist_for
+from rlframe.models.recurrent_actor import make_actor
 from rlframe.policy.numpy_policy import ActingRecipe
-from rlframe.policy.policy import Policy
+from rlframe.policy.policy import Policy, pop_states
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 from rlframe.utils.seeding import derive_seed
 
@@ -31,7 +41,9 @@ class LearningPolicy(Policy):
     #: Columns that the loss reads; None makes all of them tensors.
     learn_columns: tuple[str, ...] | None = None
     #: `fn(spec, weights, rng) -> actor`; importable without a framework, since remote workers call it.
-    build_actor: Callable[[Any, Mapping[str, NDArray[Any]], Any], Any] = staticmethod(ChainActor)
+    build_actor: Callable[[Any, Mapping[str, NDArray[Any]], Any], Any] = staticmethod(make_actor)
+    #: Longest sequence of a recurrent training batch, in rows.
+    max_seq_len: int = 20
     #: Whether the network has noise of its own while exploring.
     noisy = False
     _action_sampler_fn: Callable[..., Any] | None = None
@@ -50,6 +62,8 @@ class LearningPolicy(Policy):
         self.learn_hook: Callable[..., None] | None = None
         self.actor: Any = None
         self._loaded: dict[int, SampleBatch] = {}
+        self._initial_state: list[Any] | None = None
+        self._wanted_columns: tuple[str, ...] | None = None
 
     # --- building ---------------------------------------------------------------------------------------------
 
@@ -116,6 +130,9 @@ class LearningPolicy(Policy):
             noisy=self.noisy,
             train_columns=self.train_columns,
             postprocess=getattr(method, "framework_free", None),
+            initial_state=tuple(np.asarray(state) for state in self.get_initial_state()),
+            views=self.acting_views(),
+            max_seq_len=self.max_seq_len,
         )
 
     # --- acting -----------------------------------------------------------------------------------------------
@@ -125,24 +142,38 @@ class LearningPolicy(Policy):
     ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
         """Returns distribution inputs [B, K] and values [B] (None unless wanted) for `obs` [B, ...]."""
         if self.actor is None:
-            return self.forward_in_framework(obs, explore)
+            inputs, values, _ = self.forward_in_framework({OBS: obs}, explore)
+            return inputs, values
         actor = self.actor if explore else self.actor.mean
         return actor.forward_with_values(obs) if self.wants_values else (actor.forward(obs), None)
 
+    def forward_with_memory(
+        self, obs: NDArray[Any], inputs: Mapping[str, NDArray[Any]], explore: bool = True
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
+        """Returns distribution inputs [B, K], values [B] (None unless wanted) and new states, see `Policy`."""
+        if self.actor is None:
+            return self.forward_in_framework({OBS: obs, **inputs}, explore)
+        made: tuple[Any, Any, list[Any]] = self.actor.step(obs, inputs)
+        return made
+
     def forward_in_framework(
-        self, obs: NDArray[Any], explore: bool
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
-        """Returns what `forward` does, by way of the framework."""
+        self, columns: Mapping[str, NDArray[Any]], explore: bool
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
+        """Returns what `forward_with_memory` does, by way of the framework, for `obs` and further columns [B, ...]."""
         raise NotImplementedError
 
     def act(
-        self, obs: NDArray[Any], explore: bool = True, timestep: int | None = None
+        self,
+        obs: NDArray[Any],
+        explore: bool = True,
+        timestep: int | None = None,
+        inputs: Mapping[str, NDArray[Any]] | None = None,
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         """Returns actions [B, ...] and extra columns for preprocessed observations [B, ...]."""
         plain = self._action_sampler_fn is None and self._action_distribution_fn is None
         if plain and self.numpy_dist is not None and not self.has_custom_action_out():
-            return super().act(obs, explore, timestep)
-        return self.act_in_framework({OBS: obs}, explore, timestep)
+            return super().act(obs, explore, timestep, inputs)
+        return self.act_in_framework({OBS: obs, **(inputs or {})}, explore, timestep)
 
     def act_in_framework(
         self, input_dict: Mapping[str, Any], explore: bool, timestep: int | None
@@ -163,19 +194,21 @@ class LearningPolicy(Policy):
             return super().compute_actions_from_input_dict(input_dict, explore, timestep, episodes, **kwargs)
         explore = bool(self.config.get("explore", True)) if explore is None else explore
         self.exploration.before_compute_actions(timestep=timestep, explore=explore)
-        actions, columns = self.act_in_framework(input_dict, explore, timestep)
+        memory = self._memory_inputs(input_dict, len(np.asarray(input_dict[OBS]))) or {}
+        actions, columns = self.act_in_framework({**input_dict, **memory}, explore, timestep)
         self.exploration.restore_weights()
-        return actions, [], columns
+        return actions, pop_states(columns), columns
 
     def extra_action_out(self, *args: Any) -> dict[str, Any]:
         """Returns further columns [B, ...] to store with the actions."""
         return {}
 
     def _finish(
-        self, count: int, actions: Any, logp: Any, inputs: Any, extra: Mapping[str, Any]
+        self, count: int, actions: Any, logp: Any, inputs: Any, extra: Mapping[str, Any], states: Any = ()
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         """Returns an action pass's results as arrays, and counts the steps."""
         columns = {key: self.to_numpy(value) for key, value in extra.items()}
+        columns.update({f"{STATE_OUT_PREFIX}{index}": self.to_numpy(state) for index, state in enumerate(states or ())})
         if inputs is not None:
             columns[ACTION_DIST_INPUTS] = self.to_numpy(inputs)
         if logp is not None:
@@ -206,11 +239,23 @@ class LearningPolicy(Policy):
         return self.learn_on_batch(batch if size >= len(batch) else batch[offset : offset + size])
 
     def _learned_columns(self, samples: SampleBatch) -> SampleBatch:
-        """Returns the columns that the loss reads: `learn_columns`, or all."""
-        wanted = self.learn_columns
-        if wanted is None:
+        """Returns the columns that loss and model read: those of `learn_columns` and the model's views, or all.
+
+        Those of a recurrent policy are cut into padded sequences, with `valid_mask`.
+        """
+        if self.is_recurrent() and not samples.zero_padded:
+            samples = padded_sequences(samples, self.max_seq_len)
+        if self.learn_columns is None:
             return samples
-        return SampleBatch.from_columns({key: samples[key] for key in wanted if key in samples})
+        if self._wanted_columns is None:
+            self._wanted_columns = self._wanted()
+        return samples._like({key: samples[key] for key in self._wanted_columns if key in samples})
+
+    def _wanted(self) -> tuple[str, ...]:
+        """Returns the columns that loss and model read."""
+        views = [key for key in getattr(self.model, "view_requirements", {}) if not key.startswith("state_")]
+        states = [f"{STATE_IN_PREFIX}{index}" for index in range(self.num_state_tensors())]
+        return tuple(dict.fromkeys([*(self.learn_columns or ()), *views, *states, VALID_MASK, SEQ_LENS]))
 
     def _learn_result(
         self, stats: Mapping[str, Any], fetches: Mapping[str, Any], custom: dict[str, Any]
@@ -263,7 +308,29 @@ class LearningPolicy(Policy):
 
     def is_recurrent(self) -> bool:
         """Returns whether the model carries state."""
-        return bool(self.model.get_initial_state())
+        return self.num_state_tensors() > 0
+
+    def num_state_tensors(self) -> int:
+        """Returns the number of state arrays."""
+        if self._initial_state is None:
+            self._initial_state = [self.to_numpy(state) for state in self.model.get_initial_state()]
+        return len(self._initial_state)
+
+    def get_initial_state(self) -> list[NDArray[Any]]:
+        """Returns the model's state at the start of an episode: arrays without batch dimension."""
+        self.num_state_tensors()
+        return [np.asarray(state) for state in self._initial_state or ()]
 
     def get_session(self) -> None:
         """Returns None: there are no TensorFlow sessions."""
+
+
+def sampled(made: Any) -> tuple[Any, Any, Any, Any]:
+    """Returns (actions, logp, distribution inputs or None, states) of what an `action_sampler_fn` gave.
+
+    It gives `(actions, logp)`, `(actions, logp, states)` or `(actions, logp, distribution inputs, states)`.
+    """
+    actions, logp, *rest = made
+    states = rest[-1] if rest else None
+    inputs = rest[0] if len(rest) > 1 else None
+    return actions, logp, inputs, states

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium as gym
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.data.view_requirements import ViewRequirement
 from rlframe.models.distributions import numpy_dist_for
 from rlframe.policy.policy import Policy
 
@@ -26,6 +27,9 @@ class ActingRecipe:
         noisy: Whether the network has noise of its own while exploring.
         train_columns: See `Policy.train_columns`.
         postprocess: `fn(policy, batch, other_agent_batches, episode) -> batch`, free of frameworks, or None.
+        initial_state: The state at the start of an episode, arrays without batch dimension.
+        views: Columns of past steps that the model acts on, by name.
+        max_seq_len: Longest sequence of a recurrent training batch, in rows.
     """
 
     build_actor: Callable[[Any, Mapping[str, NDArray[Any]], Any], Any]
@@ -34,6 +38,9 @@ class ActingRecipe:
     noisy: bool = False
     train_columns: tuple[str, ...] | None = None
     postprocess: Callable[..., SampleBatch] | None = None
+    initial_state: tuple[NDArray[Any], ...] = ()
+    views: Mapping[str, ViewRequirement] = field(default_factory=dict)
+    max_seq_len: int = 20
 
 
 class NumpyPolicy(Policy):
@@ -53,6 +60,8 @@ class NumpyPolicy(Policy):
         self.recipe = recipe
         self.wants_values = recipe.wants_values
         self.train_columns = recipe.train_columns
+        self.max_seq_len = recipe.max_seq_len
+        self.view_requirements.update(recipe.views)
         self.numpy_dist: Any = numpy_dist_for(action_space)[0]
         self.exploration = self._create_exploration()
         self.weights: dict[str, NDArray[Any]] = {}
@@ -67,6 +76,21 @@ class NumpyPolicy(Policy):
             both: tuple[NDArray[np.float32], NDArray[np.float32]] = actor.forward_with_values(obs)
             return both
         return actor.forward(obs), None
+
+    def forward_with_memory(
+        self, obs: NDArray[Any], inputs: Mapping[str, NDArray[Any]], explore: bool = True
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
+        """Returns distribution inputs [B, K], values [B] and new states; see `Policy`."""
+        made: tuple[Any, Any, list[Any]] = self.actor.step(obs, inputs)
+        return made
+
+    def is_recurrent(self) -> bool:
+        """Returns whether the policy carries state from step to step."""
+        return bool(self.recipe.initial_state)
+
+    def get_initial_state(self) -> list[NDArray[Any]]:
+        """Returns the state arrays at the start of an episode, without batch dimension."""
+        return list(self.recipe.initial_state)
 
     def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
         """Returns state values [B]."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
+import tree
 from numpy.typing import NDArray
 
 from rlframe.data.columns import (
@@ -21,19 +22,26 @@ from rlframe.data.columns import (
     PREV_ACTIONS,
     PREV_REWARDS,
     REWARDS,
+    STATE_IN_PREFIX,
+    STATE_OUT_PREFIX,
     TERMINATEDS,
     TRUNCATEDS,
     VF_PREDS,
     T,
 )
+from rlframe.data.rows import slice_column
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.exploration import make_exploration
 from rlframe.models.preprocessors import get_preprocessor
+from rlframe.policy.memory import ActingMemory, views_after
 from rlframe.utils.seeding import entropy_seed, make_rng
 from rlframe.utils.spaces.space_utils import (
     clip_action,
+    flatten_to_single_ndarray,
     get_base_struct_from_space,
+    map_space,
+    normalize_action,
     unsquash_action,
 )
 
@@ -74,6 +82,7 @@ class Policy:
         self.observation_space = observation_space
         self.action_space = action_space
         self.action_space_struct = get_base_struct_from_space(action_space)
+        self._counts_from_elsewhere = any(np.any(_start(leaf)) for leaf in tree.flatten(self.action_space_struct))
         self.config = config
         self.global_timestep = 0
         seed = config.get("seed")
@@ -88,6 +97,7 @@ class Policy:
         self.obs_filter: Any = None
         self.view_requirements: dict[str, ViewRequirement] = self._default_view_requirements()
         self.exploration: Any = None
+        self._needs_memory: bool | None = None
 
     # --- acting -----------------------------------------------------------------------------------------------
 
@@ -100,26 +110,64 @@ class Policy:
         """
         raise NotImplementedError(f"{type(self).__name__} defines neither forward() nor compute_actions()")
 
+    def forward_with_memory(
+        self, obs: NDArray[Any], inputs: Mapping[str, NDArray[Any]], explore: bool = True
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
+        """Returns what `forward` does and the new states [B, ...], given `state_in_i` and past columns as `inputs`."""
+        raise NotImplementedError(f"{type(self).__name__} has no memory")
+
     def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
         """Returns state values [B] of `obs` [B, ...]; zeros for a policy without a value function."""
         _, values = self.forward(obs, False)
         return np.zeros(len(obs), np.float32) if values is None else values
+
+    def values_after(self, batch: Mapping[str, Any], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Returns V(`new_obs`) [n] of the given rows of a batch, with the memory that the policy had there.
+
+        Args:
+            batch: Collected rows, not yet cut into sequences.
+            rows: Row numbers, int `[n]`.
+        """
+        next_obs = slice_column(batch[NEXT_OBS], rows)
+        if not self.needs_memory():
+            return np.asarray(self.values(next_obs), np.float32).reshape(-1)
+        inputs = views_after(self.acting_views(), batch, rows, next_obs)
+        for index in range(self.num_state_tensors()):
+            inputs[f"{STATE_IN_PREFIX}{index}"] = np.asarray(batch[f"{STATE_OUT_PREFIX}{index}"])[rows]
+        _, values, _ = self.forward_with_memory(next_obs, inputs, False)
+        return np.zeros(len(rows), np.float32) if values is None else values
 
     def distribution(self, dist_inputs: NDArray[np.float32]) -> Any:
         """Returns the NumPy action distribution for inputs [B, K]."""
         return self.numpy_dist(dist_inputs, self.rng)
 
     def act(
-        self, obs: NDArray[Any], explore: bool = True, timestep: int | None = None
+        self,
+        obs: NDArray[Any],
+        explore: bool = True,
+        timestep: int | None = None,
+        inputs: Mapping[str, NDArray[Any]] | None = None,
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        """Returns actions [B, ...] for `obs` [B, ...] and the columns that are stored with them; the sampler's path."""
-        return self._act(obs, explore, timestep, self.train_columns)
+        """Returns actions [B, ...] for `obs` [B, ...] and the columns that are stored with them; the sampler's path.
+
+        Policies with memory take what `ActingMemory.inputs` gives, and return their states as columns `state_out_i`.
+        """
+        return self._act(obs, explore, timestep, self.train_columns, inputs)
 
     def _act(
-        self, obs: NDArray[Any], explore: bool, timestep: int | None, wanted: tuple[str, ...] | None
+        self,
+        obs: NDArray[Any],
+        explore: bool,
+        timestep: int | None,
+        wanted: tuple[str, ...] | None,
+        inputs: Mapping[str, NDArray[Any]] | None,
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         """Returns actions and the wanted columns; None wants all."""
-        dist_inputs, values = self.forward(obs, explore)
+        states: list[NDArray[Any]] = []
+        if inputs is None:
+            dist_inputs, values = self.forward(obs, explore)
+        else:
+            dist_inputs, values, states = self.forward_with_memory(obs, inputs, explore)
         distribution = self.distribution(dist_inputs)
         step = self.global_timestep if timestep is None else timestep
         actions, logp = self.exploration.get_exploration_action(
@@ -135,7 +183,29 @@ class Policy:
             columns[ACTION_PROB] = np.exp(logp)
         if values is not None:
             columns[VF_PREDS] = values
+        columns.update({f"{STATE_OUT_PREFIX}{index}": state for index, state in enumerate(states)})
         return actions, columns
+
+    def _memory_inputs(self, given: Mapping[str, Any], count: int) -> dict[str, NDArray[Any]] | None:
+        """Returns states and past columns for `count` rows out of what the caller gave; None without memory.
+
+        Where nothing of them is given, an episode begins.
+
+        Raises:
+            ValueError: If some of them are given, and some are missing.
+        """
+        if not self.needs_memory():
+            return None
+        fresh = ActingMemory(self, count).inputs(np.asarray(given[OBS]))
+        missing = [name for name in fresh if name not in given]
+        if len(missing) == len(fresh):
+            return fresh
+        if missing:
+            raise ValueError(
+                f"the model acts on {', '.join(fresh)}; got no {', '.join(missing)}: pass them (state=, prev_action=, "
+                "prev_reward=), or let trainer.make_actor() keep them"
+            )
+        return {name: np.asarray(given[name]) for name in fresh}
 
     def compute_actions_from_input_dict(
         self,
@@ -148,10 +218,11 @@ class Policy:
         """Returns actions [B, ...], recurrent states (`[]`) and extra columns for a dict of columns with `obs`."""
         explore = bool(self.config.get("explore", True)) if explore is None else explore
         self.exploration.before_compute_actions(timestep=timestep, explore=explore)
-        actions, columns = self._act(np.asarray(input_dict[OBS]), explore, timestep, None)
+        obs = np.asarray(input_dict[OBS])
+        actions, columns = self._act(obs, explore, timestep, None, self._memory_inputs(input_dict, len(obs)))
         self.exploration.restore_weights()
         columns[ACTION_PROB] = np.exp(columns[ACTION_LOGP])
-        return actions, [], columns
+        return actions, pop_states(columns), columns
 
     def compute_actions(
         self,
@@ -197,8 +268,8 @@ class Policy:
 
         Args:
             obs: One observation, without batch dimension.
-            state: Recurrent state, a list of arrays.
-            prev_action: The action before, for models that want it.
+            state: Recurrent state, a list of arrays; None begins an episode.
+            prev_action: The action before, of the environment's space, for models that want it.
             prev_reward: The reward before, for models that want it.
             info: Ignored; accepted because old programs pass it.
             input_dict: Alternative to `obs`: a dict of columns without batch dimension.
@@ -214,7 +285,7 @@ class Policy:
         """
         given = dict(input_dict) if input_dict is not None else {OBS: obs}
         if prev_action is not None:
-            given[PREV_ACTIONS] = prev_action
+            given[PREV_ACTIONS] = self.from_env_action(prev_action)
         if prev_reward is not None:
             given[PREV_REWARDS] = prev_reward
         given[OBS] = self.observe(given[OBS])
@@ -249,12 +320,20 @@ class Policy:
             unsquash = bool(self.config.get("normalize_actions", True))
         if clip is None:
             clip = bool(self.config.get("clip_actions", False))
-        start = getattr(self.action_space, "start", 0) if isinstance(self.action_space, gym.spaces.Discrete) else 0
-        if start:
-            return actions + start
+        if self._counts_from_elsewhere:
+            actions = map_space(_from_start, actions, self.action_space_struct)
         if unsquash:
             return unsquash_action(actions, self.action_space_struct)
         return clip_action(actions, self.action_space_struct) if clip else actions
+
+    def from_env_action(self, action: Any) -> Any:
+        """Returns one action of the environment's space as the policy's space has it: an array; undoes squashing."""
+        if self._counts_from_elsewhere:
+            action = map_space(_to_zero, action, self.action_space_struct)
+        if self.config.get("normalize_actions", True):
+            action = normalize_action(action, self.action_space_struct)
+        nested = self.action_space_struct is not self.action_space
+        return flatten_to_single_ndarray(action) if nested else np.asarray(action)
 
     def compute_log_likelihoods(
         self,
@@ -266,11 +345,16 @@ class Policy:
         actions_normalized: bool = True,
     ) -> NDArray[np.float32]:
         """Returns log π(actions | obs) [B]; `actions` in the policy's space unless `actions_normalized` is False."""
-        from rlframe.utils.spaces.space_utils import normalize_action
-
         if not actions_normalized and self.config.get("normalize_actions", True):
             actions = normalize_action(actions, self.action_space_struct)
-        dist_inputs, _ = self.forward(np.asarray(obs_batch), False)
+        given = {OBS: np.asarray(obs_batch), PREV_ACTIONS: prev_action_batch, PREV_REWARDS: prev_reward_batch}
+        given.update({f"{STATE_IN_PREFIX}{index}": state for index, state in enumerate(state_batches or [])})
+        known = {name: column for name, column in given.items() if column is not None}
+        inputs = self._memory_inputs(known, len(known[OBS]))
+        if inputs is None:
+            dist_inputs, _ = self.forward(known[OBS], False)
+        else:
+            dist_inputs, _, _ = self.forward_with_memory(known[OBS], inputs, False)
         return np.asarray(self.distribution(dist_inputs).logp(np.asarray(actions)), np.float32)
 
     # --- learning ---------------------------------------------------------------------------------------------
@@ -334,11 +418,25 @@ class Policy:
         """Takes the global step count; schedules follow it."""
         self.global_timestep = int(global_vars["timestep"])
 
-    # --- recurrence (memory comes with the recurrent algorithms) ---------------------------------------------
+    # --- memory ------------------------------------------------------------------------------------------------
 
     def is_recurrent(self) -> bool:
         """Returns whether the policy carries state from step to step."""
         return False
+
+    def acting_views(self) -> dict[str, ViewRequirement]:
+        """Returns the columns of past steps that acting needs, e.g. `prev_actions`, by name."""
+        return {
+            name: view
+            for name, view in self.view_requirements.items()
+            if view.used_for_compute_actions and name != OBS and not name.startswith("state_")
+        }
+
+    def needs_memory(self) -> bool:
+        """Returns whether acting needs more than the observation: recurrent states, or past columns."""
+        if self._needs_memory is None:
+            self._needs_memory = self.is_recurrent() or bool(self.acting_views())
+        return self._needs_memory
 
     def num_state_tensors(self) -> int:
         """Returns the number of state arrays."""
@@ -384,6 +482,30 @@ class Policy:
         }
 
 
+def _start(space: Any) -> Any:
+    """Returns the number from which a space counts choices; policies count from 0."""
+    counted = isinstance(space, (gym.spaces.Discrete, gym.spaces.MultiDiscrete))
+    return getattr(space, "start", 0) if counted else 0
+
+
+def _from_start(action: Any, space: Any) -> Any:
+    start = _start(space)
+    return action + start if np.any(start) else action
+
+
+def _to_zero(action: Any, space: Any) -> Any:
+    start = _start(space)
+    return np.asarray(action) - start if np.any(start) else action
+
+
+def pop_states(columns: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    """Takes the columns `state_out_0`, `state_out_1`, ... out of `columns`, and returns them in order."""
+    states: list[NDArray[Any]] = []
+    while f"{STATE_OUT_PREFIX}{len(states)}" in columns:
+        states.append(columns.pop(f"{STATE_OUT_PREFIX}{len(states)}"))
+    return states
+
+
 def unbatch_one(actions: Any) -> Any:
     """Returns the only action of a batch of one, through nested tuples and dicts."""
     if isinstance(actions, tuple):
@@ -393,4 +515,4 @@ def unbatch_one(actions: Any) -> Any:
     return actions[0]
 
 
-__all__ = ["DEFAULT_POLICY_ID", "Policy", "PolicySpec", "State", "unbatch_one"]
+__all__ = ["DEFAULT_POLICY_ID", "Policy", "PolicySpec", "State", "pop_states", "unbatch_one"]

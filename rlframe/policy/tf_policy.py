@@ -14,11 +14,12 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import OBS, SEQ_LENS
+from rlframe.data.columns import OBS, SEQ_LENS, VF_PREDS
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.models.modelv2 import states_of
 from rlframe.models.tf.check_model import check_model
 from rlframe.models.tf.misc import seeded_initial_weights
-from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.learning_policy import LearningPolicy, sampled
 from rlframe.policy.nonfinite import explain_nonfinite
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
@@ -58,7 +59,7 @@ class TFPolicy(LearningPolicy):
         action_distribution_class: A TensorFlow distribution class; None takes the action space's own.
         action_sampler_fn: Replaces model, distribution and exploration in acting.
         action_distribution_fn: Replaces the model's forward pass in acting.
-        max_seq_len: Longest sequence of a recurrent training batch.
+        max_seq_len: Longest sequence of a recurrent training batch, in rows; None takes the model's config.
         get_batch_divisibility_req: Number (or function of the policy) that batch sizes must be a multiple of.
     """
 
@@ -77,13 +78,13 @@ class TFPolicy(LearningPolicy):
         action_distribution_class: Any = None,
         action_sampler_fn: Callable[..., Any] | None = None,
         action_distribution_fn: Callable[..., Any] | None = None,
-        max_seq_len: int = 20,
+        max_seq_len: int | None = None,
         get_batch_divisibility_req: int | Callable[[Any], int] | None = None,
     ) -> None:
         super().__init__(observation_space, action_space, config)
         self.device = prepare(config)
         self.devices = [self.device]
-        self.max_seq_len = max_seq_len
+        self.max_seq_len = int(max_seq_len or (config.get("model") or {}).get("max_seq_len", 20))
         self._loss = loss
         if action_sampler_fn is not None:
             self._action_sampler_fn = action_sampler_fn
@@ -199,53 +200,71 @@ class TFPolicy(LearningPolicy):
         self._refreshed()
         return super().forward(obs, explore)
 
+    def forward_with_memory(
+        self, obs: NDArray[Any], inputs: Mapping[str, NDArray[Any]], explore: bool = True
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
+        """Returns distribution inputs [B, K], values [B] (None unless wanted) and new states, see `Policy`."""
+        self._refreshed()
+        return super().forward_with_memory(obs, inputs, explore)
+
     def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
-        """Returns the model's state values [B] for `obs` [B, ...]."""
+        """Returns the model's state values [B] for `obs` [B, ...], at the start of episodes where it has memory."""
+        if self.needs_memory():
+            _, values, _ = self.forward_with_memory(obs, self._memory_inputs({OBS: obs}, len(obs)) or {}, False)
+            return np.zeros(len(obs), np.float32) if values is None else values
         if self.actor is not None:
             self._refreshed()
             return np.asarray(self.actor.values(obs))
         return np.asarray(self._act_calls({OBS: obs}, {}, explore=False, values=True, extra=False)["values"])
 
     def forward_in_framework(
-        self, obs: NDArray[Any], explore: bool
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
-        """Returns what `forward` does, by way of TensorFlow."""
-        made = self._act_calls({OBS: obs}, {}, explore=explore, values=self.wants_values, extra=False)
-        return made["inputs"], made.get("values")
+        self, columns: Mapping[str, NDArray[Any]], explore: bool
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
+        """Returns what `forward_with_memory` does, by way of TensorFlow."""
+        made = self._act_calls(
+            self._acting_columns(columns), {}, explore=explore, values=self.wants_values, extra=False
+        )
+        return made["inputs"], made.get("values"), made["states"]
+
+    def _acting_columns(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the columns that can be tensors; for a recurrent model, as sequences of one step."""
+        lens = {SEQ_LENS: np.ones(len(columns[OBS]), np.int32)} if self.is_recurrent() else {}
+        return _tensor_columns({**columns, **lens})
 
     def _traced_forward(
         self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor], *, explore: bool, values: bool, extra: bool
     ) -> dict[str, Any]:
-        """Computes the distribution inputs of a batch, and its values and extra columns where asked for."""
+        """Computes the distribution inputs of a batch and new states, and values and extra columns where asked for."""
         del scalars
         batch = SampleBatch.from_columns(dict(columns))
         batch.set_training(False)
-        inputs, dist_class = self._dist_inputs(batch, explore, self.global_timestep)
-        made = {"inputs": inputs, "dist_class": dist_class}
+        inputs, dist_class, states = self._dist_inputs(batch, explore, self.global_timestep)
+        made = {"inputs": inputs, "dist_class": dist_class, "states": list(states)}
         if values:
             made["values"] = self.model.value_function()
         if extra:
-            made["extra"] = self.extra_action_out(batch, [], self.model, dist_class(inputs, self.model))
+            made["extra"] = self.extra_action_out(batch, states_of(batch), self.model, dist_class(inputs, self.model))
         return made
 
     def dist_inputs(self, obs: Tensor) -> Tensor:
         """Returns distribution inputs [B, K] for a tensor of preprocessed observations [B, ...]."""
         return self.model({OBS: obs, "is_training": False}, [], None)[0]
 
-    def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any]:
+    def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any, list[Tensor]]:
         if self._action_distribution_fn is None:
-            return self.model(batch, [], None)[0], self.dist_class
-        inputs, dist_class, _ = self._action_distribution_fn(
+            outputs, states = self.model(batch, [], None)
+            return outputs, self.dist_class, states
+        inputs, dist_class, states = self._action_distribution_fn(
             self,
             self.model,
             input_dict=batch,
-            state_batches=[],
-            seq_lens=None,
+            state_batches=states_of(batch),
+            seq_lens=batch.get(SEQ_LENS),
             explore=explore,
             timestep=step,
             is_training=False,
         )
-        return inputs, dist_class
+        return inputs, dist_class, states or []
 
     def act_in_framework(
         self, input_dict: Mapping[str, Any], explore: bool, timestep: int | None
@@ -253,23 +272,27 @@ class TFPolicy(LearningPolicy):
         """Returns actions [B, ...] and extra columns; model and hooks run in a traced function."""
         step = self.global_timestep if timestep is None else timestep
         count = len(np.asarray(input_dict[OBS]))
+        columns = self._acting_columns(input_dict)
         if self._action_sampler_fn is not None:
-            batch = SampleBatch.from_columns({key: tf.convert_to_tensor(value) for key, value in input_dict.items()})
+            batch = SampleBatch.from_columns({key: tf.convert_to_tensor(value) for key, value in columns.items()})
             batch.set_training(False)
-            actions, logp, *_ = self._action_sampler_fn(self, self.model, batch, [], explore, step)
-            return self._finish(count, actions, logp, None, {})
-        made = self._act_calls(
-            _tensor_columns(input_dict), {}, explore=explore, values=False, extra=self.has_custom_action_out()
+            made = self._action_sampler_fn(self, self.model, batch, states_of(batch), explore, step)
+            actions, logp, inputs, states = sampled(made)
+            return self._finish(count, actions, logp, inputs, {}, states)
+        passed = self._act_calls(
+            columns, {}, explore=explore, values=self.wants_values, extra=self.has_custom_action_out()
         )
-        inputs = made["inputs"]
+        inputs = passed["inputs"]
         if self.numpy_dist is not None and self._action_distribution_fn is None:
             distribution = self.distribution(inputs)
         else:
-            distribution = made["dist_class"](tf.convert_to_tensor(inputs), self.model)
+            distribution = passed["dist_class"](tf.convert_to_tensor(inputs), self.model)
         actions, logp = self.exploration.get_exploration_action(
             action_distribution=distribution, timestep=step, explore=explore
         )
-        return self._finish(count, actions, logp, inputs, made.get("extra", {}))
+        values = {VF_PREDS: passed["values"]} if self.wants_values else {}
+        extra = {**values, **passed.get("extra", {})}
+        return self._finish(count, actions, logp, inputs, extra, passed["states"])
 
     # --- learning ---------------------------------------------------------------------------------------------
 

@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rlframe.data.columns import OBS, SEQ_LENS
+from rlframe.data.columns import OBS, SEQ_LENS, VF_PREDS
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.models.modelv2 import states_of
 from rlframe.models.torch.check_model import check_model
-from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.learning_policy import LearningPolicy, sampled
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.torch.arrays import load_weights, optimizer_to_state, state_to_optimizer, to_arrays
@@ -41,7 +42,7 @@ class TorchPolicy(LearningPolicy):
         action_distribution_class: A torch distribution class; None takes the action space's own.
         action_sampler_fn: Replaces model, distribution and exploration in acting.
         action_distribution_fn: Replaces the model's forward pass in acting.
-        max_seq_len: Longest sequence of a recurrent training batch.
+        max_seq_len: Longest sequence of a recurrent training batch, in rows; None takes the model's config.
         get_batch_divisibility_req: Number (or function of the policy) that batch sizes must be a multiple of.
     """
 
@@ -58,13 +59,13 @@ class TorchPolicy(LearningPolicy):
         action_distribution_class: Any = None,
         action_sampler_fn: Callable[..., Any] | None = None,
         action_distribution_fn: Callable[..., Any] | None = None,
-        max_seq_len: int = 20,
+        max_seq_len: int | None = None,
         get_batch_divisibility_req: int | Callable[[Any], int] | None = None,
     ) -> None:
         super().__init__(observation_space, action_space, config)
         self.device = choose_device(config)
         self.devices = [self.device]
-        self.max_seq_len = max_seq_len
+        self.max_seq_len = int(max_seq_len or (config.get("model") or {}).get("max_seq_len", 20))
         self._loss = loss
         if action_sampler_fn is not None:
             self._action_sampler_fn = action_sampler_fn
@@ -139,16 +140,19 @@ class TorchPolicy(LearningPolicy):
     # --- acting -----------------------------------------------------------------------------------------------
 
     def forward_in_framework(
-        self, obs: NDArray[Any], explore: bool
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
-        """Returns what `forward` does, by way of torch."""
+        self, columns: Mapping[str, NDArray[Any]], explore: bool
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
+        """Returns what `forward_with_memory` does, by way of torch."""
         with torch.no_grad():
-            inputs, _ = self._dist_inputs(self._acting_batch({OBS: obs}), explore, self.global_timestep)
+            inputs, _, states = self._dist_inputs(self._acting_batch(columns), explore, self.global_timestep)
             values = self.model.value_function().cpu().numpy() if self.wants_values else None
-            return inputs.cpu().numpy(), values
+            return inputs.cpu().numpy(), values, [state.cpu().numpy() for state in states]
 
     def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
-        """Returns the model's state values [B] for `obs` [B, ...]."""
+        """Returns the model's state values [B] for `obs` [B, ...], at the start of episodes where it has memory."""
+        if self.needs_memory():
+            _, values, _ = self.forward_with_memory(obs, self._memory_inputs({OBS: obs}, len(obs)) or {}, False)
+            return np.zeros(len(obs), np.float32) if values is None else values
         if self.actor is not None:
             return np.asarray(self.actor.values(obs))
         with torch.no_grad():
@@ -162,7 +166,10 @@ class TorchPolicy(LearningPolicy):
 
     def _acting_batch(self, input_dict: Mapping[str, Any]) -> SampleBatch:
         """Returns columns as tensors, and puts the model into the mode for acting."""
-        batch = self._lazy_tensor_dict(SampleBatch(dict(input_dict)))
+        columns = SampleBatch.from_columns(dict(input_dict))
+        if self.is_recurrent():  # sequences of one step
+            columns[SEQ_LENS] = np.ones(len(input_dict[OBS]), np.int32)
+        batch = self._lazy_tensor_dict(columns)
         batch.set_training(False)
         self.model.eval()
         return batch
@@ -176,31 +183,34 @@ class TorchPolicy(LearningPolicy):
         with torch.no_grad():
             batch = self._acting_batch(input_dict)
             if self._action_sampler_fn is not None:
-                actions, logp, *_ = self._action_sampler_fn(self, self.model, batch, [], explore, step)
-                return self._finish(count, actions, logp, None, {})
-            inputs, dist_class = self._dist_inputs(batch, explore, step)
+                made = self._action_sampler_fn(self, self.model, batch, states_of(batch), explore, step)
+                actions, logp, inputs, states = sampled(made)
+                return self._finish(count, actions, logp, inputs, {}, states)
+            inputs, dist_class, states = self._dist_inputs(batch, explore, step)
             distribution = dist_class(inputs, self.model)
             twin = distribution if self.numpy_dist is None else self.distribution(inputs.cpu().numpy())
             actions, logp = self.exploration.get_exploration_action(
                 action_distribution=twin, timestep=step, explore=explore
             )
-            extra = self.extra_action_out(batch, [], self.model, distribution)
-        return self._finish(count, actions, logp, inputs, extra)
+            values = {VF_PREDS: self.model.value_function()} if self.wants_values else {}
+            extra = {**values, **self.extra_action_out(batch, states_of(batch), self.model, distribution)}
+        return self._finish(count, actions, logp, inputs, extra, states)
 
-    def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any]:
+    def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any, list[Tensor]]:
         if self._action_distribution_fn is None:
-            return self.model(batch, [], None)[0], self.dist_class
-        inputs, dist_class, _ = self._action_distribution_fn(
+            outputs, states = self.model(batch, [], None)
+            return outputs, self.dist_class, states
+        inputs, dist_class, states = self._action_distribution_fn(
             self,
             self.model,
             input_dict=batch,
-            state_batches=[],
-            seq_lens=None,
+            state_batches=states_of(batch),
+            seq_lens=batch.get(SEQ_LENS),
             explore=explore,
             timestep=step,
             is_training=False,
         )
-        return inputs, dist_class
+        return inputs, dist_class, states or []
 
     # --- learning ---------------------------------------------------------------------------------------------
 

@@ -58,8 +58,6 @@ def test_no_pickle_on_any_path():
 #: Keys that no code reads by name, each with its reason.
 EXPLAINED = {
     "exploration_config.": "arguments of the exploration classes, passed on as keywords",
-    "model.lstm_": "options of model.use_lstm, which is refused",
-    "model.attention_": "options of model.use_attention, which is refused",
     "model.framestack": "an option of the Atari wrappers, which preprocessor_pref refuses or leaves out",
     "preprocessor_pref": "concerns Atari only; the other value is refused",
     "input_evaluation": "concerns offline input, which is refused",
@@ -69,7 +67,7 @@ EXPLAINED = {
 }
 
 
-@pytest.mark.parametrize("name", ["A2C", "A3C", "DQN", "PG", "PPO"])
+@pytest.mark.parametrize("name", ["A2C", "A3C", "APPO", "DQN", "IMPALA", "PG", "PPO"])
 def test_every_honoured_config_key_is_read_somewhere(name):
     from rlframe.agents.registry import get_trainer_class
     from rlframe.config.common import honoured_keys

@@ -27,6 +27,8 @@ POLICIES = {
     "PG": ("rlframe.agents.pg.pg", "PG", "rlframe.agents.pg.pg:PGConfig"),
     "A2C": ("rlframe.agents.a3c.a3c", "A3C", "rlframe.agents.a3c.a2c:A2CConfig"),
     "PPO": ("rlframe.agents.ppo.ppo", "PPO", "rlframe.agents.ppo.ppo:PPOConfig"),
+    "IMPALA": ("rlframe.agents.impala.vtrace", "VTrace", "rlframe.agents.impala.impala:ImpalaConfig"),
+    "APPO": ("rlframe.agents.ppo.appo", "AsyncPPO", "rlframe.agents.ppo.appo:APPOConfig"),
 }
 Q_LEARNING = [
     ("SimpleQ", {}),
@@ -34,12 +36,24 @@ Q_LEARNING = [
     ("DQN", {"double_q": False, "dueling": False, "hiddens": []}),
     ("DQN", RAINBOW),
 ]
+SEPARATE = {"_separate_vf_optimizer": True, "_lr_vf": 1e-3, "model": {"vf_share_layers": False}}
+OFF_POLICY = [
+    ("IMPALA", {}),
+    ("APPO", {"use_kl_loss": True}),
+    ("APPO", {"vtrace": False}),
+]
+#: Whose optimisers' state is that of one framework.
+OWN_OPTIMISERS = [
+    ("IMPALA", {"vtrace_drop_last_ts": False, "opt_type": "rmsprop", "momentum": 0.5}),
+    ("APPO", SEPARATE),
+]
 ON_POLICY = [
     ("PG", {}),
     ("A2C", {}),
     ("A2C", {"use_gae": False, "use_critic": False}),
     ("PPO", {}),
     ("PPO", {"kl_coeff": 0.0, "entropy_coeff": 0.01, "grad_clip": 0.5}),
+    *OFF_POLICY,
 ]
 
 
@@ -53,7 +67,9 @@ def _cases(algorithms):
     ]
 
 
-every_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases([*Q_LEARNING, *ON_POLICY]))
+every_policy = pytest.mark.parametrize(
+    ("framework", "name", "overrides"), _cases([*Q_LEARNING, *ON_POLICY, *OWN_OPTIMISERS])
+)
 every_q_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(Q_LEARNING))
 
 
@@ -91,6 +107,8 @@ def make_batch(rows: int = 12, seed: int = 0) -> SampleBatch:
             "vf_preds": rng.normal(size=rows).astype(np.float32),
             "advantages": rng.normal(size=rows).astype(np.float32),
             "value_targets": rng.normal(size=rows).astype(np.float32),
+            "trajectory_ends": rng.random(rows) < 0.2,
+            "values_after": rng.normal(size=rows).astype(np.float32),
         }
     )
 
@@ -135,7 +153,7 @@ def test_any_number_of_rows_is_learned_on_without_a_new_trace(framework, name, o
     policy = make(framework, name, overrides)
     for rows in (32, 7, 1, 32, 64):
         result = policy.learn_on_batch(make_batch(rows))
-        assert name in ("PG", "A2C", "PPO") or result["td_error"].shape == (rows,)
+        assert name not in ("SimpleQ", "DQN") or result["td_error"].shape == (rows,)
     assert getattr(policy, "trace_count", 1) == 1
 
 
@@ -155,13 +173,13 @@ def test_acting_in_numpy_is_acting_in_the_framework(framework, name, overrides):
     policy.learn_on_batch(make_batch())
     obs = make_batch(9, seed=3)["obs"]
     in_numpy, _ = policy.forward(obs, explore=False)
-    in_framework, _ = policy.forward_in_framework(obs, False)
+    in_framework, _, _ = policy.forward_in_framework({"obs": obs}, False)
     np.testing.assert_allclose(in_numpy, in_framework, atol=1e-5)
     actions, _, extra = policy.compute_actions(obs, explore=False)
     np.testing.assert_array_equal(actions, in_numpy.argmax(1))
     assert {"action_dist_inputs", "action_logp", "action_prob"} == set(extra) - {"vf_preds"}
     if policy.wants_values:
-        np.testing.assert_allclose(extra["vf_preds"], policy.forward_in_framework(obs, False)[1], atol=1e-5)
+        np.testing.assert_allclose(extra["vf_preds"], policy.forward_in_framework({"obs": obs}, False)[1], atol=1e-5)
         np.testing.assert_allclose(policy.values(obs), extra["vf_preds"], atol=1e-6)
 
 
@@ -200,7 +218,8 @@ def test_nan_names_its_column_and_leaves_the_weights(framework, name, overrides)
     policy.learn_on_batch(make_batch())
     before = policy.get_weights()
     batch = make_batch()
-    column = "rewards" if name in ("SimpleQ", "DQN") else "advantages"
+    on_advantages = name in ("PG", "A2C", "PPO") or overrides.get("vtrace") is False
+    column = "advantages" if on_advantages else "rewards"
     batch[column][5] = np.nan
     with pytest.raises(NonFiniteError, match=rf"column '{column}' .* in row 5"):
         policy.learn_on_batch(batch)
@@ -210,8 +229,8 @@ def test_nan_names_its_column_and_leaves_the_weights(framework, name, overrides)
 
 @every_policy
 def test_clipped_gradients_report_their_norm(framework, name, overrides):
-    if name == "PG":
-        pytest.skip("PG has no grad_clip")
+    if name == "PG" or "_lr_vf" in overrides:
+        pytest.skip("no grad_clip, or one for each of two optimisers")
     overrides = {key: value for key, value in overrides.items() if key != "grad_clip"}
     free, clipped = make(framework, name, overrides, grad_clip=None), make(framework, name, overrides, grad_clip=1e-3)
     assert "grad_gnorm" not in free.learn_on_batch(make_batch())["learner_stats"]
@@ -224,8 +243,8 @@ def test_clipped_gradients_report_their_norm(framework, name, overrides):
 
 @every_policy
 def test_learning_rate_follows_its_schedule(framework, name, overrides):
-    if name == "PG":
-        pytest.skip("PG has no lr_schedule")
+    if name == "PG" or "_lr_vf" in overrides:
+        pytest.skip("no lr_schedule, or one that only one of two optimisers follows")
     policy = make(framework, name, overrides, lr_schedule=[[0, 1e-3], [100, 0.0]])
     policy.on_global_var_update({"timestep": 50})
     assert policy.learn_on_batch(make_batch())["learner_stats"]["cur_lr"] == pytest.approx(5e-4)
@@ -318,6 +337,7 @@ def test_actor_critics_learn_what_pays(framework, name, overrides):
         batch = make_batch(64)
         batch["obs"], batch["actions"] = obs, actions
         batch["action_dist_inputs"], batch["action_logp"] = extra["action_dist_inputs"], extra["action_logp"]
-        batch["advantages"] = np.where(actions == 1, 1.0, -1.0).astype(np.float32)
+        batch["advantages"] = batch["rewards"] = np.where(actions == 1, 1.0, -1.0).astype(np.float32)
+        batch["discounts"], batch["trajectory_ends"] = np.zeros(64, np.float32), np.ones(64, bool)
         policy.learn_on_batch(batch)
     assert (policy.compute_actions(obs, explore=False)[0] == 1).mean() > 0.95

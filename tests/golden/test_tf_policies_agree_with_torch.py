@@ -56,8 +56,8 @@ def test_same_weights_act_alike(name, overrides):
     np.testing.assert_array_equal(
         tf_policy.compute_actions(obs, explore=False)[0], torch_policy.compute_actions(obs, explore=False)[0]
     )
-    for framework_pass in ("forward", "forward_in_framework"):
-        ours, theirs = getattr(tf_policy, framework_pass)(obs, False), getattr(torch_policy, framework_pass)(obs, False)
+    for framework_pass, given in (("forward", obs), ("forward_in_framework", {"obs": obs})):
+        ours, theirs = (getattr(policy, framework_pass)(given, False) for policy in (tf_policy, torch_policy))
         np.testing.assert_allclose(ours[0], theirs[0], atol=1e-5)
 
 

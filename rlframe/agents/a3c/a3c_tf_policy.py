@@ -10,6 +10,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.tf_policy import TFPolicy
 from rlframe.utils.quiet_tf import tf
 
+from rlframe.losses.tf.masking import valid_mean, valid_rows  # isort: skip - after TensorFlow was loaded quietly
 from rlframe.losses.tf.policy_gradients import (  # isort: skip - after TensorFlow was loaded quietly
     explained_variance,
     policy_gradient,
@@ -24,25 +25,27 @@ def actor_critic_loss(policy: A3CTFPolicy, model: Any, dist_class: Any, train_ba
 
         mean[ −log π(a|s) A + c_v ½ (V − R)² − c_e H(π) ]
 
-    RLlib summed over the rows; with a mean, the length of a step does not depend on the size of the batch.
+    RLlib summed over the rows; with a mean, the length of a step does not depend on the size of the batch. Padding rows
+    of recurrent batches do not count.
 
     Source: Mnih et al. 2016, "Asynchronous Methods for Deep Reinforcement Learning", section 4.
     """
     dist_inputs, _ = model(train_batch)
     dist, targets = dist_class(dist_inputs, model), train_batch[VALUE_TARGETS]
-    policy_loss = tf.reduce_mean(policy_gradient(dist.logp(train_batch[ACTIONS]), train_batch[ADVANTAGES]))
+    mean, valid = valid_mean(train_batch), valid_rows(train_batch)
+    policy_loss = mean(policy_gradient(dist.logp(train_batch[ACTIONS]), train_batch[ADVANTAGES]))
     values = model.value_function()
     if policy.config["use_critic"]:
-        vf_loss = 0.5 * tf.reduce_mean(tf.square(values - targets))
+        vf_loss = 0.5 * mean(tf.square(values - targets))
     else:
         vf_loss = tf.zeros_like(policy_loss)
-    entropy = tf.reduce_mean(dist.entropy())
+    entropy = mean(dist.entropy())
     total = policy_loss + policy.config["vf_loss_coeff"] * vf_loss - policy.entropy_coeff * entropy
     policy.keep(
         policy_loss=policy_loss,
         vf_loss=vf_loss,
         policy_entropy=entropy,
-        vf_explained_var=explained_variance(targets, tf.stop_gradient(values)),
+        vf_explained_var=explained_variance(valid(targets), valid(tf.stop_gradient(values))),
     )
     return total
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from rlframe.agents.a3c.a3c_policy import A3CPolicy
 from rlframe.data.columns import ACTIONS, ADVANTAGES, VALUE_TARGETS
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.losses.torch.masking import valid_mean, valid_rows
 from rlframe.losses.torch.policy_gradients import explained_variance, policy_gradient
 from rlframe.policy.torch_policy import TorchPolicy
 
@@ -21,25 +22,27 @@ def actor_critic_loss(policy: A3CTorchPolicy, model: Any, dist_class: Any, train
 
         mean[ −log π(a|s) A + c_v ½ (V − R)² − c_e H(π) ]
 
-    RLlib summed over the rows; with a mean, the length of a step does not depend on the size of the batch.
+    RLlib summed over the rows; with a mean, the length of a step does not depend on the size of the batch. Padding rows
+    of recurrent batches do not count.
 
     Source: Mnih et al. 2016, "Asynchronous Methods for Deep Reinforcement Learning", section 4.
     """
     dist_inputs, _ = model(train_batch)
     dist, targets = dist_class(dist_inputs, model), train_batch[VALUE_TARGETS]
-    policy_loss = policy_gradient(dist.logp(train_batch[ACTIONS]), train_batch[ADVANTAGES]).mean()
+    mean, valid = valid_mean(train_batch), valid_rows(train_batch)
+    policy_loss = mean(policy_gradient(dist.logp(train_batch[ACTIONS]), train_batch[ADVANTAGES]))
     values = model.value_function()
     if policy.config["use_critic"]:
-        vf_loss = 0.5 * (values - targets).square().mean()
+        vf_loss = 0.5 * mean((values - targets).square())
     else:
         vf_loss = torch.zeros_like(policy_loss)
-    entropy = dist.entropy().mean()
+    entropy = mean(dist.entropy())
     total: Tensor = policy_loss + policy.config["vf_loss_coeff"] * vf_loss - policy.entropy_coeff * entropy
     policy.keep(
         policy_loss=policy_loss,
         vf_loss=vf_loss,
         policy_entropy=entropy,
-        vf_explained_var=explained_variance(targets, values.detach()),
+        vf_explained_var=explained_variance(valid(targets), valid(values.detach())),
     )
     return total
 

@@ -92,7 +92,7 @@ class DQNTFPolicy(DQNPolicy, SimpleQTFPolicy):
     def _generator(self, *path: int | str) -> Any:
         return tf.random.Generator.from_seed(self.stream_seed(*path) % 2**63)
 
-    def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any]:
+    def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any, list[Tensor]]:
         with self._noise(explore):
             return super()._dist_inputs(batch, explore, step)
 

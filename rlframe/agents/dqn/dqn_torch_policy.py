@@ -93,7 +93,7 @@ class DQNTorchPolicy(DQNPolicy, SimpleQTorchPolicy):
     def _generator(self, *path: int | str) -> torch.Generator:
         return torch.Generator(self.device).manual_seed(self.stream_seed(*path))
 
-    def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any]:
+    def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any, list[Tensor]]:
         with self._noise(explore):
             return super()._dist_inputs(batch, explore, step)
 

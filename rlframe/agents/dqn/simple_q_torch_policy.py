@@ -82,9 +82,9 @@ class SimpleQTorchPolicy(SimpleQPolicy, TorchPolicy):
         q: Tensor = self.model.q_values(self.model({OBS: obs, "is_training": False}, [], None)[0]).q
         return q
 
-    def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any]:
+    def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any, list[Tensor]]:
         del step, explore
-        return self.model.q_values(self.model(batch, [], None)[0]).q, self.dist_class
+        return self.model.q_values(self.model(batch, [], None)[0]).q, self.dist_class, []
 
     # --- learning ---------------------------------------------------------------------------------------------
 

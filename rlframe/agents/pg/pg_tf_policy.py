@@ -9,8 +9,8 @@ from rlframe.data.columns import ACTIONS, ADVANTAGES
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import post_process_advantages
 from rlframe.policy.tf_policy import TFPolicy
-from rlframe.utils.quiet_tf import tf
 
+from rlframe.losses.tf.masking import valid_mean  # isort: skip - after TensorFlow was loaded quietly
 from rlframe.losses.tf.policy_gradients import policy_gradient  # isort: skip - after TensorFlow was loaded quietly
 
 Tensor: TypeAlias = Any
@@ -23,7 +23,7 @@ def pg_tf_loss(policy: PGTFPolicy, model: Any, dist_class: Any, train_batch: Sam
     """
     dist_inputs, _ = model(train_batch)
     logp = dist_class(dist_inputs, model).logp(train_batch[ACTIONS])
-    loss = tf.reduce_mean(policy_gradient(logp, train_batch[ADVANTAGES]))
+    loss = valid_mean(train_batch)(policy_gradient(logp, train_batch[ADVANTAGES]))
     policy.kept = {"policy_loss": loss}
     return loss
 

@@ -10,6 +10,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.tf_policy import TFPolicy
 from rlframe.utils.quiet_tf import tf
 
+from rlframe.losses.tf.masking import valid_mean, valid_rows  # isort: skip - after TensorFlow was loaded quietly
 from rlframe.losses.tf.policy_gradients import (  # isort: skip - after TensorFlow was loaded quietly
     clipped_surrogate,
     clipped_value_loss,
@@ -34,18 +35,19 @@ def ppo_surrogate_loss(policy: PPOTFPolicy, model: Any, dist_class: Any, train_b
     surrogate = clipped_surrogate(
         dist.logp(train_batch[ACTIONS]), train_batch[ACTION_LOGP], train_batch[ADVANTAGES], config["clip_param"]
     )
-    kl, entropy = tf.reduce_mean(old_dist.kl(dist)), tf.reduce_mean(dist.entropy())
+    mean, valid = valid_mean(train_batch), valid_rows(train_batch)
+    kl, entropy = mean(old_dist.kl(dist)), mean(dist.entropy())
     targets = train_batch[VALUE_TARGETS]
     if config["use_critic"]:
         values = model.value_function()
-        vf_loss = tf.reduce_mean(clipped_value_loss(values, train_batch[VF_PREDS], targets, config["vf_clip_param"]))
+        vf_loss = mean(clipped_value_loss(values, train_batch[VF_PREDS], targets, config["vf_clip_param"]))
     else:
         values, vf_loss = tf.zeros_like(targets), tf.zeros_like(kl)
-    policy_loss = -tf.reduce_mean(surrogate)
+    policy_loss = -mean(surrogate)
     total = policy_loss + config["vf_loss_coeff"] * vf_loss - policy.entropy_coeff * entropy
     if config["kl_coeff"]:
         total = total + policy.kl_coeff * kl
-    explained = explained_variance(targets, tf.stop_gradient(values))
+    explained = explained_variance(valid(targets), valid(tf.stop_gradient(values)))
     policy.keep(
         total_loss=total,
         policy_loss=policy_loss,

@@ -10,6 +10,7 @@ from torch import Tensor
 from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, ValueNetworkMixin
 from rlframe.data.columns import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS, VF_PREDS
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.losses.torch.masking import valid_mean, valid_rows
 from rlframe.losses.torch.policy_gradients import clipped_surrogate, clipped_value_loss, explained_variance
 from rlframe.policy.torch_policy import TorchPolicy
 
@@ -30,19 +31,20 @@ def ppo_surrogate_loss(policy: PPOTorchPolicy, model: Any, dist_class: Any, trai
     surrogate = clipped_surrogate(
         dist.logp(train_batch[ACTIONS]), train_batch[ACTION_LOGP], train_batch[ADVANTAGES], config["clip_param"]
     )
-    kl, entropy = old_dist.kl(dist).mean(), dist.entropy().mean()
+    mean, valid = valid_mean(train_batch), valid_rows(train_batch)
+    kl, entropy = mean(old_dist.kl(dist)), mean(dist.entropy())
     targets = train_batch[VALUE_TARGETS]
     if config["use_critic"]:
         values = model.value_function()
-        vf_loss = clipped_value_loss(values, train_batch[VF_PREDS], targets, config["vf_clip_param"]).mean()
+        vf_loss = mean(clipped_value_loss(values, train_batch[VF_PREDS], targets, config["vf_clip_param"]))
     else:
         values, vf_loss = torch.zeros_like(targets), torch.zeros_like(kl)
-    policy_loss = -surrogate.mean()
+    policy_loss = -mean(surrogate)
     total: Tensor = policy_loss + config["vf_loss_coeff"] * vf_loss - policy.entropy_coeff * entropy
     if policy.kl_coeff:
         total = total + policy.kl_coeff * kl
     with torch.no_grad():
-        explained = explained_variance(targets, values)
+        explained = explained_variance(valid(targets), valid(values))
     policy.keep(
         total_loss=total,
         policy_loss=policy_loss,

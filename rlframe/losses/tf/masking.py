@@ -25,4 +25,17 @@ def valid_mean(batch: Mapping[str, Any]) -> Callable[[Tensor], Tensor]:
     mask = batch.get(VALID_MASK)
     if mask is None:
         return tf.reduce_mean  # type: ignore[no-any-return]  # TensorFlow has no types here
-    return lambda column: tf.reduce_mean(tf.boolean_mask(column, mask))
+    count = tf.maximum(tf.math.count_nonzero(mask, dtype=tf.int32), 1)
+
+    def mean(column: Tensor) -> Tensor:
+        shaped = tf.reshape(mask, tf.concat([tf.shape(mask), tf.ones([tf.rank(column) - 1], tf.int32)], 0))
+        total = tf.reduce_sum(tf.where(shaped, column, tf.zeros_like(column)))
+        return total / tf.cast(count * tf.reduce_prod(tf.shape(column)[1:]), column.dtype)
+
+    return mean
+
+
+def valid_rows(batch: Mapping[str, Any]) -> Callable[[Tensor], Tensor]:
+    """Returns the function that leaves the padding rows of `batch` out of a column: `[B, ...]` to `[valid, ...]`."""
+    mask = batch.get(VALID_MASK)
+    return (lambda column: column) if mask is None else (lambda column: tf.boolean_mask(column, mask))

@@ -32,3 +32,9 @@ def valid_mean(batch: Mapping[str, Any]) -> Callable[[Tensor], Tensor]:
         return torch.where(shaped, column, torch.zeros_like(column)).sum() / (count * per_row)
 
     return mean
+
+
+def valid_rows(batch: Mapping[str, Any]) -> Callable[[Tensor], Tensor]:
+    """Returns the function that leaves the padding rows of `batch` out of a column: `[B, ...]` to `[valid, ...]`."""
+    mask = batch.get(VALID_MASK)
+    return (lambda column: column) if mask is None else (lambda column: column[mask])

@@ -1,13 +1,23 @@
-"""The base of recurrent TensorFlow models of the user's own."""
+"""Recurrent TensorFlow models: the base of the user's own, and the LSTM behind any other model."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import gymnasium
+import numpy as np
 import tensorflow as tf
 
-from rlframe.models.tf.misc import flat_rows
+from rlframe.data.columns import PREV_ACTIONS, PREV_REWARDS
+from rlframe.models.action_encoding import action_encoding, encoded_size
+from rlframe.models.past_views import previous_step_views
+from rlframe.models.recurrent_actor import heads_config, lstm_spec
+from rlframe.models.tf.fcnet import FullyConnectedNetwork
+from rlframe.models.tf.misc import flat_rows, initial_rng
+from rlframe.models.tf.past_steps import encode_actions
 from rlframe.models.tf.tf_modelv2 import TFModelV2
+from rlframe.models.tf.variables import VariableOwner
 
 
 class RecurrentNetwork(TFModelV2):
@@ -31,10 +41,9 @@ class RecurrentNetwork(TFModelV2):
             raise ValueError(
                 f"{type(self).__name__} is recurrent and needs seq_lens, the lengths of the sequences; got None."
             )
-        flat, lengths = flat_rows(input_dict["obs_flat"]), tf.convert_to_tensor(seq_lens)
-        _check_rows(flat.shape[0], lengths.shape[0])
-        rows, sequences = tf.shape(flat)[0], tf.shape(lengths)[0]
-        inputs = tf.reshape(flat, [sequences, rows // tf.maximum(sequences, 1), flat.shape[1]])
+        flat = flat_rows(input_dict["obs_flat"])
+        rows = tf.shape(flat)[0]
+        inputs = as_sequences(flat, seq_lens)
         if self.time_major:
             inputs = _swapped(inputs)
         outputs, new_state = self.forward_rnn(inputs, state, seq_lens)
@@ -59,6 +68,14 @@ class RecurrentNetwork(TFModelV2):
         )
 
 
+def as_sequences(flat: Any, seq_lens: Any) -> Any:
+    """Returns padded rows `[num_seqs · T, D]` as `[num_seqs, T, D]`; there are as many sequences as lengths."""
+    lengths = tf.convert_to_tensor(seq_lens)
+    _check_rows(flat.shape[0], lengths.shape[0])
+    rows, sequences = tf.shape(flat)[0], tf.shape(lengths)[0]
+    return tf.reshape(flat, [sequences, rows // tf.maximum(sequences, 1), flat.shape[1]])
+
+
 def _check_rows(rows: int | None, sequences: int | None) -> None:
     """Raises ValueError where the rows are not that many sequences; sizes unknown in a trace fail when it runs."""
     if rows is not None and sequences is not None and rows != sequences * (rows // max(sequences, 1)):
@@ -68,3 +85,108 @@ def _check_rows(rows: int | None, sequences: int | None) -> None:
 def _swapped(x: Any) -> Any:
     """Returns `x [a, b, c]` as `[b, a, c]`."""
     return tf.transpose(x, [1, 0, 2])
+
+
+class LSTM(VariableOwner):
+    """One layer of LSTM cells; `weight_ih [4S, in]`, `weight_hh [4S, S]` and one `bias [4S]`.
+
+    Gates lie in the order input, forget, cell, output. Weights are drawn from ±1/√S, the forget gates' biases begin at
+    1 (Jozefowicz et al. 2015, "An Empirical Exploration of Recurrent Network Architectures").
+    """
+
+    def __init__(self, in_size: int, cell_size: int) -> None:
+        rng, bound = initial_rng(), 1.0 / math.sqrt(cell_size)
+        self.cell_size = cell_size
+        for name, size in (("weight_ih", in_size), ("weight_hh", cell_size)):
+            self.add_weight(name, rng.uniform(-bound, bound, (4 * cell_size, size)).astype(np.float32))
+        bias = np.zeros(4 * cell_size, np.float32)
+        bias[cell_size : 2 * cell_size] = 1.0
+        self.add_weight("bias", bias)
+
+    def __call__(self, x: Any, state: list[Any]) -> tuple[Any, list[Any]]:
+        """Returns outputs [B, T, S] and the states [h, c] after the last step, [B, S] each, of `x` [B, T, in]."""
+        # What the inputs add to the gates is computed for all steps at once: only the rest needs a loop.
+        weight = self.get_weight("weight_ih")
+        given = tf.tensordot(x, weight, [[2], [1]]) + self.get_weight("bias")
+        given = tf.transpose(given, [1, 0, 2])
+        recurrent = self.get_weight("weight_hh")
+
+        def step(before: tuple[Any, Any], gates: Any) -> tuple[Any, Any]:
+            h, c = before
+            i, f, g, o = tf.split(gates + tf.matmul(h, recurrent, transpose_b=True), 4, axis=1)
+            cell = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+            return tf.sigmoid(o) * tf.tanh(cell), cell
+
+        if given.shape[0] == 1:  # acting: no loop
+            h, c = step((state[0], state[1]), given[0])
+            return h[:, None], [h, c]
+        outputs, cells = tf.scan(step, given, (state[0], state[1]))
+        return tf.transpose(outputs, [1, 0, 2]), [outputs[-1], cells[-1]]
+
+
+class LSTMWrapper(RecurrentNetwork):
+    """Any model without memory, an LSTM behind it, and heads for outputs and values behind that.
+
+    Args:
+        obs_space: Preprocessed observation space.
+        action_space: Action space of the environment.
+        num_outputs: Width of the outputs.
+        model_config: Keys `lstm_cell_size`, `lstm_use_prev_action`, `lstm_use_prev_reward`, `_time_major` (which
+            changes nothing here: the loop is over time in any case).
+        name: Name of the model.
+        inner: The model before the LSTM; its outputs are features.
+    """
+
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: dict[str, Any],
+        name: str | None,
+        *,
+        inner: Any,
+    ) -> None:
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        self.inner = inner
+        self.cell_size = int(model_config["lstm_cell_size"])
+        self._encoding = action_encoding(action_space)
+        self.use_prev_action = bool(model_config["lstm_use_prev_action"])
+        self.use_prev_reward = bool(model_config["lstm_use_prev_reward"])
+        self.view_requirements.update(inner.view_requirements)
+        self.view_requirements.update(previous_step_views(self.use_prev_action, self.use_prev_reward, action_space))
+        width = inner.num_outputs + self.use_prev_action * encoded_size(self._encoding) + self.use_prev_reward
+        self.lstm = LSTM(width, self.cell_size)
+        features = gymnasium.spaces.Box(-np.inf, np.inf, (self.cell_size,), np.float32)
+        self.heads = FullyConnectedNetwork(features, action_space, num_outputs, heads_config(model_config), "heads")
+
+    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Any, list[Any]]:
+        """Returns outputs, float `[num_seqs · T, num_outputs]`, and the states [h, c] at the end of every sequence."""
+        if seq_lens is None:
+            raise ValueError("the LSTM needs seq_lens, the lengths of the sequences; got None")
+        x, _ = self.inner.forward(input_dict, [], None)
+        parts = [flat_rows(x)]
+        if self.use_prev_action:
+            parts.append(encode_actions(input_dict[PREV_ACTIONS], self._encoding))
+        if self.use_prev_reward:
+            parts.append(tf.reshape(tf.cast(input_dict[PREV_REWARDS], tf.float32), [-1, 1]))
+        rows = parts[0] if len(parts) == 1 else tf.concat(parts, axis=1)
+        outputs, new_state = self.lstm(as_sequences(rows, seq_lens), state)
+        features = tf.reshape(outputs, [-1, self.cell_size])
+        return self.heads.forward({"obs_flat": features}, [], None)[0], new_state
+
+    def get_initial_state(self) -> list[Any]:
+        """Returns zeros for h and c, float32 `[S]` each."""
+        return [np.zeros(self.cell_size, np.float32), np.zeros(self.cell_size, np.float32)]
+
+    def value_function(self) -> Any:
+        """Returns the value of every row of the last forward pass. Float `[num_seqs · T]`."""
+        return self.heads.value_function()
+
+    def actor_spec(self) -> dict[str, Any] | None:
+        """Returns the spec for `LSTMActor`; None where the model before the LSTM is none of dense layers."""
+        if type(self) is not LSTMWrapper:
+            return None
+        heads = self.heads.actor_spec()
+        assert heads is not None
+        return lstm_spec(self.inner.actor_spec(), heads, self.model_config, self.action_space)

@@ -1,12 +1,22 @@
-"""The base of recurrent PyTorch models of the user's own."""
+"""Recurrent PyTorch models: the base of the user's own, and the LSTM behind any other model."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import gymnasium
+import numpy as np
 import torch
+from torch import nn
 
+from rlframe.data.columns import PREV_ACTIONS, PREV_REWARDS
 from rlframe.data.sequences import add_time_dimension
+from rlframe.models.action_encoding import action_encoding, encoded_size
+from rlframe.models.past_views import previous_step_views
+from rlframe.models.recurrent_actor import heads_config, lstm_spec
+from rlframe.models.torch.fcnet import FullyConnectedNetwork
+from rlframe.models.torch.past_steps import encode_actions
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 
 
@@ -53,3 +63,102 @@ class RecurrentNetwork(TorchModelV2):
             f"{type(self).__name__} must define forward_rnn(self, inputs, state, seq_lens) and return "
             f"(outputs[num_seqs, T, num_outputs], list of states)."
         )
+
+
+class LSTM(nn.Module):
+    """One layer of LSTM cells; `weight_ih [4S, in]`, `weight_hh [4S, S]` and one `bias [4S]`.
+
+    Gates lie in the order input, forget, cell, output. Weights are drawn from ±1/√S, the forget gates' biases begin at
+    1 (Jozefowicz et al. 2015, "An Empirical Exploration of Recurrent Network Architectures").
+    """
+
+    def __init__(self, in_size: int, cell_size: int) -> None:
+        super().__init__()
+        bound = 1.0 / math.sqrt(cell_size)
+        self.weight_ih = nn.Parameter(torch.empty(4 * cell_size, in_size).uniform_(-bound, bound))
+        self.weight_hh = nn.Parameter(torch.empty(4 * cell_size, cell_size).uniform_(-bound, bound))
+        bias = torch.zeros(4 * cell_size)
+        bias[cell_size : 2 * cell_size] = 1.0
+        self.bias = nn.Parameter(bias)
+
+    def forward(
+        self, x: torch.Tensor, state: list[torch.Tensor], time_major: bool = False
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Returns outputs [B, T, S] and the states [h, c] after the last step, [B, S] each, of `x` [B, T, in].
+
+        With `time_major` inputs and outputs are [T, B, ...].
+        """
+        weights = [self.weight_ih, self.weight_hh, self.bias, torch.zeros_like(self.bias)]
+        hx = (state[0].unsqueeze(0), state[1].unsqueeze(0))
+        outputs, h, c = torch.lstm(x, hx, weights, True, 1, 0.0, self.training, False, not time_major)
+        return outputs, [h.squeeze(0), c.squeeze(0)]
+
+
+class LSTMWrapper(RecurrentNetwork, nn.Module):
+    """Any model without memory, an LSTM behind it, and heads for outputs and values behind that.
+
+    Args:
+        obs_space: Preprocessed observation space.
+        action_space: Action space of the environment.
+        num_outputs: Width of the outputs.
+        model_config: Keys `lstm_cell_size`, `lstm_use_prev_action`, `lstm_use_prev_reward`, `_time_major`.
+        name: Name of the model.
+        inner: The model before the LSTM; its outputs are features.
+    """
+
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: dict[str, Any],
+        name: str | None,
+        *,
+        inner: Any,
+    ) -> None:
+        nn.Module.__init__(self)
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        self.inner = inner
+        self.cell_size = int(model_config["lstm_cell_size"])
+        self._encoding = action_encoding(action_space)
+        self.use_prev_action = bool(model_config["lstm_use_prev_action"])
+        self.use_prev_reward = bool(model_config["lstm_use_prev_reward"])
+        self.view_requirements.update(inner.view_requirements)
+        self.view_requirements.update(previous_step_views(self.use_prev_action, self.use_prev_reward, action_space))
+        width = inner.num_outputs + self.use_prev_action * encoded_size(self._encoding) + self.use_prev_reward
+        self.lstm = LSTM(width, self.cell_size)
+        features = gymnasium.spaces.Box(-np.inf, np.inf, (self.cell_size,), np.float32)
+        self.heads = FullyConnectedNetwork(features, action_space, num_outputs, heads_config(model_config), "heads")
+
+    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[torch.Tensor, list[Any]]:
+        """Returns outputs, float `[num_seqs · T, num_outputs]`, and the states [h, c] at the end of every sequence."""
+        if seq_lens is None:
+            raise ValueError("the LSTM needs seq_lens, the lengths of the sequences; got None")
+        x, _ = self.inner.forward(input_dict, [], None)
+        parts = [x.reshape(x.shape[0], -1)]
+        if self.use_prev_action:
+            parts.append(encode_actions(input_dict[PREV_ACTIONS], self._encoding))
+        if self.use_prev_reward:
+            parts.append(input_dict[PREV_REWARDS].float().reshape(-1, 1))
+        rows = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        inputs = add_time_dimension(rows, seq_lens=seq_lens, time_major=self.time_major)
+        outputs, new_state = self.lstm(inputs, state, self.time_major)
+        if self.time_major:
+            outputs = outputs.swapaxes(0, 1)
+        return self.heads.forward({"obs_flat": outputs.reshape(rows.shape[0], -1)}, [], None)[0], new_state
+
+    def get_initial_state(self) -> list[Any]:
+        """Returns zeros for h and c, float32 `[S]` each."""
+        return [np.zeros(self.cell_size, np.float32), np.zeros(self.cell_size, np.float32)]
+
+    def value_function(self) -> torch.Tensor:
+        """Returns the value of every row of the last forward pass. Float `[num_seqs · T]`."""
+        return self.heads.value_function()
+
+    def actor_spec(self) -> dict[str, Any] | None:
+        """Returns the spec for `LSTMActor`; None where the model before the LSTM is none of dense layers."""
+        if type(self) is not LSTMWrapper:
+            return None
+        heads = self.heads.actor_spec()
+        assert heads is not None
+        return lstm_spec(self.inner.actor_spec(), heads, self.model_config, self.action_space)

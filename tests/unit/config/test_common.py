@@ -169,8 +169,8 @@ REFUSED = [
     ("multiagent.policy_mapping_fn", len), ("multiagent.policies_to_train", ["a"]), ("multiagent.observation_fn", len),
     ("multiagent.replay_mode", "lockstep"), ("multiagent.policy_map_capacity", 3),
     ("multiagent.policy_map_cache", "/tmp"),
-    ("model._use_default_native_models", True), ("model.use_lstm", True), ("model.use_attention", True),
-    ("model._time_major", True), ("exploration_config.type", "Curiosity"), ("exploration_config.type", "RE3"),
+    ("model._use_default_native_models", True), ("exploration_config.type", "Curiosity"),
+    ("exploration_config.type", "RE3"),
 ]  # fmt: skip
 
 
@@ -191,8 +191,8 @@ def test_unsupported_table_is_tested_completely_and_refuses_no_default() -> None
 
 def test_honoured_keys_leave_out_refused_and_deprecated_ones() -> None:
     honoured = honoured_keys()
-    assert {"num_gpus", "framework", "model.fcnet_hiddens", "exploration_config.epsilon_timesteps"} <= honoured
-    assert not {"remote_worker_envs", "monitor", "model.lstm_use_prev_action_reward", "model.use_lstm"} & honoured
+    assert {"num_gpus", "framework", "model.use_lstm", "exploration_config.epsilon_timesteps"} <= honoured
+    assert not {"remote_worker_envs", "monitor", "model.lstm_use_prev_action_reward"} & honoured
 
 
 def test_evaluation_parallel_without_workers_is_accepted() -> None:

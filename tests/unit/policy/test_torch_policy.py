@@ -219,7 +219,7 @@ def test_numpy_actor_agrees_with_torch(options):
     in_numpy, _ = policy.forward(obs, explore=False)
     assert policy.actor is not None
     with torch.no_grad():
-        in_torch = policy.forward_in_framework(obs, False)[0]
+        in_torch = policy.forward_in_framework({"obs": obs}, False)[0]
     np.testing.assert_allclose(in_numpy, in_torch, atol=2e-6)
     policy.learn_on_batch(make_batch())
     after, _ = policy.forward(obs, explore=False)

@@ -1,0 +1,193 @@
+"""Attention behind any model: the Gated Transformer-XL, in PyTorch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rlframe.data.sequences import add_time_dimension
+from rlframe.models.action_encoding import action_encoding, encoded_size
+from rlframe.models.attention_positions import sinusoids
+from rlframe.models.past_views import PREV_N_ACTIONS, PREV_N_REWARDS, previous_steps_views
+from rlframe.models.recurrent_actor import heads_config
+from rlframe.models.torch.fcnet import FullyConnectedNetwork
+from rlframe.models.torch.past_steps import encode_many
+from rlframe.models.torch.torch_modelv2 import TorchModelV2
+
+
+class GRUGate(nn.Module):
+    """Mixes a layer's input x with its output y, as a GRU cell would.
+
+        r = σ(W_r y + U_r x),  z = σ(W_z y + U_z x − b),  h = tanh(W_g y + U_g (r ∘ x)),  out = (1 − z) ∘ x + z ∘ h
+
+    A positive b makes the layer begin near the identity.
+
+    Source: Parisotto et al. 2020, "Stabilizing Transformers for Reinforcement Learning", section 3.2.
+    """
+
+    def __init__(self, width: int, bias: float) -> None:
+        super().__init__()
+        for name in ("w_r", "u_r", "w_z", "u_z", "w_g", "u_g"):
+            self.add_module(name, nn.Linear(width, width, bias=False))
+        self.bias = nn.Parameter(torch.full((width,), float(bias)))
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Returns what is between x and y, `[B, T, D]` like both."""
+        r = torch.sigmoid(self.w_r(y) + self.u_r(x))
+        z = torch.sigmoid(self.w_z(y) + self.u_z(x) - self.bias)
+        h = torch.tanh(self.w_g(y) + self.u_g(r * x))
+        return (1.0 - z) * x + z * h
+
+
+class RelativeAttention(nn.Module):
+    """Multi-head attention that knows how far back a step lies, not where.
+
+        score_ij = ((q_i + u) · k_j + (q_i + v) · W_R R_{i−j}) / √d
+
+    Args:
+        width: Size of the embeddings, D.
+        heads: Number of heads, H.
+        head_size: Size of a head, d.
+        window: Steps back that are seen.
+
+    Source: Dai et al. 2019, "Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context", section 3.3.
+    """
+
+    def __init__(self, width: int, heads: int, head_size: int, window: int) -> None:
+        super().__init__()
+        self.heads, self.head_size, self.window = heads, head_size, window
+        for name in ("query", "key", "value", "position"):
+            self.add_module(name, nn.Linear(width, heads * head_size, bias=False))
+        self.project = nn.Linear(heads * head_size, width, bias=False)
+        self.content_bias = nn.Parameter(torch.zeros(heads, head_size))
+        self.position_bias = nn.Parameter(torch.zeros(heads, head_size))
+        self.register_buffer("encodings", torch.from_numpy(sinusoids(window + 1, width)), persistent=False)
+
+    def forward(self, x: Tensor, context: Tensor) -> Tensor:
+        """Returns what the steps `x` `[B, T, D]` gather from `context` `[B, M + T, D]`, of which they are the last."""
+        batch, steps, _ = x.shape
+        total = context.shape[1]
+        query = self._split(self.query(x))
+        key, value = self._split(self.key(context)), self._split(self.value(context))
+        distance = (total - steps + torch.arange(steps, device=x.device))[:, None] - torch.arange(
+            total, device=x.device
+        )
+        seen = (distance >= 0) & (distance <= self.window)
+        position = self.position(self.encodings).reshape(self.window + 1, self.heads, self.head_size)
+        between = position[distance.clamp(0, self.window)]
+        scores = torch.einsum("bihd,bjhd->bhij", query + self.content_bias, key)
+        scores = scores + torch.einsum("bihd,ijhd->bhij", query + self.position_bias, between)
+        weights = torch.softmax((scores / math.sqrt(self.head_size)).masked_fill(~seen, -torch.inf), dim=-1)
+        gathered = torch.einsum("bhij,bjhd->bihd", weights, value)
+        projected: Tensor = self.project(gathered.reshape(batch, steps, self.heads * self.head_size))
+        return projected
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.reshape(*x.shape[:2], self.heads, self.head_size)
+
+
+class GTrXLUnit(nn.Module):
+    """One layer: attention over memory and steps, then a network at each step, each behind a norm and a gate."""
+
+    def __init__(self, model_config: dict[str, Any]) -> None:
+        super().__init__()
+        width, mlp = int(model_config["attention_dim"]), int(model_config["attention_position_wise_mlp_dim"])
+        bias = float(model_config["attention_init_gru_gate_bias"])
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = RelativeAttention(
+            width,
+            int(model_config["attention_num_heads"]),
+            int(model_config["attention_head_dim"]),
+            int(model_config["attention_memory_inference"]),
+        )
+        self.gate_1, self.gate_2 = GRUGate(width, bias), GRUGate(width, bias)
+        self.mlp_0, self.mlp_1 = nn.Linear(width, mlp), nn.Linear(mlp, width)
+
+    def forward(self, x: Tensor, memory: Tensor) -> Tensor:
+        """Returns the layer's outputs `[B, T, D]` for inputs `x` `[B, T, D]` and what came before, `[B, M, D]`."""
+        context = self.norm_1(torch.cat([memory.detach(), x], dim=1))
+        x = self.gate_1(x, torch.relu(self.attention(context[:, memory.shape[1] :], context)))
+        inner = self.mlp_1(torch.relu(self.mlp_0(self.norm_2(x))))
+        gated: Tensor = self.gate_2(x, torch.relu(inner))
+        return gated
+
+
+class AttentionWrapper(TorchModelV2, nn.Module):
+    """Any model without memory, a Gated Transformer-XL behind it, and heads for outputs and values behind that.
+
+    The state of a unit is its inputs of the last `attention_memory_inference` steps, zeros before the episode. Each
+    step sees that many steps back, in training as when acting.
+
+    Args:
+        obs_space: Preprocessed observation space.
+        action_space: Action space of the environment.
+        num_outputs: Width of the outputs.
+        model_config: The keys `attention_*`.
+        name: Name of the model.
+        inner: The model before the attention; its outputs are features.
+
+    Source: Parisotto et al. 2020, "Stabilizing Transformers for Reinforcement Learning".
+    """
+
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: dict[str, Any],
+        name: str | None,
+        *,
+        inner: Any,
+    ) -> None:
+        nn.Module.__init__(self)
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        self.inner = inner
+        self.width = int(model_config["attention_dim"])
+        self.memory_size = int(model_config["attention_memory_inference"])
+        self.memory_training = int(model_config["attention_memory_training"])
+        self.past_actions = int(model_config["attention_use_n_prev_actions"])
+        self.past_rewards = int(model_config["attention_use_n_prev_rewards"])
+        self._encoding = action_encoding(action_space)
+        self.view_requirements.update(inner.view_requirements)
+        self.view_requirements.update(previous_steps_views(self.past_actions, self.past_rewards, action_space))
+        in_size = inner.num_outputs + self.past_actions * encoded_size(self._encoding) + self.past_rewards
+        self.embedding = nn.Linear(in_size, self.width)
+        units = range(int(model_config["attention_num_transformer_units"]))
+        self.units = nn.ModuleList([GTrXLUnit(model_config) for _ in units])
+        features = gymnasium.spaces.Box(-np.inf, np.inf, (self.width,), np.float32)
+        self.heads = FullyConnectedNetwork(features, action_space, num_outputs, heads_config(model_config), "heads")
+
+    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
+        """Returns outputs, float `[num_seqs · T, num_outputs]`, and the units' memories behind every sequence."""
+        if seq_lens is None:
+            raise ValueError("the attention needs seq_lens, the lengths of the sequences; got None")
+        features, _ = self.inner.forward(input_dict, [], None)
+        parts = [features.reshape(features.shape[0], -1)]
+        if self.past_actions:
+            parts.append(encode_many(input_dict[PREV_N_ACTIONS], self._encoding))
+        if self.past_rewards:
+            parts.append(input_dict[PREV_N_REWARDS].float().reshape(-1, self.past_rewards))
+        rows = self.embedding(parts[0] if len(parts) == 1 else torch.cat(parts, dim=1))
+        x = add_time_dimension(rows, seq_lens=seq_lens)
+        kept = self.memory_training if input_dict["is_training"] else self.memory_size
+        new_state = []
+        for unit, memory in zip(self.units, state, strict=True):
+            new_state.append(torch.cat([memory, x], dim=1)[:, x.shape[1] :])
+            x = unit(x, memory[:, max(self.memory_size - kept, 0) :])
+        return self.heads.forward({"obs_flat": x.reshape(-1, self.width)}, [], None)[0], new_state
+
+    def get_initial_state(self) -> list[Any]:
+        """Returns zeros, float32 `[memory, D]` for each unit."""
+        return [np.zeros((self.memory_size, self.width), np.float32) for _ in self.units]
+
+    def value_function(self) -> Tensor:
+        """Returns the value of every row of the last forward pass. Float `[num_seqs · T]`."""
+        return self.heads.value_function()
+
+
+__all__ = ["AttentionWrapper", "GRUGate", "GTrXLUnit", "RelativeAttention"]

@@ -1,0 +1,151 @@
+"""What acting needs beside the observation: recurrent states, and columns of the steps before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.data.columns import ACTIONS, OBS, REWARDS, STATE_IN_PREFIX, STATE_OUT_PREFIX
+from rlframe.data.view_requirements import ViewRequirement
+from rlframe.models.catalog import ModelCatalog
+from rlframe.utils.errors import ConfigError
+
+#: Columns whose past can be seen when acting.
+_KEPT = (OBS, ACTIONS, REWARDS)
+
+
+class ActingMemory:
+    """Recurrent states and past columns of B places that one policy acts in.
+
+    In turn: `inputs(obs)` before acting, `acted` behind it, `rewarded` when the rewards are there, and `begin` for the
+    places in which an episode begins.
+
+    Args:
+        policy: Its `get_initial_state()` and `acting_views()` say what is kept.
+        size: B.
+
+    Raises:
+        ConfigError: If a view wants what cannot be known when acting.
+    """
+
+    def __init__(self, policy: Any, size: int) -> None:
+        self._initial = [np.asarray(state) for state in policy.get_initial_state()]
+        self._views: dict[str, ViewRequirement] = policy.acting_views()
+        self._states = [np.repeat(state[None], size, axis=0) for state in self._initial]
+        self._past = {
+            column: np.zeros((size, depth, *shape), dtype)
+            for column, depth in _depths(self._views).items()
+            for shape, dtype in [_layout(policy, column)]
+        }
+
+    def inputs(self, obs: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Returns what acting on `obs` needs: `state_in_i [B, ...]`, and views, `[B, ...]` or `[B, steps, ...]`."""
+        columns: dict[str, NDArray[Any]] = {f"{STATE_IN_PREFIX}{i}": state for i, state in enumerate(self._states)}
+        for name, view in self._views.items():
+            steps = [self._step(view.data_col or name, int(shift), obs) for shift in view.shift_arr]
+            columns[name] = np.stack(steps, axis=1) if view.has_time_axis else steps[0].copy()
+        return columns
+
+    def _step(self, column: str, shift: int, obs: NDArray[Any]) -> NDArray[Any]:
+        return obs if shift == 0 else self._past[column][:, shift]
+
+    def acted(self, obs: NDArray[Any], actions: NDArray[Any], columns: Mapping[str, NDArray[Any]]) -> None:
+        """Takes what was acted on, the actions [B, ...], and the `state_out_i` among `columns`."""
+        self._states = [np.array(columns[f"{STATE_OUT_PREFIX}{i}"]) for i in range(len(self._states))]
+        self._push(OBS, obs)
+        self._push(ACTIONS, actions)
+
+    def rewarded(self, rewards: NDArray[np.float32]) -> None:
+        """Takes the rewards [B] of the actions taken, as learning sees them (clipped where they are)."""
+        self._push(REWARDS, rewards)
+
+    def _push(self, column: str, newest: NDArray[Any]) -> None:
+        past = self._past.get(column)
+        if past is not None:
+            past[:, :-1] = past[:, 1:]
+            past[:, -1] = newest
+
+    def begin(self, place: int) -> None:
+        """Forgets: an episode begins in this place."""
+        for state, initial in zip(self._states, self._initial, strict=True):
+            state[place] = initial
+        for past in self._past.values():
+            past[place] = 0
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns all that is kept, as arrays."""
+        states = {str(i): state.copy() for i, state in enumerate(self._states)}
+        return {"states": states, "past": {column: past.copy() for column, past in self._past.items()}}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes what `get_state` returned."""
+        self._states = [np.array(state["states"][str(i)]) for i in range(len(self._states))]
+        for column, past in self._past.items():
+            past[:] = state["past"][column]
+
+
+def views_after(
+    views: Mapping[str, ViewRequirement], batch: Mapping[str, Any], rows: NDArray[np.int64], next_obs: NDArray[Any]
+) -> dict[str, NDArray[Any]]:
+    """Returns the views as they stand one step behind the given rows.
+
+    Args:
+        views: Shifts of at most 0.
+        batch: Rows with the views as columns, and the columns that they are made of.
+        rows: Row numbers, int `[n]`.
+        next_obs: The observations behind these rows, `[n, ...]`.
+
+    Returns:
+        Columns `[n, ...]`, or `[n, steps, ...]`.
+    """
+    made = {}
+    for name, view in views.items():
+        shifts = view.shift_arr.tolist()
+        data = batch[view.data_col or name]
+
+        def at(shift: int, name: str = name, shifts: list[int] = shifts, data: Any = data) -> NDArray[Any]:
+            if shift == 0:
+                return next_obs
+            if shift == -1:
+                return np.asarray(data[rows])
+            # One step later, what was seen at `shift + 1` is seen at `shift`.
+            seen = batch[name][rows]
+            return np.asarray(seen[:, shifts.index(shift + 1)] if shift + 1 in shifts else np.zeros_like(data[rows]))
+
+        steps = [at(shift) for shift in shifts]
+        made[name] = np.stack(steps, axis=1) if view.has_time_axis else steps[0]
+    return made
+
+
+def _depths(views: Mapping[str, ViewRequirement]) -> dict[str, int]:
+    """Returns how many steps back each column is seen; columns that are only seen now are left out."""
+    depths: dict[str, int] = {}
+    for name, view in views.items():
+        column = view.data_col or name
+        newest = int(view.shift_arr.max())
+        if column not in _KEPT or view.index is not None or newest > (0 if column == OBS else -1):
+            raise ConfigError(
+                f"view_requirements[{name!r}]: got column {column!r}, shift {view.shift!r}; when acting there are only "
+                "obs (shift 0 or less), actions and rewards (shift -1 or less); for what only learning needs, say "
+                "used_for_compute_actions=False"
+            )
+        depth = -int(view.shift_arr.min())
+        if depth > 0:
+            depths[column] = max(depths.get(column, 0), depth)
+    return depths
+
+
+def _layout(policy: Any, column: str) -> tuple[tuple[int, ...], Any]:
+    """Returns shape and dtype of one step's data."""
+    if column == REWARDS:
+        return (), np.float32
+    if column == ACTIONS:
+        dtype, shape = ModelCatalog.get_action_shape(policy.action_space, framework="numpy")
+        return tuple(int(size or 0) for size in shape[1:]), dtype
+    space = policy.observation_space
+    dtype = np.dtype(space.dtype or np.float32)
+    filtered = policy.obs_filter is not None
+    return tuple(space.shape or ()), np.float32 if dtype == np.float64 or filtered else dtype
