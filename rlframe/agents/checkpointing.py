@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rlframe.agents.loggers import to_jsonable
+from rlframe.execution.distributed_ops import policy_states, set_policy_states
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.state_files import read_state, write_state
 from rlframe.version import __version__
@@ -50,6 +51,8 @@ def gather(trainer: Any, *, buffer: bool | None = None) -> dict[str, Any]:
         buffer: Whether the replay buffer is included; None goes by `store_buffer_in_checkpoints`.
     """
     workers = trainer.workers
+    if workers.learns_remotely:
+        pull_policies(workers)
     if buffer is None:
         buffer = bool(trainer.config.get("store_buffer_in_checkpoints"))
     state: dict[str, Any] = {
@@ -148,16 +151,27 @@ def apply(trainer: Any, state: dict[str, Any]) -> None:
     if workers.remote_workers():
         _restore_remotes(workers, state["remote_workers"])
     # Remote workers may be more or fewer than were saved; the plan starts from its counters in any case.
+    trainer.train_exec_impl.close()
     trainer.train_exec_impl = trainer._make_plan()
     trainer.train_exec_impl.set_state(state["plan"])
     if trainer.evaluation_workers is not None and "evaluation_worker" in state:
         trainer.evaluation_workers.local_worker().set_state(state["evaluation_worker"])
 
 
+def pull_policies(workers: Any) -> None:
+    """Brings the local worker's policies to the state of those that have learned, in a remote worker."""
+    import ray
+
+    set_policy_states(workers.local_worker(), ray.get(workers.remote_workers()[0].apply.remote(policy_states)))
+
+
 def _restore_remotes(workers: Any, states: dict[str, Any]) -> None:
     import ray
 
     workers.sync_weights(global_vars=workers.local_worker().get_global_vars())
+    if workers.learns_remotely:
+        learned = ray.put(policy_states(workers.local_worker()))
+        ray.get([worker.apply.remote(set_policy_states, learned) for worker in workers.remote_workers()])
     calls = [
         worker.set_state.remote(states[str(index)])
         for worker, index in zip(workers.remote_workers(), workers.remote_indexes(), strict=True)

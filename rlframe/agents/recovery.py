@@ -26,6 +26,7 @@ def recover(trainer: Any, cause: BaseException) -> None:
         cause, (ConfigError, NonFiniteError)
     ):
         raise cause
+    trainer.train_exec_impl.close()
     workers = trainer.workers
     _LOGGER.warning("a worker or environment failed and training goes on: %s", cause)
     if workers.remote_workers():

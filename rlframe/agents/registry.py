@@ -32,7 +32,10 @@ class AlgorithmEntry:
 ALGORITHMS: dict[str, AlgorithmEntry] = {
     "A2C": AlgorithmEntry("rlframe.agents.a3c:A2CTrainer", "rlframe.agents.a3c:A2C_DEFAULT_CONFIG"),
     "A3C": AlgorithmEntry("rlframe.agents.a3c:A3CTrainer", "rlframe.agents.a3c:DEFAULT_CONFIG"),
+    "APPO": AlgorithmEntry("rlframe.agents.ppo:APPOTrainer", "rlframe.agents.ppo.appo:DEFAULT_CONFIG"),
+    "DDPPO": AlgorithmEntry("rlframe.agents.ppo:DDPPOTrainer", "rlframe.agents.ppo.ddppo:DEFAULT_CONFIG"),
     "DQN": AlgorithmEntry("rlframe.agents.dqn:DQNTrainer", "rlframe.agents.dqn:DEFAULT_CONFIG"),
+    "IMPALA": AlgorithmEntry("rlframe.agents.impala:ImpalaTrainer", "rlframe.agents.impala:DEFAULT_CONFIG"),
     "PG": AlgorithmEntry("rlframe.agents.pg:PGTrainer", "rlframe.agents.pg:DEFAULT_CONFIG"),
     "PPO": AlgorithmEntry("rlframe.agents.ppo:PPOTrainer", "rlframe.agents.ppo:DEFAULT_CONFIG"),
     "SimpleQ": AlgorithmEntry("rlframe.agents.dqn:SimpleQTrainer", "rlframe.agents.dqn:SIMPLE_Q_DEFAULT_CONFIG"),

@@ -443,7 +443,9 @@ class Trainer(ActingMixin, ExportingMixin, Trainable):
         checkpointing.delete(checkpoint_path)
 
     def cleanup(self) -> None:
-        """Stops workers and closes the log files; called by `stop()`."""
+        """Ends the plan's threads and actors, stops workers and closes the log files; called by `stop()`."""
+        if self.train_exec_impl is not None:
+            self.train_exec_impl.close()
         for workers in (self.workers, self.evaluation_workers):
             if workers is not None:
                 workers.stop()

@@ -18,11 +18,6 @@ def one_of(refused: Collection[Any]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and value in refused
 
 
-def _more_than_one(value: Any) -> bool:
-    """Whether a number is above 1."""
-    return isinstance(value, int | float) and value > 1
-
-
 def _is_later(kind: Any) -> bool:
     """Whether `type` names an exploration that a later version has."""
     return isinstance(type_name(kind), str) and type_name(kind) in EXPLORATIONS.later
@@ -49,9 +44,6 @@ UNSUPPORTED: dict[str, Refusal] = {
     "remote_worker_envs": Refusal(bool, _REMOTE_ENVS),
     "remote_env_batch_wait_ms": Refusal(bool, _REMOTE_ENVS),
     "record_env": Refusal(other_than(False, None), "wrap the environment in gymnasium.wrappers.RecordVideo"),
-    "preprocessor_pref": Refusal(one_of({"rllib"}), "images reach the model as they are; wrap the environment"),
-    "_fake_gpus": Refusal(bool, "use num_gpus=0 or 1"),
-    "num_gpus": Refusal(_more_than_one, "the learner uses one GPU at most"),
     "input": Refusal(other_than("sampler"), _OFFLINE),
     "input_config": Refusal(bool, _OFFLINE),
     "actions_in_input_normalized": Refusal(bool, _OFFLINE),

@@ -54,11 +54,14 @@ class WorkerSet:
         self._versions: dict[Any, int] = {}
         self._unsent: tuple[list[str] | None, Mapping[str, Any] | None] = (None, None)
         self._reference: Any = None
+        self._snapshot: dict[str, Any] | None = None
         self._num_workers = num_workers
         self._logdir = logdir
         self._remote_workers: list[Any] = []
         self._indexes: list[int] = []
         self.restarts = 0
+        #: Whether the remote workers' policies learn, and the local worker's follow them.
+        self.learns_remotely = False
         self._local_worker: Any = None
         if not _setup:
             return
@@ -177,7 +180,7 @@ class WorkerSet:
         import ray
 
         reference = ray.put(self._local_worker.get_weights(policies))
-        self._reference = None  # what was put before may be older than these, e.g. from before a restore
+        self._reference = self._snapshot = None  # may be older than these, e.g. from before a restore
         for worker in self._remote_workers:
             worker.set_weights.remote(reference, global_vars)
 
@@ -194,8 +197,20 @@ class WorkerSet:
         """
         self._syncs_lazily = True
 
-    def weights_changed(self, policies: list[str] | None = None, global_vars: Mapping[str, Any] | None = None) -> None:
-        """Says that the local worker has learned: remote workers get the new weights, now or before they sample."""
+    def weights_changed(
+        self,
+        policies: list[str] | None = None,
+        global_vars: Mapping[str, Any] | None = None,
+        weights: dict[str, Any] | None = None,
+    ) -> None:
+        """Says that the local worker has learned: remote workers get the new weights, now or before they sample.
+
+        Args:
+            policies: Ids of the policies that have learned; all when None.
+            global_vars: What workers are told with the weights.
+            weights: A copy of the weights, `{policy id: weights}`, for learners that go on while it is sent; without
+                it the weights are read when they are sent.
+        """
         if not self._syncs_lazily:
             self.sync_weights(policies, global_vars)
             return
@@ -204,7 +219,7 @@ class WorkerSet:
         both = None if policies is None or (self._version and known is None) else sorted({*(known or ()), *policies})
         self._version += 1
         self._unsent = (both, global_vars)
-        self._reference = None
+        self._reference, self._snapshot = None, weights
 
     def update_worker(self, worker: Any) -> None:
         """Sends a remote worker the newest weights, unless it has them."""
@@ -214,7 +229,8 @@ class WorkerSet:
 
         policies, global_vars = self._unsent
         if self._reference is None:
-            self._reference = ray.put(self._local_worker.get_weights(policies))
+            weights = self._local_worker.get_weights(policies) if self._snapshot is None else self._snapshot
+            self._reference = ray.put(weights)
         self._versions[worker] = self._version
         worker.set_weights.remote(self._reference, global_vars)
 

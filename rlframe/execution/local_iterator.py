@@ -22,6 +22,7 @@ from rlframe.execution.plan_nodes import (
     TeeNode,
     TransformNode,
     UnionNode,
+    WithinNode,
     walk,
 )
 from rlframe.utils.errors import CheckpointError
@@ -166,6 +167,14 @@ class LocalIterator(Generic[T]):
             if saved["state"] is not None:
                 node.set_state(saved["state"])
 
+    def close(self) -> None:
+        """Ends what the operators of this chain hold (threads, actors); nothing can be pulled from it any more.
+
+        What was never built holds nothing.
+        """
+        for node in () if self._node is None else reversed(list(walk(self._node))):
+            node.close()
+
     def __repr__(self) -> str:
         return f"LocalIterator[{self.name}]"
 
@@ -239,6 +248,10 @@ class LocalIterator(Generic[T]):
     def skip_not_ready(self) -> LocalIterator[T]:
         """Waits until an item is ready instead of handing on not-ready markers."""
         return self._with(SkipNotReadyNode, "skip_not_ready()")
+
+    def within(self, context: Any) -> LocalIterator[T]:
+        """Pulls every item inside a context manager, which is left also where pulling raises."""
+        return self._with(partial(WithinNode, context=context), "within()")
 
     def duplicate(self, n: int) -> list[LocalIterator[T]]:
         """Returns `n` iterators that each see every item. Items wait, without bound, for the slowest of them."""

@@ -47,6 +47,13 @@ def restore_operator(operator: Any, state: Any) -> None:
         operator.set_state(state)
 
 
+def close_operator(operator: Any) -> None:
+    """Calls `operator.close()` where there is one: threads, actors and files that it holds end."""
+    close = getattr(operator, "close", None)
+    if callable(close):
+        close()
+
+
 class Node:
     """One step of a plan.
 
@@ -77,6 +84,9 @@ class Node:
 
     def set_state(self, state: Any) -> None:
         """Goes back to where `get_state()` was called."""
+
+    def close(self) -> None:
+        """Ends what this node's operator holds; the node is not pulled from any more."""
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -129,6 +139,10 @@ class SourceNode(Node):
     def set_state(self, state: Any) -> None:
         restore_operator(self._iterator, state)
 
+    @override
+    def close(self) -> None:
+        close_operator(self._iterator)
+
 
 class ForEachNode(Node):
     """Calls a function on every item; while it answers with a not-ready marker, the same item is tried again."""
@@ -174,6 +188,10 @@ class ForEachNode(Node):
     def set_state(self, state: Any) -> None:
         restore_operator(self._fn, state["operator"])
         self._pending = unpack_item(state["pending"])
+
+    @override
+    def close(self) -> None:
+        close_operator(self._fn)
 
 
 class FilterNode(Node):
@@ -251,6 +269,41 @@ class FlattenNode(Node):
     def set_state(self, state: Any) -> None:
         restore_operator(self._fn, state["operator"])
         self._ready = deque(unpack_item(state["ready"]))
+
+    @override
+    def close(self) -> None:
+        close_operator(self._fn)
+
+
+class WithinNode(Node):
+    """Pulls every item inside a context manager, such as a learner thread that works only meanwhile."""
+
+    __slots__ = ("_context", "_pull")
+
+    def __init__(self, parent: Node, context: Any) -> None:
+        super().__init__(*describe(context), parents=(parent,))
+        self._pull = parent.pull
+        self._context = context
+
+    @override
+    def pull(self) -> Any:
+        with self._context:
+            item = self._pull()
+        if not isinstance(item, _NextValueNotReady):
+            self.items += 1
+        return item
+
+    @override
+    def get_state(self) -> Any:
+        return operator_state(self._context)
+
+    @override
+    def set_state(self, state: Any) -> None:
+        restore_operator(self._context, state)
+
+    @override
+    def close(self) -> None:
+        close_operator(self._context)
 
 
 class BatchNode(Node):

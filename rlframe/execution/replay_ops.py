@@ -270,6 +270,8 @@ class MixInReplay:
     def __call__(self, batch: Batch) -> list[Batch]:
         """Returns the batch and the earlier ones mixed in."""
         mixed = [batch]
+        if self.replay_proportion == 0:
+            return mixed  # nothing is ever taken out again: keeping batches would only take memory
         self.buffer.add_batch(batch)
         whole = int(self.replay_proportion)
         extra = int(self._rng.random() < self.replay_proportion - whole)

@@ -184,7 +184,8 @@ class MultiGPUTrainOneStep(TrainOneStep):
         workers: The WorkerSet.
         sgd_minibatch_size: Rows per learner step.
         num_sgd_iter: Passes over the batch.
-        num_gpus: Devices; at most 1.
+        num_gpus: Not needed; policies learn on the devices that their config names. Accepted because RLlib's plans pass
+            it.
         shuffle_sequences: Whether each pass has a new random order.
         policies: Ids of the policies to train; all that are to be trained when empty.
         framework: Not needed; accepted because RLlib's plans pass it.
@@ -205,9 +206,7 @@ class MultiGPUTrainOneStep(TrainOneStep):
         framework: str = "torch",
         _fake_gpus: bool = False,
     ) -> None:
-        del framework, _fake_gpus
-        if num_gpus > 1:
-            raise ValueError(f"Got num_gpus={num_gpus}, wanted 0 or 1: learning on several devices is not available")
+        del framework, num_gpus, _fake_gpus
         super().__init__(workers, policies, num_sgd_iter, sgd_minibatch_size)
         self._shuffle = shuffle_sequences
 

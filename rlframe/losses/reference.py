@@ -170,6 +170,53 @@ def gae(  # noqa: PLR0913, PLR0917 - the columns of the formula, in its order
     return advantages, advantages + values
 
 
+def vtrace(  # noqa: PLR0913, PLR0917 - the columns of the formula, in its order
+    logp: ArrayLike,
+    behaviour_logp: ArrayLike,
+    rewards: ArrayLike,
+    values: ArrayLike,
+    values_next: ArrayLike,
+    discounts: ArrayLike,
+    ends: ArrayLike,
+    clip_rho: float | None = 1.0,
+    clip_pg_rho: float | None = 1.0,
+) -> tuple[Array, Array]:
+    """Returns V-trace's value targets v_s and advantages of the policy gradient, each `[B]`.
+
+    Args:
+        logp: log π(a|s) of the policy that learns, `[B]`.
+        behaviour_logp: log μ(a|s) of the policy that acted, `[B]`.
+        rewards: `[B]`.
+        values: V(s_t), `[B]`.
+        values_next: V(s_tp1), `[B]`.
+        discounts: gamma * (1 - terminated), `[B]`.
+        ends: The next row is of another trajectory, bool `[B]`.
+        clip_rho: ρ̄; None does not clip.
+        clip_pg_rho: The same for the policy gradient's weight.
+
+    Source: Espeholt et al. 2018, eq. 1: v_s = V(s) + the sum over t of γ^(t-s) (c_s ... c_{t-1}) δ_t, written out.
+    """
+    rewards, values, values_next = _floats(rewards), _floats(values), _floats(values_next)
+    discounts, ends = _floats(discounts), np.asarray(ends, bool)
+    ratios = np.exp(_floats(logp) - _floats(behaviour_logp))
+    largest = math.inf if clip_rho is None else clip_rho
+    targets = values.copy()
+    for s in range(len(rewards)):
+        factor = 1.0
+        for t in range(s, len(rewards)):
+            delta = min(largest, ratios[t]) * (rewards[t] + discounts[t] * values_next[t] - values[t])
+            targets[s] += factor * delta
+            factor *= discounts[t] * min(1.0, ratios[t])
+            if ends[t]:
+                break
+    advantages = np.zeros_like(rewards)
+    for s in range(len(rewards)):
+        following = values_next[s] if ends[s] or s + 1 == len(rewards) else targets[s + 1]
+        weight = min(math.inf if clip_pg_rho is None else clip_pg_rho, ratios[s])
+        advantages[s] = weight * (rewards[s] + discounts[s] * following - values[s])
+    return targets, advantages
+
+
 def n_step(
     rewards: ArrayLike, terminateds: ArrayLike, dones: ArrayLike, continues: ArrayLike, n: int, gamma: float
 ) -> dict[str, NDArray[Any]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -42,8 +43,6 @@ class LearningPolicy(Policy):
     learn_columns: tuple[str, ...] | None = None
     #: `fn(spec, weights, rng) -> actor`; importable without a framework, since remote workers call it.
     build_actor: Callable[[Any, Mapping[str, NDArray[Any]], Any], Any] = staticmethod(make_actor)
-    #: Longest sequence of a recurrent training batch, in rows.
-    max_seq_len: int = 20
     #: Whether the network has noise of its own while exploring.
     noisy = False
     _action_sampler_fn: Callable[..., Any] | None = None
@@ -62,6 +61,8 @@ class LearningPolicy(Policy):
         self.learn_hook: Callable[..., None] | None = None
         self.actor: Any = None
         self._loaded: dict[int, SampleBatch] = {}
+        #: What the loss computed beside the loss: scalars are means over rows, other tensors have an entry per row.
+        self.kept: dict[str, Any] = {}
         self._initial_state: list[Any] | None = None
         self._wanted_columns: tuple[str, ...] | None = None
 
@@ -96,6 +97,8 @@ class LearningPolicy(Policy):
 
     def _numpy_distribution(self) -> Any:
         """Returns the NumPy twin of the distribution class, None for a custom class."""
+        if self.config["model"].get("custom_action_dist"):
+            return None
         default, _ = ModelCatalog.get_action_dist(self.action_space, self.config["model"], framework=self.framework)
         same = self.dist_class is None or getattr(self.dist_class, "func", self.dist_class) is getattr(
             default, "func", default
@@ -300,6 +303,24 @@ class LearningPolicy(Policy):
         """Returns the policy's networks, e.g. `{"online": ..., "target": ...}`."""
         return {"online": self.model}
 
+    @contextlib.contextmanager
+    def _computing_with(self, modules: Mapping[str, Any]) -> Iterator[None]:
+        """A context in which the policy's networks are others, named by role as in `_modules_by_role`."""
+        target: Any = getattr(self, "target_network", None)
+        model, self.model = self.model, modules["online"]
+        if target is not None:
+            kept, target.model = target.model, modules["target"]
+        try:
+            yield
+        finally:
+            self.model = model
+            if target is not None:
+                target.model = kept
+
+    def counted_rows(self, batch: Mapping[str, Any]) -> Any:
+        """Returns which rows of a batch of tensors count in the loss, bool `[B]`; None for all of them."""
+        return batch.get(VALID_MASK)
+
     def set_learning_rate(self, lr: float) -> None:
         """Sets the rate of every optimiser."""
         raise NotImplementedError
@@ -334,3 +355,23 @@ def sampled(made: Any) -> tuple[Any, Any, Any, Any]:
     states = rest[-1] if rest else None
     inputs = rest[0] if len(rest) > 1 else None
     return actions, logp, inputs, states
+
+
+def merge_kept(
+    kept: Sequence[Mapping[str, Any]], weights: Sequence[Any], concat: Callable[[list[Any]], Any]
+) -> dict[str, Any]:
+    """Returns what the losses of several shares of a batch kept, as the loss of the whole batch would have.
+
+    Args:
+        kept: By share: scalars that are means over rows, and tensors with one entry per row.
+        weights: Each share's part of the rows.
+        concat: Joins tensors along their rows.
+    """
+    merged = {}
+    for name in kept[0]:
+        parts = [share[name] for share in kept]
+        if len(parts[0].shape) == 0:
+            merged[name] = sum(part * weight for part, weight in zip(parts, weights, strict=True))
+        else:
+            merged[name] = concat(parts)
+    return merged

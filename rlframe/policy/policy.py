@@ -77,6 +77,8 @@ class Policy:
     numpy_dist: Any = None
     #: Whether `forward` gives state values, stored as `vf_preds`.
     wants_values = False
+    #: Longest sequence of a recurrent training batch, in rows.
+    max_seq_len = 20
 
     def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any], config: dict[str, Any]) -> None:
         self.observation_space = observation_space

@@ -19,13 +19,14 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.modelv2 import states_of
 from rlframe.models.tf.check_model import check_model
 from rlframe.models.tf.misc import seeded_initial_weights
-from rlframe.policy.learning_policy import LearningPolicy, sampled
+from rlframe.policy.learning_policy import LearningPolicy, merge_kept, sampled
 from rlframe.policy.nonfinite import explain_nonfinite
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.tf.adam import Adam
 from rlframe.policy.tf.optimizers import build_slots, load_optimizer, optimizer_state, set_rate, with_tape
 from rlframe.policy.tf.runtime import prepare
+from rlframe.policy.tf.towers import shares
 from rlframe.policy.tf.traced import TracedCalls
 from rlframe.policy.tf.weights import WeightMirror, load_weights, to_arrays
 from rlframe.utils.quiet_tf import tf
@@ -82,8 +83,8 @@ class TFPolicy(LearningPolicy):
         get_batch_divisibility_req: int | Callable[[Any], int] | None = None,
     ) -> None:
         super().__init__(observation_space, action_space, config)
-        self.device = prepare(config)
-        self.devices = [self.device]
+        self.devices = prepare(config)
+        self.device = self.devices[0]
         self.max_seq_len = int(max_seq_len or (config.get("model") or {}).get("max_seq_len", 20))
         self._loss = loss
         if action_sampler_fn is not None:
@@ -385,12 +386,7 @@ class TFPolicy(LearningPolicy):
         batch = SampleBatch.from_columns(dict(columns))
         batch.set_training(True)
         with tf.GradientTape(persistent=len(self._optimizers) > 1) as tape:
-            losses = self.loss(self.model, self.dist_class, batch)
-            losses = list(losses) if isinstance(losses, (list, tuple)) else [losses]
-            changed = self.model.custom_loss(losses if len(losses) > 1 else losses[0], batch)
-            losses = list(changed) if isinstance(changed, (list, tuple)) else [changed]
-        if len(losses) != len(self._optimizers):
-            raise ValueError(f"got {len(losses)} losses for {len(self._optimizers)} optimisers; wanted one for each")
+            losses = self._losses(batch) if len(self.devices) == 1 else self._losses_of_shares(batch)
         self._grad_stats: dict[str, Any] = {}
         gradients = [
             self.gradients(with_tape(optimizer, tape), loss)
@@ -398,6 +394,29 @@ class TFPolicy(LearningPolicy):
         ]
         stats = {**self._grad_stats}
         return tf.stack([tf.cast(loss, tf.float32) for loss in losses]), gradients, stats, batch
+
+    def _losses(self, batch: SampleBatch) -> list[Tensor]:
+        """Returns the losses of a batch of tensors, one for each optimiser."""
+        losses = self.loss(self.model, self.dist_class, batch)
+        losses = list(losses) if isinstance(losses, (list, tuple)) else [losses]
+        changed = self.model.custom_loss(losses if len(losses) > 1 else losses[0], batch)
+        losses = list(changed) if isinstance(changed, (list, tuple)) else [changed]
+        if len(losses) != len(self._optimizers):
+            raise ValueError(f"got {len(losses)} losses for {len(self._optimizers)} optimisers; wanted one for each")
+        return losses
+
+    def _losses_of_shares(self, batch: SampleBatch) -> list[Tensor]:
+        """Returns the losses of a batch of which each device computes a share; keeps what the losses kept, merged."""
+        made, kept, weights = [], [], []
+        for device, (part, weight) in zip(
+            self.devices, shares(batch, len(self.devices), self.counted_rows), strict=True
+        ):
+            with tf.device(device):
+                made.append([loss * weight for loss in self._losses(part)])
+            kept.append(self.kept)
+            weights.append(weight)
+        self.kept = merge_kept(kept, weights, lambda parts: tf.concat(parts, axis=0))
+        return [tf.add_n(parts) for parts in zip(*made, strict=True)]
 
     def gradients(self, optimizer: Any, loss: Tensor) -> Gradients:
         """Returns (gradient, variable) pairs of one loss; clip here.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,9 +19,11 @@ from rlframe.models.torch.check_model import check_model
 from rlframe.policy.learning_policy import LearningPolicy, sampled
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
+from rlframe.policy.torch import distributed
 from rlframe.policy.torch.arrays import load_weights, optimizer_to_state, state_to_optimizer, to_arrays
 from rlframe.policy.torch.flat import FlatAdam, FlatParameters, adam_to_state, flatten_parameters, state_to_adam
-from rlframe.policy.torch.guards import check_finite_loss, choose_device
+from rlframe.policy.torch.guards import check_finite_loss, choose_devices
+from rlframe.policy.torch.towers import Towers
 
 __all__ = ["EntropyCoeffSchedule", "LearningRateSchedule", "TorchPolicy"]
 
@@ -63,8 +66,8 @@ class TorchPolicy(LearningPolicy):
         get_batch_divisibility_req: int | Callable[[Any], int] | None = None,
     ) -> None:
         super().__init__(observation_space, action_space, config)
-        self.device = choose_device(config)
-        self.devices = [self.device]
+        self.devices = choose_devices(config)
+        self.device = self.devices[0]
         self.max_seq_len = int(max_seq_len or (config.get("model") or {}).get("max_seq_len", 20))
         self._loss = loss
         if action_sampler_fn is not None:
@@ -84,6 +87,11 @@ class TorchPolicy(LearningPolicy):
         self.batch_divisibility_req = req(self) if callable(req) else (req or 1)
         self.exploration = self._create_exploration()
         self.flat: FlatParameters | None = None
+        self._towers: Towers | None = None
+        #: Learners in other processes that gradients are averaged with, this one included; None learns alone.
+        self.distributed_world_size: int | None = None
+        #: Learner steps so far, where several processes have to agree on them.
+        self.steps_learned = 0
         #: `fn(train_batch) -> loss` that fills the gradients itself; None goes by `loss` and autograd.
         self.without_autograd: Callable[[SampleBatch], Tensor] | None = None
         self._optimizers: list[torch.optim.Optimizer] = self._make_optimizers()
@@ -243,25 +251,55 @@ class TorchPolicy(LearningPolicy):
     def _backward(self, batch: SampleBatch, samples: SampleBatch) -> dict[str, Any]:
         """Fills the gradients for one batch and returns the statistics of `extra_grad_process`."""
         stats: dict[str, Any] = {"allreduce_latency": 0.0}
-        if self.without_autograd is not None:
+        if self.without_autograd is not None and len(self.devices) == 1 and not self.distributed_world_size:
             loss = self.without_autograd(batch)
             check_finite_loss(loss, 0, self, samples)
             return {**stats, **self.extra_grad_process(self._optimizers[0], loss)}
+        if len(self.devices) == 1:
+            losses = [[(loss, 1.0)] for loss in self._losses(batch)]
+        else:
+            losses = self._make_towers().losses(batch)
+        if self.flat is not None:
+            self.flat.zero_grad()
+        for index, (shares, optimizer) in enumerate(zip(losses, self._optimizers, strict=True)):
+            if self.flat is None:
+                optimizer.zero_grad()
+            for loss, weight in shares:
+                check_finite_loss(loss, index, self, samples)
+                part = loss if weight == 1.0 else loss * weight
+                part.backward(retain_graph=index < len(losses) - 1)
+            if self.distributed_world_size:
+                stats["allreduce_latency"] += self._average_gradients(optimizer)
+            stats.update(self.extra_grad_process(optimizer, shares[0][0]))
+        return stats
+
+    def _average_gradients(self, optimizer: torch.optim.Optimizer) -> float:
+        """Replaces the gradients by their mean over the learners of the group; returns the seconds it took."""
+        started = time.perf_counter()
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        one_buffer = self.flat is not None and len(self._optimizers) == 1
+        distributed.average_gradients(parameters, self.flat.grad if one_buffer and self.flat is not None else None)
+        return time.perf_counter() - started
+
+    def agreed_minimum(self, number: int) -> int:
+        """Returns the smallest of the numbers that this policy's siblings in other processes call this with."""
+        return distributed.smallest(number) if self.distributed_world_size else number
+
+    def _losses(self, batch: SampleBatch) -> list[Tensor]:
+        """Returns the losses of a batch of tensors, one for each optimiser."""
         losses = self.loss(self.model, self.dist_class, batch)
         losses = list(losses) if isinstance(losses, (list, tuple)) else [losses]
         changed = self.model.custom_loss(losses if len(losses) > 1 else losses[0], batch)
         losses = list(changed) if isinstance(changed, (list, tuple)) else [changed]
         if len(losses) != len(self._optimizers):
             raise ValueError(f"got {len(losses)} losses for {len(self._optimizers)} optimisers; wanted one for each")
-        if self.flat is not None:
-            self.flat.zero_grad()
-        for index, (loss, optimizer) in enumerate(zip(losses, self._optimizers, strict=True)):
-            check_finite_loss(loss, index, self, samples)
-            if self.flat is None:
-                optimizer.zero_grad()
-            loss.backward(retain_graph=index < len(losses) - 1)
-            stats.update(self.extra_grad_process(optimizer, loss))
-        return stats
+        return losses
+
+    def _make_towers(self) -> Towers:
+        if self._towers is None:
+            self._towers = Towers(self, self.devices)
+            self.model_gpu_towers = [modules["online"] for modules in self._towers.modules]
+        return self._towers
 
     def compute_gradients(self, postprocessed_batch: SampleBatch) -> tuple[list[Any], dict[str, Any]]:
         """Returns the gradients of one batch as arrays, one per parameter (None where unused), and the info."""

@@ -88,7 +88,8 @@ def make(framework: str, name: str, overrides: dict, obs_space=OBS_SPACE, action
     module, prefix, _ = POLICIES[name]
     found = importlib.import_module(f"{module}_{framework}_policy")
     policy_class = getattr(found, f"{prefix}{'Torch' if framework == 'torch' else 'TF'}Policy")
-    return policy_class(obs_space, action_space, config_of(name, framework=framework, **overrides, **more))
+    given = {**overrides, **more, "model": {**overrides.get("model", {}), **more.get("model", {})}}
+    return policy_class(obs_space, action_space, config_of(name, framework=framework, **given))
 
 
 def make_batch(rows: int = 12, seed: int = 0) -> SampleBatch:

@@ -10,7 +10,7 @@ from tests.helpers.frameworks import FRAMEWORKS
 BAR, BUDGET = 150.0, 50_000
 
 
-def steps_to_bar(cls, config, seed, budget=BUDGET):
+def steps_to_bar(cls, config, seed, budget=BUDGET, bar=BAR):
     """Returns the env steps after which the mean return of the last 100 episodes was at the bar; inf if never."""
     trainer = cls({**config, "seed": seed, "min_iter_time_s": 0, "log_sys_usage": False}, env="CartPole-v1")
     try:
@@ -18,7 +18,7 @@ def steps_to_bar(cls, config, seed, budget=BUDGET):
             result = trainer.train()
             if result["timesteps_total"] > budget:
                 return math.inf
-            if result["episode_reward_mean"] >= BAR:
+            if result["episode_reward_mean"] >= bar:
                 return result["timesteps_total"]
     finally:
         trainer.stop()

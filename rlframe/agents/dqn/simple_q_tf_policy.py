@@ -43,8 +43,6 @@ class SimpleQTFPolicy(SimpleQPolicy, TFPolicy):
 
     def __init__(self, obs_space: gym.Space[Any], action_space: gym.Space[Any], config: dict[str, Any]) -> None:
         self.check_action_space(action_space)
-        self._loss_stats: Stats = {}
-        self._td_error: Tensor | None = None
         TFPolicy.__init__(self, obs_space, action_space, config)
         with tf.device(self.device), self.seeded("target"):
             self.target_network = TargetNetwork(self.model, self.make_model_and_dist()[0])
@@ -86,8 +84,7 @@ class SimpleQTFPolicy(SimpleQPolicy, TFPolicy):
 
     def keep(self, td_error: Tensor, **stats: Tensor) -> None:
         """Keeps what the loss computed beside the loss, for the learner's report."""
-        self._td_error = td_error
-        self._loss_stats = dict(stats)
+        self.kept = {"td_error": td_error, **stats}
 
     def gradients(self, optimizer: Any, loss: Tensor) -> list[tuple[Any, Any]]:
         """Clips the gradient's global norm to `grad_clip`."""
@@ -95,13 +92,14 @@ class SimpleQTFPolicy(SimpleQPolicy, TFPolicy):
 
     def extra_grad_info(self, train_batch: SampleBatch) -> Stats:
         """Returns `loss` statistics of the batch and the learning rate."""
-        return {"cur_lr": self.cur_lr, **self._loss_stats}
+        return {"cur_lr": self.cur_lr, **{name: value for name, value in self.kept.items() if name != "td_error"}}
 
     def extra_compute_grad_fetches(self) -> dict[str, Any]:
         """Returns the TD errors of the batch and their mean."""
-        if self._td_error is None:  # a user's own loss kept none
+        if "td_error" not in self.kept:  # a user's own loss kept none
             return {}
-        return {"td_error": self._td_error, "mean_td_error": tf.reduce_mean(self._td_error)}
+        td_error = self.kept["td_error"]
+        return {"td_error": td_error, "mean_td_error": tf.reduce_mean(td_error)}
 
 
 def build_q_models(policy: SimpleQTFPolicy) -> tuple[Any, Any]:

@@ -44,8 +44,6 @@ class SimpleQTorchPolicy(SimpleQPolicy, TorchPolicy):
 
     def __init__(self, obs_space: gym.Space[Any], action_space: gym.Space[Any], config: dict[str, Any]) -> None:
         self.check_action_space(action_space)
-        self._loss_stats: Stats = {}
-        self._td_error: Tensor | None = None
         TorchPolicy.__init__(self, obs_space, action_space, config)
         self.target_network = TargetNetwork(self.model)
         self.target_models = {self.model: self.target_network.model}
@@ -94,8 +92,7 @@ class SimpleQTorchPolicy(SimpleQPolicy, TorchPolicy):
 
     def keep(self, td_error: Tensor, **stats: Tensor) -> None:
         """Keeps what the loss computed beside the loss, for the learner's report."""
-        self._td_error = td_error.detach()
-        self._loss_stats = {name: value.detach() for name, value in stats.items()}
+        self.kept = {name: value.detach() for name, value in {"td_error": td_error, **stats}.items()}
 
     def extra_grad_process(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> Stats:
         """Clips the gradient's global norm to `grad_clip`."""
@@ -103,13 +100,13 @@ class SimpleQTorchPolicy(SimpleQPolicy, TorchPolicy):
 
     def extra_grad_info(self, train_batch: SampleBatch) -> Stats:
         """Returns `loss` statistics of the batch and the learning rate."""
-        return {"cur_lr": self.cur_lr, **self._loss_stats}
+        return {"cur_lr": self.cur_lr, **{name: value for name, value in self.kept.items() if name != "td_error"}}
 
     def extra_compute_grad_fetches(self) -> dict[str, Any]:
         """Returns the TD errors of the batch and their mean."""
-        if self._td_error is None:  # a user's own loss kept none
+        if "td_error" not in self.kept:  # a user's own loss kept none
             return {}
-        td_error = self._td_error.cpu().numpy()
+        td_error = self.kept["td_error"].cpu().numpy()
         return {"td_error": td_error, "mean_td_error": float(td_error.mean())}
 
 

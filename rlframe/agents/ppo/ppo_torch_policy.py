@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlframe.agents.ppo.dense_ppo_torch import DensePPOGradients
 from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, ValueNetworkMixin
 from rlframe.data.columns import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS, VF_PREDS
 from rlframe.data.sample_batch import SampleBatch
@@ -74,6 +75,7 @@ class PPOTorchPolicy(PPOPolicy, TorchPolicy):
         self.kept: Stats = {}
         self.setup_mixins(config)
         TorchPolicy.__init__(self, obs_space, action_space, config)
+        self.without_autograd = DensePPOGradients.of(self)
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
         """Returns the loss of one batch; see `ppo_surrogate_loss`."""

@@ -32,5 +32,5 @@ class StatelessCartPole(CartPoleEnv):
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Pushes the cart to the left (0) or to the right (1)."""
-        obs, reward, terminated, truncated, info = super().step(action)
+        obs, reward, terminated, truncated, info = super().step(action)  # type: ignore[no-untyped-call]  # Gymnasium's
         return obs[[0, 2]], float(reward), terminated, truncated, info

@@ -29,7 +29,8 @@ def valid_mean(batch: Mapping[str, Any]) -> Callable[[Tensor], Tensor]:
     def mean(column: Tensor) -> Tensor:
         shaped = mask.reshape(mask.shape + (1,) * (column.dim() - 1))
         per_row = max(column[0].numel(), 1)
-        return torch.where(shaped, column, torch.zeros_like(column)).sum() / (count * per_row)
+        averaged: Tensor = torch.where(shaped, column, torch.zeros_like(column)).sum() / (count * per_row)
+        return averaged
 
     return mean
 

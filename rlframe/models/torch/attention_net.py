@@ -32,8 +32,9 @@ class GRUGate(nn.Module):
 
     def __init__(self, width: int, bias: float) -> None:
         super().__init__()
-        for name in ("w_r", "u_r", "w_z", "u_z", "w_g", "u_g"):
-            self.add_module(name, nn.Linear(width, width, bias=False))
+        self.w_r, self.u_r = _square(width), _square(width)
+        self.w_z, self.u_z = _square(width), _square(width)
+        self.w_g, self.u_g = _square(width), _square(width)
         self.bias = nn.Parameter(torch.full((width,), float(bias)))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
@@ -42,6 +43,10 @@ class GRUGate(nn.Module):
         z = torch.sigmoid(self.w_z(y) + self.u_z(x) - self.bias)
         h = torch.tanh(self.w_g(y) + self.u_g(r * x))
         return (1.0 - z) * x + z * h
+
+
+def _square(width: int) -> nn.Linear:
+    return nn.Linear(width, width, bias=False)
 
 
 class RelativeAttention(nn.Module):
@@ -61,11 +66,13 @@ class RelativeAttention(nn.Module):
     def __init__(self, width: int, heads: int, head_size: int, window: int) -> None:
         super().__init__()
         self.heads, self.head_size, self.window = heads, head_size, window
-        for name in ("query", "key", "value", "position"):
-            self.add_module(name, nn.Linear(width, heads * head_size, bias=False))
+        size = heads * head_size
+        self.query, self.key = nn.Linear(width, size, bias=False), nn.Linear(width, size, bias=False)
+        self.value, self.position = nn.Linear(width, size, bias=False), nn.Linear(width, size, bias=False)
         self.project = nn.Linear(heads * head_size, width, bias=False)
         self.content_bias = nn.Parameter(torch.zeros(heads, head_size))
         self.position_bias = nn.Parameter(torch.zeros(heads, head_size))
+        self.encodings: Tensor
         self.register_buffer("encodings", torch.from_numpy(sinusoids(window + 1, width)), persistent=False)
 
     def forward(self, x: Tensor, context: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ class Adam:
         return tf.Variable(tf.zeros(variable.shape, variable.dtype), trainable=False)
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> None:
-        """Does one step. Pairs of (gradient, variable); a gradient of None leaves its variable alone."""
+        """Does one step. Pairs of (gradient, variable); variables without gradient, or of others, are left alone."""
         step = tf.cast(self.step.assign_add(1), tf.float64)
         power1, power2 = (
             tf.pow(tf.constant(self.beta1, tf.float64), step),
@@ -54,9 +54,9 @@ class Adam:
         # The kernel adds ε before it divides by √(1 − β₂ᵗ), the paper after it: hence ε scaled.
         eps = self.eps * tf.sqrt(1.0 - power2)
         for gradient, variable in grads_and_vars:
-            if gradient is None:
+            name = self._names.get(variable.ref())
+            if gradient is None or name is None:
                 continue
-            name = self._names[variable.ref()]
             dtype = variable.dtype
             tf.raw_ops.ResourceApplyAdam(
                 var=variable.handle,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -16,26 +17,28 @@ _LOGGER = logging.getLogger("rlframe")
 _THREADS = ("intra_op_parallelism_threads", "inter_op_parallelism_threads")
 
 
-def prepare(config: Mapping[str, Any]) -> str:
-    """Limits TensorFlow to the threads and GPUs that the config gives it, and returns the device to use.
+def prepare(config: Mapping[str, Any]) -> list[str]:
+    """Limits TensorFlow to the threads and GPUs that the config gives it, and returns the devices to learn on.
 
     Threads come from `tf_session_args` (in the driver with `local_tf_session_args` over it), as they did for sessions,
     and are at most OMP_NUM_THREADS, or the machine's CPUs. TensorFlow takes such settings before its first operation
     only: a program that used it earlier keeps its own. GPU memory grows as it is needed.
 
     Returns:
-        "/CPU:0" or "/GPU:0".
+        "/CPU:0", or "/GPU:0" and so on; with `_fake_gpus` as many times "/CPU:0" as GPUs were asked for.
 
     Raises:
-        ConfigError: If a GPU was asked for and none is visible, or `tf_session_args` says what sessions alone had.
+        ConfigError: If more GPUs were asked for than are visible, or `tf_session_args` says what sessions alone had.
     """
     worker = bool(config.get("worker_index"))
     key = "num_gpus_per_worker" if worker else "num_gpus"
     wanted = config.get(key) or 0
     gpus = tf.config.list_physical_devices("GPU")
-    if wanted and not config.get("_fake_gpus") and not gpus:
+    count = max(math.ceil(wanted), 1)
+    if wanted and not config.get("_fake_gpus") and len(gpus) < count:
         raise ConfigError(
-            f"{key}: got {wanted}, but TensorFlow sees no GPU here; set it to 0, or install its CUDA build"
+            f"{key}: got {wanted}, but TensorFlow sees {len(gpus) or 'no'} GPU(s) here; set it to {len(gpus)}, or "
+            "install its CUDA build, or set _fake_gpus=True to try several on the CPU"
         )
     use_gpu = bool(wanted) and bool(gpus) and not config.get("_fake_gpus")
     args = _session_args(config, worker)
@@ -48,9 +51,10 @@ def prepare(config: Mapping[str, Any]) -> str:
     except RuntimeError:
         # The program used TensorFlow before us, and had its reasons for the settings it has.
         _LOGGER.debug("TensorFlow was running before this policy: its threads and devices stay as they are")
-    if use_gpu:
-        _LOGGER.info("policy on %s", gpus[0].name)
-    return "/GPU:0" if use_gpu else "/CPU:0"
+    if not use_gpu:
+        return ["/CPU:0"] * (count if wanted else 1)
+    _LOGGER.info("policy on %s", ", ".join(gpu.name for gpu in gpus[:count]))
+    return [f"/GPU:{index}" for index in range(count)]
 
 
 def _session_args(config: Mapping[str, Any], worker: bool) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def load_weights(model: nn.Module, weights: Mapping[str, Any], *, owner: str) ->
             )
     with torch.no_grad():
         for name, tensor in wanted.items():
-            tensor.copy_(torch.as_tensor(np.asarray(weights[name])))
+            tensor.copy_(torch.from_numpy(_writable(np.asarray(weights[name]))))
 
 
 def _leaf_out(value: Any) -> Any:
@@ -88,3 +88,8 @@ def state_to_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any
         for index, entry in saved["state"].items()
     }
     optimizer.load_state_dict({"state": state, "param_groups": merged})
+
+
+def _writable(array: NDArray[Any]) -> NDArray[Any]:
+    """Returns the array, or a copy of one from the object store, which is read-only: torch warns of such."""
+    return array if array.flags.writeable else array.copy()

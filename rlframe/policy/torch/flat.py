@@ -72,7 +72,8 @@ class FlatParameters:
             array = np.asarray(arrays.get(names[id(p)], ()))
             if array.shape != tuple(p.shape):
                 raise ValueError(f"optimiser state of {names[id(p)]} is {array.shape}, wanted {tuple(p.shape)}")
-            parts.append(torch.as_tensor(array, dtype=p.dtype, device=p.device).reshape(-1))
+            # A copy: arrays from the object store are read-only, which torch warns of.
+            parts.append(torch.tensor(array, dtype=p.dtype, device=p.device).reshape(-1))
         return torch.cat(parts)
 
     def members(self) -> list[nn.Parameter]:

@@ -15,20 +15,28 @@ from rlframe.utils.errors import ConfigError
 _LOGGER = logging.getLogger("rlframe")
 
 
-def choose_device(config: dict[str, Any]) -> torch.device:
-    """Returns the device that a policy lives on: the first GPU when one was asked for, else the CPU.
+def choose_devices(config: dict[str, Any]) -> list[torch.device]:
+    """Returns the devices that a policy learns on: as many GPUs as were asked for, else the CPU.
+
+    The first is where it lives. With `_fake_gpus` the CPU stands for each GPU.
 
     Raises:
-        ConfigError: If a GPU was asked for and none is visible.
+        ConfigError: If more GPUs were asked for than are visible.
     """
-    asked = config.get("num_gpus_per_worker" if config.get("worker_index") else "num_gpus") or 0
+    key = "num_gpus_per_worker" if config.get("worker_index") else "num_gpus"
+    asked = config.get(key) or 0
+    count = max(math.ceil(asked), 1)
     if not asked or config.get("_fake_gpus"):
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        key = "num_gpus_per_worker" if config.get("worker_index") else "num_gpus"
-        raise ConfigError(f"{key}: got {asked}, but torch sees no GPU here; set it to 0, or install a CUDA torch")
-    _LOGGER.info("policy on %s", torch.cuda.get_device_name(0))
-    return torch.device("cuda", 0)
+        return [torch.device("cpu")] * (count if asked else 1)
+    visible = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if visible < count:
+        raise ConfigError(
+            f"{key}: got {asked}, but torch sees {visible or 'no'} GPU(s) here; set it to {visible}, or install a CUDA "
+            "torch, or set _fake_gpus=True to try several on the CPU"
+        )
+    devices = [torch.device("cuda", index) for index in range(count)]
+    _LOGGER.info("policy on %s", ", ".join(torch.cuda.get_device_name(device) for device in devices))
+    return devices
 
 
 def check_finite_loss(loss: Tensor, index: int, policy: Any, samples: Any) -> None:

@@ -162,7 +162,7 @@ def test_classes_functions_and_spaces_are_accepted_and_kept() -> None:
 REFUSED = [
     ("optimizer", {"debug": True}), ("sample_collector", object), ("remote_worker_envs", True),
     ("remote_env_batch_wait_ms", 5), ("record_env", True), ("record_env", ""), ("record_env", "videos"),
-    ("preprocessor_pref", "rllib"), ("_fake_gpus", True), ("num_gpus", 2), ("input", "/data"), ("input", ["/data"]),
+    ("input", "/data"), ("input", ["/data"]),
     ("input_config", {"a": 1}), ("actions_in_input_normalized", True), ("input_evaluation", ["simulation"]),
     ("postprocess_inputs", True), ("shuffle_buffer_size", 4), ("output", "logdir"), ("output_compress_columns", []),
     ("output_max_file_size", 1024), ("multiagent.policies", {"a": None}), ("multiagent.policies", {"a", "b"}),

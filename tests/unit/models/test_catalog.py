@@ -196,10 +196,18 @@ def test_default_model_of_the_algorithm_yields_to_the_user_s():
 
 
 @pytest.mark.parametrize("key", ["use_lstm", "use_attention"])
-def test_get_model_v2_built_in_memory_is_refused_with_advice(key):
-    with pytest.raises(ConfigError, match=rf"model.{key}=True: .*RecurrentNetwork"):
-        ModelCatalog.get_model_v2(OBS, ACTIONS, 2, {key: True}, "torch")
+def test_get_model_v2_puts_a_memory_behind_the_model(key):
+    model = ModelCatalog.get_model_v2(OBS, ACTIONS, 2, {key: True, "fcnet_hiddens": [7]}, "torch")
+    assert model.inner.num_outputs == 7
+    assert model.num_outputs == 2
+    assert model.get_initial_state()
     assert ModelCatalog.actor_spec(OBS, 2, {key: True}) is None
+
+
+@pytest.mark.parametrize("key", ["use_lstm", "use_attention"])
+def test_get_model_v2_refuses_a_memory_for_algorithms_with_heads_of_their_own(key):
+    with pytest.raises(ConfigError, match=rf"model.{key}: got True, but this algorithm learns from single rows"):
+        ModelCatalog.get_model_v2(OBS, ACTIONS, 2, {key: True}, "torch", model_interface=Plain)
 
 
 def test_get_model_v2_other_framework_is_refused():

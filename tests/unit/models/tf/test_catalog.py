@@ -87,9 +87,12 @@ def test_custom_model_gets_options_behind_an_interface():
     assert [name for name in default.variables(as_dict=True) if "value" in name] == []
 
 
-def test_memory_wrappers_are_refused_with_the_framework_s_advice():
-    with pytest.raises(ConfigError, match=r"use_lstm=True: .*rlframe\.models\.tf\.recurrent_net\.RecurrentNetwork"):
-        ModelCatalog.get_model_v2(OBS, ACTIONS, 2, {"use_lstm": True}, "tf")
+@pytest.mark.parametrize("key", ["use_lstm", "use_attention"])
+def test_a_memory_stands_behind_the_model(key):
+    model = ModelCatalog.get_model_v2(OBS, ACTIONS, 2, {key: True, "fcnet_hiddens": [7]}, "tf")
+    assert model.inner.num_outputs == 7
+    assert model.num_outputs == 2
+    assert model.get_initial_state()
 
 
 @pytest.mark.parametrize(

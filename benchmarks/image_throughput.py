@@ -1,0 +1,108 @@
+"""How many bytes of image samples reach the learner's process, beside Ray's own put and get of as large arrays.
+
+An environment that gives 84x84x4 uint8 observations at no cost, 2 remote workers, fragments of 50 x 4 slots, four of
+them to a train batch. The way that samples go is measured with `fake_sampler`: workers hand out the same fragment again
+and again, so that acting costs nothing. What two workers sample by acting stands beside it. Ray's figure is of one
+process that puts an array of a fragment's size, gets it, and copies it.
+
+python benchmarks/image_throughput.py [--seconds 10] [--rounds 3]
+"""
+
+import argparse
+import time
+from typing import Any
+
+from common import alternate, report  # isort: skip - sets the number of threads before torch is loaded
+
+import gymnasium as gym
+import numpy as np
+
+from rlframe.agents.impala import ImpalaTrainer
+from rlframe.execution.common import _NextValueNotReady
+from rlframe.execution.tree_agg import gather_experiences
+
+FRAGMENT, SLOTS = 50, 4
+CONFIG = {
+    "num_workers": 2,
+    "num_envs_per_worker": SLOTS,
+    "rollout_fragment_length": FRAGMENT,
+    "train_batch_size": 4 * FRAGMENT * SLOTS,  # joined: the one copy in the learner's process
+    "num_cpus_per_worker": 0.5,
+    "log_sys_usage": False,
+    "seed": 0,
+    "fake_sampler": True,
+    "model": {"conv_filters": [[1, [84, 84], 84]]},
+}
+
+
+class Images(gym.Env[Any, Any]):
+    """Gives the same image at each step."""
+
+    def __init__(self, config: Any) -> None:
+        self.observation_space = gym.spaces.Box(0, 255, (84, 84, 4), np.uint8)
+        self.action_space = gym.spaces.Discrete(2)
+        self.image, self.steps = np.full((84, 84, 4), 7, np.uint8), 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.image, {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        return self.image, 0.0, self.steps >= 1000, False, {}
+
+
+def main(seconds: float, rounds: int) -> None:
+    import ray
+
+    trainer = ImpalaTrainer(CONFIG, env=Images)
+    batches = gather_experiences(trainer.workers, trainer.config)
+    next(item for item in batches if not isinstance(item, _NextValueNotReady))
+
+    def samples() -> float:
+        started, size = time.perf_counter(), 0
+        while time.perf_counter() - started < seconds:
+            item = next(batches)
+            if not isinstance(item, _NextValueNotReady):
+                size += item.size_bytes()
+        return size / (time.perf_counter() - started) / 1e6
+
+    array = np.zeros(FRAGMENT * SLOTS * 84 * 84 * 4, np.uint8)
+
+    def put_and_get() -> float:
+        started, size = time.perf_counter(), 0
+        while time.perf_counter() - started < seconds:
+            size += ray.get(ray.put(array)).copy().nbytes
+        return size / (time.perf_counter() - started) / 1e6
+
+    sides = {"samples that reach the learner": samples, "ray.put, ray.get and a copy": put_and_get}
+    report("84x84x4 uint8", alternate(sides, rounds), "MB/s")
+    batches.close()
+    trainer.stop()
+    print(f"  two workers that act, nothing sent: {acting(seconds):,.0f} MB/s")
+
+
+def acting(seconds: float) -> float:
+    """Returns what the workers sample by acting, in MB/s, when nothing of it is sent."""
+    import ray
+
+    trainer = ImpalaTrainer({**CONFIG, "fake_sampler": False}, env=Images)
+    calls = [worker.apply.remote(_sampled, seconds) for worker in trainer.workers.remote_workers()]
+    found = float(sum(ray.get(calls)))
+    trainer.stop()
+    return found
+
+
+def _sampled(worker: Any, seconds: float) -> float:
+    started, size = time.perf_counter(), 0
+    while time.perf_counter() - started < seconds:
+        size += worker.sample().size_bytes()
+    return size / (time.perf_counter() - started) / 1e6
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--rounds", type=int, default=3)
+    main(**vars(parser.parse_args()))

@@ -1,0 +1,132 @@
+"""IMPALA: workers sample without waiting, a learner thread corrects for their lag; config, plan, trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rlframe.agents.trainer_setup import import_path
+from rlframe.agents.trainer_template import build_trainer
+from rlframe.config.common import CommonConfig, Function, Number
+from rlframe.config.options import option
+from rlframe.evaluation.worker_set import WorkerSet
+from rlframe.execution.concurrency_ops import Concurrently, Enqueue
+from rlframe.execution.iterators import LocalIterator
+from rlframe.execution.learner_ops import BroadcastLearned, make_learner
+from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.execution.tree_agg import gather_experiences
+from rlframe.utils.framework import require_framework
+
+
+class ImpalaConfig(CommonConfig):
+    """Keys of IMPALA (Espeholt et al. 2018)."""
+
+    new_defaults = {  # noqa: RUF012
+        "rollout_fragment_length": 50,
+        "train_batch_size": 500,
+        "min_iter_time_s": 10,
+        "lr": 5e-4,
+    }
+
+    # The correction
+    vtrace: bool = option(True, "Correct for the workers' lag; False takes A3C's losses.", source="eq. 1")
+    vtrace_clip_rho_threshold: float | None = option(1.0, "ρ̄: largest importance weight of a value error.", above=0)
+    vtrace_clip_pg_rho_threshold: float | None = option(
+        1.0, "Largest importance weight of the policy gradient.", above=0
+    )
+    vtrace_drop_last_ts: bool = option(
+        True, "The last row of a fragment only gives the value that the row before is bootstrapped with."
+    )
+    use_critic: bool = option(True, "Without V-trace: advantages are measured against values.")
+    use_gae: bool = option(True, "Without V-trace: generalised advantage estimates.", source="Schulman et al. 2016")
+    lambda_: float = option(1.0, "Without V-trace: decay of the advantages' trace.", low=0, high=1, key="lambda")
+
+    # The flow of data
+    num_multi_gpu_tower_stacks: int = option(
+        1, "Batches that are unpacked ahead for the learner; above 1 by a thread of their own.", low=1
+    )
+    minibatch_buffer_size: int = option(1, "Train batches that are learned from in turn.", low=1)
+    num_sgd_iter: int = option(1, "Learner steps on each train batch.", low=1)
+    replay_proportion: float = option(0.0, "Earlier fragments mixed in for each new one, on average.", low=0)
+    replay_buffer_num_slots: int = option(0, "Fragments kept for that.", unit="fragments", low=0)
+    learner_queue_size: int = option(16, "Train batches that may wait for the learner.", unit="batches", low=1)
+    learner_queue_timeout: Number = option(300, "Longest wait of the learner for a train batch.", unit="s", above=0)
+    max_sample_requests_in_flight_per_worker: int = option(2, "Fragments that each worker is asked for ahead.", low=1)
+    broadcast_interval: int = option(1, "Train batches learned from one sending of weights to the next.", low=1)
+    num_aggregation_workers: int = option(0, "Processes that join fragments to train batches.", low=0)
+    num_data_loader_buffers: int = option(-1, "Old name of num_multi_gpu_tower_stacks.", deprecated=True)
+
+    # The loss and the optimiser
+    grad_clip: float | None = option(40.0, "Largest global norm of the gradient; None does not clip.", above=0)
+    opt_type: str = option("adam", "The optimiser.", choices=("adam", "rmsprop"))
+    lr_schedule: Sequence[Sequence[float]] | None = option(
+        None, "Points [env step, learning rate], linear between them; None keeps lr.", wanted="a list of [step, value]"
+    )
+    decay: float = option(0.99, "RMSProp: share of the old mean of squared gradients that is kept.", low=0, high=1)
+    momentum: float = option(0.0, "RMSProp: share of the last step that is done again.", low=0, high=1)
+    epsilon: float = option(0.1, "RMSProp: what is added to the root of that mean.", above=0)
+    vf_loss_coeff: float = option(0.5, "Weight of the value loss.", low=0)
+    entropy_coeff: float = option(0.01, "Weight of the entropy bonus.", low=0)
+    entropy_coeff_schedule: Sequence[Sequence[float]] | float | None = option(
+        None, "Points [env step, weight]; or a step at which the weight reaches 0.", wanted="a list of [step, value]"
+    )
+    separate_vf_optimizer: bool = option(
+        False, "Values and policy have losses and optimisers of their own.", key="_separate_vf_optimizer"
+    )
+    lr_vf: float = option(5e-4, "Learning rate of the values, if separate.", low=0, key="_lr_vf")
+    after_train_step: Function | None = option(
+        None, "(workers, config) -> a function of (env steps, learner infos), called behind each learner step."
+    )
+
+    def faults(self) -> Iterator[str]:
+        """Yields cross-field faults; never rewrites a value."""
+        yield from super().faults()
+        if self.replay_proportion > 0 and self.replay_buffer_num_slots == 0:
+            yield f"replay_proportion={self.replay_proportion:g} needs replay_buffer_num_slots >= 1"
+        if self.num_aggregation_workers > self.num_workers:
+            yield (
+                f"num_aggregation_workers={self.num_aggregation_workers} must be at most num_workers="
+                f"{self.num_workers}: each joins the fragments of one worker or more"
+            )
+        if self.separate_vf_optimizer and self.model.vf_share_layers:
+            yield "_separate_vf_optimizer=True needs model.vf_share_layers=False: each weight has one optimiser"
+        if self.use_gae and not self.use_critic and not self.vtrace:
+            yield "use_gae=True needs use_critic=True: the estimates are made of values"
+        yield from self.faults_without_vtrace()
+
+    def faults_without_vtrace(self) -> Iterator[str]:
+        """Yields what A3C's policies, which learn without V-trace, do not have."""
+        if not self.vtrace and (self.opt_type != "adam" or self.separate_vf_optimizer):
+            yield "vtrace=False takes A3C's policies and their one Adam: leave opt_type and _separate_vf_optimizer out"
+
+
+def get_policy_class(config: dict[str, Any]) -> Any:
+    """Returns A3C's policy where V-trace is switched off."""
+    if config["vtrace"]:
+        return None
+    framework = require_framework(config["framework"], config["log_level"])
+    name = {"torch": "Torch", "tf": "TF"}[framework]
+    return import_path(f"rlframe.agents.a3c.a3c_{framework}_policy:A3C{name}Policy")
+
+
+def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
+    """Lets (1) workers fill the learner's queue, while (2) the learner's new weights go to the workers."""
+    learner = make_learner(workers, config)
+    store = gather_experiences(workers, config).for_each(Enqueue(learner.inqueue))
+    learned = learner.results().for_each(BroadcastLearned(workers, learner))
+    train = Concurrently([store, learned], mode="async", output_indexes=[1])
+    return StandardMetricsReporting(train, workers, config).within(learner).for_each(learner.add_learner_metrics)
+
+
+DEFAULT_CONFIG: dict[str, Any] = ImpalaConfig.defaults()
+
+ImpalaTrainer = build_trainer(
+    name="IMPALA",
+    config_class=ImpalaConfig,
+    get_policy_class=get_policy_class,
+    policies={
+        "torch": "rlframe.agents.impala.vtrace_torch_policy:VTraceTorchPolicy",
+        "tf": "rlframe.agents.impala.vtrace_tf_policy:VTraceTFPolicy",
+    },
+    execution_plan=execution_plan,
+)

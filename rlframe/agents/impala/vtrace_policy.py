@@ -1,0 +1,81 @@
+"""What the V-trace policies of both frameworks share: columns, postprocessing, schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rlframe.agents.impala.vtrace_postprocessing import postprocess_for_vtrace
+from rlframe.data.columns import (
+    ACTION_LOGP,
+    ACTIONS,
+    DISCOUNTS,
+    NEXT_OBS,
+    OBS,
+    REWARDS,
+    TRAJECTORY_ENDS,
+    VALUES_AFTER,
+)
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
+from rlframe.utils.errors import ConfigError
+
+
+class VTracePolicy(LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
+    """An actor with a critic, trained on rows of policies that lag behind."""
+
+    wants_values = True
+    train_columns: tuple[str, ...] = (ACTION_LOGP,)
+    learn_columns: tuple[str, ...] = (
+        OBS,
+        ACTIONS,
+        ACTION_LOGP,
+        REWARDS,
+        DISCOUNTS,
+        TRAJECTORY_ENDS,
+        VALUES_AFTER,
+    )
+
+    def setup_mixins(self, config: dict[str, Any]) -> None:
+        """Starts the schedules, and has workers collect `new_obs` where they bootstrap."""
+        EntropyCoeffSchedule.__init__(self, config["entropy_coeff"], config["entropy_coeff_schedule"])
+        LearningRateSchedule.__init__(self, config["lr"], config["lr_schedule"])
+        if not config["vtrace_drop_last_ts"]:
+            self.train_columns = (*self.train_columns, NEXT_OBS)
+
+    def vtrace_options(self) -> dict[str, Any]:
+        """Returns the keywords of `batch_vtrace` that the config sets."""
+        return {
+            "drop_last": self.config["vtrace_drop_last_ts"],
+            "clip_rho": self.config["vtrace_clip_rho_threshold"],
+            "clip_pg_rho": self.config["vtrace_clip_pg_rho_threshold"],
+        }
+
+    def counted_rows(self, batch: Mapping[str, Any]) -> Any:
+        """Returns which rows count: not those that a trajectory that was cut is bootstrapped from."""
+        counts = super().counted_rows(batch)
+        if not self.config["vtrace_drop_last_ts"] or TRAJECTORY_ENDS not in batch:
+            return counts
+        kept = ~(batch[TRAJECTORY_ENDS] & (batch[DISCOUNTS] > 0))
+        return kept if counts is None else kept & counts
+
+    def losses(self, policy_terms: Any, value_terms: Any) -> Any:
+        """Returns one loss, or two with `_separate_vf_optimizer`."""
+        return [policy_terms, value_terms] if self.config["_separate_vf_optimizer"] else policy_terms + value_terms
+
+    def refuse_shared(self, shared: list[str]) -> None:
+        """Raises a ConfigError where weights serve both policy and values."""
+        if shared:
+            raise ConfigError(
+                f"_separate_vf_optimizer: got a model whose weights {shared[:3]} serve policy and values, wanted two "
+                "separate networks; set model.vf_share_layers to False, or leave the key out"
+            )
+
+    def postprocess_trajectory(
+        self, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
+    ) -> SampleBatch:
+        """Adds discounts, ends of trajectories, and what they are bootstrapped with."""
+        return postprocess_for_vtrace(self, sample_batch, other_agent_batches, episode)
+
+    postprocess_trajectory.framework_free = postprocess_for_vtrace  # type: ignore[attr-defined]  # a marker for NumPy workers

@@ -1,0 +1,124 @@
+"""IMPALA in PyTorch: the loss on V-trace and the policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlframe.agents.impala.vtrace_policy import VTracePolicy
+from rlframe.data.columns import ACTIONS, OBS, VALID_MASK
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.losses.torch.masking import valid_mean, valid_rows
+from rlframe.losses.torch.policy_gradients import explained_variance, policy_gradient
+from rlframe.losses.torch.vtrace import batch_vtrace
+from rlframe.policy.torch.flat import flatten_parameters
+from rlframe.policy.torch_policy import TorchPolicy
+
+Stats = dict[str, Any]
+
+
+def vtrace_loss(policy: VTraceTorchPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
+    """Returns the loss of one batch, a scalar; or those of policy and values, with `_separate_vf_optimizer`.
+
+        mean[ −log π(a|s) A + c_v ½ (V − v_s)² − c_e H(π) ]
+
+    RLlib summed over the rows; with a mean, the length of a step does not depend on the size of the batch.
+
+    Source: Espeholt et al. 2018, "IMPALA", section 4.2.
+    """
+    dist_inputs, _ = model(train_batch)
+    dist, values = dist_class(dist_inputs, model), model.value_function()
+    logp = dist.logp(train_batch[ACTIONS])
+    vtrace, counts = batch_vtrace(train_batch, logp.detach(), values.detach(), **policy.vtrace_options())
+    mean, counted = valid_mean({VALID_MASK: counts}), valid_rows({VALID_MASK: counts})
+    policy_loss = mean(policy_gradient(logp, vtrace.advantages))
+    vf_loss = 0.5 * mean((values - vtrace.targets).square())
+    entropy = mean(dist.entropy())
+    policy_terms = policy_loss - policy.entropy_coeff * entropy
+    value_terms = policy.config["vf_loss_coeff"] * vf_loss
+    policy.keep(
+        total_loss=policy_terms + value_terms,
+        policy_loss=policy_loss,
+        vf_loss=vf_loss,
+        entropy=entropy,
+        vf_explained_var=explained_variance(counted(vtrace.targets), counted(values.detach())),
+    )
+    return policy.losses(policy_terms, value_terms)
+
+
+class VTraceTorchPolicy(VTracePolicy, TorchPolicy):
+    """An actor with a critic, trained on rows of policies that lag behind."""
+
+    def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
+        self.kept: Stats = {}
+        self.setup_mixins(config)
+        TorchPolicy.__init__(self, obs_space, action_space, config)
+
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
+        """Returns the loss of one batch; see `vtrace_loss`."""
+        return vtrace_loss(self, model, dist_class, train_batch)
+
+    def keep(self, **stats: Tensor) -> None:
+        """Keeps what the loss computed beside the loss, for the learner's report."""
+        self.kept = {name: value.detach() for name, value in stats.items()}
+
+    def optimizer(self) -> Any:
+        """Returns the optimiser that `opt_type` names; two of them with `_separate_vf_optimizer`."""
+        config = self.config
+        if not config["_separate_vf_optimizer"]:
+            return self.make_optimizer(list(self.model.parameters()), config["lr"], flat=True)
+        acting, valuing = self.split_weights()
+        return [
+            self.make_optimizer(acting, config["lr"], flat=False),
+            self.make_optimizer(valuing, config["_lr_vf"], flat=False),
+        ]
+
+    def make_optimizer(self, weights: list[Any], lr: float, *, flat: bool) -> torch.optim.Optimizer:
+        """Returns an optimiser over some weights; `flat` puts them into one buffer, which there can be one of."""
+        config = self.config
+        if config["opt_type"] == "adam":
+            return self.adam(weights, lr=lr) if flat else torch.optim.Adam(weights, lr=lr)
+        if flat:
+            self.flat = flatten_parameters(weights)
+            weights = weights if self.flat is None else [self.flat.param]
+        return torch.optim.RMSprop(
+            weights, lr=lr, alpha=config["decay"], eps=config["epsilon"], momentum=config["momentum"]
+        )
+
+    def split_weights(self) -> tuple[list[Any], list[Any]]:
+        """Returns the weights that actions depend on, and those that values depend on.
+
+        Raises:
+            ConfigError: If some are both.
+        """
+        named = list(self.model.named_parameters())
+        obs = torch.zeros((2, *(self.observation_space.shape or ())), device=self.device)
+        inputs = self.model({OBS: obs, "is_training": True}, [], None)[0]
+        parts = []
+        for output in (inputs, self.model.value_function()):
+            found = torch.autograd.grad(output.sum(), [p for _, p in named], retain_graph=True, allow_unused=True)
+            parts.append({name for (name, _), gradient in zip(named, found, strict=True) if gradient is not None})
+        self.refuse_shared(sorted(parts[0] & parts[1]))
+        with torch.no_grad():  # the model forgets the graph of the pass above, so that it can be copied
+            self.model({OBS: obs, "is_training": True}, [], None)
+        return [p for name, p in named if name not in parts[1]], [p for name, p in named if name in parts[1]]
+
+    def set_learning_rate(self, lr: float) -> None:
+        """Sets the rate of the policy's optimiser; that of separate values is constant."""
+        for group in self._optimizers[0].param_groups:
+            group["lr"] = lr
+
+    def extra_grad_process(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> Stats:
+        """Clips the gradient's global norm to `grad_clip`."""
+        return self.clip_gradients(optimizer, self.config["grad_clip"])
+
+    def extra_grad_info(self, train_batch: SampleBatch) -> Stats:
+        """Returns losses, entropy and explained variance, means over the rows, and the norm of the weights."""
+        weights = list(self.model.parameters()) if self.flat is None else [self.flat.param]
+        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(w.detach()) for w in weights]))
+        return {"cur_lr": self.cur_lr, **self.kept, "entropy_coeff": self.entropy_coeff, "var_gnorm": norm}
+
+
+__all__ = ["VTraceTorchPolicy", "vtrace_loss"]

@@ -1,0 +1,107 @@
+"""APPO: IMPALA's flow of data with PPO's clipped surrogate on V-trace; config, plan, trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlframe.agents.impala.impala import ImpalaConfig
+from rlframe.agents.impala.impala import execution_plan as impala_plan
+from rlframe.agents.trainer_template import build_trainer
+from rlframe.config.options import option
+from rlframe.evaluation.worker_set import WorkerSet
+from rlframe.execution.common import LAST_TARGET_UPDATE_TS, NUM_TARGET_UPDATES, _get_shared_metrics
+from rlframe.execution.iterators import LocalIterator
+from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
+
+
+class APPOConfig(ImpalaConfig):
+    """Keys of APPO."""
+
+    new_defaults = {"replay_buffer_num_slots": 100}  # noqa: RUF012
+
+    clip_param: float = option(0.4, "ε: how far the probability ratio counts.", above=0, source="Schulman 2017, eq. 7")
+    use_kl_loss: bool = option(False, "Add the KL penalty to the loss.")
+    kl_coeff: float = option(1.0, "Weight of the KL penalty at the start.", low=0)
+    kl_target: float = option(0.01, "KL divergence that the penalty's weight is adapted to.", unit="nats", low=0)
+
+    def faults_without_vtrace(self) -> Iterator[str]:
+        """Yields nothing: APPO's policies learn without V-trace as well."""
+        yield from ()
+
+
+class UpdateTargetAndKL:
+    """Copies the policy that learns into the target policy, and adapts the KL penalty, every few train batches.
+
+    Takes `(env steps, {policy id: learner info})` of each learner step and gives it on; called by whoever learns.
+    Counts `num_target_updates`; sets `last_target_update_ts`, in env steps trained.
+
+    Args:
+        workers: The WorkerSet.
+        config: `num_sgd_iter · minibatch_buffer_size` train batches are learned from between two updates. The penalty
+            is adapted with `use_kl_loss`.
+    """
+
+    def __init__(self, workers: WorkerSet, config: Mapping[str, Any]) -> None:
+        self.workers = workers
+        self.adapts = bool(config["use_kl_loss"])
+        self.every = int(config["num_sgd_iter"] * config["minibatch_buffer_size"])
+        self._batches = self._env_steps = 0
+        self._kls: dict[str, list[float]] = {}
+
+    def __call__(self, item: tuple[int, Mapping[str, Any]]) -> tuple[int, Mapping[str, Any]]:
+        """Notes divergences, and updates after the last pass over enough train batches."""
+        env_steps, infos = item
+        for policy_id, info in infos.items():
+            kl = info.get(LEARNER_STATS_KEY, {}).get("kl")
+            if kl is not None:
+                self._kls.setdefault(policy_id, []).append(kl)
+        if env_steps > 0:
+            self._batches += 1
+            self._env_steps += env_steps
+            if self._batches >= self.every:
+                self._update()
+        return item
+
+    def _update(self) -> None:
+        local = self.workers.local_worker()
+        for policy_id in local.policies_to_train:
+            policy: Any = local.policy_map[policy_id]
+            policy.update_target()
+            if self.adapts and self._kls.get(policy_id):
+                policy.update_kl(sum(self._kls[policy_id]) / len(self._kls[policy_id]))
+        self._batches, self._kls = 0, {}
+        counters = _get_shared_metrics().counters
+        counters[NUM_TARGET_UPDATES] += 1
+        counters[LAST_TARGET_UPDATE_TS] = self._env_steps
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns what was noted since the last update."""
+        return {
+            "batches": self._batches,
+            "env_steps": self._env_steps,
+            "kls": {k: list(v) for k, v in self._kls.items()},
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes it back."""
+        self._batches, self._env_steps = int(state["batches"]), int(state["env_steps"])
+        self._kls = {policy_id: list(kls) for policy_id, kls in state["kls"].items()}
+
+
+def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
+    """Runs IMPALA's plan; behind learner steps the target policy and the KL penalty are updated."""
+    return impala_plan(workers, {**config, "after_train_step": config["after_train_step"] or UpdateTargetAndKL})
+
+
+DEFAULT_CONFIG: dict[str, Any] = APPOConfig.defaults()
+
+APPOTrainer = build_trainer(
+    name="APPO",
+    config_class=APPOConfig,
+    policies={
+        "torch": "rlframe.agents.ppo.appo_torch_policy:AsyncPPOTorchPolicy",
+        "tf": "rlframe.agents.ppo.appo_tf_policy:AsyncPPOTFPolicy",
+    },
+    execution_plan=execution_plan,
+)

@@ -1,0 +1,254 @@
+"""Learning inside the rollout workers: each from its own rows, with gradients averaged between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from rlframe.execution.common import (
+    AGENT_STEPS_SAMPLED_COUNTER,
+    AGENT_STEPS_TRAINED_COUNTER,
+    LEARN_ON_BATCH_TIMER,
+    LEARNER_INFO,
+    STEPS_SAMPLED_COUNTER,
+    STEPS_TRAINED_COUNTER,
+    STEPS_TRAINED_THIS_ITER_COUNTER,
+    SharedMetrics,
+    _get_shared_metrics,
+)
+from rlframe.execution.learner_infos import merge_learner_infos
+from rlframe.execution.local_iterator import LocalIterator
+from rlframe.execution.rollout_ops import StandardizeFields, agent_steps
+from rlframe.execution.train_ops import MultiGPUTrainOneStep, policy_parts
+from rlframe.utils.errors import WorkerError
+from rlframe.utils.seeding import make_rng
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a worker does in one round.
+
+    Attributes:
+        num_sgd_iter: Passes over the rows.
+        sgd_minibatch_size: Rows of a learner step.
+        standardize: Columns that are standardised first.
+    """
+
+    num_sgd_iter: int
+    sgd_minibatch_size: int
+    standardize: tuple[str, ...] = ()
+
+
+def LearnInWorkers(
+    workers: Any, lesson: Lesson, *, backend: str = "gloo", keep_local_weights_in_sync: bool = True,
+    timeout_s: float = 60.0,
+) -> LocalIterator[tuple[int, dict[str, Any]]]:  # fmt: skip
+    """Lets every worker sample and learn, in step with the others; weights stay equal without being sent.
+
+    Gives `(env steps of all workers, {policy id: learner info})`, where numbers are means over the workers. Counts
+    steps sampled and trained; sets `info["learner"]`; times `learn`, which contains sampling. Without remote workers
+    the local worker does it alone.
+
+    Args:
+        workers: The WorkerSet. Remote workers need the framework's policies (`sample_in_numpy` False).
+        lesson: What each worker does in a round.
+        backend: Backend of `torch.distributed`.
+        keep_local_weights_in_sync: Copy the weights to the local worker after each round.
+        timeout_s: Seconds that a worker waits for the others at one learner step.
+
+    Raises:
+        WorkerError: If the workers do not find each other.
+    """
+    if not workers.remote_workers():
+        return LocalIterator(partial(_Alone, workers, lesson), SharedMetrics(), name="LearnInWorkers")
+    workers.learns_remotely = True
+    connect(workers, backend, timeout_s)
+    source = partial(_Together, workers, lesson, keep_local_weights_in_sync)
+    return LocalIterator(source, SharedMetrics(), name="LearnInWorkers")
+
+
+def connect(workers: Any, backend: str, timeout_s: float) -> None:
+    """Brings all workers to the state of the one that has learned most, and makes a group of them.
+
+    Raises:
+        WorkerError: If the workers do not find each other.
+    """
+    import ray
+
+    remotes = workers.remote_workers()
+    steps = ray.get([worker.apply.remote(_steps_learned) for worker in remotes])
+    ahead = remotes[max(range(len(remotes)), key=steps.__getitem__)]
+    if max(steps) != min(steps):
+        states = ahead.apply.remote(policy_states)
+        ray.get([worker.apply.remote(set_policy_states, states) for worker in remotes if worker is not ahead])
+    host, port = ray.get([remotes[0].get_node_ip.remote(), remotes[0].find_free_port.remote()])
+    address = f"tcp://{host}:{port}"
+    calls = [
+        worker.apply.remote(_join, address, rank, len(remotes), backend, timeout_s)
+        for rank, worker in enumerate(remotes)
+    ]
+    try:
+        ray.get(calls)
+    except ray.exceptions.RayTaskError as error:
+        raise WorkerError(
+            f"the {len(remotes)} workers did not form a torch.distributed group ({backend}) at {address}: {error.cause}"
+        ) from error
+
+
+def policy_states(worker: Any) -> dict[str, Any]:
+    """Returns the whole state of every policy of a worker, with how much it has learned."""
+    return {
+        pid: {**policy.get_state(), "_steps_learned": policy.steps_learned} for pid, policy in worker.policy_map.items()
+    }
+
+
+def set_policy_states(worker: Any, states: dict[str, Any]) -> None:
+    """Puts `policy_states` into a worker's policies, which keep their own streams of exploration."""
+    for pid, state in states.items():
+        policy = worker.policy_map[pid]
+        kept = {"_exploration_state": policy.get_exploration_state(), "_action_rng": policy.rng.bit_generator.state}
+        policy.set_state({**state, **kept})
+        policy.steps_learned = int(state.get("_steps_learned", 0))
+
+
+def _steps_learned(worker: Any) -> int:
+    return sum(policy.steps_learned for policy in worker.policy_map.values())
+
+
+def _join(worker: Any, address: str, rank: int, world_size: int, backend: str, timeout_s: float) -> None:
+    from rlframe.policy.torch import distributed
+
+    distributed.join(address, rank, world_size, backend, timeout_s)
+    for policy in worker.policy_map.values():
+        policy.distributed_world_size = world_size
+
+
+class _Here:
+    """The worker itself in the place of a WorkerSet."""
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = worker
+
+    def local_worker(self) -> Any:
+        return self._worker
+
+    def remote_workers(self) -> Sequence[Any]:
+        return ()
+
+
+def _sample_and_learn(worker: Any, lesson: Lesson, global_vars: dict[str, int]) -> tuple[int, int, dict[str, Any]]:
+    """Runs on a worker: samples and learns; returns env steps, agent steps and learner infos by policy."""
+    worker.set_global_vars(global_vars)
+    batch = StandardizeFields(lesson.standardize)(worker.sample())
+    learner = MultiGPUTrainOneStep(
+        workers=_Here(worker), sgd_minibatch_size=lesson.sgd_minibatch_size, num_sgd_iter=lesson.num_sgd_iter
+    )
+    infos = {}
+    for pid, rows in policy_parts(worker, batch):
+        policy = worker.policy_map[pid]
+        # From the count of steps, so that a restored run draws the same orders without more to remember.
+        learner._rng = make_rng(policy.seed, "minibatches", worker.worker_index, global_vars["timestep"])
+        steps = []
+        for _ in range(lesson.num_sgd_iter):
+            minibatches = list(learner._minibatches(rows, lesson.sgd_minibatch_size))
+            # Every step needs all workers: where some have fewer minibatches, nobody has more.
+            steps += [policy.learn_on_batch(part) for part in minibatches[: policy.agreed_minimum(len(minibatches))]]
+        policy.steps_learned += len(steps)
+        infos[pid] = merge_learner_infos(steps)
+    return batch.count, agent_steps(batch), infos
+
+
+def _record(rounds: Sequence[tuple[int, int, dict[str, Any]]], seconds: float) -> tuple[int, dict[str, Any]]:
+    """Counts what one round of all workers has sampled and learned."""
+    metrics = _get_shared_metrics()
+    env_steps, agents = sum(item[0] for item in rounds), sum(item[1] for item in rounds)
+    counters = metrics.counters
+    for name in (STEPS_SAMPLED_COUNTER, STEPS_TRAINED_COUNTER, STEPS_TRAINED_THIS_ITER_COUNTER):
+        counters[name] += env_steps
+    for name in (AGENT_STEPS_SAMPLED_COUNTER, AGENT_STEPS_TRAINED_COUNTER):
+        counters[name] += agents
+    pids = dict.fromkeys(pid for item in rounds for pid in item[2])
+    info = {pid: merge_learner_infos([item[2][pid] for item in rounds if pid in item[2]]) for pid in pids}
+    metrics.info[LEARNER_INFO] = info
+    timer = metrics.timers[LEARN_ON_BATCH_TIMER]
+    timer.push(seconds)
+    timer.push_units_processed(env_steps)
+    return env_steps, info
+
+
+def _answers(calls: list[Any]) -> list[Any]:
+    """Returns the results of calls that need each other; where one fails, the error of the worker that died."""
+    import ray
+
+    try:
+        answers: list[Any] = ray.get(calls)
+        return answers
+    except ray.exceptions.RayError as first:
+        for call in calls:
+            try:
+                ray.get(call)
+            except ray.exceptions.RayActorError:
+                raise  # the others only say that a neighbour is gone
+            except ray.exceptions.RayError:
+                continue
+        raise first
+
+
+class _Alone:
+    """Rounds of the local worker."""
+
+    plan_name = "LearnInWorkers"
+
+    def __init__(self, workers: Any, lesson: Lesson) -> None:
+        self._workers = workers
+        self._lesson = lesson
+
+    def plan_args(self) -> str:
+        return "local worker"
+
+    def __iter__(self) -> _Alone:
+        return self
+
+    def __next__(self) -> tuple[int, dict[str, Any]]:
+        started = perf_counter()
+        global_vars = {"timestep": _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER]}
+        made = _sample_and_learn(self._workers.local_worker(), self._lesson, global_vars)
+        return _record([made], perf_counter() - started)
+
+
+class _Together:
+    """Rounds of all remote workers."""
+
+    plan_name = "LearnInWorkers"
+
+    def __init__(self, workers: Any, lesson: Lesson, keeps_local_in_sync: bool, timeout_s: float | None = None) -> None:
+        del timeout_s  # a round cannot be left halfway: all workers are in it
+        self._workers = workers
+        self._lesson = lesson
+        self._keeps_local_in_sync = keeps_local_in_sync
+
+    def plan_args(self) -> str:
+        return f"{len(self._workers.remote_workers())} workers"
+
+    def __iter__(self) -> _Together:
+        return self
+
+    def __next__(self) -> tuple[int, dict[str, Any]]:
+        import ray
+
+        started = perf_counter()
+        remotes = self._workers.remote_workers()
+        global_vars = {"timestep": _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER]}
+        rounds = _answers([worker.apply.remote(_sample_and_learn, self._lesson, global_vars) for worker in remotes])
+        made = _record(rounds, perf_counter() - started)
+        if self._keeps_local_in_sync:
+            self._workers.local_worker().set_weights(ray.get(remotes[0].get_weights.remote()))
+        self._workers.local_worker().set_global_vars(
+            {"timestep": _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER]}
+        )
+        return made

@@ -1,0 +1,74 @@
+"""Operators around a learner: the one that a config asks for, and what is done with what it has learned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlframe.execution.common import (
+    AGENT_STEPS_TRAINED_COUNTER,
+    LEARNER_INFO,
+    STEPS_SAMPLED_COUNTER,
+    STEPS_TRAINED_COUNTER,
+    STEPS_TRAINED_THIS_ITER_COUNTER,
+    _get_shared_metrics,
+)
+from rlframe.execution.learner_thread import InlineLearner, LearnerThread
+from rlframe.execution.multi_gpu_learner_thread import MultiGPULearnerThread
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rlframe.execution.learner_thread import Learned
+
+    Learner = InlineLearner | LearnerThread
+
+
+def make_learner(workers: Any, config: Mapping[str, Any]) -> Learner:
+    """Returns what learns from the batches in its `inqueue`: a thread, or, without remote workers, nothing of the kind.
+
+    Args:
+        workers: The WorkerSet.
+        config: Reads `minibatch_buffer_size`, `num_sgd_iter`, `learner_queue_size`, `learner_queue_timeout`,
+            `num_multi_gpu_tower_stacks` (above 1, batches are unpacked ahead by a thread of their own),
+            `broadcast_interval`, and `after_train_step`: `fn(workers, config) -> fn((env steps, infos))`.
+    """
+    make_after_step = config["after_train_step"]
+    after_step = None if make_after_step is None else make_after_step(workers, config)
+    local, passes = workers.local_worker(), (config["minibatch_buffer_size"], config["num_sgd_iter"])
+    if not workers.remote_workers():
+        return InlineLearner(local, *passes, after_step=after_step)
+    queues = (config["learner_queue_size"], config["learner_queue_timeout"])
+    stacks, every = config["num_multi_gpu_tower_stacks"], config["broadcast_interval"]
+    if stacks > 1:
+        return MultiGPULearnerThread(local, stacks, *passes, *queues, snapshot_every=every, after_step=after_step)
+    return LearnerThread(local, *passes, *queues, snapshot_every=every, after_step=after_step)
+
+
+class BroadcastLearned:
+    """Counts what was learned, and has each worker get the new weights before it samples again.
+
+    Takes a `Learned`; gives `(env steps, {policy id: learner info})`. Counts `num_steps_trained`,
+    `num_steps_trained_this_iter` and `num_agent_steps_trained`; sets `info["learner"]`.
+
+    Args:
+        workers: The WorkerSet.
+        learner: The learner whose results these are; it is told the count of env steps.
+    """
+
+    def __init__(self, workers: Any, learner: Learner) -> None:
+        self.workers = workers
+        self.learner = learner
+
+    def __call__(self, learned: Learned) -> tuple[int, dict[str, Any]]:
+        """Counts, tells and sends."""
+        metrics = _get_shared_metrics()
+        counters = metrics.counters
+        counters[STEPS_TRAINED_COUNTER] += learned.env_steps
+        counters[STEPS_TRAINED_THIS_ITER_COUNTER] += learned.env_steps
+        counters[AGENT_STEPS_TRAINED_COUNTER] += learned.agent_steps
+        metrics.info[LEARNER_INFO] = learned.infos
+        global_vars = {"timestep": counters[STEPS_SAMPLED_COUNTER]}
+        self.learner.tell(global_vars)
+        if learned.weights is not None:
+            self.workers.weights_changed(list(learned.weights), global_vars, weights=learned.weights)
+        return learned.env_steps, learned.infos

@@ -1,0 +1,137 @@
+"""V-trace in TensorFlow: off-policy corrected value targets and advantages of rows, without a loop over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import tensorflow as tf
+
+from rlframe.data.columns import ACTION_LOGP, DISCOUNTS, REWARDS, TRAJECTORY_ENDS, VALID_MASK, VALUES_AFTER
+
+Tensor: TypeAlias = Any
+
+
+class VTrace(NamedTuple):
+    """What a policy that lags behind has to know of a batch; no gradient flows through either.
+
+    Attributes:
+        targets: v_s, what values are regressed on. Float `[B]`.
+        advantages: What the policy gradient is weighted by, importance weights included. Float `[B]`.
+    """
+
+    targets: Tensor
+    advantages: Tensor
+
+
+def batch_vtrace(
+    batch: Mapping[str, Any],
+    logp: Tensor,
+    values: Tensor,
+    *,
+    drop_last: bool,
+    clip_rho: float | None = 1.0,
+    clip_pg_rho: float | None = 1.0,
+) -> tuple[VTrace, Tensor | None]:
+    """Returns V-trace of a train batch, and which of its rows count in a loss.
+
+    Args:
+        batch: Columns `action_logp`, `rewards`, `discounts`, `trajectory_ends`, `values_after`, and `valid_mask` where
+            it has padding rows; `[B]` each. Padding rows stand behind the ends of trajectories.
+        logp: log π(a|s) of the policy that the traces are for. Float `[B]`.
+        values: V(s_t) now. Float `[B]`.
+        drop_last: The last row of a trajectory that was cut does not count: its value, as it is now, is what the row
+            before is bootstrapped with. Otherwise all rows count, and `values_after` is what the last is bootstrapped
+            with: what the value was when the row was sampled.
+        clip_rho: See `vtrace`.
+        clip_pg_rho: See `vtrace`.
+
+    Returns:
+        V-trace, and bool `[B]`, None where all rows count.
+    """
+    ends, discounts, counts = batch[TRAJECTORY_ENDS], batch[DISCOUNTS], batch.get(VALID_MASK)
+    values_next = next_values(values, batch[VALUES_AFTER], ends)
+    if drop_last:
+        cut = ends & (discounts > 0)
+        ends = ends | tf.roll(cut, -1, axis=0)
+        counts = ~cut if counts is None else ~cut & counts
+    made = vtrace(logp, batch[ACTION_LOGP], batch[REWARDS], values, values_next, discounts, ends, clip_rho, clip_pg_rho)
+    return made, counts
+
+
+def next_values(values: Tensor, values_after: Tensor, ends: Tensor) -> Tensor:
+    """Returns V(s_{t+1}): the next row's value, and `values_after` at the ends of trajectories; float `[B]` each."""
+    return tf.where(ends, values_after, tf.roll(values, -1, axis=0))
+
+
+def backward_sum(terms: Tensor, decays: Tensor) -> Tensor:
+    """Returns x with x_t = terms_t + decays_t · x_{t+1}, and x_t = terms_t where decays_t is 0 or t is the last row.
+
+    By recursive doubling: after k rounds each row has summed the 2ᵏ rows from itself on, and knows the product of their
+    decays. A trajectory of T rows is done after ⌈log2 T⌉ rounds, however many of them there are.
+
+    Args:
+        terms: Float `[B]`.
+        decays: Float `[B]`; 0 where the next row is of another trajectory.
+
+    Returns:
+        Float `[B]`.
+    """
+    rows = tf.shape(terms)[0]
+    # The last decay is 0, so that what comes round from the front is multiplied by 0.
+    decays = tf.where(tf.range(rows) == rows - 1, tf.zeros_like(decays), decays)
+
+    def goes_on(reach: Tensor, summed: Tensor, product: Tensor) -> Tensor:
+        del summed
+        return (reach < rows) & tf.reduce_any(product != 0)
+
+    def doubled(reach: Tensor, summed: Tensor, product: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        summed = summed + product * tf.roll(summed, -reach, axis=0)
+        return 2 * reach, summed, product * tf.roll(product, -reach, axis=0)
+
+    return tf.while_loop(goes_on, doubled, (tf.constant(1), terms, decays))[1]
+
+
+def vtrace(  # noqa: PLR0913, PLR0917 - the columns of the formula, in its order
+    logp: Tensor,
+    behaviour_logp: Tensor,
+    rewards: Tensor,
+    values: Tensor,
+    values_next: Tensor,
+    discounts: Tensor,
+    ends: Tensor,
+    clip_rho: float | None = 1.0,
+    clip_pg_rho: float | None = 1.0,
+) -> VTrace:
+    """Returns V-trace's targets and advantages of trajectories that stand one after the other.
+
+        v_s = V(s_s) + Σ_{t ≥ s} γ^{t−s} (c_s ⋯ c_{t−1}) ρ_t (r_t + γ V(s_{t+1}) − V(s_t))
+        A_s = min(ρ̄_pg, π/μ) (r_s + γ v_{s+1} − V(s_s)),   ρ_t = min(ρ̄, π/μ),   c_t = min(1, π/μ)
+
+    Args:
+        logp: log π(a|s) of the policy that learns. Float `[B]`.
+        behaviour_logp: log μ(a|s) of the policy that acted. Float `[B]`.
+        rewards: r_t. Float `[B]`.
+        values: V(s_t). Float `[B]`, in discounted reward units.
+        values_next: V(s_{t+1}), at the last row of a trajectory what it is bootstrapped with. Float `[B]`.
+        discounts: γ(1 − terminated). Float `[B]`, in [0, 1].
+        ends: The next row is of another trajectory: the trace is cut. Bool `[B]`.
+        clip_rho: ρ̄, above 0; None does not clip.
+        clip_pg_rho: ρ̄_pg, above 0; None does not clip.
+
+    Returns:
+        See `VTrace`.
+
+    Source: Espeholt et al. 2018, "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
+    Architectures", eq. 1 and section 4.2.
+    """
+    logp, values, values_next = tf.stop_gradient(logp), tf.stop_gradient(values), tf.stop_gradient(values_next)
+    ratios = tf.exp(logp - behaviour_logp)
+    rho = ratios if clip_rho is None else tf.minimum(ratios, clip_rho)
+    pg_rho = ratios if clip_pg_rho is None else tf.minimum(ratios, clip_pg_rho)
+    alive = tf.cast(~ends, values.dtype)
+    deltas = rho * (rewards + discounts * values_next - values)
+    corrections = backward_sum(deltas, discounts * tf.minimum(ratios, tf.ones_like(ratios)) * alive)
+    # v_{s+1} = V(s_{s+1}) + the next row's correction, which at the end of a trajectory there is none of.
+    targets_next = values_next + alive * tf.roll(corrections, -1, axis=0)
+    return VTrace(values + corrections, pg_rho * (rewards + discounts * targets_next - values))

@@ -1,0 +1,125 @@
+"""`rlframe.tune`: what programs for Ray 1.x write, and today's schedulers, on the same trainers."""
+
+from pathlib import Path
+
+import pytest
+
+from rlframe.agents.dqn import DQNTrainer
+
+pytestmark = pytest.mark.ray
+
+CONFIG = {
+    "env": "CartPole-v1",
+    "seed": 1,
+    "min_iter_time_s": 0,
+    "timesteps_per_iteration": 100,
+    "learning_starts": 50,
+    "hiddens": [16],
+    "model": {"fcnet_hiddens": [16]},
+    "log_sys_usage": False,
+}
+
+
+def test_program_for_ray_1_runs_as_it_is(ray_runtime, tmp_path):
+    from rlframe import tune
+    from rlframe.tune.logger import DEFAULT_LOGGERS, Logger
+
+    seen = []
+
+    class Mine(Logger):
+        def _init(self):
+            seen.append(("opened", self.config["lr"]))
+
+        def on_result(self, result):
+            seen.append((result["training_iteration"], self.config["lr"]))
+
+        def close(self):
+            seen.append(("closed", self.config["lr"]))
+
+    analysis = tune.run(
+        "DQN",
+        name="old",
+        config={**CONFIG, "lr": tune.grid_search([1e-3, 1e-4]), "env_task_fn": tune.function(None)},
+        stop={"training_iteration": 3},
+        local_dir=str(tmp_path),
+        loggers=[*DEFAULT_LOGGERS, Mine],
+        queue_trials=True,
+        checkpoint_freq=1,
+        checkpoint_at_end=True,
+        keep_checkpoints_num=2,
+        checkpoint_score_attr="training_iteration",
+        metric="training_iteration",
+        mode="max",
+        verbose=0,
+    )
+    assert sorted(analysis.dataframe()["config/lr"]) == [1e-4, 1e-3]
+    assert analysis.best_config["lr"] in (1e-3, 1e-4)
+    assert Path(analysis.best_logdir).is_relative_to(tmp_path)
+    for lr in (1e-3, 1e-4):
+        assert [what for what, its in seen if its == lr] == ["opened", 1, 2, 3, "closed"]
+    trial = analysis.trials[0]
+    assert [metric for _, metric in analysis.get_trial_checkpoints_paths(trial)] == [2, 3]
+    checkpoint = analysis.get_best_checkpoint(trial, metric="training_iteration", mode="max")
+    trainer = DQNTrainer(CONFIG)
+    trainer.restore(checkpoint)
+    assert trainer.iteration == 3
+    trainer.stop()
+
+    (again,) = tune.run_experiments(
+        {
+            "restored": {
+                "run": "DQN",
+                "env": "CartPole-v1",
+                "config": {key: value for key, value in CONFIG.items() if key != "env"},
+                "stop": {"training_iteration": 4},
+                "local_dir": str(tmp_path),
+                "restore": checkpoint.path + "/checkpoint-3",
+            }
+        },
+        verbose=0,
+    )
+    assert again.last_result["training_iteration"] == 4
+
+
+def test_asha_ends_trials_early(ray_runtime, tmp_path):
+    from rlframe import tune
+    from rlframe.tune.schedulers import ASHAScheduler
+
+    tuner = tune.Tuner(
+        "DQN",
+        param_space={**CONFIG, "lr": tune.grid_search([1e-3, 1e-4])},
+        tune_config=tune.TuneConfig(
+            metric="timesteps_total", mode="max",
+            scheduler=ASHAScheduler(max_t=4, grace_period=1, reduction_factor=2),
+        ),
+        run_config=tune.RunConfig(storage_path=str(tmp_path), verbose=0),
+    )  # fmt: skip
+    results = tuner.fit()
+    assert not results.errors
+    assert max(result.metrics["training_iteration"] for result in results) == 4
+
+
+@pytest.mark.filterwarnings("ignore:Consider boosting PBT")  # a trainer is built anew for another config
+def test_population_based_training_copies_and_perturbs(ray_runtime, tmp_path):
+    from rlframe import tune
+    from rlframe.tune.schedulers import PopulationBasedTraining
+
+    scheduler = PopulationBasedTraining(
+        time_attr="training_iteration",
+        perturbation_interval=1,
+        quantile_fraction=0.5,
+        resample_probability=0.0,
+        synch=True,
+        hyperparam_mutations={"lr": [1e-2, 1e-3, 1e-4, 1e-5]},
+    )
+    tuner = tune.Tuner(
+        DQNTrainer,
+        # The copy's return is that of the trial with more episodes: what is shown is that a trainer can be copied.
+        param_space={**CONFIG, "lr": tune.grid_search([1e-3, 1e-4])},
+        tune_config=tune.TuneConfig(metric="episode_reward_mean", mode="max", scheduler=scheduler),
+        run_config=tune.RunConfig(storage_path=str(tmp_path), stop={"training_iteration": 2}, verbose=0),
+    )
+    results = tuner.fit()
+    assert not results.errors
+    assert [result.metrics["training_iteration"] for result in results] == [2, 2]
+    assert scheduler._num_perturbations >= 1

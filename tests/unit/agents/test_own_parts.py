@@ -1,0 +1,259 @@
+"""Models and distributions of the user's own that look at past steps or at their own first choice."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rlframe.agents.ppo import PPOTrainer
+from rlframe.data.view_requirements import ViewRequirement
+from rlframe.examples.env.correlated_actions_env import CorrelatedActionsEnv
+from rlframe.models.catalog import ModelCatalog
+from tests.helpers.frameworks import FRAMEWORKS
+
+CONFIG = {
+    "num_workers": 0,
+    "num_envs_per_worker": 4,
+    "rollout_fragment_length": 50,
+    "train_batch_size": 200,
+    "sgd_minibatch_size": 50,
+    "num_sgd_iter": 8,
+    "lr": 3e-3,
+    "gamma": 0.5,
+    "min_iter_time_s": 0,
+    "seed": 2,
+    "log_sys_usage": False,
+}
+
+
+def torch_parts():
+    import torch
+    from torch import nn
+
+    from rlframe.models.torch.torch_action_dist import TorchCategorical, TorchDistributionWrapper
+    from rlframe.models.torch.torch_modelv2 import TorchModelV2
+
+    class TwoChoices(TorchDistributionWrapper):
+        """The second of two bits is drawn with the first one known."""
+
+        def sample(self):
+            return self._pick(lambda dist: dist.sample())
+
+        def deterministic_sample(self):
+            return self._pick(lambda dist: dist.deterministic_sample())
+
+        def _pick(self, choose):
+            first_dist = TorchCategorical(self.inputs)
+            first = choose(first_dist)
+            second_dist = self._second(first)
+            second = choose(second_dist)
+            self._logp = first_dist.logp(first) + second_dist.logp(second)
+            return first, second
+
+        def _second(self, first):
+            return TorchCategorical(self.model.second(torch.cat([self.inputs, first.float().unsqueeze(1)], dim=1)))
+
+        def logp(self, actions):
+            # What comes back from batches lies side by side, `[B, 2]`.
+            parts = actions if isinstance(actions, tuple) else (actions[:, 0], actions[:, 1])
+            return TorchCategorical(self.inputs).logp(parts[0]) + self._second(parts[0]).logp(parts[1])
+
+        def sampled_action_logp(self):
+            return self._logp
+
+        def entropy(self):
+            first = TorchCategorical(self.inputs)
+            return first.entropy() + self._second(first.sample()).entropy()
+
+        def kl(self, other):
+            first, theirs = TorchCategorical(self.inputs), TorchCategorical(other.inputs)
+            choice = first.sample()
+            return first.kl(theirs) + self._second(choice).kl(other._second(choice))
+
+        @staticmethod
+        def required_model_output_shape(action_space, model_config):
+            return 2
+
+    class Net(TorchModelV2, nn.Module):
+        def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+            nn.Module.__init__(self)
+            TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+            self.first = nn.Sequential(nn.Linear(1, 16), nn.Tanh(), nn.Linear(16, 2))
+            self.second = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 2))
+            self.value = nn.Linear(1, 1)
+
+        def forward(self, input_dict, state, seq_lens):
+            self.obs = input_dict["obs_flat"].float()
+            return self.first(self.obs), state
+
+        def value_function(self):
+            return self.value(self.obs).squeeze(1)
+
+    return Net, TwoChoices
+
+
+def tf_parts():
+    import tensorflow as tf
+
+    from rlframe.models.tf.tf_action_dist import Categorical, TFActionDistribution
+    from rlframe.models.tf.tf_modelv2 import TFModelV2
+
+    class TwoChoices(TFActionDistribution):
+        """The second of two bits is drawn with the first one known."""
+
+        def sample(self):
+            return self._pick(lambda dist: dist.sample())
+
+        def deterministic_sample(self):
+            return self._pick(lambda dist: dist.deterministic_sample())
+
+        def _pick(self, choose):
+            first_dist = Categorical(self.inputs)
+            first = choose(first_dist)
+            second_dist = self._second(first)
+            second = choose(second_dist)
+            self._logp = first_dist.logp(first) + second_dist.logp(second)
+            return first, second
+
+        def _second(self, first):
+            seen = tf.concat([self.inputs, tf.cast(first, tf.float32)[:, None]], axis=1)
+            return Categorical(self.model.second(seen))
+
+        def logp(self, actions):
+            parts = actions if isinstance(actions, tuple) else (actions[:, 0], actions[:, 1])
+            return Categorical(self.inputs).logp(parts[0]) + self._second(parts[0]).logp(parts[1])
+
+        def sampled_action_logp(self):
+            return self._logp
+
+        def entropy(self):
+            first = Categorical(self.inputs)
+            return first.entropy() + self._second(first.sample()).entropy()
+
+        def kl(self, other):
+            first, theirs = Categorical(self.inputs), Categorical(other.inputs)
+            choice = first.sample()
+            return first.kl(theirs) + self._second(choice).kl(other._second(choice))
+
+        @staticmethod
+        def required_model_output_shape(action_space, model_config):
+            return 2
+
+    class Net(TFModelV2):
+        def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+            super().__init__(obs_space, action_space, num_outputs, model_config, name)
+            self.first = _keras(tf, 1, 2)
+            self.second = _keras(tf, 3, 2)
+            self.value = _keras(tf, 1, 1)
+
+        def forward(self, input_dict, state, seq_lens):
+            self.obs = tf.cast(input_dict["obs_flat"], tf.float32)
+            return self.first(self.obs), state
+
+        def value_function(self):
+            return tf.squeeze(self.value(self.obs), axis=1)
+
+    return Net, TwoChoices
+
+
+def _keras(tf, in_size, out_size):
+    layers = [tf.keras.layers.Dense(16, activation="tanh"), tf.keras.layers.Dense(out_size)]
+    return tf.keras.Sequential([tf.keras.Input((in_size,)), *layers])
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_distribution_whose_second_choice_knows_the_first_is_learned(framework):
+    net, dist = {"torch": torch_parts, "tf": tf_parts}[framework]()
+    ModelCatalog.register_custom_model("two choices", net)
+    ModelCatalog.register_custom_action_dist("two choices", dist)
+    model = {"custom_model": "two choices", "custom_action_dist": "two choices"}
+    trainer = PPOTrainer({**CONFIG, "framework": framework, "model": model}, env=CorrelatedActionsEnv)
+    first = trainer.train()["episode_reward_mean"]
+    for _ in range(14):
+        last = trainer.train()["episode_reward_mean"]
+    assert first < 120
+    # A second choice that does not know the first gets 150 at most until the first is certain.
+    assert last > 170
+    action = trainer.compute_single_action(np.ones(1, np.float32), explore=False)
+    assert action == (1, 1)
+
+
+def stacking_models():
+    """By framework: a model that acts on the last three observations and the last two actions and rewards."""
+    views = {
+        "stack": ViewRequirement("obs", shift="-2:0", space=gym.spaces.Box(-9, 9, (4,), np.float32)),
+        "last_actions": ViewRequirement("actions", shift="-2:-1", space=gym.spaces.Discrete(2)),
+        "last_rewards": ViewRequirement("rewards", shift="-2:-1"),
+    }
+
+    def torch_model():
+        import torch
+        from torch import nn
+
+        from rlframe.models.torch.torch_modelv2 import TorchModelV2
+
+        class Stack(TorchModelV2, nn.Module):
+            def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+                nn.Module.__init__(self)
+                TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+                self.layer, self.value = nn.Linear(16, num_outputs), nn.Linear(16, 1)
+                self.view_requirements.update(views)
+
+            def forward(self, input_dict, state, seq_lens):
+                parts = [input_dict[key].float().flatten(1) for key in views]
+                self.seen = torch.cat(parts, dim=1)
+                return self.layer(self.seen), state
+
+            def value_function(self):
+                return self.value(self.seen).squeeze(1)
+
+        return Stack
+
+    def tf_model():
+        import tensorflow as tf
+
+        from rlframe.models.tf.tf_modelv2 import TFModelV2
+
+        class Stack(TFModelV2):
+            def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+                super().__init__(obs_space, action_space, num_outputs, model_config, name)
+                self.layer, self.value = _keras(tf, 16, num_outputs), _keras(tf, 16, 1)
+                self.view_requirements.update(views)
+
+            def forward(self, input_dict, state, seq_lens):
+                sizes = {"stack": 12, "last_actions": 2, "last_rewards": 2}
+                parts = [tf.reshape(tf.cast(input_dict[key], tf.float32), [-1, sizes[key]]) for key in views]
+                self.seen = tf.concat(parts, axis=1)
+                return self.layer(self.seen), state
+
+            def value_function(self):
+                return tf.squeeze(self.value(self.seen), axis=1)
+
+        return Stack
+
+    return {"torch": torch_model, "tf": tf_model}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_model_sees_the_past_steps_that_it_asks_for(framework):
+    ModelCatalog.register_custom_model("stack", stacking_models()[framework]())
+    config = {**CONFIG, "framework": framework, "model": {"custom_model": "stack"}}
+    trainer = PPOTrainer(config, env="CartPole-v1")
+    batch = trainer.workers.local_worker().sample()
+    obs, t = batch["obs"], batch["t"]
+    for row in range(1, len(obs)):
+        same_episode = batch["eps_id"][row] == batch["eps_id"][row - 1]
+        expected = obs[row - 1] if same_episode and t[row] > 0 else np.zeros(4)
+        if same_episode or t[row] == 0:
+            np.testing.assert_array_equal(batch["stack"][row, 1], expected)
+            np.testing.assert_array_equal(batch["stack"][row, 2], obs[row])
+            np.testing.assert_array_equal(
+                batch["last_actions"][row, 1], batch["actions"][row - 1] if same_episode else 0
+            )
+            np.testing.assert_array_equal(batch["last_rewards"][row, 1], 1.0 if same_episode else 0.0)
+    result = trainer.train()
+    assert np.isfinite(result["info"]["learner"]["default_policy"]["learner_stats"]["total_loss"])
+    actor = trainer.make_actor(explore=False)
+    actor.reset()
+    first = actor.act(obs[0])
+    assert first in (0, 1)
+    assert actor.act(obs[1], 1.0) in (0, 1)
