@@ -36,7 +36,11 @@ def describe(trainer: Any) -> dict[str, Any]:
         "env": str(trainer._env_id),
         "iteration": trainer.iteration,
         "spaces": {
-            pid: {"observation_space": str(policy.observation_space), "action_space": str(policy.action_space)}
+            pid: {
+                "observation_space": str(policy.observation_space),
+                "action_space": str(policy.action_space),
+                "policy_class": type(policy).__name__,
+            }
             for pid, policy in worker.policy_map.items()
         },
         "config": to_jsonable(trainer.config),
@@ -116,6 +120,7 @@ def check_fits(trainer: Any, meta: dict[str, Any], directory: str) -> None:
     Raises:
         CheckpointError: Names what the checkpoint has and what the trainer wants.
     """
+    _add_missing_policies(trainer, meta, directory)
     mine = describe(trainer)
     for key, what in (("kind", "contents"), ("trainer_schema", "format version"), ("algorithm", "algorithm")):
         if meta.get(key) != mine[key]:
@@ -127,12 +132,31 @@ def check_fits(trainer: Any, meta: dict[str, Any], directory: str) -> None:
         saved = meta.get("spaces", {}).get(pid)
         if saved is None:
             raise CheckpointError(f"checkpoint {directory!r} has no policy {pid!r}, only {sorted(meta['spaces'])}")
-        for name, wanted in spaces.items():
+        for name in ("observation_space", "action_space"):
+            wanted = spaces[name]
             if saved[name] != wanted:
                 raise CheckpointError(
                     f"checkpoint {directory!r} was saved with {name} {saved[name]}, this trainer's is {wanted}: make "
                     "the trainer with the environment the checkpoint was trained in"
                 )
+
+
+def _add_missing_policies(trainer: Any, meta: dict[str, Any], directory: str) -> None:
+    """Adds the policies that a run had added before the checkpoint was written, where they can be made.
+
+    Raises:
+        CheckpointError: If one cannot: what class it had is not in a checkpoint, which holds no code.
+    """
+    known = trainer.workers.local_worker().policy_map
+    for pid, spaces in meta.get("spaces", {}).items():
+        if pid in known or meta.get("algorithm") != trainer._name:
+            continue
+        if spaces.get("policy_class") != trainer.policy_class.__name__:
+            raise CheckpointError(
+                f"checkpoint {directory!r} has the policy {pid!r} of class {spaces.get('policy_class')}, which this "
+                f"trainer does not have: call trainer.add_policy({pid!r}, ...) before restore()"
+            )
+        trainer.add_policy(pid)
 
 
 def apply(trainer: Any, state: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, cast
 
-from ray.tune import Trainable
+from ray.tune import Checkpoint, Trainable
 from ray.tune.execution.placement_groups import PlacementGroupFactory
 
 from rlframe.agents import checkpointing
@@ -18,6 +18,7 @@ from rlframe.agents.acting import ActingMixin
 from rlframe.agents.evaluating import auto_rounds, make_evaluation_workers, run_episodes, send_weights, summarize
 from rlframe.agents.exporting import ExportingMixin
 from rlframe.agents.loggers import RunLogger
+from rlframe.agents.policies import PolicyTableMixin
 from rlframe.agents.recovery import recover
 from rlframe.agents.resources import placement_group_factory
 from rlframe.agents.trainer_setup import (
@@ -50,7 +51,7 @@ COMMON_CONFIG: dict[str, Any] = CommonConfig.defaults()
 MAX_WORKER_FAILURE_RETRIES = 3
 
 
-class Trainer(ActingMixin, ExportingMixin, Trainable):
+class Trainer(ActingMixin, ExportingMixin, PolicyTableMixin, Trainable):
     """Trains policies with an execution plan; a `ray.tune.Trainable`.
 
     Use a built one (`DQNTrainer(config, env=...)`), derive one (`DQNTrainer.with_updates(...)`,
@@ -414,13 +415,13 @@ class Trainer(ActingMixin, ExportingMixin, Trainable):
         checkpointing.save(self, checkpoint_dir)
 
     def restore(self, checkpoint_path: Any) -> None:
-        """Goes on from a checkpoint: the directory, or a file name in it as old programs write it.
+        """Goes on from a checkpoint: the directory, a file name in it as old programs write it, or Tune's object.
 
         Raises:
             CheckpointError: If it is missing, damaged, or of another algorithm, model or space; this trainer is then
                 as it was before.
         """
-        if not isinstance(checkpoint_path, (str, os.PathLike)):
+        if isinstance(checkpoint_path, Checkpoint) or not isinstance(checkpoint_path, (str, os.PathLike)):
             super().restore(checkpoint_path)
             return
         self.load_checkpoint(os.fspath(checkpoint_path))

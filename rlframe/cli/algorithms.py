@@ -8,11 +8,18 @@ from typing import Any
 from rlframe.utils.errors import ConfigError
 
 
+def canonical_name(name: str) -> str:
+    """Returns how an algorithm's name is spelled: "PPO" for "ppo"; anything unknown is returned as it is."""
+    from rlframe.agents.registry import ALGORITHMS
+
+    return {known.lower(): known for known in ALGORITHMS}.get(name.lower(), name)
+
+
 def find_trainer_class(name: str) -> Any:
     """Returns the trainer class for a name, or for "module:Class" of the user's own.
 
     Args:
-        name: "DQN", or "my_package.my_module:MyTrainer".
+        name: "DQN" in any case, or "my_package.my_module:MyTrainer".
 
     Raises:
         ConfigError: If there is no such algorithm, module or class.
@@ -20,7 +27,7 @@ def find_trainer_class(name: str) -> Any:
     if ":" not in name:
         from rlframe.agents.registry import get_trainer_class
 
-        return get_trainer_class(name)
+        return get_trainer_class(canonical_name(name))
     module_name, _, class_name = name.partition(":")
     try:
         found = getattr(importlib.import_module(module_name), class_name)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rlframe.cli.algorithms import find_trainer_class
-from rlframe.cli.run_directory import CHECKPOINTS, RUN_FILE, RunSpec, describe_checkpoint, restore_newest
+from rlframe.cli.recording import Camera
+from rlframe.cli.run_directory import BEST, CHECKPOINTS, RUN_FILE, RunSpec, describe_checkpoint, restore_newest
 from rlframe.cli.training import warn
 from rlframe.env.adapt import adapt_env
 from rlframe.env.env_context import EnvContext
+from rlframe.env.wrappers.atari_wrappers import with_preprocessing
 from rlframe.utils.errors import CheckpointError, EnvError
 from rlframe.utils.seeding import derive_seed
 
@@ -55,20 +58,36 @@ class PlayOptions:
         explore: Whether actions are drawn as in training, not chosen greedily.
         render: Whether the environment shows itself.
         max_steps: Env steps after which an episode is cut; None takes the config's `horizon`.
+        video_dir: Where each episode becomes an MP4 file; None records none.
+        frame_dir: Where frames become PNG files; None keeps none.
+        frame_frequency: Env steps from one kept frame to the next.
+        frame_delay_s: Seconds to wait after each step, for those who watch.
     """
 
     seed: int | None = None
     explore: bool = False
     render: bool = False
     max_steps: int | None = None
+    video_dir: Path | None = None
+    frame_dir: Path | None = None
+    frame_frequency: int = 1
+    frame_delay_s: float = 0.0
+
+    @property
+    def render_mode(self) -> str | None:
+        """Returns what the environment is asked to draw; None for nothing."""
+        if self.video_dir is not None or self.frame_dir is not None:
+            return "rgb_array"
+        return "human" if self.render else None
 
 
 @contextlib.contextmanager
-def loaded_trainer(path: Path) -> Iterator[tuple[Any, RunSpec, Path]]:
+def loaded_trainer(path: Path, *, best: bool = False) -> Iterator[tuple[Any, RunSpec, Path]]:
     """Yields the trainer of a run or checkpoint, with what it was asked for and the checkpoint; stops it at the end.
 
     Args:
         path: A run directory, whose newest loadable checkpoint is taken, or a checkpoint.
+        best: Whether of a run the checkpoint with the best mean return is taken.
 
     Raises:
         CheckpointError: If there is none, or it cannot be loaded.
@@ -81,14 +100,21 @@ def loaded_trainer(path: Path) -> Iterator[tuple[Any, RunSpec, Path]]:
     with tempfile.TemporaryDirectory() as logdir:
         trainer = trainer_class(config=config, env=spec.env, logger_creator=lambda _: _NoLogger(logdir))
         try:
-            if is_run:
-                checkpoint = restore_newest(trainer, path, warn)
-            else:
-                trainer.restore(str(path))
-                checkpoint = path
+            with warnings.catch_warnings():
+                # Where training's environments were is of no use here: episodes are played in one of their own.
+                warnings.filterwarnings("ignore", message=".*did not come back to where it was saved")
+                checkpoint = _restore(trainer, path, is_run=is_run, best=best)
             yield trainer, spec, checkpoint
         finally:
             trainer.stop()
+
+
+def _restore(trainer: Any, path: Path, *, is_run: bool, best: bool) -> Path:
+    """Restores a trainer, and returns the checkpoint."""
+    if is_run:
+        return restore_newest(trainer, path, warn, BEST if best else CHECKPOINTS)
+    trainer.restore(str(path))
+    return path
 
 
 def play(trainer: Any, count: int, options: PlayOptions) -> Iterator[PlayedEpisode]:
@@ -100,28 +126,33 @@ def play(trainer: Any, count: int, options: PlayOptions) -> Iterator[PlayedEpiso
         options: How they are played.
 
     Raises:
+        ConfigError: If a video or frame cannot be written.
         EnvError: If the environment cannot be made, or cannot be shown.
     """
-    env = _make_env(trainer, render=options.render)
+    env = _make_env(trainer, options.render_mode)
     try:
         for episode in range(count):
             seed = None if options.seed is None else derive_seed(options.seed, episode)
-            yield _play_one(trainer, env, seed, options)
+            with Camera(env, episode, options) as camera:
+                played = _play_one(trainer, env, seed, options, camera)
+            yield played
     finally:
         env.close()
 
 
-def _play_one(trainer: Any, env: Any, seed: int | None, options: PlayOptions) -> PlayedEpisode:
+def _play_one(trainer: Any, env: Any, seed: int | None, options: PlayOptions, camera: Camera) -> PlayedEpisode:
     horizon = options.max_steps or trainer.config.get("horizon")
     observation, _ = env.reset(seed=seed)
     policy = trainer.get_policy()
     state = policy.get_initial_state()
     action, reward, total, length = None, 0.0, 0.0, 0
+    camera.take()
     while True:
         action, state, _ = trainer.compute_single_action(
             observation, state or None, prev_action=action, prev_reward=reward, explore=options.explore, full_fetch=True
         )
         observation, reward, terminated, truncated, _ = env.step(action)
+        camera.take()
         total += float(reward)
         length += 1
         if terminated or truncated:
@@ -130,16 +161,20 @@ def _play_one(trainer: Any, env: Any, seed: int | None, options: PlayOptions) ->
             return PlayedEpisode(total, length, "horizon")
 
 
-def _make_env(trainer: Any, *, render: bool) -> Any:
+def _make_env(trainer: Any, render_mode: str | None) -> Any:
     config = dict(trainer.config.get("env_config") or {})
-    if render:
-        config["render_mode"] = "human"
+    if render_mode is not None:
+        config["render_mode"] = render_mode
     try:
-        return adapt_env(trainer.env_creator(EnvContext(config)))
+        # As for evaluation: whole games, not lives.
+        creator = with_preprocessing(trainer.env_creator, {**trainer.config, "in_evaluation": True})
+        if creator is None:
+            raise EnvError("the checkpoint's trainer has no environment to play in")
+        return adapt_env(creator(EnvContext(config)))
     except EnvError:
         raise
     except Exception as error:
-        hint = " (--render passes render_mode='human' to it)" if render else ""
+        hint = f" (render_mode={render_mode!r} was passed to it)" if render_mode is not None else ""
         raise EnvError(f"the environment cannot be made{hint}: {type(error).__name__}: {error}") from error
 
 

@@ -11,6 +11,7 @@ from rlframe.config.declaration import Option, Section
 from rlframe.config.faults import did_you_mean, nearest_keys
 from rlframe.config.plain import assign, lookup
 from rlframe.config.renames import RENAMES
+from rlframe.config.search import Domain, check_ends, search_domain
 from rlframe.utils.errors import ConfigError
 
 _TRUE = frozenset({"true", "yes", "on", "1"})
@@ -24,13 +25,17 @@ class Flag(NamedTuple):
     Attributes:
         name: Without the leading dashes.
         value: What followed it; None if nothing did.
+        more: Values after the first, where a flag takes several.
     """
 
     name: str
     value: str | None
+    more: tuple[str, ...] = ()
 
 
-def split_flags(arguments: Sequence[str], own: Mapping[str, bool]) -> tuple[list[str], list[Flag]]:
+def split_flags(
+    arguments: Sequence[str], own: Mapping[str, bool], *, many_values: bool = False
+) -> tuple[list[str], list[Flag]]:
     """Separates a command's own options from config keys.
 
     A config flag takes the next word as its value, unless that is a flag too; `--key=value` always works.
@@ -38,6 +43,7 @@ def split_flags(arguments: Sequence[str], own: Mapping[str, bool]) -> tuple[list
     Args:
         arguments: The command's words.
         own: By option string (`--env`), whether it takes a value.
+        many_values: Whether a config flag takes all words up to the next flag.
 
     Returns:
         The words that are the command's own, and the config flags.
@@ -58,11 +64,17 @@ def split_flags(arguments: Sequence[str], own: Mapping[str, bool]) -> tuple[list
             kept.append(word)
         elif equals:
             flags.append(Flag(name[2:], value))
-        elif words and not words[0].startswith("--"):
-            flags.append(Flag(name[2:], words.pop(0)))
         else:
-            flags.append(Flag(name[2:], None))
+            flags.append(Flag(name[2:], *_values(words, own, many_values)))
     return kept, flags
+
+
+def _values(words: list[str], own: Mapping[str, bool], many: bool) -> tuple[str | None, tuple[str, ...]]:
+    """Takes the values of a flag off the front of the words that are left."""
+    taken: list[str] = []
+    while words and not words[0].startswith("--") and words[0] not in own and (many or not taken):
+        taken.append(words.pop(0))
+    return (taken[0], tuple(taken[1:])) if taken else (None, ())
 
 
 def config_from_flags(
@@ -83,7 +95,7 @@ def config_from_flags(
     faults = []
     for flag in sorted(flags, key=lambda flag: flag.name.endswith(".type") is False):  # types first: they choose keys
         try:
-            dotted, value = _read(flag, _Keys(declaration, defaults, [config, base, defaults]))
+            dotted, value = _read(flag, Keys(declaration, defaults, [config, base, defaults]))
         except ConfigError as error:
             faults.append(str(error))
         else:
@@ -91,7 +103,41 @@ def config_from_flags(
     return config, faults
 
 
-class _Keys:
+def domains_from_flags(
+    flags: Iterable[Flag], declaration: type[Section], defaults: Mapping[str, Any], base: Mapping[str, Any]
+) -> tuple[list[Domain], list[str]]:
+    """Returns what a search tries for each flag, and what is wrong with flags.
+
+    Args:
+        flags: From `split_flags` with `many_values`.
+        declaration: Declares keys, types, and how a key is searched.
+        defaults: The algorithm's defaults.
+        base: The config that the search starts from.
+    """
+    keys = Keys(declaration, defaults, [base, defaults])
+    domains, faults = [], []
+    for flag in flags:
+        try:
+            domains.append(_domain(flag, keys))
+        except ConfigError as error:
+            faults.append(str(error))
+    return domains, faults
+
+
+def _domain(flag: Flag, keys: Keys) -> Domain:
+    dotted, first = _read(flag, keys)
+    form, key = keys.place(dotted)
+    default = lookup(keys.defaults, dotted)
+    annotation = type(default) if form is None else form.annotations()[key]
+    traits = (None, None) if form is None else (form.trait(key, "tunable"), form.trait(key, "log"))
+    values = [first, *(read_value(text, annotation) for text in flag.more)]
+    domain = search_domain(dotted, annotation, traits, values)
+    if form is not None:
+        check_ends(domain, form.options()[key], annotation)
+    return domain
+
+
+class Keys:
     """Finds what is declared about a dotted key.
 
     Args:
@@ -109,25 +155,40 @@ class _Keys:
 
     def annotation(self, dotted: str) -> Any:
         """Returns the declared type of a key, `Any` for keys that are free; raises KeyError for unknown ones."""
-        form: type[Section] | None = self.declaration
+        form, key = self.place(dotted)
+        return Any if form is None else form.annotations()[key]
+
+    def place(self, dotted: str) -> tuple[type[Section] | None, str]:
+        """Returns the section that declares a key, None for keys that are free, and the key's name in it.
+
+        Raises:
+            KeyError: If the key is unknown.
+        """
+        form: type[Section] = self.declaration
         parts = dotted.split(".")
-        for depth, part in enumerate(parts):
-            if form is None:
-                return Any
-            options = form.options()
-            if part not in options:
-                return self._undeclared(dotted, form, depth)
-            annotation = form.annotations()[part]
-            if depth == len(parts) - 1:
-                return annotation
-            if not _holds_keys(options[part], annotation):
+        for depth, part in enumerate(parts[:-1]):
+            if part not in form.options():
+                self._check_undeclared(dotted, form, depth)
+                return None, parts[-1]
+            if not _holds_keys(form.options()[part], form.annotations()[part]):
                 raise KeyError(dotted)
-            form = self._below(options[part], ".".join(parts[: depth + 1]), form)
-        raise AssertionError("unreachable: the last part returns")
+            below = self._below(form.options()[part], ".".join(parts[: depth + 1]), form)
+            if below is None:
+                return None, parts[-1]
+            form = below
+        if parts[-1] not in form.options():
+            self._check_undeclared(dotted, form, len(parts) - 1)
+            return None, parts[-1]
+        return form, parts[-1]
+
+    def spelled(self, name: str) -> str:
+        """Returns the dotted key that a flag's name means: dashes are underscores, and keys have second names."""
+        dotted = name.replace("-", "_")
+        return self.declaration.aliases().get(dotted, dotted)
 
     def known(self) -> set[str]:
         """Returns every dotted key that a message may propose."""
-        return self.declaration.known_keys() | set(map(str, self.defaults))
+        return self.declaration.known_keys() | set(map(str, self.defaults)) | set(self.declaration.aliases())
 
     def _below(self, declared: Option, dotted: str, form: type[Section]) -> type[Section] | None:
         """Returns the declaration of a section's keys, None where any key may stand."""
@@ -139,12 +200,11 @@ class _Keys:
             return declared.variants.sections.get(str(chosen))
         return declared.section
 
-    def _undeclared(self, dotted: str, form: type[Section], depth: int) -> Any:
-        """Returns `Any` for a key of the user's own and one that is renamed on the way."""
+    def _check_undeclared(self, dotted: str, form: type[Section], depth: int) -> None:
+        """Raises KeyError for unknown keys: not for the user's own, and those that are renamed on the way."""
         own = depth == 0 and form is self.declaration and dotted.split(".")[0] in self.defaults
-        if own or dotted in RENAMES:  # the trainer translates those, and says so
-            return Any
-        raise KeyError(dotted)
+        if not own and dotted not in RENAMES:  # the trainer translates those, and says so
+            raise KeyError(dotted)
 
 
 def _holds_keys(declared: Option, annotation: Any) -> bool:
@@ -152,9 +212,9 @@ def _holds_keys(declared: Option, annotation: Any) -> bool:
     return is_section or any(_base(kind) in (dict, Mapping, Any) for kind in kinds_of(annotation))
 
 
-def _read(flag: Flag, keys: _Keys) -> tuple[str, Any]:
+def _read(flag: Flag, keys: Keys) -> tuple[str, Any]:
     """Returns dotted key and value of a flag."""
-    dotted = flag.name.replace("-", "_")
+    dotted = keys.spelled(flag.name)
     try:
         annotation = keys.annotation(dotted)
     except KeyError:
@@ -166,7 +226,7 @@ def _read(flag: Flag, keys: _Keys) -> tuple[str, Any]:
     raise ConfigError(f"--{flag.name}: got no value, wanted one: --{flag.name}=VALUE")
 
 
-def _read_negation(flag: Flag, dotted: str, keys: _Keys) -> tuple[str, Any]:
+def _read_negation(flag: Flag, dotted: str, keys: Keys) -> tuple[str, Any]:
     """Returns (key, False) for --no-key; anything else is unknown."""
     if dotted.startswith("no_") and flag.value is None:
         positive = dotted.removeprefix("no_")

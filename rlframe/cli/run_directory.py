@@ -13,11 +13,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from rlframe.cli.patience import Patience
 from rlframe.cli.stop import StopCriterion
 from rlframe.utils.errors import CheckpointError, ConfigError
 
 RUN_FILE = "run.json"
 CHECKPOINTS = "checkpoints"
+#: Where the checkpoint with the best mean return is.
+BEST = "best"
 #: Where runs go that are not told where.
 RUNS = "runs"
 
@@ -36,6 +39,10 @@ class RunSpec:
         stop: What ends it.
         checkpoint_freq: Iterations between checkpoints; 0 writes only the last.
         keep_checkpoints: How many are kept; 0 keeps all.
+        keep_best: Whether the checkpoint with the best mean return is kept beside them.
+        patience: What happens when returns no longer rise.
+        history: Path of a Parquet file that gets a row for each iteration, None for none.
+        monitors: Where else results go: "wandb", "mlflow", "tensorboard".
     """
 
     algorithm: str
@@ -44,11 +51,15 @@ class RunSpec:
     stop: StopCriterion = field(default_factory=StopCriterion)
     checkpoint_freq: int = 10
     keep_checkpoints: int = 2
+    keep_best: bool = True
+    patience: Patience = field(default_factory=Patience)
+    history: str | None = None
+    monitors: tuple[str, ...] = ()
 
     def write(self, directory: Path) -> None:
         """Writes `run.json`, whole or not at all."""
         temporary = directory / f"{RUN_FILE}.tmp"
-        content = {"schema": _SCHEMA, **asdict(self), "stop": self.stop.limits()}
+        content = {"schema": _SCHEMA, **asdict(self), "stop": self.stop.limits(), "patience": self.patience.to_dict()}
         temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         temporary.replace(directory / RUN_FILE)
 
@@ -67,7 +78,10 @@ class RunSpec:
             schema = content.pop("schema", None)
             if schema != _SCHEMA:
                 raise CheckpointError(f"{str(path)!r} has schema {schema!r}, wanted {_SCHEMA}")
-            return cls(**{**content, "stop": StopCriterion.from_dict(content["stop"])})
+            content["stop"] = StopCriterion.from_dict(content["stop"])
+            content["patience"] = Patience(**content.get("patience", {}))
+            content["monitors"] = tuple(content.get("monitors", ()))
+            return cls(**content)
         except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
             if isinstance(error, CheckpointError):
                 raise
@@ -116,9 +130,9 @@ def remove_if_unused(directory: Path) -> None:
             path.rmdir()
 
 
-def checkpoints(directory: Path) -> list[Path]:
-    """Returns the checkpoints of a run, newest first."""
-    found = [path for path in (directory / CHECKPOINTS).glob("checkpoint_*") if iteration_of(path) is not None]
+def checkpoints(directory: Path, kind: str = CHECKPOINTS) -> list[Path]:
+    """Returns the checkpoints of a run, newest first: periodic ones, or those of kind `BEST`."""
+    found = [path for path in (directory / kind).glob("checkpoint_*") if iteration_of(path) is not None]
     return sorted(found, key=lambda path: iteration_of(path) or 0, reverse=True)
 
 
@@ -129,7 +143,7 @@ def iteration_of(checkpoint: Path) -> int | None:
 
 
 def prune(directory: Path, keep: int) -> None:
-    """Removes all but the newest checkpoints of a run.
+    """Removes all but the newest periodic checkpoints of a run.
 
     Args:
         directory: The run directory.
@@ -139,20 +153,21 @@ def prune(directory: Path, keep: int) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def restore_newest(trainer: Any, directory: Path, warn: Callable[[str], None]) -> Path:
+def restore_newest(trainer: Any, directory: Path, warn: Callable[[str], None], kind: str = CHECKPOINTS) -> Path:
     """Restores the newest checkpoint that can be loaded, and returns it.
 
     Args:
         trainer: A trainer of the run's algorithm.
         directory: The run directory.
         warn: Is told of each checkpoint that was passed over.
+        kind: `CHECKPOINTS` or `BEST`.
 
     Raises:
         CheckpointError: If there is none, or none can be loaded.
     """
-    found = checkpoints(directory)
+    found = checkpoints(directory, kind)
     if not found:
-        raise CheckpointError(f"{str(directory)!r} has no checkpoint yet")
+        raise CheckpointError(f"{str(directory)!r} has no {'best ' if kind == BEST else ''}checkpoint yet")
     for path in found:
         try:
             trainer.restore(str(path))

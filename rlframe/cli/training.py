@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -13,7 +16,10 @@ from typing import Any
 from rlframe.agents.loggers import RunLogger, read_results
 from rlframe.cli.algorithms import find_trainer_class
 from rlframe.cli.live import LiveView, PlainView, Rates, make_view
+from rlframe.cli.monitors import check_monitors, make_monitors, numbers_of
+from rlframe.cli.patience import Verdict, Watch, reduce_learning_rate
 from rlframe.cli.run_directory import (
+    BEST,
     CHECKPOINTS,
     RunSpec,
     checkpoints,
@@ -23,7 +29,10 @@ from rlframe.cli.run_directory import (
     restore_newest,
 )
 from rlframe.cli.stop import StopCriterion
-from rlframe.utils.errors import CheckpointError
+from rlframe.report.history import HistoryFile
+from rlframe.report.machine import describe_machine
+from rlframe.report.page import MACHINE_FILE, PLAN_FILE
+from rlframe.utils.errors import CheckpointError, ConfigError
 
 
 @dataclass(frozen=True)
@@ -98,6 +107,9 @@ class TrainingRun:
         self.directory = directory
         self.trainer = trainer
         self.checkpoint = checkpoint
+        self._watch = Watch(spec.patience)
+        self._history = None if spec.history is None else HistoryFile(spec.history)
+        self._monitors = make_monitors(spec.monitors, directory.name, trainer.config) if spec.monitors else []
 
     @classmethod
     def start(cls, spec: RunSpec, wanted: Path | None) -> TrainingRun:
@@ -112,6 +124,7 @@ class TrainingRun:
             EnvError: If the environment is unknown or wrong.
         """
         trainer_class = find_trainer_class(spec.algorithm)
+        _check_outputs(spec)
         directory = make_run_directory(spec.algorithm.rpartition(":")[2], spec.env, wanted)
         try:
             trainer, logger = _make_trainer(trainer_class, spec, directory)
@@ -120,6 +133,7 @@ class TrainingRun:
             raise
         logger.update_config(trainer.config)
         spec.write(directory)
+        _replace(directory / MACHINE_FILE, json.dumps(describe_machine(), indent=2) + "\n")
         return cls(spec, directory, trainer)
 
     @classmethod
@@ -135,6 +149,7 @@ class TrainingRun:
             CheckpointError: If there is no run, or none of its checkpoints can be loaded.
         """
         spec = RunSpec.read(directory).with_stop(stop)
+        check_monitors(spec.monitors)
         trainer, logger = _make_trainer(find_trainer_class(spec.algorithm), spec, directory)
         try:
             logger.update_config(trainer.config)
@@ -143,13 +158,19 @@ class TrainingRun:
                 warn(f"{str(directory)!r} has no checkpoint yet: the run starts from the beginning")
             logger.truncate_after(trainer.iteration)
             spec.write(directory)
+            run = cls(spec, directory, trainer, checkpoint)
+            run._catch_up()
         except BaseException:
             trainer.stop()
             raise
-        return cls(spec, directory, trainer, checkpoint)
+        return run
 
-    def run(self) -> Outcome:
-        """Trains until the criterion or a signal ends it, and leaves a checkpoint."""
+    def run(self, make_view: Callable[[str, StopCriterion], Any] = make_view) -> Outcome:
+        """Trains until the criterion, patience or a signal ends it, and leaves a checkpoint.
+
+        Args:
+            make_view: Makes what the run is shown by, from a title and the criterion.
+        """
         title = f"{self.spec.algorithm} on {self.spec.env}  {self.directory}"
         rates = self._rates()
         with make_view(title, self.spec.stop) as view, StopSignals(view.notice) as signals:
@@ -158,15 +179,55 @@ class TrainingRun:
                 signals.install()
                 result = self.trainer.train()
                 self.checkpoint = None
+                verdict = self._watch.update(result)
+                self._write(result)
                 view.update(rates.row(result), result)
-                reason = self.spec.stop.reached(result) or ("stopped by hand" if signals.received else None)
+                reason = self._end(result, verdict, by_hand=bool(signals.received))
+                self._follow(verdict, view)
                 if not reason and self._checkpoint_is_due():
-                    self._save_along_the_way(view)
+                    self._save_along_the_way(view, self._save)
             return Outcome(self.directory, reason, signals.received, self.checkpoint or self._save())
 
     def close(self) -> None:
         """Stops the workers and closes the files."""
         self.trainer.stop()
+        for monitor in self._monitors:
+            monitor.close()
+
+    def _catch_up(self) -> None:
+        """Brings patience, learning rate and history to where the results before the checkpoint left them."""
+        rows = read_results(self.directory)
+        for row in rows:
+            self._watch.update(row)
+        if self._watch.reductions:
+            reduce_learning_rate(self.trainer, self._reduction())
+        if self._history is not None:
+            self._history.truncate_after(int(rows[-1].get("timesteps_total") or 0) if rows else -1)
+
+    def _write(self, result: Mapping[str, Any]) -> None:
+        """Hands a result to what keeps it beside the logger."""
+        if self._history is not None:
+            self._history.append(result)
+        numbers = numbers_of(result) if self._monitors else {}
+        for monitor in self._monitors:
+            monitor.log(numbers, int(result["timesteps_total"] or 0))
+        if hasattr(self.trainer, "plan_report"):
+            _replace(self.directory / PLAN_FILE, json.dumps(self.trainer.plan_report().to_dict()))
+
+    def _end(self, result: Mapping[str, Any], verdict: Verdict, *, by_hand: bool) -> str | None:
+        """Returns why the run ends here, None where it goes on."""
+        return self.spec.stop.reached(result) or verdict.reason or ("stopped by hand" if by_hand else None)
+
+    def _follow(self, verdict: Verdict, view: PlainView | LiveView) -> None:
+        """Does what a verdict asks for."""
+        if verdict.is_best and self.spec.keep_best:
+            self._save_along_the_way(view, self._save_best)
+        if verdict.reduce:
+            rate = reduce_learning_rate(self.trainer, self._reduction())
+            view.say(f"iter {self.trainer.iteration}  the mean return does not rise: learning rate {rate:g}")
+
+    def _reduction(self) -> float:
+        return float((self.spec.patience.reduce_factor or 1.0) ** self._watch.reductions)
 
     def _rates(self) -> Rates:
         batch_size = int(self.trainer.config.get("train_batch_size") or 1)
@@ -185,9 +246,9 @@ class TrainingRun:
         freq = self.spec.checkpoint_freq
         return freq > 0 and self.trainer.iteration % freq == 0
 
-    def _save_along_the_way(self, view: PlainView | LiveView) -> None:
+    def _save_along_the_way(self, view: PlainView | LiveView, save: Callable[[], Any]) -> None:
         try:
-            self._save()
+            save()
         except OSError as error:  # a full disk must not end the run: the checkpoint before is still there
             view.say(f"warning: no checkpoint at iteration {self.trainer.iteration}, training goes on: {error}")
 
@@ -196,10 +257,50 @@ class TrainingRun:
         prune(self.directory, self.spec.keep_checkpoints)
         return path
 
+    def _save_best(self) -> None:
+        """Writes the checkpoint with the best mean return: for playing back, so without a replay buffer."""
+        with _without_buffer(self.trainer.config):
+            (self.directory / BEST).mkdir(exist_ok=True)
+            kept = Path(self.trainer.save(str(self.directory / BEST)))
+        # A run that was resumed may have one of a later iteration, which has not been reached again.
+        for path in checkpoints(self.directory, BEST):
+            if path.name != kept.name:
+                shutil.rmtree(path, ignore_errors=True)
+
 
 def check_config(trainer_class: Any, config: Mapping[str, Any]) -> None:
     """Raises a ConfigError that lists every fault, before anything is made."""
     trainer_class.merge_trainer_configs(trainer_class.get_default_config(), dict(config))
+
+
+def _check_outputs(spec: RunSpec) -> None:
+    """Raises where a new run could not write what it is asked to, before anything is made."""
+    check_monitors(spec.monitors)
+    if spec.history is not None and len(HistoryFile(spec.history)):
+        raise ConfigError(
+            f"--history: {spec.history!r} holds the history of another run: name another file, or go on with that run "
+            "by --resume"
+        )
+
+
+@contextlib.contextmanager
+def _without_buffer(config: dict[str, Any]) -> Iterator[None]:
+    key = "store_buffer_in_checkpoints"
+    before = config.get(key)
+    if before is not None:
+        config[key] = False
+    try:
+        yield
+    finally:
+        if before is not None:
+            config[key] = before
+
+
+def _replace(path: Path, text: str) -> None:
+    """Writes a file whole or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
 
 
 def warn(text: str) -> None:

@@ -34,14 +34,21 @@ class CommonConfig(AlgorithmConfig):
     unsupported: ClassVar[Mapping[str, Refusal]] = UNSUPPORTED
 
     # Sampling
-    num_workers: int = option(2, "Remote rollout workers; 0 samples in the driver's process.", unit="processes", low=0)
-    num_envs_per_worker: int = option(1, "Environments stepped together in one worker.", unit="environments", low=1)
-    create_env_on_driver: bool = option(False, "Give the driver an environment although there are remote workers.")
+    num_workers: int = option(
+        2, "Remote rollout workers; 0 samples in the driver's process.", unit="processes", low=0, tunable=False
+    )
+    num_envs_per_worker: int = option(
+        1, "Environments stepped together in one worker.", unit="environments", low=1, alias="n_envs"
+    )
+    create_env_on_driver: bool = option(
+        False, "Give the driver an environment although there are remote workers.", tunable=False
+    )
     rollout_fragment_length: int = option(
         200,
         "Steps of each environment in one sample (what counts as a step: multiagent.count_steps_by).",
         unit="steps",
         low=1,
+        alias="n_steps",
     )
     batch_mode: str = option(
         "truncate_episodes",
@@ -52,46 +59,70 @@ class CommonConfig(AlgorithmConfig):
         False,
         "Step the environment's own vectorised version, where Gymnasium has one: faster, but episodes are not seeded "
         "one by one, and resuming begins new ones.",
+        tunable=False,
     )
     sample_async: bool = option(
-        False, "Remote workers sample the next round while the learner learns, with weights one round older."
+        False,
+        "Remote workers sample the next round while the learner learns, with weights one round older.",
+        tunable=False,
     )
     sample_collector: Any = option(None, "Class that builds batches.", wanted="a class or None")
     observation_filter: Any = option(
-        "NoFilter", "Filter of observations: a name, or a function of the shape.", rule=filter_rule, wanted="a filter"
+        "NoFilter",
+        "Filter of observations: a name, or a function of the shape.",
+        rule=filter_rule,
+        wanted="a filter",
+        tunable=True,
     )
-    synchronize_filters: bool = option(True, "Merge the workers' filter statistics in every iteration.")
-    compress_observations: bool = option(False, "Compress obs and new_obs in batches with LZ4.")
-    fake_sampler: bool = option(False, "Repeat the first batch for ever, to measure the learner alone.")
+    synchronize_filters: bool = option(True, "Merge the workers' filter statistics in every iteration.", tunable=False)
+    compress_observations: bool = option(False, "Compress obs and new_obs in batches with LZ4.", tunable=False)
+    fake_sampler: bool = option(False, "Repeat the first batch for ever, to measure the learner alone.", tunable=False)
     sample_in_numpy: bool = option(
-        True, "Dense built-in models on remote workers sample in NumPy, and the workers load no framework."
+        True,
+        "Dense built-in models on remote workers sample in NumPy, and the workers load no framework.",
+        tunable=False,
     )
 
     # Learning
     gamma: float = option(0.99, "Discount of later rewards.", low=0, high=1)
-    lr: float = option(1e-4, "Learning rate of the default optimizer.", low=0)
+    lr: float = option(1e-4, "Learning rate of the default optimizer.", low=0, log=True)
     train_batch_size: int = option(200, "Rows of one training batch.", unit="steps", low=1)
     model: ModelConfig = section(ModelConfig, "Options of the networks.")
     optimizer: FreeForm = option({}, "Options of an algorithm's execution plan. Free-form.")
-    framework: str = option("torch", "The framework that learns.", choices=("torch", "tf", "tf2", "tfe"))
+    framework: str = option("torch", "The framework that learns.", choices=("torch", "tf", "tf2", "tfe"), tunable=False)
     eager_tracing: bool = option(
-        False, "TensorFlow's step is traced in any case; tf.config.run_functions_eagerly(True) serves debugging."
+        False,
+        "TensorFlow's step is traced in any case; tf.config.run_functions_eagerly(True) serves debugging.",
+        tunable=False,
     )
     eager_max_retraces: int = option(
-        20, "Traces of TensorFlow's learner step after which an error says what changes from batch to batch.", low=1
+        20,
+        "Traces of TensorFlow's learner step after which an error says what changes from batch to batch.",
+        low=1,
+        tunable=False,
     )
-    jit_compile: bool = option(False, "XLA compiles TensorFlow's learner step; pays on GPUs and for many minibatches.")
+    jit_compile: bool = option(
+        False, "XLA compiles TensorFlow's learner step; pays on GPUs and for many minibatches.", tunable=False
+    )
     simple_optimizer: bool | Literal[-1] = option(
         -1,
         "True trains without the multi-GPU path, False with it, -1 lets the trainer choose.",
+        tunable=False,
     )
     tf_policy_handles_more_than_one_loss: bool = option(
-        False, "A TensorFlow policy may return several losses in any case.", key="_tf_policy_handles_more_than_one_loss"
+        False,
+        "A TensorFlow policy may return several losses in any case.",
+        key="_tf_policy_handles_more_than_one_loss",
+        tunable=False,
     )
 
     # Environment
     env: Any = option(
-        None, "The environment.", rule=env_rule, wanted="a registered name, a Gymnasium id, a class, a function or None"
+        None,
+        "The environment.",
+        rule=env_rule,
+        wanted="a registered name, a Gymnasium id, a class, a function or None",
+        tunable=False,
     )
     observation_space: Any = option(
         None, "Observation space where there is no environment.", rule=space_rule, wanted="a space or None"
@@ -105,33 +136,40 @@ class CommonConfig(AlgorithmConfig):
         "Longest episode; None is the environment's own limit. Episodes cut here are truncated.",
         unit="env steps",
         low=1,
+        tunable=False,
     )
-    soft_horizon: bool = option(False, "At the horizon, record an end but do not reset the environment.")
-    no_done_at_end: bool = option(False, "Never store the end of an episode as termination.")
-    remote_worker_envs: bool = option(False, "Every environment of a worker is a process of its own.")
-    remote_env_batch_wait_ms: int = option(0, "How long to wait for more of such environments.", unit="ms", low=0)
+    soft_horizon: bool = option(False, "At the horizon, record an end but do not reset the environment.", tunable=False)
+    no_done_at_end: bool = option(False, "Never store the end of an episode as termination.", tunable=False)
+    remote_worker_envs: bool = option(False, "Every environment of a worker is a process of its own.", tunable=False)
+    remote_env_batch_wait_ms: int = option(
+        0, "How long to wait for more of such environments.", unit="ms", low=0, tunable=False
+    )
     env_task_fn: Function | None = option(None, "Curriculum: (result, task-settable env, env context) -> new task.")
-    render_env: bool = option(False, "Call render at every step.")
-    record_env: bool | str = option(False, "Record videos, into a folder if a string is given.")
+    render_env: bool = option(False, "Call render at every step.", tunable=False)
+    record_env: bool | str = option(False, "Record videos, into a folder if a string is given.", tunable=False)
     clip_rewards: bool | float | None = option(
         None, "True: sign of the reward; x: clip to [-x, x]; False: off; None: sign for Atari, else off.", low=0
     )
     normalize_actions: bool = option(True, "Policies act in [-1, 1], mapped to the bounds of the Box.")
     clip_actions: bool = option(False, "Clip actions to the bounds of the Box.")
     preprocessor_pref: str | None = option(
-        "deepmind", "Preprocessing of Atari games; other environments have none.", choices=("deepmind", "rllib")
+        "deepmind", "Atari games: wrap_deepmind, or screens by the pixel preprocessor.", choices=("deepmind", "rllib")
     )
 
     # Debugging and failures
-    log_level: str = option("WARN", "Level of rlframe's logger.", choices=("DEBUG", "INFO", "WARN", "WARNING", "ERROR"))
+    log_level: str = option(
+        "WARN", "Level of rlframe's logger.", choices=("DEBUG", "INFO", "WARN", "WARNING", "ERROR"), tunable=False
+    )
     callbacks: Any = option(
         None, "A DefaultCallbacks subclass, or a dict of functions as in old programs.", rule=callbacks_rule,
         wanted="a DefaultCallbacks subclass, a dict of functions or None",
     )  # fmt: skip
-    ignore_worker_failures: bool = option(False, "Go on with the workers that are left.")
-    recreate_failed_workers: bool = option(False, "Replace a failed worker by a new one with the same index.")
-    log_sys_usage: bool = option(True, "Report the use of CPU and memory as `perf`.")
-    fake_gpus: bool = option(False, "CPUs play GPU towers, for tests.", key="_fake_gpus")
+    ignore_worker_failures: bool = option(False, "Go on with the workers that are left.", tunable=False)
+    recreate_failed_workers: bool = option(
+        False, "Replace a failed worker by a new one with the same index.", tunable=False
+    )
+    log_sys_usage: bool = option(True, "Report the use of CPU and memory as `perf`.", tunable=False)
+    fake_gpus: bool = option(False, "CPUs play GPU towers, for tests.", key="_fake_gpus", tunable=False)
     logger_config: FreeForm | None = option(None, "Class and folder of the logger: type, logdir. Free-form.")
     monitor: bool | str | Literal[-1] = option(-1, "Old name of record_env.", deprecated=True)
 
@@ -139,42 +177,66 @@ class CommonConfig(AlgorithmConfig):
     explore: bool = option(True, "False acts greedily everywhere.")
     exploration_config: FreeForm = option({"type": "StochasticSampling"}, "How to explore.", variants=EXPLORATIONS)
     evaluation_interval: int | None = option(
-        None, "Iterations from one evaluation to the next; None or 0 is never.", low=0
+        None,
+        "Iterations from one evaluation to the next; None or 0 is never.",
+        low=0,
+        tunable=False,
     )
     evaluation_num_episodes: int | Literal["auto"] = option(
-        10, "Episodes of one evaluation; 'auto' fills the time of a training step.", unit="episodes", low=1
+        10,
+        "Episodes of one evaluation; 'auto' fills the time of a training step.",
+        unit="episodes",
+        low=1,
+        tunable=False,
     )
-    evaluation_parallel_to_training: bool = option(False, "Evaluate while training goes on.")
-    in_evaluation: bool = option(False, "Set by rlframe on evaluation workers.")
+    evaluation_parallel_to_training: bool = option(False, "Evaluate while training goes on.", tunable=False)
+    in_evaluation: bool = option(False, "Set by rlframe on evaluation workers.", tunable=False)
     evaluation_config: FreeForm = option({}, "Overrides of this config for evaluation.", overrides=True)
     evaluation_num_workers: int = option(
-        0, "Remote evaluation workers; 0 evaluates in the driver's process.", unit="processes", low=0
+        0,
+        "Remote evaluation workers; 0 evaluates in the driver's process.",
+        unit="processes",
+        low=0,
+        tunable=False,
     )
     custom_eval_function: Function | None = option(None, "(trainer, evaluation workers) -> dict of metrics.")
 
     # Metrics and iterations
-    collect_metrics_timeout: Number = option(180, "Longest wait for the workers' metrics.", unit="s", low=0)
-    metrics_smoothing_episodes: int = option(100, "Episodes that statistics are taken over.", unit="episodes", low=1)
-    min_iter_time_s: Number = option(0, "Shortest iteration.", unit="s", low=0)
-    timesteps_per_iteration: int = option(0, "Fewest steps sampled in an iteration.", unit="env steps", low=0)
+    collect_metrics_timeout: Number = option(
+        180, "Longest wait for the workers' metrics.", unit="s", low=0, tunable=False
+    )
+    metrics_smoothing_episodes: int = option(
+        100, "Episodes that statistics are taken over.", unit="episodes", low=1, tunable=False
+    )
+    min_iter_time_s: Number = option(0, "Shortest iteration.", unit="s", low=0, tunable=False)
+    timesteps_per_iteration: int = option(
+        0, "Fewest steps sampled in an iteration.", unit="env steps", low=0, tunable=False
+    )
 
     # Processes and devices
-    seed: int | None = option(None, "Seed that every random stream is derived from; None draws one.", low=0)
+    seed: int | None = option(
+        None, "Seed that every random stream is derived from; None draws one.", low=0, tunable=False
+    )
     extra_python_environs_for_driver: dict[str, Any] = option(
         {}, "Environment variables set in the driver. Free-form.", rule=environ_rule
     )
     extra_python_environs_for_worker: dict[str, Any] = option(
         {}, "Environment variables set in the workers. Free-form.", rule=environ_rule
     )
-    num_gpus: Number = option(0, "GPUs of the learner; a fraction shares one.", unit="GPUs", low=0)
-    num_cpus_per_worker: Number = option(1, "CPUs of a rollout worker.", unit="CPUs", low=0)
-    num_gpus_per_worker: Number = option(0, "GPUs of a rollout worker.", unit="GPUs", low=0)
+    num_gpus: Number = option(0, "GPUs of the learner; a fraction shares one.", unit="GPUs", low=0, tunable=False)
+    num_cpus_per_worker: Number = option(1, "CPUs of a rollout worker.", unit="CPUs", low=0, tunable=False)
+    num_gpus_per_worker: Number = option(0, "GPUs of a rollout worker.", unit="GPUs", low=0, tunable=False)
     custom_resources_per_worker: dict[str, Number] = option(
         {}, "Other Ray resources of a rollout worker.", rule=resources_rule, wanted="a number >= 0 for every resource"
     )
-    num_cpus_for_driver: Number = option(1, "CPUs of the driver, where Tune places it.", unit="CPUs", low=0)
+    num_cpus_for_driver: Number = option(
+        1, "CPUs of the driver, where Tune places it.", unit="CPUs", low=0, tunable=False
+    )
     placement_strategy: str = option(
-        "PACK", "How Ray spreads the workers over machines.", choices=("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
+        "PACK",
+        "How Ray spreads the workers over machines.",
+        choices=("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"),
+        tunable=False,
     )
     tf_session_args: FreeForm = option(
         TF_SESSION_ARGS,
@@ -185,24 +247,42 @@ class CommonConfig(AlgorithmConfig):
 
     # Offline data
     input: Any = option(
-        "sampler", "Where experience comes from.", rule=input_rule, wanted="a name, a path or a function"
+        "sampler",
+        "Where experience comes from.",
+        rule=input_rule,
+        wanted="a name, a path or a function",
+        tunable=False,
     )
     input_config: FreeForm = option({}, "What a custom reader gets. Free-form.")
-    actions_in_input_normalized: bool = option(False, "Actions in the data are in [-1, 1] already.")
+    actions_in_input_normalized: bool = option(False, "Actions in the data are in [-1, 1] already.", tunable=False)
     input_evaluation: list[str] = option(
-        ["is", "wis"], "Estimators of the policy's value on offline data.", choices=("is", "wis", "simulation")
+        ["is", "wis"],
+        "Estimators of the policy's value on offline data.",
+        choices=("is", "wis", "simulation"),
+        tunable=False,
     )
-    postprocess_inputs: bool = option(False, "Postprocess trajectories that were read.")
-    shuffle_buffer_size: int = option(0, "Batches that are shuffled among each other.", unit="batches", low=0)
+    postprocess_inputs: bool = option(False, "Postprocess trajectories that were read.", tunable=False)
+    shuffle_buffer_size: int = option(
+        0, "Batches that are shuffled among each other.", unit="batches", low=0, tunable=False
+    )
     output: Any = option(
-        None, "Where to write samples.", rule=input_rule, wanted="a path, 'logdir', a function or None"
+        None,
+        "Where to write samples.",
+        rule=input_rule,
+        wanted="a path, 'logdir', a function or None",
+        tunable=False,
     )
-    output_compress_columns: list[str] = option(["obs", "new_obs"], "Columns to compress.")
-    output_max_file_size: int = option(64 * 1024 * 1024, "Size at which a new file is begun.", unit="bytes", low=1)
+    output_compress_columns: list[str] = option(["obs", "new_obs"], "Columns to compress.", tunable=False)
+    output_max_file_size: int = option(
+        64 * 1024 * 1024, "Size at which a new file is begun.", unit="bytes", low=1, tunable=False
+    )
 
     multiagent: MultiagentConfig = section(MultiagentConfig, "Several agents and policies in one environment.")
     disable_preprocessor_api: bool = option(
-        False, "Hand observations to the model as they are.", key="_disable_preprocessor_api"
+        False,
+        "Hand observations to the model as they are.",
+        key="_disable_preprocessor_api",
+        tunable=False,
     )
 
     def faults(self) -> Iterator[str]:
@@ -250,7 +330,7 @@ def effective_model_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return model
 
 
-_PARTLY = frozenset({"num_gpus", "preprocessor_pref", "exploration_config.type", "input_evaluation"})
+_PARTLY = frozenset({"exploration_config.type", "input_evaluation"})
 """Refused keys of which some values besides the default are honoured."""
 
 

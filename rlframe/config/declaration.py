@@ -76,6 +76,9 @@ class Option:
     variants: Variants | None = None
     overrides: bool = False
     deprecated: bool = False
+    alias: str | None = None
+    log: bool | None = None
+    tunable: bool | None = None
 
     def fresh_default(self) -> Any:
         """Returns the default value, shared with nobody."""
@@ -120,8 +123,13 @@ def option(  # noqa: PLR0913  every keyword is one column of the reference page
     variants: Variants | None = None,
     overrides: bool = False,
     deprecated: bool = False,
+    alias: str | None = None,
+    log: bool | None = None,
+    tunable: bool | None = None,
 ) -> Any:
     """Declares one key of a section.
+
+    A subclass that declares a key again need not repeat `alias`, `log` and `tunable`: see `Section.trait`.
 
     Args:
         default: The default value; mutable ones are copied for every config.
@@ -138,10 +146,14 @@ def option(  # noqa: PLR0913  every keyword is one column of the reference page
         variants: The declared forms of a dict that has a `type`.
         overrides: The dict holds overrides of the whole config, and is checked as such.
         deprecated: The key is only understood, and answered with its new name.
+        alias: A second name of its flag on the command line.
+        log: Whether a search goes by orders of magnitude: learning rates, weights.
+        tunable: Whether a search may vary it; None goes by its type. False for keys that say how a run is carried
+            out, or what is solved.
     """
     declared = Option(
         default, description, unit, low, high, above, tuple(choices) if choices is not None else None, source, rule,
-        wanted, None, variants, overrides, deprecated,
+        wanted, None, variants, overrides, deprecated, alias, log, tunable,
     )  # fmt: skip
     return _field(declared, key)
 
@@ -185,6 +197,22 @@ class Section(BaseModel):
     def annotations(cls) -> Mapping[str, Any]:
         """Returns the declared type of every key."""
         return _annotations(cls)
+
+    @classmethod
+    def trait(cls, key: str, name: str) -> Any:
+        """Returns `alias`, `log` or `tunable` of a key, from the nearest class that declares it; None if none does."""
+        for parent in cls.__mro__:
+            if issubclass(parent, Section) and key in parent.options():
+                value = getattr(parent.options()[key], name)
+                if value is not None:
+                    return value
+        return None
+
+    @classmethod
+    def aliases(cls) -> dict[str, str]:
+        """Returns the keys that have a second name on the command line, by that name."""
+        found = ((cls.trait(key, "alias"), key) for key in cls.options())
+        return {alias: key for alias, key in found if alias is not None}
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:

@@ -21,6 +21,7 @@ class ReferenceRow:
         meaning: One sentence.
         source: Paper or book, or "".
         note: What this version does not honour of it, or "".
+        alias: A second name of its flag on the command line, or "".
     """
 
     key: str
@@ -30,6 +31,7 @@ class ReferenceRow:
     meaning: str
     source: str
     note: str = ""
+    alias: str = ""
 
 
 def reference_rows(cls: type[Section], defaults: Mapping[str, Any], notes: Mapping[str, str]) -> list[ReferenceRow]:
@@ -70,7 +72,7 @@ def _rows(
         words = wanted_text(annotations[key], declared).removesuffix(f" ({declared.unit})")
         yield ReferenceRow(
             prefix + key, words, default, declared.unit or "", declared.description, declared.source or "",
-            notes.get(prefix + key, ""),
+            notes.get(prefix + key, ""), cls.trait(key, "alias") or "",
         )  # fmt: skip
         if form is not None:
             below = {**form.defaults(), **values[key]}

@@ -24,7 +24,7 @@ def _is_later(kind: Any) -> bool:
 
 
 _OFFLINE = "data in files is neither read nor written; train with input='sampler'"
-_AGENTS = "environments have one agent and one policy, 'default_policy'"
+_LOCKSTEP = "each policy replays its own rows; leave it at 'independent'"
 _REMOTE_ENVS = "set num_workers to step environments in several processes"
 TF_SESSION_ARGS: dict[str, Any] = {
     "intra_op_parallelism_threads": 2,
@@ -35,7 +35,7 @@ TF_SESSION_ARGS: dict[str, Any] = {
     "allow_soft_placement": True,
 }
 LOCAL_TF_SESSION_ARGS: dict[str, Any] = {"intra_op_parallelism_threads": 8, "inter_op_parallelism_threads": -1}
-_STASH = "there is one policy, which stays in memory"
+_STASH = "all policies stay in memory"
 
 UNSUPPORTED: dict[str, Refusal] = {
     "model._use_default_native_models": Refusal(bool, "both frameworks have the same default models"),
@@ -53,11 +53,7 @@ UNSUPPORTED: dict[str, Refusal] = {
     "output": Refusal(other_than(None), _OFFLINE),
     "output_compress_columns": Refusal(other_than(["obs", "new_obs"]), _OFFLINE),
     "output_max_file_size": Refusal(other_than(64 * 1024 * 1024), _OFFLINE),
-    "multiagent.policies": Refusal(bool, _AGENTS),
-    "multiagent.policy_mapping_fn": Refusal(other_than(None), _AGENTS),
-    "multiagent.policies_to_train": Refusal(other_than(None), _AGENTS),
-    "multiagent.observation_fn": Refusal(other_than(None), _AGENTS),
-    "multiagent.replay_mode": Refusal(one_of({"lockstep"}), _AGENTS),
+    "multiagent.replay_mode": Refusal(one_of({"lockstep"}), _LOCKSTEP),
     "multiagent.policy_map_capacity": Refusal(other_than(100), _STASH),
     "multiagent.policy_map_cache": Refusal(other_than(None), _STASH),
     "exploration_config.type": Refusal(

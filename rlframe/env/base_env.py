@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlframe.env.adapt import user_env
+from rlframe.env.multi_agent_adapt import MultiAgentAdapter, SingleAgentAsMany
 
 
 class BaseEnv:
@@ -25,7 +26,7 @@ class BaseEnv:
     @property
     def envs(self) -> list[Any]:
         """The environments as the user's creator returned them, one per slot."""
-        return [user_env(env) for env in self._envs]
+        return [_as_made(env) for env in self._envs]
 
     def get_sub_environments(self, as_dict: bool = False) -> Any:
         """Returns the environments as the user's creator returned them: a list, or a dict by slot."""
@@ -53,3 +54,8 @@ class BaseEnv:
         """Closes all environments."""
         for env in self._envs:
             env.close()
+
+
+def _as_made(env: Any) -> Any:
+    """Returns an environment as the user's creator returned it."""
+    return user_env(env.env) if isinstance(env, (MultiAgentAdapter, SingleAgentAsMany)) else user_env(env)

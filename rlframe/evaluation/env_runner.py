@@ -184,9 +184,10 @@ class EnvRunner:
             worker=self.hooks.worker,
         )
         self._episodes[index] = episode
-        episode._last_raw_obs = raw
+        view = episode._view(DUMMY_AGENT_ID)
+        view.raw_obs = raw
         self._call("on_episode_start", index)
-        episode._last_obs = obs
+        view.obs = obs
 
     def _call(self, hook: str, index: int) -> None:
         function = self.hooks.call.get(hook)
@@ -345,6 +346,7 @@ class EnvRunner:
         episode = self._episodes[index]
         if episode is not None:
             done = bool(terminated or truncated)
+            episode.length += 1
             episode._record_outcome(obs=obs, raw_obs=raw, reward=float(reward), done=done, info=info)
         return obs, reward, terminated, truncated, info
 
@@ -356,8 +358,8 @@ class EnvRunner:
         for index, episode in enumerate(self._episodes):
             assert episode is not None
             episode._record_step(flat[index], {key: column[index] for key, column in extras.items()})
-            episode._last_obs = block.obs[t + 1, index]
-            episode._last_done = index in over
+            view = episode._view(DUMMY_AGENT_ID)
+            view.obs, view.done = block.obs[t + 1, index], index in over
             self._call("on_episode_step", index)
 
     def _end(self, t: int, block: Block, index: int, terminated: bool, truncated: bool) -> None:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from rlframe.env.adapt import adapt_env
 from rlframe.env.env_context import EnvContext
+from rlframe.env.multi_agent_adapt import MultiAgentAdapter, SingleAgentAsMany, is_multi_agent
+from rlframe.evaluation.episode import DUMMY_AGENT_ID
 from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.seeding import derive_seed
 from rlframe.utils.spaces.space_utils import get_base_struct_from_space
@@ -26,7 +28,7 @@ class EnvSlot:
     """Owns one environment and numbers its episodes.
 
     Episode i of slot s in worker w is seeded with `derive_seed(seed, "env", w, s, i)`: it can be repeated on its own
-    from that seed and its actions.
+    from that seed and its actions. With `as_many` an environment with one agent has the contract of several.
 
     Attributes:
         env: The environment with Gymnasium's API.
@@ -36,7 +38,7 @@ class EnvSlot:
         actions: The running episode's actions so far, in the environment's space; None when too many.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword-only but for two
         self,
         creator: Callable[[EnvContext], Any],
         context: EnvContext,
@@ -45,7 +47,9 @@ class EnvSlot:
         seed: int,
         stream: int,
         horizon: int | None = None,
+        as_many: bool = False,
     ) -> None:
+        self._as_many = as_many
         self._creator = creator
         self._context = context
         self._horizon = horizon
@@ -61,7 +65,7 @@ class EnvSlot:
 
     def _make(self) -> Any:
         try:
-            env = adapt_env(self._creator(self._context))
+            env = self._adapted(self._creator(self._context))
         except (EnvError, NonFiniteError):
             raise
         except Exception as error:
@@ -73,6 +77,13 @@ class EnvSlot:
         if self._horizon is not None and limit is not None and self._horizon > limit:
             cast(Any, env)._max_episode_steps = self._horizon
         return env
+
+    def _adapted(self, env: Any) -> Any:
+        """Returns an environment with the contract that the sampling loop expects of it."""
+        if is_multi_agent(env):
+            return MultiAgentAdapter(env)
+        adapted = adapt_env(env)
+        return SingleAgentAsMany(adapted, DUMMY_AGENT_ID) if self._as_many else adapted
 
     def recreate(self) -> None:
         """Replaces a broken environment by a new one; closing the old one may fail, that changes nothing."""
@@ -168,7 +179,9 @@ def _columns(actions: list[Any]) -> dict[str, NDArray[Any]]:
 
 
 def _actions(columns: Mapping[str, NDArray[Any]], space: Any) -> list[Any]:
-    """Returns the actions that `_columns` took apart."""
+    """Returns the actions that `_columns` took apart; an array, as older checkpoints have it, row by row."""
+    if not isinstance(columns, Mapping):
+        return list(columns)
     leaves = [columns[str(leaf)] for leaf in range(len(columns))]
     struct = get_base_struct_from_space(space)
     return [tree.unflatten_as(struct, list(row)) for row in zip(*leaves, strict=True)]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from rlframe.data.columns import STATE_OUT_PREFIX
 
 if TYPE_CHECKING:
     from rlframe.policy.policy import Policy
@@ -13,10 +16,30 @@ DUMMY_AGENT_ID = "agent0"
 _DUMMY_AGENT_ID = DUMMY_AGENT_ID
 
 
+class _AgentView:
+    """What an episode tells of one agent."""
+
+    __slots__ = ("action", "done", "extras", "info", "obs", "prev_action", "raw_obs", "rewards", "states")
+
+    def __init__(self) -> None:
+        self.obs: Any = None
+        self.raw_obs: Any = None
+        self.info: dict[str, Any] = {}
+        self.action: Any = None
+        self.prev_action: Any = None
+        self.rewards = [0.0, 0.0]
+        self.done = False
+        self.extras: dict[str, Any] = {}
+
+
 class Episode:
-    """State of one episode in one environment slot; made only when a callback asks for it.
+    """State of one episode in one environment slot.
+
+    With one agent it is made only when a callback asks for it. With several it is always there, and what it tells of
+    agents' steps is kept only when a callback asks.
 
     Attributes:
+        policy_map: Policies by id.
         episode_id: Unique number of the episode.
         env_id: Index of the environment slot within its worker.
         length: Environment steps so far.
@@ -30,7 +53,13 @@ class Episode:
     """
 
     def __init__(
-        self, policies: dict[str, Policy], policy_id: str, *, episode_id: int, env_id: int, worker: Any = None
+        self,
+        policies: Mapping[str, Policy],
+        mapping: str | Callable[[Any, Episode], str],
+        *,
+        episode_id: int,
+        env_id: int,
+        worker: Any = None,
     ) -> None:
         self.policy_map = policies
         self.episode_id = episode_id
@@ -43,67 +72,71 @@ class Episode:
         self.custom_metrics: dict[str, Any] = {}
         self.hist_data: dict[str, list[Any]] = {}
         self.media: dict[str, Any] = {}
-        self._policy_id = policy_id
-        self._last_obs: Any = None
-        self._last_raw_obs: Any = None
-        self._last_info: dict[str, Any] = {}
-        self._last_action: Any = None
-        self._prev_action: Any = None
-        self._rewards: list[float] = [0.0, 0.0]
-        self._last_done = False
-        self._extra_action_outs: dict[str, Any] = {}
+        self._mapping = mapping
+        self._policy_of: dict[Any, str] = {}
+        self._views: dict[Any, _AgentView] = {}
 
     def policy_mapping_fn(self, agent_id: Any = DUMMY_AGENT_ID, *args: Any, **kwargs: Any) -> str:
         """Returns the id of the policy that acts for `agent_id`."""
-        return self._policy_id
+        return self.policy_for(agent_id)
 
     def policy_for(self, agent_id: Any = DUMMY_AGENT_ID) -> str:
-        """Returns the id of the policy that acts for `agent_id` in this episode."""
-        return self._policy_id
+        """Returns the id of the policy that acts for `agent_id` in this episode; asked for once per agent."""
+        if isinstance(self._mapping, str):
+            return self._mapping
+        if agent_id not in self._policy_of:
+            self._policy_of[agent_id] = self._mapping(agent_id, self)
+        return self._policy_of[agent_id]
 
     def get_agents(self) -> list[Any]:
         """Returns the ids of the agents seen so far."""
-        return [DUMMY_AGENT_ID]
+        return [DUMMY_AGENT_ID] if isinstance(self._mapping, str) else list(self._policy_of)
 
     def last_observation_for(self, agent_id: Any = DUMMY_AGENT_ID) -> Any:
         """Returns the last preprocessed and filtered observation, None before the first step was stored."""
-        return self._last_obs
+        return self._view(agent_id).obs
 
     def last_raw_obs_for(self, agent_id: Any = DUMMY_AGENT_ID) -> Any:
         """Returns the last observation as the environment gave it."""
-        return self._last_raw_obs
+        return self._view(agent_id).raw_obs
 
     def last_info_for(self, agent_id: Any = DUMMY_AGENT_ID) -> dict[str, Any]:
         """Returns the environment's last info dict; `{}` before the first step."""
-        return self._last_info
+        return self._view(agent_id).info
 
     def last_action_for(self, agent_id: Any = DUMMY_AGENT_ID) -> Any:
         """Returns the last action in the policy's space; zeros before the first."""
-        return self._zero_action() if self._last_action is None else self._last_action
+        action = self._view(agent_id).action
+        return self._zero_action(agent_id) if action is None else action
 
     def prev_action_for(self, agent_id: Any = DUMMY_AGENT_ID) -> Any:
         """Returns the action before the last one; zeros where there is none."""
-        return self._zero_action() if self._prev_action is None else self._prev_action
+        action = self._view(agent_id).prev_action
+        return self._zero_action(agent_id) if action is None else action
 
     def last_reward_for(self, agent_id: Any = DUMMY_AGENT_ID) -> float:
         """Returns the last raw reward; 0 before the first step."""
-        return self._rewards[-1]
+        return self._view(agent_id).rewards[-1]
 
     def prev_reward_for(self, agent_id: Any = DUMMY_AGENT_ID) -> float:
         """Returns the raw reward before the last one; 0 where there is none."""
-        return self._rewards[-2]
+        return self._view(agent_id).rewards[-2]
 
     def rnn_state_for(self, agent_id: Any = DUMMY_AGENT_ID) -> list[np.ndarray]:
-        """Returns the recurrent state; `[]` for policies without one."""
-        return []
+        """Returns the recurrent state after the last action, the initial one before it; `[]` without memory."""
+        extras = self._view(agent_id).extras
+        states: list[np.ndarray] = []
+        while f"{STATE_OUT_PREFIX}{len(states)}" in extras:
+            states.append(extras[f"{STATE_OUT_PREFIX}{len(states)}"])
+        return states or self._policy(agent_id).get_initial_state()
 
     def last_done_for(self, agent_id: Any = DUMMY_AGENT_ID) -> bool:
-        """Returns whether the last step ended the episode (terminated or truncated)."""
-        return self._last_done
+        """Returns whether the last step ended the episode for the agent (terminated or truncated)."""
+        return self._view(agent_id).done
 
     def last_extra_action_outs_for(self, agent_id: Any = DUMMY_AGENT_ID) -> dict[str, Any]:
         """Returns what came with the last action, e.g. `action_logp` or `vf_preds`."""
-        return self._extra_action_outs
+        return self._view(agent_id).extras
 
     def soft_reset(self) -> None:
         """Clears counters and metrics at a soft horizon; agent state goes on."""
@@ -111,20 +144,36 @@ class Episode:
         self.total_reward = 0.0
         self.agent_rewards = {}
 
-    def _zero_action(self) -> Any:
-        space = self.policy_map[self._policy_id].action_space
-        return np.zeros_like(np.asarray(space.sample()))
+    def _policy(self, agent_id: Any) -> Policy:
+        return self.policy_map[self.policy_for(agent_id)]
 
-    def _record_step(self, action: Any, extras: dict[str, Any]) -> None:
-        self._prev_action, self._last_action = self._last_action, action
-        self._extra_action_outs = extras
+    def _view(self, agent_id: Any) -> _AgentView:
+        view = self._views.get(agent_id)
+        if view is None:
+            view = self._views[agent_id] = _AgentView()
+        return view
 
-    def _record_outcome(self, *, obs: Any, raw_obs: Any, reward: float, done: bool, info: dict[str, Any]) -> None:
-        self._last_obs, self._last_raw_obs, self._last_info, self._last_done = obs, raw_obs, info, done
-        self._rewards = [self._rewards[-1], reward]
-        self.length += 1
+    def _zero_action(self, agent_id: Any) -> Any:
+        return np.zeros_like(np.asarray(self._policy(agent_id).action_space.sample()))
+
+    def _record_step(self, action: Any, extras: dict[str, Any], agent_id: Any = DUMMY_AGENT_ID) -> None:
+        view = self._view(agent_id)
+        view.prev_action, view.action, view.extras = view.action, action, extras
+
+    def _record_outcome(
+        self, *, raw_obs: Any, reward: float, done: bool, info: dict[str, Any], obs: Any = None,
+        agent_id: Any = DUMMY_AGENT_ID,
+    ) -> None:  # fmt: skip
+        """Keeps what a step gave one agent, and counts its reward."""
+        view = self._view(agent_id)
+        view.info, view.done = info, done
+        if raw_obs is not None:
+            view.raw_obs = raw_obs
+        if obs is not None:
+            view.obs = obs
+        view.rewards = [view.rewards[-1], reward]
         self.total_reward += reward
-        key = (DUMMY_AGENT_ID, self._policy_id)
+        key = (agent_id, self.policy_for(agent_id))
         self.agent_rewards[key] = self.agent_rewards.get(key, 0.0) + reward
 
 

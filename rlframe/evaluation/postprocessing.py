@@ -147,7 +147,9 @@ def _add_advantages(
         following[open_ends] = _values_after(policy, sample_batch, ends, open_ends)
     # Returns are GAE with lambda 1 plus the values they were measured against.
     slots = _slots(sample_batch, ends)
-    by_slot: Any = [column.reshape(slots, -1).T for column in (rewards, values, following, terminal, ends)]
+    by_slot: Any = (rewards, values, following, terminal, ends)
+    if slots > 1:
+        by_slot = [column.reshape(slots, -1).T for column in by_slot]
     r_t, v_t, v_tp1, terminal_t, end_t = by_slot
     rows = gae(r_t, v_t, v_tp1, terminal_t, end_t, gamma, lambda_)
     advantages, targets = (row.T.reshape(-1) for row in rows)

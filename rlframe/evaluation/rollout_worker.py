@@ -15,13 +15,25 @@ from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, Sample
 from rlframe.env.base_env import BaseEnv
 from rlframe.env.checks import check_observation, check_spaces
 from rlframe.env.env_context import EnvContext
+from rlframe.env.wrappers.atari_wrappers import is_atari, with_preprocessing
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, overridden_hooks
 from rlframe.evaluation.env_runner import EnvRunner, Hooks, RunnerSettings
 from rlframe.evaluation.env_slots import EnvSlot
 from rlframe.evaluation.metrics import RolloutMetrics
+from rlframe.evaluation.multi_agent_runner import MultiAgentRunner
+from rlframe.evaluation.policy_table import (
+    AgentMapping,
+    TrainedPolicies,
+    agent_mapping,
+    as_spec,
+    has_several,
+    space_for,
+)
 from rlframe.evaluation.vector_runner import VectorRunner, make_vector_env
+from rlframe.evaluation.whole_games import WholeGames
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
 from rlframe.policy.policy import Policy, PolicySpec
+from rlframe.utils import merge_dicts
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.filter import get_filter
 from rlframe.utils.seeding import entropy_seed
@@ -83,8 +95,10 @@ class RolloutWorker:
             _LOGGER.setLevel(config["log_level"])
         self.callbacks = make_callbacks(config.get("callbacks") if callbacks is None else callbacks)
         self._hooks = overridden_hooks(self.callbacks)
-        self._env_creator, self._validate_env = env_creator, validate_env
+        self._env_creator, self._validate_env = with_preprocessing(env_creator, config), validate_env
+        self._whole_games = WholeGames()
         self.slots: list[EnvSlot] = []
+        self._several = False
         given = spaces or (config.get("observation_space"), config.get("action_space"))
         self.observation_space: Any = given[0]
         self.action_space: Any = given[1]
@@ -93,9 +107,11 @@ class RolloutWorker:
         self.policy_map: dict[str, Policy] = {}
         self.preprocessors: dict[str, Any] = {}
         self.filters: dict[str, Any] = {}
-        self.policies_to_train: list[str] = []
-        self.policy_mapping_fn: Callable[..., str] = lambda *args, **kwargs: DEFAULT_POLICY_ID
-        self.runner: EnvRunner | None = None
+        self.policy_specs: dict[str, PolicySpec] = {}
+        multiagent = config.get("multiagent") or {}
+        self.is_policy_to_train = TrainedPolicies(multiagent.get("policies_to_train"))
+        self._mapping_fn: Any = multiagent.get("policy_mapping_fn")
+        self.runner: EnvRunner | MultiAgentRunner | None = None
         self.global_vars: dict[str, Any] = {"timestep": 0}
         self._fake_batch: SampleBatch | MultiAgentBatch | None = None
         if policy_spec is not None:
@@ -135,10 +151,18 @@ class RolloutWorker:
                 seed=seed,
                 stream=max(self.worker_index, 1),
                 horizon=config.get("horizon"),
+                as_many=has_several(config),
             )
             slots.append(slot)
         first = slots[0]
         where = f"the environment of worker {self.worker_index}"
+        self._several = not isinstance(first.env, gym.Env)
+        if self._several:
+            if validate is not None:
+                validate(first.env, first._context)
+            if config.get("vectorized_env"):
+                raise ConfigError("vectorized_env: got True with several agents or policies; set it to False")
+            return slots
         check_spaces(first.env, where)
         if validate is not None:
             validate(first.env, first._context)
@@ -170,20 +194,57 @@ class RolloutWorker:
             ConfigError: If there are no spaces to build them for.
         """
         specs = policy_spec if isinstance(policy_spec, Mapping) else {DEFAULT_POLICY_ID: policy_spec}
+        mapping = agent_mapping(self._mapping_fn, [*self.policy_map, *specs])
         for policy_id, spec in specs.items():
-            spec = spec if isinstance(spec, PolicySpec) else PolicySpec(policy_class=spec)
-            self._add_policy(policy_id, spec)
-        if self.slots:
+            self._add_policy(policy_id, as_spec(spec, None), mapping)
+        if self.slots and self.runner is None:
             self.runner = self._make_runner()
 
-    def _add_policy(self, policy_id: str, spec: PolicySpec) -> None:
-        raw_space = spec.observation_space if spec.observation_space is not None else self.observation_space
-        action_space = spec.action_space if spec.action_space is not None else self.action_space
+    @property
+    def policies_to_train(self) -> list[str]:
+        """Ids of the policies that learn."""
+        return [pid for pid in self.policy_map if self.is_policy_to_train(pid)]
+
+    def policy_mapping_fn(self, agent_id: Any, episode: Any = None, **kwargs: Any) -> str:
+        """Returns the id of the policy that acts for an agent."""
+        return agent_mapping(self._mapping_fn, list(self.policy_map))(agent_id, episode, self)
+
+    def set_policy_mapping_fn(self, policy_mapping_fn: Any = None) -> None:
+        """Takes another mapping of agents to policies, for agents that appear from now on; None changes nothing."""
+        if policy_mapping_fn is not None:
+            agent_mapping(policy_mapping_fn, list(self.policy_map))
+            self._mapping_fn = policy_mapping_fn
+
+    def set_policies_to_train(self, policies_to_train: Any = None) -> None:
+        """Takes other policies to learn: ids, or a function `(policy id, batch) -> bool`; None changes nothing."""
+        if policies_to_train is not None:
+            self.is_policy_to_train = TrainedPolicies(policies_to_train)
+
+    def remove_policy(self, policy_id: str) -> None:
+        """Forgets a policy; its agents' rows in running episodes are dropped with these.
+
+        Raises:
+            KeyError: If there is none of this id.
+        """
+        if policy_id not in self.policy_map:
+            raise KeyError(f"policy_id={policy_id!r}: wanted one of {', '.join(self.policy_map)}")
+        tables: tuple[dict[str, Any], ...] = (self.policy_map, self.preprocessors, self.filters, self.policy_specs)
+        for table in tables:
+            table.pop(policy_id, None)
+        if self.runner is not None:
+            self.runner.restart()
+
+    def _add_policy(self, policy_id: str, spec: PolicySpec, mapping: AgentMapping) -> None:
+        raw_space, action_space = spec.observation_space, spec.action_space
+        if raw_space is None:
+            raw_space = space_for(self.observation_space, policy_id, mapping, "observation_space")
+        if action_space is None:
+            action_space = space_for(self.action_space, policy_id, mapping, "action_space")
         if raw_space is None or action_space is None:
             raise ConfigError(
                 'no spaces for the policy: set "env", or both "observation_space" and "action_space" in the config'
             )
-        config = {**self.policy_config, **dict(spec.config or {})}
+        config = merge_dicts(self.policy_config, dict(spec.config)) if spec.config else dict(self.policy_config)
         model_config = config.get("model") or {}
         if config.get("_disable_preprocessor_api"):
             preprocessor: Any = NoPreprocessor(raw_space)
@@ -199,12 +260,13 @@ class RolloutWorker:
         policy.callbacks = self.callbacks  # type: ignore[attr-defined]  # RLlib's name for users' code
         if "on_learn_on_batch" in self._hooks:
             policy.learn_hook = partial(_call_learn_hook, self.callbacks)  # type: ignore[attr-defined]
+        if policy.exploration is None:  # a class of the user's own that only acts
+            policy.exploration = policy._create_exploration()
         self.policy_map[policy_id] = policy
-        self.policies_to_train.append(policy_id)
+        self.policy_specs[policy_id] = spec._replace(observation_space=raw_space, action_space=action_space)
 
-    def _make_runner(self) -> EnvRunner:
+    def _make_runner(self) -> EnvRunner | MultiAgentRunner:
         config = self.policy_config
-        policy = self.policy_map[DEFAULT_POLICY_ID]
         base_env = BaseEnv(_LiveEnvs(self.slots))
         calls: dict[str, Callable[..., None]] = {
             hook: partial(_call_keywords, self.callbacks, hook) for hook in self._hooks
@@ -215,12 +277,27 @@ class RolloutWorker:
             horizon=config.get("horizon"),
             soft_horizon=bool(config.get("soft_horizon")),
             no_done_at_end=bool(config.get("no_done_at_end")),
-            clip_rewards=config.get("clip_rewards"),
+            clip_rewards=True
+            if config.get("clip_rewards") is None and is_atari(self.env)
+            else config.get("clip_rewards"),
             explore=bool(config.get("explore", True)),
             render_env=bool(config.get("render_env")),
             recreate_envs=bool(config.get("recreate_failed_workers")),
         )
         hooks = Hooks(call=calls, worker=self, base_env=base_env)
+        if self._several:
+            multiagent = config.get("multiagent") or {}
+            return MultiAgentRunner(
+                self.slots,
+                self.policy_map,
+                lambda agent_id, episode: self.policy_mapping_fn(agent_id, episode),
+                settings,
+                hooks,
+                filters=self.filters,
+                observation_fn=multiagent.get("observation_fn"),
+                count_steps_by=multiagent.get("count_steps_by", "env_steps"),
+            )
+        policy = self.policy_map[DEFAULT_POLICY_ID]
         if config.get("vectorized_env"):
             size = int(config.get("num_envs_per_worker", 1))
             vector_env = make_vector_env(config.get("env"), size, dict(config.get("env_config") or {}))
@@ -269,7 +346,8 @@ class RolloutWorker:
 
     def get_metrics(self) -> list[RolloutMetrics]:
         """Returns the episodes that ended since the last call."""
-        return [] if self.runner is None else self.runner.get_metrics()
+        lives = [] if self.runner is None else self.runner.get_metrics()
+        return self._whole_games.merge((slot.env for slot in self.slots), lives)
 
     # --- learning ---------------------------------------------------------------------------------------------
 
@@ -279,7 +357,7 @@ class RolloutWorker:
             return {
                 pid: self.policy_map[pid].learn_on_batch(batch)
                 for pid, batch in samples.policy_batches.items()
-                if pid in self.policies_to_train
+                if self.is_policy_to_train(pid, batch)
             }
         return self.policy_map[DEFAULT_POLICY_ID].learn_on_batch(samples)
 
@@ -379,7 +457,7 @@ class RolloutWorker:
             "global_vars": dict(self.global_vars),
             "streams": {
                 pid: {"exploration": policy.get_exploration_state(), "action_rng": policy.rng.bit_generator.state,
-                      "timestep": policy.global_timestep}
+                      "timestep": policy.global_timestep, "seed": policy.seed}
                 for pid, policy in self.policy_map.items()
             },
         }  # fmt: skip
@@ -400,6 +478,7 @@ class RolloutWorker:
                 policy.exploration.set_state(streams["exploration"])
             policy.rng.bit_generator.state = streams["action_rng"]
             policy.global_timestep = int(streams["timestep"])
+            policy.seed = int(streams.get("seed", policy.seed))
         if self.runner is not None and state["runner"] is not None:
             self.runner.set_state(state["runner"])
 

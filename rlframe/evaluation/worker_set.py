@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from rlframe.data.sample_batch import DEFAULT_POLICY_ID
+from rlframe.evaluation.policy_table import policy_specs
 from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.policy.numpy_policy import NumpyPolicy
 from rlframe.policy.policy import PolicySpec
@@ -90,7 +90,7 @@ class WorkerSet:
     def _make_local(self, local_env: bool, spaces: Any) -> RolloutWorker:
         worker = RolloutWorker(**self._worker_arguments(0), make_env=local_env, spaces=spaces)
         if self._policy_class is not None:
-            worker.add_policies(PolicySpec(policy_class=self._policy_class))
+            worker.add_policies(policy_specs(self._config, self._policy_class))
         return worker
 
     def _start_remotes(self, count: int) -> None:
@@ -144,19 +144,56 @@ class WorkerSet:
 
         from rlframe.evaluation.cluster import unwrap_ray_error
 
-        local = self._local_worker
-        policy = local.policy_map[DEFAULT_POLICY_ID]
-        spaces = (local.observation_space, local.action_space)
-        recipe = getattr(policy, "acting_recipe", lambda: None)() if self._config.get("sample_in_numpy", True) else None
-        policy_class = self._policy_class if recipe is None else partial(NumpyPolicy, recipe=recipe)
-        spec = PolicySpec(policy_class=policy_class, observation_space=spaces[0], action_space=spaces[1])
+        specs = ray.put({pid: self._remote_spec(pid) for pid in self._local_worker.policy_map})
         registered = _registered_models()
         try:
             ray.get([worker.apply.remote(_install_models, registered) for worker in remotes])
-            ray.get([worker.add_policies.remote({DEFAULT_POLICY_ID: spec}) for worker in remotes])
+            ray.get([worker.add_policies.remote(specs) for worker in remotes])
         except Exception as error:
             self._kill()
             raise unwrap_ray_error(error) from error
+
+    def _remote_spec(self, policy_id: str) -> PolicySpec:
+        """Returns what a remote worker builds a policy from: what acts in NumPy, where the local policy can."""
+        local = self._local_worker
+        spec: PolicySpec = local.policy_specs[policy_id]
+        describe = getattr(local.policy_map[policy_id], "acting_recipe", None)
+        recipe = describe() if describe is not None and self._config.get("sample_in_numpy", True) else None
+        return spec if recipe is None else spec._replace(policy_class=partial(NumpyPolicy, recipe=recipe))
+
+    def add_policy(
+        self, policy_id: str, spec: PolicySpec, policy_mapping_fn: Any = None, policies_to_train: Any = None
+    ) -> None:
+        """Adds a policy to all workers, and takes a new mapping and new policies to train where they are given."""
+        local = self._local_worker
+        local.add_policies({policy_id: spec})
+        self._on_all(policy_mapping_fn, policies_to_train)
+        if self._remote_workers:
+            import ray
+
+            made = ray.put({policy_id: self._remote_spec(policy_id)})
+            ray.get([worker.add_policies.remote(made) for worker in self._remote_workers])
+            self.sync_weights([policy_id])
+
+    def remove_policy(self, policy_id: str, policy_mapping_fn: Any = None, policies_to_train: Any = None) -> None:
+        """Removes a policy from all workers; new mapping and policies to train as in `add_policy`."""
+        self._local_worker.remove_policy(policy_id)
+        if self._remote_workers:
+            import ray
+
+            ray.get([worker.remove_policy.remote(policy_id) for worker in self._remote_workers])
+        self._on_all(policy_mapping_fn, policies_to_train)
+
+    def _on_all(self, policy_mapping_fn: Any, policies_to_train: Any) -> None:
+        self._local_worker.set_policy_mapping_fn(policy_mapping_fn)
+        self._local_worker.set_policies_to_train(policies_to_train)
+        if not self._remote_workers:
+            return
+        import ray
+
+        calls = [worker.set_policy_mapping_fn.remote(policy_mapping_fn) for worker in self._remote_workers]
+        calls += [worker.set_policies_to_train.remote(policies_to_train) for worker in self._remote_workers]
+        ray.get(calls)
 
     # --- access -----------------------------------------------------------------------------------------------
 

@@ -47,7 +47,6 @@ def policy_parts(local: Any, batch: Batch, policies: Sequence[str] = ()) -> list
     Raises:
         ValueError: If it cannot be told whose rows these are.
     """
-    trained = policies or local.policies_to_train
     if isinstance(batch, MultiAgentBatch):
         parts = list(batch.policy_batches.items())
     elif DEFAULT_POLICY_ID in local.policy_map:
@@ -59,7 +58,10 @@ def policy_parts(local: Any, batch: Batch, policies: Sequence[str] = ()) -> list
             f"Got a SampleBatch for the policies {sorted(local.policy_map)}, wanted a MultiAgentBatch that says "
             "which rows belong to which policy"
         )
-    return [(pid, rows) for pid, rows in parts if pid in trained and rows.count > 0]
+    trains = getattr(local, "is_policy_to_train", None) or (lambda pid, _: pid in local.policies_to_train)
+    return [
+        (pid, rows) for pid, rows in parts if rows.count > 0 and (pid in policies if policies else trains(pid, rows))
+    ]
 
 
 class TrainOneStep:

@@ -15,6 +15,7 @@ from rlframe.utils.errors import ConfigError
 
 #: Columns whose past can be seen when acting.
 _KEPT = (OBS, ACTIONS, REWARDS)
+_ALL_PLACES = slice(None)
 
 
 class ActingMemory:
@@ -32,6 +33,7 @@ class ActingMemory:
     """
 
     def __init__(self, policy: Any, size: int) -> None:
+        self._size = size
         self._initial = [np.asarray(state) for state in policy.get_initial_state()]
         self._views: dict[str, ViewRequirement] = policy.acting_views()
         self._states = [np.repeat(state[None], size, axis=0) for state in self._initial]
@@ -41,32 +43,66 @@ class ActingMemory:
             for shape, dtype in [_layout(policy, column)]
         }
 
-    def inputs(self, obs: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Returns what acting on `obs` needs: `state_in_i [B, ...]`, and views, `[B, ...]` or `[B, steps, ...]`."""
-        columns: dict[str, NDArray[Any]] = {f"{STATE_IN_PREFIX}{i}": state for i, state in enumerate(self._states)}
+    def inputs(self, obs: NDArray[Any], places: Any = _ALL_PLACES) -> dict[str, NDArray[Any]]:
+        """Returns what acting on `obs` needs: `state_in_i [B, ...]`, and views, `[B, ...]` or `[B, steps, ...]`.
+
+        Args:
+            obs: Preprocessed observations, `[B, ...]`.
+            places: Where they were made, int `[B]`; all places in order when not given.
+        """
+        columns: dict[str, NDArray[Any]] = {
+            f"{STATE_IN_PREFIX}{i}": state[places] for i, state in enumerate(self._states)
+        }
         for name, view in self._views.items():
-            steps = [self._step(view.data_col or name, int(shift), obs) for shift in view.shift_arr]
+            steps = [self._step(view.data_col or name, int(shift), obs, places) for shift in view.shift_arr]
             columns[name] = np.stack(steps, axis=1) if view.has_time_axis else steps[0].copy()
         return columns
 
-    def _step(self, column: str, shift: int, obs: NDArray[Any]) -> NDArray[Any]:
-        return obs if shift == 0 else self._past[column][:, shift]
+    def _step(self, column: str, shift: int, obs: NDArray[Any], places: Any) -> NDArray[Any]:
+        return obs if shift == 0 else self._past[column][places, shift]
 
-    def acted(self, obs: NDArray[Any], actions: NDArray[Any], columns: Mapping[str, NDArray[Any]]) -> None:
+    def acted(
+        self,
+        obs: NDArray[Any],
+        actions: NDArray[Any],
+        columns: Mapping[str, NDArray[Any]],
+        places: Any = _ALL_PLACES,
+    ) -> None:
         """Takes what was acted on, the actions [B, ...], and the `state_out_i` among `columns`."""
-        self._states = [np.array(columns[f"{STATE_OUT_PREFIX}{i}"]) for i in range(len(self._states))]
-        self._push(OBS, obs)
-        self._push(ACTIONS, actions)
+        for index in range(len(self._states)):
+            # A new array where all change: what `inputs` gave out stays what it was.
+            given = np.array(columns[f"{STATE_OUT_PREFIX}{index}"])
+            if places is _ALL_PLACES:
+                self._states[index] = given
+            else:
+                self._states[index][places] = given
+        self._push(OBS, obs, places)
+        self._push(ACTIONS, actions, places)
 
-    def rewarded(self, rewards: NDArray[np.float32]) -> None:
+    def rewarded(self, rewards: NDArray[np.float32], places: Any = _ALL_PLACES) -> None:
         """Takes the rewards [B] of the actions taken, as learning sees them (clipped where they are)."""
-        self._push(REWARDS, rewards)
+        self._push(REWARDS, rewards, places)
 
-    def _push(self, column: str, newest: NDArray[Any]) -> None:
+    def _push(self, column: str, newest: Any, places: Any) -> None:
         past = self._past.get(column)
         if past is not None:
-            past[:, :-1] = past[:, 1:]
-            past[:, -1] = newest
+            seen = past[places]
+            past[places] = np.concatenate([seen[:, 1:], np.asarray(newest, past.dtype)[:, None]], axis=1)
+
+    def grow(self, size: int) -> None:
+        """Makes room for `size` places; those that are there stay as they are."""
+        more = size - self._size
+        if more <= 0:
+            return
+        self._states = [
+            np.concatenate([state, np.repeat(initial[None], more, axis=0)])
+            for state, initial in zip(self._states, self._initial, strict=True)
+        ]
+        self._past = {
+            column: np.concatenate([past, np.zeros((more, *past.shape[1:]), past.dtype)])
+            for column, past in self._past.items()
+        }
+        self._size = size
 
     def begin(self, place: int) -> None:
         """Forgets: an episode begins in this place."""

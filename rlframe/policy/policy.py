@@ -154,7 +154,33 @@ class Policy:
 
         Policies with memory take what `ActingMemory.inputs` gives, and return their states as columns `state_out_i`.
         """
+        if self._only_computes_actions():
+            return self._act_by_compute_actions(obs, explore, timestep, inputs)
         return self._act(obs, explore, timestep, self.train_columns, inputs)
+
+    def _only_computes_actions(self) -> bool:
+        """Returns whether a user's class defines `compute_actions` and nothing below it."""
+        own = type(self)
+        return own.compute_actions is not Policy.compute_actions and own.forward is Policy.forward
+
+    def _act_by_compute_actions(
+        self, obs: NDArray[Any], explore: bool, timestep: int | None, inputs: Mapping[str, NDArray[Any]] | None
+    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+        """Returns what `act` does, by way of a user's `compute_actions`."""
+        given = inputs or {}
+        states = [given[f"{STATE_IN_PREFIX}{index}"] for index in range(self.num_state_tensors())]
+        actions, new_states, extra = self.compute_actions(
+            obs,
+            states,
+            prev_action_batch=given.get(PREV_ACTIONS),
+            prev_reward_batch=given.get(PREV_REWARDS),
+            explore=explore,
+            timestep=timestep,
+        )
+        self.global_timestep += len(obs)
+        columns = {key: np.asarray(column) for key, column in (extra or {}).items()}
+        columns.update({f"{STATE_OUT_PREFIX}{index}": np.asarray(s) for index, s in enumerate(new_states or ())})
+        return actions if isinstance(actions, (tuple, dict)) else np.asarray(actions), columns
 
     def _act(
         self,

@@ -13,7 +13,7 @@ from rlframe.models.action_encoding import action_encoding, encoded_size
 from rlframe.models.attention_positions import sinusoids
 from rlframe.models.past_views import PREV_N_ACTIONS, PREV_N_REWARDS, previous_steps_views
 from rlframe.models.recurrent_actor import heads_config
-from rlframe.models.tf.fcnet import FullyConnectedNetwork
+from rlframe.models.tf.fcnet import MemoryHeads
 from rlframe.models.tf.misc import flat_rows, initial_rng
 from rlframe.models.tf.past_steps import encode_many
 from rlframe.models.tf.recurrent_net import as_sequences
@@ -27,7 +27,7 @@ class _Layers(VariableOwner):
     """Dense layers and layer norms, applied at every step of `[B, T, D]`."""
 
     def add_linear(self, name: str, in_size: int, out_size: int, *, bias: bool = True) -> None:
-        """Makes `<name>.weight [out, in]` and, with `bias`, `<name>.bias [out]`, drawn as PyTorch's `nn.Linear` does."""
+        """Makes `<name>.weight [out, in]` and, with `bias`, `<name>.bias [out]`, drawn as in PyTorch's `nn.Linear`."""
         rng, bound = initial_rng(), 1.0 / math.sqrt(in_size)
         self.add_weight(f"{name}.weight", rng.uniform(-bound, bound, (out_size, in_size)).astype(np.float32))
         if bias:
@@ -186,7 +186,7 @@ class AttentionWrapper(_Layers, TFModelV2):
         units = range(int(model_config["attention_num_transformer_units"]))
         self.units = [GTrXLUnit(model_config) for _ in units]
         features = gymnasium.spaces.Box(-np.inf, np.inf, (self.width,), np.float32)
-        self.heads = FullyConnectedNetwork(features, action_space, num_outputs, heads_config(model_config), "heads")
+        self.heads = MemoryHeads(features, action_space, num_outputs, heads_config(model_config), "heads")
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
         """Returns outputs, float `[num_seqs · T, num_outputs]`, and the units' memories behind every sequence."""

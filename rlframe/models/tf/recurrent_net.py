@@ -13,7 +13,7 @@ from rlframe.data.columns import PREV_ACTIONS, PREV_REWARDS
 from rlframe.models.action_encoding import action_encoding, encoded_size
 from rlframe.models.past_views import previous_step_views
 from rlframe.models.recurrent_actor import heads_config, lstm_spec
-from rlframe.models.tf.fcnet import FullyConnectedNetwork
+from rlframe.models.tf.fcnet import MemoryHeads
 from rlframe.models.tf.misc import flat_rows, initial_rng
 from rlframe.models.tf.past_steps import encode_actions
 from rlframe.models.tf.tf_modelv2 import TFModelV2
@@ -158,7 +158,7 @@ class LSTMWrapper(RecurrentNetwork):
         width = inner.num_outputs + self.use_prev_action * encoded_size(self._encoding) + self.use_prev_reward
         self.lstm = LSTM(width, self.cell_size)
         features = gymnasium.spaces.Box(-np.inf, np.inf, (self.cell_size,), np.float32)
-        self.heads = FullyConnectedNetwork(features, action_space, num_outputs, heads_config(model_config), "heads")
+        self.heads = MemoryHeads(features, action_space, num_outputs, heads_config(model_config), "heads")
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Any, list[Any]]:
         """Returns outputs, float `[num_seqs · T, num_outputs]`, and the states [h, c] at the end of every sequence."""

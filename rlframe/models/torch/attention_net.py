@@ -15,7 +15,7 @@ from rlframe.models.action_encoding import action_encoding, encoded_size
 from rlframe.models.attention_positions import sinusoids
 from rlframe.models.past_views import PREV_N_ACTIONS, PREV_N_REWARDS, previous_steps_views
 from rlframe.models.recurrent_actor import heads_config
-from rlframe.models.torch.fcnet import FullyConnectedNetwork
+from rlframe.models.torch.fcnet import MemoryHeads
 from rlframe.models.torch.past_steps import encode_many
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 
@@ -167,7 +167,7 @@ class AttentionWrapper(TorchModelV2, nn.Module):
         units = range(int(model_config["attention_num_transformer_units"]))
         self.units = nn.ModuleList([GTrXLUnit(model_config) for _ in units])
         features = gymnasium.spaces.Box(-np.inf, np.inf, (self.width,), np.float32)
-        self.heads = FullyConnectedNetwork(features, action_space, num_outputs, heads_config(model_config), "heads")
+        self.heads = MemoryHeads(features, action_space, num_outputs, heads_config(model_config), "heads")
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
         """Returns outputs, float `[num_seqs · T, num_outputs]`, and the units' memories behind every sequence."""

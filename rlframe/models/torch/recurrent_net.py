@@ -15,7 +15,7 @@ from rlframe.data.sequences import add_time_dimension
 from rlframe.models.action_encoding import action_encoding, encoded_size
 from rlframe.models.past_views import previous_step_views
 from rlframe.models.recurrent_actor import heads_config, lstm_spec
-from rlframe.models.torch.fcnet import FullyConnectedNetwork
+from rlframe.models.torch.fcnet import MemoryHeads
 from rlframe.models.torch.past_steps import encode_actions
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 
@@ -128,7 +128,7 @@ class LSTMWrapper(RecurrentNetwork, nn.Module):
         width = inner.num_outputs + self.use_prev_action * encoded_size(self._encoding) + self.use_prev_reward
         self.lstm = LSTM(width, self.cell_size)
         features = gymnasium.spaces.Box(-np.inf, np.inf, (self.cell_size,), np.float32)
-        self.heads = FullyConnectedNetwork(features, action_space, num_outputs, heads_config(model_config), "heads")
+        self.heads = MemoryHeads(features, action_space, num_outputs, heads_config(model_config), "heads")
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[torch.Tensor, list[Any]]:
         """Returns outputs, float `[num_seqs · T, num_outputs]`, and the states [h, c] at the end of every sequence."""

@@ -4,13 +4,14 @@ import json
 import math
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 from rlframe.config.common import CommonConfig
 from rlframe.config.merge import merge_configs
-from rlframe.utils.errors import CheckpointError
+from rlframe.utils.errors import CheckpointError, EnvError
 
 
 class CountingTrainer:
@@ -38,7 +39,7 @@ class CountingTrainer:
         assert not self.stopped
         self.iteration += 1
         self.on_iteration.get(self.iteration, lambda: None)()
-        mean = math.nan if self.iteration == 1 else 10.0 * self.iteration
+        mean = self.mean_return()
         result = {
             "training_iteration": self.iteration,
             "timesteps_total": 100 * self.iteration,
@@ -52,6 +53,9 @@ class CountingTrainer:
         }
         self.logger.on_result(result)
         return result
+
+    def mean_return(self) -> float:
+        return math.nan if self.iteration == 1 else 10.0 * self.iteration
 
     def save(self, directory: str) -> str:
         path = Path(directory, f"checkpoint_{self.iteration:06d}")
@@ -68,6 +72,28 @@ class CountingTrainer:
     def stop(self) -> None:
         self.stopped = True
         self.logger.close()
+
+
+class PlateauTrainer(CountingTrainer):
+    """Returns climb up to the third iteration, and stay there."""
+
+    def mean_return(self) -> float:
+        return 10.0 * min(self.iteration, 3)
+
+
+class SlowTrainer(CountingTrainer):
+    """Takes a moment for each iteration, so that it can be killed in the middle of a run."""
+
+    def train(self) -> dict[str, Any]:
+        time.sleep(0.1)
+        return super().train()
+
+
+class FailingTrainer(CountingTrainer):
+    """Finds its environment broken."""
+
+    def train(self) -> dict[str, Any]:
+        raise EnvError("the valve is stuck")
 
 
 def send(signum: signal.Signals) -> Callable[[], None]:

@@ -23,13 +23,20 @@ def invoke(*words: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_help_and_flags_load_no_framework_and_no_ray() -> None:
+def test_help_and_flags_load_no_framework_no_ray_and_nothing_that_draws() -> None:
+    heavy = ["torch", "tensorflow", "ray", "gymnasium", "matplotlib", "optuna", "pyarrow", "pandas"]
     code = (
-        "import sys, rlframe.cli.main, rlframe.cli.flags\n"
-        "import json; print(json.dumps([m for m in ('torch', 'tensorflow', 'ray', 'gymnasium') if m in sys.modules]))"
+        "import json, sys, rlframe.cli.main, rlframe.cli.flags\n"
+        f"print(json.dumps([name for name in {heavy} if name in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
+
+
+def test_list_of_presets_says_what_they_reached() -> None:
+    code, out, _ = invoke("list", "--presets")
+    assert code == 0
+    assert "PPO\tCartPole-v1\tmean return 475 after" in out
 
 
 def test_version_is_the_packages() -> None:

@@ -34,7 +34,9 @@ def rollout(**columns: object) -> SampleBatch:
 
 
 def policy(**config: object) -> SimpleNamespace:
-    return SimpleNamespace(config={"gamma": 0.5, "lambda": 0.5, **config}, values_after=lambda batch, rows: batch["new_obs"][rows] * 10)
+    return SimpleNamespace(
+        config={"gamma": 0.5, "lambda": 0.5, **config}, values_after=lambda batch, rows: batch["new_obs"][rows] * 10
+    )
 
 
 def test_adjust_nstep_is_in_place():

@@ -1,0 +1,62 @@
+"""Tuned configs by algorithm and environment, each with what it reached when it was measured here."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from rlframe.config.plain import copy_containers
+from rlframe.utils.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One tuned config.
+
+    Attributes:
+        algorithm: Name of the algorithm.
+        env: Name of the environment.
+        config: What differs from the algorithm's defaults.
+        target: Mean return that was asked for, in reward units of the environment.
+        env_steps: Env steps to that mean, one number for each of the seeds 0, 1, 2, …
+    """
+
+    algorithm: str
+    env: str
+    config: dict[str, Any]
+    target: float
+    env_steps: tuple[int, ...]
+
+    def describe(self) -> str:
+        """Returns what it reached, in words."""
+        steps = ", ".join(f"{steps:,}" for steps in self.env_steps)
+        return f"mean return {self.target:g} after {steps} env steps ({len(self.env_steps)} seeds)"
+
+
+@functools.cache
+def presets() -> tuple[Preset, ...]:
+    """Returns all presets, in the order of the file `presets.yaml`."""
+    import yaml
+
+    text = resources.files("rlframe.agents").joinpath("presets.yaml").read_text(encoding="utf-8")
+    return tuple(Preset(**{**entry, "env_steps": tuple(entry["env_steps"])}) for entry in yaml.safe_load(text))
+
+
+def get_preset(algorithm: str, env: str) -> dict[str, Any]:
+    """Returns the tuned config of an algorithm for an environment, a dict of the caller's own.
+
+    Args:
+        algorithm: A name such as "PPO".
+        env: A name such as "CartPole-v1".
+
+    Raises:
+        ConfigError: If there is none, with those that there are.
+    """
+    for preset in presets():
+        if (preset.algorithm, preset.env) == (algorithm, env):
+            config: dict[str, Any] = copy_containers(preset.config)
+            return config
+    known = ", ".join(f"{preset.algorithm} on {preset.env}" for preset in presets())
+    raise ConfigError(f"there is no preset for {algorithm} on {env}; there are {known}")

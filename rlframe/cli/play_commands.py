@@ -1,0 +1,79 @@
+"""`rlframe play` and `rlframe evaluate`: trained policies at work."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rlframe.cli.app import Debug, app, reporting
+from rlframe.utils.errors import ConfigError
+
+RunPath = Annotated[Path, typer.Argument(metavar="RUN|CHECKPOINT", help="A run directory, or a checkpoint.")]
+Seed = Annotated[int | None, typer.Option(help="Same seed, same episodes.")]
+Explore = Annotated[bool, typer.Option("--explore", help="Draw actions as in training, do not choose greedily.")]
+Render = Annotated[bool, typer.Option("--render", help="Show the environment.")]
+MaxSteps = Annotated[int | None, typer.Option(min=1, help="Cut episodes. [the config's horizon]")]
+Best = Annotated[bool, typer.Option("--best", help="The checkpoint with the best mean return, not the newest.")]
+
+
+@app.command()
+def play(  # noqa: PLR0913, PLR0917  one parameter for each option
+    path: RunPath,
+    episodes: Annotated[int, typer.Option(min=1, help="How many are played.")] = 1,
+    seed: Seed = None,
+    explore: Explore = False,
+    render: Render = False,
+    video_dir: Annotated[Path | None, typer.Option(help="Record each episode as an MP4 file in here.")] = None,
+    frame_dir: Annotated[Path | None, typer.Option(help="Keep frames as PNG files in here.")] = None,
+    frame_frequency: Annotated[int, typer.Option(min=1, help="Env steps from one kept frame to the next.")] = 1,
+    frame_delay: Annotated[float, typer.Option(min=0, help="Seconds to wait after each step.")] = 0.0,
+    max_steps: MaxSteps = None,
+    best: Best = False,
+    debug: Debug = False,
+) -> None:
+    """Watch a trained policy, on the screen or in a video, and print what it got."""
+    with reporting(debug):
+        from rlframe.cli.evaluating import PlayOptions, loaded_trainer
+        from rlframe.cli.evaluating import play as play_episodes
+
+        if render and (video_dir or frame_dir):
+            raise ConfigError("--render shows the environment, --video-dir and --frame-dir draw it: give one of them")
+        options = PlayOptions(seed, explore, render, max_steps, video_dir, frame_dir, frame_frequency, frame_delay)
+        with loaded_trainer(path, best=best) as (trainer, _, checkpoint):
+            for number, played in enumerate(play_episodes(trainer, episodes, options), start=1):
+                sys.stdout.write(
+                    f"episode {number}  return {played.total:,.2f}  length {played.length:,}  {played.ended}\n"
+                )
+        sys.stdout.write(f"checkpoint: {checkpoint}\n")
+        for name, directory in (("videos", video_dir), ("frames", frame_dir)):
+            if directory is not None:
+                sys.stdout.write(f"{name}:     {directory}\n")
+
+
+@app.command()
+def evaluate(  # noqa: PLR0913, PLR0917  one parameter for each option
+    path: RunPath,
+    episodes: Annotated[int, typer.Option(min=1, help="How many are played.")] = 10,
+    seed: Seed = None,
+    explore: Explore = False,
+    render: Render = False,
+    max_steps: MaxSteps = None,
+    best: Best = False,
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Play a trained policy and print its returns: mean, interquartile mean, 95 % interval."""
+    with reporting(debug):
+        from rlframe.cli.evaluating import PlayOptions, loaded_trainer
+        from rlframe.cli.evaluating import play as play_episodes
+        from rlframe.cli.show import show_episodes, show_episodes_as_json
+
+        with loaded_trainer(path, best=best) as (trainer, spec, checkpoint):
+            played = list(play_episodes(trainer, episodes, PlayOptions(seed, explore, render, max_steps)))
+        if json_output:
+            show_episodes_as_json(played, checkpoint, spec, seed)
+        else:
+            show_episodes(played, checkpoint)

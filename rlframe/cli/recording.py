@@ -1,0 +1,156 @@
+"""Videos and pictures of played episodes."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlframe.utils.errors import ConfigError, EnvError
+
+if TYPE_CHECKING:
+    from rlframe.cli.evaluating import PlayOptions
+
+_FRAMES_PER_S = 30.0
+_INSTALL = 'pip install "rlframe[video]"'
+
+
+class Camera:
+    """Takes a frame after each step of one episode, and leaves files.
+
+    `episode_003.mp4` in the video directory is complete when the context ends; `episode_003_step_000120.png` lie in
+    the frame directory as soon as they are taken.
+
+    Args:
+        env: The environment, made with `render_mode="rgb_array"`, or with "human" where nothing is kept.
+        episode: Its number, from 0.
+        options: What is kept, and how often.
+    """
+
+    def __init__(self, env: Any, episode: int, options: PlayOptions) -> None:
+        self._env = env
+        self._name = f"episode_{episode:03d}"
+        self._options = options
+        self._steps = 0
+        self._video: Any = None
+
+    def __enter__(self) -> Camera:
+        """Makes the directories.
+
+        Raises:
+            ConfigError: If that cannot be done.
+        """
+        for flag, directory in (("--video-dir", self._options.video_dir), ("--frame-dir", self._options.frame_dir)):
+            if directory is not None:
+                make_directory(directory, flag)
+                # Pictures need no screen; without one, SDL complains about it.
+                os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Finishes the video."""
+        if self._video is not None:
+            self._video.close()
+
+    def take(self) -> None:
+        """Takes the frame of the present state, where any is wanted."""
+        options = self._options
+        if options.video_dir is not None or options.frame_dir is not None:
+            self._keep()
+        elif options.render:
+            self._rendered()
+        if options.frame_delay_s > 0.0:
+            time.sleep(options.frame_delay_s)
+        self._steps += 1
+
+    def _keep(self) -> None:
+        options = self._options
+        kept = options.frame_dir is not None and self._steps % options.frame_frequency == 0
+        if options.video_dir is None and not kept:
+            return
+        frame = self._frame()
+        if options.video_dir is not None:
+            self._video = self._video or _Video(
+                options.video_dir / f"{self._name}.mp4", frame, _frames_per_s(self._env)
+            )
+            self._video.append(frame)
+        if options.frame_dir is not None and kept:
+            _write_png(options.frame_dir / f"{self._name}_step_{self._steps:06d}.png", frame)
+
+    def _rendered(self) -> Any:
+        try:
+            return self._env.render()
+        except Exception as error:
+            raise EnvError(f"the environment cannot be drawn: {type(error).__name__}: {error}") from error
+
+    def _frame(self) -> np.ndarray[Any, Any]:
+        frame = self._rendered()
+        frame = frame[-1] if isinstance(frame, list) and frame else frame
+        array = np.asarray(frame)
+        if array.ndim != 3 or array.shape[2] != 3:
+            raise EnvError(
+                f"render() of the environment returned {type(frame).__name__} of shape {array.shape}, wanted an array "
+                "[height, width, 3]: it must understand render_mode='rgb_array'"
+            )
+        return np.ascontiguousarray(array.astype(np.uint8))
+
+
+class _Video:
+    """An MP4 file that frames are appended to (H.264, the pixel format that every player takes)."""
+
+    def __init__(self, path: Path, first: np.ndarray[Any, Any], frames_per_s: float) -> None:
+        try:
+            import imageio_ffmpeg
+        except ImportError as error:
+            raise ConfigError(f"--video-dir needs imageio-ffmpeg: {_INSTALL}") from error
+        height, width = _even(first).shape[:2]
+        self._writer = imageio_ffmpeg.write_frames(
+            str(path), (width, height), fps=frames_per_s, codec="libx264", macro_block_size=1, ffmpeg_log_level="error"
+        )
+        self._writer.send(None)
+
+    def append(self, frame: np.ndarray[Any, Any]) -> None:
+        self._writer.send(_even(frame))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def make_directory(directory: Path, flag: str) -> None:
+    """Makes a directory that a flag named.
+
+    Raises:
+        ConfigError: If it cannot be made or written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe = directory / ".rlframe.tmp"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(f"{flag}: the directory {str(directory)!r} cannot be written: {error}") from error
+
+
+def _even(frame: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Returns a frame with a black line added where a side is odd: colours are kept for every other pixel only."""
+    height, width = frame.shape[:2]
+    return np.ascontiguousarray(np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0))))
+
+
+def _write_png(path: Path, frame: np.ndarray[Any, Any]) -> None:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ConfigError(f"--frame-dir needs Pillow: {_INSTALL}") from error
+    Image.fromarray(frame).save(path)
+
+
+def _frames_per_s(env: Any) -> float:
+    metadata = getattr(env, "metadata", None) or {}
+    return float(metadata.get("render_fps") or metadata.get("video.frames_per_second") or _FRAMES_PER_S)

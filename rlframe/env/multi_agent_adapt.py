@@ -1,0 +1,200 @@
+"""Gives every environment with several agents one contract, checked, with the agent's id in every message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+
+from rlframe.env.adapt import _takes, convert_space
+from rlframe.env.contracts import check_reward
+from rlframe.env.multi_agent_env import MultiAgentEnv
+from rlframe.utils.errors import EnvError
+from rlframe.utils.spaces.observations import describe
+
+ALL = "__all__"
+StepDicts = tuple[dict[Any, Any], dict[Any, float], dict[Any, bool], dict[Any, bool], dict[Any, Any]]
+_NEW = "(observations, rewards, terminateds, truncateds, infos)"
+_OLD = "(observations, rewards, dones, infos)"
+
+
+def is_multi_agent(env: Any) -> bool:
+    """Returns whether an environment has several agents: a `MultiAgentEnv`, or one of PettingZoo's."""
+    return isinstance(env, MultiAgentEnv) or _pettingzoo_kind(env) is not None
+
+
+def _pettingzoo_kind(env: Any) -> str | None:
+    """Returns "aec" or "parallel" for an environment of PettingZoo's, which is told without importing it."""
+    names = {base.__name__ for base in type(env).__mro__ if base.__module__.startswith("pettingzoo.")}
+    if "ParallelEnv" in names:
+        return "parallel"
+    return "aec" if "AECEnv" in names else None
+
+
+class MultiAgentAdapter:
+    """An environment with several agents as the sampling loop sees it: dicts by agent, five of them at each step.
+
+    - `reset()` may return observations, or observations and infos.
+    - `step()` may return four dicts (`dones`) or five (`terminateds`, `truncateds`).
+    - `"__all__"` must be among `terminateds` (or `dones`); it may be among `truncateds`.
+
+    Args:
+        env: A `MultiAgentEnv`, or an environment of PettingZoo's of either kind.
+
+    Attributes:
+        env: The environment as its creator returned it.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        kind = _pettingzoo_kind(env)
+        if kind is not None:
+            from rlframe.env.wrappers.pettingzoo_env import ParallelPettingZooEnv, PettingZooEnv
+
+            env = (ParallelPettingZooEnv if kind == "parallel" else PettingZooEnv)(env)
+        self._inner: Any = env
+        self._takes_seed = _takes(env, "seed") is not None
+        self.spec = None
+        self.metadata = getattr(self.env, "metadata", None) or {"render_modes": []}
+
+    @property
+    def observation_space(self) -> Any:
+        """One space for all agents, a dict of spaces by agent, or None where the environment says nothing."""
+        return _spaces(self._inner, "observation_space")
+
+    @property
+    def action_space(self) -> Any:
+        """One space for all agents, a dict of spaces by agent, or None where the environment says nothing."""
+        return _spaces(self._inner, "action_space")
+
+    @property
+    def possible_agents(self) -> list[Any]:
+        """Ids of all agents that may appear, where the environment knows them; else `[]`."""
+        for name in ("possible_agents", "_agent_ids", "agents"):
+            known = getattr(self._inner, name, None)
+            if known:
+                return list(known)
+        spaces = self.observation_space
+        return list(spaces) if isinstance(spaces, Mapping) else []
+
+    def reset(self, *, seed: int | None = None) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        """Starts an episode; returns observations and infos by agent.
+
+        Raises:
+            EnvError: If the environment returned something else.
+        """
+        if self._takes_seed:
+            result = self._inner.reset(seed=seed)
+        else:
+            seeder = getattr(self._inner, "seed", None)
+            if callable(seeder) and seed is not None:
+                seeder(seed)
+            result = self._inner.reset()
+        obs, infos = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
+        if not isinstance(obs, Mapping) or not isinstance(infos, Mapping):
+            raise EnvError(
+                f"reset() returned {describe(result)}; wanted {{agent id: observation}}, or that and a dict of infos"
+            )
+        if not obs:
+            raise EnvError("reset() returned no observation: some agent must act first")
+        return dict(obs), dict(infos)
+
+    def step(self, actions: dict[Any, Any]) -> StepDicts:
+        """Lets the agents act; returns observations, rewards, terminateds, truncateds and infos by agent.
+
+        Raises:
+            EnvError: If the environment returned something else; names the agent.
+        """
+        result = self._inner.step(actions)
+        if not isinstance(result, tuple) or len(result) not in (4, 5):
+            shown = f"a tuple of length {len(result)}" if isinstance(result, tuple) else describe(result)
+            raise EnvError(f"step() returned {shown}; wanted {_NEW}, or {_OLD}")
+        names = (_NEW if len(result) == 5 else _OLD).strip("()").split(", ")
+        for name, part in zip(names, result, strict=True):
+            if not isinstance(part, Mapping):
+                raise EnvError(f"step() returned {name} as {describe(part)}; wanted a dict by agent id")
+        obs, rewards, ended, *rest = result
+        truncateds, infos = rest if len(rest) == 2 else ({}, rest[0])
+        if ALL not in ended:
+            raise EnvError(
+                f'step() returned {names[2]} without "__all__"; wanted it: it says whether the episode is over'
+            )
+        return (
+            dict(obs),
+            {agent: check_reward(reward, f"step(): agent {agent!r}") for agent, reward in rewards.items()},
+            {agent: bool(flag) for agent, flag in ended.items()},
+            {agent: bool(flag) for agent, flag in truncateds.items()},
+            dict(infos),
+        )
+
+    def render(self, *args: Any, **kwargs: Any) -> Any:
+        """Shows the environment."""
+        return self.env.render(*args, **kwargs)
+
+    def close(self) -> None:
+        """Frees what the environment holds."""
+        close = getattr(self.env, "close", None)
+        if callable(close):
+            close()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.env, name)
+
+
+class SingleAgentAsMany:
+    """An environment with one agent, `agent0`, in the contract of several: for tables of policies on such a one.
+
+    Args:
+        env: The environment with Gymnasium's interface.
+        agent_id: Id of its agent.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], agent_id: str) -> None:
+        self.env = env
+        self._agent = agent_id
+        self.spec, self.metadata = env.spec, env.metadata
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+        self.possible_agents = [agent_id]
+
+    def reset(self, *, seed: int | None = None) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        """Starts an episode."""
+        obs, info = self.env.reset(seed=seed)
+        return {self._agent: obs}, {self._agent: info}
+
+    def step(self, actions: dict[Any, Any]) -> StepDicts:
+        """Lets the agent act."""
+        obs, reward, terminated, truncated, info = self.env.step(actions[self._agent])
+        agent = self._agent
+        reward = check_reward(reward, f"step(): agent {agent!r}")
+        return {agent: obs}, {agent: reward}, {ALL: bool(terminated)}, {ALL: bool(truncated)}, {agent: info}
+
+    def render(self, *args: Any, **kwargs: Any) -> Any:
+        """Shows the environment."""
+        return self.env.render(*args, **kwargs)
+
+    def close(self) -> None:
+        """Frees what the environment holds."""
+        self.env.close()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.env, name)
+
+
+def _spaces(env: Any, name: str) -> Any:
+    """Returns an environment's spaces: one for all, `{agent: space}`, or None."""
+    by_agent = getattr(env, f"{name}s", None)
+    if isinstance(by_agent, Mapping) and by_agent:
+        return {agent: convert_space(space) for agent, space in by_agent.items()}
+    space = getattr(env, name, None)
+    if isinstance(space, Mapping) and not hasattr(space, "sample"):
+        return {agent: convert_space(part) for agent, part in space.items()}
+    agents = getattr(env, "_agent_ids", None) or getattr(env, "possible_agents", None)
+    nested = getattr(space, "spaces", None)
+    if isinstance(nested, Mapping) and agents and set(nested) == set(agents):
+        return {agent: convert_space(part) for agent, part in nested.items()}
+    return None if space is None else convert_space(space)

@@ -1,0 +1,99 @@
+"""PettingZoo's environments as `MultiAgentEnv`s; environments given to a trainer are wrapped by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlframe.env.multi_agent_env import MultiAgentDict, MultiAgentEnv
+
+_ALL = "__all__"
+
+
+class _FromPettingZoo(MultiAgentEnv):
+    """What both kinds share: the environment, and its agents' spaces."""
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        self.possible_agents = list(env.possible_agents)
+        self.observation_spaces = {agent: env.observation_space(agent) for agent in self.possible_agents}
+        self.action_spaces = {agent: env.action_space(agent) for agent in self.possible_agents}
+
+    def render(self, mode: str | None = None) -> Any:
+        """Shows the environment in the mode that it was made with."""
+        del mode
+        return self.env.render()
+
+    def close(self) -> None:
+        """Frees what the environment holds."""
+        self.env.close()
+
+
+class ParallelPettingZooEnv(_FromPettingZoo):
+    """An environment in which all agents act at the same time.
+
+    Args:
+        env: A `pettingzoo.ParallelEnv`.
+    """
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Starts an episode; returns observations and infos by agent."""
+        obs, infos = self.env.reset(seed=seed, options=options)
+        return obs, infos
+
+    def step(self, action_dict: MultiAgentDict) -> tuple[MultiAgentDict, ...]:
+        """Lets all agents act."""
+        obs, rewards, terminateds, truncateds, infos = self.env.step(action_dict)
+        over = not self.env.agents
+        all_terminated = over and bool(terminateds) and all(terminateds.values())
+        return (
+            obs,
+            rewards,
+            {**terminateds, _ALL: all_terminated},
+            {**truncateds, _ALL: over and not all_terminated},
+            infos,
+        )
+
+
+class PettingZooEnv(_FromPettingZoo):
+    """An environment in which agents act in turns.
+
+    One step lets one agent act. Rewards are those that all agents got since the last observation was returned, so an
+    agent gets what the others' moves brought it with its next turn, or with the end.
+
+    Args:
+        env: A `pettingzoo.AECEnv`.
+    """
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Starts an episode; returns the observation and info of the agent whose turn it is."""
+        self.env.reset(seed=seed, options=options)
+        agent = self.env.agent_selection
+        return {agent: self.env.observe(agent)}, {agent: self.env.infos.get(agent, {})}
+
+    def step(self, action_dict: MultiAgentDict) -> tuple[MultiAgentDict, ...]:
+        """Lets the agent act whose turn it is; agents that are over are taken out behind it."""
+        env = self.env
+        agent = env.agent_selection
+        rewards: MultiAgentDict = {}
+        obs: MultiAgentDict = {}
+        terminateds: MultiAgentDict = {}
+        truncateds: MultiAgentDict = {}
+        infos: MultiAgentDict = {}
+        action: Any = action_dict[agent]
+        while True:
+            env.step(action)
+            for other, reward in env.rewards.items():
+                rewards[other] = rewards.get(other, 0.0) + float(reward)
+            if not env.agents:
+                break
+            agent = env.agent_selection
+            over = env.terminations[agent], env.truncations[agent]
+            obs[agent], infos[agent] = env.observe(agent), env.infos.get(agent, {})
+            if not any(over):
+                break
+            terminateds[agent], truncateds[agent] = bool(over[0]), bool(over[1]) and not over[0]
+            action = None  # PettingZoo's way to take out an agent that is over
+        done = not env.agents
+        truncated = done and not any(terminateds.values())
+        terminateds[_ALL], truncateds[_ALL] = done and not truncated, truncated
+        return obs, rewards, terminateds, truncateds, infos

@@ -1,0 +1,617 @@
+"""The sampling loop for environments with several agents: one batched call per policy and step."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.data.columns import AGENT_INDEX, EPS_ID, INFOS, OBS
+from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
+from rlframe.data.sequences import cut_into_sequences
+from rlframe.env.checks import check_observation
+from rlframe.env.multi_agent_adapt import ALL, StepDicts
+from rlframe.evaluation.env_runner import EPISODE_HOOKS, Hooks, RunnerSettings
+from rlframe.evaluation.env_slots import EnvSlot
+from rlframe.evaluation.episode import Episode
+from rlframe.evaluation.fragments import clip_rewards
+from rlframe.evaluation.metrics import RolloutMetrics
+from rlframe.evaluation.row_store import RowStore
+from rlframe.models.preprocessors import NoPreprocessor
+from rlframe.policy.memory import ActingMemory
+from rlframe.policy.policy import Policy
+from rlframe.utils.errors import ConfigError, EnvError
+from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
+
+_MS = 1000.0
+#: `fn(agent id, episode) -> policy id`.
+Mapping_ = Callable[[Any, Episode], str]
+
+
+class _Side:
+    """What the loop keeps for one policy."""
+
+    def __init__(self, policy_id: str, policy: Policy, obs_filter: Any) -> None:
+        self.policy_id = policy_id
+        self.policy = policy
+        self.filter = obs_filter
+        space = policy.observation_space
+        dtype = np.dtype(space.dtype or np.float32)
+        plain = np.dtype(np.float32) if dtype == np.float64 or obs_filter is not None else dtype
+        self.store = RowStore(tuple(space.shape or ()), plain, policy.train_columns)
+        preprocessor = policy.preprocessor
+        self.preprocess: Any = None if isinstance(preprocessor, NoPreprocessor) else preprocessor
+        self.raw_space = getattr(space, "original_space", space)
+        self.nested = policy.action_space_struct is not policy.action_space
+        self.memory = ActingMemory(policy, 1) if policy.needs_memory() else None
+        self.free_places: list[int] = []
+        self.places = 0
+        #: Agents whose rows wait for an action, in the order of the rows.
+        self.waiting: list[_Agent] = []
+        self.unfiltered = 0
+
+    def take_place(self) -> int:
+        """Returns a free place in the memory, which begins anew."""
+        if self.memory is None:
+            return 0
+        if self.free_places:
+            place = self.free_places.pop()
+        else:
+            place, self.places = self.places, self.places + 1
+            self.memory.grow(max(16, 2 * self.places))
+        self.memory.begin(place)
+        return place
+
+
+class _Agent:
+    """One agent in one episode."""
+
+    __slots__ = ("done", "id", "index", "place", "row", "side", "slot", "step", "total")
+
+    def __init__(self, agent_id: Any, index: int, slot: int, side: _Side) -> None:
+        self.id, self.index, self.slot, self.side = agent_id, index, slot, side
+        self.row = -1  # its open row
+        self.step = 0
+        self.total = 0.0
+        self.done = False
+        self.place = side.take_place()
+
+
+class MultiAgentRunner:
+    """Steps B environment slots with any number of agents and policies, and returns `MultiAgentBatch`es.
+
+    A transition of an agent is closed by its next turn: it has the rewards of all steps since it acted, so an agent
+    that loses by another one's move sees that.
+
+    Args:
+        slots: The environments, see `MultiAgentAdapter`.
+        policies: Policies by id; the dict may change between calls of `sample`.
+        mapping: `fn(agent id, episode) -> policy id`, called once per agent and episode.
+        settings: See `RunnerSettings`.
+        hooks: Callbacks.
+        filters: Observation filters by policy id.
+        observation_fn: Changes the observations of all agents together, or None.
+        count_steps_by: What `rollout_fragment_length` counts: "env_steps", or "agent_steps".
+    """
+
+    def __init__(  # noqa: PLR0913 - what the worker has
+        self,
+        slots: list[EnvSlot],
+        policies: Mapping[str, Policy],
+        mapping: Mapping_,
+        settings: RunnerSettings,
+        hooks: Hooks,
+        *,
+        filters: Mapping[str, Any],
+        observation_fn: Callable[..., Any] | None = None,
+        count_steps_by: str = "env_steps",
+    ) -> None:
+        if settings.soft_horizon:
+            raise ConfigError("soft_horizon: got True, not available with several agents; set horizon alone")
+        self.slots, self.policies, self.mapping = slots, policies, mapping
+        self.settings, self.hooks, self.filters = settings, hooks, filters
+        self._observation_fn = observation_fn
+        self._by_agent_steps = count_steps_by == "agent_steps"
+        self._sides: dict[str, _Side] = {}
+        self._agents: list[dict[Any, _Agent]] = [{} for _ in slots]
+        self._episodes: list[Episode] = []
+        self._names: dict[tuple[int, int], Any] = {}  # (episode, agent's number) -> agent's id
+        self._running: dict[int, Episode] = {}  # by episode id, those with rows not yet handed out
+        self._over: set[int] = set()
+        self._unchecked = set(range(len(slots)))
+        self._wants_steps = bool(EPISODE_HOOKS & set(hooks.call)) or "on_postprocess_trajectory" in hooks.call
+        self._metrics: list[RolloutMetrics] = []
+        self._started = False
+        self._times = dict.fromkeys(("env", "act", "rest"), 0.0)
+        self._steps_timed = 0
+
+    # --- public -----------------------------------------------------------------------------------------------
+
+    def sample(self) -> MultiAgentBatch:
+        """Returns the next batch: rows of closed transitions by policy, and the environment steps it took.
+
+        truncate_episodes: `rollout_fragment_length` steps of each slot (or at least as many agent steps in all).
+        complete_episodes: whole episodes only, at least that many steps.
+
+        Raises:
+            EnvError: If an environment raised, or returned what it must not; names the agent.
+            NonFiniteError: If a reward or observation was NaN or infinite.
+        """
+        self._ensure_started()
+        wanted = self.settings.rollout_fragment_length * len(self.slots)
+        complete = self.settings.batch_mode != "truncate_episodes"
+        env_steps, clock = 0, time.perf_counter
+        for side in self._sides.values():
+            side.policy.exploration.before_compute_actions(
+                timestep=side.policy.global_timestep, explore=self.settings.explore
+            )
+        while env_steps == 0 or self._progress(env_steps, complete=complete) < wanted:
+            started = clock()
+            actions = self._act()
+            between = clock()
+            env_time = self._step(actions)
+            env_steps += len(self.slots)
+            self._account(between - started, env_time, clock() - started)
+        for side in self._sides.values():
+            side.policy.exploration.restore_weights()
+        return self._take_batch(env_steps, complete=complete)
+
+    def _progress(self, env_steps: int, *, complete: bool) -> int:
+        """Returns how much of a batch there is, in what its size counts."""
+        if complete:
+            return sum(int(self._finished(side).sum()) for side in self._sides.values())
+        if self._by_agent_steps:
+            return sum(int(side.store.closed[: len(side.store)].sum()) for side in self._sides.values())
+        return env_steps
+
+    def get_metrics(self) -> list[RolloutMetrics]:
+        """Returns the episodes that ended since the last call."""
+        metrics, self._metrics = self._metrics, []
+        return metrics
+
+    def restart(self) -> None:
+        """Begins fresh episodes at the next `sample()`; running ones and their rows are dropped."""
+        self._started = False
+        self._metrics = []
+
+    # --- episodes ---------------------------------------------------------------------------------------------
+
+    def _ensure_started(self) -> None:
+        if not self._started:
+            self._sides, self._names, self._running = {}, {}, {}
+            self._over = set()
+            self._episodes = [None for _ in self.slots]  # type: ignore[misc]  # filled below
+        for index, slot in enumerate(self.slots):
+            if not self._started or slot.failed:
+                if slot.failed and self.settings.recreate_envs:
+                    slot.recreate()
+                self._drop_rows(index)
+                self._begin(index)
+        self._started = True
+
+    def _drop_rows(self, index: int) -> None:
+        """Forgets the rows of an episode that will not end."""
+        episode = self._episodes[index]
+        if episode is None:
+            return
+        for side in self._sides.values():
+            rows = np.flatnonzero(side.store.columns[EPS_ID][: len(side.store)] == episode.episode_id).tolist()
+            if rows:
+                self._move(side, side.store.forget(rows), dropped=index)
+
+    def _begin(self, index: int) -> None:
+        slot = self.slots[index]
+        raw, infos = slot.begin()
+        episode = Episode(
+            self.policies,
+            self.mapping,
+            episode_id=slot.episode_id,
+            env_id=index,
+            worker=self.hooks.worker,
+        )
+        self._episodes[index], self._agents[index] = episode, {}
+        self._running[episode.episode_id] = episode
+        self._call("on_episode_start", index)
+        self._receive(index, (self._observed(index, raw), {}, {}, {}, infos))
+        self._filter_new()
+
+    def _call(self, hook: str, index: int) -> None:
+        function = self.hooks.call.get(hook)
+        if function is not None:
+            function(
+                worker=self.hooks.worker,
+                base_env=self.hooks.base_env,
+                policies=self.policies,
+                episode=self._episodes[index],
+                env_index=index,
+            )
+
+    def _agent(self, index: int, agent_id: Any) -> _Agent:
+        """Returns an agent of a slot's episode; a new one gets its policy."""
+        agent = self._agents[index].get(agent_id)
+        if agent is None:
+            episode = self._episodes[index]
+            policy_id = episode.policy_for(agent_id)
+            side = self._sides.get(policy_id)
+            if side is None or side.policy is not self.policies.get(policy_id):
+                side = self._make_side(policy_id, agent_id)
+            agent = self._agents[index][agent_id] = _Agent(agent_id, len(self._agents[index]), index, side)
+            self._names[episode.episode_id, agent.index] = agent_id
+        return agent
+
+    def _make_side(self, policy_id: Any, agent_id: Any) -> _Side:
+        policy = self.policies.get(policy_id)
+        if policy is None:
+            raise ConfigError(
+                f"multiagent.policy_mapping_fn: gave {policy_id!r} for agent {agent_id!r}, wanted one of "
+                f"{', '.join(map(repr, self.policies))}"
+            )
+        obs_filter = self.filters.get(policy_id) if policy.obs_filter is not None else None
+        side = self._sides[policy_id] = _Side(policy_id, policy, obs_filter)
+        return side
+
+    # --- the loop ---------------------------------------------------------------------------------------------
+
+    def _act(self) -> list[dict[Any, Any]]:
+        """Returns, by slot, the actions of the agents that have observations; one call for each policy."""
+        actions: list[dict[Any, Any]] = [{} for _ in self.slots]
+        for side in self._sides.values():
+            if not side.waiting:
+                continue
+            rows = side.store.waiting()
+            obs = side.store.columns[OBS][rows]
+            made, extras = self._act_side(side, obs)
+            flat = flatten_to_single_ndarray(made, 1) if side.nested else made
+            side.store.act(flat, extras)
+            env_actions = side.policy.to_env_actions(made)
+            for agent, action in zip(side.waiting, unbatch(env_actions) if side.nested else env_actions, strict=True):
+                actions[agent.slot][agent.id] = action
+            if self._wants_steps:
+                self._note_actions(side, flat, extras)
+            side.waiting = []
+        return actions
+
+    def _act_side(self, side: _Side, obs: NDArray[Any]) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+        explore, memory = self.settings.explore, side.memory
+        if memory is None:
+            return side.policy.act(obs, explore, None)
+        places = np.array([agent.place for agent in side.waiting])
+        inputs = memory.inputs(obs, places)
+        actions, extras = side.policy.act(obs, explore, None, inputs)
+        flat = flatten_to_single_ndarray(actions, 1) if side.nested else actions
+        memory.acted(obs, flat, extras, places)
+        return actions, {**inputs, **extras}
+
+    def _note_actions(self, side: _Side, actions: NDArray[Any], extras: dict[str, NDArray[Any]]) -> None:
+        for number, agent in enumerate(side.waiting):
+            outs = {key: column[number] for key, column in extras.items()}
+            self._episodes[agent.slot]._record_step(actions[number], outs, agent.id)
+
+    def _step(self, actions: list[dict[Any, Any]]) -> float:
+        """Steps all slots; returns the seconds that the environments took."""
+        env_time, clock = 0.0, time.perf_counter
+        over: list[int] = []
+        for index, slot in enumerate(self.slots):
+            slot.record(actions[index])
+            before = clock()
+            try:
+                result = slot.env.step(actions[index])
+                env_time += clock() - before
+                if self._take_result(index, result):
+                    over.append(index)
+            except Exception as error:
+                slot.fail("step", error)
+        self._filter_new()
+        for index in over:
+            self._finish(index)
+            self._begin(index)
+        if self.settings.render_env:
+            self.slots[0].env.render()
+        return env_time
+
+    def _take_result(self, index: int, result: StepDicts) -> bool:
+        """Writes what a step of one slot gave; returns whether its episode is over."""
+        obs, rewards, terminateds, truncateds, infos = result
+        episode = self._episodes[index]
+        episode.length += 1
+        horizon = self.settings.horizon
+        if horizon is not None and episode.length >= horizon and not terminateds[ALL]:
+            truncateds[ALL] = True
+        for agent_id, reward in rewards.items():
+            agent = self._agent(index, agent_id)
+            agent.total += reward
+            if agent.row >= 0:
+                agent.side.store.reward(agent.row, reward)
+        if self._observation_fn is not None:
+            obs = self._observed(index, obs)
+        self._receive(index, (obs, rewards, terminateds, truncateds, infos))
+        if self._wants_steps:
+            self._note_step(index, obs, rewards, terminateds, truncateds, infos)
+        return bool(terminateds[ALL] or truncateds.get(ALL))
+
+    def _observed(self, index: int, obs: dict[Any, Any]) -> dict[Any, Any]:
+        """Returns the observations as `observation_fn` makes them."""
+        if self._observation_fn is None:
+            return obs
+        changed = self._observation_fn(
+            agent_obs=obs,
+            worker=self.hooks.worker,
+            base_env=self.hooks.base_env,
+            policies=self.policies,
+            episode=self._episodes[index],
+        )
+        if not isinstance(changed, Mapping):
+            raise ConfigError(
+                f"multiagent.observation_fn returned {type(changed).__name__}, wanted a dict {{agent id: observation}}"
+            )
+        return dict(changed)
+
+    def _receive(self, index: int, result: StepDicts) -> None:
+        """Closes the transitions that a step closed, and begins those of the agents that act next."""
+        obs, _, terminateds, truncateds, infos = result
+        all_terminated = terminateds.get(ALL, False)
+        over = all_terminated or truncateds.get(ALL, False)
+        for agent_id, raw in obs.items():
+            agent = self._agent(index, agent_id)
+            terminated = bool(all_terminated or terminateds.get(agent_id, False))
+            ended = over or terminated or truncateds.get(agent_id, False)
+            if agent.row >= 0 and INFOS in agent.side.store.columns:
+                agent.side.store.columns[INFOS][agent.row] = infos.get(agent_id, {})
+            if ended:
+                self._end(agent, self._prepared(agent, raw), terminated=terminated)
+            elif agent.done:
+                raise EnvError(
+                    f"agent {agent_id!r} was done, and got another observation; wanted none for an agent that is "
+                    "through (an agent that comes again needs a new id)"
+                )
+            else:
+                self._continue(agent, self._prepared(agent, raw))
+        for agent_id, agent in self._agents[index].items():
+            if agent.row >= 0 and agent_id not in obs:
+                terminated = bool(all_terminated or terminateds.get(agent_id, False))
+                if over or terminated or truncateds.get(agent_id, False):
+                    # Its last observation is not known: the one it acted on stands for it.
+                    self._end(agent, None, terminated=terminated)
+
+    def _prepared(self, agent: _Agent, raw: Any) -> Any:
+        """Returns an observation as the agent's policy takes it."""
+        side = agent.side
+        if agent.slot in self._unchecked:
+            where = f"{self.slots[agent.slot].where()}, agent {agent.id!r}, policy {side.policy_id!r}"
+            raw = check_observation(raw, side.raw_space, where)
+        if self._wants_steps:
+            self._episodes[agent.slot]._view(agent.id).raw_obs = raw
+        return raw if side.preprocess is None else side.preprocess.transform(raw)
+
+    def _continue(self, agent: _Agent, obs: Any) -> None:
+        side, index = agent.side, agent.slot
+        row = side.store.begin(obs, self._episodes[index].episode_id, agent.step, agent.index, index)
+        if agent.row >= 0:
+            side.store.link(agent.row, row)
+            if side.memory is not None:
+                reward = side.store.columns["rewards"][agent.row : agent.row + 1]
+                clipped = clip_rewards(reward, self.settings.clip_rewards)
+                side.memory.rewarded(clipped, np.array([agent.place]))
+        agent.row, agent.step = row, agent.step + 1
+        side.waiting.append(agent)
+
+    def _end(self, agent: _Agent, obs: Any, *, terminated: bool) -> None:
+        """Closes an agent's trajectory, if it has one."""
+        side = agent.side
+        if agent.row >= 0:
+            if obs is None:
+                final = side.store.columns[OBS][agent.row]
+            else:
+                final = np.asarray(obs) if side.filter is None else np.asarray(side.filter(obs, update=True))
+            flags = (False, False) if self.settings.no_done_at_end else (terminated, not terminated)
+            side.store.end(agent.row, final, terminated=flags[0], truncated=flags[1])
+        if side.memory is not None and not agent.done:
+            side.free_places.append(agent.place)
+        agent.row, agent.done = -1, True
+
+    def _filter_new(self) -> None:
+        """Filters the observations that came with the last step."""
+        for side in self._sides.values():
+            count = len(side.store)
+            if side.filter is not None and count > side.unfiltered:
+                rows = side.store.columns[OBS][side.unfiltered : count]
+                rows[:] = side.filter.filter_batch(rows, update=True)
+            side.unfiltered = count
+
+    def _note_step(
+        self,
+        index: int,
+        obs: dict[Any, Any],
+        rewards: dict[Any, float],
+        terminateds: dict[Any, bool],
+        truncateds: dict[Any, bool],
+        infos: dict[Any, Any],
+    ) -> None:
+        """Keeps what callbacks may ask of an episode, and calls them."""
+        episode = self._episodes[index]
+        for agent_id in {**rewards, **obs, **infos}:
+            if agent_id == ALL or agent_id not in self._agents[index]:
+                continue
+            over = [flags.get(agent_id, False) or flags.get(ALL, False) for flags in (terminateds, truncateds)]
+            agent = self._agents[index][agent_id]
+            last = agent.side.store.columns[OBS][agent.row] if agent.row >= 0 else None
+            episode._record_outcome(
+                obs=last,
+                raw_obs=obs.get(agent_id),
+                reward=float(rewards.get(agent_id, 0.0)),
+                done=any(over),
+                info=infos.get(agent_id, {}),
+                agent_id=agent_id,
+            )
+        self._call("on_episode_step", index)
+
+    def _finish(self, index: int) -> None:
+        """Reports an episode that ended."""
+        episode = self._episodes[index]
+        agents = self._agents[index].values()
+        episode.agent_rewards = {(agent.id, agent.side.policy_id): agent.total for agent in agents}
+        episode.total_reward = sum(episode.agent_rewards.values())
+        self._call("on_episode_end", index)
+        self._over.add(episode.episode_id)
+        self._unchecked.discard(index)
+        self._metrics.append(
+            RolloutMetrics(
+                episode_length=episode.length,
+                episode_reward=episode.total_reward,
+                agent_rewards=dict(episode.agent_rewards),
+                custom_metrics=episode.custom_metrics,
+                perf_stats=self._perf_stats(),
+                hist_data=episode.hist_data,
+                media=episode.media,
+            )
+        )
+
+    def _account(self, act: float, env: float, total: float) -> None:
+        self._times["act"] += act
+        self._times["env"] += env
+        self._times["rest"] += total - act - env
+        self._steps_timed += 1
+
+    def _perf_stats(self) -> dict[str, float]:
+        steps = max(self._steps_timed, 1)
+        return {
+            "mean_raw_obs_processing_ms": self._times["rest"] * _MS / steps,
+            "mean_inference_ms": self._times["act"] * _MS / steps,
+            "mean_action_processing_ms": 0.0,
+            "mean_env_wait_ms": self._times["env"] * _MS / steps,
+            "mean_env_render_ms": 0.0,
+        }
+
+    # --- batches ----------------------------------------------------------------------------------------------
+
+    def _finished(self, side: _Side) -> NDArray[np.bool_]:
+        """Returns which rows are of episodes that are over."""
+        rows = side.store.columns[EPS_ID][: len(side.store)]
+        return np.isin(rows, list(self._over)) & side.store.closed[: len(side.store)]
+
+    def _take_batch(self, env_steps: int, *, complete: bool) -> MultiAgentBatch:
+        taken: dict[str, SampleBatch] = {}
+        for policy_id, side in self._sides.items():
+            ready = self._finished(side) if complete else side.store.closed[: len(side.store)].copy()
+            rows = np.flatnonzero(ready)
+            if len(rows):
+                taken[policy_id], moved = side.store.take(rows, self.settings.clip_rewards)
+                self._move(side, moved)
+        made = {pid: self._sequences(pid, batch) for pid, batch in self._postprocess(taken).items()}
+        self._forget_episodes()
+        return MultiAgentBatch(made, env_steps)
+
+    def _sequences(self, policy_id: str, batch: SampleBatch) -> SampleBatch:
+        policy = self._sides[policy_id].policy
+        if not policy.is_recurrent():
+            return batch
+        return cut_into_sequences(batch, policy.max_seq_len, keep_states_out=policy.train_columns is None)
+
+    def _move(self, side: _Side, moved: NDArray[np.int64], dropped: int | None = None) -> None:
+        """Tells agents where their rows are after some were taken out."""
+        for index, agents in enumerate(self._agents):
+            for agent in agents.values():
+                if agent.side is side and agent.row >= 0:
+                    agent.row = int(moved[agent.row])
+            if index == dropped:
+                side.waiting = [agent for agent in side.waiting if agent.slot != dropped]
+        side.unfiltered = len(side.store)
+
+    def _forget_episodes(self) -> None:
+        """Lets go of finished episodes whose rows have all been handed out."""
+        left = {int(e) for side in self._sides.values() for e in side.store.columns[EPS_ID][: len(side.store)]}
+        gone = {episode for episode in self._over if episode not in left}
+        self._over -= gone
+        for episode in gone:
+            self._running.pop(episode, None)
+        self._names = {key: name for key, name in self._names.items() if key[0] not in gone}
+
+    def _postprocess(self, batches: dict[str, SampleBatch]) -> dict[str, SampleBatch]:
+        """Runs the explorations', then the policies' postprocessing, then the callback."""
+        hook = self.hooks.call.get("on_postprocess_trajectory")
+        whole = {
+            pid
+            for pid in batches
+            if hook is None
+            and self.policies[pid].postprocesses_many
+            and not self.policies[pid].exploration.has_postprocessing
+        }
+        made = {pid: self.policies[pid].postprocess_trajectory(batches[pid]) for pid in whole}
+        if len(whole) == len(batches):
+            return made
+        pieces = {pid: _trajectories(batch) for pid, batch in batches.items()}
+        together: dict[int, dict[Any, tuple[Policy, SampleBatch]]] = {}
+        for pid, parts in pieces.items():
+            for part in parts:
+                episode, agent = self._whose(part)
+                together.setdefault(episode, {})[agent] = (self.policies[pid], part)
+        for pid in batches.keys() - whole:
+            done = [self._postprocess_one(pid, part, together, hook) for part in pieces[pid]]
+            made[pid] = done[0] if len(done) == 1 else SampleBatch.concat_samples(done)
+        return {pid: made[pid] for pid in batches}
+
+    def _whose(self, part: SampleBatch) -> tuple[int, Any]:
+        episode = int(part[EPS_ID][0])
+        return episode, self._names[episode, int(part[AGENT_INDEX][0])]
+
+    def _postprocess_one(
+        self,
+        policy_id: str,
+        part: SampleBatch,
+        together: dict[int, dict[Any, tuple[Policy, SampleBatch]]],
+        hook: Callable[..., None] | None,
+    ) -> SampleBatch:
+        policy = self.policies[policy_id]
+        episode_id, agent_id = self._whose(part)
+        originals = together[episode_id]
+        if hook is not None:
+            originals = {agent: (owner, batch.copy()) for agent, (owner, batch) in originals.items()}
+        others = {agent: pair for agent, pair in together[episode_id].items() if agent != agent_id}
+        if policy.exploration.has_postprocessing:
+            part = policy.exploration.postprocess_trajectory(policy, part) or part
+        part = policy.postprocess_trajectory(part, others, self._running.get(episode_id))
+        if hook is not None:
+            hook(
+                worker=self.hooks.worker,
+                episode=self._running.get(episode_id),
+                agent_id=agent_id,
+                policy_id=policy_id,
+                policies=self.policies,
+                postprocessed_batch=part,
+                original_batches=originals,
+            )
+        return part
+
+    # --- checkpoints ------------------------------------------------------------------------------------------
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the number of the running episodes, and episodes not yet reported."""
+        return {
+            "started": False,
+            "slots": {str(slot.index): {"seed": slot.seed, "episode": slot.episode} for slot in self.slots},
+            "metrics": [metric.to_state() for metric in self._metrics],
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Takes the episodes not yet reported; new episodes begin, with the seeds that come next."""
+        self._started = False
+        self._metrics = [RolloutMetrics.from_state(item) for item in state["metrics"]]
+        for slot in self.slots:
+            saved = state["slots"].get(str(slot.index))
+            if saved is not None:
+                slot.seed, slot.episode = int(saved["seed"]), int(saved["episode"])
+
+
+def _trajectories(batch: SampleBatch) -> list[SampleBatch]:
+    """Returns one batch of views for each agent's part of an episode."""
+    episodes, agents = np.asarray(batch[EPS_ID]), np.asarray(batch[AGENT_INDEX])
+    breaks = (episodes[1:] != episodes[:-1]) | (agents[1:] != agents[:-1])
+    cuts = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(episodes)]
+    return [batch[start:stop] for start, stop in itertools.pairwise(cuts)]
+
+
+__all__ = ["MultiAgentRunner"]

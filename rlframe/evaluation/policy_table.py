@@ -1,0 +1,143 @@
+"""The table of policies that a config asks for: specifications, spaces, and who acts for which agent."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rlframe.data.sample_batch import DEFAULT_POLICY_ID
+from rlframe.evaluation.episode import Episode
+from rlframe.policy.policy import PolicySpec
+from rlframe.utils.errors import ConfigError
+
+#: `fn(agent id, episode, worker) -> policy id`.
+AgentMapping = Callable[[Any, Episode, Any], str]
+
+
+def policy_specs(config: Mapping[str, Any], default_class: Any) -> dict[str, PolicySpec]:
+    """Returns the specifications of `multiagent.policies`, each with a class; the default policy's where it is empty.
+
+    Args:
+        config: A trainer's config.
+        default_class: The algorithm's policy class, for entries that name none.
+    """
+    table = (config.get("multiagent") or {}).get("policies") or {DEFAULT_POLICY_ID: None}
+    entries = table.items() if isinstance(table, Mapping) else ((pid, None) for pid in sorted(table))
+    return {pid: as_spec(entry, default_class) for pid, entry in entries}
+
+
+def as_spec(entry: Any, default_class: Any) -> PolicySpec:
+    """Returns a `PolicySpec` with a class, of a spec, a tuple of its four parts, a policy class, or None."""
+    if isinstance(entry, (tuple, list)):
+        spec = PolicySpec(*entry)
+    else:
+        spec = PolicySpec(policy_class=entry)
+    return spec if spec.policy_class is not None else spec._replace(policy_class=default_class)
+
+
+def has_several(config: Mapping[str, Any]) -> bool:
+    """Returns whether a config has a table of policies."""
+    return bool((config.get("multiagent") or {}).get("policies"))
+
+
+def agent_mapping(function: Any, policy_ids: list[str]) -> AgentMapping:
+    """Returns `multiagent.policy_mapping_fn` as a function of agent id, episode and worker.
+
+    It is called with what it declares: the agent's id, and of `episode` and `worker` those it names, or all through
+    `**kwargs`. Without a function the default policy acts for everybody, or the only one there is.
+
+    Args:
+        function: The user's function, or None.
+        policy_ids: Ids of all policies.
+
+    Raises:
+        ConfigError: If a function is needed.
+    """
+    if function is None:
+        if DEFAULT_POLICY_ID not in policy_ids and len(policy_ids) > 1:
+            raise ConfigError(
+                f"multiagent.policy_mapping_fn: got None with the policies {', '.join(map(repr, policy_ids))}; wanted "
+                "a function (agent_id, episode, worker, **kwargs) -> policy id"
+            )
+        only = DEFAULT_POLICY_ID if DEFAULT_POLICY_ID in policy_ids else policy_ids[0]
+        return lambda agent_id, episode, worker: only  # noqa: ARG005 - one signature for all mappings
+    return _called_as_declared(function)
+
+
+def _called_as_declared(function: Any) -> AgentMapping:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except ValueError:  # written in C, without a signature
+        return lambda agent_id, episode, worker: function(agent_id)  # noqa: ARG005 - as above
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    takes_more = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    named = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+    def mapping(agent_id: Any, episode: Episode, worker: Any) -> str:
+        given = {"episode": episode, "worker": worker}
+        rest = {p.name for p in positional[1:]}
+        keywords = {name: value for name, value in given.items() if takes_all or name in named or name in rest}
+        if len(positional) > 1 and not rest & given.keys():
+            # The second argument has a name of the user's own: RLlib gives the episode there.
+            return str(function(agent_id, episode))
+        if takes_more and not keywords:
+            return str(function(agent_id, episode))
+        return str(function(agent_id, **keywords))
+
+    return mapping
+
+
+def space_for(spaces: Any, policy_id: str, mapping: AgentMapping, what: str) -> Any:
+    """Returns the space of a policy's agents.
+
+    Args:
+        spaces: One space, or spaces by agent id; None where nothing is known.
+        policy_id: The policy.
+        mapping: Who acts for whom.
+        what: "observation_space" or "action_space", for the message.
+
+    Raises:
+        ConfigError: If agents of the policy have different spaces, or it has no agent of which one is known.
+    """
+    if not isinstance(spaces, Mapping):
+        return spaces
+    distinct = _distinct(spaces.values())
+    if len(distinct) == 1:
+        return distinct[0]
+    trial = Episode({}, lambda agent, episode: mapping(agent, episode, None), episode_id=0, env_id=0)
+    mine = {agent: space for agent, space in spaces.items() if trial.policy_for(agent) == policy_id}
+    distinct = _distinct(mine.values())
+    if len(distinct) == 1:
+        return distinct[0]
+    found = ", ".join(f"{agent!r}: {space}" for agent, space in (mine or spaces).items())
+    raise ConfigError(
+        f"multiagent.policies.{policy_id}: got no {what}, and its agents have "
+        f"{'different ones' if mine else 'none that policy_mapping_fn tells'} ({found}); give it in the PolicySpec"
+    )
+
+
+def _distinct(spaces: Any) -> list[Any]:
+    found: list[Any] = []
+    for space in spaces:
+        if not any(space == other for other in found):
+            found.append(space)
+    return found
+
+
+class TrainedPolicies:
+    """Which policies learn, by `multiagent.policies_to_train`: ids, a function `(policy id, batch) -> bool`, or None.
+
+    Args:
+        wanted: The config's value.
+    """
+
+    def __init__(self, wanted: Any = None) -> None:
+        self.wanted = wanted
+
+    def __call__(self, policy_id: str, batch: Any = None) -> bool:
+        """Returns whether a policy learns from a batch."""
+        if self.wanted is None:
+            return True
+        return bool(self.wanted(policy_id, batch)) if callable(self.wanted) else policy_id in self.wanted

@@ -1,0 +1,99 @@
+"""Histories of training runs: one Parquet file with a row for each iteration."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlframe.utils.errors import ConfigError
+
+#: Columns of a history file: mean return of the last episodes, the best of these means so far, return of the episode
+#: that ended last (all three in reward units of the environment), env steps, seconds of training.
+HISTORY_COLUMNS = ("mean_reward", "best_reward", "episode_reward", "step", "time")
+
+
+class HistoryFile:
+    """A history that grows by one row for each result; readers and a kill always find it whole.
+
+    Args:
+        path: The file. Its directory must be there.
+
+    Raises:
+        ConfigError: If it cannot be written, or is no history.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self._rows: dict[str, list[float]] = {name: [] for name in HISTORY_COLUMNS}
+        if self._path.exists():
+            self._rows = {name: list(values) for name, values in read_history(self._path).items()}
+        if not os.access(self._path.parent, os.W_OK) or self._path.is_dir():
+            raise ConfigError(
+                f"--history: {str(self._path)!r} cannot be written: wanted a file in a directory of yours"
+            )
+
+    def __len__(self) -> int:
+        """Returns the number of rows."""
+        return len(self._rows["step"])
+
+    def append(self, result: Mapping[str, Any]) -> None:
+        """Adds the row of a result that `Trainer.train()` returned, and writes the file."""
+        mean = _number(result.get("episode_reward_mean"))
+        before = self._rows["best_reward"][-1] if len(self) else math.nan
+        ended = (result.get("hist_stats") or {}).get("episode_reward") or [mean]
+        row = (mean, float(np.fmax(mean, before)), _number(ended[-1]), result["timesteps_total"] or 0,
+               result["time_total_s"])  # fmt: skip
+        for name, value in zip(HISTORY_COLUMNS, row, strict=True):
+            self._rows[name].append(value)
+        self._write()
+
+    def truncate_after(self, env_steps: int) -> None:
+        """Drops the rows after a number of env steps: a run that goes on from a checkpoint writes them anew."""
+        keep = sum(step <= env_steps for step in self._rows["step"])
+        if keep < len(self):
+            self._rows = {name: values[:keep] for name, values in self._rows.items()}
+            self._write()
+
+    def _write(self) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        types = {"step": pa.int64()}
+        columns = {name: pa.array(values, types.get(name, pa.float64())) for name, values in self._rows.items()}
+        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
+        try:
+            parquet.write_table(pa.table(columns), temporary)
+            os.replace(temporary, self._path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def read_history(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]:
+    """Returns the columns of a history file, float64 `[N]`, `step` int64; NaN before the first episode has ended.
+
+    Raises:
+        ConfigError: If it cannot be read, or has other columns.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        table = parquet.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise ConfigError(f"{os.fspath(path)!r} is no history: {str(error).splitlines()[0]}") from error
+    missing = [name for name in HISTORY_COLUMNS if name not in table.column_names]
+    if missing:
+        raise ConfigError(
+            f"{os.fspath(path)!r} has columns {', '.join(table.column_names) or 'none'}, wanted "
+            f"{', '.join(HISTORY_COLUMNS)}: it is no history that `rlframe train --history` wrote"
+        )
+    return {name: table.column(name).to_numpy() for name in HISTORY_COLUMNS}
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)

@@ -1,0 +1,137 @@
+"""Loggers of Tune, those of Ray 1.x among them: `UnifiedLogger`, `NoopLogger`, and `Logger` to derive one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ray.tune.logger import *  # noqa: F403 (its whole surface)
+from ray.tune.logger import CSVLoggerCallback, JsonLoggerCallback, LoggerCallback, TBXLoggerCallback
+
+from rlframe.agents.loggers import RunLogger
+
+__all__ = [
+    "DEFAULT_LOGGERS",
+    "CSVLogger",
+    "CSVLoggerCallback",
+    "JsonLogger",
+    "JsonLoggerCallback",
+    "Logger",
+    "LoggerCallback",
+    "NoopLogger",
+    "TBXLogger",
+    "TBXLoggerCallback",
+    "UnifiedLogger",
+    "logger_callbacks",
+    "pretty_print",  # noqa: F405 (Ray's)
+]
+
+
+class Logger:
+    """Base of a logger of one's own, as in Ray 1.x: override `_init`, `on_result`, `flush`, `close`.
+
+    Args:
+        config: Config of the trial.
+        logdir: Its directory.
+        trial: The trial, None outside of Tune.
+    """
+
+    def __init__(self, config: Mapping[str, Any], logdir: str, trial: Any = None) -> None:
+        self.config = config
+        self.logdir = logdir
+        self.trial = trial
+        self._init()
+
+    def _init(self) -> None:
+        """Opens what is needed."""
+
+    def on_result(self, result: Mapping[str, Any]) -> None:
+        """Takes a result."""
+
+    def update_config(self, config: Mapping[str, Any]) -> None:
+        """Takes a changed config."""
+        self.config = config
+
+    def flush(self) -> None:
+        """Writes what is waiting."""
+
+    def close(self) -> None:
+        """Closes what was opened."""
+
+
+class NoopLogger(Logger):
+    """Writes nothing."""
+
+
+class UnifiedLogger(RunLogger):
+    """Writes `params.json`, `result.jsonl`, `progress.csv` and TensorBoard events: what the default loggers wrote.
+
+    For `Trainer(logger_creator=lambda config: UnifiedLogger(config, directory, loggers=None))`.
+
+    Args:
+        config: Whole config of the trainer.
+        logdir: Directory of the run.
+        loggers: Accepted for old programs; all forms are written.
+        sync_function: Accepted for old programs.
+    """
+
+    def __init__(self, config: Mapping[str, Any], logdir: str, loggers: Any = None, sync_function: Any = None) -> None:
+        del loggers, sync_function
+        super().__init__(logdir, config)
+
+
+class JsonLogger(Logger):
+    """Stands for the JSON that Tune writes for each trial anyway."""
+
+
+class CSVLogger(Logger):
+    """Stands for the CSV file that Tune writes for each trial anyway."""
+
+
+class TBXLogger(Logger):
+    """Stands for the TensorBoard events that Tune writes for each trial anyway."""
+
+
+DEFAULT_LOGGERS = (JsonLogger, CSVLogger, TBXLogger)
+_MADE_ANYWAY = (*DEFAULT_LOGGERS, NoopLogger, UnifiedLogger)
+
+
+def logger_callbacks(loggers: Iterable[Callable[..., Any]]) -> list[Any]:
+    """Returns the callbacks that do what loggers of Ray 1.x did.
+
+    Args:
+        loggers: Logger classes or functions `(config, logdir, trial)`; those that Tune makes anyway are left out.
+    """
+    own = [logger for logger in loggers if logger not in _MADE_ANYWAY]
+    made: list[Any] = [logger for logger in own if isinstance(logger, LoggerCallback)]
+    classes = [logger for logger in own if not isinstance(logger, LoggerCallback)]
+    return [*made, *([OldLoggers(classes)] if classes else [])]
+
+
+class OldLoggers(LoggerCallback):
+    """Gives each trial loggers of its own, in the driver.
+
+    Args:
+        classes: Called with `(config, logdir, trial)` for each trial.
+    """
+
+    def __init__(self, classes: Iterable[Callable[..., Any]]) -> None:
+        self._classes = tuple(classes)
+        self._loggers: dict[str, list[Any]] = {}
+
+    def log_trial_start(self, trial: Any) -> None:
+        """Makes the loggers of a trial."""
+        self._loggers[trial.trial_id] = [make(trial.config, trial.local_path, trial) for make in self._classes]
+
+    def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
+        """Hands a result on."""
+        del iteration
+        for logger in self._loggers.get(trial.trial_id, ()):
+            logger.on_result(result)
+
+    def log_trial_end(self, trial: Any, failed: bool = False) -> None:
+        """Closes the loggers of a trial."""
+        del failed
+        for logger in self._loggers.pop(trial.trial_id, ()):
+            logger.flush()
+            logger.close()

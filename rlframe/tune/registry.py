@@ -1,0 +1,5 @@
+"""`ray.tune.registry`, where programs that import `rlframe.tune.registry` look for it."""
+
+from ray.tune.registry import get_trainable_cls, register_env, register_trainable
+
+__all__ = ["get_trainable_cls", "register_env", "register_trainable"]

@@ -1,0 +1,3 @@
+"""`ray.tune.schedulers`, where programs that import `rlframe.tune.schedulers` look for it."""
+
+from ray.tune.schedulers import *  # noqa: F403 (its whole surface)

@@ -1,0 +1,127 @@
+"""Arguments of Ray 1.x's `tune.run`, in today's words.
+
+| Then | Now |
+|---|---|
+| `local_dir` | `storage_path`, an absolute path |
+| `checkpoint_freq`, `checkpoint_at_end`, `keep_checkpoints_num`, `checkpoint_score_attr` | `checkpoint_config` |
+| `loggers` | callbacks; those that Tune makes anyway are left out |
+| `run_errored_only` | `resume="ERRORED_ONLY"` |
+| `restore`: a directory, a file's name in it, a `Checkpoint` | `restore`: the directory |
+| `queue_trials`, `ray_auto_init` and the like | nothing: Ray does so by itself, or has no such thing any more |
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ray.tune
+
+from rlframe.tune.logger import logger_callbacks
+from rlframe.utils.deprecation import deprecation_warning
+from rlframe.utils.errors import ConfigError
+
+#: What has no meaning today, and does no harm: resources are always waited for, Ray starts by itself, and the rest is
+#: gone.
+_DROPPED = (
+    "queue_trials",
+    "ray_auto_init",
+    "with_server",
+    "server_port",
+    "global_checkpoint_period",
+    "sync_on_checkpoint",
+)
+#: What would change a run if it were dropped, and what to use instead.
+_REFUSED = {
+    "trial_executor": "Ray places trials itself; set resources_per_trial or max_concurrent_trials",
+    "upload_dir": 'give storage_path="s3://…"',
+    "sync_to_cloud": 'give storage_path="s3://…"',
+    "sync_to_driver": 'give storage_path="s3://…", or a path that all machines share',
+}
+_CHECKPOINTS = ("checkpoint_freq", "checkpoint_at_end", "keep_checkpoints_num", "checkpoint_score_attr")
+
+
+def translate_run(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns arguments of `tune.run` as today's Ray takes them.
+
+    Args:
+        arguments: Of either version. Not changed.
+
+    Raises:
+        ConfigError: If one has no counterpart, or both spellings of one are given.
+    """
+    translated = dict(arguments)
+    for name, advice in _REFUSED.items():
+        if translated.pop(name, None) is not None:
+            raise ConfigError(f"tune.run({name}=…) is not in today's Ray: {advice}")
+    for name in _DROPPED:
+        if name in translated:
+            del translated[name]
+            deprecation_warning(f"tune.run({name}=…)")
+    _translate_directory(translated)
+    _translate_checkpoints(translated)
+    _translate_loggers(translated)
+    if translated.pop("run_errored_only", False):
+        translated["resume"] = "ERRORED_ONLY"
+    if translated.get("restore") is not None:
+        translated["restore"] = checkpoint_path(translated["restore"])
+    return translated
+
+
+def translate_experiments(experiments: Any) -> Any:
+    """Returns the experiments of `run_experiments` with today's keys; an `Experiment` is returned as it is."""
+    if isinstance(experiments, (list, tuple)):
+        return [translate_experiments(experiment) for experiment in experiments]
+    if not isinstance(experiments, Mapping):
+        return experiments
+    return {name: _translate_experiment(spec) for name, spec in experiments.items()}
+
+
+def checkpoint_path(checkpoint: Any) -> str:
+    """Returns the directory of a checkpoint: of a path, one with a file's name as in Ray 1.x, or Tune's object."""
+    path: str = os.path.abspath(os.path.expanduser(os.fspath(getattr(checkpoint, "path", checkpoint))))
+    directory, name = os.path.split(path)
+    return directory if name.startswith("checkpoint-") and not os.path.isdir(path) else path
+
+
+def _translate_experiment(spec: Any) -> Any:
+    if not isinstance(spec, Mapping):
+        return spec
+    translated = translate_run(spec)
+    env = translated.pop("env", None)  # RLlib's files have it beside the config
+    if env is not None:
+        translated["config"] = {**(translated.get("config") or {}), "env": env}
+    return translated
+
+
+def _translate_directory(arguments: dict[str, Any]) -> None:
+    local_dir = arguments.pop("local_dir", None)
+    if local_dir is not None:
+        if arguments.get("storage_path") is not None:
+            raise ConfigError("tune.run: local_dir is the old name of storage_path; give one of them")
+        arguments["storage_path"] = os.path.abspath(os.path.expanduser(os.fspath(local_dir)))
+
+
+def _translate_checkpoints(arguments: dict[str, Any]) -> None:
+    given = {name: arguments.pop(name) for name in _CHECKPOINTS if name in arguments}
+    if not any(given.values()):
+        return
+    if arguments.get("checkpoint_config") is not None:
+        raise ConfigError(f"tune.run: {', '.join(given)} and checkpoint_config say the same; give one of them")
+    attribute = given.get("checkpoint_score_attr")
+    least = isinstance(attribute, str) and attribute.startswith("min-")
+    arguments["checkpoint_config"] = ray.tune.CheckpointConfig(
+        checkpoint_frequency=given.get("checkpoint_freq") or 0,
+        checkpoint_at_end=bool(given.get("checkpoint_at_end")),
+        num_to_keep=given.get("keep_checkpoints_num"),
+        checkpoint_score_attribute=attribute[len("min-") :] if attribute is not None and least else attribute,
+        checkpoint_score_order="min" if least else "max",
+    )
+
+
+def _translate_loggers(arguments: dict[str, Any]) -> None:
+    loggers: list[Callable[..., Any]] | None = arguments.pop("loggers", None)
+    callbacks = logger_callbacks(loggers or ())
+    if callbacks:
+        arguments["callbacks"] = [*(arguments.get("callbacks") or ()), *callbacks]

@@ -1,0 +1,83 @@
+"""Several agents and policies with remote workers."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from rlframe.agents.a3c import A2CTrainer
+from rlframe.agents.impala import ImpalaTrainer
+from rlframe.agents.ppo import PPOTrainer
+from rlframe.examples.env.multi_agent import MultiAgentCartPole
+from tests.helpers.frameworks import FRAMEWORKS
+
+pytestmark = pytest.mark.ray
+
+CONFIG = {
+    "seed": 5,
+    "min_iter_time_s": 0,
+    "model": {"fcnet_hiddens": [8]},
+    "train_batch_size": 80,
+    "rollout_fragment_length": 20,
+    "num_workers": 1,
+    "num_cpus_per_worker": 0.5,
+    "log_sys_usage": False,
+    "env_config": {"num_agents": 3},
+    "multiagent": {"policies": {"even", "odd"}, "policy_mapping_fn": lambda agent: "odd" if agent % 2 else "even"},
+}
+
+
+@pytest.fixture(autouse=True)
+def _runtime(ray_runtime):
+    return ray_runtime
+
+
+@pytest.fixture
+def trainers():
+    made = []
+
+    def build(cls, **overrides):
+        made.append(cls({**copy.deepcopy(CONFIG), **overrides}, env=MultiAgentCartPole))
+        return made[-1]
+
+    yield build
+    for trainer in made:
+        trainer.stop()
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_one_remote_worker_gives_the_numbers_of_none(trainers, framework):
+    ppo = {"sgd_minibatch_size": 40, "num_sgd_iter": 2, "framework": framework}
+    local, remote = trainers(PPOTrainer, num_workers=0, **ppo), trainers(PPOTrainer, **ppo)
+    for _ in range(2):
+        a, b = local.train(), remote.train()
+        assert a["hist_stats"] == b["hist_stats"]
+        assert set(a["policy_reward_mean"]) <= {"even", "odd"}
+    for pid, weights in local.get_weights().items():
+        for name, array in weights.items():
+            np.testing.assert_allclose(array, remote.get_weights()[pid][name], atol=1e-6, err_msg=name)
+
+
+def test_a_policy_added_later_is_on_all_workers(trainers):
+    import ray
+
+    trainer = trainers(A2CTrainer, num_workers=2)
+    trainer.add_policy("third", policy_mapping_fn=lambda agent: "third", policies_to_train=["third"])
+    trainer.train()
+    result = trainer.train()
+    assert set(result["info"]["learner"]) == {"third"}
+    mine = trainer.get_weights()["third"]
+    for weights in ray.get([worker.get_weights.remote() for worker in trainer.workers.remote_workers()]):
+        assert set(weights) == {"even", "odd", "third"}
+        for name, array in mine.items():
+            np.testing.assert_allclose(weights["third"][name], array, err_msg=name)
+    trainer.remove_policy("odd")
+    ids = ray.get([worker.apply.remote(lambda w: list(w.policy_map)) for worker in trainer.workers.remote_workers()])
+    assert ids == [["even", "third"]] * 2
+
+
+def test_asynchronous_learners_take_several_policies(trainers):
+    trainer = trainers(ImpalaTrainer, num_workers=2, timesteps_per_iteration=400)
+    result = trainer.train()
+    assert set(result["info"]["learner"]) == {"even", "odd"}
+    assert result["info"]["num_agent_steps_trained"] > result["info"]["num_steps_trained"]

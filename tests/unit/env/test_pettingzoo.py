@@ -1,0 +1,93 @@
+"""PettingZoo's environments under a trainer."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from rlframe.agents.dqn import DQNTrainer
+from rlframe.agents.pg import PGTrainer
+from rlframe.agents.ppo import PPOTrainer
+from rlframe.env.multi_agent_adapt import MultiAgentAdapter, is_multi_agent
+from tests.helpers.frameworks import FRAMEWORKS
+
+pytest.importorskip("pettingzoo", reason="PettingZoo is not installed: pip install 'rlframe[multiagent]'")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what it says of its own future, and its drawing library of its
+    from pettingzoo.classic import connect_four_v3, rps_v2, tictactoe_v3
+
+CONFIG = {
+    "num_workers": 0,
+    "seed": 0,
+    "min_iter_time_s": 0,
+    "log_sys_usage": False,
+    "model": {"fcnet_hiddens": [8]},
+}
+
+
+def test_a_game_in_turns_rewards_both_players_at_its_end():
+    env = MultiAgentAdapter(tictactoe_v3.env())
+    obs, _ = env.reset(seed=0)
+    # Player 1 takes the first column (0, 1, 2), player 2 the cells 3 and 4.
+    for action in (0, 3, 1, 4):
+        (player,) = obs
+        obs, rewards, terminateds, truncateds, _ = env.step({player: action})
+        assert set(rewards.values()) <= {0.0}
+        assert not terminateds["__all__"]
+    obs, rewards, terminateds, truncateds, _ = env.step({"player_1": 2})
+    assert rewards == {"player_1": 1.0, "player_2": -1.0}
+    assert terminateds == {"player_1": True, "player_2": True, "__all__": True}
+    assert not truncateds["__all__"]
+    assert set(obs) == {"player_1", "player_2"}
+
+
+def masked(framework):
+    if framework == "torch":
+        from rlframe.models.torch.action_mask import ActionMaskModel
+    else:
+        from rlframe.models.tf.action_mask import ActionMaskModel
+    return {"custom_model": ActionMaskModel, "fcnet_hiddens": [8]}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("env", [tictactoe_v3.env, connect_four_v3.env], ids=["tictactoe", "connect four"])
+def test_games_with_masks_are_played_by_the_rules(env, framework):
+    trainer = PPOTrainer(
+        {**CONFIG, "framework": framework, "model": masked(framework), "train_batch_size": 500,
+         "sgd_minibatch_size": 100, "num_sgd_iter": 2},
+        env=env,
+    )  # fmt: skip
+    result = [trainer.train() for _ in range(2)][-1]
+    assert result["timesteps_total"] == 1000
+    # A move against the rules ends a game with -1 for who makes it, and 0 for the other: here all are zero-sum.
+    assert all(value == 0 for value in result["hist_stats"]["episode_reward"])
+
+
+def test_dqn_learns_games_with_masks():
+    config = {"hiddens": [], "dueling": False, "learning_starts": 100, "timesteps_per_iteration": 1000}
+    trainer = DQNTrainer({**CONFIG, "model": masked("torch"), **config}, env=tictactoe_v3.env)
+    result = trainer.train()
+    assert all(value == 0 for value in result["hist_stats"]["episode_reward"])
+    assert result["info"]["num_steps_trained"] > 0
+
+
+def test_hidden_choices_at_the_same_time_are_scored_after_both():
+    trainer = PGTrainer({**CONFIG, "rollout_fragment_length": 60, "train_batch_size": 60}, env=rps_v2.env)
+    batch = trainer.workers.local_worker().sample().policy_batches["default_policy"]
+    by_agent = [batch["rewards"][batch["agent_index"] == index] for index in (0, 1)]
+    rounds = min(map(len, by_agent))
+    np.testing.assert_array_equal(by_agent[0][:rounds], -by_agent[1][:rounds])
+    trainer.train()
+
+
+def test_both_kinds_are_told_without_importing_the_library():
+    assert is_multi_agent(tictactoe_v3.env())
+    assert not is_multi_agent(object())
+
+
+def test_agents_that_act_at_the_same_time():
+    simple_spread = pytest.importorskip("mpe2.simple_spread_v3", reason="mpe2 is not installed: pip install mpe2")
+    trainer = PPOTrainer({**CONFIG, "train_batch_size": 200, "num_sgd_iter": 1}, env=simple_spread.parallel_env)
+    result = trainer.train()
+    assert result["info"]["num_agent_steps_sampled"] == 3 * result["timesteps_total"]
+    assert result["episode_len_mean"] == 25

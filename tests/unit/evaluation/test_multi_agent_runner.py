@@ -1,0 +1,387 @@
+"""Sampling with several agents: when a transition is closed, and with what."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rlframe.agents.callbacks import DefaultCallbacks
+from rlframe.agents.dqn import DQNTrainer
+from rlframe.agents.pg import PGTrainer
+from rlframe.agents.ppo import PPOTrainer
+from rlframe.data.sample_batch import MultiAgentBatch
+from rlframe.env.multi_agent_env import MultiAgentEnv
+from rlframe.examples.env.multi_agent import MultiAgentCartPole
+from rlframe.policy.policy import Policy, PolicySpec
+from rlframe.utils.errors import ConfigError, EnvError
+from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.multi_agent_envs import COME_AND_GO, ON, OVER, TURNS, Script
+
+SMALL = {"fcnet_hiddens": [4]}
+
+
+def trainer(script, cls=PGTrainer, env=Script, **config):
+    settings = {
+        "num_workers": 0,
+        "rollout_fragment_length": 4,
+        "train_batch_size": 4,
+        "model": SMALL,
+        "seed": 1,
+        "min_iter_time_s": 0,
+        "log_sys_usage": False,
+        "env_config": {"script": script} if script else {},
+        **config,
+    }
+    return cls(settings, env=env)
+
+
+def sample(script, **config):
+    made = trainer(script, **config)
+    worker = made.workers.local_worker()
+    return worker.sample(), worker
+
+
+def rows(batch, *names):
+    """Rows as tuples, by agent."""
+    columns = [np.asarray(batch[name]).reshape(len(batch)).tolist() for name in ("agent_index", *names)]
+    found = {}
+    for agent, *values in zip(*columns, strict=True):
+        found.setdefault(agent, []).append(tuple(values))
+    return found
+
+
+def test_who_loses_by_anothers_move_sees_it():
+    batch, worker = sample(TURNS)
+    assert isinstance(batch, MultiAgentBatch)
+    assert batch.env_steps() == 4
+    found = rows(batch.policy_batches["default_policy"], "obs", "rewards", "terminateds", "t")
+    # a: acts on 1 (0.5 at once, 0.25 with b's move), on 3 (nothing at once, -1 with b's move, the last)
+    assert found[0] == [(1.0, 0.75, False, 0), (3.0, -1.0, True, 1)]
+    assert found[1] == [(2.0, 1.0, False, 0), (4.0, 1.0, True, 1)]
+    (metrics,) = worker.get_metrics()
+    assert metrics.episode_reward == pytest.approx(1.75)
+    assert metrics.agent_rewards == {("a", "default_policy"): -0.25, ("b", "default_policy"): 2.0}
+    assert metrics.episode_length == 4
+
+
+def test_only_agents_with_an_observation_act():
+    _, worker = sample(TURNS)
+    assert [set(actions) for actions in worker.env.seen] == [{"a"}, {"b"}, {"a"}, {"b"}]
+
+
+def test_agents_come_go_and_are_cut_off():
+    batch, _ = sample(COME_AND_GO, rollout_fragment_length=3, cls=DQNTrainer, n_step=1)
+    found = rows(batch.policy_batches["default_policy"], "obs", "new_obs", "rewards", "terminateds", "discounts")
+    assert found[0] == [
+        (1.0, 3.0, 1.0, False, pytest.approx(0.99)),
+        (3.0, 5.0, 1.0, False, pytest.approx(0.99)),
+        (5.0, 7.0, 1.0, False, pytest.approx(0.99)),  # cut off: it bootstraps from 7
+    ]
+    assert found[1] == [(2.0, 4.0, 2.0, True, 0.0)]
+    assert found[2] == [(6.0, 8.0, 3.0, False, pytest.approx(0.99))]
+
+
+def test_an_open_transition_waits_for_the_next_batch():
+    made = trainer(TURNS, rollout_fragment_length=2, cls=DQNTrainer)
+    worker = made.workers.local_worker()
+    first, second = worker.sample(), worker.sample()
+    # After two steps a's first transition is closed by its observation 3; b's waits for its next turn.
+    assert rows(first.policy_batches["default_policy"], "obs", "new_obs") == {0: [(1.0, 3.0)]}
+    assert rows(second.policy_batches["default_policy"], "obs", "new_obs") == {
+        0: [(3.0, 5.0)],
+        1: [(2.0, 4.0), (4.0, 6.0)],
+    }
+    assert first.env_steps() == second.env_steps() == 2
+
+
+def test_an_end_without_a_last_observation_keeps_the_one_acted_on():
+    script = [{"a": 1, "b": 2}, ({"a": 3}, {"a": 1.0, "b": 5.0}, OVER, ON, {})]
+    batch, _ = sample(script, rollout_fragment_length=1, cls=DQNTrainer)
+    found = rows(batch.policy_batches["default_policy"], "obs", "new_obs", "rewards", "terminateds")
+    assert found == {0: [(1.0, 3.0, 1.0, True)], 1: [(2.0, 2.0, 5.0, True)]}
+
+
+def test_whole_episodes_only():
+    batch, _ = sample(TURNS, rollout_fragment_length=5, batch_mode="complete_episodes")
+    rows_ = batch.policy_batches["default_policy"]
+    assert len(rows_) == 8  # two episodes
+    assert rows_["terminateds"].sum() == 4
+
+
+def test_sizes_may_count_agent_steps():
+    counting = {"multiagent": {"count_steps_by": "agent_steps"}}
+    batch, _ = sample(
+        None, env=MultiAgentCartPole, env_config={"num_agents": 4}, rollout_fragment_length=40, **counting
+    )
+    assert 40 <= batch.agent_steps() < 48
+    assert batch.env_steps() <= 12
+
+
+def test_a_horizon_cuts_everybody_off():
+    batch, worker = sample(COME_AND_GO, rollout_fragment_length=2, horizon=2, cls=DQNTrainer)
+    found = rows(batch.policy_batches["default_policy"], "obs", "truncateds")
+    assert found[0] == [(1.0, False), (3.0, True)]
+    assert worker.get_metrics()[0].episode_length == 2
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        lambda agent_id: f"p_{agent_id}",
+        lambda agent_id, **kwargs: f"p_{agent_id}",
+        lambda agent_id, episode, **kwargs: f"p_{agent_id}" if episode.episode_id >= 0 else "",
+        lambda agent_id, episode, worker: f"p_{agent_id}" if worker.worker_index == 0 else "",
+        lambda agent_id, e: f"p_{agent_id}" if e.env_id == 0 else "",
+        lambda agent_id, *args, **kwargs: f"p_{agent_id}",
+    ],
+)
+def test_the_mapping_is_called_with_what_it_declares(mapping):
+    batch, _ = sample(TURNS, multiagent={"policies": {"p_a", "p_b"}, "policy_mapping_fn": mapping})
+    assert {pid: len(part) for pid, part in batch.policy_batches.items()} == {"p_a": 2, "p_b": 2}
+
+
+def test_a_mapping_to_no_policy_names_agent_and_policies():
+    multiagent = {"policies": {"one"}, "policy_mapping_fn": lambda agent_id: "two"}
+    with pytest.raises(ConfigError, match=r"gave 'two' for agent 'a', wanted one of 'one'"):
+        sample(TURNS, multiagent=multiagent)
+
+
+def test_a_mapping_is_wanted_where_nothing_else_tells():
+    with pytest.raises(ConfigError, match="policy_mapping_fn: got None"):
+        trainer(TURNS, multiagent={"policies": ["one", "two"]})
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (({"a": 500}, {}, ON, ON, {}), r"agent 'a', policy 'default_policy'"),
+        (({"a": 1}, {}, {}, {}, {}), r'without "__all__"'),
+        (({"a": 1}, {"a": "much"}, ON, ON, {}), r"agent 'a' returned the reward"),
+        (({"a": 1}, {}, ON), "tuple of length 3"),
+        (({"a": 1}, 3.0, ON, {}), "returned rewards as"),
+    ],
+)
+def test_a_step_that_breaks_the_contract_is_named(step, message):
+    with pytest.raises(EnvError, match=message):
+        sample([{"a": 1}, step, ({"a": 1}, {}, OVER, ON, {})])
+
+
+def test_an_agent_that_is_through_must_not_come_back():
+    script = [{"a": 1, "b": 2}, ({"a": 1, "b": 3}, {}, {"b": True, **ON}, ON, {}), ({"b": 4}, {}, ON, ON, {})]
+    with pytest.raises(EnvError, match="agent 'b' was done, and got another observation"):
+        sample(script)
+
+
+def test_the_older_contract_has_four_parts():
+    script = [{"a": 1}, ({"a": 2}, {"a": 1.0}, {"__all__": False}, {}), ({"a": 3}, {"a": 1.0}, {"__all__": True}, {})]
+    batch, _ = sample(script, rollout_fragment_length=2)
+    assert rows(batch.policy_batches["default_policy"], "obs", "terminateds")[0] == [(1.0, False), (2.0, True)]
+
+
+def test_observations_can_be_changed_together():
+    def add_up(agent_obs, worker, base_env, policies, episode, **kwargs):
+        total = sum(obs for obs in agent_obs.values())
+        return dict.fromkeys(agent_obs, total)
+
+    batch, _ = sample(COME_AND_GO, rollout_fragment_length=3, multiagent={"observation_fn": add_up})
+    assert rows(batch.policy_batches["default_policy"], "obs")[0] == [(3.0,), (7.0,), (11.0,)]
+
+
+class Watching(DefaultCallbacks):
+    """Notes what an episode says at its end, and what postprocessing is told."""
+
+    def on_episode_end(self, *, episode, **kwargs):
+        episode.custom_metrics["length"] = episode.length
+        episode.hist_data["last"] = [float(episode.last_raw_obs_for("a")[0]), episode.last_reward_for("b")]
+        episode.user_data["agents"] = episode.get_agents()
+        assert episode.policy_for("a") == "pa"
+        assert episode.last_action_for("a") in (0, 1)
+        assert episode.last_done_for("a")
+        assert episode.agent_rewards["a", "pa"] == pytest.approx(-0.25)
+
+    def on_postprocess_trajectory(self, *, agent_id, policy_id, original_batches, postprocessed_batch, **kwargs):
+        assert policy_id == f"p{agent_id}"
+        assert set(original_batches) == {"a", "b"}
+        postprocessed_batch["rewards"] = postprocessed_batch["rewards"] * 10
+
+
+def test_callbacks_see_agents():
+    multiagent = {"policies": {"pa", "pb"}, "policy_mapping_fn": lambda agent_id: f"p{agent_id}"}
+    batch, worker = sample(TURNS, callbacks=Watching, multiagent=multiagent)
+    (metrics,) = worker.get_metrics()
+    assert metrics.custom_metrics == {"length": 4}
+    assert metrics.hist_data == {"last": [5.0, 1.0]}
+    np.testing.assert_allclose(batch.policy_batches["pa"]["rewards"], [7.5, -10.0])
+
+
+class Heuristic(Policy):
+    """Has no weights; always takes action 1."""
+
+    def compute_actions(self, obs_batch, state_batches=None, prev_action_batch=None, prev_reward_batch=None, **kwargs):
+        return [1] * len(obs_batch), [], {}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("to_train", [["learner"], lambda policy_id, batch: policy_id == "learner"])
+def test_a_policy_without_weights_plays_beside_one_that_learns(framework, to_train):
+    multiagent = {
+        "policies": {"learner": PolicySpec(), "still": PolicySpec(), "fixed": (Heuristic, None, None, {})},
+        "policy_mapping_fn": lambda agent_id: {0: "learner", 1: "fixed"}.get(agent_id, "still"),
+        "policies_to_train": to_train,
+    }
+    made = trainer(
+        None, PPOTrainer, MultiAgentCartPole, framework=framework, env_config={"num_agents": 3}, multiagent=multiagent,
+        train_batch_size=40, rollout_fragment_length=20, sgd_minibatch_size=20, num_sgd_iter=2,
+    )  # fmt: skip
+    before = made.get_weights()
+    result = made.train()
+    after = made.get_weights()
+    moved = {pid for pid in after if any((after[pid][name] != before[pid][name]).any() for name in after[pid])}
+    assert moved == {"learner"}
+    assert set(result["info"]["learner"]) == {"learner"}
+    assert result["info"]["num_agent_steps_sampled"] > result["timesteps_total"]
+
+
+def test_policies_have_configs_and_spaces_of_their_own():
+    multiagent = {
+        "policies": {"a": PolicySpec(config={"gamma": 0.5, "model": {"fcnet_hiddens": [7]}}), "b": None},
+        "policy_mapping_fn": lambda agent_id: agent_id,
+    }
+    made = trainer(TURNS, multiagent=multiagent)
+    assert made.get_policy("a").config["gamma"] == 0.5
+    assert made.get_policy("a").get_weights()["hidden_0.weight"].shape == (7, 1)
+    assert made.get_policy("b").get_weights()["hidden_0.weight"].shape == (4, 1)
+    assert made.get_policy("a").config["model"]["fcnet_activation"] == "tanh"
+
+
+class TwoKinds(Script):
+    """Agents with spaces of their own."""
+
+    observation_space = None
+    action_space = None
+
+    def __init__(self, config):
+        super().__init__(config)
+        boxes = (gym.spaces.Box(-9, 9, (1,), np.float32), gym.spaces.Box(-9, 9, (2,), np.float32))
+        self.observation_spaces = dict(zip("ab", boxes, strict=True))
+        self.action_spaces = {"a": gym.spaces.Discrete(2), "b": gym.spaces.Discrete(5)}
+
+    def _numbers(self, obs):
+        return {agent: np.full(self.observation_spaces[agent].shape, value, np.float32) for agent, value in obs.items()}
+
+
+def test_spaces_of_agents_are_found_through_the_mapping():
+    multiagent = {"policies": {"a", "b"}, "policy_mapping_fn": lambda agent_id: agent_id}
+    made = trainer(TURNS, env=TwoKinds, multiagent=multiagent)
+    assert made.get_policy("b").action_space.n == 5
+    batch = made.workers.local_worker().sample()
+    assert batch.policy_batches["b"]["obs"].shape == (2, 2)
+
+
+def test_agents_of_one_policy_need_one_space():
+    with pytest.raises(ConfigError, match="its agents have different ones"):
+        trainer(TURNS, env=TwoKinds)
+
+
+def test_a_table_of_policies_on_an_environment_with_one_agent():
+    multiagent = {"policies": {"mine"}, "policy_mapping_fn": lambda agent_id: "mine"}
+    made = trainer(None, env="CartPole-v1", multiagent=multiagent, rollout_fragment_length=20, train_batch_size=20)
+    result = made.train()
+    assert result["timesteps_total"] == 20
+    assert set(result["info"]["learner"]) == {"mine"}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_policies_come_and_go(framework, tmp_path):
+    def build():
+        return trainer(
+            None, env=MultiAgentCartPole, framework=framework, env_config={"num_agents": 2}, train_batch_size=40,
+            rollout_fragment_length=20, multiagent={"policies": {"main"}, "policy_mapping_fn": lambda agent_id: "main"},
+        )  # fmt: skip
+
+    made = build()
+    made.train()
+    added = made.add_policy(
+        "second", policy_mapping_fn=lambda agent_id: "main" if agent_id == 0 else "second", policies_to_train=["second"]
+    )
+    added.set_weights(made.get_policy("main").get_weights())
+    made.workers.local_worker().runner.restart()
+    result = made.train()
+    assert set(result["info"]["learner"]) == {"second"}
+    path = made.save(str(tmp_path))
+    other = build()
+    other.restore(path)
+    for pid in ("main", "second"):
+        for name, array in made.get_weights()[pid].items():
+            np.testing.assert_array_equal(other.get_weights()[pid][name], array)
+    with pytest.raises(ValueError, match="there is one already"):
+        made.add_policy("second")
+    made.remove_policy("second", policy_mapping_fn=lambda agent_id: "main", policies_to_train=["main"])
+    assert set(made.train()["info"]["learner"]) == {"main"}
+    with pytest.raises(KeyError, match="wanted one of main"):
+        made.remove_policy("second")
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_every_agent_has_a_memory_of_its_own(framework):
+    """An LSTM's inputs are what it gave out at the agent's step before, whoever else comes and goes."""
+    made = trainer(
+        None, PPOTrainer, MultiAgentCartPole, framework=framework, env_config={"num_agents": 3},
+        model={**SMALL, "use_lstm": True, "lstm_cell_size": 5, "lstm_use_prev_reward": True, "max_seq_len": 100},
+        rollout_fragment_length=60, train_batch_size=60, num_envs_per_worker=2, sgd_minibatch_size=60,
+    )  # fmt: skip
+    worker = made.workers.local_worker()
+    made.get_policy().train_columns = None  # keeps what came out at each step
+    batch = worker.sample().policy_batches["default_policy"]
+    starts = np.cumsum(batch["seq_lens"]) - batch["seq_lens"]
+    first = np.zeros(len(batch), bool)
+    first[starts] = True
+    np.testing.assert_array_equal(batch["state_in_0"][batch["t"][starts] == 0], 0.0)
+    np.testing.assert_array_equal(batch["prev_rewards"], (batch["t"] > 0).astype(np.float32))
+    policy = made.get_policy()
+    state = [part[:1] for part in (batch["state_in_0"], batch["state_in_1"])]
+    for row in range(int(batch["seq_lens"][0])):
+        inputs = {"state_in_0": state[0], "state_in_1": state[1], "prev_rewards": batch["prev_rewards"][row : row + 1]}
+        outputs, _, state = policy.forward_with_memory(batch["obs"][row : row + 1], inputs, False)
+        np.testing.assert_allclose(outputs[0], batch["action_dist_inputs"][row], atol=1e-5)
+    made.train()
+
+
+def test_filters_are_of_each_policy():
+    multiagent = {"policies": {"a", "b"}, "policy_mapping_fn": lambda agent_id: agent_id}
+    made = trainer(TURNS, observation_filter="MeanStdFilter", multiagent=multiagent, rollout_fragment_length=4)
+    worker = made.workers.local_worker()
+    worker.sample()
+    # Observations 1, 3 and the last, 5, and the first of the next episode; 2, 4 and 6.
+    assert worker.filters["a"].rs.n == 4
+    assert worker.filters["b"].rs.n == 3
+
+
+class Raising(MultiAgentEnv):
+    """Raises at its third step."""
+
+    observation_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+    made = 0
+
+    def __init__(self, config):
+        type(self).made += 1
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return {0: np.zeros(1, np.float32)}, {}
+
+    def step(self, action_dict):
+        self.steps += 1
+        if self.steps == 3:
+            raise RuntimeError("broken")
+        return {0: np.zeros(1, np.float32)}, {0: 1.0}, ON, ON, {}
+
+
+def test_an_environment_that_raises_says_where_and_starts_anew():
+    made = trainer(None, env=Raising, rollout_fragment_length=3, recreate_failed_workers=True)
+    worker, before = made.workers.local_worker(), Raising.made
+    with pytest.raises(EnvError, match=r"slot 0 .*RuntimeError: broken"):
+        worker.sample()
+    with pytest.raises(EnvError, match="broken"):
+        worker.sample()
+    assert Raising.made == before + 1

@@ -1,0 +1,89 @@
+"""Arguments of Ray 1.x's `tune.run`, before anything is run."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from rlframe.tune.logger import DEFAULT_LOGGERS, Logger, NoopLogger, UnifiedLogger
+from rlframe.tune.translate import checkpoint_path, translate_experiments, translate_run
+from rlframe.utils.errors import ConfigError
+
+
+def test_local_dir_is_an_absolute_storage_path() -> None:
+    assert translate_run({"local_dir": "~/here"}) == {"storage_path": os.path.expanduser("~/here")}
+    assert translate_run({"local_dir": "here"}) == {"storage_path": os.path.abspath("here")}
+
+
+def test_local_dir_beside_storage_path_is_refused() -> None:
+    with pytest.raises(ConfigError, match="old name of storage_path"):
+        translate_run({"local_dir": "a", "storage_path": "b"})
+
+
+@pytest.mark.parametrize(("attribute", "wanted"), [("episode_reward_mean", "max"), ("min-loss", "min")])
+def test_checkpoint_arguments_become_a_checkpoint_config(attribute: str, wanted: str) -> None:
+    translated = translate_run(
+        {
+            "checkpoint_freq": 3,
+            "checkpoint_at_end": True,
+            "keep_checkpoints_num": 2,
+            "checkpoint_score_attr": attribute,
+            "num_samples": 4,
+        }
+    )
+    made = translated.pop("checkpoint_config")
+    assert translated == {"num_samples": 4}
+    assert (made.checkpoint_frequency, made.checkpoint_at_end, made.num_to_keep) == (3, True, 2)
+    assert (made.checkpoint_score_attribute, made.checkpoint_score_order) == (attribute.removeprefix("min-"), wanted)
+
+
+def test_arguments_of_their_default_value_set_nothing() -> None:
+    assert translate_run({"checkpoint_freq": 0, "loggers": None, "upload_dir": None, "restore": None}) == {
+        "restore": None
+    }
+
+
+def test_what_has_no_meaning_is_dropped() -> None:
+    assert translate_run({"queue_trials": True, "ray_auto_init": False, "with_server": False}) == {}
+
+
+@pytest.mark.parametrize("name", ["trial_executor", "upload_dir", "sync_to_driver"])
+def test_what_would_change_the_run_is_refused_with_the_alternative(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"storage_path|resources_per_trial"):
+        translate_run({name: "x"})
+
+
+def test_default_loggers_are_left_out_and_own_ones_become_a_callback() -> None:
+    assert translate_run({"loggers": [*DEFAULT_LOGGERS, NoopLogger, UnifiedLogger]}) == {}
+
+    class Mine(Logger):
+        pass
+
+    before = object()
+    callbacks = translate_run({"loggers": [*DEFAULT_LOGGERS, Mine], "callbacks": [before]})["callbacks"]
+    assert callbacks[0] is before
+    assert len(callbacks) == 2
+
+
+def test_experiments_of_rllib_files_are_translated() -> None:
+    spec = {"run": "DQN", "env": "CartPole-v1", "config": {"lr": 1}, "local_dir": "/x", "checkpoint_freq": 1}
+    made = translate_experiments([{"a": spec}])[0]["a"]
+    assert made["config"] == {"lr": 1, "env": "CartPole-v1"}
+    assert made["storage_path"] == "/x"
+    assert made["checkpoint_config"].checkpoint_frequency == 1
+    assert "env" in spec, "what the user wrote is not changed"
+
+
+def test_checkpoints_are_found_by_any_spelling(tmp_path: Path) -> None:
+    directory = tmp_path / "checkpoint_000010"
+    directory.mkdir()
+    assert checkpoint_path(str(directory)) == str(directory)
+    assert checkpoint_path(directory / "checkpoint-10") == str(directory)
+
+
+def test_unified_logger_writes_a_run_directory(tmp_path: Path) -> None:
+    logger = UnifiedLogger({"lr": 1}, str(tmp_path), loggers=None)
+    logger.on_result({"training_iteration": 1, "timesteps_total": 5})
+    logger.close()
+    assert json.loads((tmp_path / "result.jsonl").read_text()) == {"training_iteration": 1, "timesteps_total": 5}
