@@ -122,7 +122,7 @@ class MultiAgentAdapter:
             )
         return (
             dict(obs),
-            {agent: check_reward(reward, f"step(): agent {agent!r}") for agent, reward in rewards.items()},
+            {agent: _checked(reward, agent) for agent, reward in rewards.items()},
             {agent: bool(flag) for agent, flag in ended.items()},
             {agent: bool(flag) for agent, flag in truncateds.items()},
             dict(infos),
@@ -183,6 +183,13 @@ class SingleAgentAsMany:
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.env, name)
+
+
+def _checked(reward: Any, agent: Any) -> float:
+    # The difference is 0 for finite numbers alone, and this is asked at every step of every agent.
+    if type(reward) is float and reward - reward == 0.0:
+        return reward
+    return check_reward(reward, f"step(): agent {agent!r}")
 
 
 def _spaces(env: Any, name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,8 @@ import ray
 from rlframe.utils.errors import WorkerError
 
 _LOGGER = logging.getLogger("rlframe")
+#: How long resources are waited for that somebody else holds, in seconds.
+_PATIENCE_S = 10.0
 
 
 def ensure_ray() -> None:
@@ -33,6 +36,7 @@ def needs(config: Mapping[str, Any], num_workers: int) -> dict[str, float]:
 def check_room(config: Mapping[str, Any], num_workers: int) -> None:
     """Raises where workers would wait forever for resources that the cluster does not have.
 
+    What exists but is in use is waited for some seconds: actors of a trainer that was just stopped end soon after it.
     Inside a placement group (a Tune trial) the scheduler has reserved them already.
 
     Raises:
@@ -40,14 +44,24 @@ def check_room(config: Mapping[str, Any], num_workers: int) -> None:
     """
     if ray.util.get_current_placement_group() is not None:
         return
-    total, free = ray.cluster_resources(), ray.available_resources()
-    for name, wanted in needs(config, num_workers).items():
-        if wanted > free.get(name, 0.0) + 1e-9:
-            raise WorkerError(
-                f"num_workers={num_workers} needs {wanted:g} {name}, but the Ray cluster has {total.get(name, 0.0):g} "
-                f"of which {free.get(name, 0.0):g} are free; lower num_workers or num_cpus_per_worker, free what other "
-                "programs hold, or start Ray with more (ray.init(num_cpus=...))"
-            )
+    wanted, until = needs(config, num_workers), time.monotonic() + _PATIENCE_S
+    total = ray.cluster_resources()
+    short = _short(wanted, ray.available_resources())
+    while short and not _short(wanted, total) and time.monotonic() < until:
+        time.sleep(0.1)
+        short = _short(wanted, ray.available_resources())
+    if short:
+        raise WorkerError(
+            f"num_workers={num_workers} needs {wanted[short]:g} {short}, but the Ray cluster has "
+            f"{total.get(short, 0.0):g} of which {ray.available_resources().get(short, 0.0):g} are free; lower "
+            "num_workers or num_cpus_per_worker, free what other programs hold, or start Ray with more "
+            "(ray.init(num_cpus=...))"
+        )
+
+
+def _short(wanted: Mapping[str, float], there: Mapping[str, float]) -> str | None:
+    """Returns a resource of which less is there than wanted, None if all is."""
+    return next((name for name, amount in wanted.items() if amount > there.get(name, 0.0) + 1e-9), None)
 
 
 def unwrap_ray_error(error: BaseException) -> BaseException:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 # How long a queue is waited for before another branch of the plan gets its turn.
-_QUEUE_WAIT_S = 0.001
+QUEUE_WAIT_S = 0.001
 
 
 def Concurrently(
@@ -80,7 +80,7 @@ class Enqueue:
     def __call__(self, item: Any) -> Any:
         """Returns the item, or a not-ready marker while the queue is full."""
         try:
-            self.queue.put(item, timeout=_QUEUE_WAIT_S)
+            self.queue.put(item, timeout=QUEUE_WAIT_S)
         except queues.Full:
             return _NextValueNotReady()
         return item
@@ -103,7 +103,7 @@ class _Dequeued:
 
     def __next__(self) -> Any:
         try:
-            return self._queue.get(timeout=_QUEUE_WAIT_S)
+            return self._queue.get(timeout=QUEUE_WAIT_S)
         except queues.Empty:
             if not self._check():
                 raise RuntimeError(

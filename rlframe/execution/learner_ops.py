@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from rlframe.execution.common import (
@@ -11,7 +12,9 @@ from rlframe.execution.common import (
     STEPS_TRAINED_COUNTER,
     STEPS_TRAINED_THIS_ITER_COUNTER,
     _get_shared_metrics,
+    _NextValueNotReady,
 )
+from rlframe.execution.concurrency_ops import QUEUE_WAIT_S, Enqueue
 from rlframe.execution.learner_thread import InlineLearner, LearnerThread
 from rlframe.execution.multi_gpu_learner_thread import MultiGPULearnerThread
 
@@ -42,6 +45,29 @@ def make_learner(workers: Any, config: Mapping[str, Any]) -> Learner:
     if stacks > 1:
         return MultiGPULearnerThread(local, stacks, *passes, *queues, snapshot_every=every, after_step=after_step)
     return LearnerThread(local, *passes, *queues, snapshot_every=every, after_step=after_step)
+
+
+class FeedLearner(Enqueue):
+    """Puts train batches into a learner's queue; only one may wait there until the learner has done its first step.
+
+    Takes a train batch; gives it on once it is in the queue, and not-ready markers before, as `Enqueue` does. The first
+    step may take seconds, in which TensorFlow traces or a GPU loads its kernels. Meanwhile the queue would fill up with
+    what the very first policy sampled, and the next steps would be on that.
+
+    Args:
+        learner: The learner.
+    """
+
+    def __init__(self, learner: Learner) -> None:
+        super().__init__(learner.inqueue)
+        self.learner = learner
+
+    def __call__(self, item: Any) -> Any:
+        """Returns the item, or a not-ready marker while the queue is full, or waits for the first step."""
+        if self.learner.has_learned or self.queue.empty():
+            return super().__call__(item)
+        sleep(QUEUE_WAIT_S)
+        return _NextValueNotReady()
 
 
 class BroadcastLearned:

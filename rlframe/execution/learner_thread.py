@@ -59,11 +59,13 @@ class BatchLearner:
         self.snapshot_every = snapshot_every
         self.after_step = after_step
         self.batches = 0
+        self.has_learned = False
 
     def learn(self, batch: Batch, *, last_pass: bool = True) -> Learned:
         """Learns from a batch once, each policy from its own rows."""
         local = self.local_worker
         infos = {pid: self._learn(local.policy_map[pid], rows) for pid, rows in policy_parts(local, batch)}
+        self.has_learned = True
         rows = (batch.count, agent_steps(batch)) if last_pass else (0, 0)
         if self.after_step is not None:
             self.after_step((rows[0], infos))
@@ -191,6 +193,11 @@ class LearnerThread(threading.Thread):
     def __exit__(self, *exc: object) -> None:
         self._gate.close()
         self._hear()
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether a learner step is done in this process."""
+        return self.learner.has_learned
 
     def results(self) -> LocalIterator[Learned]:
         """Returns the stream of what was learned; it raises what the thread raised."""
@@ -335,6 +342,11 @@ class InlineLearner:
 
     def __exit__(self, *exc: object) -> None:
         """Leaves nothing running."""
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether a learner step is done in this process."""
+        return self.learner.has_learned
 
     def results(self) -> LocalIterator[Learned]:
         """Returns the stream of what was learned; pulling an item learns from the batch that waits."""

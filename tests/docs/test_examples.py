@@ -1,6 +1,7 @@
 """Every example runs, and its number is what it says."""
 
 import importlib.util
+import warnings
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ def load(name):
 
 def test_every_example_has_a_test_here():
     names = {path.stem for path in EXAMPLES.glob("*.py")}
-    assert names == {"train_own_env", "derive_algorithm", "custom_metrics", "custom_model", "own_execution_plan"}
+    tested = {"train_own_env", "derive_algorithm", "custom_metrics", "custom_model", "own_execution_plan"}
+    assert names == tested | {"central_critic", "self_play"}
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["gymnasium", "old gym"])
@@ -39,6 +41,19 @@ def test_custom_model_trains():
 
 def test_own_plan_counts():
     assert load("own_execution_plan").main(iterations=2) >= 2000
+
+
+def test_central_critic_finds_the_best_outcome():
+    assert load("central_critic").main(iterations=20) > 7.9
+
+
+def test_self_play_loses_less_than_chance():
+    pytest.importorskip("pettingzoo", reason="PettingZoo is not installed: pip install 'rlframe[multiagent]'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what PettingZoo says of its own future
+        example = load("self_play")
+    # Random moves against random moves lose 44 of 100 games on average over both sides.
+    assert example.main(iterations=6) > 0.6
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)

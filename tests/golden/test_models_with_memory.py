@@ -59,6 +59,15 @@ def outputs_and_values(policy, batch):
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("model", MODELS)
+def test_outputs_and_values_behind_a_memory_begin_xavier_uniform_not_near_zero(model, framework):
+    weights = trainer(framework, model).get_policy().get_weights()
+    for name in ("heads.output.weight", "heads.value.weight"):
+        largest = np.sqrt(6 / sum(weights[name].shape))
+        assert 0.5 * largest < np.abs(weights[name]).max() <= largest
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("model", MODELS)
 def test_learning_sees_what_acting_saw(framework, model):
     made = trainer(framework, model)
     made.train()

@@ -10,9 +10,9 @@ from tests.helpers.frameworks import FRAMEWORKS
 BAR, BUDGET = 150.0, 50_000
 
 
-def steps_to_bar(cls, config, seed, budget=BUDGET, bar=BAR):
+def steps_to_bar(cls, config, seed, budget=BUDGET, bar=BAR, env="CartPole-v1"):
     """Returns the env steps after which the mean return of the last 100 episodes was at the bar; inf if never."""
-    trainer = cls({**config, "seed": seed, "min_iter_time_s": 0, "log_sys_usage": False}, env="CartPole-v1")
+    trainer = cls({**config, "seed": seed, "min_iter_time_s": 0, "log_sys_usage": False}, env=env)
     try:
         while True:
             result = trainer.train()

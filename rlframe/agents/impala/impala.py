@@ -10,9 +10,9 @@ from rlframe.agents.trainer_template import build_trainer
 from rlframe.config.common import CommonConfig, Function, Number
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
-from rlframe.execution.concurrency_ops import Concurrently, Enqueue
+from rlframe.execution.concurrency_ops import Concurrently
 from rlframe.execution.iterators import LocalIterator
-from rlframe.execution.learner_ops import BroadcastLearned, make_learner
+from rlframe.execution.learner_ops import BroadcastLearned, FeedLearner, make_learner
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.tree_agg import gather_experiences
 from rlframe.utils.framework import require_framework
@@ -112,7 +112,7 @@ def get_policy_class(config: dict[str, Any]) -> Any:
 def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
     """Lets (1) workers fill the learner's queue, while (2) the learner's new weights go to the workers."""
     learner = make_learner(workers, config)
-    store = gather_experiences(workers, config).for_each(Enqueue(learner.inqueue))
+    store = gather_experiences(workers, config).for_each(FeedLearner(learner))
     learned = learner.results().for_each(BroadcastLearned(workers, learner))
     train = Concurrently([store, learned], mode="async", output_indexes=[1])
     return StandardMetricsReporting(train, workers, config).within(learner).for_each(learner.add_learner_metrics)

@@ -9,7 +9,7 @@ import pytest
 from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.execution.common import SharedMetrics, _NextValueNotReady
 from rlframe.execution.concurrency_ops import Concurrently, Enqueue
-from rlframe.execution.learner_ops import BroadcastLearned, make_learner
+from rlframe.execution.learner_ops import BroadcastLearned, FeedLearner, make_learner
 from rlframe.execution.learner_thread import InlineLearner, Learned, LearnerThread
 from rlframe.execution.local_iterator import LocalIterator
 from rlframe.execution.multi_gpu_learner_thread import MultiGPULearnerThread
@@ -161,6 +161,16 @@ def test_queues_are_bounded_on_both_sides(learners, kind):
             accepted += refused == 0
     assert accepted <= (5 if kind is LearnerThread else 8)
     assert len(rows(learner)) <= 4
+
+
+def test_one_batch_at_most_waits_for_the_first_step_and_the_queue_opens_behind_it(learners):
+    learner = learners(learner_queue_size=3)
+    feed, batch = FeedLearner(learner), make_batch(4)
+    assert feed(batch) is batch
+    assert isinstance(feed(batch), _NextValueNotReady)
+    with learner:
+        learner.outqueue.get(timeout=WAIT_S)
+    assert [feed(batch) is batch for _ in range(3)] == [True, True, True]
 
 
 def test_a_thread_can_be_stopped_before_it_began_and_while_its_results_pile_up(learners):
