@@ -1,0 +1,104 @@
+"""RLlib's bars for several agents, games against random opponents, and cooperation."""
+
+import functools
+import warnings
+
+import numpy as np
+import pytest
+
+from rlframe.agents.dqn import DQNTrainer
+from rlframe.agents.impala import ImpalaTrainer
+from rlframe.agents.pg import PGTrainer
+from rlframe.agents.ppo import APPOTrainer, PPOTrainer
+from rlframe.examples.env.multi_agent import MultiAgentCartPole
+from rlframe.examples.env.two_step_game import TwoStepGame
+from tests.helpers.frameworks import FRAMEWORKS
+from tests.learning.test_dqn_cartpole import steps_to_bar
+
+pytestmark = pytest.mark.learning
+
+SHARED = {"fcnet_hiddens": [32], "fcnet_activation": "linear", "vf_share_layers": True}
+FOUR = {"env_config": {"num_agents": 4}, "observation_filter": "MeanStdFilter", "model": SHARED}
+PPO = {**FOUR, "num_workers": 0, "lr": 3e-4, "num_sgd_iter": 10, "vf_loss_coeff": 0.01}
+ASYNC = {**FOUR, "num_workers": 2, "num_envs_per_worker": 5, "num_cpus_per_worker": 0.5, "vf_loss_coeff": 0.005}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("seed", range(3))
+def test_ppo_balances_four_poles(seed, framework):
+    config = {**PPO, "framework": framework}
+    assert steps_to_bar(PPOTrainer, config, seed, 100_000, bar=600, env=MultiAgentCartPole) <= 100_000
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("trainer_class", [ImpalaTrainer, APPOTrainer], ids=["IMPALA", "APPO"])
+def test_asynchronous_learners_balance_four_poles(trainer_class, ray_runtime):
+    assert steps_to_bar(trainer_class, ASYNC, 0, 200_000, bar=600, env=MultiAgentCartPole) <= 200_000
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pg_finds_the_safe_outcome_of_the_two_step_game(seed):
+    config = {"num_workers": 0, "train_batch_size": 200, "timesteps_per_iteration": 1000}
+    assert steps_to_bar(PGTrainer, config, seed, 50_000, bar=7.0, env=TwoStepGame) <= 50_000
+
+
+def games(name):
+    pytest.importorskip("pettingzoo", reason="PettingZoo is not installed: pip install 'rlframe[multiagent]'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pettingzoo.classic import connect_four_v3, tictactoe_v3
+    return {"tictactoe": tictactoe_v3, "connect four": connect_four_v3}[name]
+
+
+def not_lost(trainer, make_env, count=100):
+    """Plays games against random moves, sides in turns; returns how many were not lost."""
+    rng, env, good = np.random.default_rng(123), make_env(), 0
+    for game in range(count):
+        env.reset(seed=game)
+        me, outcome = env.possible_agents[game % 2], 0.0
+        while env.agents:
+            player = env.agent_selection
+            obs, reward, terminated, truncated, _ = env.last()
+            if terminated or truncated:
+                outcome = reward if player == me else outcome
+                env.step(None)
+            elif player == me:
+                env.step(int(trainer.compute_single_action(obs, explore=False)))
+            else:
+                env.step(int(rng.choice(np.flatnonzero(obs["action_mask"]))))
+        good += outcome >= 0
+    return good
+
+
+@pytest.mark.parametrize(("name", "wanted", "budget"), [("tictactoe", 95, 60_000), ("connect four", 90, 200_000)])
+@pytest.mark.parametrize("seed", range(3))
+def test_dqn_learns_games_by_playing_itself(name, wanted, budget, seed):
+    from rlframe.models.torch.action_mask import ActionMaskModel
+
+    make_env = functools.partial(games(name).env)
+    config = {
+        "num_workers": 0, "num_envs_per_worker": 4, "seed": seed, "train_batch_size": 64, "hiddens": [],
+        "dueling": False, "gamma": 0.95, "target_network_update_freq": 2000, "learning_starts": 2000,
+        "exploration_config": {"epsilon_timesteps": 40_000, "final_epsilon": 0.1}, "min_iter_time_s": 0,
+        "model": {"custom_model": ActionMaskModel, "fcnet_hiddens": [256, 256], "fcnet_activation": "relu"},
+        "timesteps_per_iteration": 5000, "log_sys_usage": False,
+    }  # fmt: skip
+    trainer, best, steps = DQNTrainer(config, env=lambda _: make_env()), 0, 0
+    while best < wanted and steps < budget:
+        steps = trainer.train()["timesteps_total"]
+        best = max(best, not_lost(trainer, make_env))
+    trainer.stop()
+    assert best >= wanted, f"{best} of 100 after {steps} steps"
+
+
+def test_ppo_spreads_over_landmarks():
+    simple_spread = pytest.importorskip("mpe2.simple_spread_v3", reason="mpe2 is not installed: pip install mpe2")
+    config = {
+        "num_workers": 0, "num_envs_per_worker": 16, "train_batch_size": 4000, "rollout_fragment_length": 250,
+        "sgd_minibatch_size": 1000, "num_sgd_iter": 10, "lr": 1e-3, "gamma": 0.95, "lambda": 0.95, "kl_coeff": 0.0,
+        "entropy_coeff": 0.003, "vf_clip_param": 1e6, "clip_param": 0.2, "observation_filter": "MeanStdFilter",
+        "model": {"fcnet_hiddens": [64, 64]},
+    }  # fmt: skip
+    # Three agents share the return: -19 each.
+    steps = steps_to_bar(PPOTrainer, config, 0, 400_000, bar=-57, env=simple_spread.parallel_env)
+    assert steps <= 400_000
