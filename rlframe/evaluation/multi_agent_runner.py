@@ -146,9 +146,7 @@ class MultiAgentRunner:
         complete = self.settings.batch_mode != "truncate_episodes"
         env_steps, clock = 0, time.perf_counter
         for side in self._sides.values():
-            side.policy.exploration.before_compute_actions(
-                timestep=side.policy.global_timestep, explore=self.settings.explore
-            )
+            self._prepare(side)
         while env_steps == 0 or self._progress(env_steps, complete=complete) < wanted:
             started = clock()
             actions = self._act()
@@ -216,6 +214,7 @@ class MultiAgentRunner:
         self._episodes[index], self._agents[index] = episode, {}
         self._running[episode.episode_id] = episode
         self._call("on_episode_start", index)
+        self._explore_hook("on_episode_start", index)
         self._receive(index, (self._observed(index, raw), {}, {}, {}, infos))
         self._filter_new()
 
@@ -252,7 +251,19 @@ class MultiAgentRunner:
             )
         obs_filter = self.filters.get(policy_id) if policy.obs_filter is not None else None
         side = self._sides[policy_id] = _Side(policy_id, policy, obs_filter)
+        self._prepare(side)
         return side
+
+    def _prepare(self, side: _Side) -> None:
+        policy = side.policy
+        policy.exploration.before_compute_actions(timestep=policy.global_timestep, explore=self.settings.explore)
+
+    def _explore_hook(self, hook: str, index: int) -> None:
+        """Tells the explorations that follow episodes."""
+        for policy in self.policies.values():
+            if policy.exploration.has_episode_hooks:
+                function = getattr(policy.exploration, hook)
+                function(policy, environment=self.slots[index].env, episode=self._episodes[index])
 
     # --- the loop ---------------------------------------------------------------------------------------------
 
@@ -456,6 +467,7 @@ class MultiAgentRunner:
         episode.agent_rewards = {(agent.id, agent.side.policy_id): agent.total for agent in agents}
         episode.total_reward = sum(episode.agent_rewards.values())
         self._call("on_episode_end", index)
+        self._explore_hook("on_episode_end", index)
         self._over.add(episode.episode_id)
         self._unchecked.discard(index)
         self._metrics.append(

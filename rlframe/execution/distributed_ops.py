@@ -20,7 +20,7 @@ from rlframe.execution.common import (
 )
 from rlframe.execution.learner_infos import merge_learner_infos
 from rlframe.execution.local_iterator import LocalIterator
-from rlframe.execution.rollout_ops import StandardizeFields, agent_steps
+from rlframe.execution.rollout_ops import SelectExperiences, StandardizeFields, agent_steps
 from rlframe.execution.train_ops import MultiGPUTrainOneStep, policy_parts
 from rlframe.utils.errors import WorkerError
 from rlframe.utils.seeding import make_rng
@@ -144,7 +144,8 @@ class _Here:
 def _sample_and_learn(worker: Any, lesson: Lesson, global_vars: dict[str, int]) -> tuple[int, int, dict[str, Any]]:
     """Runs on a worker: samples and learns; returns env steps, agent steps and learner infos by policy."""
     worker.set_global_vars(global_vars)
-    batch = StandardizeFields(lesson.standardize)(worker.sample())
+    trained = SelectExperiences(worker.policies_to_train)(worker.sample())
+    batch = StandardizeFields(lesson.standardize)(trained)
     learner = MultiGPUTrainOneStep(
         workers=_Here(worker), sgd_minibatch_size=lesson.sgd_minibatch_size, num_sgd_iter=lesson.num_sgd_iter
     )
