@@ -106,6 +106,8 @@ class ModelCatalog:
             model_class = resolve_class("model", config["custom_model"], _REGISTRY["model"])
             _refuse_other_framework(model_class, framework)
             options = accepted_options(model_class, config["custom_model_config"])
+        elif default_model is None and model_interface is None and has_action_mask(obs_space, num_outputs):
+            model_class = _sibling(framework, "action_mask").ActionMaskModel
         else:
             model_class = default_model or _default_model_class(obs_space, framework)
         arguments = (obs_space, action_space, num_outputs, config, name)
@@ -305,6 +307,21 @@ def _features_class(obs_space: Any, config: Mapping[str, Any], framework: str) -
         return None
     default = _default_model_class(obs_space, framework)
     return type(default.__name__, (default,), {"uses_value_function": False, "__module__": __name__})
+
+
+def has_action_mask(obs_space: Any, num_outputs: int | None) -> bool:
+    """Returns whether observations say which actions are allowed: Dict(action_mask=..., observation=...).
+
+    Args:
+        obs_space: Preprocessed observation space.
+        num_outputs: Number of logits, which the mask has as many entries as.
+    """
+    parts = getattr(getattr(obs_space, "original_space", obs_space), "spaces", None)
+    if not isinstance(parts, dict) or "action_mask" not in parts or len(parts) != 2:
+        return False
+    mask = parts["action_mask"]
+    size = math.prod(mask.shape) if getattr(mask, "shape", None) else None
+    return size == num_outputs and bool(parts.keys() & {"observations", "obs", "observation"})
 
 
 def default_network(obs_space: Any) -> str:

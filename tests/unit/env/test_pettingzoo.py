@@ -52,11 +52,8 @@ def masked(framework):
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("env", [tictactoe_v3.env, connect_four_v3.env], ids=["tictactoe", "connect four"])
 def test_games_with_masks_are_played_by_the_rules(env, framework):
-    trainer = PPOTrainer(
-        {**CONFIG, "framework": framework, "model": masked(framework), "train_batch_size": 500,
-         "sgd_minibatch_size": 100, "num_sgd_iter": 2},
-        env=env,
-    )  # fmt: skip
+    config = {"train_batch_size": 500, "sgd_minibatch_size": 100, "num_sgd_iter": 2}
+    trainer = PPOTrainer({**CONFIG, "framework": framework, **config}, env=env)
     result = [trainer.train() for _ in range(2)][-1]
     assert result["timesteps_total"] == 1000
     # A move against the rules ends a game with -1 for who makes it, and 0 for the other: here all are zero-sum.
