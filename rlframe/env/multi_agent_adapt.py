@@ -76,7 +76,7 @@ class MultiAgentAdapter:
             if known:
                 return list(known)
         spaces = self.observation_space
-        return list(spaces) if isinstance(spaces, Mapping) else []
+        return list(spaces) if isinstance(spaces, dict) else []
 
     def reset(self, *, seed: int | None = None) -> tuple[dict[Any, Any], dict[Any, Any]]:
         """Starts an episode; returns observations and infos by agent.

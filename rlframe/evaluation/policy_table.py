@@ -101,7 +101,7 @@ def space_for(spaces: Any, policy_id: str, mapping: AgentMapping, what: str) -> 
     Raises:
         ConfigError: If agents of the policy have different spaces, or it has no agent of which one is known.
     """
-    if not isinstance(spaces, Mapping):
+    if not isinstance(spaces, dict):  # a Dict space is a Mapping, too
         return spaces
     distinct = _distinct(spaces.values())
     if len(distinct) == 1:

@@ -18,7 +18,8 @@ from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 class APPOConfig(ImpalaConfig):
     """Keys of APPO."""
 
-    new_defaults = {"replay_buffer_num_slots": 100}  # noqa: RUF012
+    # RLlib's losses were means here, not sums as IMPALA's: its bound of the gradient holds as it is.
+    new_defaults = {"replay_buffer_num_slots": 100, "grad_clip": 40.0}  # noqa: RUF012
 
     clip_param: float = option(0.4, "ε: how far the probability ratio counts.", above=0, source="Schulman 2017, eq. 7")
     use_kl_loss: bool = option(False, "Add the KL penalty to the loss.")
@@ -31,36 +32,36 @@ class APPOConfig(ImpalaConfig):
 
 
 class UpdateTargetAndKL:
-    """Copies the policy that learns into the target policy, and adapts the KL penalty, every few train batches.
+    """Copies the policy that learns into the target policy, and adapts the KL penalty, every few learner steps.
 
     Takes `(env steps, {policy id: learner info})` of each learner step and gives it on; called by whoever learns.
     Counts `num_target_updates`; sets `last_target_update_ts`, in env steps trained.
 
     Args:
         workers: The WorkerSet.
-        config: `num_sgd_iter · minibatch_buffer_size` train batches are learned from between two updates. The penalty
-            is adapted with `use_kl_loss`.
+        config: There are `num_sgd_iter · minibatch_buffer_size` learner steps between two updates: those in which
+            every batch of the buffer is learned from as often as it shall be. The penalty is adapted with
+            `use_kl_loss`.
     """
 
     def __init__(self, workers: WorkerSet, config: Mapping[str, Any]) -> None:
         self.workers = workers
         self.adapts = bool(config["use_kl_loss"])
         self.every = int(config["num_sgd_iter"] * config["minibatch_buffer_size"])
-        self._batches = self._env_steps = 0
+        self._steps = self._env_steps = 0
         self._kls: dict[str, list[float]] = {}
 
     def __call__(self, item: tuple[int, Mapping[str, Any]]) -> tuple[int, Mapping[str, Any]]:
-        """Notes divergences, and updates after the last pass over enough train batches."""
+        """Notes divergences, and updates after enough learner steps."""
         env_steps, infos = item
         for policy_id, info in infos.items():
             kl = info.get(LEARNER_STATS_KEY, {}).get("kl")
             if kl is not None:
                 self._kls.setdefault(policy_id, []).append(kl)
-        if env_steps > 0:
-            self._batches += 1
-            self._env_steps += env_steps
-            if self._batches >= self.every:
-                self._update()
+        self._steps += 1
+        self._env_steps += env_steps
+        if self._steps >= self.every:
+            self._update()
         return item
 
     def _update(self) -> None:
@@ -70,7 +71,7 @@ class UpdateTargetAndKL:
             policy.update_target()
             if self.adapts and self._kls.get(policy_id):
                 policy.update_kl(sum(self._kls[policy_id]) / len(self._kls[policy_id]))
-        self._batches, self._kls = 0, {}
+        self._steps, self._kls = 0, {}
         counters = _get_shared_metrics().counters
         counters[NUM_TARGET_UPDATES] += 1
         counters[LAST_TARGET_UPDATE_TS] = self._env_steps
@@ -78,14 +79,14 @@ class UpdateTargetAndKL:
     def get_state(self) -> dict[str, Any]:
         """Returns what was noted since the last update."""
         return {
-            "batches": self._batches,
+            "steps": self._steps,
             "env_steps": self._env_steps,
             "kls": {k: list(v) for k, v in self._kls.items()},
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Takes it back."""
-        self._batches, self._env_steps = int(state["batches"]), int(state["env_steps"])
+        self._steps, self._env_steps = int(state["steps"]), int(state["env_steps"])
         self._kls = {policy_id: list(kls) for policy_id, kls in state["kls"].items()}
 
 
