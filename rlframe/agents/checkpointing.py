@@ -120,7 +120,6 @@ def check_fits(trainer: Any, meta: dict[str, Any], directory: str) -> None:
     Raises:
         CheckpointError: Names what the checkpoint has and what the trainer wants.
     """
-    _add_missing_policies(trainer, meta, directory)
     mine = describe(trainer)
     for key, what in (("kind", "contents"), ("trainer_schema", "format version"), ("algorithm", "algorithm")):
         if meta.get(key) != mine[key]:
@@ -128,6 +127,7 @@ def check_fits(trainer: Any, meta: dict[str, Any], directory: str) -> None:
                 f"checkpoint {directory!r} has {what} {meta.get(key)!r}, wanted {mine[key]!r}: restore it with the "
                 "class that saved it"
             )
+    _add_missing_policies(trainer, meta, directory)
     for pid, spaces in mine["spaces"].items():
         saved = meta.get("spaces", {}).get(pid)
         if saved is None:

@@ -63,13 +63,15 @@ def make_evaluation_workers(trainer: Any, merge: Any) -> WorkerSet:
 def send_weights(source: WorkerSet, target: WorkerSet) -> None:
     """Copies weights, filters and the step count from the training to the evaluation workers."""
     local, evaluator = source.local_worker(), target.local_worker()
-    evaluator.set_weights(local.get_weights(), local.get_global_vars())
-    evaluator.sync_filters(local.get_filters())
+    known = [pid for pid in evaluator.policy_map if pid in local.policy_map]
+    evaluator.set_weights(local.get_weights(known), local.get_global_vars())
+    mine = {pid: made for pid, made in local.get_filters().items() if pid in known}
+    evaluator.sync_filters(mine)
     if target.remote_workers():
         import ray
 
         target.sync_weights(global_vars=local.get_global_vars())
-        filters = ray.put(local.get_filters())
+        filters = ray.put(mine)
         ray.get([worker.sync_filters.remote(filters) for worker in target.remote_workers()])
 
 

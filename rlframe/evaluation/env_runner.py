@@ -324,9 +324,23 @@ class EnvRunner:
                 elif horizon is not None and lengths[index] >= horizon:
                     ended.append((index, False, True))
         except Exception as error:
+            self._keep_places(t, block, index, ended)
             self.slots[index].fail("step", error)
         block.rewards[t] = rewards
         return ended
+
+    def _keep_places(self, t: int, block: Block, failing: int, ended: list[tuple[int, bool, bool]]) -> None:
+        """Notes where the other slots stand when one fails in the middle of step t: the block is lost, not they."""
+        if self._memory is not None:
+            self._started = False  # memories are a step ahead of the slots that were not stepped
+            return
+        stepped = block.obs[t + 1][:failing]
+        if self.obs_filter is not None and failing:
+            stepped[:] = self.obs_filter.filter_batch(stepped, update=True)
+        self._obs = np.concatenate([stepped, block.obs[t][failing:]])
+        for index, _, _ in ended:
+            self._finish_episode(index)
+            self._obs[index] = self._begin(index)
 
     def _env_actions(self, actions: NDArray[Any]) -> Any:
         """Returns one action per slot in the environment's space; NumPy integers for Discrete spaces."""

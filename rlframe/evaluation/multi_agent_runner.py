@@ -194,8 +194,13 @@ class MultiAgentRunner:
     def _drop_rows(self, index: int) -> None:
         """Forgets the rows of an episode that will not end."""
         episode = self._episodes[index]
-        if episode is None:
+        if episode is None or episode.episode_id in self._over:
             return
+        self._over.add(episode.episode_id)
+        for agent in self._agents[index].values():
+            if agent.side.memory is not None and not agent.done:
+                agent.side.free_places.append(agent.place)
+            agent.row, agent.done = -1, True
         for side in self._sides.values():
             rows = np.flatnonzero(side.store.columns[EPS_ID][: len(side.store)] == episode.episode_id).tolist()
             if rows:
@@ -263,7 +268,8 @@ class MultiAgentRunner:
         for policy in self.policies.values():
             if policy.exploration.has_episode_hooks:
                 function = getattr(policy.exploration, hook)
-                function(policy, environment=self.slots[index].env, episode=self._episodes[index])
+                # Rows of later calls are agents, not slots: the episode's `env_id` would name a stranger's row.
+                function(policy, environment=self.slots[index].env, episode=None)
 
     # --- the loop ---------------------------------------------------------------------------------------------
 
@@ -306,6 +312,7 @@ class MultiAgentRunner:
         """Steps all slots; returns the seconds that the environments took."""
         env_time, clock = 0.0, time.perf_counter
         over: list[int] = []
+        failed: tuple[EnvSlot, Exception] | None = None
         for index, slot in enumerate(self.slots):
             slot.record(actions[index])
             before = clock()
@@ -314,12 +321,17 @@ class MultiAgentRunner:
                 env_time += clock() - before
                 if self._take_result(index, result):
                     over.append(index)
-            except Exception as error:
-                slot.fail("step", error)
+            except Exception as error:  # raised below: all slots are looked after first
+                slot.failed, failed = True, failed or (slot, error)
         self._filter_new()
         for index in over:
             self._finish(index)
-            self._begin(index)
+            try:
+                self._begin(index)
+            except Exception as error:
+                self.slots[index].failed, failed = True, failed or (self.slots[index], error)
+        if failed is not None:
+            failed[0].fail("step", failed[1])
         if self.settings.render_env:
             self.slots[0].env.render()
         return env_time
@@ -341,6 +353,7 @@ class MultiAgentRunner:
             obs = self._observed(index, obs)
         self._receive(index, (obs, rewards, terminateds, truncateds, infos))
         if self._wants_steps:
+            self._filter_new()
             self._note_step(index, obs, rewards, terminateds, truncateds, infos)
         return bool(terminateds[ALL] or truncateds.get(ALL))
 
@@ -449,7 +462,7 @@ class MultiAgentRunner:
                 continue
             over = [flags.get(agent_id, False) or flags.get(ALL, False) for flags in (terminateds, truncateds)]
             agent = self._agents[index][agent_id]
-            last = agent.side.store.columns[OBS][agent.row] if agent.row >= 0 else None
+            last = agent.side.store.columns[OBS][agent.row].copy() if agent.row >= 0 else None
             episode._record_outcome(
                 obs=last,
                 raw_obs=obs.get(agent_id),

@@ -357,14 +357,18 @@ class RolloutWorker:
             return {
                 pid: self.policy_map[pid].learn_on_batch(batch)
                 for pid, batch in samples.policy_batches.items()
-                if self.is_policy_to_train(pid, batch)
+                if pid in self.policy_map and self.is_policy_to_train(pid, batch)
             }
         return self.policy_map[DEFAULT_POLICY_ID].learn_on_batch(samples)
 
     def compute_gradients(self, samples: SampleBatch | MultiAgentBatch) -> tuple[Any, dict[str, Any]]:
         """Returns gradients and learner info, by policy id for a `MultiAgentBatch`."""
         if isinstance(samples, MultiAgentBatch):
-            made = {pid: self.policy_map[pid].compute_gradients(b) for pid, b in samples.policy_batches.items()}
+            made = {
+                pid: self.policy_map[pid].compute_gradients(batch)
+                for pid, batch in samples.policy_batches.items()
+                if pid in self.policy_map and self.is_policy_to_train(pid, batch)
+            }
             return {pid: grads for pid, (grads, _) in made.items()}, {pid: info for pid, (_, info) in made.items()}
         grads, info = self.policy_map[DEFAULT_POLICY_ID].compute_gradients(samples)
         return grads, info
@@ -412,7 +416,8 @@ class RolloutWorker:
     def set_weights(self, weights: Mapping[str, Any], global_vars: Mapping[str, Any] | None = None) -> None:
         """Takes `{policy_id: weights}`, and the global step count if given."""
         for pid, policy_weights in weights.items():
-            self.policy_map[pid].set_weights(policy_weights)
+            if pid in self.policy_map:  # one that was removed meanwhile may still be sent
+                self.policy_map[pid].set_weights(policy_weights)
         if global_vars:
             self.set_global_vars(global_vars)
 

@@ -152,6 +152,13 @@ class RowStore:
         own = self.columns
         order = rows[np.lexsort((own[T][rows], own[AGENT_INDEX][rows], own[EPS_ID][rows]))]
         self._check_finite(order)
+        for row in order[self.next_row[order] < 0].tolist():
+            final = self.finals[row]
+            if final.dtype.kind == "f" and not np.isfinite(final).all():
+                raise NonFiniteError(
+                    f"the environment in slot {int(own[ENV_ID][row])} gave a last observation with NaN or infinity to "
+                    f"agent number {int(own[AGENT_INDEX][row])}; wanted finite numbers"
+                )
         columns: dict[str, Any] = {name: own[name][order] for name in (OBS, ACTIONS)}
         columns[REWARDS] = clip_rewards(own[REWARDS][order], how_to_clip)
         special = {OBS, ACTIONS, REWARDS, ENV_ID}

@@ -148,6 +148,9 @@ class WorkerSet:
         registered = _registered_models()
         try:
             ray.get([worker.apply.remote(_install_models, registered) for worker in remotes])
+            local = self._local_worker
+            ray.get([worker.set_policy_mapping_fn.remote(local._mapping_fn) for worker in remotes])
+            ray.get([worker.set_policies_to_train.remote(local.is_policy_to_train.wanted) for worker in remotes])
             ray.get([worker.add_policies.remote(specs) for worker in remotes])
         except Exception as error:
             self._kill()
@@ -166,7 +169,13 @@ class WorkerSet:
     ) -> None:
         """Adds a policy to all workers, and takes a new mapping and new policies to train where they are given."""
         local = self._local_worker
-        local.add_policies({policy_id: spec})
+        before = local._mapping_fn
+        local.set_policy_mapping_fn(policy_mapping_fn)  # it may tell the new policy's spaces
+        try:
+            local.add_policies({policy_id: spec})
+        except Exception:
+            local._mapping_fn = before
+            raise
         self._on_all(policy_mapping_fn, policies_to_train)
         if self._remote_workers:
             import ray

@@ -150,17 +150,19 @@ def _sample_and_learn(worker: Any, lesson: Lesson, global_vars: dict[str, int]) 
         workers=_Here(worker), sgd_minibatch_size=lesson.sgd_minibatch_size, num_sgd_iter=lesson.num_sgd_iter
     )
     infos = {}
-    for pid, rows in policy_parts(worker, batch):
-        policy = worker.policy_map[pid]
+    parts = dict(policy_parts(worker, batch))
+    for pid in sorted(worker.policies_to_train):  # all of them, and in one order: every worker must meet the others
+        policy, rows = worker.policy_map[pid], parts.get(pid)
         # From the count of steps, so that a restored run draws the same orders without more to remember.
         learner._rng = make_rng(policy.seed, "minibatches", worker.worker_index, global_vars["timestep"])
         steps = []
         for _ in range(lesson.num_sgd_iter):
-            minibatches = list(learner._minibatches(rows, lesson.sgd_minibatch_size))
+            minibatches = [] if rows is None else list(learner._minibatches(rows, lesson.sgd_minibatch_size))
             # Every step needs all workers: where some have fewer minibatches, nobody has more.
             steps += [policy.learn_on_batch(part) for part in minibatches[: policy.agreed_minimum(len(minibatches))]]
         policy.steps_learned += len(steps)
-        infos[pid] = merge_learner_infos(steps)
+        if steps:
+            infos[pid] = merge_learner_infos(steps)
     return batch.count, agent_steps(batch), infos
 
 

@@ -269,14 +269,20 @@ class SelectExperiences:
     Takes and gives a SampleBatch (unchanged) or a MultiAgentBatch.
 
     Args:
-        policy_ids: List or tuple of the policies to keep.
+        policy_ids: List or tuple of the policies to keep; or a function that returns them, asked for each batch:
+            policies come and go.
     """
 
-    def __init__(self, policy_ids: Sequence[str]) -> None:
-        if not isinstance(policy_ids, (list, tuple)):
+    def __init__(self, policy_ids: Sequence[str] | Callable[[], Sequence[str]]) -> None:
+        if not isinstance(policy_ids, (list, tuple)) and not callable(policy_ids):
             # RLlib's programs expect an assertion here, not a ValueError.
             raise AssertionError(f"Got policy_ids of type {type(policy_ids).__name__}, wanted a list or tuple of ids")
-        self.policy_ids = policy_ids
+        self._policy_ids = policy_ids
+
+    @property
+    def policy_ids(self) -> Sequence[str]:
+        """The policies to keep."""
+        return self._policy_ids() if callable(self._policy_ids) else self._policy_ids
 
     def plan_args(self) -> str:
         """Returns the policies, for reports."""
@@ -286,7 +292,8 @@ class SelectExperiences:
         """Returns the rows of the chosen policies."""
         _check_sample_batch_type(batch)
         if isinstance(batch, MultiAgentBatch):
-            kept = {pid: rows for pid, rows in batch.policy_batches.items() if pid in self.policy_ids}
+            wanted = self.policy_ids
+            kept = {pid: rows for pid, rows in batch.policy_batches.items() if pid in wanted}
             return MultiAgentBatch(kept, batch.env_steps())
         return batch
 

@@ -59,9 +59,9 @@ def policy_parts(local: Any, batch: Batch, policies: Sequence[str] = ()) -> list
             "which rows belong to which policy"
         )
     trains = getattr(local, "is_policy_to_train", None) or (lambda pid, _: pid in local.policies_to_train)
-    return [
-        (pid, rows) for pid, rows in parts if rows.count > 0 and (pid in policies if policies else trains(pid, rows))
-    ]
+    # Rows of a policy that was removed meanwhile may still be on their way.
+    known = [(pid, rows) for pid, rows in parts if rows.count > 0 and pid in local.policy_map]
+    return [(pid, rows) for pid, rows in known if (pid in policies if policies else trains(pid, rows))]
 
 
 class TrainOneStep:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import ACTIONS, OBS, REWARDS, STATE_IN_PREFIX, STATE_OUT_PREFIX
+from rlframe.data.columns import ACTIONS, AGENT_INDEX, EPS_ID, OBS, REWARDS, STATE_IN_PREFIX, STATE_OUT_PREFIX
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.models.catalog import ModelCatalog
 from rlframe.utils.errors import ConfigError
@@ -148,12 +148,26 @@ def views_after(
             if shift == -1:
                 return np.asarray(data[rows])
             # One step later, what was seen at `shift + 1` is seen at `shift`.
-            seen = batch[name][rows]
-            return np.asarray(seen[:, shifts.index(shift + 1)] if shift + 1 in shifts else np.zeros_like(data[rows]))
+            if shift + 1 in shifts:
+                return np.asarray(batch[name][rows][:, shifts.index(shift + 1)])
+            return _earlier(batch, data, rows, -1 - shift)
 
         steps = [at(shift) for shift in shifts]
         made[name] = np.stack(steps, axis=1) if view.has_time_axis else steps[0]
     return made
+
+
+def _earlier(batch: Mapping[str, Any], data: Any, rows: NDArray[np.int64], steps: int) -> NDArray[Any]:
+    """Returns a column `steps` rows before the given ones, zeros where that is of another trajectory."""
+    before = rows - steps
+    same = before >= 0
+    for key in (EPS_ID, AGENT_INDEX):
+        if key in batch:
+            labels = np.asarray(batch[key])
+            same &= labels[np.maximum(before, 0)] == labels[rows]
+    found = np.asarray(data[np.maximum(before, 0)]).copy()
+    found[~same] = 0
+    return found
 
 
 def _depths(views: Mapping[str, ViewRequirement]) -> dict[str, int]:

@@ -79,6 +79,10 @@ class Policy:
     wants_values = False
     #: Longest sequence of a recurrent training batch, in rows.
     max_seq_len = 20
+    #: Learner steps so far, where several processes have to agree on them.
+    steps_learned = 0
+    #: Learners in other processes that gradients are averaged with, this one included; None learns alone.
+    distributed_world_size: int | None = None
 
     def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any], config: dict[str, Any]) -> None:
         self.observation_space = observation_space

@@ -88,10 +88,6 @@ class TorchPolicy(LearningPolicy):
         self.exploration = self._create_exploration()
         self.flat: FlatParameters | None = None
         self._towers: Towers | None = None
-        #: Learners in other processes that gradients are averaged with, this one included; None learns alone.
-        self.distributed_world_size: int | None = None
-        #: Learner steps so far, where several processes have to agree on them.
-        self.steps_learned = 0
         #: `fn(train_batch) -> loss` that fills the gradients itself; None goes by `loss` and autograd.
         self.without_autograd: Callable[[SampleBatch], Tensor] | None = None
         self._optimizers: list[torch.optim.Optimizer] = self._make_optimizers()

@@ -1,11 +1,10 @@
-"""RLlib's bars on Pendulum, for PPO, APPO and IMPALA: continuous actions, episodes that only time ends."""
+"""RLlib's bars for PPO on Pendulum: continuous actions, episodes that only time ends."""
 
 import gymnasium
 import numpy as np
 import pytest
 
 from rlframe.agents.ppo import PPOTrainer
-from rlframe.agents.registry import get_trainer_class
 from tests.helpers.frameworks import FRAMEWORKS
 from tests.learning.test_dqn_cartpole import steps_to_bar
 
@@ -21,8 +20,6 @@ PPO = {
     "vf_clip_param": 10.0,
     "observation_filter": "MeanStdFilter",
 }
-WORKERS = {"num_workers": 2, "timesteps_per_iteration": 2000, "num_cpus_per_worker": 0.5}
-ASYNCHRONOUS = [("APPO", -1000, 500_000), ("IMPALA", -700, 500_000)]
 
 
 def far_actions(_config):
@@ -43,14 +40,3 @@ def test_ppo_reaches_the_bar(seed, framework):
 def test_ppo_reaches_the_bar_with_actions_far_from_zero(framework):
     config = {**PPO, "framework": framework}
     assert steps_to_bar(PPOTrainer, config, 0, 400_000, -500, far_actions) <= 400_000
-
-
-@pytest.mark.ray
-@pytest.mark.learning
-@pytest.mark.usefixtures("ray_runtime")
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(("name", "bar", "budget"), ASYNCHRONOUS, ids=["APPO", "IMPALA"])
-def test_asynchronous_algorithm_reaches_the_bar(name, bar, budget, seed, framework):
-    config = {**WORKERS, "framework": framework}
-    assert steps_to_bar(get_trainer_class(name), config, seed, budget, bar, "Pendulum-v1") <= budget

@@ -105,7 +105,7 @@ def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[
     """Collects a train batch, standardises its advantages, learns from it in minibatches, adapts the KL penalty."""
     train = (
         ParallelRollouts(workers, mode="bulk_sync")
-        .for_each(SelectExperiences(workers.trainable_policies()))
+        .for_each(SelectExperiences(workers.trainable_policies))
         .combine(ConcatBatches(config["train_batch_size"], config["multiagent"]["count_steps_by"]))
         .for_each(StandardizeFields(["advantages"]))
         .for_each(

@@ -94,6 +94,6 @@ class PettingZooEnv(_FromPettingZoo):
             terminateds[agent], truncateds[agent] = bool(over[0]), bool(over[1]) and not over[0]
             action = None  # PettingZoo's way to take out an agent that is over
         done = not env.agents
-        truncated = done and not any(terminateds.values())
+        truncated = done and not (terminateds and all(terminateds.values()))
         terminateds[_ALL], truncateds[_ALL] = done and not truncated, truncated
         return obs, rewards, terminateds, truncateds, infos

@@ -385,3 +385,75 @@ def test_an_environment_that_raises_says_where_and_starts_anew():
     with pytest.raises(EnvError, match="broken"):
         worker.sample()
     assert Raising.made == before + 1
+
+
+class RaisingInOneSlot(Raising):
+    """Raises at its third step, once, in slot 0; counts steps of the episode."""
+
+    raised = False
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.raises = config.vector_index == 0
+
+    def step(self, action_dict):
+        self.steps += 1
+        if self.raises and self.steps == 3 and not RaisingInOneSlot.raised:
+            RaisingInOneSlot.raised = True
+            raise RuntimeError("broken")
+        return {0: np.full(1, self.steps / 100, np.float32)}, {0: 1.0}, ON, ON, {}
+
+
+def test_an_environment_that_raises_leaves_others_in_their_episodes():
+    made = trainer(None, env=RaisingInOneSlot, rollout_fragment_length=4, num_envs_per_worker=2)
+    worker = made.workers.local_worker()
+    RaisingInOneSlot.raised = False
+    with pytest.raises(EnvError, match=r"slot 0 .*RuntimeError: broken"):
+        worker.sample()
+    batch = worker.sample().policy_batches["default_policy"]
+    of_slots = [batch["obs"][batch["eps_id"] == eps, 0] for eps in np.unique(batch["eps_id"])]
+    starts = sorted(round(float(column[0]) * 100) for column in of_slots)
+    assert starts[0] == 0  # slot 0 began anew
+    for column in of_slots:  # and no step of the other is lost or stored twice
+        np.testing.assert_allclose(np.diff(column), 0.01, atol=1e-6)
+
+
+def test_ppo_trains_a_policy_that_is_added_later():
+    made = trainer(
+        None, PPOTrainer, MultiAgentCartPole, env_config={"num_agents": 2}, train_batch_size=40, model=SMALL,
+        rollout_fragment_length=20, sgd_minibatch_size=20, num_sgd_iter=1,
+        multiagent={"policies": {"main"}, "policy_mapping_fn": lambda agent_id: "main"},
+    )  # fmt: skip
+    made.train()
+    mapping = lambda agent_id: "main" if agent_id == 0 else "second"  # noqa: E731
+    before = made.add_policy("second", policy_mapping_fn=mapping, policies_to_train=["main", "second"]).get_weights()
+    made.workers.local_worker().runner.restart()
+    assert set(made.train()["info"]["learner"]) == {"main", "second"}
+    after = made.get_policy("second").get_weights()
+    assert any(not np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_a_policy_may_be_kept_from_evaluation():
+    made = trainer(
+        None, env=MultiAgentCartPole, env_config={"num_agents": 2}, train_batch_size=40, rollout_fragment_length=20,
+        evaluation_interval=1, evaluation_num_episodes=1,
+        multiagent={"policies": {"main"}, "policy_mapping_fn": lambda agent_id: "main"},
+    )  # fmt: skip
+    made.add_policy("second", evaluation_workers=False)
+    assert made.train()["evaluation"]["episodes_this_iter"] >= 1
+
+
+def test_rows_of_a_removed_policy_are_not_learned_from():
+    mapping = lambda agent_id: "main" if agent_id == 0 else "second"  # noqa: E731
+    made = trainer(
+        None, DQNTrainer, MultiAgentCartPole, env_config={"num_agents": 2}, train_batch_size=20, learning_starts=20,
+        rollout_fragment_length=10, timesteps_per_iteration=20, model=SMALL,
+        multiagent={"policies": {"main", "second"}, "policy_mapping_fn": mapping},
+    )  # fmt: skip
+    for _ in range(3):
+        made.train()
+    made.remove_policy("second", policy_mapping_fn=lambda agent_id: "main", policies_to_train=["main"])
+    made.workers.local_worker().runner.restart()
+    for _ in range(3):
+        learned = made.train()["info"]["learner"]
+    assert set(learned) == {"main"}

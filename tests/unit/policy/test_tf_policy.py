@@ -493,7 +493,7 @@ def test_exported_model_computes_what_the_policy_does(tmp_path):
 def test_a_gpu_that_is_not_there_is_an_error():
     if tf.config.list_physical_devices("GPU"):
         pytest.skip("there is one")
-    with pytest.raises(ConfigError, match="num_gpus: got 1, but TensorFlow sees no GPU here"):
+    with pytest.raises(ConfigError, match="num_gpus: got 1, but TensorFlow sees no GPU\\(s\\) here"):
         make("tf", "DQN", {}, num_gpus=1)
 
 
