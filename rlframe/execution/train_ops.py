@@ -61,6 +61,9 @@ def policy_parts(local: Any, batch: Batch, policies: Sequence[str] = ()) -> list
     trains = getattr(local, "is_policy_to_train", None) or (lambda pid, _: pid in local.policies_to_train)
     # Rows of a policy that was removed meanwhile may still be on their way.
     known = [(pid, rows) for pid, rows in parts if rows.count > 0 and pid in local.policy_map]
+    # They share random numbers, so the order is the worker's own: that of a batch depends on who acted first where.
+    order = {pid: place for place, pid in enumerate(local.policy_map)}
+    known.sort(key=lambda part: order[part[0]])
     return [(pid, rows) for pid, rows in known if (pid in policies if policies else trains(pid, rows))]
 
 
