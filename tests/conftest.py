@@ -8,6 +8,7 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 import pytest
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook, and came first
 def pytest_collection_modifyitems(items):
     """Keeps the tests that start Ray in one process when tests run in several (`pytest -n 2 --dist loadgroup`)."""
     for item in items:
