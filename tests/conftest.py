@@ -8,12 +8,19 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 import pytest
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook, and came first
-def pytest_collection_modifyitems(items):
-    """Keeps the tests that start Ray in one process when tests run in several (`pytest -n 2 --dist loadgroup`)."""
-    for item in items:
-        if item.get_closest_marker("ray"):
-            item.add_marker(pytest.mark.xdist_group("ray"))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Keeps the tests that start Ray in one process when tests run in several.
+
+    By path: pytest 9.2 takes no other names for tests, which is how xdist's own groups reach its scheduler.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class RayInOneProcess(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return "ray" if nodeid.startswith("tests/ray/") else nodeid
+
+    return RayInOneProcess(config, log)
 
 
 @pytest.fixture(autouse=True)
