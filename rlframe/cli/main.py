@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rlframe.cli import lookup_commands, play_commands, report_commands, train_command, tune_command
 from rlframe.cli.app import app
 from rlframe.version import __version__
+
+#: What a wrong command line raises; newer releases of typer bring a click of their own, whose classes are others.
+_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
 __all__ = [
     "app",
@@ -46,7 +49,20 @@ def main() -> None:
     # As `python` does and console scripts do not: modules of the user's own are found by --env and ALGO.
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    app()
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except typer.Abort:
+        sys.exit(1)
+    except _USAGE_ERROR as error:
+        sys.stderr.write(_one_line(error))
+        sys.exit(2)
+
+
+def _one_line(error: Any) -> str:
+    """Returns what is wrong with a command line, and where to look it up; nothing where the help was written."""
+    said = " ".join(error.format_message().split()).rstrip(".")
+    command = "rlframe" if error.ctx is None else error.ctx.command_path
+    return f"error: {said}; see `{command} --help`\n" if said else ""
 
 
 if __name__ == "__main__":

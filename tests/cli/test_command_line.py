@@ -163,6 +163,21 @@ def test_continuous_actions_for_dqn_are_one_message_and_leave_nothing(tmp_path: 
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["evaluate", "runs/x", "--episods", "3"], "--episods (Possible options: --episodes); see `rlframe evaluate -"),
+        (["plot"], "Missing argument 'RUN…'; see `"),
+        (["trian"], "No such command 'trian'"),
+    ],
+)
+def test_wrong_command_line_is_one_message(words: list[str], said: str, tmp_path: Path) -> None:
+    ended = rlframe(tmp_path, *words)
+    assert ended.returncode == 2
+    assert len(ended.stderr.splitlines()) == 1
+    assert said in ended.stderr.replace("python -m rlframe.cli.main", "rlframe")
+
+
 def test_checkpoint_that_a_program_saved_is_played_back(tmp_path: Path) -> None:
     program = (
         "from rlframe.agents.dqn import DQNTrainer\n"
