@@ -37,6 +37,17 @@ class ImpalaConfig(CommonConfig):
     vtrace_drop_last_ts: bool = option(
         True, "The last row of a fragment only gives the value that the row before is bootstrapped with."
     )
+    normalize_values: bool | None = option(
+        None,
+        "Learn values in units of the targets' running standard deviation, from their running mean. None does so "
+        "where only the learner uses values: with V-trace that drops last rows.",
+        source="Yu et al. 2022, section 5.1",
+    )
+    standardize_advantages: bool | None = option(
+        None,
+        "Advantages of a batch (of a device's share of it) get mean 0 and standard deviation 1. None does so with "
+        "V-trace.",
+    )
     use_critic: bool = option(True, "Without V-trace: advantages are measured against values.")
     use_gae: bool = option(True, "Without V-trace: generalised advantage estimates.", source="Schulman et al. 2016")
     lambda_: float = option(1.0, "Without V-trace: decay of the advantages' trace.", low=0, high=1, key="lambda")
@@ -94,12 +105,19 @@ class ImpalaConfig(CommonConfig):
             yield "_separate_vf_optimizer=True needs model.vf_share_layers=False: each weight has one optimiser"
         if self.use_gae and not self.use_critic and not self.vtrace:
             yield "use_gae=True needs use_critic=True: the estimates are made of values"
+        if self.normalize_values and not (self.vtrace and self.vtrace_drop_last_ts):
+            yield (
+                "normalize_values=True needs vtrace=True and vtrace_drop_last_ts=True: workers bootstrap with values "
+                "otherwise, and do not know their units; leave it out"
+            )
         yield from self.faults_without_vtrace()
 
     def faults_without_vtrace(self) -> Iterator[str]:
         """Yields what A3C's policies, which learn without V-trace, do not have."""
         if not self.vtrace and (self.opt_type != "adam" or self.separate_vf_optimizer):
             yield "vtrace=False takes A3C's policies and their one Adam: leave opt_type and _separate_vf_optimizer out"
+        if not self.vtrace and self.standardize_advantages:
+            yield "standardize_advantages=True needs vtrace=True: A3C's policies take advantages as they are"
 
 
 def get_policy_class(config: dict[str, Any]) -> Any:

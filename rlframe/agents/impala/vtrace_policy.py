@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rlframe.agents.impala.vtrace_postprocessing import postprocess_for_vtrace
 from rlframe.data.columns import (
     ACTION_LOGP,
@@ -18,8 +21,14 @@ from rlframe.data.columns import (
 )
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.utils.errors import ConfigError
+
+#: Weight of a batch in the running moments of value targets; the first ones count alike.
+_NEWEST = 0.01
+#: Targets that spread less than this, in reward units, are learned as they are.
+_MIN_STD = 0.1
 
 
 class VTracePolicy(LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
@@ -41,6 +50,12 @@ class VTracePolicy(LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
         """Starts the schedules, and has workers collect `new_obs` where they bootstrap."""
         EntropyCoeffSchedule.__init__(self, config["entropy_coeff"], config["entropy_coeff_schedule"])
         LearningRateSchedule.__init__(self, config["lr"], config["lr_schedule"])
+        self.normalizes = _default(config["normalize_values"], config["vtrace"] and config["vtrace_drop_last_ts"])
+        self.standardizes = _default(config["standardize_advantages"], config["vtrace"])
+        # Workers would store values in units that they do not know; nothing reads them.
+        self.wants_values = not self.normalizes
+        self.value_mean, self.value_std = 0.0, 1.0
+        self._variance, self._targets_seen = 0.0, 0
         if not config["vtrace_drop_last_ts"]:
             self.train_columns = (*self.train_columns, NEXT_OBS)
 
@@ -59,6 +74,52 @@ class VTracePolicy(LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
             return counts
         kept = ~(batch[TRAJECTORY_ENDS] & (batch[DISCOUNTS] > 0))
         return kept if counts is None else kept & counts
+
+    def in_reward_units(self, values: Any) -> Any:
+        """Returns V(s) [B] of what the model's value function returned."""
+        return values * self.value_std + self.value_mean if self.normalizes else values
+
+    def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns V(s) [B] of `obs` [B, ...], in discounted reward units."""
+        return np.asarray(self.in_reward_units(super().values(obs)), np.float32)
+
+    def learn_on_batch(self, samples: SampleBatch) -> dict[str, Any]:
+        """Does one learner step; see `LearningPolicy`. Moves the units of values behind it."""
+        info = super().learn_on_batch(samples)
+        if self.normalizes:
+            stats = info["learner_stats"]
+            self._follow_targets(float(stats["vf_target_mean"]), float(stats["vf_target_spread"]))
+        return info
+
+    def _follow_targets(self, mean: float, spread: float) -> None:
+        """Takes a batch's value targets into the running moments, which have no bias to where they started.
+
+        Args:
+            mean: Mean of the targets, in reward units.
+            spread: Mean of ((v_s − μ) / σ)², with the units as they are.
+        """
+        away = mean - self.value_mean
+        variance = max(spread * self.value_std**2 - away**2, 0.0)
+        self._targets_seen += 1
+        weight = max(_NEWEST, 1.0 / self._targets_seen)
+        self.value_mean += weight * away
+        self._variance = (1.0 - weight) * (self._variance + weight * away**2) + weight * variance
+        self.value_std = max(self._variance**0.5, _MIN_STD)
+
+    def get_state(self) -> State:
+        """Returns the policy's state with the units of its values."""
+        state = super().get_state()
+        if self.normalizes:
+            state["value_units"] = np.array([self.value_mean, self._variance, self._targets_seen], np.float64)
+        return state
+
+    def set_state(self, state: State) -> None:
+        """Takes what `get_state` returned; a state without units of values leaves them as they are."""
+        super().set_state(state)
+        saved = state.get("value_units")
+        if self.normalizes and saved is not None:
+            self.value_mean, self._variance, self._targets_seen = float(saved[0]), float(saved[1]), int(saved[2])
+            self.value_std = max(self._variance**0.5, _MIN_STD) if self._targets_seen else 1.0
 
     def losses(self, policy_terms: Any, value_terms: Any) -> Any:
         """Returns one loss, or two with `_separate_vf_optimizer`."""
@@ -79,3 +140,7 @@ class VTracePolicy(LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
         return postprocess_for_vtrace(self, sample_batch, other_agent_batches, episode)
 
     postprocess_trajectory.framework_free = postprocess_for_vtrace  # type: ignore[attr-defined]  # a marker for NumPy workers
+
+
+def _default(chosen: bool | None, otherwise: bool) -> bool:
+    return bool(otherwise if chosen is None else chosen)

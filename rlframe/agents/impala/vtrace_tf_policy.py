@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from rlframe.agents.impala.vtrace_policy import VTracePolicy
@@ -16,6 +17,7 @@ from rlframe.losses.tf.masking import valid_mean, valid_rows  # isort: skip - af
 from rlframe.losses.tf.policy_gradients import (  # isort: skip - after TensorFlow was loaded quietly
     explained_variance,
     policy_gradient,
+    standardized,
 )
 from rlframe.losses.tf.vtrace import batch_vtrace  # isort: skip - after TensorFlow was loaded quietly
 
@@ -26,19 +28,22 @@ Tensor: TypeAlias = Any
 def vtrace_loss(policy: VTraceTFPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
     """Returns the loss of one batch, a scalar; or those of policy and values, with `_separate_vf_optimizer`.
 
-        mean[ −log π(a|s) A + c_v ½ (V − v_s)² − c_e H(π) ]
+        mean[ −log π(a|s) A + c_v ½ ((V − v_s) / σ)² − c_e H(π) ]
 
-    RLlib summed over the rows; with a mean, the length of a step does not depend on the size of the batch.
+    A is standardised with `standardize_advantages`. With `normalize_values` V is μ + σ times what the network gives, μ
+    and σ the running mean and standard deviation of v_s; without, they are 0 and 1. RLlib summed over the rows; with a
+    mean, the length of a step does not depend on the size of the batch.
 
     Source: Espeholt et al. 2018, "IMPALA", section 4.2.
     """
     dist_inputs, _ = model(train_batch)
-    dist, values = dist_class(dist_inputs, model), model.value_function()
+    dist, values = dist_class(dist_inputs, model), policy.in_reward_units(model.value_function())
     logp = dist.logp(train_batch[ACTIONS])
     vtrace, counts = batch_vtrace(train_batch, logp, values, **policy.vtrace_options())
     mean, counted = valid_mean({VALID_MASK: counts}), valid_rows({VALID_MASK: counts})
-    policy_loss = mean(policy_gradient(logp, vtrace.advantages))
-    vf_loss = 0.5 * mean(tf.square(values - vtrace.targets))
+    advantages = standardized(vtrace.advantages, mean) if policy.standardizes else vtrace.advantages
+    policy_loss = mean(policy_gradient(logp, advantages))
+    vf_loss = 0.5 * mean(tf.square((values - vtrace.targets) / policy.value_std))
     entropy = mean(dist.entropy())
     policy_terms = policy_loss - policy.entropy_coeff * entropy
     value_terms = policy.config["vf_loss_coeff"] * vf_loss
@@ -47,6 +52,7 @@ def vtrace_loss(policy: VTraceTFPolicy, model: Any, dist_class: Any, train_batch
         policy_loss=policy_loss,
         vf_loss=vf_loss,
         entropy=entropy,
+        **policy.target_stats(vtrace.targets, mean),
         vf_explained_var=explained_variance(counted(vtrace.targets), counted(tf.stop_gradient(values))),
     )
     return policy.losses(policy_terms, value_terms)
@@ -54,6 +60,8 @@ def vtrace_loss(policy: VTraceTFPolicy, model: Any, dist_class: Any, train_batch
 
 class VTraceTFPolicy(VTracePolicy, TFPolicy):
     """An actor with a critic, trained on rows of policies that lag behind."""
+
+    learn_scalars = (*TFPolicy.learn_scalars, "value_mean", "value_std")
 
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         self.kept: Stats = {}
@@ -67,6 +75,15 @@ class VTraceTFPolicy(VTracePolicy, TFPolicy):
     def keep(self, **stats: Tensor) -> None:
         """Keeps what the loss computed beside the loss, for the learner's report."""
         self.kept = dict(stats)
+
+    def target_stats(self, targets: Tensor, mean: Callable[[Tensor], Tensor]) -> Stats:
+        """Returns the mean of the value targets, and of ((v_s − μ) / σ)², where the units of values follow them."""
+        if not self.normalizes:
+            return {}
+        return {
+            "vf_target_mean": mean(targets),
+            "vf_target_spread": mean(tf.square((targets - self.value_mean) / self.value_std)),
+        }
 
     def optimizer(self) -> Any:
         """Returns the optimiser that `opt_type` names; two of them with `_separate_vf_optimizer`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from rlframe.agents.impala.vtrace_policy import VTracePolicy
 from rlframe.data.columns import ACTIONS, OBS, VALID_MASK
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.torch.masking import valid_mean, valid_rows
-from rlframe.losses.torch.policy_gradients import explained_variance, policy_gradient
+from rlframe.losses.torch.policy_gradients import explained_variance, policy_gradient, standardized
 from rlframe.losses.torch.vtrace import batch_vtrace
 from rlframe.policy.torch.flat import flatten_parameters
 from rlframe.policy.torch_policy import TorchPolicy
@@ -22,19 +23,22 @@ Stats = dict[str, Any]
 def vtrace_loss(policy: VTraceTorchPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
     """Returns the loss of one batch, a scalar; or those of policy and values, with `_separate_vf_optimizer`.
 
-        mean[ −log π(a|s) A + c_v ½ (V − v_s)² − c_e H(π) ]
+        mean[ −log π(a|s) A + c_v ½ ((V − v_s) / σ)² − c_e H(π) ]
 
-    RLlib summed over the rows; with a mean, the length of a step does not depend on the size of the batch.
+    A is standardised with `standardize_advantages`. With `normalize_values` V is μ + σ times what the network gives, μ
+    and σ the running mean and standard deviation of v_s; without, they are 0 and 1. RLlib summed over the rows; with a
+    mean, the length of a step does not depend on the size of the batch.
 
     Source: Espeholt et al. 2018, "IMPALA", section 4.2.
     """
     dist_inputs, _ = model(train_batch)
-    dist, values = dist_class(dist_inputs, model), model.value_function()
+    dist, values = dist_class(dist_inputs, model), policy.in_reward_units(model.value_function())
     logp = dist.logp(train_batch[ACTIONS])
     vtrace, counts = batch_vtrace(train_batch, logp.detach(), values.detach(), **policy.vtrace_options())
     mean, counted = valid_mean({VALID_MASK: counts}), valid_rows({VALID_MASK: counts})
-    policy_loss = mean(policy_gradient(logp, vtrace.advantages))
-    vf_loss = 0.5 * mean((values - vtrace.targets).square())
+    advantages = standardized(vtrace.advantages, mean) if policy.standardizes else vtrace.advantages
+    policy_loss = mean(policy_gradient(logp, advantages))
+    vf_loss = 0.5 * mean(((values - vtrace.targets) / policy.value_std).square())
     entropy = mean(dist.entropy())
     policy_terms = policy_loss - policy.entropy_coeff * entropy
     value_terms = policy.config["vf_loss_coeff"] * vf_loss
@@ -43,6 +47,7 @@ def vtrace_loss(policy: VTraceTorchPolicy, model: Any, dist_class: Any, train_ba
         policy_loss=policy_loss,
         vf_loss=vf_loss,
         entropy=entropy,
+        **policy.target_stats(vtrace.targets, mean),
         vf_explained_var=explained_variance(counted(vtrace.targets), counted(values.detach())),
     )
     return policy.losses(policy_terms, value_terms)
@@ -63,6 +68,15 @@ class VTraceTorchPolicy(VTracePolicy, TorchPolicy):
     def keep(self, **stats: Tensor) -> None:
         """Keeps what the loss computed beside the loss, for the learner's report."""
         self.kept = {name: value.detach() for name, value in stats.items()}
+
+    def target_stats(self, targets: Tensor, mean: Callable[[Tensor], Tensor]) -> Stats:
+        """Returns the mean of the value targets, and of ((v_s − μ) / σ)², where the units of values follow them."""
+        if not self.normalizes:
+            return {}
+        return {
+            "vf_target_mean": mean(targets),
+            "vf_target_spread": mean(((targets - self.value_mean) / self.value_std).square()),
+        }
 
     def optimizer(self) -> Any:
         """Returns the optimiser that `opt_type` names; two of them with `_separate_vf_optimizer`."""

@@ -23,6 +23,7 @@ from rlframe.losses.tf.masking import valid_mean, valid_rows  # isort: skip - af
 from rlframe.losses.tf.policy_gradients import (  # isort: skip - after TensorFlow was loaded quietly
     clipped_surrogate,
     explained_variance,
+    standardized,
 )
 from rlframe.losses.tf.vtrace import batch_vtrace  # isort: skip - after TensorFlow was loaded quietly
 
@@ -61,20 +62,28 @@ def terms_with_gae(policy: AsyncPPOTFPolicy, logp: Tensor, values: Tensor, batch
 def appo_surrogate_loss(policy: AsyncPPOTFPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
     """Returns the loss of one batch, a scalar; or those of policy and values, with `_separate_vf_optimizer`.
 
-        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v ½ (V − v_s)² − c_e H(π) ]
+        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v ½ ((V − v_s) / σ)² − c_e H(π) ]
+
+    Advantages are standardised, and values in units of σ, as in `vtrace_loss`.
 
     Source: Schulman et al. 2017, eq. 7, on Espeholt et al. 2018, eq. 1; Luo et al. 2020, "IMPACT", section 3.
     """
     config = policy.config
     dist_inputs, _ = model(train_batch)
-    dist, values = dist_class(dist_inputs, model), model.value_function()
+    dist, values = dist_class(dist_inputs, model), policy.in_reward_units(model.value_function())
     logp = dist.logp(train_batch[ACTIONS])
     terms = terms_with_vtrace if config["vtrace"] else terms_with_gae
     old_logp, advantages, targets, counts, old_dist = terms(policy, logp, values, train_batch)
     mean, counted = valid_mean({VALID_MASK: counts}), valid_rows({VALID_MASK: counts})
+    if policy.standardizes:
+        advantages = standardized(advantages, mean)
     policy_loss = -mean(clipped_surrogate(logp, old_logp, advantages, config["clip_param"]))
     kl, entropy = mean(old_dist.kl(dist)), mean(dist.entropy())
-    vf_loss = 0.5 * mean(tf.square(values - targets)) if config["use_critic"] else tf.zeros_like(policy_loss)
+    vf_loss = (
+        0.5 * mean(tf.square((values - targets) / policy.value_std))
+        if config["use_critic"]
+        else tf.zeros_like(policy_loss)
+    )
     policy_terms = policy_loss - policy.entropy_coeff * entropy
     if config["use_kl_loss"]:
         policy_terms = policy_terms + policy.kl_coeff * kl
@@ -86,6 +95,7 @@ def appo_surrogate_loss(policy: AsyncPPOTFPolicy, model: Any, dist_class: Any, t
         policy_loss=policy_loss,
         vf_loss=vf_loss,
         entropy=entropy,
+        **policy.target_stats(targets, mean),
         vf_explained_var=explained_variance(counted(targets), counted(tf.stop_gradient(values))),
         mean_IS=mean_weight,
         var_IS=mean(tf.square(weights - mean_weight)),

@@ -20,7 +20,7 @@ from rlframe.data.columns import (
 )
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.torch.masking import valid_mean, valid_rows
-from rlframe.losses.torch.policy_gradients import clipped_surrogate, explained_variance
+from rlframe.losses.torch.policy_gradients import clipped_surrogate, explained_variance, standardized
 from rlframe.losses.torch.vtrace import batch_vtrace
 from rlframe.policy.torch.target import TargetNetwork
 
@@ -59,20 +59,28 @@ def terms_with_gae(policy: AsyncPPOTorchPolicy, logp: Tensor, values: Tensor, ba
 def appo_surrogate_loss(policy: AsyncPPOTorchPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
     """Returns the loss of one batch, a scalar; or those of policy and values, with `_separate_vf_optimizer`.
 
-        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v ½ (V − v_s)² − c_e H(π) ]
+        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v ½ ((V − v_s) / σ)² − c_e H(π) ]
+
+    Advantages are standardised, and values in units of σ, as in `vtrace_loss`.
 
     Source: Schulman et al. 2017, eq. 7, on Espeholt et al. 2018, eq. 1; Luo et al. 2020, "IMPACT", section 3.
     """
     config = policy.config
     dist_inputs, _ = model(train_batch)
-    dist, values = dist_class(dist_inputs, model), model.value_function()
+    dist, values = dist_class(dist_inputs, model), policy.in_reward_units(model.value_function())
     logp = dist.logp(train_batch[ACTIONS])
     terms = terms_with_vtrace if config["vtrace"] else terms_with_gae
     old_logp, advantages, targets, counts, old_dist = terms(policy, logp.detach(), values.detach(), train_batch)
     mean, counted = valid_mean({VALID_MASK: counts}), valid_rows({VALID_MASK: counts})
+    if policy.standardizes:
+        advantages = standardized(advantages, mean)
     policy_loss = -mean(clipped_surrogate(logp, old_logp, advantages, config["clip_param"]))
     kl, entropy = mean(old_dist.kl(dist)), mean(dist.entropy())
-    vf_loss = 0.5 * mean((values - targets).square()) if config["use_critic"] else torch.zeros_like(policy_loss)
+    vf_loss = (
+        0.5 * mean(((values - targets) / policy.value_std).square())
+        if config["use_critic"]
+        else torch.zeros_like(policy_loss)
+    )
     policy_terms = policy_loss - policy.entropy_coeff * entropy
     if config["use_kl_loss"]:
         policy_terms = policy_terms + policy.kl_coeff * kl
@@ -84,6 +92,7 @@ def appo_surrogate_loss(policy: AsyncPPOTorchPolicy, model: Any, dist_class: Any
         policy_loss=policy_loss,
         vf_loss=vf_loss,
         entropy=entropy,
+        **policy.target_stats(targets, mean),
         vf_explained_var=explained_variance(counted(targets), counted(values.detach())),
         mean_IS=mean_weight,
         var_IS=mean((weights - mean_weight).square()),

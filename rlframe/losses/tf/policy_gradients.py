@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -22,6 +23,20 @@ def policy_gradient(logp: Tensor, advantages: Tensor) -> Tensor:
     Source: Sutton and Barto 2018, eq. 13.11.
     """
     return -logp * advantages
+
+
+def standardized(advantages: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
+    """Returns advantages less their mean, over their standard deviation or 1e-4, whichever is larger.
+
+    Args:
+        advantages: A. Float `[B]`.
+        mean: What takes the mean over the rows that count; see `valid_mean`.
+
+    Returns:
+        Float `[B]`.
+    """
+    centred = advantages - mean(advantages)
+    return centred / tf.maximum(tf.sqrt(mean(tf.square(centred))), 1e-4)
 
 
 def clipped_surrogate(logp: Tensor, logp_old: Tensor, advantages: Tensor, clip: float) -> Tensor:

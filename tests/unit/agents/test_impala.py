@@ -72,6 +72,7 @@ def test_stats_are_those_of_rllib(cls, framework):
     trainer.train()
     stats = stats_of(trainer.train())
     expected = {"cur_lr", "total_loss", "policy_loss", "entropy", "entropy_coeff", "var_gnorm", "vf_loss"}
+    expected |= {"vf_target_mean", "vf_target_spread"}  # ours: what the units of values follow
     more = {"mean_IS", "var_IS", "kl", "KL_Coeff"} if cls is APPOTrainer else set()
     assert set(stats) == {*expected, *more, "vf_explained_var", "grad_gnorm", "allreduce_latency"}
     assert all(math.isfinite(value) for value in stats.values())

@@ -1,0 +1,92 @@
+"""Values in units of their targets: IMPALA and APPO learn alike whatever the size of rewards."""
+
+import numpy as np
+import pytest
+
+from rlframe.agents.impala import ImpalaTrainer
+from rlframe.agents.ppo import APPOTrainer
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.utils.errors import ConfigError
+from tests.contract.test_policies import make
+from tests.helpers.frameworks import FRAMEWORKS
+
+every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
+every_policy = pytest.mark.parametrize("name", ["IMPALA", "APPO"])
+
+
+def episodes_of_one_step(policy, rewards, seed=0):
+    """Rows whose V-trace targets are their rewards: on-policy, each an episode of its own."""
+    rewards = np.asarray(rewards, np.float32)
+    obs = np.random.default_rng(seed).normal(size=(len(rewards), *policy.observation_space.shape)).astype(np.float32)
+    actions, _, extras = policy.compute_actions(obs)
+    return SampleBatch(
+        {
+            "obs": obs,
+            "actions": actions,
+            "action_logp": extras["action_logp"],
+            "rewards": rewards,
+            "discounts": np.zeros(len(rewards), np.float32),
+            "trajectory_ends": np.ones(len(rewards), bool),
+            "values_after": np.zeros(len(rewards), np.float32),
+        }
+    )
+
+
+@every_framework
+@every_policy
+def test_units_follow_the_targets(framework, name):
+    policy = make(framework, name, {})
+    policy.learn_on_batch(episodes_of_one_step(policy, [-10.0, -30.0] * 8))
+    assert policy.value_mean == pytest.approx(-20.0, rel=1e-4)
+    assert policy.value_std == pytest.approx(10.0, rel=1e-3)
+    policy.learn_on_batch(episodes_of_one_step(policy, [0.0, 0.0] * 8))
+    # Half of the rows at 0, the other half at -10 and -30: mean -10, mean square 250.
+    assert policy.value_mean == pytest.approx(-10.0, rel=1e-2)
+    assert policy.value_std == pytest.approx((250 - 100) ** 0.5, rel=1e-2)
+
+
+@every_framework
+@every_policy
+def test_values_are_in_reward_units(framework, name):
+    policy = make(framework, name, {})
+    batch = episodes_of_one_step(policy, np.random.default_rng(1).normal(-800.0, 100.0, 64))
+    policy.learn_on_batch(batch)
+    assert np.abs(policy.values(batch["obs"]) + 800.0).max() < 100.0  # a network that starts near 0 gives the mean
+    assert "vf_preds" not in policy.compute_actions(batch["obs"])[2]
+
+
+@every_framework
+@every_policy
+def test_step_does_not_depend_on_the_size_of_rewards(framework, name):
+    small, large = make(framework, name, {}), make(framework, name, {})
+    rewards = np.random.default_rng(2).normal(-3.0, 2.0, 32)
+    small.learn_on_batch(episodes_of_one_step(small, rewards))
+    state = small.get_state()
+    mean, variance, seen = state["value_units"]
+    large.set_state({**state, "value_units": np.array([1000 * mean, 1e6 * variance, seen])})
+    batch = episodes_of_one_step(small, rewards, seed=3)
+    small.learn_on_batch(batch)
+    large.learn_on_batch(SampleBatch({**batch, "rewards": 1000 * batch["rewards"]}))
+    for key, weights in small.get_weights().items():
+        np.testing.assert_allclose(large.get_weights()[key], weights, rtol=1e-3, atol=1e-5, err_msg=key)
+
+
+@every_framework
+def test_off_is_off(framework):
+    policy = make(framework, "IMPALA", {"normalize_values": False, "standardize_advantages": False})
+    policy.learn_on_batch(episodes_of_one_step(policy, [5.0, -700.0]))
+    assert (policy.value_mean, policy.value_std) == (0.0, 1.0)
+    assert "value_units" not in policy.get_state()
+
+
+@pytest.mark.parametrize(
+    ("trainer", "config", "said"),
+    [
+        (APPOTrainer, {"vtrace": False, "normalize_values": True}, "normalize_values=True needs vtrace=True"),
+        (ImpalaTrainer, {"vtrace_drop_last_ts": False, "normalize_values": True}, "vtrace_drop_last_ts=True"),
+        (ImpalaTrainer, {"vtrace": False, "standardize_advantages": True}, "standardize_advantages=True needs vtrace"),
+    ],
+)
+def test_where_it_cannot_be_the_config_says_so(trainer, config, said):
+    with pytest.raises(ConfigError, match=said):
+        trainer({"num_workers": 0, **config}, env="CartPole-v1")
