@@ -194,11 +194,24 @@ def _check_finite(block: Block) -> None:
         t, slot, *leaf = (int(i) for i in bad[0])
         row = max(t - 1, 0) if name == "observation" else t
         where = f"{name}{leaf or ''}"
+        _blame_policy(block, row, slot)
         raise NonFiniteError(
             f"the environment in slot {slot} gave {column[tuple(bad[0])]} as {where} in episode "
             f"{int(block.eps_id[row, slot]) & 0xFFFFFF} at step {int(block.t[row, slot])}; "
             "wanted a finite number: look at the environment's step() there"
         )
+
+
+def _blame_policy(block: Block, row: int, slot: int) -> None:
+    """Raises a NonFiniteError of its own where the environment had been given an action that is no number."""
+    actions = block.actions
+    if actions is None or actions.dtype.kind != "f" or np.isfinite(actions[row, slot]).all():
+        return
+    raise NonFiniteError(
+        f"the policy gave action {actions[row, slot]} in episode {int(block.eps_id[row, slot]) & 0xFFFFFF} at step "
+        f"{int(block.t[row, slot])}, wanted finite numbers: what its network gives has grown without bound; look at "
+        "entropy and grad_gnorm of the results before, and lower lr, set grad_clip, or restore an earlier checkpoint"
+    )
 
 
 def split_segments(batch: SampleBatch, segments: list[Segment]) -> list[SampleBatch]:

@@ -128,6 +128,19 @@ def test_nan_reward_is_named_with_slot_and_step():
         worker.sample()
 
 
+def test_nan_action_is_the_policys_not_the_environments():
+    from rlframe.agents.ppo import PPOTrainer
+
+    trainer = PPOTrainer({"num_workers": 0, "rollout_fragment_length": 20, "horizon": 10}, env="Pendulum-v1")
+    worker = trainer.workers.local_worker()
+    worker.sample()  # the environment is watched closely in its first episode
+    weights = trainer.get_weights()
+    trainer.set_weights({"default_policy": {k: np.full_like(v, np.nan) for k, v in weights["default_policy"].items()}})
+    with pytest.raises(NonFiniteError, match=r"the policy gave action \[nan\] in episode 2 at step 0"):
+        worker.sample()
+    trainer.stop()
+
+
 def test_nan_observation_after_the_first_episode_is_named():
     worker = make_worker(Failing, rollout_fragment_length=20, env_config={"how": "nan_obs", "fail_in": 2})
     with pytest.raises(NonFiniteError, match="observation"):
