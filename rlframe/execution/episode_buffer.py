@@ -13,6 +13,7 @@ from rlframe.data.columns import BATCH_INDEXES, INFOS, SEQ_LENS, STATE_OUT_PREFI
 from rlframe.data.rows import as_seq_lens
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.execution.common import TimerStat
+from rlframe.execution.replay_buffer import _check_range
 from rlframe.execution.replay_memory import check_fits, memory_bytes
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.seeding import derive_seed, entropy_seed, make_rng
@@ -46,11 +47,8 @@ class EpisodeReplayBuffer:
         *,
         seed: int | None = None,
     ) -> None:
-        for name, value, low in (
-            ("capacity", capacity, 1), ("learning_starts", learning_starts, 0), ("replay_batch_size", replay_batch_size, 1)
-        ):  # fmt: skip
-            if value < low:
-                raise ValueError(f"{name} must be at least {low}, got {value}")
+        _check_range(1, capacity=capacity, replay_batch_size=replay_batch_size)
+        _check_range(0, learning_starts=learning_starts)
         self.capacity = capacity
         self.learning_starts = learning_starts
         self.replay_batch_size = replay_batch_size

@@ -14,10 +14,7 @@ STATE = 5
 
 
 def linear(weights, name, x):
-    matrix, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
-    return [
-        sum(float(matrix[out][i]) * float(x[i]) for i in range(len(x))) + float(bias[out]) for out in range(len(bias))
-    ]
+    return dot(weights[f"{name}.weight"], x, weights[f"{name}.bias"])
 
 
 def sigmoid(x):
@@ -54,7 +51,9 @@ def slow_agent(weights, obs, state):
 
 
 def dot(matrix, x, bias):
-    return [sum(float(w) * float(v) for w, v in zip(row, x, strict=True)) + float(b) for row, b in zip(matrix, bias, strict=True)]
+    return [
+        sum(float(w) * float(v) for w, v in zip(matrix[i], x, strict=True)) + float(bias[i]) for i in range(len(bias))
+    ]
 
 
 def parts(row, member):

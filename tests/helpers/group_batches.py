@@ -9,10 +9,8 @@ from rlframe.models.preprocessors import get_preprocessor
 
 N, A, H = 3, 4, 6
 PLAIN = gym.spaces.Box(-10, 10, (2,), np.float32)
-FULL = gym.spaces.Dict(
-    {"obs": PLAIN, "state": gym.spaces.Box(-10, 10, (5,), np.float32), "action_mask": gym.spaces.Box(0, 1, (A,), np.int8)}
-)  # fmt: skip
-ACTIONS = gym.spaces.Tuple([gym.spaces.Discrete(A)] * N)
+STATE, MASK = gym.spaces.Box(-10, 10, (5,), np.float32), gym.spaces.Box(0, 1, (A,), np.int8)
+FULL = gym.spaces.Dict({"obs": PLAIN, "state": STATE, "action_mask": MASK})
 
 
 def config_of(**overrides):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["QMixer", "VDNMixer"]
+_NAMES = ("QMixer", "VDNMixer")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from rlframe.agents.qmix import qmix_torch_model
 

@@ -44,9 +44,7 @@ class QMixActor:
         """The actor itself: its layers have no noise."""
         return self
 
-    def step(
-        self, obs: NDArray[Any], inputs: Mapping[str, NDArray[Any]]
-    ) -> tuple[FloatArray, None, list[FloatArray]]:
+    def step(self, obs: NDArray[Any], inputs: Mapping[str, NDArray[Any]]) -> tuple[FloatArray, None, list[FloatArray]]:
         """Returns values [B, N · A], FLOAT_MIN for invalid actions; None (no state values); new states [[B, N, S]].
 
         Args:

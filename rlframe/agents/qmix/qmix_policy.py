@@ -1,7 +1,8 @@
-"""What QMIX's policy is without a framework: the parts of a group's observation, acting agent by agent, trajectories."""
+"""QMIX's policy without a framework: the parts of a group's observations, acting agent by agent, trajectories."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,6 +34,7 @@ from rlframe.policy.schedules import LearningRateSchedule
 from rlframe.utils.errors import ConfigError, EnvError, UnsupportedSpaceException
 from rlframe.utils.numpy import FLOAT_MIN
 
+_LOGGER = logging.getLogger("rlframe")
 #: Column of the members' single rewards, float32 `[B, N]`, of groups whose agents learn each for itself.
 MEMBER_REWARDS = "member_rewards"
 #: Keys of an agent's Dict observation that are read.
@@ -67,8 +69,8 @@ class GroupLayout:
         self.agent_action_space = _member_space(action_space, "action space")
         if not isinstance(self.agent_action_space, gym.spaces.Discrete):
             raise UnsupportedSpaceException(
-                f"QMIX needs agents with Discrete actions, got {self.agent_action_space} in the group's {action_space}; "
-                "use an actor-critic algorithm, or discretise the actions in an environment wrapper"
+                f"QMIX needs agents with Discrete actions, got {self.agent_action_space} in {action_space}; use an "
+                "actor-critic algorithm, or discretise the actions in an environment wrapper"
             )
         self.n_agents = len(action_space.spaces)
         self.n_actions = int(self.agent_action_space.n)
@@ -169,6 +171,12 @@ class QMixPolicy(LearningRateSchedule, LearningPolicy):
             ConfigError: If observations are to be filtered, and their action masks with them.
         """
         self.layout = GroupLayout(observation_space, action_space)
+        unread = self.layout.unread_keys()
+        if unread and not config.get("worker_index"):
+            _LOGGER.warning(
+                'QMIX reads "%s", "%s" and "%s" of an agent\'s Dict observation; nothing reads %s',
+                *(_OBS, ENV_STATE, _MASK, ", ".join(map(repr, unread))),
+            )
         filtered = config.get("observation_filter", "NoFilter")
         if self.layout.has_mask and filtered != "NoFilter":
             raise ConfigError(
@@ -194,7 +202,8 @@ class QMixPolicy(LearningRateSchedule, LearningPolicy):
     @property
     def exploration_space(self) -> gym.Space[Any]:
         """The space of one agent's actions: each explores for itself."""
-        return self.layout.agent_action_space
+        space: gym.Space[Any] = self.layout.agent_action_space
+        return space
 
     def is_recurrent(self) -> bool:
         """Returns True: whole sequences are learned from, whatever the agents' network is."""
@@ -228,9 +237,8 @@ class QMixPolicy(LearningRateSchedule, LearningPolicy):
     ) -> tuple[Any, dict[str, NDArray[Any]]]:
         actions, columns = super()._act(obs, explore, timestep, wanted, inputs)
         by_agent = actions.reshape(len(obs), self.layout.n_agents)
-        if ACTION_LOGP in columns:
+        if wanted is None:  # learning needs no probabilities: `train_columns`
             columns[ACTION_LOGP] = columns[ACTION_LOGP].reshape(by_agent.shape).sum(axis=1)
-        if ACTION_PROB in columns:
             columns[ACTION_PROB] = np.exp(columns[ACTION_LOGP])
         return tuple(by_agent.T), columns
 

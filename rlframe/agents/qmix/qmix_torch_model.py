@@ -106,10 +106,10 @@ class GRU(nn.Module):
     def __init__(self, in_size: int, cell_size: int) -> None:
         super().__init__()
         bound = 1.0 / math.sqrt(cell_size)
-        for name, shape in (("weight_ih", (3 * cell_size, in_size)), ("weight_hh", (3 * cell_size, cell_size))):
-            self.register_parameter(name, nn.Parameter(torch.empty(shape).uniform_(-bound, bound)))
-        for name in ("bias_ih", "bias_hh"):
-            self.register_parameter(name, nn.Parameter(torch.empty(3 * cell_size).uniform_(-bound, bound)))
+        self.weight_ih = nn.Parameter(torch.empty(3 * cell_size, in_size).uniform_(-bound, bound))
+        self.weight_hh = nn.Parameter(torch.empty(3 * cell_size, cell_size).uniform_(-bound, bound))
+        self.bias_ih = nn.Parameter(torch.empty(3 * cell_size).uniform_(-bound, bound))
+        self.bias_hh = nn.Parameter(torch.empty(3 * cell_size).uniform_(-bound, bound))
 
     def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Returns outputs [B, T, S] and the state after the last step [B, S], of `x` [B, T, in]."""
@@ -219,7 +219,7 @@ class QMixTorchModel(TorchModelV2, nn.Module):
         sequences, steps = obs.shape[:2]
         agents = self.layout.n_agents
         rows = self.layout.observations(obs).transpose(1, 2)  # [S, N, T, Do]: each agent's steps are a sequence
-        shape = (sequences * agents * steps, *self.layout.agent_obs_space.shape)
+        shape = (sequences * agents * steps, *(self.layout.agent_obs_space.shape or ()))
         lens = torch.full((sequences * agents,), steps, dtype=torch.int32, device=obs.device)
         flat_states = [state.reshape(sequences * agents, *state.shape[2:]) for state in states]
         inputs = {OBS: rows.reshape(shape), "is_training": self.training}
@@ -245,8 +245,12 @@ class QMixTorchModel(TorchModelV2, nn.Module):
         return values.reshape(len(flat), -1), after
 
     def mix(self, agent_qs: Tensor, obs: Tensor) -> Tensor:
-        """Returns the agents' values `[..., N]` mixed to `[..., 1]`, given flat observations `[..., D]`; as they are
-        without a mixer."""
+        """Returns the agents' values `[..., N]` mixed to `[..., 1]`, or as they are without a mixer.
+
+        Args:
+            agent_qs: Values of the agents' actions. Float `[..., N]`.
+            obs: Flat observations, in which the state is. Float `[..., D]`.
+        """
         return agent_qs if self.mixer is None else self.mixer(agent_qs, self.layout.states(obs))
 
     def actor_spec(self) -> dict[str, Any] | None:

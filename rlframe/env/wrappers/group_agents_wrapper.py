@@ -67,7 +67,10 @@ class GroupAgentsWrapper(MultiAgentEnv):
     def _grouped_spaces(self, name: str, given: Any, single: list[Any]) -> dict[Any, Any]:
         """Returns the spaces of groups and other agents; those that nobody tells are left out."""
         of_env = _spaces(self.env, name)
-        of_agent = (lambda agent: of_env.get(agent)) if isinstance(of_env, dict) else (lambda _: of_env)
+
+        def of_agent(agent: Any) -> Any:
+            return of_env.get(agent) if isinstance(of_env, dict) else of_env
+
         spaces: dict[Any, Any] = {}
         for group, members in self.groups.items():
             if given is not None:
@@ -98,7 +101,7 @@ class GroupAgentsWrapper(MultiAgentEnv):
             EnvError: If some members of a group observe, and others do not.
         """
         self._over = {}
-        given = {"seed": seed, "options": options}
+        given: dict[str, Any] = {"seed": seed, "options": options}
         keywords = {name: value for name, value in given.items() if _takes(self.env, name) is not None}
         seeder = getattr(self.env, "seed", None)
         if "seed" not in keywords and callable(seeder) and seed is not None:

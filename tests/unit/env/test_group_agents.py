@@ -74,7 +74,8 @@ def test_the_older_contract_stays_one_of_four_parts():
 
 def test_spaces_are_made_of_those_of_the_members():
     env = grouped()
-    assert env.observation_spaces == {"team": gym.spaces.Tuple([Script.observation_space] * 2), "c": Script.observation_space}
+    seen = Script.observation_space
+    assert env.observation_spaces == {"team": gym.spaces.Tuple([seen, seen]), "c": seen}
     assert env.action_spaces == {"team": gym.spaces.Tuple([ACTIONS] * 2), "c": ACTIONS}
     assert env.possible_agents == ["team", "c"]
     assert MultiAgentAdapter(env).observation_space == env.observation_spaces
@@ -110,14 +111,14 @@ class ByAgent(Scripted):
     ("groups", "more", "message"),
     [
         ({"team": ["a", "z"]}, {}, r"group 'team': the environment has no agent 'z', wanted one of 'a', 'b', 'c'"),
-        ({"one": ["a"], "two": ["b", "a"]}, {}, r"agent 'a' is in group 'one' and again in group 'two'; wanted it once"),
+        ({"one": ["a"], "two": ["b", "a"]}, {}, "agent 'a' is in group 'one' and again in group 'two'; wanted it once"),
         ({"one": ["a", "a"]}, {}, "agent 'a' is in group 'one' and again"),
         ({"c": ["a", "b"]}, {}, "group 'c': there is an agent of this id"),
         ({"__all__": ["a", "b"]}, {}, "group '__all__': there is an agent of this id"),
         ({"team": []}, {}, "group 'team' has no members"),
         ({}, {}, "groups of agents: got none"),
-        ({"team": ["a", "b"]}, {"obs_space": Script.observation_space}, r"got the observation_space Box.* wanted a Tuple of 2"),
-        ({"team": ["a", "b"]}, {"act_space": gym.spaces.Tuple([ACTIONS])}, r"got the action_space .* wanted a Tuple of 2"),
+        ({"team": ["a", "b"]}, {"obs_space": ACTIONS}, r"got the observation_space .* wanted a Tuple of 2"),
+        ({"team": ["a", "b"]}, {"act_space": gym.spaces.Tuple([ACTIONS])}, r"the action_space .* wanted a Tuple of 2"),
         ({"team": ["a", "b"]}, {"env_class": ByAgent}, "tells no observation_space for agent 'b'.*pass obs_space"),
     ],
 )  # fmt: skip
@@ -138,7 +139,7 @@ def test_a_member_that_does_not_observe_is_named(agent):
 
 
 def test_a_member_that_is_through_goes_on_observing():
-    obs, *rest = STEPS[3]
+    rest = STEPS[3][1:]
     env = grouped([*STEPS[:3], ({"a": 1}, *rest)])
     env.reset()
     env.step({"team": (0, 0), "c": 0})

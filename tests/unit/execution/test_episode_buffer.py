@@ -124,7 +124,7 @@ def test_batches_must_be_alike():
     with pytest.raises(ValueError, match="Column 'episode': got none, wanted"):
         buffer.add_batch(other)
     other["episode"] = np.zeros((2, 3))
-    with pytest.raises(ValueError, match="Column 'episode'.*make all batches alike"):
+    with pytest.raises(ValueError, match=r"Column 'episode'.*make all batches alike"):
         buffer.add_batch(other)
 
 
