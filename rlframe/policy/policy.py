@@ -480,16 +480,11 @@ class Policy:
 
     # --- inner -------------------------------------------------------------------------------------------------
 
-    @property
-    def exploration_space(self) -> gym.Space[Any]:
-        """The space that exploration chooses in; one agent's where a policy acts for a group of them."""
-        return self.action_space
-
     def _create_exploration(self) -> Any:
         """Returns the exploration that `config["exploration_config"]` names."""
         made = make_exploration(
             self.config.get("exploration_config") or {"type": "StochasticSampling"},
-            action_space=self.exploration_space,
+            action_space=self.action_space,
             framework=self.framework,
             policy_config=self.config,
             model=getattr(self, "model", None),

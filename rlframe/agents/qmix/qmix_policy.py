@@ -26,6 +26,7 @@ from rlframe.data.returns import n_step
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.env.multi_agent_env import ENV_STATE
 from rlframe.env.wrappers.group_agents_wrapper import GROUP_REWARDS
+from rlframe.exploration import make_exploration
 from rlframe.models.distributions import Categorical
 from rlframe.models.preprocessors import get_preprocessor
 from rlframe.policy.learning_policy import LearningPolicy
@@ -199,17 +200,26 @@ class QMixPolicy(LearningRateSchedule, LearningPolicy):
         """Columns that the loss reads."""
         return (OBS, ACTIONS, REWARDS if self.mixes else MEMBER_REWARDS, NEXT_OBS, DISCOUNTS)
 
-    @property
-    def exploration_space(self) -> gym.Space[Any]:
-        """The space of one agent's actions: each explores for itself."""
-        space: gym.Space[Any] = self.layout.agent_action_space
-        return space
-
     def is_recurrent(self) -> bool:
         """Returns True: whole sequences are learned from, whatever the agents' network is."""
         return True
 
     # --- acting -----------------------------------------------------------------------------------------------
+
+    def _create_exploration(self) -> Any:
+        """Returns an exploration in the space of one agent's actions: each explores for itself."""
+        made = make_exploration(
+            self.config["exploration_config"],
+            action_space=self.layout.agent_action_space,
+            framework=self.framework,
+            policy_config=self.config,
+            model=self.model,
+            num_workers=int(self.config.get("num_workers", 0)),
+            worker_index=int(self.config.get("worker_index", 0)),
+            rng=self.exploration_rng,
+        )
+        made.policy = self
+        return made
 
     def distribution(self, dist_inputs: NDArray[np.float32]) -> Categorical:
         """Returns the distribution of B · N single actions for values [B, N · A], FLOAT_MIN where invalid.

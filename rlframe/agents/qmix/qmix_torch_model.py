@@ -168,7 +168,7 @@ class QMixTorchModel(TorchModelV2, nn.Module):
         ConfigError: If the agents' network sees more than observations and states.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what models have, and what a group's has beside
         self,
         obs_space: Any,
         action_space: Any,

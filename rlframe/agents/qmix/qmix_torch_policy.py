@@ -127,11 +127,11 @@ class QMixTorchPolicy(QMixPolicy, TorchPolicy):
         """Keeps what the loss computed, for the learner's report."""
         self.kept = {name: value.detach() for name, value in stats.items()}
 
-    def extra_grad_process(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> Stats:
+    def extra_grad_process(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> Stats:  # noqa: ARG002 - a hook
         """Clips the gradient's global norm to `grad_clip`."""
         return self.clip_gradients(optimizer, self.config["grad_clip"])
 
-    def extra_grad_info(self, train_batch: SampleBatch) -> Stats:
+    def extra_grad_info(self, train_batch: SampleBatch) -> Stats:  # noqa: ARG002 - a hook
         """Returns the loss, means of errors, values and targets over the steps that count, and the learning rate."""
         return {"cur_lr": self.cur_lr, **self.kept}
 
