@@ -209,7 +209,7 @@ class QMixPolicy(LearningRateSchedule, LearningPolicy):
     def _create_exploration(self) -> Any:
         """Returns an exploration in the space of one agent's actions: each explores for itself."""
         made = make_exploration(
-            self.config["exploration_config"],
+            self.config.get("exploration_config") or {"type": "StochasticSampling"},
             action_space=self.layout.agent_action_space,
             framework=self.framework,
             policy_config=self.config,
