@@ -113,7 +113,7 @@ class GRU(nn.Module):
 
     def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Returns outputs [B, T, S] and the state after the last step [B, S], of `x` [B, T, in]."""
-        weights = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
+        weights: list[Tensor] = [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh]
         outputs, last = torch.gru(x, state.unsqueeze(0), weights, True, 1, 0.0, self.training, False, True)
         return outputs, last.squeeze(0)
 
