@@ -7,9 +7,11 @@ import copy
 import gymnasium as gym
 import numpy as np
 import pytest
+from torch import nn
 
 from rlframe.agents.qmix import QMixTorchPolicy
 from rlframe.data.sequences import padded_sequences
+from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError, UnsupportedSpaceException
 from rlframe.utils.numpy import FLOAT_MIN
 from tests.contract.test_policies import same
@@ -279,6 +281,37 @@ def test_filters_would_change_masks_and_are_refused():
     with pytest.raises(ConfigError, match="got 'MeanStdFilter', which would change the action masks"):
         make({}, observation_filter="MeanStdFilter")
     make({}, member=PLAIN, observation_filter="MeanStdFilter")
+
+
+class Linear(TorchModelV2, nn.Module):
+    """A network of one's own, without memory."""
+
+    def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+        nn.Module.__init__(self)
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        self.layer = nn.Linear(obs_space.shape[0], num_outputs)
+
+    def forward(self, input_dict, state, seq_lens):
+        return self.layer(input_dict["obs_flat"]), state
+
+
+def test_agents_may_have_a_network_of_ones_own():
+    policy = make({}, model={"custom_model": Linear}, lr=1e-2)
+    assert policy.get_initial_state() == []
+    given = episodes()
+    del given["state_in_0"]
+    first = policy.learn_on_batch(given)["learner_stats"]["loss"]
+    for _ in range(100):
+        last = policy.learn_on_batch(given)["learner_stats"]["loss"]
+    assert last < 0.7 * first
+    observations = group_obs(np.random.default_rng(1), 5)
+    actions, states, _ = policy.compute_actions(flatten(observations), explore=False)
+    assert states == []
+    weights = policy.get_weights()
+    for row, group in enumerate(observations):
+        for number, agent in enumerate(group):
+            values = weights["agent.layer.weight"] @ agent["obs"] + weights["agent.layer.bias"]
+            assert actions[number][row] == np.where(agent["action_mask"], values, -np.inf).argmax()
 
 
 def test_networks_that_want_past_actions_are_refused():

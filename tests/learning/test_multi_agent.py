@@ -54,6 +54,22 @@ def test_qmix_finds_the_best_outcome_of_the_two_step_game(seed):
     assert steps_to_bar(QMixTrainer, config, seed, 50_000, bar=7.99, env=team_of_two) <= 50_000
 
 
+@pytest.mark.parametrize(("mixer", "outcome"), [("qmix", 8.0), ("vdn", 7.0)])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_mixing_network_knows_outcomes_that_a_sum_cannot(seed, mixer, outcome):
+    """As in the paper, all actions are random; a sum values the best outcome at 6.5 then, below the safe 7."""
+    config = {
+        "mixer": mixer, "seed": seed, "min_iter_time_s": 0, "log_sys_usage": False, "evaluation_num_episodes": 100,
+        "exploration_config": {"initial_epsilon": 1.0, "final_epsilon": 1.0}, "evaluation_interval": 10,
+    }  # fmt: skip
+    trainer = QMixTrainer(config, env=team_of_two)
+    for _ in range(10):
+        result = trainer.train()
+    trainer.stop()
+    assert result["timesteps_total"] == 10_000
+    assert result["evaluation"]["episode_reward_mean"] == outcome
+
+
 def games(name):
     pytest.importorskip("pettingzoo", reason="PettingZoo is not installed: pip install 'rlframe[multiagent]'")
     with warnings.catch_warnings():
