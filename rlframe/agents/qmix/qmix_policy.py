@@ -26,6 +26,7 @@ from rlframe.data.returns import n_step
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.env.multi_agent_env import ENV_STATE
 from rlframe.env.wrappers.group_agents_wrapper import GROUP_REWARDS
+from rlframe.evaluation.fragments import clip_rewards
 from rlframe.exploration import make_exploration
 from rlframe.models.distributions import Categorical
 from rlframe.models.preprocessors import get_preprocessor
@@ -272,7 +273,8 @@ class QMixPolicy(LearningRateSchedule, LearningPolicy):
         del other_agent_batches, episode
         batch = n_step(sample_batch, 1, float(self.config["gamma"]))
         if not self.mixes:
-            batch[MEMBER_REWARDS] = member_rewards(batch, self.layout.n_agents)
+            single = member_rewards(batch, self.layout.n_agents)
+            batch[MEMBER_REWARDS] = clip_rewards(single, self.config.get("clip_rewards"))
         return batch
 
     # --- state ------------------------------------------------------------------------------------------------

@@ -176,6 +176,8 @@ def test_single_rewards_are_learned_from_without_a_mixer(make):
     np.testing.assert_allclose(rows["member_rewards"].sum(1), rows["rewards"])
     assert len(np.unique(rows["member_rewards"])) > 1
     trainer.train()
+    clipped = make(signals, mixer=None, clip_rewards=0.25).workers.local_worker().sample()
+    assert np.unique(clipped.policy_batches["default_policy"]["member_rewards"]).tolist() == [0.0, 0.25]
     from rlframe.agents.qmix.qmix_policy import member_rewards
 
     alone = SampleBatch({"rewards": np.array([2.0, 3.0]), "infos": np.array([{}, {"_group_rewards": [1.0, 2.0]}])})
