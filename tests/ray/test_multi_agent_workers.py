@@ -8,9 +8,7 @@ import pytest
 from rlframe.agents.a3c import A2CTrainer
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.ppo import PPOTrainer
-from rlframe.agents.qmix import QMixTrainer
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
-from rlframe.examples.env.two_step_game import TwoStepGame
 from tests.helpers.frameworks import FRAMEWORKS
 
 pytestmark = pytest.mark.ray
@@ -83,27 +81,3 @@ def test_asynchronous_learners_take_several_policies(trainers):
     result = trainer.train()
     assert set(result["info"]["learner"]) == {"even", "odd"}
     assert result["info"]["num_agent_steps_trained"] > result["info"]["num_steps_trained"]
-
-
-def team_of_two(_):
-    return TwoStepGame().with_agent_groups({"team": [0, 1]})
-
-
-def test_qmix_samples_remotely_what_it_samples_itself():
-    config = {
-        "seed": 5, "min_iter_time_s": 0, "log_sys_usage": False, "learning_starts": 20, "timesteps_per_iteration": 60,
-        "model": {"lstm_cell_size": 8}, "exploration_config": {"epsilon_timesteps": 100}, "num_cpus_per_worker": 0.5,
-    }  # fmt: skip
-    local = QMixTrainer({**copy.deepcopy(config), "num_workers": 0}, env=team_of_two)
-    remote = QMixTrainer({**copy.deepcopy(config), "num_workers": 1}, env=team_of_two)
-    try:
-        for _ in range(3):
-            a, b = local.train(), remote.train()
-            assert a["hist_stats"] == b["hist_stats"]
-        assert a["info"]["learner"]["default_policy"]["learner_stats"]["loss"] == pytest.approx(
-            b["info"]["learner"]["default_policy"]["learner_stats"]["loss"], rel=1e-4
-        )
-        assert remote.evaluate()["evaluation"]["episodes_this_iter"] == 10
-    finally:
-        local.stop()
-        remote.stop()
