@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 
 from rlframe.env.adapt import _takes, convert_space
-from rlframe.env.multi_agent_adapt import ALL, _pettingzoo_kind, _spaces
+from rlframe.env.multi_agent_adapt import ALL, _checked, _pettingzoo_kind, _spaces
 from rlframe.env.multi_agent_env import MultiAgentDict, MultiAgentEnv
 from rlframe.utils.errors import EnvError
 
@@ -121,13 +121,16 @@ class GroupAgentsWrapper(MultiAgentEnv):
             The dicts that the environment's own `step` returns, four or five, by group and ungrouped agent.
 
         Raises:
-            EnvError: If a group's action has too many or too few parts, or some of its members do not observe.
+            EnvError: If a group's action has too many or too few parts, some of its members do not observe, or a
+                reward is no number.
+            NonFiniteError: If a reward is NaN or infinite; a group's sum would not tell whose.
         """
         result = self.env.step(self._single_actions(action_dict))
         whole = isinstance(result, tuple) and len(result) in (4, 5)
         if not whole or not all(isinstance(part, Mapping) for part in result):
             return result  # against the contract: the sampling loop says how
         obs, rewards, *flags, infos = result
+        rewards = {agent: _checked(reward, agent) for agent, reward in rewards.items()}
         self._note_ends(*flags)
         grouped_obs = self._group_obs(obs)
         grouped_infos = self._group_infos(infos, rewards, grouped_obs)
@@ -180,7 +183,7 @@ class GroupAgentsWrapper(MultiAgentEnv):
             if group in obs or any(agent in rewards or agent in infos for agent in members):
                 grouped[group] = {
                     GROUP_INFO: [infos.get(agent, {}) for agent in members],
-                    GROUP_REWARDS: [float(rewards.get(agent, 0.0)) for agent in members],
+                    GROUP_REWARDS: [rewards.get(agent, 0.0) for agent in members],
                 }
         return grouped
 

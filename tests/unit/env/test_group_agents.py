@@ -8,7 +8,7 @@ from rlframe.env.multi_agent_adapt import MultiAgentAdapter
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.env.wrappers.group_agents_wrapper import GROUP_INFO, GROUP_REWARDS, GroupAgentsWrapper
 from rlframe.examples.env.two_step_game import TwoStepGame
-from rlframe.utils.errors import EnvError
+from rlframe.utils.errors import EnvError, NonFiniteError
 from tests.helpers.multi_agent_envs import Script
 
 ACTIONS = gym.spaces.Discrete(2)
@@ -165,6 +165,13 @@ def test_an_action_of_the_wrong_length_is_named():
         env.step({"team": (0, 0, 1)})
     env.step({"team": np.array([1, 0]), "c": 0})
     assert env.env.seen == [{"b": 1, "a": 0, "c": 0}]
+
+
+def test_a_wrong_reward_names_the_member():
+    env = grouped([STEPS[0], (STEPS[0], {"a": 1.0, "b": float("nan")}, {"__all__": False}, {"__all__": False}, {})])
+    env.reset()
+    with pytest.raises(NonFiniteError, match="agent 'b'"):
+        env.step({"team": (0, 0), "c": 0})
 
 
 def test_other_environments_are_refused():
