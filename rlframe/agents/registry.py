@@ -38,6 +38,7 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
     "IMPALA": AlgorithmEntry("rlframe.agents.impala:ImpalaTrainer", "rlframe.agents.impala:DEFAULT_CONFIG"),
     "PG": AlgorithmEntry("rlframe.agents.pg:PGTrainer", "rlframe.agents.pg:DEFAULT_CONFIG"),
     "PPO": AlgorithmEntry("rlframe.agents.ppo:PPOTrainer", "rlframe.agents.ppo:DEFAULT_CONFIG"),
+    "QMIX": AlgorithmEntry("rlframe.agents.qmix:QMixTrainer", "rlframe.agents.qmix:DEFAULT_CONFIG"),
     "SimpleQ": AlgorithmEntry("rlframe.agents.dqn:SimpleQTrainer", "rlframe.agents.dqn:SIMPLE_Q_DEFAULT_CONFIG"),
 }
 """Loaders by name: `ALGORITHMS["DQN"]()` returns (trainer class, default config)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlframe.execution.episode_buffer import EpisodeReplayBuffer
 from rlframe.execution.replay_buffer import LocalReplayBuffer
 from rlframe.utils.seeding import derive_seed
 
@@ -36,3 +37,17 @@ def make_local_replay_buffer(config: dict[str, Any], seed: int) -> LocalReplayBu
         seed=derive_seed(seed, "replay"),
         **priorities,
     )
+
+
+def make_episode_replay_buffer(config: dict[str, Any], seed: int) -> EpisodeReplayBuffer:
+    """Returns an `EpisodeReplayBuffer` for `replay_buffer_config`."""
+    return EpisodeReplayBuffer(
+        capacity=config["replay_buffer_config"]["capacity"],
+        learning_starts=config["learning_starts"],
+        replay_batch_size=config["train_batch_size"],
+        seed=derive_seed(seed, "replay"),
+    )
+
+
+#: By `replay_buffer_config.type`: what makes the buffer of a config.
+MAKERS = {"LocalReplayBuffer": make_local_replay_buffer, "EpisodeReplayBuffer": make_episode_replay_buffer}

@@ -212,11 +212,12 @@ class Trainer(ActingMixin, ExportingMixin, PolicyTableMixin, Trainable):
     def make_replay_buffer(self, config: dict[str, Any]) -> Any:
         """Returns the replay buffer that the plan gets as `local_replay_buffer`; None for plans without one."""
         buffer_config = config.get("replay_buffer_config")
-        if not buffer_config or buffer_config.get("type") != "LocalReplayBuffer":
+        if not buffer_config:
             return None
-        from rlframe.agents.replay import make_local_replay_buffer
+        from rlframe.agents.replay import MAKERS
 
-        return make_local_replay_buffer(config, self.seed)
+        maker = MAKERS.get(buffer_config.get("type"))
+        return None if maker is None else maker(config, self.seed)
 
     @staticmethod
     def execution_plan(workers: WorkerSet, config: dict[str, Any], **kwargs: Any) -> LocalIterator[Any]:

@@ -46,6 +46,7 @@ RENAMES: dict[str, Rename] = {
     "monitor": _to("record_env"),
     "buffer_size": _to("replay_buffer_config.capacity"),
     "vf_share_layers": _to("model.vf_share_layers"),
+    "grad_norm_clipping": _to("grad_clip"),
     "policy_graphs": _to("multiagent.policies"),
     "multiagent.policy_graphs": _to("multiagent.policies"),
     "model.custom_options": _to("model.custom_model_config"),

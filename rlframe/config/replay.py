@@ -17,3 +17,11 @@ class LocalReplayBufferConfig(Section):
 
     type: Any = option("LocalReplayBuffer", "Class of buffer: a name, a dotted path or a class.")
     capacity: int = option(50_000, "Rows kept; the oldest go first.", unit="env steps", low=1)
+
+
+@REPLAY_BUFFERS.add("EpisodeReplayBuffer")
+class EpisodeReplayBufferConfig(Section):
+    """A buffer of whole episodes (or of the sequences that fragments and max_seq_len cut them into)."""
+
+    type: Any = option("EpisodeReplayBuffer", "Class of buffer: a name, a dotted path or a class.")
+    capacity: int = option(1000, "Episodes kept of each policy; the oldest go first.", unit="episodes", low=1)

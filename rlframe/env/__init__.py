@@ -7,5 +7,15 @@ from rlframe.env.external_env import ExternalEnv
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.env.registry import register_env
 from rlframe.env.vector_env import VectorEnv
+from rlframe.env.wrappers.group_agents_wrapper import GroupAgentsWrapper
 
-__all__ = ["BaseEnv", "EnvContext", "ExternalEnv", "MultiAgentEnv", "VectorEnv", "check_env", "register_env"]
+__all__ = [
+    "BaseEnv",
+    "EnvContext",
+    "ExternalEnv",
+    "GroupAgentsWrapper",
+    "MultiAgentEnv",
+    "VectorEnv",
+    "check_env",
+    "register_env",
+]

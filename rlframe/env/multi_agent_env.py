@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlframe.env.wrappers.group_agents_wrapper import GroupAgentsWrapper
 
 MultiAgentDict = dict[Any, Any]
 
@@ -46,3 +50,20 @@ class MultiAgentEnv:
 
     def close(self) -> None:
         """Frees what the environment holds; nothing unless overridden."""
+
+    def with_agent_groups(
+        self, groups: Mapping[Any, Sequence[Any]], obs_space: Any = None, act_space: Any = None
+    ) -> GroupAgentsWrapper:
+        """Returns this environment with groups of agents in the place of their members; see `GroupAgentsWrapper`.
+
+        Args:
+            groups: `{group id: [agent id, ...]}`; agents in none stay as they are.
+            obs_space: `Tuple` space of a group's observations; None makes it of the members' spaces.
+            act_space: `Tuple` space of a group's actions; None makes it of the members' spaces.
+
+        Raises:
+            EnvError: If the groups do not fit the environment; names the agent.
+        """
+        from rlframe.env.wrappers.group_agents_wrapper import GroupAgentsWrapper
+
+        return GroupAgentsWrapper(self, groups, obs_space, act_space)

@@ -10,6 +10,7 @@ from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import APPOTrainer, PPOTrainer
+from rlframe.agents.qmix import QMixTrainer
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.examples.env.two_step_game import TwoStepGame
 from tests.helpers.frameworks import FRAMEWORKS
@@ -40,6 +41,33 @@ def test_asynchronous_learners_balance_four_poles(trainer_class, ray_runtime):
 def test_pg_finds_the_safe_outcome_of_the_two_step_game(seed):
     config = {"num_workers": 0, "train_batch_size": 200, "timesteps_per_iteration": 1000}
     assert steps_to_bar(PGTrainer, config, seed, 50_000, bar=7.0, env=TwoStepGame) <= 50_000
+
+
+def team_of_two(_):
+    return TwoStepGame().with_agent_groups({"team": [0, 1]})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_qmix_finds_the_best_outcome_of_the_two_step_game(seed):
+    """The bar is met by 100 episodes in a row without exploration, which ends after 10,000 steps."""
+    config = {"exploration_config": {"final_epsilon": 0.0}}
+    assert steps_to_bar(QMixTrainer, config, seed, 50_000, bar=7.99, env=team_of_two) <= 50_000
+
+
+@pytest.mark.parametrize(("mixer", "outcome"), [("qmix", 8.0), ("vdn", 7.0)])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_mixing_network_knows_outcomes_that_a_sum_cannot(seed, mixer, outcome):
+    """As in the paper, all actions are random; a sum values the best outcome at 6.5 then, below the safe 7."""
+    config = {
+        "mixer": mixer, "seed": seed, "min_iter_time_s": 0, "log_sys_usage": False, "evaluation_num_episodes": 100,
+        "exploration_config": {"initial_epsilon": 1.0, "final_epsilon": 1.0}, "evaluation_interval": 10,
+    }  # fmt: skip
+    trainer = QMixTrainer(config, env=team_of_two)
+    for _ in range(10):
+        result = trainer.train()
+    trainer.stop()
+    assert result["timesteps_total"] == 10_000
+    assert result["evaluation"]["episode_reward_mean"] == outcome
 
 
 def games(name):

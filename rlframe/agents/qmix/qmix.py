@@ -1,0 +1,107 @@
+"""QMIX: a team learns one value that is monotonic in each member's, from whole episodes; config, plan, trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rlframe.agents.trainer_template import build_trainer
+from rlframe.config.common import CommonConfig
+from rlframe.config.options import option
+from rlframe.config.replay import REPLAY_BUFFERS
+from rlframe.evaluation.worker_set import WorkerSet
+from rlframe.execution.concurrency_ops import Concurrently
+from rlframe.execution.episode_buffer import EpisodeReplayBuffer
+from rlframe.execution.iterators import LocalIterator
+from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer
+from rlframe.execution.rollout_ops import ParallelRollouts
+from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
+
+
+class QMixConfig(CommonConfig):
+    """Keys of QMIX (Rashid et al. 2018) and of VDN (Sunehag et al. 2018)."""
+
+    new_defaults = {  # noqa: RUF012
+        "num_workers": 0,
+        "rollout_fragment_length": 4,
+        "batch_mode": "complete_episodes",
+        "timesteps_per_iteration": 1000,
+        "min_iter_time_s": 1,
+        "lr": 5e-4,
+        "exploration_config": {
+            "type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 0.02, "epsilon_timesteps": 10_000
+        },
+        "evaluation_config": {"explore": False},
+        "model": {"lstm_cell_size": 64, "max_seq_len": 999_999},
+    }  # fmt: skip
+
+    # The value of all agents
+    mixer: str | None = option(
+        "qmix",
+        "How the agents' values make one of the team: a network, their sum (VDN), or not at all: each agent learns for "
+        "itself, from its own rewards.",
+        choices=("qmix", "vdn"),
+        source="Rashid et al. 2018, section 4; Sunehag et al. 2018, section 3",
+    )
+    mixing_embed_dim: int = option(32, "Width of the mixing network.", unit="units", low=1)
+    double_q: bool = option(
+        True, "Select with the online network, evaluate with the target network.", source="van Hasselt et al. 2016"
+    )
+
+    # Replay
+    train_batch_size: int = option(
+        32, "Steps of one update at least: whole episodes are drawn until there are as many.", unit="env steps", low=1
+    )
+    learning_starts: int = option(1000, "Steps sampled before the first update.", unit="env steps", low=0)
+    target_network_update_freq: int = option(
+        500, "Steps between two copies into the target network.", unit="env steps sampled", low=0
+    )
+    replay_buffer_config: dict[Any, Any] | None = option(
+        {"type": "EpisodeReplayBuffer", "capacity": 1000},
+        "The replay buffer; its capacity counts episodes.",
+        variants=REPLAY_BUFFERS,
+    )
+    buffer_size: int = option(-1, "Old name of replay_buffer_config.capacity.", deprecated=True)
+    store_buffer_in_checkpoints: bool = option(True, "Checkpoints hold the replay buffer, so that resuming is exact.")
+
+    # The optimiser
+    lr_schedule: Sequence[Sequence[float]] | None = option(
+        None, "Points [env step, learning rate], linear between them; None keeps lr.", wanted="a list of [step, value]"
+    )
+    optim_alpha: float = option(0.99, "RMSProp's decay of squared gradients.", low=0, high=1)
+    optim_eps: float = option(1e-5, "RMSProp's ε.", above=0)
+    grad_clip: float | None = option(10.0, "Largest global norm of the gradient; None does not clip.", above=0)
+
+    def faults(self) -> Iterator[str]:
+        """Yields cross-field faults; never rewrites a value."""
+        yield from super().faults()
+        if self.framework != "torch":
+            yield f"framework={self.framework!r}: QMIX learns in PyTorch only; set framework='torch'"
+        kind = (self.replay_buffer_config or {}).get("type")
+        if kind in (None, "LocalReplayBuffer"):
+            yield f"replay_buffer_config.type={kind!r}: QMIX replays whole episodes; set 'EpisodeReplayBuffer'"
+
+
+def execution_plan(
+    workers: WorkerSet, config: dict[str, Any], *, local_replay_buffer: EpisodeReplayBuffer
+) -> LocalIterator[Any]:
+    """Alternates (1) sample and store episodes with (2) replay some, learn, copy the target."""
+    store = ParallelRollouts(workers, mode="bulk_sync").for_each(StoreToReplayBuffer(local_buffer=local_replay_buffer))
+    learn = (
+        Replay(local_buffer=local_replay_buffer)
+        .for_each(TrainOneStep(workers))
+        .for_each(UpdateTargetNetwork(workers, config["target_network_update_freq"]))
+    )
+    train = Concurrently([store, learn], mode="round_robin", output_indexes=[1])
+    return StandardMetricsReporting(train, workers, config)
+
+
+DEFAULT_CONFIG: dict[str, Any] = QMixConfig.defaults()
+
+QMixTrainer = build_trainer(
+    name="QMIX",
+    config_class=QMixConfig,
+    policies={"torch": "rlframe.agents.qmix.qmix_torch_policy:QMixTorchPolicy"},
+    execution_plan=execution_plan,
+)

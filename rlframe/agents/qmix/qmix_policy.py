@@ -1,0 +1,326 @@
+"""QMIX's policy without a framework: the parts of a group's observations, acting agent by agent, trajectories."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.agents.qmix.qmix_actor import QMixActor
+from rlframe.data.columns import (
+    ACTION_LOGP,
+    ACTION_PROB,
+    ACTIONS,
+    DISCOUNTS,
+    INFOS,
+    NEXT_OBS,
+    OBS,
+    REWARDS,
+    STATE_IN_PREFIX,
+)
+from rlframe.data.returns import n_step
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.env.multi_agent_env import ENV_STATE
+from rlframe.env.wrappers.group_agents_wrapper import GROUP_REWARDS
+from rlframe.evaluation.fragments import clip_rewards
+from rlframe.exploration import make_exploration
+from rlframe.models.distributions import Categorical
+from rlframe.models.preprocessors import get_preprocessor
+from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.policy import State
+from rlframe.policy.schedules import LearningRateSchedule
+from rlframe.utils.errors import ConfigError, EnvError, UnsupportedSpaceException
+from rlframe.utils.numpy import FLOAT_MIN
+
+_LOGGER = logging.getLogger("rlframe")
+#: Column of the members' single rewards, float32 `[B, N]`, of groups whose agents learn each for itself.
+MEMBER_REWARDS = "member_rewards"
+#: Keys of an agent's Dict observation that are read.
+_OBS, _MASK = "obs", "action_mask"
+
+
+class GroupLayout:
+    """Where the parts of a group's flat observations lie.
+
+    Each agent's observation is a plain space, or a `Dict` with "obs", "state" (the environment's state, of which the
+    first agent's copy is taken) and "action_mask" (1 for each action that is valid now).
+
+    Args:
+        obs_space: Preprocessed observation space of the group; its `original_space` is a Tuple.
+        action_space: Tuple of the agents' Discrete spaces.
+
+    Attributes:
+        n_agents: N.
+        n_actions: A.
+        agent_obs_space: Preprocessed space of one agent's "obs".
+        agent_action_space: The agents' Discrete space.
+        state_size: Width of the mixer's state, Ds: of "state", or of all agents' observations side by side.
+        has_mask: Whether observations have an "action_mask".
+
+    Raises:
+        UnsupportedSpaceException: If the spaces are not those of a group of equal agents with Discrete actions.
+    """
+
+    def __init__(self, obs_space: Any, action_space: Any) -> None:
+        original = getattr(obs_space, "original_space", obs_space)
+        member = _member_space(original, "observation space")
+        self.agent_action_space = _member_space(action_space, "action space")
+        if not isinstance(self.agent_action_space, gym.spaces.Discrete):
+            raise UnsupportedSpaceException(
+                f"QMIX needs agents with Discrete actions, got {self.agent_action_space} in {action_space}; use an "
+                "actor-critic algorithm, or discretise the actions in an environment wrapper"
+            )
+        self.n_agents = len(action_space.spaces)
+        self.n_actions = int(self.agent_action_space.n)
+        if len(original.spaces) != self.n_agents:
+            raise UnsupportedSpaceException(
+                f"a group's observation space has {len(original.spaces)} parts and its action space {self.n_agents}; "
+                "wanted one of each for every agent"
+            )
+        self._places = self._find_places(member)
+        self.agent_obs_space = get_preprocessor(self._obs_part)(self._obs_part).observation_space
+        self.has_mask, self.has_state = _MASK in self._places, ENV_STATE in self._places
+        start, stop = self._places[ENV_STATE if self.has_state else _OBS]
+        self.state_size = (stop - start) * (1 if self.has_state else self.n_agents)
+
+    def _find_places(self, member: Any) -> dict[str, tuple[int, int]]:
+        """Returns where the parts of one agent's flat observation begin and end."""
+        if not isinstance(member, gym.spaces.Dict):
+            self._obs_part = member
+            return {_OBS: (0, get_preprocessor(member)(member).size)}
+        if _OBS not in member.spaces:
+            raise UnsupportedSpaceException(
+                f'an agent\'s Dict observation has the keys {", ".join(map(repr, member.spaces))}; QMIX reads "{_OBS}" '
+                f'(wanted), "{ENV_STATE}" and "{_MASK}" (both optional): name them so in the environment'
+            )
+        self._obs_part = member.spaces[_OBS]
+        preprocessor: Any = get_preprocessor(member)(member)
+        places, start = {}, 0
+        for key, child in zip(preprocessor.keys, preprocessor.preprocessors, strict=True):
+            places[key] = (start, start + child.size)
+            start += child.size
+        mask = places.get(_MASK, (0, self.n_actions))
+        if mask[1] - mask[0] != self.n_actions:
+            raise UnsupportedSpaceException(
+                f'"{_MASK}" has {mask[1] - mask[0]} numbers, wanted {self.n_actions}, one for each action of '
+                f"{self.agent_action_space}"
+            )
+        return places
+
+    def unread_keys(self) -> list[str]:
+        """Returns the keys of the agents' observations that nothing reads."""
+        return [key for key in self._places if key not in (_OBS, _MASK, ENV_STATE)]
+
+    def _by_agent(self, flat: Any) -> Any:
+        return flat.reshape(*flat.shape[:-1], self.n_agents, -1)
+
+    def observations(self, flat: Any) -> Any:
+        """Returns the agents' observations `[..., N, Do]` of flat ones `[..., D]`, NumPy or tensors, as a view."""
+        start, stop = self._places[_OBS]
+        return self._by_agent(flat)[..., start:stop]
+
+    def states(self, flat: Any) -> Any:
+        """Returns the mixer's states `[..., Ds]` of flat observations `[..., D]`."""
+        if self.has_state:
+            start, stop = self._places[ENV_STATE]
+            return self._by_agent(flat)[..., 0, start:stop]
+        return self.observations(flat).reshape(*flat.shape[:-1], self.state_size)
+
+    def valid_actions(self, flat: Any) -> Any:
+        """Returns which actions are valid, bool `[..., N, A]`, of flat observations `[..., D]`; None for all."""
+        if not self.has_mask:
+            return None
+        start, stop = self._places[_MASK]
+        return self._by_agent(flat)[..., start:stop] > 0.5
+
+    def to_spec(self) -> dict[str, Any]:
+        """Returns what `QMixActor` cuts observations by, as plain data."""
+        return {"n_agents": self.n_agents, "obs": self._places[_OBS], "mask": self._places.get(_MASK)}
+
+
+def _member_space(space: Any, what: str) -> Any:
+    """Returns the space that all agents of a group have; raises an UnsupportedSpaceException where there is none."""
+    if not isinstance(space, gym.spaces.Tuple) or not space.spaces:
+        raise UnsupportedSpaceException(
+            f"QMIX acts for groups of agents, whose {what} is a Tuple with a part for each; got {space}. Group the "
+            'agents: env.with_agent_groups({"team": [agent ids]})'
+        )
+    for number, part in enumerate(space.spaces):
+        if part != space.spaces[0]:
+            raise UnsupportedSpaceException(
+                f"QMIX's agents share one network, so all in a group need the same {what}; got {space.spaces[0]} for "
+                f"agent 0 and {part} for agent {number}: make them equal (pad them), or put such agents into groups "
+                "with policies of their own"
+            )
+    return space.spaces[0]
+
+
+class QMixPolicy(LearningRateSchedule, LearningPolicy):
+    """Acts for a group of agents that share one recurrent network; exploration is each agent's own."""
+
+    build_actor = staticmethod(QMixActor)
+    target_network: Any
+
+    def read_spaces(self, observation_space: Any, action_space: Any, config: Mapping[str, Any]) -> None:
+        """Notes what the group's spaces are made of.
+
+        Raises:
+            UnsupportedSpaceException: If the policy cannot act for them.
+            ConfigError: If observations are to be filtered, and their action masks with them.
+        """
+        self.layout = GroupLayout(observation_space, action_space)
+        unread = self.layout.unread_keys()
+        if unread and not config.get("worker_index"):
+            _LOGGER.warning(
+                'QMIX reads "%s", "%s" and "%s" of an agent\'s Dict observation; nothing reads %s',
+                *(_OBS, ENV_STATE, _MASK, ", ".join(map(repr, unread))),
+            )
+        filtered = config.get("observation_filter", "NoFilter")
+        if self.layout.has_mask and filtered != "NoFilter":
+            raise ConfigError(
+                f"observation_filter: got {filtered!r}, which would change the action masks in the observations, too; "
+                "set 'NoFilter', and scale observations in the environment"
+            )
+
+    @property
+    def mixes(self) -> bool:
+        """Whether there is one value of all agents; otherwise each learns from its own rewards."""
+        return self.config["mixer"] is not None
+
+    @property
+    def train_columns(self) -> tuple[str, ...]:  # type: ignore[override]  # a constant there
+        """Columns wanted beside those always there."""
+        return (NEXT_OBS,) if self.mixes else (NEXT_OBS, INFOS)
+
+    @property
+    def learn_columns(self) -> tuple[str, ...]:  # type: ignore[override]  # a constant there
+        """Columns that the loss reads."""
+        return (OBS, ACTIONS, REWARDS if self.mixes else MEMBER_REWARDS, NEXT_OBS, DISCOUNTS)
+
+    def is_recurrent(self) -> bool:
+        """Returns True: whole sequences are learned from, whatever the agents' network is."""
+        return True
+
+    # --- acting -----------------------------------------------------------------------------------------------
+
+    def _create_exploration(self) -> Any:
+        """Returns an exploration in the space of one agent's actions: each explores for itself."""
+        made = make_exploration(
+            self.config.get("exploration_config") or {"type": "StochasticSampling"},
+            action_space=self.layout.agent_action_space,
+            framework=self.framework,
+            policy_config=self.config,
+            model=self.model,
+            num_workers=int(self.config.get("num_workers", 0)),
+            worker_index=int(self.config.get("worker_index", 0)),
+            rng=self.exploration_rng,
+        )
+        made.policy = self
+        return made
+
+    def distribution(self, dist_inputs: NDArray[np.float32]) -> Categorical:
+        """Returns the distribution of B · N single actions for values [B, N · A], FLOAT_MIN where invalid.
+
+        Raises:
+            EnvError: If an agent has no valid action.
+        """
+        by_agent = dist_inputs.reshape(-1, self.layout.n_actions)
+        if self.layout.has_mask:
+            none_valid = np.flatnonzero(by_agent.max(axis=1) <= FLOAT_MIN)
+            if len(none_valid):
+                raise EnvError(
+                    f'agent number {int(none_valid[0]) % self.layout.n_agents} of a group has an "{_MASK}" of zeros; '
+                    "wanted at least one valid action (an agent that is through needs a no-op)"
+                )
+        return Categorical(by_agent, self.rng)
+
+    def _act(
+        self,
+        obs: NDArray[Any],
+        explore: bool,
+        timestep: int | None,
+        wanted: tuple[str, ...] | None,
+        inputs: Mapping[str, NDArray[Any]] | None,
+    ) -> tuple[Any, dict[str, NDArray[Any]]]:
+        actions, columns = super()._act(obs, explore, timestep, wanted, inputs)
+        by_agent = actions.reshape(len(obs), self.layout.n_agents)
+        if wanted is None:  # learning needs no probabilities: `train_columns`
+            columns[ACTION_LOGP] = columns[ACTION_LOGP].reshape(by_agent.shape).sum(axis=1)
+            columns[ACTION_PROB] = np.exp(columns[ACTION_LOGP])
+        return tuple(by_agent.T), columns
+
+    def act_in_framework(
+        self, input_dict: Mapping[str, Any], explore: bool, timestep: int | None
+    ) -> tuple[Any, dict[str, NDArray[Any]]]:
+        """Returns what `act` does for a dict of columns; a model of the user's own acts through the framework."""
+        states = {key: np.asarray(value) for key, value in input_dict.items() if key.startswith(STATE_IN_PREFIX)}
+        return self._act(np.asarray(input_dict[OBS]), explore, timestep, None, states)
+
+    def acting_recipe(self) -> None:
+        """Returns None: remote workers act with this policy, which explores agent by agent."""
+        return
+
+    # --- trajectories -----------------------------------------------------------------------------------------
+
+    def postprocess_trajectory(
+        self, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
+    ) -> SampleBatch:
+        """Adds `discounts` = γ(1 − terminated), and `member_rewards` where agents learn each for itself."""
+        del other_agent_batches, episode
+        batch = n_step(sample_batch, 1, float(self.config["gamma"]))
+        if not self.mixes:
+            single = member_rewards(batch, self.layout.n_agents)
+            batch[MEMBER_REWARDS] = clip_rewards(single, self.config.get("clip_rewards"))
+        return batch
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    def update_target(self) -> None:
+        """Copies agents' network and mixer into the target network."""
+        self.target_network.update()
+
+    def _modules_by_role(self) -> dict[str, Any]:
+        return {"online": self.model, "target": self.target_network.model}
+
+    def get_state(self) -> State:
+        """Returns the policy's state with the target network's weights."""
+        state = super().get_state()
+        state["_target_weights"] = self.target_network.get_weights()
+        return state
+
+    def set_state(self, state: State) -> None:
+        """Takes what `get_state` returned; a state without target weights copies the online ones."""
+        super().set_state(state)
+        saved = state.get("_target_weights")
+        if saved is None:
+            self.update_target()
+        else:
+            self.target_network.set_weights(saved, owner=f"{type(self).__name__}'s target network")
+
+
+def member_rewards(batch: Mapping[str, Any], n_agents: int) -> NDArray[np.float32]:
+    """Returns each agent's own rewards, float32 `[B, N]`; the group's reward for each where infos tell no others.
+
+    Args:
+        batch: Columns `rewards [B]` and `infos [B]`, dicts with `_group_rewards` as `GroupAgentsWrapper` writes them.
+        n_agents: N.
+    """
+    together = np.repeat(np.asarray(batch[REWARDS], np.float32)[:, None], n_agents, axis=1)
+    for row, info in enumerate(batch[INFOS]):
+        single = info.get(GROUP_REWARDS)
+        if single is not None:
+            together[row] = single
+    return together
+
+
+def __getattr__(name: str) -> Any:
+    """Finds `QMixTorchPolicy` here too, where RLlib has it; only then torch is imported."""
+    if name != "QMixTorchPolicy":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from rlframe.agents.qmix.qmix_torch_policy import QMixTorchPolicy
+
+    return QMixTorchPolicy
