@@ -296,6 +296,7 @@ class RolloutWorker:
                 filters=self.filters,
                 observation_fn=multiagent.get("observation_fn"),
                 count_steps_by=multiagent.get("count_steps_by", "env_steps"),
+                with_env_steps=multiagent.get("replay_mode") == "lockstep",
             )
         policy = self.policy_map[DEFAULT_POLICY_ID]
         if config.get("vectorized_env"):
