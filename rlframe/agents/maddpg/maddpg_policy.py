@@ -382,7 +382,7 @@ class MADDPGPolicy(MADDPGActing, LearningPolicy):
 
     def learning_rate(self, part: str) -> float:
         """Returns the learning rate of a network."""
-        return float(self.config[f"{part}_lr"])
+        return float({"actor": self.config["actor_lr"], "critic": self.config["critic_lr"]}[part])
 
     def _modules_by_role(self) -> dict[str, Any]:
         return {"online": self.model, "target": self.target_network.model}
