@@ -8,10 +8,12 @@ import pytest
 
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.impala import ImpalaTrainer
+from rlframe.agents.maddpg import MADDPGTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import APPOTrainer, PPOTrainer
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.examples.env.two_step_game import TwoStepGame
+from rlframe.policy.policy import PolicySpec
 from tests.helpers.frameworks import FRAMEWORKS
 from tests.learning.test_dqn_cartpole import steps_to_bar
 
@@ -40,6 +42,18 @@ def test_asynchronous_learners_balance_four_poles(trainer_class, ray_runtime):
 def test_pg_finds_the_safe_outcome_of_the_two_step_game(seed):
     config = {"num_workers": 0, "train_batch_size": 200, "timesteps_per_iteration": 1000}
     assert steps_to_bar(PGTrainer, config, seed, 50_000, bar=7.0, env=TwoStepGame) <= 50_000
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("seed", range(3))
+def test_maddpg_plays_the_two_step_game(seed, framework):
+    multiagent = {
+        "policies": {"pol1": PolicySpec(config={"agent_id": 0}), "pol2": PolicySpec(config={"agent_id": 1})},
+        "policy_mapping_fn": lambda agent: "pol2" if agent else "pol1",
+    }
+    config = {"num_workers": 0, "framework": framework, "learning_starts": 100, "multiagent": multiagent}
+    config["env_config"] = {"actions_are_logits": True}
+    assert steps_to_bar(MADDPGTrainer, config, seed, 50_000, bar=7.0, env=TwoStepGame) <= 50_000
 
 
 def games(name):
