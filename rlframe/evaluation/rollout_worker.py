@@ -252,7 +252,7 @@ class RolloutWorker:
     def _add_policy(self, policy_id: str, table: Mapping[str, PolicySpec]) -> None:
         """Builds one policy of a table of specifications that have spaces."""
         spec = table[policy_id]
-        raw_space, action_space = spec.observation_space, spec.action_space
+        raw_space: Any = spec.observation_space
         config = merge_dicts(self.policy_config, dict(spec.config)) if spec.config else dict(self.policy_config)
         if has_several(config):  # with all spaces: critics of several agents are built by them
             config["multiagent"] = {**config["multiagent"], "policies": dict(table)}
@@ -261,7 +261,7 @@ class RolloutWorker:
             preprocessor: Any = NoPreprocessor(raw_space)
         else:
             preprocessor = get_preprocessor(raw_space)(raw_space, model_config)
-        policy: Policy = spec.policy_class(preprocessor.observation_space, action_space, config)
+        policy: Policy = spec.policy_class(preprocessor.observation_space, spec.action_space, config)
         policy.preprocessor = preprocessor
         self.preprocessors[policy_id] = preprocessor
         name = config.get("observation_filter", "NoFilter")
