@@ -20,6 +20,8 @@ import torch
 from rlframe.agents.registry import get_trainer_class
 from rlframe.examples.env.repeat_after_me_env import RepeatAfterMeEnv
 from rlframe.examples.env.stateless_cartpole import StatelessCartPole
+from rlframe.examples.env.two_step_game import TwoStepGame
+from rlframe.policy.policy import PolicySpec
 
 torch.set_num_threads(1)
 
@@ -101,6 +103,13 @@ LAKE = {
     **ASYNC, "rollout_fragment_length": 10, "batch_mode": "complete_episodes", "vtrace_drop_last_ts": False,
     "num_envs_per_worker": 5, "vf_loss_coeff": 0.01,
 }  # fmt: skip
+TWO_STEPS = {
+    "num_workers": 0, "learning_starts": 100, "env_config": {"actions_are_logits": True},
+    "multiagent": {
+        "policies": {"pol1": PolicySpec(config={"agent_id": 0}), "pol2": PolicySpec(config={"agent_id": 1})},
+        "policy_mapping_fn": lambda agent: "pol2" if agent else "pol1",
+    },
+}  # fmt: skip
 RUNS = {
     "PG": Run("PG", {"num_workers": 0, "timesteps_per_iteration": 1000}),
     "A2C": Run("A2C", {"num_workers": 0, "lr": 1e-3, "timesteps_per_iteration": 1000}),
@@ -121,6 +130,7 @@ RUNS = {
     "DDPPO, Pendulum": Run(
         "DDPPO", {**WORKERS, "observation_filter": "MeanStdFilter", "lambda": 0.1}, "Pendulum-v1", -300, 1_000_000
     ),
+    "MADDPG": Run("MADDPG", TWO_STEPS, TwoStepGame, 7.0, 50_000),
     "DQN": Run("DQN", {"n_step": 3, "gamma": 0.95}),
     "SimpleQ": Run("SimpleQ", {}),
     "Rainbow": Run("DQN", RAINBOW),

@@ -36,10 +36,12 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
     "DDPPO": AlgorithmEntry("rlframe.agents.ppo:DDPPOTrainer", "rlframe.agents.ppo.ddppo:DEFAULT_CONFIG"),
     "DQN": AlgorithmEntry("rlframe.agents.dqn:DQNTrainer", "rlframe.agents.dqn:DEFAULT_CONFIG"),
     "IMPALA": AlgorithmEntry("rlframe.agents.impala:ImpalaTrainer", "rlframe.agents.impala:DEFAULT_CONFIG"),
+    "MADDPG": AlgorithmEntry("rlframe.agents.maddpg:MADDPGTrainer", "rlframe.agents.maddpg:DEFAULT_CONFIG"),
     "PG": AlgorithmEntry("rlframe.agents.pg:PGTrainer", "rlframe.agents.pg:DEFAULT_CONFIG"),
     "PPO": AlgorithmEntry("rlframe.agents.ppo:PPOTrainer", "rlframe.agents.ppo:DEFAULT_CONFIG"),
     "QMIX": AlgorithmEntry("rlframe.agents.qmix:QMixTrainer", "rlframe.agents.qmix:DEFAULT_CONFIG"),
     "SimpleQ": AlgorithmEntry("rlframe.agents.dqn:SimpleQTrainer", "rlframe.agents.dqn:SIMPLE_Q_DEFAULT_CONFIG"),
+    "contrib/MADDPG": AlgorithmEntry("rlframe.agents.maddpg:MADDPGTrainer", "rlframe.agents.maddpg:DEFAULT_CONFIG"),
 }
 """Loaders by name: `ALGORITHMS["DQN"]()` returns (trainer class, default config)."""
 

@@ -293,6 +293,8 @@ class CommonConfig(AlgorithmConfig):
             yield "simple_optimizer=True trains on one GPU; num_gpus must be at most 1"
         if self.jit_compile and self.framework == "torch":
             yield "jit_compile=True compiles TensorFlow's learner step, but framework is 'torch'; leave it out"
+        if self.multiagent.replay_mode == "lockstep" and "replay_buffer_config" not in self.options():
+            yield "multiagent.replay_mode='lockstep' is for algorithms that replay; leave it at 'independent'"
         if self.sample_async and self.num_workers == 0:
             yield "sample_async=True needs num_workers >= 1: one process cannot sample and learn at once"
         for key, advice in _EVALUATION_ADVICE.items():

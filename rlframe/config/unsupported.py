@@ -1,6 +1,6 @@
 """Values of common keys that this version does not honour, and what to use instead. Nothing is ignored in silence."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 from rlframe.config.declaration import Refusal
@@ -13,18 +13,12 @@ def other_than(*allowed: Any) -> Callable[[Any], bool]:
     return lambda value: not any(type(value) is type(item) and same(value, item) for item in allowed)
 
 
-def one_of(refused: Collection[Any]) -> Callable[[Any], bool]:
-    """Returns whether a value is one of those refused."""
-    return lambda value: isinstance(value, str) and value in refused
-
-
 def _is_later(kind: Any) -> bool:
     """Whether `type` names an exploration that a later version has."""
     return isinstance(type_name(kind), str) and type_name(kind) in EXPLORATIONS.later
 
 
 _OFFLINE = "data in files is neither read nor written; train with input='sampler'"
-_LOCKSTEP = "each policy replays its own rows; leave it at 'independent'"
 _REMOTE_ENVS = "set num_workers to step environments in several processes"
 TF_SESSION_ARGS: dict[str, Any] = {
     "intra_op_parallelism_threads": 2,
@@ -53,7 +47,6 @@ UNSUPPORTED: dict[str, Refusal] = {
     "output": Refusal(other_than(None), _OFFLINE),
     "output_compress_columns": Refusal(other_than(["obs", "new_obs"]), _OFFLINE),
     "output_max_file_size": Refusal(other_than(64 * 1024 * 1024), _OFFLINE),
-    "multiagent.replay_mode": Refusal(one_of({"lockstep"}), _LOCKSTEP),
     "multiagent.policy_map_capacity": Refusal(other_than(100), _STASH),
     "multiagent.policy_map_cache": Refusal(other_than(None), _STASH),
     "exploration_config.type": Refusal(

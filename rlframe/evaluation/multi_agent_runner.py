@@ -35,14 +35,14 @@ Mapping_ = Callable[[Any, Episode], str]
 class _Side:
     """What the loop keeps for one policy."""
 
-    def __init__(self, policy_id: str, policy: Policy, obs_filter: Any) -> None:
+    def __init__(self, policy_id: str, policy: Policy, obs_filter: Any, *, with_env_steps: bool) -> None:
         self.policy_id = policy_id
         self.policy = policy
         self.filter = obs_filter
         space = policy.observation_space
         dtype = np.dtype(space.dtype or np.float32)
         plain = np.dtype(np.float32) if dtype == np.float64 or obs_filter is not None else dtype
-        self.store = RowStore(tuple(space.shape or ()), plain, policy.train_columns)
+        self.store = RowStore(tuple(space.shape or ()), plain, policy.train_columns, with_env_steps=with_env_steps)
         preprocessor = policy.preprocessor
         self.preprocess: Any = None if isinstance(preprocessor, NoPreprocessor) else preprocessor
         self.raw_space = getattr(space, "original_space", space)
@@ -96,6 +96,7 @@ class MultiAgentRunner:
         filters: Observation filters by policy id.
         observation_fn: Changes the observations of all agents together, or None.
         count_steps_by: What `rollout_fragment_length` counts: "env_steps", or "agent_steps".
+        with_env_steps: Whether rows say at which step of the environment they began; replay in lockstep needs it.
     """
 
     def __init__(  # noqa: PLR0913 - what the worker has
@@ -109,6 +110,7 @@ class MultiAgentRunner:
         filters: Mapping[str, Any],
         observation_fn: Callable[..., Any] | None = None,
         count_steps_by: str = "env_steps",
+        with_env_steps: bool = False,
     ) -> None:
         if settings.soft_horizon:
             raise ConfigError("soft_horizon: got True, not available with several agents; set horizon alone")
@@ -116,6 +118,7 @@ class MultiAgentRunner:
         self.settings, self.hooks, self.filters = settings, hooks, filters
         self._observation_fn = observation_fn
         self._by_agent_steps = count_steps_by == "agent_steps"
+        self._with_env_steps = with_env_steps
         self._sides: dict[str, _Side] = {}
         self._agents: list[dict[Any, _Agent]] = [{} for _ in slots]
         self._episodes: list[Episode] = []
@@ -255,7 +258,8 @@ class MultiAgentRunner:
                 f"{', '.join(map(repr, self.policies))}"
             )
         obs_filter = self.filters.get(policy_id) if policy.obs_filter is not None else None
-        side = self._sides[policy_id] = _Side(policy_id, policy, obs_filter)
+        side = _Side(policy_id, policy, obs_filter, with_env_steps=self._with_env_steps)
+        self._sides[policy_id] = side
         self._prepare(side)
         return side
 
@@ -413,7 +417,8 @@ class MultiAgentRunner:
 
     def _continue(self, agent: _Agent, obs: Any) -> None:
         side, index = agent.side, agent.slot
-        row = side.store.begin(obs, self._episodes[index].episode_id, agent.step, agent.index, index)
+        episode = self._episodes[index]
+        row = side.store.begin(obs, episode.episode_id, agent.step, agent.index, index, env_step=episode.length)
         if agent.row >= 0:
             side.store.link(agent.row, row)
             if side.memory is not None:

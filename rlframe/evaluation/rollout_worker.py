@@ -195,8 +195,10 @@ class RolloutWorker:
         """
         specs = policy_spec if isinstance(policy_spec, Mapping) else {DEFAULT_POLICY_ID: policy_spec}
         mapping = agent_mapping(self._mapping_fn, [*self.policy_map, *specs])
-        for policy_id, spec in specs.items():
-            self._add_policy(policy_id, as_spec(spec, None), mapping)
+        table = dict(self.policy_specs)
+        table.update({pid: self._with_spaces(pid, as_spec(spec, None), mapping) for pid, spec in specs.items()})
+        for policy_id in specs:
+            self._add_policy(policy_id, table)
         if self.slots and self.runner is None:
             self.runner = self._make_runner()
 
@@ -234,7 +236,8 @@ class RolloutWorker:
         if self.runner is not None:
             self.runner.restart()
 
-    def _add_policy(self, policy_id: str, spec: PolicySpec, mapping: AgentMapping) -> None:
+    def _with_spaces(self, policy_id: str, spec: PolicySpec, mapping: AgentMapping) -> PolicySpec:
+        """Returns a specification with the environment's spaces where it has none."""
         raw_space, action_space = spec.observation_space, spec.action_space
         if raw_space is None:
             raw_space = space_for(self.observation_space, policy_id, mapping, "observation_space")
@@ -244,13 +247,21 @@ class RolloutWorker:
             raise ConfigError(
                 'no spaces for the policy: set "env", or both "observation_space" and "action_space" in the config'
             )
+        return spec._replace(observation_space=raw_space, action_space=action_space)
+
+    def _add_policy(self, policy_id: str, table: Mapping[str, PolicySpec]) -> None:
+        """Builds one policy of a table of specifications that have spaces."""
+        spec = table[policy_id]
+        raw_space: Any = spec.observation_space
         config = merge_dicts(self.policy_config, dict(spec.config)) if spec.config else dict(self.policy_config)
+        if has_several(config):  # with all spaces: critics of several agents are built by them
+            config["multiagent"] = {**config["multiagent"], "policies": dict(table)}
         model_config = config.get("model") or {}
         if config.get("_disable_preprocessor_api"):
             preprocessor: Any = NoPreprocessor(raw_space)
         else:
             preprocessor = get_preprocessor(raw_space)(raw_space, model_config)
-        policy: Policy = spec.policy_class(preprocessor.observation_space, action_space, config)
+        policy: Policy = spec.policy_class(preprocessor.observation_space, spec.action_space, config)
         policy.preprocessor = preprocessor
         self.preprocessors[policy_id] = preprocessor
         name = config.get("observation_filter", "NoFilter")
@@ -263,7 +274,7 @@ class RolloutWorker:
         if policy.exploration is None:  # a class of the user's own that only acts
             policy.exploration = policy._create_exploration()
         self.policy_map[policy_id] = policy
-        self.policy_specs[policy_id] = spec._replace(observation_space=raw_space, action_space=action_space)
+        self.policy_specs[policy_id] = spec
 
     def _make_runner(self) -> EnvRunner | MultiAgentRunner:
         config = self.policy_config
@@ -296,6 +307,7 @@ class RolloutWorker:
                 filters=self.filters,
                 observation_fn=multiagent.get("observation_fn"),
                 count_steps_by=multiagent.get("count_steps_by", "env_steps"),
+                with_env_steps=multiagent.get("replay_mode") == "lockstep",
             )
         policy = self.policy_map[DEFAULT_POLICY_ID]
         if config.get("vectorized_env"):

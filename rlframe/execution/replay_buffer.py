@@ -12,9 +12,11 @@ from numpy.typing import ArrayLike
 from rlframe.data.columns import WEIGHTS
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.execution.common import TimerStat
+from rlframe.execution.joint_steps import alive_in_all, joint_steps
 from rlframe.execution.replay_memory import memory_bytes
 from rlframe.execution.transition_buffers import PrioritizedReplayBuffer, ReplayBuffer
-from rlframe.utils.seeding import derive_seed, entropy_seed
+from rlframe.utils.errors import CheckpointError
+from rlframe.utils.seeding import derive_seed, entropy_seed, make_rng
 
 __all__ = ["LocalReplayBuffer", "PrioritizedReplayBuffer", "ReplayBuffer", "make_replay_actor_class"]
 
@@ -32,7 +34,9 @@ class LocalReplayBuffer:
         prioritized_replay_alpha: How much priorities count: 0 not at all, 1 fully.
         prioritized_replay_beta: How much their bias is corrected: 0 not at all, 1 fully.
         prioritized_replay_eps: Added to every absolute TD error, so that no transition is never drawn again.
-        replay_mode: "independent": each policy's transitions are drawn on their own. "lockstep" is refused for now.
+        replay_mode: "independent": each policy's transitions are drawn on their own. "lockstep": row i of every policy
+            is of the same step of the same episode, so each policy has one agent, and all of them act at each step;
+            draws are uniform then.
         replay_sequence_length: 1: transitions. More, as recurrent models need it, is refused for now.
         replay_burn_in: Of sequences, for which it has to be 0 now.
         replay_zero_init_states: Of sequences; no effect on transitions.
@@ -80,7 +84,8 @@ class LocalReplayBuffer:
         self.capacity = capacity // num_shards
         self.learning_starts = learning_starts // num_shards
         self.replay_batch_size = replay_batch_size
-        self.prioritized = prioritized
+        self.lockstep = replay_mode == "lockstep"
+        self.prioritized = prioritized and not self.lockstep
         self.num_added = 0
         self.replay_buffers: dict[str, ReplayBuffer] = {}
         self._alpha = prioritized_replay_alpha
@@ -91,6 +96,7 @@ class LocalReplayBuffer:
         )
         self._annealing_steps = prioritized_replay_beta_annealing_timesteps
         self._seed = entropy_seed() if seed is None else seed
+        self._joint_rng = make_rng(self._seed, "joint replay")
         self._add_batch_timer = TimerStat()
         self._replay_timer = TimerStat()
         self._update_priorities_timer = TimerStat()
@@ -104,10 +110,13 @@ class LocalReplayBuffer:
         prioritized_replay_eps); without it, they get the largest priority so far.
 
         Raises:
-            ValueError: If columns differ from those of the policy's first batch, or will not fit into memory.
+            ValueError: If columns differ from those of the policy's first batch, or will not fit into memory; in
+                lockstep, if policies have no row, or several, where others have one.
         """
         with self._add_batch_timer:
             batches = batch.policy_batches if isinstance(batch, MultiAgentBatch) else {DEFAULT_POLICY_ID: batch}
+            if self.lockstep:
+                batches = joint_steps(batches, self.replay_buffers)
             for policy_id, rows in batches.items():
                 if rows.count:
                     self._buffer_for(policy_id).add(rows, self._initial_priorities(rows))
@@ -122,7 +131,10 @@ class LocalReplayBuffer:
         if self.num_added < self.learning_starts or not self.replay_buffers:
             return None
         with self._replay_timer:
-            batches = {policy_id: self._draw(buffer) for policy_id, buffer in self.replay_buffers.items()}
+            if self.lockstep:
+                batches = self._draw_joint_steps()
+            else:
+                batches = {policy_id: self._draw(buffer) for policy_id, buffer in self.replay_buffers.items()}
             return MultiAgentBatch.wrap_as_needed(batches, self.replay_batch_size)
 
     def update_priorities(self, prio_dict: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> None:
@@ -171,6 +183,12 @@ class LocalReplayBuffer:
             return buffer.sample(self.replay_batch_size, self.beta)
         return buffer.sample(self.replay_batch_size)
 
+    def _draw_joint_steps(self) -> dict[str, SampleBatch]:
+        """Returns the same steps of all policies, drawn uniformly, with replacement."""
+        first, end = alive_in_all(self.replay_buffers)
+        numbers = self._joint_rng.integers(first, end, self.replay_batch_size)
+        return {policy_id: buffer.take(numbers) for policy_id, buffer in self.replay_buffers.items()}
+
     def _initial_priorities(self, rows: SampleBatch) -> ArrayLike | None:
         return self._priorities(rows[WEIGHTS]) if self.prioritized and WEIGHTS in rows else None
 
@@ -210,14 +228,23 @@ class LocalReplayBuffer:
                 is written to disk at once, and no second buffer in memory.
         """
         buffers = {policy_id: buffer.get_state(copy=copy) for policy_id, buffer in self.replay_buffers.items()}
-        return {"num_added": self.num_added, "seed": self._seed, "buffers": buffers}
+        state = {"num_added": self.num_added, "seed": self._seed, "buffers": buffers}
+        return {**state, "joint_rng": self._joint_rng.bit_generator.state} if self.lockstep else state
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Takes the state of a buffer with the same arguments; what was stored here is forgotten.
 
         Raises:
-            CheckpointError: If only one of the two is prioritised, or capacity or alpha differ.
+            CheckpointError: If only one of the two is prioritised, or in lockstep, or capacity or alpha differ.
         """
+        if ("joint_rng" in state) != self.lockstep:
+            saved = "lockstep" if "joint_rng" in state else "independent"
+            raise CheckpointError(
+                f"The saved replay buffer has multiagent.replay_mode={saved!r}, this one has not; set it as it was "
+                "when saving, or go on without the saved buffer"
+            )
+        if self.lockstep:
+            self._joint_rng.bit_generator.state = state["joint_rng"]
         self._seed = int(state["seed"])
         self.replay_buffers = {}
         for policy_id, saved in state["buffers"].items():
@@ -228,6 +255,8 @@ class LocalReplayBuffer:
         """Raises AssertionError if a buffer contradicts itself."""
         for buffer in self.replay_buffers.values():
             buffer.check_invariants()
+        if self.lockstep and len({buffer.numbers[1] for buffer in self.replay_buffers.values()}) > 1:
+            raise AssertionError("Policies in lockstep have different numbers of rows")
 
 
 def make_replay_actor_class() -> Any:
@@ -257,10 +286,6 @@ def _refuse_what_is_missing(replay_mode: str, sequence_length: int, burn_in: int
     """Raises ValueError for the modes of replay that do not exist yet, or not at all."""
     if replay_mode not in ("independent", "lockstep"):
         raise ValueError(f"replay_mode must be 'independent' or 'lockstep', got {replay_mode!r}")
-    if replay_mode == "lockstep":
-        raise ValueError(
-            "replay_mode='lockstep' is not supported yet, as it comes with multi-agent training; use 'independent'"
-        )
     if sequence_length != 1:
         raise ValueError(
             f"replay_sequence_length={sequence_length} is not supported yet, as it comes with recurrent replay; use 1"

@@ -94,6 +94,16 @@ class ReplayBuffer:
         self._num_sampled += num_items
         return SampleBatch.from_columns(store.gather(slots))
 
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """The transitions that can be drawn, counted as they were added: (first, end)."""
+        return self._store.oldest, self._store.end
+
+    def take(self, numbers: Indexes) -> SampleBatch:
+        """Returns the transitions of these numbers, int64 `[B]`, each of them in the range that `numbers` tells."""
+        self._num_sampled += len(numbers)
+        return SampleBatch.from_columns(self._store.gather(self._store.slots_of(numbers)))
+
     def _check_sample(self, num_items: int) -> None:
         if num_items < 1:
             raise ValueError(f"Cannot draw {num_items} transitions; wanted at least 1")

@@ -30,6 +30,7 @@ class ActingRecipe:
         initial_state: The state at the start of an episode, arrays without batch dimension.
         views: Columns of past steps that the model acts on, by name.
         max_seq_len: Longest sequence of a recurrent training batch, in rows.
+        policy_class: The `NumpyPolicy` to act with, for algorithms with actions of their own; None is NumpyPolicy.
     """
 
     build_actor: Callable[[Any, Mapping[str, NDArray[Any]], Any], Any]
@@ -41,6 +42,7 @@ class ActingRecipe:
     initial_state: tuple[NDArray[Any], ...] = ()
     views: Mapping[str, ViewRequirement] = field(default_factory=dict)
     max_seq_len: int = 20
+    policy_class: type[NumpyPolicy] | None = None
 
 
 class NumpyPolicy(Policy):

@@ -480,10 +480,14 @@ class Policy:
 
     # --- inner -------------------------------------------------------------------------------------------------
 
+    def exploration_options(self) -> Mapping[str, Any]:
+        """Returns the config of the exploration."""
+        return self.config.get("exploration_config") or {"type": "StochasticSampling"}
+
     def _create_exploration(self) -> Any:
-        """Returns the exploration that `config["exploration_config"]` names."""
+        """Returns the exploration that `exploration_options` describes."""
         made = make_exploration(
-            self.config.get("exploration_config") or {"type": "StochasticSampling"},
+            self.exploration_options(),
             action_space=self.action_space,
             framework=self.framework,
             policy_config=self.config,

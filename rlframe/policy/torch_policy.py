@@ -20,7 +20,14 @@ from rlframe.policy.learning_policy import LearningPolicy, sampled
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.torch import distributed
-from rlframe.policy.torch.arrays import load_weights, optimizer_to_state, state_to_optimizer, to_arrays
+from rlframe.policy.torch.arrays import (
+    load_named_adam,
+    load_weights,
+    named_adam_state,
+    optimizer_to_state,
+    state_to_optimizer,
+    to_arrays,
+)
 from rlframe.policy.torch.flat import FlatAdam, FlatParameters, adam_to_state, flatten_parameters, state_to_adam
 from rlframe.policy.torch.guards import check_finite_loss, choose_devices
 from rlframe.policy.torch.towers import Towers
@@ -50,6 +57,8 @@ class TorchPolicy(LearningPolicy):
     """
 
     framework = "torch"
+    #: Whether the states of Adams of an algorithm's own, beside the flat buffer, are by the parameters' names.
+    named_moments = False
 
     def __init__(
         self,
@@ -401,12 +410,7 @@ class TorchPolicy(LearningPolicy):
         """Takes what `get_state` returned."""
         super().set_state(state)
         for optimizer, saved in zip(self._optimizers, state.get("_optimizer_variables", []), strict=False):
-            if saved.get("kind") == "adam" and self._names_of(optimizer) is not None:
-                assert isinstance(optimizer, FlatAdam)
-                assert self.flat is not None
-                state_to_adam(optimizer, self.flat, self._names_of(optimizer) or {}, saved)
-            else:
-                state_to_optimizer(optimizer, saved)
+            self._load_optimizer(optimizer, saved)
         generators = self._generators()
         for name, saved in state.get("_torch_rng", {}).items():
             generators[name].set_state(torch.from_numpy(np.asarray(saved, np.uint8).copy()))
@@ -416,16 +420,31 @@ class TorchPolicy(LearningPolicy):
         """Returns the names of the parameters behind the flat buffer of an optimiser; None where it has none."""
         if not isinstance(optimizer, FlatAdam) or self.flat is None:
             return None
-        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        names = self._parameter_names()
         return names if all(id(member) in names for member in self.flat.members()) else None
 
+    def _parameter_names(self) -> dict[int, str]:
+        return {id(parameter): name for name, parameter in self.model.named_parameters()}
+
     def _optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        if self.named_moments:
+            return named_adam_state(optimizer, self._parameter_names())
         names = self._names_of(optimizer)
         if names is None:
             return optimizer_to_state(optimizer)
         assert isinstance(optimizer, FlatAdam)
         assert self.flat is not None
         return adam_to_state(optimizer, self.flat, names)
+
+    def _load_optimizer(self, optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
+        if self.named_moments:
+            load_named_adam(optimizer, self._parameter_names(), saved)
+        elif saved.get("kind") == "adam" and self._names_of(optimizer) is not None:
+            assert isinstance(optimizer, FlatAdam)
+            assert self.flat is not None
+            state_to_adam(optimizer, self.flat, self._names_of(optimizer) or {}, saved)
+        else:
+            state_to_optimizer(optimizer, saved)
 
     def _generators(self) -> dict[str, torch.Generator]:
         """Returns the torch generators that modules of the policy own, by module name."""

@@ -65,7 +65,7 @@ EXPLAINED = {
 }
 
 
-@pytest.mark.parametrize("name", ["A2C", "A3C", "APPO", "DQN", "IMPALA", "PG", "PPO", "QMIX"])
+@pytest.mark.parametrize("name", ["A2C", "A3C", "APPO", "DQN", "IMPALA", "MADDPG", "PG", "PPO", "QMIX"])
 def test_every_honoured_config_key_is_read_somewhere(name):
     from rlframe.agents.registry import get_trainer_class
     from rlframe.config.common import honoured_keys

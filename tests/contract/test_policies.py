@@ -12,6 +12,7 @@ import tree
 
 from rlframe.agents.trainer_setup import import_path
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import NonFiniteError, UnsupportedSpaceException
 from tests.helpers.frameworks import needs_tf
 from tests.helpers.workers import SMALL
@@ -29,7 +30,12 @@ POLICIES = {
     "PPO": ("rlframe.agents.ppo.ppo", "PPO", "rlframe.agents.ppo.ppo:PPOConfig"),
     "IMPALA": ("rlframe.agents.impala.vtrace", "VTrace", "rlframe.agents.impala.impala:ImpalaConfig"),
     "APPO": ("rlframe.agents.ppo.appo", "AsyncPPO", "rlframe.agents.ppo.appo:APPOConfig"),
+    "MADDPG": ("rlframe.agents.maddpg.maddpg", "MADDPG", "rlframe.agents.maddpg.maddpg:MADDPGConfig"),
 }
+#: The agent beside the one whose policy is tested.
+OTHER = PolicySpec(
+    None, gym.spaces.Box(-10, 10, (2,), np.float32), gym.spaces.Box(-1, 1, (2,), np.float32), {"agent_id": 0}
+)
 Q_LEARNING = [
     ("SimpleQ", {}),
     ("DQN", {}),
@@ -56,6 +62,9 @@ ON_POLICY = [
     *OFF_POLICY,
 ]
 
+#: Critics of several agents.
+OF_MANY = [("MADDPG", {}), ("MADDPG", {"use_local_critic": True, "grad_norm_clipping": None})]
+
 
 def _cases(algorithms):
     return [
@@ -68,7 +77,7 @@ def _cases(algorithms):
 
 
 every_policy = pytest.mark.parametrize(
-    ("framework", "name", "overrides"), _cases([*Q_LEARNING, *ON_POLICY, *OWN_OPTIMISERS])
+    ("framework", "name", "overrides"), _cases([*Q_LEARNING, *ON_POLICY, *OWN_OPTIMISERS, *OF_MANY])
 )
 every_q_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(Q_LEARNING))
 
@@ -89,6 +98,9 @@ def make(framework: str, name: str, overrides: dict, obs_space=OBS_SPACE, action
     found = importlib.import_module(f"{module}_{framework}_policy")
     policy_class = getattr(found, f"{prefix}{'Torch' if framework == 'torch' else 'TF'}Policy")
     given = {**overrides, **more, "model": {**overrides.get("model", {}), **more.get("model", {})}}
+    if name == "MADDPG":
+        mine = PolicySpec(None, obs_space, action_space, {"agent_id": 1})
+        given |= {"agent_id": 1, "multiagent": {"policies": {"mine": mine, "other": OTHER}}}
     return policy_class(obs_space, action_space, config_of(name, framework=framework, **given))
 
 
@@ -110,6 +122,11 @@ def make_batch(rows: int = 12, seed: int = 0) -> SampleBatch:
             "value_targets": rng.normal(size=rows).astype(np.float32),
             "trajectory_ends": rng.random(rows) < 0.2,
             "values_after": rng.normal(size=rows).astype(np.float32),
+            "joint_obs": rng.normal(size=(rows, 6)).astype(np.float32),
+            "joint_new_obs": rng.normal(size=(rows, 6)).astype(np.float32),
+            "joint_actions": rng.dirichlet(np.ones(5), rows).astype(np.float32),
+            "joint_new_actions": rng.dirichlet(np.ones(5), rows).astype(np.float32),
+            "relaxation_noise": rng.gumbel(size=(rows, 3)).astype(np.float32),
         }
     )
 
@@ -177,7 +194,8 @@ def test_acting_in_numpy_is_acting_in_the_framework(framework, name, overrides):
     in_framework, _, _ = policy.forward_in_framework({"obs": obs}, False)
     np.testing.assert_allclose(in_numpy, in_framework, atol=1e-5)
     actions, _, extra = policy.compute_actions(obs, explore=False)
-    np.testing.assert_array_equal(actions, in_numpy.argmax(1))
+    np.testing.assert_array_equal(actions, policy.distribution(in_numpy).deterministic_sample())
+    np.testing.assert_array_equal(policy.to_env_actions(actions), in_numpy.argmax(1))
     assert {"action_dist_inputs", "action_logp", "action_prob"} == set(extra) - {"vf_preds"}
     if policy.wants_values:
         np.testing.assert_allclose(extra["vf_preds"], policy.forward_in_framework({"obs": obs}, False)[1], atol=1e-5)
@@ -230,7 +248,7 @@ def test_nan_names_its_column_and_leaves_the_weights(framework, name, overrides)
 
 @every_policy
 def test_clipped_gradients_report_their_norm(framework, name, overrides):
-    if name == "PG" or "_lr_vf" in overrides:
+    if name in ("PG", "MADDPG") or "_lr_vf" in overrides:
         pytest.skip("no grad_clip, or one for each of two optimisers")
     overrides = {key: value for key, value in overrides.items() if key != "grad_clip"}
     free, clipped = make(framework, name, overrides, grad_clip=None), make(framework, name, overrides, grad_clip=1e-3)
@@ -244,7 +262,7 @@ def test_clipped_gradients_report_their_norm(framework, name, overrides):
 
 @every_policy
 def test_learning_rate_follows_its_schedule(framework, name, overrides):
-    if name == "PG" or "_lr_vf" in overrides:
+    if name in ("PG", "MADDPG") or "_lr_vf" in overrides:
         pytest.skip("no lr_schedule, or one that only one of two optimisers follows")
     policy = make(framework, name, overrides, lr_schedule=[[0, 1e-3], [100, 0.0]])
     policy.on_global_var_update({"timestep": 50})
@@ -259,8 +277,9 @@ def test_learning_rate_follows_its_schedule(framework, name, overrides):
 def test_weights_that_do_not_fit_change_nothing(framework, name, overrides):
     policy = make(framework, name, overrides)
     before = policy.get_weights()
-    wrong = {**before, "hidden_0.weight": np.zeros((3, 3), np.float32)}
-    with pytest.raises(ValueError, match=r"hidden_0.weight is \(3, 3\), wanted"):
+    first = "actor_0.weight" if name == "MADDPG" else "hidden_0.weight"
+    wrong = {**before, first: np.zeros((3, 3), np.float32)}
+    with pytest.raises(ValueError, match=rf"{first} is \(3, 3\), wanted"):
         policy.set_weights(wrong)
     with pytest.raises(ValueError, match=r"unknown .*'surplus'"):
         policy.set_weights({**before, "surplus": np.zeros(1)})
@@ -288,6 +307,8 @@ def test_td_errors_without_learning(framework, name, overrides):
 
 @every_policy
 def test_images_go_through_convolutions(framework, name, overrides):
+    if name == "MADDPG":
+        pytest.skip("refuses them: critics put vectors side by side")
     space = gym.spaces.Box(0, 255, (42, 42, 3), np.uint8)
     model = {"conv_filters": [[4, [4, 4], 4], [8, [11, 11], 1]]}
     policy = make(framework, name, overrides, obs_space=space, model=model)

@@ -5,10 +5,10 @@ import pytest
 
 from rlframe.data.sequences import padded_sequences
 from rlframe.utils.errors import ConfigError
-from tests.contract.test_policies import ON_POLICY, Q_LEARNING, RAINBOW, _cases, make, make_batch, same
+from tests.contract.test_policies import OF_MANY, ON_POLICY, Q_LEARNING, RAINBOW, _cases, make, make_batch, same
 from tests.helpers.frameworks import FRAMEWORKS
 
-WITHOUT_NOISE = [case for case in [*Q_LEARNING, *ON_POLICY] if case[1] != RAINBOW]
+WITHOUT_NOISE = [case for case in [*Q_LEARNING, *ON_POLICY, *OF_MANY] if case[1] != RAINBOW]
 
 
 @pytest.mark.parametrize(("framework", "name", "overrides"), _cases(WITHOUT_NOISE))

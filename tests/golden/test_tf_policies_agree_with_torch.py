@@ -23,6 +23,9 @@ DETERMINISTIC = [
     ("DQN", {"exploration_config": {"type": "ParameterNoise"}}),
     *ON_POLICY,
     ("PPO", {"model": {"vf_share_layers": True}, "entropy_coeff": 0.01}),
+    # The target then is a copy, as that test makes it.
+    ("MADDPG", {"tau": 1.0}),
+    ("MADDPG", {"tau": 1.0, "use_local_critic": True, "grad_norm_clipping": None, "actor_feature_reg": None}),
 ]
 
 
@@ -92,7 +95,7 @@ def symbols(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["dqn/simple_q", "dqn/dqn", "pg/pg", "a3c/a3c", "ppo/ppo", "ppo/appo", "impala/vtrace"]
+    "name", ["dqn/simple_q", "dqn/dqn", "pg/pg", "a3c/a3c", "ppo/ppo", "ppo/appo", "impala/vtrace", "maddpg/maddpg"]
 )
 def test_the_two_files_of_an_algorithm_have_the_same_symbols_in_the_same_order(name):
     folder = Path(__file__).parents[2] / "rlframe" / "agents"

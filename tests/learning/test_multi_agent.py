@@ -3,16 +3,20 @@
 import functools
 import warnings
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.impala import ImpalaTrainer
+from rlframe.agents.maddpg import MADDPGTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import APPOTrainer, PPOTrainer
 from rlframe.agents.qmix import QMixTrainer
+from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.examples.env.two_step_game import TwoStepGame
+from rlframe.policy.policy import PolicySpec
 from tests.helpers.frameworks import FRAMEWORKS
 from tests.learning.test_dqn_cartpole import steps_to_bar
 
@@ -68,6 +72,56 @@ def test_a_mixing_network_knows_outcomes_that_a_sum_cannot(seed, mixer, outcome)
     trainer.stop()
     assert result["timesteps_total"] == 10_000
     assert result["evaluation"]["episode_reward_mean"] == outcome
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("seed", range(3))
+def test_maddpg_plays_the_two_step_game(seed, framework):
+    multiagent = {
+        "policies": {"pol1": PolicySpec(config={"agent_id": 0}), "pol2": PolicySpec(config={"agent_id": 1})},
+        "policy_mapping_fn": lambda agent: "pol2" if agent else "pol1",
+    }
+    config = {"num_workers": 0, "framework": framework, "learning_starts": 100, "multiagent": multiagent}
+    config["env_config"] = {"actions_are_logits": True}
+    assert steps_to_bar(MADDPGTrainer, config, seed, 50_000, bar=7.0, env=TwoStepGame) <= 50_000
+
+
+class Apart(MultiAgentEnv):
+    """Two agents see a number x, and are paid for standing 2x apart and around 0: best at x and −x, which pays 0."""
+
+    def __init__(self, config=None):
+        self.possible_agents = [0, 1]
+        self.observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+        self.action_space = gym.spaces.Box(-3, 3, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        self.rng, self.time = np.random.default_rng(seed), 0
+        return self.see(), {}
+
+    def see(self):
+        self.x = self.rng.uniform(-1, 1)
+        return {agent: np.array([self.x, agent], np.float32) for agent in (0, 1)}
+
+    def step(self, action_dict):
+        first, second = (float(action_dict[agent][0]) for agent in (0, 1))
+        paid = -((first - second - 2 * self.x) ** 2) - 0.1 * (first + second) ** 2
+        self.time += 1
+        return self.see(), {0: paid / 2, 1: paid / 2}, {"__all__": self.time == 5}, {"__all__": False}, {}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("seed", range(3))
+def test_maddpg_moves_two_agents_apart(seed, framework):
+    multiagent = {
+        "policies": {"pol1": PolicySpec(config={"agent_id": 0}), "pol2": PolicySpec(config={"agent_id": 1})},
+        "policy_mapping_fn": lambda agent: "pol2" if agent else "pol1",
+    }
+    config = {
+        "num_workers": 0, "framework": framework, "learning_starts": 1000, "rollout_fragment_length": 20,
+        "train_batch_size": 256, "actor_lr": 3e-3, "timesteps_per_iteration": 1000, "multiagent": multiagent,
+    }  # fmt: skip
+    # Uniformly random actions get -41 on average, 500 episodes.
+    assert steps_to_bar(MADDPGTrainer, config, seed, 10_000, bar=-0.5, env=Apart) <= 10_000
 
 
 def games(name):

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlframe.data.sample_batch import SampleBatch
-from rlframe.execution.replay_buffer import PrioritizedReplayBuffer
+from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
+from rlframe.execution.replay_buffer import LocalReplayBuffer, PrioritizedReplayBuffer
 from rlframe.execution.sum_tree import SumTree
 from tests.helpers.transitions import check_transitions, fragment
 
@@ -110,3 +110,37 @@ def test_any_writes_leave_a_tree_that_draws_only_what_has_a_value(
             drawn = tree.sample(16, np.random.default_rng(0))
             assert (wanted[drawn] > 0).all()
             assert (np.diff(drawn) >= 0).all()
+
+
+joint_adds = st.tuples(st.integers(0, 2), st.integers(1, 9), st.booleans(), st.integers(0, 2**16))
+
+
+@QUICK
+@given(adds=st.lists(joint_adds, min_size=1, max_size=20), capacity=st.integers(1, 40), policies=st.integers(1, 4))
+def test_lockstep_draws_are_of_the_same_steps_of_all_policies(adds: list[Any], capacity: int, policies: int) -> None:
+    episodes = Episodes()
+    buffer = LocalReplayBuffer(
+        capacity=capacity, learning_starts=0, replay_batch_size=16, replay_mode="lockstep", seed=1
+    )
+    stored: list[tuple[int, int]] = []
+    for env, rows, ends, shuffle in adds:
+        batch = episodes.step(env, rows, 1, ends, 0)
+        batch["env_t"] = batch["t"] + 1000
+        parts = {}
+        for agent in range(policies):  # rows of every policy in an order of its own
+            order = np.random.default_rng(shuffle + agent).permutation(rows)
+            parts[f"p{agent}"] = batch.take(order)
+            parts[f"p{agent}"]["agent"] = np.full(rows, agent)
+        buffer.add_batch(MultiAgentBatch(parts, rows))
+        stored += zip(batch["eps_id"].tolist(), batch["t"].tolist(), strict=True)
+        buffer.check_invariants()
+        drawn = buffer.replay()
+        assert isinstance(drawn, MultiAgentBatch)
+        first = drawn.policy_batches["p0"]
+        for agent in range(policies):
+            own = drawn.policy_batches[f"p{agent}"]
+            check_transitions(own)
+            assert (own["agent"] == agent).all()
+            np.testing.assert_array_equal(own["eps_id"], first["eps_id"])
+            np.testing.assert_array_equal(own["t"], first["t"])
+        assert set(zip(first["eps_id"].tolist(), first["t"].tolist(), strict=True)) <= set(stored[-capacity:])

@@ -7,8 +7,10 @@ import pytest
 
 from rlframe.agents.a3c import A2CTrainer
 from rlframe.agents.impala import ImpalaTrainer
+from rlframe.agents.maddpg import MADDPGTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
+from rlframe.policy.policy import PolicySpec
 from tests.helpers.frameworks import FRAMEWORKS
 
 pytestmark = pytest.mark.ray
@@ -81,3 +83,40 @@ def test_asynchronous_learners_take_several_policies(trainers):
     result = trainer.train()
     assert set(result["info"]["learner"]) == {"even", "odd"}
     assert result["info"]["num_agent_steps_trained"] > result["info"]["num_steps_trained"]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_maddpg_learns_alike_from_a_remote_worker_that_acts_in_numpy(framework):
+    made = []
+    for workers in (0, 1):
+        config = {key: value for key, value in CONFIG.items() if key != "model"}
+        config |= {
+            "num_workers": workers,
+            "framework": framework,
+            "learning_starts": 20,
+            "env_config": {"num_agents": 2},
+        }
+        config["multiagent"] = {
+            "policies": {f"p{agent}": PolicySpec(config={"agent_id": agent}) for agent in range(2)},
+            "policy_mapping_fn": lambda agent: f"p{agent}",
+        }
+        made.append(MADDPGTrainer(config, env=Together))
+    local, remote = made
+    kinds = remote.workers.foreach_worker(lambda worker: type(worker.policy_map["p0"]).__name__)
+    assert kinds[1:] == ["MADDPGNumpyPolicy"]
+    for _ in range(3):
+        a, b = local.train(), remote.train()
+        assert a["hist_stats"] == b["hist_stats"]
+    for pid in ("p0", "p1"):
+        for name, array in local.get_policy(pid).get_weights().items():
+            np.testing.assert_allclose(array, remote.get_policy(pid).get_weights()[name], atol=1e-5, err_msg=name)
+    remote.stop()
+
+
+class Together(MultiAgentCartPole):
+    """Poles that end together: where one falls, all are done."""
+
+    def step(self, action_dict):
+        obs, rewards, ended, cut, infos = super().step(action_dict)
+        over = any(ended.values())
+        return obs, rewards, {"__all__": over}, {"__all__": any(cut.values()) and not over}, infos

@@ -59,6 +59,8 @@ class DQNConfig(SimpleQConfig):
         yield from super().faults()
         if self.worker_side_prioritization and not self.prioritized_replay:
             yield "worker_side_prioritization=True needs prioritized_replay=True"
+        if self.prioritized_replay and self.multiagent.replay_mode == "lockstep":
+            yield "multiagent.replay_mode='lockstep' draws joint steps uniformly, it needs prioritized_replay=False"
         if self.v_min >= self.v_max:
             yield f"v_min={self.v_min} must be smaller than v_max={self.v_max}"
         if self.exploration_config.get("type") == "ParameterNoise" and self.noisy:

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 
 from rlframe.env.multi_agent_env import MultiAgentDict, MultiAgentEnv
+from rlframe.utils.spaces.simplex import Simplex
 
 #: Payoff of the second game that agent 0 may choose, by both actions.
 _PAYOFF = ((0.0, 1.0), (1.0, 8.0))
@@ -19,16 +20,19 @@ class TwoStepGame(MultiAgentEnv):
     Both get half of what is paid. An agent sees the state (choosing, safe game, other game) one-hot, and who it is.
 
     Args:
-        config: Ignored; environments of RLlib take one.
+        config: `{"actions_are_logits": True}` has actions as vectors of two shares, of which the larger counts: that is
+            how MADDPG acted in RLlib.
 
     Source: Rashid et al. 2018, "QMIX", section 5.
     """
 
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (5,), np.float32)
+    action_space: Any = gymnasium.spaces.Discrete(2)
+
     def __init__(self, config: Any = None) -> None:
-        del config
         self.possible_agents = [0, 1]
-        self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (5,), np.float32)
-        self.action_space = gymnasium.spaces.Discrete(2)
+        if (config or {}).get("actions_are_logits"):
+            self.action_space = Simplex((2,))
         self._state = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
@@ -40,10 +44,11 @@ class TwoStepGame(MultiAgentEnv):
     def step(self, action_dict: MultiAgentDict) -> tuple[MultiAgentDict, ...]:
         """Takes the choice of the game, or of both actions."""
         over, paid = self._state > 0, 0.0
+        first, second = (int(np.argmax(made) if np.ndim(made) else made) for made in (action_dict[0], action_dict[1]))
         if over:
-            paid = 7.0 if self._state == 1 else _PAYOFF[int(action_dict[0])][int(action_dict[1])]
+            paid = 7.0 if self._state == 1 else _PAYOFF[first][second]
         else:
-            self._state = 1 + int(action_dict[0])
+            self._state = 1 + first
         rewards = dict.fromkeys(self.possible_agents, paid / 2)
         return self._obs(), rewards, {"__all__": over}, {"__all__": False}, {}
 

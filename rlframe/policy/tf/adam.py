@@ -71,6 +71,10 @@ class Adam:
                 grad=gradient,
             )
 
+    def names(self) -> list[str]:
+        """Returns the names of the variables that gradients come for."""
+        return list(self._variables)
+
     def variables(self) -> list[Any]:
         """Returns the optimiser's own variables."""
         return [self.learning_rate, self.step, *self._m.values(), *self._v.values()]

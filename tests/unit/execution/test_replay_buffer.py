@@ -362,7 +362,6 @@ def test_local_stats_and_host() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"replay_mode": "lockstep"}, "not supported yet"),
         ({"replay_mode": "anything"}, "'independent' or 'lockstep'"),
         ({"replay_sequence_length": 20}, "recurrent"),
         ({"replay_burn_in": 4}, "sequences"),

@@ -1,0 +1,98 @@
+"""What is between replay and learning: every policy gets what all agents saw and did, and would do next."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
+from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
+from rlframe.evaluation.episode import Episode
+from rlframe.utils.errors import ConfigError
+
+JOINT_OBS: Final = "joint_obs"
+"""Observations of all agents side by side, in the order of their `agent_id`. float32 `[B, ΣD]`."""
+JOINT_ACTIONS: Final = "joint_actions"
+"""Their actions: points on the simplex for choices, numbers in [-1, 1] else. float32 `[B, ΣA]`."""
+JOINT_NEXT_OBS: Final = "joint_new_obs"
+"""Their observations after the step (or n steps). float32 `[B, ΣD]`."""
+JOINT_NEXT_ACTIONS: Final = "joint_new_actions"
+"""What their target actors do there. float32 `[B, ΣA]`."""
+NOISE: Final = "relaxation_noise"
+"""Gumbel noise of the action that the actor's loss draws; only with choices. float32 `[B, A]`."""
+
+
+class ShareJointSteps:
+    """Gives each policy the joint steps of all agents.
+
+    Takes a MultiAgentBatch whose rows are in lockstep; gives one whose rows have, beside their own `obs`, `rewards` and
+    `discounts`, the columns `joint_obs`, `joint_actions`, `joint_new_obs`, `joint_new_actions` and, for choices,
+    `relaxation_noise`. Touches no counters. The same step always gives the same numbers in each framework: noise is
+    drawn here, from streams of the policies.
+
+    Args:
+        workers: The WorkerSet.
+    """
+
+    def __init__(self, workers: Any) -> None:
+        self.workers = workers
+
+    def __call__(self, batch: SampleBatch | MultiAgentBatch) -> MultiAgentBatch:
+        """Returns the shared batch.
+
+        Raises:
+            ValueError: If policies came or went since the start, or have no rows.
+        """
+        policies = self.workers.local_worker().policy_map
+        parts = batch.as_multi_agent().policy_batches
+        ordered = sorted(policies, key=lambda pid: int(policies[pid].config["agent_id"]))
+        for pid in ordered:
+            policies[pid].check_agents_of(parts, ordered)
+        joint = {
+            JOINT_OBS: _side_by_side([parts[pid][OBS] for pid in ordered]),
+            JOINT_ACTIONS: _side_by_side([parts[pid][ACTIONS] for pid in ordered]),
+            JOINT_NEXT_OBS: _side_by_side([parts[pid][NEXT_OBS] for pid in ordered]),
+            JOINT_NEXT_ACTIONS: _side_by_side([policies[pid].target_actions(parts[pid][NEXT_OBS]) for pid in ordered]),
+        }
+        shared = {}
+        for pid in ordered:
+            own = {key: parts[pid][key] for key in (OBS, REWARDS, DISCOUNTS)}
+            noise = policies[pid].draw_noise(parts[pid].count)
+            extra = {} if noise is None else {NOISE: noise}
+            shared[pid] = SampleBatch.from_columns({**own, **joint, **extra})
+        return MultiAgentBatch(shared, batch.count)
+
+
+def _side_by_side(columns: list[NDArray[Any]]) -> NDArray[np.float32]:
+    """Returns columns [B, ...] as one, float32 `[B, sum of widths]`."""
+    return np.concatenate([column.reshape(len(column), -1) for column in columns], axis=1, dtype=np.float32)
+
+
+def check_agents(trainer: Any) -> None:
+    """Checks, where environments know their agents, that each has a policy of its own.
+
+    Raises:
+        ConfigError: If policies act for several agents, or for none.
+    """
+    found = dict.fromkeys(fault for faults in trainer.workers.foreach_worker(_mapping_faults) for fault in faults)
+    if found:
+        raise ConfigError("multiagent.policy_mapping_fn: " + "; ".join(found))
+
+
+def _mapping_faults(worker: Any) -> list[str]:
+    """Returns what is wrong with the agents that a worker's policies act for."""
+    agents = list(worker.slots[0].env.possible_agents) if worker.slots else []
+    if not agents:
+        return []
+    trial = Episode({}, lambda agent, episode: worker.policy_mapping_fn(agent, episode), episode_id=0, env_id=0)
+    whose: dict[str, list[Any]] = {policy_id: [] for policy_id in worker.policy_map}
+    for agent in agents:
+        whose.setdefault(trial.policy_for(agent), []).append(agent)
+    return [
+        f"policy {policy_id!r} acts for {mine or 'none'} of the agents {agents}, wanted one: MADDPG needs a policy for "
+        "each agent"
+        for policy_id, mine in whose.items()
+        if len(mine) != 1
+    ]

@@ -1,0 +1,171 @@
+"""MADDPG: an actor for each agent, and critics that see what all agents see and do; config, plan, trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rlframe.agents.dqn.dqn import calculate_rr_weights
+from rlframe.agents.maddpg.joint_steps import ShareJointSteps, check_agents
+from rlframe.agents.trainer_template import build_trainer
+from rlframe.config.common import CommonConfig
+from rlframe.config.options import option
+from rlframe.config.replay import REPLAY_BUFFERS
+from rlframe.evaluation.worker_set import WorkerSet
+from rlframe.execution.concurrency_ops import Concurrently
+from rlframe.execution.iterators import LocalIterator
+from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.execution.replay_buffer import LocalReplayBuffer
+from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer
+from rlframe.execution.rollout_ops import ParallelRollouts
+from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
+from rlframe.models.actor import ACTIVATIONS
+
+#: Options of `model` that build networks; MADDPG's are built from its own keys.
+_NETWORK_KEYS = (
+    *("fcnet_hiddens", "fcnet_activation", "conv_filters", "post_fcnet_hiddens", "use_lstm", "use_attention"),
+    *("custom_model", "custom_model_config", "custom_action_dist", "free_log_std", "no_final_linear"),
+)
+
+
+class MADDPGConfig(CommonConfig):
+    """Keys of MADDPG."""
+
+    new_defaults = {  # noqa: RUF012
+        "num_workers": 1,
+        "gamma": 0.95,
+        "rollout_fragment_length": 100,
+        "train_batch_size": 1024,
+        "multiagent": {"replay_mode": "lockstep"},
+    }
+
+    agent_id: int | None = option(
+        None, "Number of the agent that a policy acts for, from 0; it belongs in each policy's own config.", low=0
+    )
+    use_local_critic: bool = option(False, "The critic sees what the policy's own agent sees and does; this is DDPG.")
+    use_state_preprocessor: bool = option(False, "Refused: the actor's hidden layers are actor_hiddens.")
+    actor_hiddens: Sequence[int] = option([64, 64], "Hidden layers of the actor.", low=1)
+    actor_hidden_activation: str = option("relu", "Activation of these.", choices=tuple(ACTIVATIONS))
+    critic_hiddens: Sequence[int] = option([64, 64], "Hidden layers of the critic.", low=1)
+    critic_hidden_activation: str = option("relu", "Activation of these.", choices=tuple(ACTIVATIONS))
+    n_step: int = option(
+        1, "Rewards summed before bootstrapping.", unit="env steps", low=1, source="Sutton & Barto 2018, eq. 7.1"
+    )
+    good_policy: str = option("maddpg", "Only 'maddpg'; see use_local_critic.", choices=("maddpg", "ddpg"))
+    adv_policy: str = option("maddpg", "Only 'maddpg'; see use_local_critic.", choices=("maddpg", "ddpg"))
+    replay_buffer_config: dict[Any, Any] | None = option(
+        {"type": "LocalReplayBuffer", "capacity": 1_000_000},
+        "The replay buffer; its rows are steps of all agents together.",
+        variants=REPLAY_BUFFERS,
+    )
+    buffer_size: int = option(-1, "Old name of replay_buffer_config.capacity.", deprecated=True)
+    store_buffer_in_checkpoints: bool = option(True, "Checkpoints hold the replay buffer, so that resuming is exact.")
+    training_intensity: float | None = option(
+        None, "Rows trained per row sampled; None is one update per sample.", unit="rows / env step", above=0
+    )
+    critic_lr: float = option(1e-2, "Learning rate of the critic's Adam.", low=0, log=True)
+    actor_lr: float = option(1e-2, "Learning rate of the actor's Adam.", low=0, log=True)
+    target_network_update_freq: int = option(
+        0, "Steps between two moves of the target networks; 0 moves them with each update.", unit="env steps sampled",
+        low=0,
+    )  # fmt: skip
+    tau: float = option(
+        0.01, "How far the target networks then move towards the online ones; 1 copies.", low=0, high=1,
+        source="Lowe et al. 2017, algorithm 1",
+    )  # fmt: skip
+    actor_feature_reg: float | None = option(
+        0.001, "Weight of the actor's mean squared output in its loss; None or 0 is without.", low=0
+    )
+    grad_norm_clipping: float | None = option(
+        0.5, "Largest L2 norm of the gradient of each weight array; None does not clip.", above=0
+    )
+    learning_starts: int = option(25_600, "Steps sampled before the first update.", unit="env steps", low=0)
+
+    def faults(self) -> Iterator[str]:
+        """Yields cross-field faults; never rewrites a value."""
+        yield from super().faults()
+        yield from _table_faults(self.multiagent.policies)
+        if self.agent_id is not None:
+            yield f"agent_id={self.agent_id} belongs in the config of a policy: PolicySpec(config={{'agent_id': 0}})"
+        if self.multiagent.replay_mode != "lockstep":
+            yield (
+                f"multiagent.replay_mode={self.multiagent.replay_mode!r}: the critics need the steps of all agents "
+                "together; leave it at 'lockstep'"
+            )
+        for key in ("good_policy", "adv_policy"):
+            if getattr(self, key) != "maddpg":
+                yield (
+                    f"{key}={getattr(self, key)!r}: nobody says which agents these are; set use_local_critic=True in "
+                    "the configs of their policies"
+                )
+        if self.use_state_preprocessor:
+            yield "use_state_preprocessor=True is not available; set actor_hiddens and critic_hiddens instead"
+        if self.exploration_config.get("type") == "ParameterNoise":
+            yield "exploration_config.type='ParameterNoise' is for Q-learning; leave exploration_config out"
+        yield from self._unread_faults()
+
+    def _unread_faults(self) -> Iterator[str]:
+        """Yields keys of other algorithms that were set and would have no effect."""
+        defaults = self.defaults()
+        if self.lr != defaults["lr"]:
+            yield f"lr={self.lr} is not MADDPG's; set actor_lr and critic_lr"
+        for key in _NETWORK_KEYS:
+            value = getattr(self.model, key)
+            if value != defaults["model"][key]:
+                yield (
+                    f"model.{key}={value!r} is not MADDPG's; set actor_hiddens, actor_hidden_activation, "
+                    "critic_hiddens and critic_hidden_activation"
+                )
+
+
+def _table_faults(policies: Any) -> Iterator[str]:
+    """Yields what is wrong with the agents that a table of policies names."""
+    wanted = (
+        "wanted a policy for each agent, numbered from 0: "
+        "{'first': PolicySpec(config={'agent_id': 0}), 'second': PolicySpec(config={'agent_id': 1})}"
+    )
+    if not isinstance(policies, Mapping) or not policies:
+        yield f"multiagent.policies={policies!r}: {wanted}"
+        return
+    configs = {pid: spec[3] if isinstance(spec, (tuple, list)) else getattr(spec, "config", None)
+               for pid, spec in policies.items()}  # fmt: skip
+    given = {pid: (config or {}).get("agent_id") for pid, config in configs.items()}
+    numbers = [agent for agent in given.values() if type(agent) is int]
+    if sorted(numbers) != list(range(len(policies))):
+        yield f"multiagent.policies have agent_id {given}, {wanted}"
+
+
+def validate_config(config: dict[str, Any]) -> None:
+    """Lengthens fragments to `n_step`: a shorter one has no window of that many rewards."""
+    config["rollout_fragment_length"] = max(config["rollout_fragment_length"], config["n_step"])
+
+
+def execution_plan(
+    workers: WorkerSet, config: dict[str, Any], *, local_replay_buffer: LocalReplayBuffer
+) -> LocalIterator[Any]:
+    """Alternates (1) sample and store with (2) replay joint steps, learn, move the targets."""
+    store = ParallelRollouts(workers, mode="bulk_sync").for_each(StoreToReplayBuffer(local_buffer=local_replay_buffer))
+    learn = (
+        Replay(local_buffer=local_replay_buffer)
+        .for_each(ShareJointSteps(workers))
+        .for_each(TrainOneStep(workers))
+        .for_each(UpdateTargetNetwork(workers, config["target_network_update_freq"]))
+    )
+    weights = calculate_rr_weights(config)
+    train = Concurrently([store, learn], mode="round_robin", output_indexes=[1], round_robin_weights=weights)
+    return StandardMetricsReporting(train, workers, config)
+
+
+DEFAULT_CONFIG: dict[str, Any] = MADDPGConfig.defaults()
+
+MADDPGTrainer = build_trainer(
+    name="MADDPG",
+    config_class=MADDPGConfig,
+    validate_config=validate_config,
+    policies={
+        "torch": "rlframe.agents.maddpg.maddpg_torch_policy:MADDPGTorchPolicy",
+        "tf": "rlframe.agents.maddpg.maddpg_tf_policy:MADDPGTFPolicy",
+    },
+    after_init=check_agents,
+    execution_plan=execution_plan,
+)

@@ -1,0 +1,1 @@
+"""RLlib's path of contributed algorithms: thin re-exports of `rlframe.agents`."""
