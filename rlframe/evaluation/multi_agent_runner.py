@@ -20,6 +20,7 @@ from rlframe.evaluation.env_slots import EnvSlot
 from rlframe.evaluation.episode import Episode
 from rlframe.evaluation.fragments import clip_rewards
 from rlframe.evaluation.metrics import RolloutMetrics
+from rlframe.evaluation.multi_agent_state import restore_runner, runner_state
 from rlframe.evaluation.row_store import RowStore
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.memory import ActingMemory
@@ -72,13 +73,13 @@ class _Agent:
 
     __slots__ = ("done", "id", "index", "place", "row", "side", "slot", "step", "total")
 
-    def __init__(self, agent_id: Any, index: int, slot: int, side: _Side) -> None:
+    def __init__(self, agent_id: Any, index: int, slot: int, side: _Side, place: int | None = None) -> None:
         self.id, self.index, self.slot, self.side = agent_id, index, slot, side
         self.row = -1  # its open row
         self.step = 0
         self.total = 0.0
         self.done = False
-        self.place = side.take_place()
+        self.place = side.take_place() if place is None else place
 
 
 class MultiAgentRunner:
@@ -209,19 +210,20 @@ class MultiAgentRunner:
     def _begin(self, index: int) -> None:
         slot = self.slots[index]
         raw, infos = slot.begin()
-        episode = Episode(
-            self.policies,
-            self.mapping,
-            episode_id=slot.episode_id,
-            env_id=index,
-            worker=self.hooks.worker,
-        )
-        self._episodes[index], self._agents[index] = episode, {}
-        self._running[episode.episode_id] = episode
+        self._new_episode(index, slot.episode_id)
         self._call("on_episode_start", index)
         self._explore_hook("on_episode_start", index)
         self._receive(index, (self._observed(index, raw), {}, {}, {}, infos))
         self._filter_new()
+
+    def _new_episode(self, index: int, episode_id: int) -> Episode:
+        """Puts an episode without agents into a slot."""
+        episode = Episode(
+            self.policies, self.mapping, episode_id=episode_id, env_id=index, worker=self.hooks.worker
+        )  # fmt: skip
+        self._episodes[index], self._agents[index] = episode, {}
+        self._running[episode_id] = episode
+        return episode
 
     def _call(self, hook: str, index: int) -> None:
         function = self.hooks.call.get(hook)
@@ -254,10 +256,24 @@ class MultiAgentRunner:
                 f"multiagent.policy_mapping_fn: gave {policy_id!r} for agent {agent_id!r}, wanted one of "
                 f"{', '.join(map(repr, self.policies))}"
             )
-        obs_filter = self.filters.get(policy_id) if policy.obs_filter is not None else None
-        side = self._sides[policy_id] = _Side(policy_id, policy, obs_filter)
+        side = self._new_side(policy_id)
         self._prepare(side)
         return side
+
+    def _new_side(self, policy_id: str) -> _Side:
+        policy = self.policies[policy_id]
+        obs_filter = self.filters.get(policy_id) if policy.obs_filter is not None else None
+        side = self._sides[policy_id] = _Side(policy_id, policy, obs_filter)
+        return side
+
+    def _restore_agent(self, index: int, agent_id: Any, saved: Mapping[str, Any]) -> _Agent:
+        """Puts an agent back into a slot's episode."""
+        side = self._sides[saved["policy"]]
+        agent = _Agent(agent_id, len(self._agents[index]), index, side, place=int(saved["place"]))
+        agent.row, agent.step = int(saved["row"]), int(saved["step"])
+        agent.total, agent.done = float(saved["total"]), bool(saved["done"])
+        self._agents[index][agent_id] = agent
+        return agent
 
     def _prepare(self, side: _Side) -> None:
         policy = side.policy
@@ -614,21 +630,12 @@ class MultiAgentRunner:
     # --- checkpoints ------------------------------------------------------------------------------------------
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the number of the running episodes, and episodes not yet reported."""
-        return {
-            "started": False,
-            "slots": {str(slot.index): {"seed": slot.seed, "episode": slot.episode} for slot in self.slots},
-            "metrics": [metric.to_state() for metric in self._metrics],
-        }
+        """Returns the place of every environment, unfinished rows, and episodes not yet reported."""
+        return runner_state(self)
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Takes the episodes not yet reported; new episodes begin, with the seeds that come next."""
-        self._started = False
-        self._metrics = [RolloutMetrics.from_state(item) for item in state["metrics"]]
-        for slot in self.slots:
-            saved = state["slots"].get(str(slot.index))
-            if saved is not None:
-                slot.seed, slot.episode = int(saved["seed"]), int(saved["episode"])
+        """Goes on from what `get_state` returned, see `restore_runner`."""
+        restore_runner(self, state)
 
 
 def _trajectories(batch: SampleBatch) -> list[SampleBatch]:
