@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -54,6 +55,8 @@ class _Side:
         #: Agents whose rows wait for an action, in the order of the rows.
         self.waiting: list[_Agent] = []
         self.unfiltered = 0
+        #: The exploration that was told that acting begins, None between samples.
+        self.told: weakref.ref[Any] | None = None
 
     def take_place(self) -> int:
         """Returns a free place in the memory, which begins anew."""
@@ -124,6 +127,7 @@ class MultiAgentRunner:
         self._running: dict[int, Episode] = {}  # by episode id, those with rows not yet handed out
         self._over: set[int] = set()
         self._unchecked = set(range(len(slots)))
+        self._followers: dict[str, tuple[Policy, bool]] = {}  # policies, and whether their explorations follow episodes
         self._wants_steps = bool(EPISODE_HOOKS & set(hooks.call)) or "on_postprocess_trajectory" in hooks.call
         self._metrics: list[RolloutMetrics] = []
         self._started = False
@@ -146,17 +150,16 @@ class MultiAgentRunner:
         wanted = self.settings.rollout_fragment_length * len(self.slots)
         complete = self.settings.batch_mode != "truncate_episodes"
         env_steps, clock = 0, time.perf_counter
-        for side in self._sides.values():
-            self._prepare(side)
-        while env_steps == 0 or self._progress(env_steps, complete=complete) < wanted:
-            started = clock()
-            actions = self._act()
-            between = clock()
-            env_time = self._step(actions)
-            env_steps += len(self.slots)
-            self._account(between - started, env_time, clock() - started)
-        for side in self._sides.values():
-            side.policy.exploration.restore_weights()
+        try:
+            while env_steps == 0 or self._progress(env_steps, complete=complete) < wanted:
+                started = clock()
+                actions = self._act()
+                between = clock()
+                env_time = self._step(actions)
+                env_steps += len(self.slots)
+                self._account(between - started, env_time, clock() - started)
+        finally:
+            self._end_acting()
         return self._take_batch(env_steps, complete=complete)
 
     def _progress(self, env_steps: int, *, complete: bool) -> int:
@@ -256,9 +259,7 @@ class MultiAgentRunner:
                 f"multiagent.policy_mapping_fn: gave {policy_id!r} for agent {agent_id!r}, wanted one of "
                 f"{', '.join(map(repr, self.policies))}"
             )
-        side = self._new_side(policy_id)
-        self._prepare(side)
-        return side
+        return self._new_side(policy_id)
 
     def _new_side(self, policy_id: str) -> _Side:
         policy = self.policies[policy_id]
@@ -275,17 +276,39 @@ class MultiAgentRunner:
         self._agents[index][agent_id] = agent
         return agent
 
-    def _prepare(self, side: _Side) -> None:
-        policy = side.policy
-        policy.exploration.before_compute_actions(timestep=policy.global_timestep, explore=self.settings.explore)
+    def _prepare(self, side: _Side) -> Policy:
+        """Tells the exploration of a side that acting begins, once for each sample; returns the policy.
+
+        Once more where the policy came back from the disk: its exploration is a new one then.
+        """
+        policy = self.policies[side.policy_id] if side.policy_id in self.policies else side.policy
+        exploration = policy.exploration
+        if side.told is None or side.told() is not exploration:
+            exploration.before_compute_actions(timestep=policy.global_timestep, explore=self.settings.explore)
+            side.told = weakref.ref(exploration)
+        return policy
+
+    def _end_acting(self) -> None:
+        """Gives policies whose exploration changes weights their own ones back."""
+        for side in self._sides.values():
+            exploration = None if side.told is None else side.told()
+            if exploration is not None:
+                exploration.restore_weights()
+            side.told = None
 
     def _explore_hook(self, hook: str, index: int) -> None:
         """Tells the explorations that follow episodes."""
-        for policy in self.policies.values():
-            if policy.exploration.has_episode_hooks:
+        for policy_id, policy in self.policies.items():
+            if self._follows_episodes(policy_id, policy):
                 function = getattr(policy.exploration, hook)
                 # Rows of later calls are agents, not slots: the episode's `env_id` would name a stranger's row.
                 function(policy, environment=self.slots[index].env, episode=None)
+
+    def _follows_episodes(self, policy_id: str, policy: Policy) -> bool:
+        known = self._followers.get(policy_id)
+        if known is None or known[0] is not policy:  # remembered: asking would bring back policies that wait on disk
+            known = self._followers[policy_id] = policy, bool(policy.exploration.has_episode_hooks)
+        return known[1]
 
     # --- the loop ---------------------------------------------------------------------------------------------
 
@@ -309,12 +332,12 @@ class MultiAgentRunner:
         return actions
 
     def _act_side(self, side: _Side, obs: NDArray[Any]) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        explore, memory = self.settings.explore, side.memory
+        explore, memory, policy = self.settings.explore, side.memory, self._prepare(side)
         if memory is None:
-            return side.policy.act(obs, explore, None)
+            return policy.act(obs, explore, None)
         places = np.array([agent.place for agent in side.waiting])
         inputs = memory.inputs(obs, places)
-        actions, extras = side.policy.act(obs, explore, None, inputs)
+        actions, extras = policy.act(obs, explore, None, inputs)
         flat = flatten_to_single_ndarray(actions, 1) if side.nested else actions
         memory.acted(obs, flat, extras, places)
         return actions, {**inputs, **extras}

@@ -33,6 +33,7 @@ from rlframe.evaluation.vector_runner import VectorRunner, make_vector_env
 from rlframe.evaluation.whole_games import WholeGames
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
 from rlframe.policy.policy import Policy, PolicySpec
+from rlframe.policy.policy_map import PolicyMap, rebuilder
 from rlframe.utils import merge_dicts
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.filter import get_filter
@@ -104,11 +105,11 @@ class RolloutWorker:
         self.action_space: Any = given[1]
         if make_env:
             self.open_envs()
-        self.policy_map: dict[str, Policy] = {}
+        multiagent = config.get("multiagent") or {}
+        self.policy_map = PolicyMap(multiagent.get("policy_map_capacity", 100), multiagent.get("policy_map_cache"))
         self.preprocessors: dict[str, Any] = {}
         self.filters: dict[str, Any] = {}
         self.policy_specs: dict[str, PolicySpec] = {}
-        multiagent = config.get("multiagent") or {}
         self.is_policy_to_train = TrainedPolicies(multiagent.get("policies_to_train"))
         self._mapping_fn: Any = multiagent.get("policy_mapping_fn")
         self.runner: EnvRunner | MultiAgentRunner | None = None
@@ -250,20 +251,25 @@ class RolloutWorker:
             preprocessor: Any = NoPreprocessor(raw_space)
         else:
             preprocessor = get_preprocessor(raw_space)(raw_space, model_config)
-        policy: Policy = spec.policy_class(preprocessor.observation_space, action_space, config)
-        policy.preprocessor = preprocessor
         self.preprocessors[policy_id] = preprocessor
-        name = config.get("observation_filter", "NoFilter")
-        self.filters[policy_id] = get_filter(name, preprocessor.shape)
-        if name != "NoFilter":
+        self.filters[policy_id] = get_filter(config.get("observation_filter", "NoFilter"), preprocessor.shape)
+        arguments = (preprocessor.observation_space, action_space, config)
+        policy: Policy = spec.policy_class(*arguments)
+        furnish = partial(self._furnish, policy_id)
+        furnish(policy)
+        self.policy_map.add(policy_id, policy, rebuilder(spec.policy_class, arguments, furnish))
+        self.policy_specs[policy_id] = spec._replace(observation_space=raw_space, action_space=action_space)
+
+    def _furnish(self, policy_id: str, policy: Policy) -> None:
+        """Gives a policy what it has of its worker."""
+        policy.preprocessor = self.preprocessors[policy_id]
+        if policy.config.get("observation_filter", "NoFilter") != "NoFilter":
             policy.obs_filter = self.filters[policy_id]
         policy.callbacks = self.callbacks  # type: ignore[attr-defined]  # RLlib's name for users' code
         if "on_learn_on_batch" in self._hooks:
             policy.learn_hook = partial(_call_learn_hook, self.callbacks)  # type: ignore[attr-defined]
         if policy.exploration is None:  # a class of the user's own that only acts
             policy.exploration = policy._create_exploration()
-        self.policy_map[policy_id] = policy
-        self.policy_specs[policy_id] = spec._replace(observation_space=raw_space, action_space=action_space)
 
     def _make_runner(self) -> EnvRunner | MultiAgentRunner:
         config = self.policy_config
@@ -428,8 +434,7 @@ class RolloutWorker:
     def set_global_vars(self, global_vars: Mapping[str, Any]) -> None:
         """Tells policies the global step count; their schedules follow it."""
         self.global_vars = dict(global_vars)
-        for policy in self.policy_map.values():
-            policy.on_global_var_update(global_vars)
+        self.policy_map.update_global_vars(global_vars)
 
     def get_filters(self, flush_after: bool = False) -> dict[str, Any]:
         """Returns copies of the observation filters, `{policy_id: filter}`."""
@@ -496,9 +501,10 @@ class RolloutWorker:
         self.set_state(state)
 
     def stop(self) -> None:
-        """Closes the environments."""
+        """Closes the environments, and removes the files of policies that wait on disk."""
         for slot in self.slots:
             slot.env.close()
+        self.policy_map.close()
 
     def get_host(self) -> str:
         """Returns the machine's name."""

@@ -76,6 +76,22 @@ def test_a_policy_added_later_is_on_all_workers(trainers):
     assert ids == [["even", "third"]] * 2
 
 
+def test_policies_wait_on_disk_in_all_workers(trainers):
+    import ray
+
+    ppo = {"sgd_minibatch_size": 40, "num_sgd_iter": 1}
+    small = {**CONFIG["multiagent"], "policy_map_capacity": 1}
+    one, two = trainers(PPOTrainer, **ppo, multiagent=small), trainers(PPOTrainer, **ppo)
+    for _ in range(2):
+        assert one.train()["hist_stats"] == two.train()["hist_stats"]
+    (present,) = ray.get([w.apply.remote(lambda w: w.policy_map.in_memory) for w in one.workers.remote_workers()])
+    assert len(present) == 1
+    mine = one.get_weights()
+    for pid, weights in two.get_weights().items():
+        for name, array in weights.items():
+            np.testing.assert_array_equal(array, mine[pid][name], err_msg=name)
+
+
 def test_asynchronous_learners_take_several_policies(trainers):
     trainer = trainers(ImpalaTrainer, num_workers=2, timesteps_per_iteration=400)
     result = trainer.train()
