@@ -281,7 +281,7 @@ class MultiAgentRunner:
 
         Once more where the policy came back from the disk: its exploration is a new one then.
         """
-        policy = self.policies[side.policy_id] if side.policy_id in self.policies else side.policy
+        policy = self.policies.get(side.policy_id, side.policy)
         exploration = policy.exploration
         if side.told is None or side.told() is not exploration:
             exploration.before_compute_actions(timestep=policy.global_timestep, explore=self.settings.explore)
@@ -302,7 +302,7 @@ class MultiAgentRunner:
             if self._follows_episodes(policy_id, policy):
                 function = getattr(policy.exploration, hook)
                 # Rows of later calls are agents, not slots: the episode's `env_id` would name a stranger's row.
-                function(policy, environment=self.slots[index].env, episode=None)
+                function(policy, environment=self._slot(index).env, episode=None)
 
     def _follows_episodes(self, policy_id: str, policy: Policy) -> bool:
         known = self._followers.get(policy_id)
@@ -314,14 +314,13 @@ class MultiAgentRunner:
 
     def _act(self) -> list[dict[Any, Any]]:
         """Returns, by slot, the actions of the agents that have observations; one call for each policy."""
-        actions: list[dict[Any, Any]] = [{} for _ in self.slots]
+        actions: list[dict[Any, Any]] = [{} for _ in self._agents]
         for side in self._sides.values():
             if not side.waiting:
                 continue
             rows = side.store.waiting()
             obs = side.store.columns[OBS][rows]
-            made, extras = self._act_side(side, obs)
-            flat = flatten_to_single_ndarray(made, 1) if side.nested else made
+            made, flat, extras = self._act_side(side, obs)
             side.store.act(flat, extras)
             env_actions = side.policy.to_env_actions(made)
             for agent, action in zip(side.waiting, unbatch(env_actions) if side.nested else env_actions, strict=True):
@@ -331,16 +330,31 @@ class MultiAgentRunner:
             side.waiting = []
         return actions
 
-    def _act_side(self, side: _Side, obs: NDArray[Any]) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        explore, memory, policy = self.settings.explore, side.memory, self._prepare(side)
-        if memory is None:
-            return policy.act(obs, explore, None)
+    def _act_side(self, side: _Side, obs: NDArray[Any]) -> tuple[Any, NDArray[Any], dict[str, NDArray[Any]]]:
+        """Returns actions, the same as one array, and the columns that are stored with them."""
+        policy, memory = self._prepare(side), side.memory
         places = np.array([agent.place for agent in side.waiting])
-        inputs = memory.inputs(obs, places)
-        actions, extras = policy.act(obs, explore, None, inputs)
-        flat = flatten_to_single_ndarray(actions, 1) if side.nested else actions
-        memory.acted(obs, flat, extras, places)
-        return actions, {**inputs, **extras}
+        inputs = None if memory is None else memory.inputs(obs, places)
+        made, extras = policy.act(obs, self.settings.explore, None, inputs)
+        flat = flatten_to_single_ndarray(made, 1) if side.nested else made
+        flat, extras = self._as_taken(side, obs, flat, {**(inputs or {}), **extras})
+        if memory is not None:
+            memory.acted(obs, flat, extras, places)
+        return made, flat, extras
+
+    def _as_taken(
+        self,
+        side: _Side,  # noqa: ARG002 - for simulators that choose themselves
+        obs: NDArray[Any],  # noqa: ARG002
+        actions: NDArray[Any],
+        extras: dict[str, NDArray[Any]],
+    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+        """Returns the actions that are taken, and their columns: here those of the policy."""
+        return actions, extras
+
+    def _slot(self, index: int) -> EnvSlot:
+        """Returns the slot that a running episode belongs to."""
+        return self.slots[index]
 
     def _note_actions(self, side: _Side, actions: NDArray[Any], extras: dict[str, NDArray[Any]]) -> None:
         for number, agent in enumerate(side.waiting):
@@ -444,7 +458,7 @@ class MultiAgentRunner:
         """Returns an observation as the agent's policy takes it."""
         side = agent.side
         if agent.slot in self._unchecked:
-            where = f"{self.slots[agent.slot].where()}, agent {agent.id!r}, policy {side.policy_id!r}"
+            where = f"{self._slot(agent.slot).where()}, agent {agent.id!r}, policy {side.policy_id!r}"
             raw = check_observation(raw, side.raw_space, where)
         if self._wants_steps:
             self._episodes[agent.slot]._view(agent.id).raw_obs = raw

@@ -15,10 +15,12 @@ from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, Sample
 from rlframe.env.base_env import BaseEnv
 from rlframe.env.checks import check_observation, check_spaces
 from rlframe.env.env_context import EnvContext
+from rlframe.env.external_env import ExternalEnv
 from rlframe.env.wrappers.atari_wrappers import is_atari, with_preprocessing
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, overridden_hooks
 from rlframe.evaluation.env_runner import EnvRunner, Hooks, RunnerSettings
 from rlframe.evaluation.env_slots import EnvSlot
+from rlframe.evaluation.external_runner import ExternalRunner
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.multi_agent_runner import MultiAgentRunner
 from rlframe.evaluation.policy_table import (
@@ -293,7 +295,8 @@ class RolloutWorker:
         hooks = Hooks(call=calls, worker=self, base_env=base_env)
         if self._several:
             multiagent = config.get("multiagent") or {}
-            return MultiAgentRunner(
+            runner_class = ExternalRunner if isinstance(self.slots[0].env, ExternalEnv) else MultiAgentRunner
+            return runner_class(
                 self.slots,
                 self.policy_map,
                 lambda agent_id, episode: self.policy_mapping_fn(agent_id, episode),
@@ -391,7 +394,8 @@ class RolloutWorker:
 
     def get_policy(self, policy_id: str = DEFAULT_POLICY_ID) -> Policy | None:
         """Returns a policy, None for an unknown id."""
-        return self.policy_map.get(policy_id)
+        policy: Policy | None = self.policy_map.get(policy_id)
+        return policy
 
     def for_policy(self, func: Callable[..., Any], policy_id: str = DEFAULT_POLICY_ID, **kwargs: Any) -> Any:
         """Returns `func(policy)`."""

@@ -113,7 +113,8 @@ class PolicyMap(dict[str, Policy]):
 
     def get(self, policy_id: str, default: Any = None) -> Any:
         """Returns a policy, `default` for an unknown id."""
-        return self[policy_id] if policy_id in self else default
+        self._touch(policy_id)
+        return super().get(policy_id, default)
 
     def pop(self, policy_id: str, *default: Any) -> Any:
         """Takes a policy out; one that waits is gone with its files."""

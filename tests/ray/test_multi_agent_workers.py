@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from rlframe.agents.a3c import A2CTrainer
+from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
+from rlframe.utils.errors import EnvError
+from tests.helpers.external_envs import ExternalCartPole
 from tests.helpers.frameworks import FRAMEWORKS
 
 pytestmark = pytest.mark.ray
@@ -97,3 +100,26 @@ def test_asynchronous_learners_take_several_policies(trainers):
     result = trainer.train()
     assert set(result["info"]["learner"]) == {"even", "odd"}
     assert result["info"]["num_agent_steps_trained"] > result["info"]["num_steps_trained"]
+
+
+def test_simulators_of_their_own_run_in_remote_workers(trainers):
+    config = {"num_workers": 2, "env_config": {}, "multiagent": {}, "learning_starts": 40, "train_batch_size": 8}
+    trainer = DQNTrainer({**copy.deepcopy(CONFIG), **config, "rollout_fragment_length": 4}, env=ExternalCartPole)
+    result = trainer.train()
+    assert result["info"]["num_steps_trained"] > 0
+    assert result["episodes_total"] > 0
+    trainer.stop()
+
+
+def test_what_a_remote_simulator_raises_train_raises(trainers):
+    trainer = DQNTrainer({**copy.deepcopy(CONFIG), "env_config": {}, "multiagent": {}}, env=Breaks)
+    with pytest.raises(EnvError, match=r"(?s)its run\(\) raised RuntimeError: out of order.*in run\n"):
+        trainer.train()
+    trainer.stop()
+
+
+class Breaks(ExternalCartPole):
+    """Breaks at once."""
+
+    def run(self):
+        raise RuntimeError("out of order")

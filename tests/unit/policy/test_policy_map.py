@@ -130,7 +130,7 @@ def test_files_go_with_a_map_that_nobody_closed(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="policy_map_cache: got .*file"):
+    with pytest.raises(ConfigError, match=r"policy_map_cache: got .*file"):
         PolicyMap(1, str(tmp_path / "file"))
 
 
