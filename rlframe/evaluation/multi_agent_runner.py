@@ -114,8 +114,6 @@ class MultiAgentRunner:
         observation_fn: Callable[..., Any] | None = None,
         count_steps_by: str = "env_steps",
     ) -> None:
-        if settings.soft_horizon:
-            raise ConfigError("soft_horizon: got True, not available with several agents; set horizon alone")
         self.slots, self.policies, self.mapping = slots, policies, mapping
         self.settings, self.hooks, self.filters = settings, hooks, filters
         self._observation_fn = observation_fn
@@ -126,6 +124,8 @@ class MultiAgentRunner:
         self._names: dict[tuple[int, int], Any] = {}  # (episode, agent's number) -> agent's id
         self._running: dict[int, Episode] = {}  # by episode id, those with rows not yet handed out
         self._over: set[int] = set()
+        self._parts = [0] * len(slots)  # soft horizons that the running episodes have passed
+        self._cut: dict[int, int] = {}  # slots whose episode passes one, and the id of the part that ends there
         self._unchecked = set(range(len(slots)))
         self._followers: dict[str, tuple[Policy, bool]] = {}  # policies, and whether their explorations follow episodes
         self._wants_steps = bool(EPISODE_HOOKS & set(hooks.call)) or "on_postprocess_trajectory" in hooks.call
@@ -204,15 +204,21 @@ class MultiAgentRunner:
         for agent in self._agents[index].values():
             if agent.side.memory is not None and not agent.done:
                 agent.side.free_places.append(agent.place)
-            agent.row, agent.done = -1, True
+            agent.done = True
         for side in self._sides.values():
-            rows = np.flatnonzero(side.store.columns[EPS_ID][: len(side.store)] == episode.episode_id).tolist()
+            # Of an earlier part, behind a soft horizon, only what is open is lost.
+            lost = side.store.columns[EPS_ID][: len(side.store)] == episode.episode_id
+            lost[[agent.row for agent in self._agents[index].values() if agent.side is side and agent.row >= 0]] = True
+            rows = np.flatnonzero(lost).tolist()
             if rows:
                 self._move(side, side.store.forget(rows), dropped=index)
+        for agent in self._agents[index].values():
+            agent.row = -1
 
     def _begin(self, index: int) -> None:
         slot = self.slots[index]
         raw, infos = slot.begin()
+        self._parts[index] = 0
         self._new_episode(index, slot.episode_id)
         self._call("on_episode_start", index)
         self._explore_hook("on_episode_start", index)
@@ -378,6 +384,9 @@ class MultiAgentRunner:
                 slot.failed, failed = True, failed or (slot, error)
         self._filter_new()
         for index in over:
+            if index in self._cut:
+                self._finish_part(index)
+                continue
             self._finish(index)
             try:
                 self._begin(index)
@@ -395,7 +404,9 @@ class MultiAgentRunner:
         episode = self._episodes[index]
         episode.length += 1
         horizon = self.settings.horizon
-        if horizon is not None and episode.length >= horizon and not terminateds[ALL]:
+        at_horizon = horizon is not None and episode.length >= horizon and not terminateds[ALL]
+        soft = at_horizon and self.settings.soft_horizon and not truncateds.get(ALL)
+        if at_horizon and not soft:
             truncateds[ALL] = True
         for agent_id, reward in rewards.items():
             agent = self._agent(index, agent_id)
@@ -404,11 +415,29 @@ class MultiAgentRunner:
                 agent.side.store.reward(agent.row, reward)
         if self._observation_fn is not None:
             obs = self._observed(index, obs)
+        if soft:
+            self._begin_part(index)
         self._receive(index, (obs, rewards, terminateds, truncateds, infos))
         if self._wants_steps:
             self._filter_new()
             self._note_step(index, obs, rewards, terminateds, truncateds, infos)
-        return bool(terminateds[ALL] or truncateds.get(ALL))
+        return bool(terminateds[ALL] or truncateds.get(ALL) or soft)
+
+    def _begin_part(self, index: int) -> None:
+        """Lets rows that begin from now on be those of another part of the episode, behind a soft horizon.
+
+        Nobody's trajectory ends there: the environment and the agents' memories go on, and a transition that is under
+        way, of an agent whose turn it is not, is closed by its next turn as ever.
+        """
+        episode = self._episodes[index]
+        self._cut[index] = episode.episode_id
+        self._parts[index] += 1
+        # 12 bits between those of the episode and those of the slot; after 4,096 parts they come again.
+        episode.episode_id = self.slots[index].episode_id + (self._parts[index] % 4096 << 24)
+        self._running[episode.episode_id] = episode
+        for agent in self._agents[index].values():
+            agent.step = 0
+            self._names[episode.episode_id, agent.index] = agent.id
 
     def _observed(self, index: int, obs: dict[Any, Any]) -> dict[Any, Any]:
         """Returns the observations as `observation_fn` makes them."""
@@ -528,14 +557,27 @@ class MultiAgentRunner:
 
     def _finish(self, index: int) -> None:
         """Reports an episode that ended."""
+        episode = self._report(index)
+        self._explore_hook("on_episode_end", index)
+        self._over.add(episode.episode_id)
+        self._unchecked.discard(index)
+
+    def _finish_part(self, index: int) -> None:
+        """Reports what lies before a soft horizon, and counts anew."""
+        episode = self._report(index)
+        self._over.add(self._cut.pop(index))
+        self._unchecked.discard(index)
+        for agent in self._agents[index].values():
+            agent.total = 0.0
+        episode.soft_reset()
+        episode.custom_metrics, episode.hist_data, episode.media = {}, {}, {}
+
+    def _report(self, index: int) -> Episode:
         episode = self._episodes[index]
         agents = self._agents[index].values()
         episode.agent_rewards = {(agent.id, agent.side.policy_id): agent.total for agent in agents}
         episode.total_reward = sum(episode.agent_rewards.values())
         self._call("on_episode_end", index)
-        self._explore_hook("on_episode_end", index)
-        self._over.add(episode.episode_id)
-        self._unchecked.discard(index)
         self._metrics.append(
             RolloutMetrics(
                 episode_length=episode.length,
@@ -547,6 +589,7 @@ class MultiAgentRunner:
                 media=episode.media,
             )
         )
+        return episode
 
     def _account(self, act: float, env: float, total: float) -> None:
         self._times["act"] += act

@@ -130,6 +130,7 @@ def runner_state(runner: MultiAgentRunner) -> State:
         "sides": [_side_state(side) for side in runner._sides.values()],
         "names": [[episode, number, agent_key(agent)] for (episode, number), agent in runner._names.items()],
         "over": sorted(runner._over),
+        "parts": list(runner._parts),
         "unchecked": sorted(runner._unchecked),
     }
 
@@ -201,6 +202,7 @@ def _take_rows(runner: MultiAgentRunner, state: State) -> None:
     runner._sides, runner._running = {}, {}
     runner._names = {(int(episode), int(number)): _Ids().find(key) for episode, number, key in state["names"]}
     runner._over = set(state["over"])
+    runner._parts = [int(part) for part in state["parts"]]
     runner._unchecked = set(state["unchecked"])
     runner._agents = [{} for _ in runner.slots]
     runner._episodes = [None for _ in runner.slots]  # type: ignore[misc]  # filled by the caller

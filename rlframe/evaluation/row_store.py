@@ -123,6 +123,9 @@ class RowStore:
         """Drops rows that will never be closed; returns where the others are now, as `take` does."""
         keep = np.ones(self.count, np.bool_)
         keep[rows] = False
+        following = self.next_row[: self.count]
+        for row in np.flatnonzero(keep & (following >= 0) & ~keep[following]).tolist():
+            self.finals[row] = self.columns[OBS][following[row]].copy()  # all that is left of what came next
         return self._keep(np.flatnonzero(keep))
 
     def _grow(self) -> None:

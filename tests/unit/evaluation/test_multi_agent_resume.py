@@ -133,6 +133,10 @@ SEATS = {
 }
 
 
+def test_behind_a_soft_horizon_it_goes_on_exactly(tmp_path):
+    assert_goes_on(PPOTrainer, Spaces, {**PPO, "multiagent": SEATS, "horizon": 5, "soft_horizon": True}, tmp_path)
+
+
 def test_ids_of_any_kind_and_nested_actions_go_on_exactly(tmp_path):
     assert_goes_on(PPOTrainer, Spaces, {**PPO, "multiagent": SEATS}, tmp_path)
 

@@ -290,6 +290,83 @@ def test_a_table_of_policies_on_an_environment_with_one_agent():
     assert set(result["info"]["learner"]) == {"mine"}
 
 
+@pytest.mark.parametrize("mode", ["truncate_episodes", "complete_episodes"])
+def test_a_soft_horizon_reports_and_goes_on(mode):
+    lengths = []
+
+    class Lengths(DefaultCallbacks):
+        def on_episode_end(self, *, episode, **kwargs):
+            lengths.append(episode.length)
+
+    batch, worker = sample(
+        TURNS, cls=DQNTrainer, n_step=1, horizon=2, soft_horizon=True, rollout_fragment_length=4, batch_mode=mode,
+        callbacks=Lengths,
+    )  # fmt: skip
+    found = batch.policy_batches["default_policy"]
+    assert rows(found, "obs", "new_obs", "rewards", "terminateds", "truncateds", "t") == {
+        0: [(1.0, 3.0, 0.75, False, False, 0), (3.0, 5.0, -1.0, True, False, 0)],
+        # b's first transition is under way at the horizon: its next turn closes it.
+        1: [(2.0, 4.0, 1.0, False, False, 0), (4.0, 6.0, 1.0, True, False, 0)],
+    }
+    assert len(np.unique(found["eps_id"])) == 2
+    first, second = worker.get_metrics()
+    assert lengths == [first.episode_length, second.episode_length] == [2, 2]
+    assert first.agent_rewards == {("a", "default_policy"): 0.75, ("b", "default_policy"): 1.0}
+    assert second.agent_rewards == {("a", "default_policy"): -1.0, ("b", "default_policy"): 1.0}
+    assert len(worker.env.seen) == 4  # one episode of the environment
+
+
+def test_a_soft_horizon_cuts_nobodys_memory():
+    made = trainer(
+        None, PPOTrainer, MultiAgentCartPole, env_config={"num_agents": 2}, horizon=4, soft_horizon=True,
+        model={**SMALL, "use_lstm": True, "lstm_cell_size": 3, "max_seq_len": 50},
+        rollout_fragment_length=9, train_batch_size=9, sgd_minibatch_size=9,
+    )  # fmt: skip
+    made.get_policy().train_columns = None
+    batch = made.workers.local_worker().sample().policy_batches["default_policy"]
+    mine = batch["agent_index"] == 0
+    assert batch["t"][mine].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0]
+    assert batch["seq_lens"].tolist()[0] == 4
+    assert np.any(batch["state_in_0"][np.cumsum(batch["seq_lens"]) - batch["seq_lens"] > 0] != 0)
+    np.testing.assert_array_equal(batch["new_obs"][mine][3], batch["obs"][mine][4])
+    assert not batch["terminateds"].any()
+    made.train()
+
+
+class FailsLate(MultiAgentEnv):
+    """Two agents; the first time it fails behind its third step."""
+
+    observation_space = gym.spaces.Box(-1, 100, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+    failed = False
+
+    def __init__(self, config):
+        pass
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return {"a": np.zeros(1, np.float32)}, {}
+
+    def step(self, action_dict):
+        self.steps += 1
+        if self.steps == 4 and not FailsLate.failed:
+            FailsLate.failed = True
+            raise RuntimeError("broken")
+        return {"a": np.full(1, self.steps, np.float32)}, {"a": 1.0}, ON, ON, {}
+
+
+def test_what_lies_before_a_soft_horizon_outlives_a_failure():
+    FailsLate.failed = False
+    made = trainer(None, DQNTrainer, FailsLate, n_step=1, horizon=2, soft_horizon=True, rollout_fragment_length=5)
+    worker = made.workers.local_worker()
+    with pytest.raises(EnvError, match="broken"):
+        worker.sample()
+    batch = worker.sample().policy_batches["default_policy"]
+    found = sorted(zip(batch["obs"][:, 0].tolist(), batch["new_obs"][:, 0].tolist(), strict=True))
+    # The two rows of the first part, which ended, and the five of the new episode.
+    assert found == [(0.0, 1.0), (0.0, 1.0), (1.0, 2.0), (1.0, 2.0), (2.0, 3.0), (3.0, 4.0), (4.0, 5.0)]
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_policies_come_and_go(framework, tmp_path):
     def build():
