@@ -29,6 +29,7 @@ from rlframe.evaluation.policy_table import (
     agent_mapping,
     as_spec,
     has_several,
+    policy_config,
     space_for,
 )
 from rlframe.evaluation.vector_runner import VectorRunner, make_vector_env
@@ -36,7 +37,6 @@ from rlframe.evaluation.whole_games import WholeGames
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
 from rlframe.policy.policy import Policy, PolicySpec
 from rlframe.policy.policy_map import PolicyMap, rebuilder
-from rlframe.utils import merge_dicts
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.filter import get_filter
 from rlframe.utils.seeding import entropy_seed
@@ -247,7 +247,7 @@ class RolloutWorker:
             raise ConfigError(
                 'no spaces for the policy: set "env", or both "observation_space" and "action_space" in the config'
             )
-        config = merge_dicts(self.policy_config, dict(spec.config)) if spec.config else dict(self.policy_config)
+        config = policy_config(self.policy_config, spec)
         model_config = config.get("model") or {}
         if config.get("_disable_preprocessor_api"):
             preprocessor: Any = NoPreprocessor(raw_space)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from rlframe.agents.callbacks import DefaultCallbacks
-from rlframe.agents.dqn import DQNTrainer
+from rlframe.agents.dqn import DQNTorchPolicy, DQNTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.data.sample_batch import MultiAgentBatch
@@ -267,6 +267,22 @@ class TwoKinds(Script):
 
     def _numbers(self, obs):
         return {agent: np.full(self.observation_spaces[agent].shape, value, np.float32) for agent, value in obs.items()}
+
+
+def test_policies_of_other_algorithms_have_the_keys_of_theirs():
+    spec = {"mine": PolicySpec(), "other": PolicySpec(
+        DQNTorchPolicy, config={"exploration_config": {"type": "EpsilonGreedy", "epsilon_timesteps": 7}})}  # fmt: skip
+    mapping = lambda agent_id: "mine" if agent_id == 0 else "other"  # noqa: E731
+    made = trainer(
+        None, PPOTrainer, MultiAgentCartPole, env_config={"num_agents": 2}, sgd_minibatch_size=4, lr=0.25,
+        multiagent={"policies": spec, "policy_mapping_fn": mapping, "policies_to_train": ["mine"]},
+    )  # fmt: skip
+    config = made.get_policy("other").config
+    assert config["double_q"] is True  # what only DQN knows
+    assert config["lr"] == 0.25  # what both know is the trainer's
+    assert config["exploration_config"] == {"type": "EpsilonGreedy", "epsilon_timesteps": 7}
+    assert "double_q" not in made.get_policy("mine").config
+    assert set(made.train()["info"]["learner"]) == {"mine"}
 
 
 def test_spaces_of_agents_are_found_through_the_mapping():
