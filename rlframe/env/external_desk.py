@@ -169,7 +169,7 @@ class Desk:
             raise TrainingStopped
 
     def _hand_over(self, episode: OpenEpisode, obs: Mapping[Any, Any], **more: Any) -> None:
-        logged = {"rewards": episode.rewards, "dones": episode.dones, "infos": episode.infos}
+        logged: dict[str, Any] = {"rewards": episode.rewards, "dones": episode.dones, "infos": episode.infos}
         episode.rewards, episode.dones, episode.infos = {}, {}, {}
         self.calls.put(Call(self, episode, dict(obs), **logged, **more))
 

@@ -45,7 +45,7 @@ class ExternalMultiAgentEnv(ExternalEnv):
             raise EnvError(f"log_action({episode_id!r}): got no action of {missing}; wanted one for each observation")
         self.desk.ask("log_action", episode_id, obs, actions)
 
-    def log_returns(
+    def log_returns(  # type: ignore[override]  # RLlib's signature: dicts, and one argument more
         self,
         episode_id: str,
         reward_dict: MultiAgentDict,

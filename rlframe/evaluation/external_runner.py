@@ -240,7 +240,7 @@ class ExternalRunner(MultiAgentRunner):
         self, side: _Side, obs: NDArray[Any], actions: NDArray[Any], extras: dict[str, NDArray[Any]]
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         """Puts in the actions that simulators chose themselves, and how likely the policy finds them."""
-        rows = []
+        rows: list[int] = []
         for row, agent in enumerate(side.waiting):
             call = self._waiting.get(agent.slot)
             if call is not None and call.actions is not None:
@@ -298,7 +298,7 @@ def _logp(
     """Returns log π(action | observation) [n] of the given rows."""
     if ACTION_DIST_INPUTS in extras:
         return np.asarray(policy.distribution(extras[ACTION_DIST_INPUTS][rows]).logp(actions[rows]), np.float32)
-    states = []
+    states: list[NDArray[Any]] = []
     while f"{STATE_IN_PREFIX}{len(states)}" in extras:
         states.append(extras[f"{STATE_IN_PREFIX}{len(states)}"][rows])
     before = [extras[name][rows] if name in extras else None for name in (PREV_ACTIONS, PREV_REWARDS)]
