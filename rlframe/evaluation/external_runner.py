@@ -208,6 +208,8 @@ class ExternalRunner(MultiAgentRunner):
         self._free.append(place)
         episode_id = self._episodes[place].episode_id
         if episode_id in self._not_trained:
+            if reported:
+                self._finished_steps -= self._episodes[place].length
             self._drop_untrained()
             self._not_trained.discard(episode_id)
         if episode_id in self._not_reported:
@@ -265,7 +267,7 @@ class ExternalRunner(MultiAgentRunner):
 
     def restart(self) -> None:
         """Begins anew with the episodes that begin from now on; running ones go on, but leave no trace."""
-        self._metrics = []
+        self._metrics, self._finished_steps = [], 0
         running = {self._episodes[place].episode_id for place in self._places.values()}
         self._not_trained |= running
         self._not_reported |= running

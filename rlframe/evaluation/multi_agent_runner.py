@@ -30,6 +30,8 @@ from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
 
 _MS = 1000.0
+#: Steps in a row in which nobody acts; after that an episode is taken for one that cannot end.
+_MAX_IDLE_STEPS = 10_000
 #: `fn(agent id, episode) -> policy id`.
 Mapping_ = Callable[[Any, Episode], str]
 
@@ -125,6 +127,8 @@ class MultiAgentRunner:
         self._running: dict[int, Episode] = {}  # by episode id, those with rows not yet handed out
         self._over: set[int] = set()
         self._parts = [0] * len(slots)  # soft horizons that the running episodes have passed
+        self._finished_steps = 0  # env steps of the episodes that have ended since the last batch
+        self._idle = [0] * len(slots)  # steps since somebody acted
         self._cut: dict[int, int] = {}  # slots whose episode passes one, and the id of the part that ends there
         self._unchecked = set(range(len(slots)))
         self._followers: dict[str, tuple[Policy, bool]] = {}  # policies, and whether their explorations follow episodes
@@ -164,6 +168,8 @@ class MultiAgentRunner:
 
     def _progress(self, env_steps: int, *, complete: bool) -> int:
         """Returns how much of a batch there is, in what its size counts."""
+        if complete and not self._by_agent_steps:
+            return self._finished_steps
         if complete:
             return sum(int(self._finished(side).sum()) for side in self._sides.values())
         if self._by_agent_steps:
@@ -186,6 +192,7 @@ class MultiAgentRunner:
         if not self._started:
             self._sides, self._names, self._running = {}, {}, {}
             self._over = set()
+            self._finished_steps = 0
             self._episodes = [None for _ in self.slots]  # type: ignore[misc]  # filled below
         for index, slot in enumerate(self.slots):
             if not self._started or slot.failed:
@@ -218,7 +225,8 @@ class MultiAgentRunner:
     def _begin(self, index: int) -> None:
         slot = self.slots[index]
         raw, infos = slot.begin()
-        self._parts[index] = 0
+        self._parts[index] = self._idle[index] = 0
+        self._cut.pop(index, None)  # of an episode that failed at a soft horizon
         self._new_episode(index, slot.episode_id)
         self._call("on_episode_start", index)
         self._explore_hook("on_episode_start", index)
@@ -376,6 +384,7 @@ class MultiAgentRunner:
             slot.record(actions[index])
             before = clock()
             try:
+                self._check_somebody_acts(index, actions[index])
                 result = slot.env.step(actions[index])
                 env_time += clock() - before
                 if self._take_result(index, result):
@@ -397,6 +406,18 @@ class MultiAgentRunner:
         if self.settings.render_env:
             self.slots[0].env.render()
         return env_time
+
+    def _check_somebody_acts(self, index: int, actions: dict[Any, Any]) -> None:
+        """Raises where nobody has acted for so long that nobody ever will."""
+        self._idle[index] = 0 if actions else self._idle[index] + 1
+        if self._idle[index] > _MAX_IDLE_STEPS:
+            through = [agent.id for agent in self._agents[index].values() if agent.done]
+            raise EnvError(
+                f"no agent had an observation to act on in the last {_MAX_IDLE_STEPS:,} steps of "
+                f"{self._slot(index).where()}, "
+                f'and "__all__" was never True; agents that are through: {through}. Return an observation for who acts '
+                'next, or "__all__": True when the episode is over'
+            )
 
     def _take_result(self, index: int, result: StepDicts) -> bool:
         """Writes what a step of one slot gave; returns whether its episode is over."""
@@ -477,7 +498,7 @@ class MultiAgentRunner:
             else:
                 self._continue(agent, self._prepared(agent, raw))
         for agent_id, agent in self._agents[index].items():
-            if agent.row >= 0 and agent_id not in obs:
+            if agent_id not in obs and (agent.row >= 0 or (over and not agent.done)):
                 terminated = bool(all_terminated or terminateds.get(agent_id, False))
                 if over or terminated or truncateds.get(agent_id, False):
                     # Its last observation is not known: the one it acted on stands for it.
@@ -578,6 +599,7 @@ class MultiAgentRunner:
         episode.agent_rewards = {(agent.id, agent.side.policy_id): agent.total for agent in agents}
         episode.total_reward = sum(episode.agent_rewards.values())
         self._call("on_episode_end", index)
+        self._finished_steps += episode.length
         self._metrics.append(
             RolloutMetrics(
                 episode_length=episode.length,
@@ -624,6 +646,7 @@ class MultiAgentRunner:
                 self._move(side, moved)
         made = {pid: self._sequences(pid, batch) for pid, batch in self._postprocess(taken).items()}
         self._forget_episodes()
+        self._finished_steps = 0
         return MultiAgentBatch(made, env_steps)
 
     def _sequences(self, policy_id: str, batch: SampleBatch) -> SampleBatch:

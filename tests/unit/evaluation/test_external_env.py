@@ -161,6 +161,20 @@ def test_episodes_without_training_leave_no_rows(trainers):
     assert {metric.episode_reward for metric in worker.get_metrics()} >= {9.0, 7.5}
 
 
+def test_episodes_without_training_are_not_counted_among_whole_ones(trainers):
+    def play(env):
+        episode = env.start_episode(training_enabled=False)
+        for value in range(50):
+            env.get_action(episode, number(value))
+        env.end_episode(episode, number(51))
+        three_steps(env)
+
+    worker = trainers(
+        play=forever(play), cls=PGTrainer, batch_mode="complete_episodes", rollout_fragment_length=6
+    ).workers.local_worker()
+    assert len(worker.sample().policy_batches["default_policy"]) == 6
+
+
 def test_episodes_side_by_side_are_answered_in_one_call(trainers):
     def play(env):
         episodes = [env.start_episode(f"{name}{env.rounds}") for name in "ab"]

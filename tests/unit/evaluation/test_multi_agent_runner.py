@@ -10,6 +10,7 @@ from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.env.multi_agent_env import MultiAgentEnv
+from rlframe.evaluation import multi_agent_runner
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.policy.policy import Policy, PolicySpec
 from rlframe.utils.errors import ConfigError, EnvError
@@ -347,6 +348,74 @@ def test_a_soft_horizon_cuts_nobodys_memory():
     np.testing.assert_array_equal(batch["new_obs"][mine][3], batch["obs"][mine][4])
     assert not batch["terminateds"].any()
     made.train()
+
+
+def test_whole_episodes_are_counted_in_what_the_config_says():
+    together = [{"a": 1, "b": 2, "c": 3}, ({"a": 4, "b": 5, "c": 6}, {}, ON, ON, {}),
+                ({"a": 7, "b": 8, "c": 9}, {}, OVER, ON, {})]  # fmt: skip
+    by_env, by_agent = (
+        sample(together, rollout_fragment_length=4, batch_mode="complete_episodes", multiagent={"count_steps_by": by})[
+            0
+        ]
+        for by in ("env_steps", "agent_steps")
+    )
+    assert (by_env.env_steps(), by_env.agent_steps()) == (4, 12)
+    assert (by_agent.env_steps(), by_agent.agent_steps()) == (2, 6)
+
+
+def test_who_is_only_rewarded_leaves_no_place_in_the_memory():
+    # c has rewards and never an observation; d comes at the end.
+    script = [{"a": 1}, ({"a": 2}, {"c": 1.0}, ON, ON, {}), ({"a": 3, "d": 4}, {"c": 1.0}, OVER, ON, {})]
+    batch, worker = sample(script, cls=PPOTrainer, rollout_fragment_length=40, train_batch_size=40,
+                           sgd_minibatch_size=40, model={**SMALL, "use_lstm": True, "lstm_cell_size": 2})  # fmt: skip
+    (side,) = worker.runner._sides.values()
+    assert side.places <= 4
+    assert worker.get_metrics()[0].agent_rewards["c", "default_policy"] == 2.0
+    assert set(rows(batch.policy_batches["default_policy"], "obs")) == {0}
+
+
+def test_an_episode_that_cannot_end_is_named(monkeypatch):
+    monkeypatch.setattr(multi_agent_runner, "_MAX_IDLE_STEPS", 3)
+    stuck = ({}, {}, ON, ON, {})
+    script = [{"a": 1}, ({"a": 2}, {}, {"a": True, "__all__": False}, ON, {}), *[stuck] * 9]
+    with pytest.raises(EnvError, match=r"no agent had an observation.*never True; agents that are through: .*a"):
+        sample(script, rollout_fragment_length=8)
+    # Others may be late.
+    late = [{"a": 1}, stuck, stuck, stuck, ({"b": 2}, {}, ON, ON, {}), stuck, stuck, ({}, {}, OVER, ON, {})]
+    batch, _ = sample(late, rollout_fragment_length=7)
+    assert set(rows(batch.policy_batches["default_policy"], "obs")) == {0, 1}
+
+
+class WrongAtTheHorizon(MultiAgentEnv):
+    """Gives, once, a wrong observation at its second step."""
+
+    observation_space = gym.spaces.Box(-1, 100, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+    failed = False
+
+    def __init__(self, config):
+        pass
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return {"a": np.zeros(1, np.float32)}, {}
+
+    def step(self, action_dict):
+        self.steps += 1
+        if self.steps == 2 and not WrongAtTheHorizon.failed:
+            WrongAtTheHorizon.failed = True
+            return {"a": np.zeros(3, np.float32)}, {"a": 1.0}, ON, ON, {}
+        return {"a": np.full(1, self.steps, np.float32)}, {"a": 1.0}, {"__all__": self.steps == 3}, ON, {}
+
+
+def test_a_failure_at_a_soft_horizon_is_over_with_its_episode():
+    WrongAtTheHorizon.failed = False
+    made = trainer(None, PGTrainer, WrongAtTheHorizon, horizon=2, soft_horizon=True, rollout_fragment_length=6)
+    worker = made.workers.local_worker()
+    with pytest.raises(EnvError, match="agent 'a'"):
+        worker.sample()
+    worker.sample()
+    assert [metric.episode_length for metric in worker.get_metrics()] == [2, 1, 2, 1]
 
 
 class FailsLate(MultiAgentEnv):
