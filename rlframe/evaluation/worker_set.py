@@ -162,7 +162,11 @@ class WorkerSet:
         spec: PolicySpec = local.policy_specs[policy_id]
         describe = getattr(local.policy_map[policy_id], "acting_recipe", None)
         recipe = describe() if describe is not None and self._config.get("sample_in_numpy", True) else None
-        return spec if recipe is None else spec._replace(policy_class=partial(NumpyPolicy, recipe=recipe))
+        if recipe is None:
+            return spec
+        made: Any = partial(NumpyPolicy, recipe=recipe)
+        made.defaults_from = getattr(spec.policy_class, "defaults_from", None)  # postprocessing reads the config, too
+        return spec._replace(policy_class=made)
 
     def add_policy(
         self, policy_id: str, spec: PolicySpec, policy_mapping_fn: Any = None, policies_to_train: Any = None

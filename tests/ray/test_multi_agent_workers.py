@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from rlframe.agents.a3c import A2CTrainer
-from rlframe.agents.dqn import DQNTrainer
+from rlframe.agents.dqn import DQNTorchPolicy, DQNTrainer
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
+from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import EnvError
 from tests.helpers.external_envs import ExternalCartPole
 from tests.helpers.frameworks import FRAMEWORKS
@@ -93,6 +94,14 @@ def test_policies_wait_on_disk_in_all_workers(trainers):
     for pid, weights in two.get_weights().items():
         for name, array in weights.items():
             np.testing.assert_array_equal(array, mine[pid][name], err_msg=name)
+
+
+def test_policies_of_other_algorithms_sample_in_remote_workers(trainers):
+    greedy = {"exploration_config": {"type": "EpsilonGreedy", "epsilon_timesteps": 7}, "n_step": 2}
+    policies = {"even": PolicySpec(), "odd": PolicySpec(DQNTorchPolicy, config=greedy)}
+    multiagent = {**CONFIG["multiagent"], "policies": policies, "policies_to_train": ["even"]}
+    trainer = trainers(PPOTrainer, sgd_minibatch_size=40, num_sgd_iter=1, multiagent=multiagent)
+    assert set(trainer.train()["info"]["learner"]) == {"even"}
 
 
 def test_asynchronous_learners_take_several_policies(trainers):
