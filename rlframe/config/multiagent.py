@@ -28,8 +28,10 @@ class MultiagentConfig(Section):
         rule=_policies_rule,
         wanted="{policy id: PolicySpec}, a set of policy ids or None",
     )
-    policy_map_capacity: int = option(100, "Policies kept in memory; others wait on disk.", unit="policies", low=1)
-    policy_map_cache: str | None = option(None, "Folder for the policies that wait on disk.")
+    policy_map_capacity: int = option(
+        100, "Policies each worker keeps in memory; the longest unused wait on disk.", unit="policies", low=1
+    )
+    policy_map_cache: str | None = option(None, "Folder for the policies that wait on disk; None is a temporary one.")
     policy_mapping_fn: Any = option(
         None,
         "Chooses the policy of an agent: (agent_id, episode, worker, **kwargs) -> policy id.",

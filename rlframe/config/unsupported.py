@@ -29,7 +29,6 @@ TF_SESSION_ARGS: dict[str, Any] = {
     "allow_soft_placement": True,
 }
 LOCAL_TF_SESSION_ARGS: dict[str, Any] = {"intra_op_parallelism_threads": 8, "inter_op_parallelism_threads": -1}
-_STASH = "all policies stay in memory"
 
 UNSUPPORTED: dict[str, Refusal] = {
     "model._use_default_native_models": Refusal(bool, "both frameworks have the same default models"),
@@ -47,8 +46,6 @@ UNSUPPORTED: dict[str, Refusal] = {
     "output": Refusal(other_than(None), _OFFLINE),
     "output_compress_columns": Refusal(other_than(["obs", "new_obs"]), _OFFLINE),
     "output_max_file_size": Refusal(other_than(64 * 1024 * 1024), _OFFLINE),
-    "multiagent.policy_map_capacity": Refusal(other_than(100), _STASH),
-    "multiagent.policy_map_cache": Refusal(other_than(None), _STASH),
     "exploration_config.type": Refusal(
         lambda value: _is_later(value), "use another exploration, or a class of your own as type"
     ),

@@ -4,6 +4,7 @@ from rlframe.env.base_env import BaseEnv
 from rlframe.env.checks import check_env
 from rlframe.env.env_context import EnvContext
 from rlframe.env.external_env import ExternalEnv
+from rlframe.env.external_multi_agent_env import ExternalMultiAgentEnv
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.env.registry import register_env
 from rlframe.env.vector_env import VectorEnv
@@ -13,6 +14,7 @@ __all__ = [
     "BaseEnv",
     "EnvContext",
     "ExternalEnv",
+    "ExternalMultiAgentEnv",
     "GroupAgentsWrapper",
     "MultiAgentEnv",
     "VectorEnv",

@@ -14,6 +14,7 @@ from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
 from rlframe.env.contracts import check_step_result
 from rlframe.env.external_env import ExternalEnv
+from rlframe.env.external_multi_agent_env import ExternalMultiAgentEnv
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.env.vector_env import VectorEnv
 from rlframe.utils.errors import EnvError
@@ -28,7 +29,7 @@ _REFUSED: dict[type, str] = {
     GymnasiumVectorEnv: "a Gymnasium vector environment; give the single environment and set num_envs_per_worker",
     VectorEnv: "a VectorEnv; give the single environment and set num_envs_per_worker",
     MultiAgentEnv: "a MultiAgentEnv; the single-agent trainers cannot step several agents",
-    ExternalEnv: "an ExternalEnv; wrap the simulator as an environment with reset() and step()",
+    ExternalEnv: "an ExternalEnv, which cannot be stepped; give it to a trainer as it is",
 }
 
 _unseedable_seen: set[type] = set()
@@ -55,6 +56,25 @@ def adapt_env(env: Any) -> gymnasium.Env[Any, Any]:
             "reset(), step(action), observation_space and action_space, set at the latest at the end of __init__."
         )
     return env if _is_native(env) else OldGymAdapter(env)
+
+
+def adapt_external(env: ExternalEnv) -> ExternalEnv:
+    """Returns a simulator with a main loop of its own, its spaces being Gymnasium's.
+
+    Raises:
+        EnvError: If its constructor was not called, or a space is none.
+    """
+    if not hasattr(env, "desk"):
+        name = type(env).__name__
+        raise EnvError(f"{name} has not called super().__init__(action_space, observation_space) in its __init__()")
+    for name in ("action_space", "observation_space"):
+        space = getattr(env, name)
+        if isinstance(space, dict):
+            space = {agent: convert_space(part) for agent, part in space.items()}
+        elif space is not None or not isinstance(env, ExternalMultiAgentEnv):
+            space = convert_space(space)
+        setattr(env, name, space)
+    return env
 
 
 def user_env(env: Any) -> Any:

@@ -10,8 +10,9 @@ import numpy as np
 import tree
 from numpy.typing import NDArray
 
-from rlframe.env.adapt import adapt_env
+from rlframe.env.adapt import adapt_env, adapt_external
 from rlframe.env.env_context import EnvContext
+from rlframe.env.external_env import ExternalEnv
 from rlframe.env.multi_agent_adapt import MultiAgentAdapter, SingleAgentAsMany, is_multi_agent
 from rlframe.evaluation.episode import DUMMY_AGENT_ID
 from rlframe.utils.errors import EnvError, NonFiniteError
@@ -80,6 +81,8 @@ class EnvSlot:
 
     def _adapted(self, env: Any) -> Any:
         """Returns an environment with the contract that the sampling loop expects of it."""
+        if isinstance(env, ExternalEnv):
+            return adapt_external(env)
         if is_multi_agent(env):
             return MultiAgentAdapter(env)
         adapted = adapt_env(env)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from rlframe.evaluation.env_slots import EnvSlot
 from rlframe.evaluation.episode import Episode
 from rlframe.evaluation.fragments import clip_rewards
 from rlframe.evaluation.metrics import RolloutMetrics
+from rlframe.evaluation.multi_agent_state import restore_runner, runner_state
 from rlframe.evaluation.row_store import RowStore
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.memory import ActingMemory
@@ -28,6 +30,8 @@ from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
 
 _MS = 1000.0
+#: Steps in a row in which nobody acts; after that an episode is taken for one that cannot end.
+_MAX_IDLE_STEPS = 10_000
 #: `fn(agent id, episode) -> policy id`.
 Mapping_ = Callable[[Any, Episode], str]
 
@@ -53,6 +57,8 @@ class _Side:
         #: Agents whose rows wait for an action, in the order of the rows.
         self.waiting: list[_Agent] = []
         self.unfiltered = 0
+        #: The exploration that was told that acting begins, None between samples.
+        self.told: weakref.ref[Any] | None = None
 
     def take_place(self) -> int:
         """Returns a free place in the memory, which begins anew."""
@@ -72,13 +78,13 @@ class _Agent:
 
     __slots__ = ("done", "id", "index", "place", "row", "side", "slot", "step", "total")
 
-    def __init__(self, agent_id: Any, index: int, slot: int, side: _Side) -> None:
+    def __init__(self, agent_id: Any, index: int, slot: int, side: _Side, place: int | None = None) -> None:
         self.id, self.index, self.slot, self.side = agent_id, index, slot, side
         self.row = -1  # its open row
         self.step = 0
         self.total = 0.0
         self.done = False
-        self.place = side.take_place()
+        self.place = side.take_place() if place is None else place
 
 
 class MultiAgentRunner:
@@ -112,8 +118,6 @@ class MultiAgentRunner:
         count_steps_by: str = "env_steps",
         with_env_steps: bool = False,
     ) -> None:
-        if settings.soft_horizon:
-            raise ConfigError("soft_horizon: got True, not available with several agents; set horizon alone")
         self.slots, self.policies, self.mapping = slots, policies, mapping
         self.settings, self.hooks, self.filters = settings, hooks, filters
         self._observation_fn = observation_fn
@@ -125,7 +129,12 @@ class MultiAgentRunner:
         self._names: dict[tuple[int, int], Any] = {}  # (episode, agent's number) -> agent's id
         self._running: dict[int, Episode] = {}  # by episode id, those with rows not yet handed out
         self._over: set[int] = set()
+        self._parts = [0] * len(slots)  # soft horizons that the running episodes have passed
+        self._finished_steps = 0  # env steps of the episodes that have ended since the last batch
+        self._idle = [0] * len(slots)  # steps since somebody acted
+        self._cut: dict[int, int] = {}  # slots whose episode passes one, and the id of the part that ends there
         self._unchecked = set(range(len(slots)))
+        self._followers: dict[str, tuple[Policy, bool]] = {}  # policies, and whether their explorations follow episodes
         self._wants_steps = bool(EPISODE_HOOKS & set(hooks.call)) or "on_postprocess_trajectory" in hooks.call
         self._metrics: list[RolloutMetrics] = []
         self._started = False
@@ -148,21 +157,22 @@ class MultiAgentRunner:
         wanted = self.settings.rollout_fragment_length * len(self.slots)
         complete = self.settings.batch_mode != "truncate_episodes"
         env_steps, clock = 0, time.perf_counter
-        for side in self._sides.values():
-            self._prepare(side)
-        while env_steps == 0 or self._progress(env_steps, complete=complete) < wanted:
-            started = clock()
-            actions = self._act()
-            between = clock()
-            env_time = self._step(actions)
-            env_steps += len(self.slots)
-            self._account(between - started, env_time, clock() - started)
-        for side in self._sides.values():
-            side.policy.exploration.restore_weights()
+        try:
+            while env_steps == 0 or self._progress(env_steps, complete=complete) < wanted:
+                started = clock()
+                actions = self._act()
+                between = clock()
+                env_time = self._step(actions)
+                env_steps += len(self.slots)
+                self._account(between - started, env_time, clock() - started)
+        finally:
+            self._end_acting()
         return self._take_batch(env_steps, complete=complete)
 
     def _progress(self, env_steps: int, *, complete: bool) -> int:
         """Returns how much of a batch there is, in what its size counts."""
+        if complete and not self._by_agent_steps:
+            return self._finished_steps
         if complete:
             return sum(int(self._finished(side).sum()) for side in self._sides.values())
         if self._by_agent_steps:
@@ -185,6 +195,7 @@ class MultiAgentRunner:
         if not self._started:
             self._sides, self._names, self._running = {}, {}, {}
             self._over = set()
+            self._finished_steps = 0
             self._episodes = [None for _ in self.slots]  # type: ignore[misc]  # filled below
         for index, slot in enumerate(self.slots):
             if not self._started or slot.failed:
@@ -203,28 +214,36 @@ class MultiAgentRunner:
         for agent in self._agents[index].values():
             if agent.side.memory is not None and not agent.done:
                 agent.side.free_places.append(agent.place)
-            agent.row, agent.done = -1, True
+            agent.done = True
         for side in self._sides.values():
-            rows = np.flatnonzero(side.store.columns[EPS_ID][: len(side.store)] == episode.episode_id).tolist()
+            # Of an earlier part, behind a soft horizon, only what is open is lost.
+            lost = side.store.columns[EPS_ID][: len(side.store)] == episode.episode_id
+            lost[[agent.row for agent in self._agents[index].values() if agent.side is side and agent.row >= 0]] = True
+            rows = np.flatnonzero(lost).tolist()
             if rows:
                 self._move(side, side.store.forget(rows), dropped=index)
+        for agent in self._agents[index].values():
+            agent.row = -1
 
     def _begin(self, index: int) -> None:
         slot = self.slots[index]
         raw, infos = slot.begin()
-        episode = Episode(
-            self.policies,
-            self.mapping,
-            episode_id=slot.episode_id,
-            env_id=index,
-            worker=self.hooks.worker,
-        )
-        self._episodes[index], self._agents[index] = episode, {}
-        self._running[episode.episode_id] = episode
+        self._parts[index] = self._idle[index] = 0
+        self._cut.pop(index, None)  # of an episode that failed at a soft horizon
+        self._new_episode(index, slot.episode_id)
         self._call("on_episode_start", index)
         self._explore_hook("on_episode_start", index)
         self._receive(index, (self._observed(index, raw), {}, {}, {}, infos))
         self._filter_new()
+
+    def _new_episode(self, index: int, episode_id: int) -> Episode:
+        """Puts an episode without agents into a slot."""
+        episode = Episode(
+            self.policies, self.mapping, episode_id=episode_id, env_id=index, worker=self.hooks.worker
+        )  # fmt: skip
+        self._episodes[index], self._agents[index] = episode, {}
+        self._running[episode_id] = episode
+        return episode
 
     def _call(self, hook: str, index: int) -> None:
         function = self.hooks.call.get(hook)
@@ -257,36 +276,69 @@ class MultiAgentRunner:
                 f"multiagent.policy_mapping_fn: gave {policy_id!r} for agent {agent_id!r}, wanted one of "
                 f"{', '.join(map(repr, self.policies))}"
             )
+        return self._new_side(policy_id)
+
+    def _new_side(self, policy_id: str) -> _Side:
+        policy = self.policies[policy_id]
         obs_filter = self.filters.get(policy_id) if policy.obs_filter is not None else None
         side = _Side(policy_id, policy, obs_filter, with_env_steps=self._with_env_steps)
         self._sides[policy_id] = side
-        self._prepare(side)
         return side
 
-    def _prepare(self, side: _Side) -> None:
-        policy = side.policy
-        policy.exploration.before_compute_actions(timestep=policy.global_timestep, explore=self.settings.explore)
+    def _restore_agent(self, index: int, agent_id: Any, saved: Mapping[str, Any]) -> _Agent:
+        """Puts an agent back into a slot's episode."""
+        side = self._sides[saved["policy"]]
+        agent = _Agent(agent_id, len(self._agents[index]), index, side, place=int(saved["place"]))
+        agent.row, agent.step = int(saved["row"]), int(saved["step"])
+        agent.total, agent.done = float(saved["total"]), bool(saved["done"])
+        self._agents[index][agent_id] = agent
+        return agent
+
+    def _prepare(self, side: _Side) -> Policy:
+        """Tells the exploration of a side that acting begins, once for each sample; returns the policy.
+
+        Once more where the policy came back from the disk: its exploration is a new one then.
+        """
+        policy = self.policies.get(side.policy_id, side.policy)
+        exploration = policy.exploration
+        if side.told is None or side.told() is not exploration:
+            exploration.before_compute_actions(timestep=policy.global_timestep, explore=self.settings.explore)
+            side.told = weakref.ref(exploration)
+        return policy
+
+    def _end_acting(self) -> None:
+        """Gives policies whose exploration changes weights their own ones back."""
+        for side in self._sides.values():
+            exploration = None if side.told is None else side.told()
+            if exploration is not None:
+                exploration.restore_weights()
+            side.told = None
 
     def _explore_hook(self, hook: str, index: int) -> None:
         """Tells the explorations that follow episodes."""
-        for policy in self.policies.values():
-            if policy.exploration.has_episode_hooks:
+        for policy_id, policy in self.policies.items():
+            if self._follows_episodes(policy_id, policy):
                 function = getattr(policy.exploration, hook)
                 # Rows of later calls are agents, not slots: the episode's `env_id` would name a stranger's row.
-                function(policy, environment=self.slots[index].env, episode=None)
+                function(policy, environment=self._slot(index).env, episode=None)
+
+    def _follows_episodes(self, policy_id: str, policy: Policy) -> bool:
+        known = self._followers.get(policy_id)
+        if known is None or known[0] is not policy:  # remembered: asking would bring back policies that wait on disk
+            known = self._followers[policy_id] = policy, bool(policy.exploration.has_episode_hooks)
+        return known[1]
 
     # --- the loop ---------------------------------------------------------------------------------------------
 
     def _act(self) -> list[dict[Any, Any]]:
         """Returns, by slot, the actions of the agents that have observations; one call for each policy."""
-        actions: list[dict[Any, Any]] = [{} for _ in self.slots]
+        actions: list[dict[Any, Any]] = [{} for _ in self._agents]
         for side in self._sides.values():
             if not side.waiting:
                 continue
             rows = side.store.waiting()
             obs = side.store.columns[OBS][rows]
-            made, extras = self._act_side(side, obs)
-            flat = flatten_to_single_ndarray(made, 1) if side.nested else made
+            made, flat, extras = self._act_side(side, obs)
             side.store.act(flat, extras)
             env_actions = side.policy.to_env_actions(made)
             for agent, action in zip(side.waiting, unbatch(env_actions) if side.nested else env_actions, strict=True):
@@ -296,16 +348,31 @@ class MultiAgentRunner:
             side.waiting = []
         return actions
 
-    def _act_side(self, side: _Side, obs: NDArray[Any]) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        explore, memory = self.settings.explore, side.memory
-        if memory is None:
-            return side.policy.act(obs, explore, None)
+    def _act_side(self, side: _Side, obs: NDArray[Any]) -> tuple[Any, NDArray[Any], dict[str, NDArray[Any]]]:
+        """Returns actions, the same as one array, and the columns that are stored with them."""
+        policy, memory = self._prepare(side), side.memory
         places = np.array([agent.place for agent in side.waiting])
-        inputs = memory.inputs(obs, places)
-        actions, extras = side.policy.act(obs, explore, None, inputs)
-        flat = flatten_to_single_ndarray(actions, 1) if side.nested else actions
-        memory.acted(obs, flat, extras, places)
-        return actions, {**inputs, **extras}
+        inputs = None if memory is None else memory.inputs(obs, places)
+        made, extras = policy.act(obs, self.settings.explore, None, inputs)
+        flat = flatten_to_single_ndarray(made, 1) if side.nested else made
+        flat, extras = self._as_taken(side, obs, flat, {**(inputs or {}), **extras})
+        if memory is not None:
+            memory.acted(obs, flat, extras, places)
+        return made, flat, extras
+
+    def _as_taken(
+        self,
+        side: _Side,  # noqa: ARG002 - for simulators that choose themselves
+        obs: NDArray[Any],  # noqa: ARG002
+        actions: NDArray[Any],
+        extras: dict[str, NDArray[Any]],
+    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+        """Returns the actions that are taken, and their columns: here those of the policy."""
+        return actions, extras
+
+    def _slot(self, index: int) -> EnvSlot:
+        """Returns the slot that a running episode belongs to."""
+        return self.slots[index]
 
     def _note_actions(self, side: _Side, actions: NDArray[Any], extras: dict[str, NDArray[Any]]) -> None:
         for number, agent in enumerate(side.waiting):
@@ -321,6 +388,7 @@ class MultiAgentRunner:
             slot.record(actions[index])
             before = clock()
             try:
+                self._check_somebody_acts(index, actions[index])
                 result = slot.env.step(actions[index])
                 env_time += clock() - before
                 if self._take_result(index, result):
@@ -329,6 +397,9 @@ class MultiAgentRunner:
                 slot.failed, failed = True, failed or (slot, error)
         self._filter_new()
         for index in over:
+            if index in self._cut:
+                self._finish_part(index)
+                continue
             self._finish(index)
             try:
                 self._begin(index)
@@ -340,13 +411,27 @@ class MultiAgentRunner:
             self.slots[0].env.render()
         return env_time
 
+    def _check_somebody_acts(self, index: int, actions: dict[Any, Any]) -> None:
+        """Raises where nobody has acted for so long that nobody ever will."""
+        self._idle[index] = 0 if actions else self._idle[index] + 1
+        if self._idle[index] > _MAX_IDLE_STEPS:
+            through = [agent.id for agent in self._agents[index].values() if agent.done]
+            raise EnvError(
+                f"no agent had an observation to act on in the last {_MAX_IDLE_STEPS:,} steps of "
+                f"{self._slot(index).where()}, "
+                f'and "__all__" was never True; agents that are through: {through}. Return an observation for who acts '
+                'next, or "__all__": True when the episode is over'
+            )
+
     def _take_result(self, index: int, result: StepDicts) -> bool:
         """Writes what a step of one slot gave; returns whether its episode is over."""
         obs, rewards, terminateds, truncateds, infos = result
         episode = self._episodes[index]
         episode.length += 1
         horizon = self.settings.horizon
-        if horizon is not None and episode.length >= horizon and not terminateds[ALL]:
+        at_horizon = horizon is not None and episode.length >= horizon and not terminateds[ALL]
+        soft = at_horizon and self.settings.soft_horizon and not truncateds.get(ALL)
+        if at_horizon and not soft:
             truncateds[ALL] = True
         for agent_id, reward in rewards.items():
             agent = self._agent(index, agent_id)
@@ -355,11 +440,29 @@ class MultiAgentRunner:
                 agent.side.store.reward(agent.row, reward)
         if self._observation_fn is not None:
             obs = self._observed(index, obs)
+        if soft:
+            self._begin_part(index)
         self._receive(index, (obs, rewards, terminateds, truncateds, infos))
         if self._wants_steps:
             self._filter_new()
             self._note_step(index, obs, rewards, terminateds, truncateds, infos)
-        return bool(terminateds[ALL] or truncateds.get(ALL))
+        return bool(terminateds[ALL] or truncateds.get(ALL) or soft)
+
+    def _begin_part(self, index: int) -> None:
+        """Lets rows that begin from now on be those of another part of the episode, behind a soft horizon.
+
+        Nobody's trajectory ends there: the environment and the agents' memories go on, and a transition that is under
+        way, of an agent whose turn it is not, is closed by its next turn as ever.
+        """
+        episode = self._episodes[index]
+        self._cut[index] = episode.episode_id
+        self._parts[index] += 1
+        # 12 bits between those of the episode and those of the slot; after 4,096 parts they come again.
+        episode.episode_id = self.slots[index].episode_id + (self._parts[index] % 4096 << 24)
+        self._running[episode.episode_id] = episode
+        for agent in self._agents[index].values():
+            agent.step = 0
+            self._names[episode.episode_id, agent.index] = agent.id
 
     def _observed(self, index: int, obs: dict[Any, Any]) -> dict[Any, Any]:
         """Returns the observations as `observation_fn` makes them."""
@@ -399,7 +502,7 @@ class MultiAgentRunner:
             else:
                 self._continue(agent, self._prepared(agent, raw))
         for agent_id, agent in self._agents[index].items():
-            if agent.row >= 0 and agent_id not in obs:
+            if agent_id not in obs and (agent.row >= 0 or (over and not agent.done)):
                 terminated = bool(all_terminated or terminateds.get(agent_id, False))
                 if over or terminated or truncateds.get(agent_id, False):
                     # Its last observation is not known: the one it acted on stands for it.
@@ -409,7 +512,7 @@ class MultiAgentRunner:
         """Returns an observation as the agent's policy takes it."""
         side = agent.side
         if agent.slot in self._unchecked:
-            where = f"{self.slots[agent.slot].where()}, agent {agent.id!r}, policy {side.policy_id!r}"
+            where = f"{self._slot(agent.slot).where()}, agent {agent.id!r}, policy {side.policy_id!r}"
             raw = check_observation(raw, side.raw_space, where)
         if self._wants_steps:
             self._episodes[agent.slot]._view(agent.id).raw_obs = raw
@@ -480,14 +583,28 @@ class MultiAgentRunner:
 
     def _finish(self, index: int) -> None:
         """Reports an episode that ended."""
+        episode = self._report(index)
+        self._explore_hook("on_episode_end", index)
+        self._over.add(episode.episode_id)
+        self._unchecked.discard(index)
+
+    def _finish_part(self, index: int) -> None:
+        """Reports what lies before a soft horizon, and counts anew."""
+        episode = self._report(index)
+        self._over.add(self._cut.pop(index))
+        self._unchecked.discard(index)
+        for agent in self._agents[index].values():
+            agent.total = 0.0
+        episode.soft_reset()
+        episode.custom_metrics, episode.hist_data, episode.media = {}, {}, {}
+
+    def _report(self, index: int) -> Episode:
         episode = self._episodes[index]
         agents = self._agents[index].values()
         episode.agent_rewards = {(agent.id, agent.side.policy_id): agent.total for agent in agents}
         episode.total_reward = sum(episode.agent_rewards.values())
         self._call("on_episode_end", index)
-        self._explore_hook("on_episode_end", index)
-        self._over.add(episode.episode_id)
-        self._unchecked.discard(index)
+        self._finished_steps += episode.length
         self._metrics.append(
             RolloutMetrics(
                 episode_length=episode.length,
@@ -499,6 +616,7 @@ class MultiAgentRunner:
                 media=episode.media,
             )
         )
+        return episode
 
     def _account(self, act: float, env: float, total: float) -> None:
         self._times["act"] += act
@@ -533,6 +651,7 @@ class MultiAgentRunner:
                 self._move(side, moved)
         made = {pid: self._sequences(pid, batch) for pid, batch in self._postprocess(taken).items()}
         self._forget_episodes()
+        self._finished_steps = 0
         return MultiAgentBatch(made, env_steps)
 
     def _sequences(self, policy_id: str, batch: SampleBatch) -> SampleBatch:
@@ -619,21 +738,12 @@ class MultiAgentRunner:
     # --- checkpoints ------------------------------------------------------------------------------------------
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the number of the running episodes, and episodes not yet reported."""
-        return {
-            "started": False,
-            "slots": {str(slot.index): {"seed": slot.seed, "episode": slot.episode} for slot in self.slots},
-            "metrics": [metric.to_state() for metric in self._metrics],
-        }
+        """Returns the place of every environment, unfinished rows, and episodes not yet reported."""
+        return runner_state(self)
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Takes the episodes not yet reported; new episodes begin, with the seeds that come next."""
-        self._started = False
-        self._metrics = [RolloutMetrics.from_state(item) for item in state["metrics"]]
-        for slot in self.slots:
-            saved = state["slots"].get(str(slot.index))
-            if saved is not None:
-                slot.seed, slot.episode = int(saved["seed"]), int(saved["episode"])
+        """Goes on from what `get_state` returned, see `restore_runner`."""
+        restore_runner(self, state)
 
 
 def _trajectories(batch: SampleBatch) -> list[SampleBatch]:

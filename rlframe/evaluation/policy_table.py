@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
 from rlframe.evaluation.episode import Episode
 from rlframe.policy.policy import PolicySpec
+from rlframe.utils import merge_dicts
 from rlframe.utils.errors import ConfigError
 
 #: `fn(agent id, episode, worker) -> policy id`.
@@ -34,6 +36,34 @@ def as_spec(entry: Any, default_class: Any) -> PolicySpec:
     else:
         spec = PolicySpec(policy_class=entry)
     return spec if spec.policy_class is not None else spec._replace(policy_class=default_class)
+
+
+def policy_config(config: Mapping[str, Any], spec: PolicySpec) -> dict[str, Any]:
+    """Returns the config of one policy: the trainer's, with the specification's laid on it.
+
+    Keys that only the algorithm of the policy's class has, in a trainer of another one, get their defaults; those that
+    both have (`lr`, `exploration_config`) are the trainer's. An `exploration_config` of another type replaces the
+    trainer's as a whole.
+
+    Args:
+        config: The trainer's config.
+        spec: The specification.
+    """
+    given = dict(spec.config or {})
+    made = {**_defaults(spec.policy_class), **config}
+    exploration = given.get("exploration_config")
+    if exploration and exploration.get("type") not in (None, (made.get("exploration_config") or {}).get("type")):
+        made["exploration_config"] = {}
+    return merge_dicts(made, given) if given else made
+
+
+def _defaults(policy_class: Any) -> Mapping[str, Any]:
+    path = getattr(policy_class, "defaults_from", None)
+    if path is None:
+        return {}
+    module, _, name = path.partition(":")
+    defaults: Mapping[str, Any] = getattr(importlib.import_module(module), name)
+    return defaults
 
 
 def has_several(config: Mapping[str, Any]) -> bool:

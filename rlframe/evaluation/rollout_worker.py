@@ -15,10 +15,12 @@ from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, Sample
 from rlframe.env.base_env import BaseEnv
 from rlframe.env.checks import check_observation, check_spaces
 from rlframe.env.env_context import EnvContext
+from rlframe.env.external_env import ExternalEnv
 from rlframe.env.wrappers.atari_wrappers import is_atari, with_preprocessing
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, overridden_hooks
 from rlframe.evaluation.env_runner import EnvRunner, Hooks, RunnerSettings
 from rlframe.evaluation.env_slots import EnvSlot
+from rlframe.evaluation.external_runner import ExternalRunner
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.multi_agent_runner import MultiAgentRunner
 from rlframe.evaluation.policy_table import (
@@ -27,13 +29,14 @@ from rlframe.evaluation.policy_table import (
     agent_mapping,
     as_spec,
     has_several,
+    policy_config,
     space_for,
 )
 from rlframe.evaluation.vector_runner import VectorRunner, make_vector_env
 from rlframe.evaluation.whole_games import WholeGames
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
 from rlframe.policy.policy import Policy, PolicySpec
-from rlframe.utils import merge_dicts
+from rlframe.policy.policy_map import PolicyMap, rebuilder
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.filter import get_filter
 from rlframe.utils.seeding import entropy_seed
@@ -104,11 +107,11 @@ class RolloutWorker:
         self.action_space: Any = given[1]
         if make_env:
             self.open_envs()
-        self.policy_map: dict[str, Policy] = {}
+        multiagent = config.get("multiagent") or {}
+        self.policy_map = PolicyMap(multiagent.get("policy_map_capacity", 100), multiagent.get("policy_map_cache"))
         self.preprocessors: dict[str, Any] = {}
         self.filters: dict[str, Any] = {}
         self.policy_specs: dict[str, PolicySpec] = {}
-        multiagent = config.get("multiagent") or {}
         self.is_policy_to_train = TrainedPolicies(multiagent.get("policies_to_train"))
         self._mapping_fn: Any = multiagent.get("policy_mapping_fn")
         self.runner: EnvRunner | MultiAgentRunner | None = None
@@ -253,7 +256,7 @@ class RolloutWorker:
         """Builds one policy of a table of specifications that have spaces."""
         spec = table[policy_id]
         raw_space: Any = spec.observation_space
-        config = merge_dicts(self.policy_config, dict(spec.config)) if spec.config else dict(self.policy_config)
+        config = policy_config(self.policy_config, spec)
         if has_several(config):  # with all spaces: critics of several agents are built by them
             config["multiagent"] = {**config["multiagent"], "policies": dict(table)}
         model_config = config.get("model") or {}
@@ -261,20 +264,25 @@ class RolloutWorker:
             preprocessor: Any = NoPreprocessor(raw_space)
         else:
             preprocessor = get_preprocessor(raw_space)(raw_space, model_config)
-        policy: Policy = spec.policy_class(preprocessor.observation_space, spec.action_space, config)
-        policy.preprocessor = preprocessor
         self.preprocessors[policy_id] = preprocessor
-        name = config.get("observation_filter", "NoFilter")
-        self.filters[policy_id] = get_filter(name, preprocessor.shape)
-        if name != "NoFilter":
+        self.filters[policy_id] = get_filter(config.get("observation_filter", "NoFilter"), preprocessor.shape)
+        arguments = (preprocessor.observation_space, spec.action_space, config)
+        policy: Policy = spec.policy_class(*arguments)
+        furnish = partial(self._furnish, policy_id)
+        furnish(policy)
+        self.policy_map.add(policy_id, policy, rebuilder(spec.policy_class, arguments, furnish))
+        self.policy_specs[policy_id] = spec
+
+    def _furnish(self, policy_id: str, policy: Policy) -> None:
+        """Gives a policy what it has of its worker."""
+        policy.preprocessor = self.preprocessors[policy_id]
+        if policy.config.get("observation_filter", "NoFilter") != "NoFilter":
             policy.obs_filter = self.filters[policy_id]
         policy.callbacks = self.callbacks  # type: ignore[attr-defined]  # RLlib's name for users' code
         if "on_learn_on_batch" in self._hooks:
             policy.learn_hook = partial(_call_learn_hook, self.callbacks)  # type: ignore[attr-defined]
         if policy.exploration is None:  # a class of the user's own that only acts
             policy.exploration = policy._create_exploration()
-        self.policy_map[policy_id] = policy
-        self.policy_specs[policy_id] = spec
 
     def _make_runner(self) -> EnvRunner | MultiAgentRunner:
         config = self.policy_config
@@ -298,7 +306,8 @@ class RolloutWorker:
         hooks = Hooks(call=calls, worker=self, base_env=base_env)
         if self._several:
             multiagent = config.get("multiagent") or {}
-            return MultiAgentRunner(
+            runner_class = ExternalRunner if isinstance(self.slots[0].env, ExternalEnv) else MultiAgentRunner
+            return runner_class(
                 self.slots,
                 self.policy_map,
                 lambda agent_id, episode: self.policy_mapping_fn(agent_id, episode),
@@ -397,7 +406,8 @@ class RolloutWorker:
 
     def get_policy(self, policy_id: str = DEFAULT_POLICY_ID) -> Policy | None:
         """Returns a policy, None for an unknown id."""
-        return self.policy_map.get(policy_id)
+        policy: Policy | None = self.policy_map.get(policy_id)
+        return policy
 
     def for_policy(self, func: Callable[..., Any], policy_id: str = DEFAULT_POLICY_ID, **kwargs: Any) -> Any:
         """Returns `func(policy)`."""
@@ -440,8 +450,7 @@ class RolloutWorker:
     def set_global_vars(self, global_vars: Mapping[str, Any]) -> None:
         """Tells policies the global step count; their schedules follow it."""
         self.global_vars = dict(global_vars)
-        for policy in self.policy_map.values():
-            policy.on_global_var_update(global_vars)
+        self.policy_map.update_global_vars(global_vars)
 
     def get_filters(self, flush_after: bool = False) -> dict[str, Any]:
         """Returns copies of the observation filters, `{policy_id: filter}`."""
@@ -508,9 +517,10 @@ class RolloutWorker:
         self.set_state(state)
 
     def stop(self) -> None:
-        """Closes the environments."""
+        """Closes the environments, and removes the files of policies that wait on disk."""
         for slot in self.slots:
             slot.env.close()
+        self.policy_map.close()
 
     def get_host(self) -> str:
         """Returns the machine's name."""

@@ -137,6 +137,9 @@ class RowStore:
         """Drops rows that will never be closed; returns where the others are now, as `take` does."""
         keep = np.ones(self.count, np.bool_)
         keep[rows] = False
+        following = self.next_row[: self.count]
+        for row in np.flatnonzero(keep & (following >= 0) & ~keep[following]).tolist():
+            self.finals[row] = self.columns[OBS][following[row]].copy()  # all that is left of what came next
         return self._keep(np.flatnonzero(keep))
 
     def _grow(self) -> None:
@@ -194,6 +197,36 @@ class RowStore:
         for place in np.flatnonzero(following < 0).tolist():
             obs[place] = self.finals[int(order[place])]
         return obs
+
+    # --- checkpoints ----------------------------------------------------------------------------------------------
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns all rows as arrays; infos, which may be anything, are left out."""
+        used = slice(0, self.count)
+        return {
+            "columns": {name: column[used].copy() for name, column in self.columns.items() if column.dtype != object},
+            "next_row": self.next_row[used].copy(),
+            "closed": self.closed[used].copy(),
+            "acted_up_to": self.acted_up_to,
+            "finals": {str(row): obs.copy() for row, obs in self.finals.items()},
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes what `get_state` returned; infos begin empty."""
+        self.count = len(state["closed"])
+        while len(self.closed) < self.count:
+            self._grow()
+        for name, saved in state["columns"].items():
+            if name not in self.columns:
+                self.columns[name] = np.zeros((len(self.closed), *saved.shape[1:]), saved.dtype)
+            self.columns[name][: self.count] = saved
+        if INFOS in self.columns:
+            self.columns[INFOS][: self.count] = [{} for _ in range(self.count)]
+        self.next_row[: self.count], self.closed[: self.count] = state["next_row"], state["closed"]
+        self.acted_up_to = int(state["acted_up_to"])
+        self.finals = {int(row): np.array(obs) for row, obs in state["finals"].items()}
+
+    # --- inner ----------------------------------------------------------------------------------------------------
 
     def _check_finite(self, rows: NDArray[np.int64]) -> None:
         for name, column in (("reward", self.columns[REWARDS]), ("observation", self.columns[OBS])):

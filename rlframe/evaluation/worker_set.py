@@ -164,7 +164,9 @@ class WorkerSet:
         recipe = describe() if describe is not None and self._config.get("sample_in_numpy", True) else None
         if recipe is None:
             return spec
-        return spec._replace(policy_class=partial(recipe.policy_class or NumpyPolicy, recipe=recipe))
+        made: Any = partial(recipe.policy_class or NumpyPolicy, recipe=recipe)
+        made.defaults_from = getattr(spec.policy_class, "defaults_from", None)  # postprocessing reads the config, too
+        return spec._replace(policy_class=made)
 
     def add_policy(
         self, policy_id: str, spec: PolicySpec, policy_mapping_fn: Any = None, policies_to_train: Any = None

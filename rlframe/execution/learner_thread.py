@@ -15,6 +15,7 @@ from rlframe.execution.minibatch_buffer import MinibatchBuffer
 from rlframe.execution.plan_nodes import operator_state, restore_operator
 from rlframe.execution.rollout_ops import agent_steps
 from rlframe.execution.train_ops import policy_parts
+from rlframe.policy.policy_map import held
 from rlframe.utils.window_stat import WindowStat
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ class BatchLearner:
     def learn(self, batch: Batch, *, last_pass: bool = True) -> Learned:
         """Learns from a batch once, each policy from its own rows."""
         local = self.local_worker
-        infos = {pid: self._learn(local.policy_map[pid], rows) for pid, rows in policy_parts(local, batch)}
+        with held(local.policy_map):
+            infos = {pid: self._learn(local.policy_map[pid], rows) for pid, rows in policy_parts(local, batch)}
         self.has_learned = True
         rows = (batch.count, agent_steps(batch)) if last_pass else (0, 0)
         if self.after_step is not None:

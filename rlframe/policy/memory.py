@@ -120,7 +120,9 @@ class ActingMemory:
         """Takes what `get_state` returned."""
         self._states = [np.array(state["states"][str(i)]) for i in range(len(self._states))]
         for column, past in self._past.items():
-            past[:] = state["past"][column]
+            self._past[column] = np.array(state["past"][column], past.dtype)
+        # One size for all: that of whatever there is.
+        self._size = max([len(part) for part in (*self._states, *self._past.values())], default=self._size)
 
 
 def views_after(

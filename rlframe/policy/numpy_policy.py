@@ -113,6 +113,9 @@ class NumpyPolicy(Policy):
     def set_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
         """Takes weights; arrays from the object store are used as they are, without a copy."""
         self.weights = {name: np.asarray(array) for name, array in weights.items()}
+        if not self.weights:  # the state of one that has not got any yet
+            self.actor = None
+            return
         self.actor = self.recipe.build_actor(self.recipe.spec, self.weights, self.rng if self.recipe.noisy else None)
 
     def __getattr__(self, name: str) -> Any:

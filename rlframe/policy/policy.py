@@ -71,6 +71,8 @@ class Policy:
     """
 
     framework: str | None = None
+    #: "module:name" of the config that has the keys of the policy's algorithm, for trainers of other ones.
+    defaults_from: str | None = None
     #: Columns of a training batch this policy wants beside the ones always there; None means all of them.
     train_columns: tuple[str, ...] | None = None
     #: Makes the NumPy distribution of inputs [B, K]; None for a custom one.

@@ -50,7 +50,9 @@ _CHUNK_BYTES: Final = 1 << 22
 # --- writing -------------------------------------------------------------------------------------------------------
 
 
-def write_state(directory: str | os.PathLike[str], state: State, meta: State | None = None) -> None:
+def write_state(
+    directory: str | os.PathLike[str], state: State, meta: State | None = None, *, durable: bool = True
+) -> None:
     """Writes a nested state dict as files; whatever stood at `directory` stays until the new state is complete.
 
     Args:
@@ -58,6 +60,7 @@ def write_state(directory: str | os.PathLike[str], state: State, meta: State | N
         state: Dicts with string keys, lists, and leaves that are arrays, int, float, bool, str or None. NumPy scalars
             become Python numbers. Big arrays are streamed to disk without a second copy in memory.
         meta: Describes the state (versions, names, spaces); the same kinds of values, but no arrays.
+        durable: Whether to wait until all of it has reached the disk; state that the process alone reads need not.
 
     Raises:
         ValueError: If something in `state` or `meta` cannot be written without executing code to read it back
@@ -75,8 +78,8 @@ def write_state(directory: str | os.PathLike[str], state: State, meta: State | N
     try:
         temporary.parent.mkdir(parents=True, exist_ok=True)
         temporary.mkdir()
-        _write_files(temporary, encoder, text)
-        _move_into_place(temporary, target)
+        _write_files(temporary, encoder, text, durable)
+        _move_into_place(temporary, target, durable)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         reason = error.strerror or str(error)
@@ -172,30 +175,32 @@ def _check_target(target: Path) -> None:
         )
 
 
-def _write_files(directory: Path, encoder: _Encoder, structure: bytes) -> None:
+def _write_files(directory: Path, encoder: _Encoder, structure: bytes, durable: bool = True) -> None:
     """Writes and flushes all files; the manifest comes last."""
-    files = {STRUCTURE: _write_file(directory / STRUCTURE, iter([structure]))}
+    files = {STRUCTURE: _write_file(directory / STRUCTURE, iter([structure]), durable)}
     if encoder.small:
         contiguous = {name: np.asarray(array, order="C") for name, array in encoder.small.items()}
         packed = safetensors.numpy.save(contiguous)
-        files[SMALL_ARRAYS] = _write_file(directory / SMALL_ARRAYS, iter([packed]))
+        files[SMALL_ARRAYS] = _write_file(directory / SMALL_ARRAYS, iter([packed]), durable)
     for name, array in encoder.big.items():
-        files[name] = _write_file(directory / name, _npy_chunks(array))
+        files[name] = _write_file(directory / name, _npy_chunks(array), durable)
     manifest = json.dumps({"schema": SCHEMA, "files": files}, indent=1).encode()
-    _write_file(directory / MANIFEST, iter([manifest]))
-    _flush_directory(directory)
+    _write_file(directory / MANIFEST, iter([manifest]), durable)
+    if durable:
+        _flush_directory(directory)
 
 
-def _write_file(path: Path, chunks: Iterator[Any]) -> dict[str, Any]:
-    """Writes the chunks, waits until they are on the disk, and returns the file's manifest entry."""
+def _write_file(path: Path, chunks: Iterator[Any], durable: bool = True) -> dict[str, Any]:
+    """Writes the chunks, waits until they are on the disk if asked to, and returns the file's manifest entry."""
     digest, size = hashlib.sha256(), 0
     with open(path, "xb") as file:
         for chunk in chunks:
             file.write(chunk)
             digest.update(chunk)
             size += len(chunk)
-        file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
     return {"bytes": size, "sha256": digest.hexdigest()}
 
 
@@ -235,11 +240,12 @@ def _flush_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _move_into_place(temporary: Path, target: Path) -> None:
+def _move_into_place(temporary: Path, target: Path, durable: bool = True) -> None:
     """Makes the complete `temporary` directory the `target`; an earlier target is removed last."""
     if not target.exists():
         os.rename(temporary, target)
-        _flush_directory(target.parent)
+        if durable:
+            _flush_directory(target.parent)
         return
     if _exchange(temporary, target):
         _flush_directory(target.parent)

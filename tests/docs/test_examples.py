@@ -19,7 +19,7 @@ def load(name):
 def test_every_example_has_a_test_here():
     names = {path.stem for path in EXAMPLES.glob("*.py")}
     tested = {"train_own_env", "derive_algorithm", "custom_metrics", "custom_model", "own_execution_plan"}
-    assert names == tested | {"central_critic", "self_play"}
+    assert names == tested | {"central_critic", "self_play", "two_trainers"}
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["gymnasium", "old gym"])
@@ -54,6 +54,13 @@ def test_self_play_loses_less_than_chance():
         example = load("self_play")
     # Random moves against random moves lose 44 of 100 games on average over both sides.
     assert example.main(iterations=6) > 0.6
+
+
+def test_two_trainers_learn_side_by_side():
+    # Returns of random agents are about 22.
+    ppo, dqn = load("two_trainers").main(iterations=5)
+    assert ppo > 22.0
+    assert dqn > 15.0  # which explores at random for 10,000 steps
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)

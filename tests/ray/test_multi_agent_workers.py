@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from rlframe.agents.a3c import A2CTrainer
+from rlframe.agents.dqn import DQNTorchPolicy, DQNTrainer
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.maddpg import MADDPGTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.policy.policy import PolicySpec
+from rlframe.utils.errors import EnvError
+from tests.helpers.external_envs import ExternalCartPole
 from tests.helpers.frameworks import FRAMEWORKS
 
 pytestmark = pytest.mark.ray
@@ -78,6 +81,30 @@ def test_a_policy_added_later_is_on_all_workers(trainers):
     assert ids == [["even", "third"]] * 2
 
 
+def test_policies_wait_on_disk_in_all_workers(trainers):
+    import ray
+
+    ppo = {"sgd_minibatch_size": 40, "num_sgd_iter": 1}
+    small = {**CONFIG["multiagent"], "policy_map_capacity": 1}
+    one, two = trainers(PPOTrainer, **ppo, multiagent=small), trainers(PPOTrainer, **ppo)
+    for _ in range(2):
+        assert one.train()["hist_stats"] == two.train()["hist_stats"]
+    (present,) = ray.get([w.apply.remote(lambda w: w.policy_map.in_memory) for w in one.workers.remote_workers()])
+    assert len(present) == 1
+    mine = one.get_weights()
+    for pid, weights in two.get_weights().items():
+        for name, array in weights.items():
+            np.testing.assert_array_equal(array, mine[pid][name], err_msg=name)
+
+
+def test_policies_of_other_algorithms_sample_in_remote_workers(trainers):
+    greedy = {"exploration_config": {"type": "EpsilonGreedy", "epsilon_timesteps": 7}, "n_step": 2}
+    policies = {"even": PolicySpec(), "odd": PolicySpec(DQNTorchPolicy, config=greedy)}
+    multiagent = {**CONFIG["multiagent"], "policies": policies, "policies_to_train": ["even"]}
+    trainer = trainers(PPOTrainer, sgd_minibatch_size=40, num_sgd_iter=1, multiagent=multiagent)
+    assert set(trainer.train()["info"]["learner"]) == {"even"}
+
+
 def test_asynchronous_learners_take_several_policies(trainers):
     trainer = trainers(ImpalaTrainer, num_workers=2, timesteps_per_iteration=400)
     result = trainer.train()
@@ -120,3 +147,26 @@ class Together(MultiAgentCartPole):
         obs, rewards, ended, cut, infos = super().step(action_dict)
         over = any(ended.values())
         return obs, rewards, {"__all__": over}, {"__all__": any(cut.values()) and not over}, infos
+
+
+def test_simulators_of_their_own_run_in_remote_workers(trainers):
+    config = {"num_workers": 2, "env_config": {}, "multiagent": {}, "learning_starts": 40, "train_batch_size": 8}
+    trainer = DQNTrainer({**copy.deepcopy(CONFIG), **config, "rollout_fragment_length": 4}, env=ExternalCartPole)
+    result = trainer.train()
+    assert result["info"]["num_steps_trained"] > 0
+    assert result["episodes_total"] > 0
+    trainer.stop()
+
+
+def test_what_a_remote_simulator_raises_train_raises(trainers):
+    trainer = DQNTrainer({**copy.deepcopy(CONFIG), "env_config": {}, "multiagent": {}}, env=Breaks)
+    with pytest.raises(EnvError, match=r"(?s)its run\(\) raised RuntimeError: out of order.*in run\n"):
+        trainer.train()
+    trainer.stop()
+
+
+class Breaks(ExternalCartPole):
+    """Breaks at once."""
+
+    def run(self):
+        raise RuntimeError("out of order")

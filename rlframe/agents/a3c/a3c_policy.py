@@ -14,6 +14,8 @@ from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 class A3CPolicy(LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
     """An actor with a critic, trained on advantages."""
 
+    defaults_from = "rlframe.agents.a3c.a3c:DEFAULT_CONFIG"
+
     wants_values = True
     train_columns = (NEXT_OBS, DONES, ENV_ID)
     learn_columns = (OBS, ACTIONS, ADVANTAGES, VALUE_TARGETS)

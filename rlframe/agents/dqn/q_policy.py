@@ -24,6 +24,8 @@ from rlframe.utils.errors import UnsupportedSpaceException
 class SimpleQPolicy(LearningRateSchedule, LearningPolicy):
     """A Q-network with a periodically copied target; what a framework adds is the loss and the learner step."""
 
+    defaults_from = "rlframe.agents.dqn.simple_q:DEFAULT_CONFIG"
+
     train_columns = (NEXT_OBS, DONES)
     learn_columns: tuple[str, ...] = (OBS, ACTIONS, REWARDS, NEXT_OBS, DISCOUNTS)
     build_actor = staticmethod(QActor)
@@ -128,6 +130,8 @@ class SimpleQPolicy(LearningRateSchedule, LearningPolicy):
 
 class DQNPolicy(SimpleQPolicy):
     """SimpleQ's policy with dueling, distributional and noisy heads, and priorities computed by workers."""
+
+    defaults_from = "rlframe.agents.dqn.dqn:DEFAULT_CONFIG"
 
     learn_columns = (*SimpleQPolicy.learn_columns, WEIGHTS)
 

@@ -34,6 +34,8 @@ _MIN_STD = 0.1
 class VTracePolicy(LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
     """An actor with a critic, trained on rows of policies that lag behind."""
 
+    defaults_from = "rlframe.agents.impala.impala:DEFAULT_CONFIG"
+
     wants_values = True
     train_columns: tuple[str, ...] = (ACTION_LOGP,)
     learn_columns: tuple[str, ...] = (

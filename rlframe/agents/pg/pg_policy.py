@@ -13,6 +13,8 @@ from rlframe.policy.learning_policy import LearningPolicy
 class PGPolicy(LearningPolicy):
     """An actor that weights what it did by the return that followed."""
 
+    defaults_from = "rlframe.agents.pg.pg:DEFAULT_CONFIG"
+
     train_columns = (DONES, ENV_ID)
     learn_columns = (OBS, ACTIONS, ADVANTAGES)
 

@@ -41,6 +41,8 @@ postprocess_for_appo.framework_free = True  # type: ignore[attr-defined]  # NumP
 class AsyncPPOPolicy(KLCoeffMixin, VTracePolicy):
     """An actor with a critic, trained on a clipped surrogate against a policy of a few batches ago."""
 
+    defaults_from = "rlframe.agents.ppo.appo:DEFAULT_CONFIG"
+
     target_network: Any
 
     def setup_mixins(self, config: dict[str, Any]) -> None:

@@ -45,6 +45,8 @@ class KLCoeffMixin:
 class PPOPolicy(KLCoeffMixin, LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
     """An actor with a critic; what a framework adds is the loss and the learner step."""
 
+    defaults_from = "rlframe.agents.ppo.ppo:DEFAULT_CONFIG"
+
     wants_values = True
     train_columns = (ACTION_DIST_INPUTS, ACTION_LOGP, NEXT_OBS, DONES, ENV_ID)
     learn_columns = (OBS, ACTIONS, ACTION_DIST_INPUTS, ACTION_LOGP, VF_PREDS, ADVANTAGES, VALUE_TARGETS)

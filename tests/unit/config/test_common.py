@@ -166,8 +166,6 @@ REFUSED = [
     ("input_config", {"a": 1}), ("actions_in_input_normalized", True), ("input_evaluation", ["simulation"]),
     ("postprocess_inputs", True), ("shuffle_buffer_size", 4), ("output", "logdir"), ("output_compress_columns", []),
     ("output_max_file_size", 1024),
-    ("multiagent.policy_map_capacity", 3),
-    ("multiagent.policy_map_cache", "/tmp"),
     ("model._use_default_native_models", True), ("exploration_config.type", "Curiosity"),
     ("exploration_config.type", "RE3"),
 ]  # fmt: skip

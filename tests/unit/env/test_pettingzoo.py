@@ -1,5 +1,6 @@
 """PettingZoo's environments under a trainer."""
 
+import importlib
 import warnings
 
 import numpy as np
@@ -80,6 +81,40 @@ def test_hidden_choices_at_the_same_time_are_scored_after_both():
 def test_both_kinds_are_told_without_importing_the_library():
     assert is_multi_agent(tictactoe_v3.env())
     assert not is_multi_agent(object())
+
+
+ENVS = [
+    "pettingzoo.classic.tictactoe_v3:env", "pettingzoo.classic.connect_four_v3:env",
+    "pettingzoo.classic.rps_v2:env", "pettingzoo.classic.rps_v2:parallel_env",
+    "mpe2.simple_spread_v3:env", "mpe2.simple_spread_v3:parallel_env",
+    "pettingzoo.sisl.multiwalker_v9:env", "pettingzoo.sisl.multiwalker_v9:parallel_env",
+]  # fmt: skip
+NEEDS = {"mpe2": "mpe2", "pettingzoo.sisl": "'pettingzoo[sisl]'"}
+
+
+def creator(path):
+    """Returns an environment's function; skips where what it needs is missing."""
+    module, _, name = path.partition(":")
+    needed = next((package for start, package in NEEDS.items() if module.startswith(start)), "")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the libraries say of their own future
+        try:
+            return getattr(importlib.import_module(module), name)
+        except ImportError as error:
+            pytest.skip(f"{path} needs more: pip install {needed} ({error})")
+
+
+@pytest.mark.parametrize("path", ENVS, ids=lambda path: path.rpartition(".")[2])
+def test_a_thousand_steps_without_a_warning(path):
+    made = creator(path)
+    config = {"train_batch_size": 500, "sgd_minibatch_size": 250, "num_sgd_iter": 1, "num_envs_per_worker": 2}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trainer = PPOTrainer({**CONFIG, **config}, env=made)
+        results = [trainer.train() for _ in range(2)]
+        trainer.stop()
+    assert results[-1]["timesteps_total"] >= 1000
+    assert np.isfinite(results[-1]["info"]["learner"]["default_policy"]["learner_stats"]["total_loss"])
 
 
 def test_agents_that_act_at_the_same_time():

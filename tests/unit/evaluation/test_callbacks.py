@@ -1,5 +1,7 @@
 """Hooks: when they are called, with what, and in which old forms they still work."""
 
+import tracemalloc
+
 import pytest
 
 from rlframe.agents.callbacks import DefaultCallbacks, MemoryTrackingCallbacks, MultiCallbacks
@@ -138,6 +140,7 @@ def test_memory_tracking_reports_resident_memory():
         Counting, callbacks=MemoryTrackingCallbacks, rollout_fragment_length=5, env_config={"length": 5}
     )
     worker.sample()
+    tracemalloc.stop()  # it slows all that other tests do in this process, importing TensorFlow above all
     assert worker.get_metrics()[0].custom_metrics["tracemalloc/worker/rss"] > 1e6
 
 

@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 
 from rlframe.agents.callbacks import DefaultCallbacks
-from rlframe.agents.dqn import DQNTrainer
+from rlframe.agents.dqn import DQNTorchPolicy, DQNTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.env.multi_agent_env import MultiAgentEnv
+from rlframe.evaluation import multi_agent_runner
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.policy.policy import Policy, PolicySpec
 from rlframe.utils.errors import ConfigError, EnvError
@@ -269,6 +270,22 @@ class TwoKinds(Script):
         return {agent: np.full(self.observation_spaces[agent].shape, value, np.float32) for agent, value in obs.items()}
 
 
+def test_policies_of_other_algorithms_have_the_keys_of_theirs():
+    spec = {"mine": PolicySpec(), "other": PolicySpec(
+        DQNTorchPolicy, config={"exploration_config": {"type": "EpsilonGreedy", "epsilon_timesteps": 7}})}  # fmt: skip
+    mapping = lambda agent_id: "mine" if agent_id == 0 else "other"  # noqa: E731
+    made = trainer(
+        None, PPOTrainer, MultiAgentCartPole, env_config={"num_agents": 2}, sgd_minibatch_size=4, lr=0.25,
+        multiagent={"policies": spec, "policy_mapping_fn": mapping, "policies_to_train": ["mine"]},
+    )  # fmt: skip
+    config = made.get_policy("other").config
+    assert config["double_q"] is True  # what only DQN knows
+    assert config["lr"] == 0.25  # what both know is the trainer's
+    assert config["exploration_config"] == {"type": "EpsilonGreedy", "epsilon_timesteps": 7}
+    assert "double_q" not in made.get_policy("mine").config
+    assert set(made.train()["info"]["learner"]) == {"mine"}
+
+
 def test_spaces_of_agents_are_found_through_the_mapping():
     multiagent = {"policies": {"a", "b"}, "policy_mapping_fn": lambda agent_id: agent_id}
     made = trainer(TURNS, env=TwoKinds, multiagent=multiagent)
@@ -288,6 +305,151 @@ def test_a_table_of_policies_on_an_environment_with_one_agent():
     result = made.train()
     assert result["timesteps_total"] == 20
     assert set(result["info"]["learner"]) == {"mine"}
+
+
+@pytest.mark.parametrize("mode", ["truncate_episodes", "complete_episodes"])
+def test_a_soft_horizon_reports_and_goes_on(mode):
+    lengths = []
+
+    class Lengths(DefaultCallbacks):
+        def on_episode_end(self, *, episode, **kwargs):
+            lengths.append(episode.length)
+
+    batch, worker = sample(
+        TURNS, cls=DQNTrainer, n_step=1, horizon=2, soft_horizon=True, rollout_fragment_length=4, batch_mode=mode,
+        callbacks=Lengths,
+    )  # fmt: skip
+    found = batch.policy_batches["default_policy"]
+    assert rows(found, "obs", "new_obs", "rewards", "terminateds", "truncateds", "t") == {
+        0: [(1.0, 3.0, 0.75, False, False, 0), (3.0, 5.0, -1.0, True, False, 0)],
+        # b's first transition is under way at the horizon: its next turn closes it.
+        1: [(2.0, 4.0, 1.0, False, False, 0), (4.0, 6.0, 1.0, True, False, 0)],
+    }
+    assert len(np.unique(found["eps_id"])) == 2
+    first, second = worker.get_metrics()
+    assert lengths == [first.episode_length, second.episode_length] == [2, 2]
+    assert first.agent_rewards == {("a", "default_policy"): 0.75, ("b", "default_policy"): 1.0}
+    assert second.agent_rewards == {("a", "default_policy"): -1.0, ("b", "default_policy"): 1.0}
+    assert len(worker.env.seen) == 4  # one episode of the environment
+
+
+def test_a_soft_horizon_cuts_nobodys_memory():
+    made = trainer(
+        None, PPOTrainer, MultiAgentCartPole, env_config={"num_agents": 2}, horizon=4, soft_horizon=True,
+        model={**SMALL, "use_lstm": True, "lstm_cell_size": 3, "max_seq_len": 50},
+        rollout_fragment_length=9, train_batch_size=9, sgd_minibatch_size=9,
+    )  # fmt: skip
+    made.get_policy().train_columns = None
+    batch = made.workers.local_worker().sample().policy_batches["default_policy"]
+    mine = batch["agent_index"] == 0
+    assert batch["t"][mine].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0]
+    assert batch["seq_lens"].tolist()[0] == 4
+    assert np.any(batch["state_in_0"][np.cumsum(batch["seq_lens"]) - batch["seq_lens"] > 0] != 0)
+    np.testing.assert_array_equal(batch["new_obs"][mine][3], batch["obs"][mine][4])
+    assert not batch["terminateds"].any()
+    made.train()
+
+
+def test_whole_episodes_are_counted_in_what_the_config_says():
+    together = [{"a": 1, "b": 2, "c": 3}, ({"a": 4, "b": 5, "c": 6}, {}, ON, ON, {}),
+                ({"a": 7, "b": 8, "c": 9}, {}, OVER, ON, {})]  # fmt: skip
+    by_env, by_agent = (
+        sample(together, rollout_fragment_length=4, batch_mode="complete_episodes", multiagent={"count_steps_by": by})[
+            0
+        ]
+        for by in ("env_steps", "agent_steps")
+    )
+    assert (by_env.env_steps(), by_env.agent_steps()) == (4, 12)
+    assert (by_agent.env_steps(), by_agent.agent_steps()) == (2, 6)
+
+
+def test_who_is_only_rewarded_leaves_no_place_in_the_memory():
+    # c has rewards and never an observation; d comes at the end.
+    script = [{"a": 1}, ({"a": 2}, {"c": 1.0}, ON, ON, {}), ({"a": 3, "d": 4}, {"c": 1.0}, OVER, ON, {})]
+    batch, worker = sample(script, cls=PPOTrainer, rollout_fragment_length=40, train_batch_size=40,
+                           sgd_minibatch_size=40, model={**SMALL, "use_lstm": True, "lstm_cell_size": 2})  # fmt: skip
+    (side,) = worker.runner._sides.values()
+    assert side.places <= 4
+    assert worker.get_metrics()[0].agent_rewards["c", "default_policy"] == 2.0
+    assert set(rows(batch.policy_batches["default_policy"], "obs")) == {0}
+
+
+def test_an_episode_that_cannot_end_is_named(monkeypatch):
+    monkeypatch.setattr(multi_agent_runner, "_MAX_IDLE_STEPS", 3)
+    stuck = ({}, {}, ON, ON, {})
+    script = [{"a": 1}, ({"a": 2}, {}, {"a": True, "__all__": False}, ON, {}), *[stuck] * 9]
+    with pytest.raises(EnvError, match=r"no agent had an observation.*never True; agents that are through: .*a"):
+        sample(script, rollout_fragment_length=8)
+    # Others may be late.
+    late = [{"a": 1}, stuck, stuck, stuck, ({"b": 2}, {}, ON, ON, {}), stuck, stuck, ({}, {}, OVER, ON, {})]
+    batch, _ = sample(late, rollout_fragment_length=7)
+    assert set(rows(batch.policy_batches["default_policy"], "obs")) == {0, 1}
+
+
+class WrongAtTheHorizon(MultiAgentEnv):
+    """Gives, once, a wrong observation at its second step."""
+
+    observation_space = gym.spaces.Box(-1, 100, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+    failed = False
+
+    def __init__(self, config):
+        pass
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return {"a": np.zeros(1, np.float32)}, {}
+
+    def step(self, action_dict):
+        self.steps += 1
+        if self.steps == 2 and not WrongAtTheHorizon.failed:
+            WrongAtTheHorizon.failed = True
+            return {"a": np.zeros(3, np.float32)}, {"a": 1.0}, ON, ON, {}
+        return {"a": np.full(1, self.steps, np.float32)}, {"a": 1.0}, {"__all__": self.steps == 3}, ON, {}
+
+
+def test_a_failure_at_a_soft_horizon_is_over_with_its_episode():
+    WrongAtTheHorizon.failed = False
+    made = trainer(None, PGTrainer, WrongAtTheHorizon, horizon=2, soft_horizon=True, rollout_fragment_length=6)
+    worker = made.workers.local_worker()
+    with pytest.raises(EnvError, match="agent 'a'"):
+        worker.sample()
+    worker.sample()
+    assert [metric.episode_length for metric in worker.get_metrics()] == [2, 1, 2, 1]
+
+
+class FailsLate(MultiAgentEnv):
+    """Two agents; the first time it fails behind its third step."""
+
+    observation_space = gym.spaces.Box(-1, 100, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+    failed = False
+
+    def __init__(self, config):
+        pass
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return {"a": np.zeros(1, np.float32)}, {}
+
+    def step(self, action_dict):
+        self.steps += 1
+        if self.steps == 4 and not FailsLate.failed:
+            FailsLate.failed = True
+            raise RuntimeError("broken")
+        return {"a": np.full(1, self.steps, np.float32)}, {"a": 1.0}, ON, ON, {}
+
+
+def test_what_lies_before_a_soft_horizon_outlives_a_failure():
+    FailsLate.failed = False
+    made = trainer(None, DQNTrainer, FailsLate, n_step=1, horizon=2, soft_horizon=True, rollout_fragment_length=5)
+    worker = made.workers.local_worker()
+    with pytest.raises(EnvError, match="broken"):
+        worker.sample()
+    batch = worker.sample().policy_batches["default_policy"]
+    found = sorted(zip(batch["obs"][:, 0].tolist(), batch["new_obs"][:, 0].tolist(), strict=True))
+    # The two rows of the first part, which ended, and the five of the new episode.
+    assert found == [(0.0, 1.0), (0.0, 1.0), (1.0, 2.0), (1.0, 2.0), (2.0, 3.0), (3.0, 4.0), (4.0, 5.0)]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

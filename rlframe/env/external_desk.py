@@ -1,0 +1,199 @@
+"""Where a simulator with a main loop of its own and the trainer meet: calls go one way, actions the other."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import uuid
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlframe.env.contracts import check_reward
+
+#: How many ids of finished episodes are remembered, to tell "finished" from "unknown" and to refuse them again.
+_REMEMBERED = 10_000
+
+
+class TrainingStopped(SystemExit):
+    """Ends `run()` when the trainer is stopped: the episode's methods raise it, and nothing more is printed.
+
+    No subclass of Exception, so that a simulator that goes on after any error ends all the same.
+    """
+
+
+@dataclass(eq=False)
+class OpenEpisode:
+    """An episode that has begun: what was logged since its last call, and where its caller waits."""
+
+    episode_id: str
+    trains: bool
+    rewards: dict[Any, float] = field(default_factory=dict)
+    dones: dict[Any, bool] = field(default_factory=dict)
+    infos: dict[Any, Any] = field(default_factory=dict)
+    reply: queue.SimpleQueue[tuple[Any, BaseException | None]] = field(default_factory=queue.SimpleQueue)
+    waits: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A simulator's call that the trainer has to deal with.
+
+    Attributes:
+        desk: The desk of the environment that has made it.
+        episode: Its episode; None where `run()` has ended.
+        obs: Observations by agent.
+        actions: Actions by agent that were taken already; None where they are asked for.
+        rewards, dones, infos: What was logged since the call before.
+        over: Whether the episode ends here; nobody waits for an answer then.
+        truncated: Whether it was cut off rather than over by itself.
+    """
+
+    desk: Desk
+    episode: OpenEpisode | None
+    obs: Mapping[Any, Any] = field(default_factory=dict)
+    actions: Mapping[Any, Any] | None = None
+    rewards: Mapping[Any, float] = field(default_factory=dict)
+    dones: Mapping[Any, bool] = field(default_factory=dict)
+    infos: Mapping[Any, Any] = field(default_factory=dict)
+    over: bool = False
+    truncated: bool = False
+
+
+class Desk:
+    """Keeps the episodes of one environment; its methods may be called from several threads.
+
+    Args:
+        max_concurrent: How many episodes may be open at once.
+    """
+
+    def __init__(self, max_concurrent: int) -> None:
+        self.max_concurrent = max_concurrent
+        #: Calls to be dealt with; whoever samples from several environments gives all the same queue.
+        self.calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
+        #: What `run()` raised, None where it has returned, or runs.
+        self.failure: BaseException | None = None
+        self._lock = threading.Lock()
+        self._open: dict[str, OpenEpisode] = {}
+        self._finished: deque[str] = deque(maxlen=_REMEMBERED)
+        self._closed = False
+
+    # --- what a simulator calls --------------------------------------------------------------------------------
+
+    def start(self, episode_id: str | None, trains: bool) -> str:
+        """Begins an episode; returns its id.
+
+        Raises:
+            ValueError: If there is one of this id, there was one, or there are too many.
+        """
+        with self._lock:
+            self._check_open()
+            made = uuid.uuid4().hex if episode_id is None else episode_id
+            if made in self._finished:
+                raise ValueError(f"start_episode({made!r}): this episode has ended; wanted a new id")
+            if made in self._open:
+                raise ValueError(f"start_episode({made!r}): this episode has begun already; wanted a new id")
+            if len(self._open) >= self.max_concurrent:
+                raise ValueError(
+                    f"start_episode({made!r}): got more than max_concurrent={self.max_concurrent} open episodes; end "
+                    "some, or raise max_concurrent"
+                )
+            self._open[made] = OpenEpisode(made, trains)
+            return made
+
+    def log(
+        self,
+        episode_id: str,
+        rewards: Mapping[Any, Any],
+        infos: Mapping[Any, Any] | None,
+        dones: Mapping[Any, Any] | None,
+    ) -> None:
+        """Adds rewards by agent, and notes who is through.
+
+        Raises:
+            ValueError: If there is no such episode, or a reward is no finite number.
+        """
+        with self._lock:
+            episode = self._find("log_returns", episode_id)
+            for agent, reward in rewards.items():
+                checked = check_reward(reward, f"log_returns(): agent {agent!r}")
+                episode.rewards[agent] = episode.rewards.get(agent, 0.0) + checked
+            episode.infos.update(infos or {})
+            episode.dones.update({agent: bool(flag) for agent, flag in (dones or {}).items()})
+
+    def ask(self, name: str, episode_id: str, obs: Mapping[Any, Any], actions: Mapping[Any, Any] | None) -> Any:
+        """Hands over observations, and waits for actions (or, with actions that were taken, until they are noted).
+
+        Raises:
+            ValueError: If there is no such episode, or somebody waits in it.
+            TrainingStopped: If the trainer is stopped.
+        """
+        with self._lock:
+            episode = self._find(name, episode_id)
+            if episode.waits:
+                raise ValueError(f"{name}({episode_id!r}): another thread waits for this episode's action")
+            episode.waits = True
+            self._hand_over(episode, obs, actions=actions)
+        answer, error = episode.reply.get()
+        if error is not None:
+            raise error
+        return answer
+
+    def end(self, episode_id: str, obs: Mapping[Any, Any], truncated: bool) -> None:
+        """Ends an episode.
+
+        Raises:
+            ValueError: If there is no such episode, or somebody waits in it.
+        """
+        with self._lock:
+            episode = self._find("end_episode", episode_id)
+            if episode.waits:
+                raise ValueError(f"end_episode({episode_id!r}): another thread waits for this episode's action")
+            del self._open[episode_id]
+            self._finished.append(episode_id)
+            self._hand_over(episode, obs, over=True, truncated=truncated)
+
+    def _find(self, name: str, episode_id: str) -> OpenEpisode:
+        self._check_open()
+        episode = self._open.get(episode_id)
+        if episode is None:
+            state = "has ended" if episode_id in self._finished else "is not known"
+            raise ValueError(
+                f"{name}({episode_id!r}): this episode {state}; wanted an id that start_episode() returned"
+            )
+        return episode
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise TrainingStopped
+
+    def _hand_over(self, episode: OpenEpisode, obs: Mapping[Any, Any], **more: Any) -> None:
+        logged: dict[str, Any] = {"rewards": episode.rewards, "dones": episode.dones, "infos": episode.infos}
+        episode.rewards, episode.dones, episode.infos = {}, {}, {}
+        self.calls.put(Call(self, episode, dict(obs), **logged, **more))
+
+    # --- what the trainer calls --------------------------------------------------------------------------------
+
+    def answer(self, call: Call, actions: Any, error: BaseException | None = None) -> None:
+        """Lets the caller go on with its actions, or raises an error there."""
+        if call.episode is None or call.over:
+            return
+        with self._lock:
+            if call.episode.waits:
+                call.episode.waits = False
+                call.episode.reply.put((actions, error))
+
+    def ended(self, failure: BaseException | None) -> None:
+        """Notes that `run()` has ended."""
+        self.failure = failure
+        self.calls.put(Call(self, None))
+
+    def close(self) -> None:
+        """Ends `run()`: whoever waits or calls from now on gets a `TrainingStopped`."""
+        with self._lock:
+            self._closed = True
+            for episode in self._open.values():
+                if episode.waits:
+                    episode.waits = False
+                    episode.reply.put((None, TrainingStopped()))

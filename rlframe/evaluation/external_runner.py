@@ -1,0 +1,320 @@
+"""The sampling loop for simulators with main loops of their own: it answers their calls."""
+
+from __future__ import annotations
+
+import queue
+import time
+import traceback
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.data.columns import (
+    ACTION_DIST_INPUTS,
+    ACTION_LOGP,
+    ACTION_PROB,
+    EPS_ID,
+    PREV_ACTIONS,
+    PREV_REWARDS,
+    STATE_IN_PREFIX,
+)
+from rlframe.data.sample_batch import MultiAgentBatch
+from rlframe.env.external_desk import Call, Desk, OpenEpisode
+from rlframe.env.multi_agent_adapt import ALL
+from rlframe.evaluation.env_slots import EnvSlot
+from rlframe.evaluation.metrics import RolloutMetrics
+from rlframe.evaluation.multi_agent_runner import MultiAgentRunner, _Side
+from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
+
+
+class _Everything(set[int]):
+    """All places: every observation is checked, for a simulator's come from anywhere."""
+
+    def __contains__(self, place: object) -> bool:
+        return True
+
+
+class ExternalRunner(MultiAgentRunner):
+    """Samples from `ExternalEnv`s: rows are those of their episodes, which end when the simulators say so.
+
+    One round answers all who wait, one call for each policy, and waits for the next call. Steps are counted when they
+    are closed, by the next observation or the end. What a simulator has asked while the trainer learned is answered
+    with the new weights.
+
+    Takes what `MultiAgentRunner` takes. Where a running episode stands in its lists is its place; places of episodes
+    that have ended are used again.
+
+    Raises:
+        ConfigError: If a horizon is set: it is the simulators that end episodes.
+    """
+
+    def __init__(
+        self, slots: list[EnvSlot], policies: Any, mapping: Any, settings: Any, *args: Any, **more: Any
+    ) -> None:
+        if settings.horizon is not None:
+            raise ConfigError(
+                f"horizon: got {settings.horizon} with an ExternalEnv, wanted None: end episodes in its run(), with "
+                "end_episode(..., truncated=True) where they are cut off"
+            )
+        super().__init__(slots, policies, mapping, settings, *args, **more)
+        self._unchecked = _Everything()
+        self._agents, self._episodes = [], []
+        self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
+        self._places: dict[OpenEpisode, int] = {}
+        self._free: list[int] = []
+        self._slots_of_places: list[EnvSlot] = []
+        self._slots_of_desks: dict[Desk, EnvSlot] = {}
+        self._waiting: dict[int, Call] = {}  # by place
+        self._not_trained: set[int] = set()  # ids of episodes whose rows are dropped
+        self._not_reported: set[int] = set()
+        self._failures: dict[int, EnvError] = {}  # by slot
+
+    # --- sampling ------------------------------------------------------------------------------------------------
+
+    def sample(self) -> MultiAgentBatch:
+        """Returns the next batch, see `MultiAgentRunner.sample`; waits for the simulators.
+
+        Raises:
+            EnvError: If a simulator's `run()` raised or returned, or called nothing for `timeout_s`, or gave what its
+                spaces do not allow.
+        """
+        self._ensure_started()
+        wanted = self.settings.rollout_fragment_length * len(self.slots)
+        complete = self.settings.batch_mode != "truncate_episodes"
+        env_steps, clock = 0, time.perf_counter
+        try:
+            while self._progress(env_steps, complete=complete) < wanted:
+                started = clock()
+                self._answer(self._act())
+                between = clock()
+                call = self._next_call()
+                waited = clock()
+                while call is not None:
+                    env_steps += self._take_call(call)
+                    call = self._next_call(wait=False)
+                self._account(between - started, waited - between, clock() - started)
+        finally:
+            self._end_acting()
+        self._drop_untrained()
+        return self._take_batch(env_steps, complete=complete)
+
+    def _ensure_started(self) -> None:
+        for slot in self.slots:
+            if slot.index in self._failures:
+                if not self.settings.recreate_envs:
+                    raise self._failures[slot.index]
+                self._forget(slot)
+                slot.recreate()
+                del self._failures[slot.index]
+            if slot.env.desk not in self._slots_of_desks:
+                slot.env.desk.calls = self._calls
+                self._slots_of_desks[slot.env.desk] = slot
+                slot.env.start()
+        self._started = True
+
+    def _forget(self, slot: EnvSlot) -> None:
+        """Drops the running episodes of a simulator that has failed."""
+        self._slots_of_desks = {desk: known for desk, known in self._slots_of_desks.items() if known is not slot}
+        for episode, place in list(self._places.items()):
+            if self._slots_of_places[place] is slot:
+                self._drop_rows(place)
+                self._leave(episode, place)
+
+    def _next_call(self, *, wait: bool = True) -> Call | None:
+        limits = [slot.env.timeout_s for slot in self.slots]
+        timeout = None if None in limits else max(limits)
+        try:
+            return self._calls.get(wait, timeout)
+        except queue.Empty:
+            if not wait:
+                return None
+        raise EnvError(
+            f"{self._name(self.slots[0])}: its run() has called nothing for {timeout:g} s; wanted get_action(), "
+            "log_action() or end_episode(); pass a longer timeout_s (or None) to ExternalEnv.__init__() if it takes "
+            "longer"
+        )
+
+    def _name(self, slot: EnvSlot) -> str:
+        return f"the {type(slot.env).__name__} of worker {slot.worker_index}, slot {slot.index}"
+
+    def _take_call(self, call: Call) -> int:
+        """Writes what a simulator told; returns how many steps of training episodes that closed: 0 or 1."""
+        slot = self._slots_of_desks.get(call.desk)
+        if slot is None:  # of one that was replaced
+            return 0
+        if call.episode is None:
+            raise self._fail(slot, _how_it_ended(self._name(slot), call.desk.failure), call.desk.failure)
+        try:
+            return self._take_step(slot, call.episode, call)
+        except Exception as error:
+            # The simulator's own traceback shows which of its lines gave that.
+            call.desk.answer(call, None, error)
+            if isinstance(error, NonFiniteError):
+                raise
+            message = f"{self._name(slot)}, episode {call.episode.episode_id!r}: {error}"
+            raise self._fail(slot, message, error) from error
+
+    def _fail(self, slot: EnvSlot, message: str, cause: BaseException | None) -> EnvError:
+        error = EnvError(message)
+        error.__cause__ = cause
+        self._failures[slot.index] = error
+        return error
+
+    def _take_step(self, slot: EnvSlot, told: OpenEpisode, call: Call) -> int:
+        begins = told not in self._places
+        place = self._enter(slot, told) if begins else self._places[told]
+        obs, episode = dict(call.obs), self._episodes[place]
+        terminateds = {**call.dones, ALL: call.over and not call.truncated}
+        truncateds = {ALL: call.over and call.truncated}
+        if begins:
+            for agent_id, reward in call.rewards.items():  # before anybody acted: of the episode, of no action
+                self._agent(place, agent_id).total += reward
+            if not call.over:
+                self._receive(place, (self._observed(place, obs), {}, terminateds, truncateds, dict(call.infos)))
+        else:
+            self._take_result(place, (obs, dict(call.rewards), terminateds, truncateds, dict(call.infos)))
+        self._filter_new()
+        counts = not begins and episode.episode_id not in self._not_trained
+        if call.over:
+            if not begins:  # one in which nobody acted is no episode
+                self._finish(place)
+            self._leave(told, place, reported=not begins)
+        else:
+            self._waiting[place] = call
+        return int(counts)
+
+    def _enter(self, slot: EnvSlot, told: OpenEpisode) -> int:
+        """Gives an episode that begins a place."""
+        if not self._free:
+            self._free.append(len(self._agents))
+            self._agents.append({})
+            self._episodes.append(None)  # type: ignore[arg-type]  # filled below
+            self._slots_of_places.append(slot)
+        place = self._places[told] = self._free.pop()
+        self._slots_of_places[place] = slot
+        slot.episode += 1
+        episode = self._new_episode(place, slot.episode_id)
+        if not told.trains:
+            self._not_trained.add(episode.episode_id)
+        self._call("on_episode_start", place)
+        self._explore_hook("on_episode_start", place)
+        return place
+
+    def _leave(self, told: OpenEpisode, place: int, *, reported: bool = False) -> None:
+        """Frees the place of an episode."""
+        del self._places[told]
+        self._waiting.pop(place, None)
+        self._free.append(place)
+        episode_id = self._episodes[place].episode_id
+        if episode_id in self._not_trained:
+            if reported:
+                self._finished_steps -= self._episodes[place].length
+            self._drop_untrained()
+            self._not_trained.discard(episode_id)
+        if episode_id in self._not_reported:
+            self._not_reported.discard(episode_id)
+            if reported:
+                self._metrics.pop()
+
+    def _drop_untrained(self) -> None:
+        """Takes out the closed rows of episodes that are not learned from."""
+        if not self._not_trained:
+            return
+        for side in self._sides.values():
+            count = len(side.store)
+            unwanted = np.isin(side.store.columns[EPS_ID][:count], list(self._not_trained)) & side.store.closed[:count]
+            if unwanted.any():
+                self._move(side, side.store.forget(np.flatnonzero(unwanted).tolist()))
+
+    def _answer(self, actions: list[dict[Any, Any]]) -> None:
+        """Lets the simulators that wait go on."""
+        for place, call in list(self._waiting.items()):
+            if call.actions is None and not actions[place]:
+                message = "get_action() gave no observation of an agent that is not through; end the episode"
+                call.desk.answer(call, None, EnvError(message))
+            else:
+                made = None if call.actions is not None else self._slot(place).env.to_caller(actions[place])
+                call.desk.answer(call, made)
+            del self._waiting[place]
+
+    def _as_taken(
+        self, side: _Side, obs: NDArray[Any], actions: NDArray[Any], extras: dict[str, NDArray[Any]]
+    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+        """Puts in the actions that simulators chose themselves, and how likely the policy finds them."""
+        rows: list[int] = []
+        for row, agent in enumerate(side.waiting):
+            call = self._waiting.get(agent.slot)
+            if call is not None and call.actions is not None:
+                if not rows:
+                    actions = np.array(actions)
+                actions[row] = side.policy.from_env_action(call.actions[agent.id])
+                rows.append(row)
+        if not rows or not (ACTION_LOGP in extras or ACTION_PROB in extras):
+            return actions, extras
+        logp = _logp(side.policy, obs, actions, extras, np.array(rows))
+        made = dict(extras)
+        for name, values in ((ACTION_LOGP, logp), (ACTION_PROB, np.exp(logp))):
+            if name in made:
+                made[name] = np.array(made[name])
+                made[name][rows] = values
+        return actions, made
+
+    def _slot(self, index: int) -> EnvSlot:
+        return self._slots_of_places[index]
+
+    # --- evaluation and checkpoints ------------------------------------------------------------------------------
+
+    def restart(self) -> None:
+        """Begins anew with the episodes that begin from now on; running ones go on, but leave no trace."""
+        self._metrics, self._finished_steps = [], 0
+        running = {self._episodes[place].episode_id for place in self._places.values()}
+        self._not_trained |= running
+        self._not_reported |= running
+        # Rows of those that are over have not been handed out: they go, too.
+        over, self._not_trained = self._not_trained, self._not_trained | self._over
+        self._drop_untrained()
+        self._not_trained = over
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the episodes not yet reported; a simulator's place is its own."""
+        return {
+            "started": False,
+            "slots": {str(slot.index): {"seed": slot.seed, "episode": slot.episode} for slot in self.slots},
+            "metrics": [metric.to_state() for metric in self._metrics],
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Takes these back; running episodes are not learned from."""
+        self.restart()
+        self._metrics = [RolloutMetrics.from_state(item) for item in state["metrics"]]
+        for slot in self.slots:
+            saved = state["slots"].get(str(slot.index))
+            if saved is not None:
+                slot.episode = max(slot.episode, int(saved["episode"]))
+
+
+def _logp(
+    policy: Any, obs: NDArray[Any], actions: NDArray[Any], extras: dict[str, NDArray[Any]], rows: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Returns log π(action | observation) [n] of the given rows."""
+    if ACTION_DIST_INPUTS in extras:
+        return np.asarray(policy.distribution(extras[ACTION_DIST_INPUTS][rows]).logp(actions[rows]), np.float32)
+    states: list[NDArray[Any]] = []
+    while f"{STATE_IN_PREFIX}{len(states)}" in extras:
+        states.append(extras[f"{STATE_IN_PREFIX}{len(states)}"][rows])
+    before = [extras[name][rows] if name in extras else None for name in (PREV_ACTIONS, PREV_REWARDS)]
+    made: NDArray[np.float32] = policy.compute_log_likelihoods(actions[rows], obs[rows], states, *before)
+    return made
+
+
+def _how_it_ended(name: str, failure: BaseException | None) -> str:
+    if failure is None:
+        return (
+            f"{name}: its run() has returned; wanted a loop that goes on as long as the trainer samples (`while True:`)"
+        )
+    lines = "".join(traceback.format_exception(failure))
+    return f"{name}: its run() raised {type(failure).__name__}: {failure}\n\n{lines}"
+
+
+__all__ = ["ExternalRunner"]

@@ -1,0 +1,278 @@
+"""The place of a `MultiAgentRunner` in its episodes, as state that checkpoints keep, and the way back to it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tree
+from numpy.typing import NDArray
+
+from rlframe.data.columns import OBS
+from rlframe.env.multi_agent_adapt import ALL
+from rlframe.evaluation.metrics import RolloutMetrics
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.env_slots import EnvSlot
+    from rlframe.evaluation.multi_agent_runner import MultiAgentRunner
+
+State = dict[str, Any]
+
+
+def agent_key(agent_id: Any) -> str:
+    """Returns text that stands for an agent's id: `s:` and a string, `i:` and an integer, or `r:` and its repr."""
+    if isinstance(agent_id, str):
+        return f"s:{agent_id}"
+    if isinstance(agent_id, (int, np.integer)) and not isinstance(agent_id, bool):
+        return f"i:{int(agent_id)}"
+    return f"r:{agent_id!r}"
+
+
+class _Ids:
+    """Agents' ids by their keys: of other kinds than text and integers those that were met."""
+
+    def __init__(self) -> None:
+        self._met: dict[str, Any] = {}
+
+    def meet(self, *dicts: Mapping[Any, Any]) -> None:
+        for by_agent in dicts:
+            self._met.update({agent_key(agent): agent for agent in by_agent if agent != ALL})
+
+    def find(self, key: str) -> Any:
+        """Returns the id of a key; the key itself where that is not known."""
+        if key in self._met:
+            return self._met[key]
+        kind, _, text = key.partition(":")
+        return {"s": text, "r": key}[kind] if kind != "i" else int(text)
+
+    def know(self, keys: list[str]) -> bool:
+        """Returns whether the ids of all these keys are known."""
+        return all(key in self._met or not key.startswith("r:") for key in keys)
+
+
+# --- actions -------------------------------------------------------------------------------------------------------
+
+
+def pack_actions(steps: list[dict[Any, Any]]) -> State:
+    """Returns the actions of all steps as arrays: who acted in which order, and each agent's actions.
+
+    Args:
+        steps: `{agent id: action}` of each step.
+    """
+    numbers: dict[str, int] = {}
+    who: list[int] = []
+    by_agent: list[list[list[Any]]] = []
+    for step in steps:
+        for agent, action in step.items():
+            number = numbers.setdefault(agent_key(agent), len(numbers))
+            if number == len(by_agent):
+                by_agent.append([])
+            by_agent[number].append(tree.flatten(action))
+            who.append(number)
+    columns = [
+        {str(leaf): np.asarray([row[leaf] for row in rows]) for leaf in range(len(rows[0]))} for rows in by_agent
+    ]
+    return {
+        "agents": list(numbers),
+        "counts": np.asarray([len(step) for step in steps], np.int64),
+        "who": np.asarray(who, np.int64),
+        "columns": columns,
+    }
+
+
+def unpack_actions(packed: State, struct_of: Callable[[str], Any]) -> list[list[tuple[str, Any]]]:
+    """Returns `[(agent's key, action), ...]` of each step, from what `pack_actions` returned.
+
+    Args:
+        packed: The arrays.
+        struct_of: `fn(agent's key) -> the nested structure of its actions`.
+    """
+    keys: list[str] = packed["agents"]
+    rows = []
+    for key, columns in zip(keys, packed["columns"], strict=True):
+        leaves = [columns[str(leaf)] for leaf in range(len(columns))]
+        struct = struct_of(key)
+        rows.append(iter([tree.unflatten_as(struct, list(row)) for row in zip(*leaves, strict=True)]))
+    who = iter(np.asarray(packed["who"]).tolist())
+    steps = []
+    for count in np.asarray(packed["counts"]).tolist():
+        acting = [next(who) for _ in range(count)]
+        steps.append([(keys[number], next(rows[number])) for number in acting])
+    return steps
+
+
+# --- saving --------------------------------------------------------------------------------------------------------
+
+
+def runner_state(runner: MultiAgentRunner) -> State:
+    """Returns the place of every environment, unfinished rows, agents' memories, and episodes not yet reported."""
+    slots: State = {}
+    for slot in runner.slots:
+        replayable = runner._started and slot.actions is not None and not slot.failed
+        slots[str(slot.index)] = {
+            "seed": slot.seed,
+            "episode": slot.episode,
+            "replayable": replayable,
+            "actions": pack_actions(slot.actions or []) if replayable else {},
+        }
+    state: State = {
+        "started": runner._started,
+        "slots": slots,
+        "metrics": [metric.to_state() for metric in runner._metrics],
+    }
+    if not runner._started:
+        return state
+    return {
+        **state,
+        "episodes": [_episode_state(runner, index) for index in range(len(runner.slots))],
+        "sides": [_side_state(side) for side in runner._sides.values()],
+        "names": [[episode, number, agent_key(agent)] for (episode, number), agent in runner._names.items()],
+        "over": sorted(runner._over),
+        "parts": list(runner._parts),
+        "unchecked": sorted(runner._unchecked),
+    }
+
+
+def _episode_state(runner: MultiAgentRunner, index: int) -> State:
+    episode = runner._episodes[index]
+    return {
+        "id": episode.episode_id,
+        "length": episode.length,
+        "agents": [
+            {
+                "key": agent_key(agent.id),
+                "policy": agent.side.policy_id,
+                "place": agent.place,
+                "row": agent.row,
+                "step": agent.step,
+                "total": agent.total,
+                "done": agent.done,
+            }
+            for agent in runner._agents[index].values()
+        ],
+    }
+
+
+def _side_state(side: Any) -> State:
+    return {
+        "policy": side.policy_id,
+        "store": side.store.get_state(),
+        "memory": None if side.memory is None else side.memory.get_state(),
+        "free_places": list(side.free_places),
+        "places": side.places,
+    }
+
+
+# --- restoring -----------------------------------------------------------------------------------------------------
+
+
+def restore_runner(runner: MultiAgentRunner, state: State) -> None:
+    """Goes on from what `runner_state` returned: each environment is replayed to where it stood.
+
+    An environment that does not come to the same observations is not deterministic: that is said as a warning, and a
+    new episode begins there, as it does in an environment whose agents' ids cannot be told from what they look like.
+    """
+    runner._started = False
+    runner._metrics = [RolloutMetrics.from_state(item) for item in state["metrics"]]
+    for slot in runner.slots:
+        saved = state["slots"].get(str(slot.index))
+        if saved is not None:
+            slot.seed, slot.episode = int(saved["seed"]), int(saved["episode"])
+    known = all(side["policy"] in runner.policies for side in state.get("sides", []))
+    if not state["started"] or len(state["slots"]) != len(runner.slots) or not known:
+        return
+    _take_rows(runner, state)
+    lost = [index for index in range(len(runner.slots)) if not _bring_back(runner, index, state)]
+    for index in lost:
+        warnings.warn(
+            f"{runner.slots[index].where()} did not come back to where it was saved: it is not deterministic given its "
+            "seed and actions, or its agents' ids are neither text nor numbers; a new episode begins there",
+            stacklevel=3,
+        )
+        # After all are back: this moves rows, and saved row numbers are those from before.
+        runner._drop_rows(index)
+        runner._begin(index)
+    runner._started = True
+
+
+def _take_rows(runner: MultiAgentRunner, state: State) -> None:
+    """Takes the rows and memories of each policy."""
+    runner._sides, runner._running = {}, {}
+    runner._names = {(int(episode), int(number)): _Ids().find(key) for episode, number, key in state["names"]}
+    runner._over = set(state["over"])
+    runner._parts = [int(part) for part in state["parts"]]
+    runner._unchecked = set(state["unchecked"])
+    runner._agents = [{} for _ in runner.slots]
+    runner._episodes = [None for _ in runner.slots]  # type: ignore[misc]  # filled by the caller
+    for saved in state["sides"]:
+        side = runner._new_side(saved["policy"])
+        side.store.set_state(saved["store"])
+        side.unfiltered = len(side.store)
+        side.free_places, side.places = [int(place) for place in saved["free_places"]], int(saved["places"])
+        if side.memory is not None and saved["memory"]:
+            side.memory.set_state(saved["memory"])
+
+
+def _bring_back(runner: MultiAgentRunner, index: int, state: State) -> bool:
+    """Replays one environment and takes its agents back; returns whether it is where it was."""
+    slot, saved = runner.slots[index], state["episodes"][index]
+    policies = {agent["key"]: agent["policy"] for agent in saved["agents"]}
+    ids = _Ids()
+    obs = _replay(slot, state["slots"][str(slot.index)], ids, lambda key: runner.policies[policies[key]])
+    episode = runner._new_episode(index, int(saved["id"]))
+    episode.length = int(saved["length"])
+    for number, agent in enumerate(saved["agents"]):
+        agent_id = ids.find(agent["key"])
+        runner._names[episode.episode_id, number] = agent_id
+        episode._policy_of[agent_id] = agent["policy"]
+        made = runner._restore_agent(index, agent_id, agent)
+        episode.agent_rewards[agent_id, agent["policy"]] = made.total
+        episode.total_reward += made.total
+        if made.row >= made.side.store.acted_up_to:
+            made.side.waiting.append(made)
+    for side in runner._sides.values():
+        side.waiting.sort(key=lambda agent: agent.row)
+    if obs is None or not ids.know(list(policies)):
+        return False
+    runner._call("on_episode_start", index)
+    return _same(runner, index, obs)
+
+
+def _replay(slot: EnvSlot, saved: State, ids: _Ids, policy_of: Callable[[str], Any]) -> dict[Any, Any] | None:
+    """Repeats a slot's episode; returns the last observations by agent, or None where that is not possible."""
+    if not saved["replayable"] or int(saved["episode"]) < 0:
+        return None
+    steps = unpack_actions(saved["actions"], lambda key: policy_of(key).action_space_struct)
+    slot.episode = int(saved["episode"]) - 1
+    obs, infos = slot.begin()
+    ids.meet(obs, infos)
+    for step in steps:
+        if not ids.know([key for key, _ in step]):
+            return None
+        actions = {ids.find(key): action for key, action in step}
+        slot.record(actions)
+        obs, rewards, terminateds, truncateds, infos = slot.env.step(actions)
+        ids.meet(obs, rewards, infos)
+        if terminateds[ALL] or truncateds.get(ALL):
+            return None
+    result: dict[Any, Any] = obs
+    return result
+
+
+def _same(runner: MultiAgentRunner, index: int, obs: dict[Any, Any]) -> bool:
+    """Returns whether the agents that wait for an action have the observations that they had."""
+    if runner._observation_fn is not None:
+        return True  # what it has made of them may hang on what it keeps itself
+    for agent in runner._agents[index].values():
+        if agent.row < 0 or agent.row < agent.side.store.acted_up_to or agent.side.filter is not None:
+            continue
+        raw = obs.get(agent.id)
+        if raw is None:
+            return False
+        wanted = agent.side.store.columns[OBS][agent.row]
+        got: NDArray[Any] = np.asarray(raw if agent.side.preprocess is None else agent.side.preprocess.transform(raw))
+        if got.shape != wanted.shape or not np.array_equal(got.astype(wanted.dtype), wanted, equal_nan=True):
+            return False
+    return True
