@@ -39,7 +39,7 @@ from rlframe.policy.policy import Policy, PolicySpec
 from rlframe.policy.policy_map import PolicyMap, rebuilder
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.filter import get_filter
-from rlframe.utils.seeding import entropy_seed
+from rlframe.utils.seeding import derive_seed, entropy_seed
 
 _LOGGER = logging.getLogger("rlframe")
 _GLOBAL_WORKER: RolloutWorker | None = None
@@ -259,6 +259,9 @@ class RolloutWorker:
         config = policy_config(self.policy_config, spec)
         if has_several(config):  # with all spaces: critics of several agents are built by them
             config["multiagent"] = {**config["multiagent"], "policies": dict(table)}
+        if policy_id != DEFAULT_POLICY_ID and config.get("seed") is not None:
+            # With one seed all policies would begin with the same weights and explore alike.
+            config["seed"] = derive_seed(int(config["seed"]), "policy", policy_id)
         model_config = config.get("model") or {}
         if config.get("_disable_preprocessor_api"):
             preprocessor: Any = NoPreprocessor(raw_space)

@@ -168,7 +168,7 @@ def test_continuous_actions_for_dqn_are_one_message_and_leave_nothing(tmp_path: 
     [
         (["evaluate", "runs/x", "--episods", "3"], "--episods (Possible options: --episodes); see `rlframe evaluate -"),
         (["plot"], "Missing argument 'RUN…'; see `"),
-        (["trian"], "No such command 'trian'"),
+        (["trane"], "No such command 'trane'"),
     ],
 )
 def test_wrong_command_line_is_one_message(words: list[str], said: str, tmp_path: Path) -> None:

@@ -124,9 +124,11 @@ def test_it_trains_and_reports(make, mixer, env):
     assert trainer.local_replay_buffer.stats()["policy_default_policy"]["num_steps"] == info["num_steps_sampled"]
 
 
-@pytest.mark.parametrize("mixer", ["qmix", None])
-def test_restored_trainer_goes_on_bit_for_bit(make, mixer, tmp_path):
-    one, two = make(mixer=mixer), make(mixer=mixer)
+@pytest.mark.parametrize(
+    ("env", "mixer"), [(two_steps, "qmix"), (two_steps, None), (signals, "qmix")], ids=["qmix", "none", "seeded"]
+)
+def test_restored_trainer_goes_on_bit_for_bit(make, env, mixer, tmp_path):
+    one, two = make(env, mixer=mixer), make(env, mixer=mixer)
     for _ in range(2):
         one.train()
     two.restore(one.save(str(tmp_path)))
