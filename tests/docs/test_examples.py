@@ -19,7 +19,7 @@ def load(name):
 def test_every_example_has_a_test_here():
     names = {path.stem for path in EXAMPLES.glob("*.py")}
     tested = {"train_own_env", "derive_algorithm", "custom_metrics", "custom_model", "own_execution_plan"}
-    assert names == tested | {"central_critic", "self_play", "two_trainers"}
+    assert names == tested | {"central_critic", "parameter_sharing", "self_play", "two_trainers"}
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["gymnasium", "old gym"])
@@ -45,6 +45,10 @@ def test_own_plan_counts():
 
 def test_central_critic_finds_the_best_outcome():
     assert load("central_critic").main(iterations=20) > 7.9
+
+
+def test_policies_that_share_a_layer_learn():
+    assert load("parameter_sharing").main(iterations=10) > 150.0  # random actions: about 90
 
 
 def test_self_play_loses_less_than_chance():

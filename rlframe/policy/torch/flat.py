@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -34,20 +35,29 @@ class FlatParameters:
         size = sum(p.numel() for p in params)
         buffer = torch.empty(size, dtype=params[0].dtype, device=params[0].device)
         self.grad = torch.zeros_like(buffer)
+        self._grads = []
         start = 0
         for p in params:
             end = start + p.numel()
             buffer[start:end].copy_(p.data.reshape(-1))
             p.data = buffer[start:end].view(p.shape)
             p.grad = self.grad[start:end].view(p.shape)
+            p.in_buffer = weakref.ref(self)
+            self._grads.append(p.grad)
             start = end
         self.param = nn.Parameter(buffer)
         self.param.grad = self.grad
         self._members = params
 
     def zero_grad(self) -> None:
-        """Clears all gradients in place, and takes back gradients that user code replaced by tensors of its own."""
+        """Clears all gradients in place; those that others replaced by tensors of their own are views again.
+
+        Another policy that shares a layer, and clears its own gradients, does so.
+        """
         self.grad.zero_()
+        for p, grad in zip(self._members, self._grads, strict=True):
+            if p.grad is not grad:
+                p.grad = grad
 
     def copy_from(self, other: FlatParameters) -> None:
         """Takes over the values of another buffer of the same layout."""
@@ -125,9 +135,16 @@ class FlatAdam(torch.optim.Adam):
 
 
 def flatten_parameters(parameters: Iterable[nn.Parameter]) -> FlatParameters | None:
-    """Returns the parameters in one buffer, or None where they cannot share one (mixed dtypes, none at all)."""
+    """Returns the parameters in one buffer, or None where they cannot share one.
+
+    They cannot with mixed dtypes, where there are none, and where some lie in another's buffer: layers that two
+    policies share stay where the first one has them, and the second steps each parameter by itself.
+    """
     params = [p for p in parameters if p.requires_grad]
     if not params or len({(p.dtype, p.device) for p in params}) > 1 or not params[0].dtype.is_floating_point:
+        return None
+    owners = (getattr(p, "in_buffer", None) for p in params)
+    if any(owner is not None and owner() is not None for owner in owners):
         return None
     return FlatParameters(params)
 

@@ -1,5 +1,7 @@
 """Torch policies: hooks, learning, weights, and that NumPy and torch act alike."""
 
+import copy
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -9,6 +11,8 @@ from rlframe.agents.dqn.dqn_torch_policy import DQNTorchPolicy
 from rlframe.agents.dqn.simple_q_torch_policy import SimpleQTorchPolicy
 from rlframe.config.common import CommonConfig
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.models import ModelCatalog
+from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy import Policy, build_policy_class, build_torch_policy
 from rlframe.policy.torch.flat import FlatParameters
 from rlframe.policy.torch_policy import TorchPolicy
@@ -156,6 +160,43 @@ def test_flat_adam_equals_plain_adam_step_for_step():
         plain.step()
     for a, b in zip(first.parameters(), second.parameters(), strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+def test_layer_that_two_policies_share_takes_the_steps_of_both():
+    shared = torch.nn.Linear(4, 8)
+    plain = copy.deepcopy(shared)
+
+    class Shares(TorchModelV2, torch.nn.Module):
+        def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+            torch.nn.Module.__init__(self)
+            TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+            self.shared, self.head = shared, torch.nn.Linear(8, num_outputs)
+
+        def forward(self, input_dict, state, seq_lens):
+            return self.head(torch.tanh(self.shared(input_dict["obs"]))), state
+
+        def value_function(self):
+            return self.head.weight.new_zeros(1)
+
+    ModelCatalog.register_custom_model("shares", Shares)
+    cls = build_torch_policy("Sharing", loss_fn=policy_gradient_loss)
+    config = common_config(lr=1e-2)
+    config["model"]["custom_model"] = "shares"
+    policies = [cls(OBS_SPACE, ACTIONS, config) for _ in range(2)]
+    heads = [copy.deepcopy(policy.model.head) for policy in policies]
+    adams = [torch.optim.Adam([*plain.parameters(), *head.parameters()], lr=1e-2) for head in heads]
+    for step in range(8):
+        turn = step % 3 % 2  # 0, 1, 0, 0, 1, …
+        batch = make_batch(seed=step)
+        policies[turn].learn_on_batch(batch)
+        adams[turn].zero_grad()
+        logits = heads[turn](torch.tanh(plain(torch.as_tensor(batch["obs"]))))
+        logp = torch.distributions.Categorical(logits=logits).log_prob(torch.as_tensor(batch["actions"]))
+        (-(logp * torch.as_tensor(batch["rewards"])).mean()).backward()
+        adams[turn].step()
+        torch.testing.assert_close(shared.weight, plain.weight, atol=1e-6, rtol=1e-5)
+    for policy, head in zip(policies, heads, strict=True):
+        torch.testing.assert_close(policy.model.head.weight, head.weight, atol=1e-6, rtol=1e-5)
 
 
 def test_gradient_clipping_is_by_global_norm():
