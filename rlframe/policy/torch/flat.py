@@ -42,7 +42,7 @@ class FlatParameters:
             buffer[start:end].copy_(p.data.reshape(-1))
             p.data = buffer[start:end].view(p.shape)
             p.grad = self.grad[start:end].view(p.shape)
-            p.in_buffer = weakref.ref(self)
+            p.in_buffer = weakref.ref(self)  # type: ignore[attr-defined]  # a note for whoever shares it
             self._grads.append(p.grad)
             start = end
         self.param = nn.Parameter(buffer)
