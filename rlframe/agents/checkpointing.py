@@ -7,10 +7,14 @@ import os
 import shutil
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rlframe.agents.loggers import to_jsonable
+from rlframe.config.faults import shorten
 from rlframe.execution.distributed_ops import policy_states, set_policy_states
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.state_files import read_state, write_state
@@ -40,11 +44,39 @@ def describe(trainer: Any) -> dict[str, Any]:
                 "observation_space": str(policy.observation_space),
                 "action_space": str(policy.action_space),
                 "policy_class": type(policy).__name__,
+                **_own_config(worker.policy_specs[pid].config),
             }
             for pid, policy in worker.policy_map.items()
         },
         "config": to_jsonable(trainer.config),
     }
+
+
+def _own_config(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Returns a policy's overrides of the trainer's config as a checkpoint holds them, or which key it cannot hold."""
+    if not config:
+        return {}
+    try:
+        return {"config": _plain(config)}
+    except ValueError as error:
+        return {"config_lost": str(error)}
+
+
+def _plain(value: Any, key: str = "") -> Any:
+    """Returns a value as dicts, lists and scalars.
+
+    Raises:
+        ValueError: If it is none of these; the message is its dotted key, and what it is.
+    """
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        return {name: _plain(item, f"{key}.{name}" if key else name) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, key) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ValueError(f"{key} ({shorten(value)})")
 
 
 def gather(trainer: Any, *, buffer: bool | None = None) -> dict[str, Any]:
@@ -145,7 +177,7 @@ def _add_missing_policies(trainer: Any, meta: dict[str, Any], directory: str) ->
     """Adds the policies that a run had added before the checkpoint was written, where they can be made.
 
     Raises:
-        CheckpointError: If one cannot: what class it had is not in a checkpoint, which holds no code.
+        CheckpointError: If one cannot: a checkpoint holds no code, neither its class nor functions in its config.
     """
     known = trainer.workers.local_worker().policy_map
     for pid, spaces in meta.get("spaces", {}).items():
@@ -156,7 +188,12 @@ def _add_missing_policies(trainer: Any, meta: dict[str, Any], directory: str) ->
                 f"checkpoint {directory!r} has the policy {pid!r} of class {spaces.get('policy_class')}, which this "
                 f"trainer does not have: call trainer.add_policy({pid!r}, ...) before restore()"
             )
-        trainer.add_policy(pid)
+        if "config_lost" in spaces:
+            raise CheckpointError(
+                f"checkpoint {directory!r} has the policy {pid!r} with a config of its own, of which it cannot hold "
+                f"{spaces['config_lost']}: call trainer.add_policy({pid!r}, config=...) before restore()"
+            )
+        trainer.add_policy(pid, config=spaces.get("config"))
 
 
 def apply(trainer: Any, state: dict[str, Any]) -> None:

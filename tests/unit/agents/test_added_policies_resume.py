@@ -1,0 +1,55 @@
+"""Policies that were added while a trainer ran, in its checkpoints: with the config that they had."""
+
+import pytest
+
+from rlframe.agents.pg import PGTrainer
+from rlframe.examples.env.multi_agent import MultiAgentCartPole
+from rlframe.exploration import EpsilonGreedy
+from rlframe.utils.errors import CheckpointError
+from rlframe.utils.state_files import read_state, write_state
+
+OWN = {"gamma": 0.5, "lr": 0.123, "model": {"fcnet_hiddens": (6,)}}
+
+
+def make():
+    multiagent = {"policies": {"main"}, "policy_mapping_fn": lambda agent: "main"}
+    config = {"num_workers": 0, "train_batch_size": 40, "rollout_fragment_length": 40, "min_iter_time_s": 0, "seed": 1,
+              "model": {"fcnet_hiddens": [4]}, "env_config": {"num_agents": 2}, "multiagent": multiagent}  # fmt: skip
+    return PGTrainer(config, env=MultiAgentCartPole)
+
+
+def test_a_restored_policy_has_the_config_it_was_added_with(tmp_path):
+    saved, other, third = make(), make(), make()
+    saved.add_policy("late", config=OWN)
+    other.restore(saved.save(str(tmp_path / "one")))
+    third.restore(other.save(str(tmp_path / "two")))  # the entry goes on
+    for trainer in (other, third):
+        policy = trainer.get_policy("late")
+        assert (policy.config["gamma"], policy.config["lr"], policy.config["seed"]) == (
+            0.5, 0.123, saved.get_policy("late").config["seed"],
+        )  # fmt: skip
+        assert policy.get_weights()["hidden_0.weight"].shape == (6, 4)
+        assert trainer.get_policy("main").config["gamma"] == 0.99
+
+
+def test_a_config_that_a_checkpoint_cannot_hold_is_asked_for(tmp_path):
+    config = {"exploration_config": {"type": EpsilonGreedy}}
+    saved, other = make(), make()
+    saved.add_policy("late", config=config)
+    path = saved.save(str(tmp_path))
+    asks = r"'late'.*exploration_config.type \(.*EpsilonGreedy.*trainer.add_policy\('late'"
+    with pytest.raises(CheckpointError, match=asks):
+        other.restore(path)
+    assert "late" not in other.workers.local_worker().policy_map
+    other.add_policy("late", config=config)
+    other.restore(path)
+
+
+def test_checkpoints_without_the_entry_give_the_trainers_config(tmp_path):
+    saved, other = make(), make()
+    saved.add_policy("late", config={"gamma": 0.5})
+    state, meta = read_state(saved.save(str(tmp_path / "new")))
+    del meta["spaces"]["late"]["config"]
+    write_state(tmp_path / "old", state, meta)
+    other.restore(str(tmp_path / "old"))
+    assert other.get_policy("late").config["gamma"] == 0.99
