@@ -184,7 +184,7 @@ def _next_obs(block: Block) -> NDArray[Any]:
 
 
 def _check_finite(block: Block) -> None:
-    for name, column in (("reward", block.rewards), ("observation", block.obs)):
+    for name, column in (("observation", block.obs), ("reward", block.rewards)):
         # A sum is NaN or infinite when any element is; the exact place is only looked for then.
         if column.dtype.kind != "f" or np.isfinite(column.sum()):
             continue
@@ -207,6 +207,8 @@ def _blame_policy(block: Block, row: int, slot: int) -> None:
     actions = block.actions
     if actions is None or actions.dtype.kind != "f" or np.isfinite(actions[row, slot]).all():
         return
+    if block.obs.dtype.kind == "f" and not np.isfinite(block.obs[: row + 1, slot]).all():
+        return  # which it had been asked for at an observation that was none
     raise NonFiniteError(
         f"the policy gave action {actions[row, slot]} in episode {int(block.eps_id[row, slot]) & 0xFFFFFF} at step "
         f"{int(block.t[row, slot])}, wanted finite numbers: what its network gives has grown without bound; look at "

@@ -259,8 +259,9 @@ class RolloutWorker:
         config = policy_config(self.policy_config, spec)
         if has_several(config):  # with all spaces: critics of several agents are built by them
             config["multiagent"] = {**config["multiagent"], "policies": dict(table)}
-        if policy_id != DEFAULT_POLICY_ID and config.get("seed") is not None:
-            # With one seed all policies would begin with the same weights and explore alike.
+        own_seed = "seed" in (spec.config or {})
+        if policy_id != DEFAULT_POLICY_ID and config.get("seed") is not None and not own_seed:
+            # With the trainer's seed all policies would begin with the same weights and explore alike.
             config["seed"] = derive_seed(int(config["seed"]), "policy", policy_id)
         model_config = config.get("model") or {}
         if config.get("_disable_preprocessor_api"):

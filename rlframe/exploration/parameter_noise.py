@@ -113,10 +113,10 @@ class ParameterNoise(Exploration):
     def on_episode_start(
         self, policy: Any, *, environment: Any = None, episode: Any = None, tf_sess: Any = None
     ) -> None:
-        """Lets go of the noise so far; the next one is drawn at once while acting, otherwise when acting begins."""
+        """Draws the next noise, with the standard deviation as it is now, and puts it on the weights while acting."""
         self.policy = policy
         self._remove_noise()
-        self._noise = None
+        self._noise = self._draw(self._read_weights())
         if self._exploring:
             self._add_noise()
         self.sub_exploration.on_episode_start(policy, environment=environment, episode=episode, tf_sess=tf_sess)

@@ -79,6 +79,8 @@ class Policy:
     numpy_dist: Any = None
     #: Whether `forward` gives state values, stored as `vf_preds`.
     wants_values = False
+    #: Whether the loss takes the model's state values, stored or not.
+    learns_values = False
     #: Longest sequence of a recurrent training batch, in rows.
     max_seq_len = 20
     #: Learner steps so far, where several processes have to agree on them.

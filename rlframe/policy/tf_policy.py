@@ -155,7 +155,7 @@ class TFPolicy(LearningPolicy):
 
     def check_model(self, model: Any, num_outputs: int | None) -> None:
         """Raises a ValueError where the model gives something else than `num_outputs` numbers per row."""
-        check_model(model, self.observation_space, num_outputs, values=self.wants_values)
+        check_model(model, self.observation_space, num_outputs, values=self.wants_values or self.learns_values)
 
     def _make_optimizers(self) -> list[Any]:
         if self.config.get("in_evaluation"):

@@ -162,6 +162,7 @@ def _member_space(space: Any, what: str) -> Any:
 class QMixPolicy(LearningRateSchedule, LearningPolicy):
     """Acts for a group of agents that share one recurrent network; exploration is each agent's own."""
 
+    defaults_from = "rlframe.agents.qmix.qmix:DEFAULT_CONFIG"
     build_actor = staticmethod(QMixActor)
     target_network: Any
 

@@ -6,7 +6,9 @@ import pytest
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.ppo import APPOTrainer
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.utils.errors import ConfigError
+from rlframe.models import ModelCatalog
+from rlframe.models.torch.fcnet import FullyConnectedNetwork
+from rlframe.utils.errors import CheckpointError, ConfigError
 from tests.contract.test_policies import make
 from tests.helpers.frameworks import FRAMEWORKS
 
@@ -62,13 +64,61 @@ def test_step_does_not_depend_on_the_size_of_rewards(framework, name):
     rewards = np.random.default_rng(2).normal(-3.0, 2.0, 32)
     small.learn_on_batch(episodes_of_one_step(small, rewards))
     state = small.get_state()
-    mean, variance, seen = state["value_units"]
-    large.set_state({**state, "value_units": np.array([1000 * mean, 1e6 * variance, seen])})
+    mean, variance, seen, most = state["value_units"]
+    large.set_state({**state, "value_units": np.array([1000 * mean, 1e6 * variance, seen, 1000 * most])})
     batch = episodes_of_one_step(small, rewards, seed=3)
     small.learn_on_batch(batch)
     large.learn_on_batch(SampleBatch({**batch, "rewards": 1000 * batch["rewards"]}))
     for key, weights in small.get_weights().items():
         np.testing.assert_allclose(large.get_weights()[key], weights, rtol=1e-3, atol=1e-5, err_msg=key)
+
+
+@every_framework
+@every_policy
+def test_units_of_a_network_with_large_outputs_do_not_chase_themselves(framework, name):
+    """Targets are made of values: a network that gives 100 would otherwise make its units larger at each step."""
+    policy = make(framework, name, {"gamma": 0.9})
+    policy.set_weights({key: 30.0 * array for key, array in policy.get_weights().items()})
+    rows = 40
+    batch = episodes_of_one_step(policy, np.ones(rows))
+    batch["discounts"] = np.full(rows, 0.9, np.float32)
+    batch["trajectory_ends"] = np.arange(rows) % 20 == 19
+    for _ in range(30):
+        policy.learn_on_batch(batch)
+    assert policy.value_std <= 10.0  # 1 / (1 - γ): no return is larger
+    assert abs(policy.value_mean) <= 10.0
+
+
+@every_framework
+@every_policy
+def test_loss_or_statistics_of_ones_own_need_none_of_ours(framework, name):
+    cls = type(make(framework, name, {}))
+    derived = cls.with_updates("Mine", stats_fn=lambda policy, batch: {"mine": 1.0})
+    policy = make(framework, name, {})
+    mine = derived(policy.observation_space, policy.action_space, policy.config)
+    info = mine.learn_on_batch(episodes_of_one_step(mine, [1.0, 2.0]))
+    assert info["learner_stats"]["mine"] == 1.0
+    assert (mine.value_mean, mine.value_std) == (0.0, 1.0)
+
+
+@every_framework
+def test_state_in_other_units_is_refused(framework):
+    policy = make(framework, "IMPALA", {})
+    plain = make(framework, "IMPALA", {"normalize_values": False})
+    with pytest.raises(CheckpointError, match="in reward units, this one's in units of their targets; set normalize_v"):
+        policy.set_state(plain.get_state())
+    with pytest.raises(CheckpointError, match="set normalize_values=True"):
+        plain.set_state(policy.get_state())
+
+
+def test_wrong_value_function_is_found_when_the_policy_is_made():
+    class Wrong(FullyConnectedNetwork):
+        def value_function(self):
+            return super().value_function()[:, None]
+
+    ModelCatalog.register_custom_model("wrong_values", Wrong)
+    with pytest.raises(ValueError, match="Squeeze the last dimension"):
+        make("torch", "IMPALA", {"model": {"custom_model": "wrong_values"}})
 
 
 @every_framework

@@ -1,5 +1,6 @@
 """What one `sample()` contains, checked against an environment whose every number is known."""
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -138,6 +139,24 @@ def test_nan_action_is_the_policys_not_the_environments():
     trainer.set_weights({"default_policy": {k: np.full_like(v, np.nan) for k, v in weights["default_policy"].items()}})
     with pytest.raises(NonFiniteError, match=r"the policy gave action \[nan\] in episode 2 at step 0"):
         worker.sample()
+    trainer.stop()
+
+
+def test_nan_action_at_a_nan_observation_is_the_environments():
+    from rlframe.agents.ppo import PPOTrainer
+
+    class Blind(gym.Wrapper):
+        steps = 0
+
+        def step(self, action):
+            obs, reward, terminated, truncated, info = self.env.step(action)
+            self.steps += 1
+            return (obs * np.nan if self.steps == 25 else obs), reward, terminated, truncated, info
+
+    config = {"num_workers": 0, "rollout_fragment_length": 40, "horizon": 10}
+    trainer = PPOTrainer(config, env=lambda _: Blind(gym.make("Pendulum-v1")))
+    with pytest.raises(NonFiniteError, match="the environment in slot 0 gave nan as observation"):
+        trainer.workers.local_worker().sample()
     trainer.stop()
 
 

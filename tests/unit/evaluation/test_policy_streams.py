@@ -34,3 +34,13 @@ def test_policies_with_one_seed_begin_and_explore_differently_and_repeatably(fra
     assert actions[0] != actions[1]
     np.testing.assert_array_equal(weights[0], weights[2])
     assert np.abs(weights[0] - weights[1]).max() > 0.1
+
+
+def test_a_policys_own_seed_is_its_seed():
+    multiagent = {"policies": {"a": PolicySpec(config={"seed": 7}), "b": PolicySpec()},
+                  "policy_mapping_fn": lambda agent_id: "ab"[agent_id]}  # fmt: skip
+    config = {"num_workers": 0, "seed": 3, "env_config": {"num_agents": 2}, "multiagent": multiagent}
+    trainer = PPOTrainer(config, env=MultiAgentCartPole)
+    assert trainer.get_policy("a").config["seed"] == 7
+    assert trainer.get_policy("b").config["seed"] not in (3, 7)
+    trainer.stop()
