@@ -74,8 +74,9 @@ def has_several(config: Mapping[str, Any]) -> bool:
 def agent_mapping(function: Any, policy_ids: list[str]) -> AgentMapping:
     """Returns `multiagent.policy_mapping_fn` as a function of agent id, episode and worker.
 
-    It is called with what it declares: the agent's id, and of `episode` and `worker` those it names, or all through
-    `**kwargs`. Without a function the default policy acts for everybody, or the only one there is.
+    It is called with what it declares: the agent's id, the episode as second argument (whatever that is called), and
+    `worker` where it names it; with `**kwargs` alone all through these. Without a function the default policy acts for
+    everybody, or the only one there is.
 
     Args:
         function: The user's function, or None.
@@ -103,18 +104,17 @@ def _called_as_declared(function: Any) -> AgentMapping:
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
     takes_more = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    named = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+    named = {p.name for p in positional[1:] + [p for p in parameters if p.kind is p.KEYWORD_ONLY]}
+    second = positional[1].name if len(positional) > 1 else None
+    # RLlib calls f(agent_id, episode, worker=worker): whatever the second parameter is called, it gets the episode.
+    in_second_place = second == "episode" or (
+        "episode" not in named and second != "worker" and (second is not None or takes_more)
+    )
 
     def mapping(agent_id: Any, episode: Episode, worker: Any) -> str:
-        given = {"episode": episode, "worker": worker}
-        rest = {p.name for p in positional[1:]}
-        keywords = {name: value for name, value in given.items() if takes_all or name in named or name in rest}
-        if len(positional) > 1 and not rest & given.keys():
-            # The second argument has a name of the user's own: RLlib gives the episode there.
-            return str(function(agent_id, episode))
-        if takes_more and not keywords:
-            return str(function(agent_id, episode))
-        return str(function(agent_id, **keywords))
+        given = {"worker": worker} if in_second_place else {"episode": episode, "worker": worker}
+        keywords = {name: value for name, value in given.items() if takes_all or name in named}
+        return str(function(agent_id, *([episode] if in_second_place else []), **keywords))
 
     return mapping
 

@@ -132,7 +132,11 @@ def test_a_horizon_cuts_everybody_off():
         lambda agent_id, episode, **kwargs: f"p_{agent_id}" if episode.episode_id >= 0 else "",
         lambda agent_id, episode, worker: f"p_{agent_id}" if worker.worker_index == 0 else "",
         lambda agent_id, e: f"p_{agent_id}" if e.env_id == 0 else "",
-        lambda agent_id, *args, **kwargs: f"p_{agent_id}",
+        lambda agent_id, e, worker: f"p_{agent_id}" if (e.env_id, worker.worker_index) == (0, 0) else "",
+        lambda agent_id, e, **kwargs: f"p_{agent_id}" if (e.env_id, kwargs["worker"].worker_index) == (0, 0) else "",
+        lambda agent_id, worker, **kwargs: f"p_{agent_id}" if worker.worker_index == kwargs["episode"].env_id else "",
+        lambda agent_id, *args, **kwargs: f"p_{agent_id}" if args[0].env_id == 0 and kwargs["worker"] else "",
+        lambda agent_id, *, episode, worker: f"p_{agent_id}" if worker.worker_index == episode.env_id else "",
     ],
 )
 def test_the_mapping_is_called_with_what_it_declares(mapping):
