@@ -21,6 +21,9 @@ from rlframe.utils.state_files import read_state, write_state
 
 #: What others set on a policy, and `get_state` does not tell.
 _KEPT = ("seed", "steps_learned", "distributed_world_size")
+#: The same of policies that have them: what a callback or `--plateau-reduce-factor` may have replaced.
+_SCHEDULES = ("lr_schedule", "entropy_coeff_schedule")
+_SCHEDULED = ("cur_lr", "entropy_coeff")
 
 
 class _Entry:
@@ -31,6 +34,8 @@ class _Entry:
         self.policy_class = type(policy)
         self.path: Path | None = None  # where it waits
         self.kept: dict[str, Any] = {}
+        self.scheduled: dict[str, Any] = {}
+        self.learning_rate: float | None = None
         self.global_vars: Mapping[str, Any] | None = None  # what it missed while it waited
 
 
@@ -60,9 +65,9 @@ class PolicyMap(dict[str, Policy]):
 
     A policy that waits is a directory of arrays and JSON, as in a checkpoint, and how it was made. It comes back, to
     where it was, when somebody uses it: the object stays the same one all the while, so that also who has kept it has
-    the policy itself. What comes back is what `get_state` tells and `set_state` takes; attributes of other kinds that
-    a user's class collects are lost, and layers that policies share through a global must not wait (each policy would
-    bring its own old copy of them back).
+    the policy itself. What comes back is what `get_state` tells and `set_state` takes, and the schedules and learning
+    rate that it had last; attributes of other kinds that a user's class collects are lost, and layers that policies
+    share through a global must not wait (each policy would bring its own old copy of them back).
 
     Args:
         capacity: Policies in memory, 1 or more.
@@ -182,7 +187,11 @@ class PolicyMap(dict[str, Policy]):
                 entry.rebuild(policy)
                 for name, value in entry.kept.items():
                     setattr(policy, name, value)
-                policy.set_state(state)
+                policy.set_state(state)  # puts the values of the schedules on, as of its step count
+                for name, value in entry.scheduled.items():
+                    setattr(policy, name, value)
+                if entry.learning_rate != _learning_rate(policy):
+                    policy.set_learning_rate(entry.learning_rate)  # type: ignore[attr-defined]  # of those that learn
                 if entry.global_vars is not None:
                     policy.on_global_var_update(entry.global_vars)
             except BaseException:
@@ -214,7 +223,10 @@ class PolicyMap(dict[str, Policy]):
                 f"multiagent.policy_map_capacity: got {self.capacity}, and policy {entry.policy_id!r} cannot wait on "
                 f"disk: {error} Raise the capacity, or give the policy a get_state() and set_state() of plain data"
             ) from error
-        entry.kept = {name: getattr(policy, name) for name in _KEPT}
+        own = vars(policy)
+        entry.kept = {name: getattr(policy, name) for name in _KEPT} | {n: own[n] for n in _SCHEDULES if n in own}
+        entry.scheduled = {name: own[name] for name in _SCHEDULED if name in own}
+        entry.learning_rate = _learning_rate(policy)
         entry.path = path
         del self._present[entry.policy_id]
         _become(policy, _Waiting, {"owner": self, "entry": entry})
@@ -273,6 +285,19 @@ def rebuilder(
 def held(policies: Any) -> Any:
     """Returns a context in which no policy of a map comes or goes, for threads; without policies on disk a void one."""
     return policies.lock if isinstance(policies, PolicyMap) and policies.overflows else nullcontext()
+
+
+def _learning_rate(policy: Any) -> float | None:
+    """Returns the rate of a policy's first optimiser, None where it has none that could be set."""
+    optimizers = getattr(policy, "_optimizers", None)
+    if not optimizers or not hasattr(policy, "set_learning_rate"):
+        return None
+    groups = getattr(optimizers[0], "param_groups", None)  # torch's
+    rate = groups[0].get("lr") if groups else getattr(optimizers[0], "learning_rate", None)
+    try:
+        return None if rate is None else float(rate)
+    except (TypeError, ValueError):  # a schedule of the optimiser's own
+        return None
 
 
 def _become(policy: Any, policy_class: type, attributes: dict[str, Any]) -> None:

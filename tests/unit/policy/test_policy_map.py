@@ -9,8 +9,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from rlframe.agents.a3c import A2CTrainer
 from rlframe.agents.dqn import DQNTrainer
+from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import PPOTrainer
+from rlframe.cli.patience import reduce_learning_rate
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.policy.policy import Policy, PolicySpec
 from rlframe.policy.policy_map import PolicyMap, rebuilder
@@ -247,6 +250,39 @@ def test_policies_come_and_go_with_one_in_memory(tmp_path):
     trainer.train()
     trainer.stop()
     assert not list((tmp_path / "cache").iterdir())
+
+
+def by_cutting(trainer):
+    reduce_learning_rate(trainer, 0.1)
+
+
+def by_callback(trainer):
+    trainer.workers.foreach_policy(lambda policy, _: policy.set_learning_rate(0.001))
+
+
+@pytest.mark.parametrize(
+    ("cls", "config", "framework"),
+    [(A2CTrainer, {}, "torch"), (PGTrainer, {}, "torch"), (DQNTrainer, DQN, "torch"),
+     pytest.param(A2CTrainer, {}, "tf", marks=needs_tf)],
+)  # fmt: skip
+@pytest.mark.parametrize("reduce", [by_cutting, by_callback])
+def test_a_reduced_learning_rate_outlives_the_disk(cls, config, framework, reduce):
+    mapping = lambda agent: "abc"[agent]  # noqa: E731
+    multiagent = {"policies": set("abc"), "policy_mapping_fn": mapping, "policy_map_capacity": 1}
+    trainer = cls({**BASE, **config, "framework": framework, "lr": 0.01, "multiagent": multiagent}, MultiAgentCartPole)
+    reduce(trainer)
+
+    def rates():
+        optimizers = (trainer.get_policy(name)._optimizers[0] for name in "abc")
+        return [float(o.param_groups[0]["lr"] if framework == "torch" else o.learning_rate) for o in optimizers]
+
+    assert rates() == pytest.approx([0.001] * 3)
+    assert rates() == pytest.approx([0.001] * 3)  # all have come and gone again
+    if reduce is by_cutting:  # a schedule, be it a constant one, takes over from a callback with the next step count
+        assert trainer.get_policy("a").__dict__.get("cur_lr", 0.001) == pytest.approx(0.001)
+        trainer.train()
+        assert rates() == pytest.approx([0.001] * 3)
+    trainer.stop()
 
 
 class Heuristic(Policy):
