@@ -65,17 +65,17 @@ class BatchLearner:
     def learn(self, batch: Batch, *, last_pass: bool = True) -> Learned:
         """Learns from a batch once, each policy from its own rows."""
         local = self.local_worker
-        with held(local.policy_map):
+        with held(local.policy_map):  # to the end: what follows the learner step touches policies, too
             infos = {pid: self._learn(local.policy_map[pid], rows) for pid, rows in policy_parts(local, batch)}
-        self.has_learned = True
-        rows = (batch.count, agent_steps(batch)) if last_pass else (0, 0)
-        if self.after_step is not None:
-            self.after_step((rows[0], infos))
-        weights = None
-        if last_pass:
-            self.batches += 1
-            if self.snapshot_every and self.batches % self.snapshot_every == 0:
-                weights = local.get_weights(list(local.policies_to_train))
+            self.has_learned = True
+            rows = (batch.count, agent_steps(batch)) if last_pass else (0, 0)
+            if self.after_step is not None:
+                self.after_step((rows[0], infos))
+            weights = None
+            if last_pass:
+                self.batches += 1
+                if self.snapshot_every and self.batches % self.snapshot_every == 0:
+                    weights = local.get_weights(list(local.policies_to_train))
         return Learned(rows[0], infos, rows[1], weights)
 
     def _learn(self, policy: Any, rows: Any) -> dict[str, Any]:
