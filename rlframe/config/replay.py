@@ -1,5 +1,6 @@
 """The keys of `replay_buffer_config`."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlframe.config.declaration import Section, Variants, option
@@ -25,3 +26,10 @@ class EpisodeReplayBufferConfig(Section):
 
     type: Any = option("EpisodeReplayBuffer", "Class of buffer: a name, a dotted path or a class.")
     capacity: int = option(1000, "Episodes kept of each policy; the oldest go first.", unit="episodes", low=1)
+
+
+def faults_of_rows(replay_buffer_config: Mapping[Any, Any] | None) -> Iterator[str]:
+    """Yields what is wrong with the buffer of an algorithm that replays single rows."""
+    kind = (replay_buffer_config or {}).get("type")
+    if getattr(kind, "__name__", kind) == "EpisodeReplayBuffer":
+        yield "replay_buffer_config.type='EpisodeReplayBuffer' is for whole episodes; leave it at 'LocalReplayBuffer'"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rlframe.agents.trainer_template import build_trainer
 from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
-from rlframe.config.replay import REPLAY_BUFFERS
+from rlframe.config.replay import REPLAY_BUFFERS, faults_of_rows
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.concurrency_ops import Concurrently
 from rlframe.execution.iterators import LocalIterator
@@ -54,6 +54,11 @@ class SimpleQConfig(CommonConfig):
     adam_epsilon: float = option(1e-8, "Adam's ε.", above=0)
     grad_clip: float | None = option(40.0, "Largest global norm of the gradient; None does not clip.", above=0)
     learning_starts: int = option(1000, "Steps sampled before the first update.", unit="env steps", low=0)
+
+    def faults(self) -> Iterator[str]:
+        """Yields cross-field faults; never rewrites a value."""
+        yield from super().faults()
+        yield from faults_of_rows(self.replay_buffer_config)
 
 
 def execution_plan(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Final
 
+import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
@@ -76,9 +78,30 @@ def check_agents(trainer: Any) -> None:
     Raises:
         ConfigError: If policies act for several agents, or for none.
     """
+    policies = trainer.workers.local_worker().policy_map
+    others = {pid: type(policy).__name__ for pid, policy in policies.items() if not hasattr(policy, "check_agents_of")}
+    if others:
+        raise ConfigError(
+            f"multiagent.policies: got {others}, wanted MADDPG's policies alone: each critic needs the actors of all "
+            "agents; leave policy_class out"
+        )
+    if (trainer.config["env_config"] or {}).get("actions_are_logits"):
+        _tell_of_numbers(policies)
     found = dict.fromkeys(fault for faults in trainer.workers.foreach_worker(_mapping_faults) for fault in faults)
     if found:
         raise ConfigError("multiagent.policy_mapping_fn: " + "; ".join(found))
+
+
+def _tell_of_numbers(policies: Any) -> None:
+    """Warns where an environment was told to expect vectors, and declares a Discrete space."""
+    numbered = [pid for pid, policy in policies.items() if isinstance(policy.action_space, gym.spaces.Discrete)]
+    if numbered:
+        warnings.warn(
+            f"env_config.actions_are_logits=True, but the environment gets the number of the chosen action for "
+            f"{', '.join(map(repr, numbered))}, whose space is Discrete (RLlib gave it the vector); declare "
+            "rlframe.utils.spaces.simplex.Simplex((n,)) as its action space to get that",
+            stacklevel=2,
+        )
 
 
 def _mapping_faults(worker: Any) -> list[str]:

@@ -10,7 +10,7 @@ from rlframe.agents.maddpg.joint_steps import ShareJointSteps, check_agents
 from rlframe.agents.trainer_template import build_trainer
 from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
-from rlframe.config.replay import REPLAY_BUFFERS
+from rlframe.config.replay import REPLAY_BUFFERS, faults_of_rows
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.concurrency_ops import Concurrently
 from rlframe.execution.iterators import LocalIterator
@@ -84,6 +84,7 @@ class MADDPGConfig(CommonConfig):
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""
         yield from super().faults()
+        yield from faults_of_rows(self.replay_buffer_config)
         yield from _table_faults(self.multiagent.policies)
         if self.agent_id is not None:
             yield f"agent_id={self.agent_id} belongs in the config of a policy: PolicySpec(config={{'agent_id': 0}})"

@@ -131,6 +131,8 @@ class MADDPGActing(Policy):
     [-1, 1] for a Box. Environments with a Discrete space get the number of the largest component.
     """
 
+    defaults_from = "rlframe.agents.maddpg.maddpg:DEFAULT_CONFIG"
+
     def distribution(self, dist_inputs: Array) -> Any:
         """Returns the NumPy action distribution for the actor's outputs [B, A]."""
         if is_choice(self.action_space):
@@ -171,7 +173,7 @@ class MADDPGActing(Policy):
         return {"type": "GaussianNoise"} if sampled and not is_choice(self.action_space) else options
 
     def _create_exploration(self) -> Any:
-        # Agents share the trainer's seed: without streams of their own they would all draw the same.
+        # Agents may share a seed: without streams of their own they would all draw the same.
         agent, stream = int(self.config["agent_id"]), max(int(self.config.get("worker_index", 0)), 1)
         self.rng = make_rng(self.seed, "action", stream, agent)
         self.exploration_rng = make_rng(self.seed, "exploration", stream, agent)

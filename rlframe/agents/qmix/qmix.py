@@ -78,9 +78,22 @@ class QMixConfig(CommonConfig):
         yield from super().faults()
         if self.framework != "torch":
             yield f"framework={self.framework!r}: QMIX learns in PyTorch only; set framework='torch'"
+        if self.multiagent.replay_mode == "lockstep":
+            yield "multiagent.replay_mode='lockstep': a group is one agent here, whose steps are together; leave it out"
+        yield from self._unread_faults()
         kind = (self.replay_buffer_config or {}).get("type")
         if kind in (None, "LocalReplayBuffer"):
             yield f"replay_buffer_config.type={kind!r}: QMIX replays whole episodes; set 'EpisodeReplayBuffer'"
+
+    def _unread_faults(self) -> Iterator[str]:
+        """Yields keys of other networks that were set and would have no effect."""
+        model, defaults = self.model, self.defaults()["model"]
+        if model.custom_model or model.use_lstm or model.use_attention:
+            return
+        for key in ("fcnet_hiddens", "fcnet_activation", "conv_filters", "post_fcnet_hiddens"):
+            value = getattr(model, key)
+            if value != defaults[key]:
+                yield f"model.{key}={value!r} has no effect on QMIX's recurrent network; set model.lstm_cell_size"
 
 
 def execution_plan(

@@ -424,3 +424,28 @@ def test_one_agent_alone_is_ddpg() -> None:
     table = {"policies": {"only": PolicySpec(config={"agent_id": 0})}, "policy_mapping_fn": lambda agent: "only"}
     trainer = make("Pendulum-v1", multiagent=table)
     assert np.isfinite(trainer.train()["info"]["learner"]["only"]["learner_stats"]["critic_loss"])
+
+
+def test_policies_of_other_algorithms_are_refused_at_the_start():
+    from rlframe.agents.ppo import PPOTorchPolicy
+
+    policies = {"a": PolicySpec(config={"agent_id": 0}), "b": PolicySpec(PPOTorchPolicy, config={"agent_id": 1})}
+    multiagent = {"policies": policies, "policy_mapping_fn": lambda agent_id: "ab"[agent_id]}
+    with pytest.raises(ConfigError, match="wanted MADDPG's policies alone"):
+        MADDPGTrainer({"num_workers": 0, "multiagent": multiagent}, env=TwoStepGame)
+
+
+def test_who_expects_vectors_of_a_number_is_told():
+    policies = {name: PolicySpec(config={"agent_id": agent}) for agent, name in enumerate("ab")}
+    multiagent = {"policies": policies, "policy_mapping_fn": lambda agent_id: "ab"[agent_id]}
+    config = {"num_workers": 0, "multiagent": multiagent, "env_config": {"actions_are_logits": True}}
+    with pytest.warns(UserWarning, match="gets the number of the chosen action for 'a', 'b', whose space is Discrete"):
+        MADDPGTrainer(config, env=lambda _: TwoStepGame()).stop()
+
+
+def test_paths_of_rllib():
+    from rlframe.contrib.maddpg.maddpg import DEFAULT_CONFIG
+    from rlframe.contrib.maddpg.maddpg_policy import MADDPGTorchPolicy
+
+    assert DEFAULT_CONFIG["actor_lr"] == 1e-2
+    assert MADDPGTorchPolicy.framework == "torch"

@@ -6,11 +6,15 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from rlframe.agents.dqn import DQNTrainer
+from rlframe.agents.ppo import PPOTrainer
 from rlframe.agents.qmix import DEFAULT_CONFIG, QMixTrainer
+from rlframe.agents.qmix.qmix_torch_policy import QMixTorchPolicy
 from rlframe.agents.registry import get_trainer_class
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.examples.env.two_step_game import TwoStepGame
+from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 
 SMALL = {
@@ -272,3 +276,28 @@ def test_keys_that_nothing_reads_are_named_once(make, caplog):
 
     make(lambda _: More().with_agent_groups({"team": ["x", "y", "z"]}))
     assert "'avail_actions'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"multiagent": {"replay_mode": "lockstep"}}, "a group is one agent here"),
+        ({"model": {"fcnet_hiddens": [13]}}, "has no effect on QMIX's recurrent network; set model.lstm_cell_size"),
+    ],
+)
+def test_keys_without_effect_are_refused(config, said):
+    with pytest.raises(ConfigError, match=said):
+        QMixTrainer(config, env=two_steps)
+
+
+def test_buffer_of_episodes_is_not_for_rows():
+    with pytest.raises(ConfigError, match="is for whole episodes"):
+        DQNTrainer({"replay_buffer_config": {"type": "EpisodeReplayBuffer"}}, env="CartPole-v1")
+
+
+def test_policy_in_another_trainers_table_has_the_keys_of_its_algorithm():
+    table = {"team": PolicySpec(QMixTorchPolicy)}
+    multiagent = {"policies": table, "policy_mapping_fn": lambda agent_id: "team", "policies_to_train": []}
+    trainer = PPOTrainer({"num_workers": 0, "multiagent": multiagent}, env=two_steps)
+    assert trainer.get_policy("team").config["mixer"] == "qmix"
+    trainer.stop()
