@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import AGENT_INDEX, EPS_ID, INFOS, OBS
+from rlframe.data.columns import AGENT_INDEX, EPS_ID, INFOS, OBS, T
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.data.sequences import cut_into_sequences
 from rlframe.env.checks import check_observation
@@ -26,7 +26,7 @@ from rlframe.evaluation.row_store import RowStore
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.memory import ActingMemory
 from rlframe.policy.policy import Policy
-from rlframe.utils.errors import ConfigError, EnvError
+from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
 
 _MS = 1000.0
@@ -131,6 +131,7 @@ class MultiAgentRunner:
         self._over: set[int] = set()
         self._parts = [0] * len(slots)  # soft horizons that the running episodes have passed
         self._finished_steps = 0  # env steps of the episodes that have ended since the last batch
+        self._steps_of: dict[int, int] = {}  # of these, by id of the part
         self._idle = [0] * len(slots)  # steps since somebody acted
         self._cut: dict[int, int] = {}  # slots whose episode passes one, and the id of the part that ends there
         self._unchecked = set(range(len(slots)))
@@ -195,7 +196,7 @@ class MultiAgentRunner:
         if not self._started:
             self._sides, self._names, self._running = {}, {}, {}
             self._over = set()
-            self._finished_steps = 0
+            self._finished_steps, self._steps_of = 0, {}
             self._episodes = [None for _ in self.slots]  # type: ignore[misc]  # filled below
         for index, slot in enumerate(self.slots):
             if not self._started or slot.failed:
@@ -538,7 +539,9 @@ class MultiAgentRunner:
             if obs is None:
                 final = side.store.columns[OBS][agent.row]
             else:
-                final = np.asarray(obs) if side.filter is None else np.asarray(side.filter(obs, update=True))
+                final = np.asarray(obs)
+                if side.filter is not None and np.isfinite(final).all():
+                    final = np.asarray(side.filter(final, update=True))
             flags = (False, False) if self.settings.no_done_at_end else (terminated, not terminated)
             side.store.end(agent.row, final, terminated=flags[0], truncated=flags[1])
         if side.memory is not None and not agent.done:
@@ -551,7 +554,9 @@ class MultiAgentRunner:
             count = len(side.store)
             if side.filter is not None and count > side.unfiltered:
                 rows = side.store.columns[OBS][side.unfiltered : count]
-                rows[:] = side.filter.filter_batch(rows, update=True)
+                finite = np.isfinite(rows.reshape(len(rows), -1)).all(1)  # what is not would stay in the filter's mean
+                if finite.any():
+                    rows[finite] = side.filter.filter_batch(rows[finite], update=True)
             side.unfiltered = count
 
     def _note_step(
@@ -583,28 +588,31 @@ class MultiAgentRunner:
 
     def _finish(self, index: int) -> None:
         """Reports an episode that ended."""
-        episode = self._report(index)
+        episode_id = self._episodes[index].episode_id
+        self._over.add(episode_id)
+        self._report(index, episode_id)
         self._explore_hook("on_episode_end", index)
-        self._over.add(episode.episode_id)
         self._unchecked.discard(index)
 
     def _finish_part(self, index: int) -> None:
         """Reports what lies before a soft horizon, and counts anew."""
-        episode = self._report(index)
-        self._over.add(self._cut.pop(index))
+        part = self._cut.pop(index)
+        self._over.add(part)
+        episode = self._report(index, part)
         self._unchecked.discard(index)
         for agent in self._agents[index].values():
             agent.total = 0.0
         episode.soft_reset()
         episode.custom_metrics, episode.hist_data, episode.media = {}, {}, {}
 
-    def _report(self, index: int) -> Episode:
+    def _report(self, index: int, part: int) -> Episode:
         episode = self._episodes[index]
         agents = self._agents[index].values()
         episode.agent_rewards = {(agent.id, agent.side.policy_id): agent.total for agent in agents}
         episode.total_reward = sum(episode.agent_rewards.values())
         self._call("on_episode_end", index)
         self._finished_steps += episode.length
+        self._steps_of[part] = episode.length
         self._metrics.append(
             RolloutMetrics(
                 episode_length=episode.length,
@@ -643,16 +651,52 @@ class MultiAgentRunner:
 
     def _take_batch(self, env_steps: int, *, complete: bool) -> MultiAgentBatch:
         taken: dict[str, SampleBatch] = {}
-        for policy_id, side in self._sides.items():
-            ready = self._finished(side) if complete else side.store.closed[: len(side.store)].copy()
-            rows = np.flatnonzero(ready)
+        ready = {
+            policy_id: np.flatnonzero(self._finished(side) if complete else side.store.closed[: len(side.store)])
+            for policy_id, side in self._sides.items()
+        }
+        self._check_finite(ready)  # of all, before anything is taken out
+        for policy_id, rows in ready.items():
+            side = self._sides[policy_id]
             if len(rows):
                 taken[policy_id], moved = side.store.take(rows, self.settings.clip_rewards)
                 self._move(side, moved)
         made = {pid: self._sequences(pid, batch) for pid, batch in self._postprocess(taken).items()}
         self._forget_episodes()
-        self._finished_steps = 0
+        self._finished_steps, self._steps_of = 0, {}
         return MultiAgentBatch(made, env_steps)
+
+    def _check_finite(self, ready: Mapping[str, NDArray[np.int64]]) -> None:
+        """Drops episodes with NaN or infinity in rows that are to be handed out; those that run begin anew.
+
+        Raises:
+            NonFiniteError: If there was one: names the first.
+        """
+        first, bad = "", set()
+        for policy_id, rows in ready.items():
+            columns = self._sides[policy_id].store.columns
+            for row, what in self._sides[policy_id].store.not_finite(rows):
+                episode = int(columns[EPS_ID][row])
+                bad.add(_whole_episode(episode))
+                agent = self._names[episode, int(columns[AGENT_INDEX][row])]
+                first = first or (
+                    f"the environment in slot {episode >> 36 & 0xFFF} gave {what} of agent {agent!r}, policy "
+                    f"{policy_id!r}, in episode {episode & 0xFFFFFF} at the agent's step {int(columns[T][row])}; "
+                    "wanted finite numbers"
+                )
+        if not bad:
+            return
+        for side in self._sides.values():
+            count = len(side.store)
+            lost = np.isin(_whole_episode(side.store.columns[EPS_ID][:count]), list(bad)) & side.store.closed[:count]
+            if lost.any():
+                self._move(side, side.store.forget(np.flatnonzero(lost).tolist()))
+        for part in [part for part in self._steps_of if _whole_episode(part) in bad]:
+            self._finished_steps -= self._steps_of.pop(part)
+        for index, running in enumerate(self._episodes):
+            if _whole_episode(running.episode_id) in bad:
+                self._slot(index).failed = True
+        raise NonFiniteError(first)
 
     def _sequences(self, policy_id: str, batch: SampleBatch) -> SampleBatch:
         policy = self._sides[policy_id].policy
@@ -744,6 +788,11 @@ class MultiAgentRunner:
     def set_state(self, state: dict[str, Any]) -> None:
         """Goes on from what `get_state` returned, see `restore_runner`."""
         restore_runner(self, state)
+
+
+def _whole_episode(part: Any) -> Any:
+    """Returns the ids of the environment's episodes, of ids that name parts of them behind soft horizons."""
+    return part & ~(0xFFF << 24)
 
 
 def _trajectories(batch: SampleBatch) -> list[SampleBatch]:

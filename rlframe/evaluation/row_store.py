@@ -26,7 +26,6 @@ from rlframe.data.columns import (
 )
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.fragments import clip_rewards
-from rlframe.utils.errors import NonFiniteError
 
 _FIRST_ROWS = 256
 #: Columns with one number per row, and their dtypes.
@@ -162,20 +161,9 @@ class RowStore:
 
         Returns:
             The batch, and where the rows that stay are now: new number by old number, -1 for those that are gone.
-
-        Raises:
-            NonFiniteError: If a reward or observation is NaN or infinite.
         """
         own = self.columns
         order = rows[np.lexsort((own[T][rows], own[AGENT_INDEX][rows], own[EPS_ID][rows]))]
-        self._check_finite(order)
-        for row in order[self.next_row[order] < 0].tolist():
-            final = self.finals[row]
-            if final.dtype.kind == "f" and not np.isfinite(final).all():
-                raise NonFiniteError(
-                    f"the environment in slot {int(own[ENV_ID][row])} gave a last observation with NaN or infinity to "
-                    f"agent number {int(own[AGENT_INDEX][row])}; wanted finite numbers"
-                )
         columns: dict[str, Any] = {name: own[name][order] for name in (OBS, ACTIONS)}
         columns[REWARDS] = clip_rewards(own[REWARDS][order], how_to_clip)
         special = {OBS, ACTIONS, REWARDS, ENV_ID}
@@ -190,6 +178,31 @@ class RowStore:
             columns[UNROLL_ID] = own[ENV_ID][order]
         moved = self._keep(np.setdiff1d(np.arange(self.count), order, assume_unique=True))
         return SampleBatch.from_columns(columns), moved
+
+    def not_finite(self, rows: NDArray[np.int64]) -> list[tuple[int, str]]:
+        """Returns where NaN or infinity is in closed rows and the observations behind them: row, and what it is there.
+
+        Args:
+            rows: Numbers of the rows, all closed.
+        """
+        behind = self.next_row[rows]
+        seen = np.zeros(self.count, np.bool_)
+        seen[rows] = True
+        seen[behind[behind >= 0]] = True
+        found: list[tuple[int, str]] = []
+        for name, of_rows in ((OBS, np.flatnonzero(seen)), (REWARDS, rows)):
+            values = self.columns[name][of_rows]
+            if values.dtype.kind != "f" or np.isfinite(values.sum()):
+                continue
+            what = "observation" if name == OBS else "reward"
+            for place in np.argwhere(~np.isfinite(values)):
+                where = [int(i) for i in place[1:]] or ""
+                found.append((int(of_rows[place[0]]), f"{values[tuple(place)]} as {what}{where}"))
+        for row in rows[behind < 0].tolist():
+            final = self.finals[row]
+            if final.dtype.kind == "f" and not np.isfinite(final).all():
+                found.append((row, "NaN or infinity in the last observation"))
+        return found
 
     def _next_obs(self, order: NDArray[np.int64]) -> NDArray[Any]:
         following = self.next_row[order]
@@ -227,20 +240,6 @@ class RowStore:
         self.finals = {int(row): np.array(obs) for row, obs in state["finals"].items()}
 
     # --- inner ----------------------------------------------------------------------------------------------------
-
-    def _check_finite(self, rows: NDArray[np.int64]) -> None:
-        for name, column in (("reward", self.columns[REWARDS]), ("observation", self.columns[OBS])):
-            values = column[rows]
-            if values.dtype.kind != "f" or np.isfinite(values.sum()):
-                continue
-            bad = np.argwhere(~np.isfinite(values))
-            if len(bad):
-                row = int(rows[bad[0][0]])
-                raise NonFiniteError(
-                    f"the environment in slot {int(self.columns[ENV_ID][row])} gave {values[tuple(bad[0])]} as "
-                    f"{name}{[int(i) for i in bad[0][1:]] or ''} of agent number {int(self.columns[AGENT_INDEX][row])} "
-                    f"at its step {int(self.columns[T][row])}; wanted a finite number"
-                )
 
     def _keep(self, kept: NDArray[np.int64]) -> NDArray[np.int64]:
         """Moves rows to the front, where all there are; returns new numbers by old ones, -1 for those that are gone."""

@@ -13,7 +13,7 @@ from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.evaluation import multi_agent_runner
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.policy.policy import Policy, PolicySpec
-from rlframe.utils.errors import ConfigError, EnvError
+from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
 from tests.helpers.frameworks import FRAMEWORKS
 from tests.helpers.multi_agent_envs import COME_AND_GO, ON, OVER, TURNS, Script
 
@@ -454,6 +454,64 @@ def test_what_lies_before_a_soft_horizon_outlives_a_failure():
     found = sorted(zip(batch["obs"][:, 0].tolist(), batch["new_obs"][:, 0].tolist(), strict=True))
     # The two rows of the first part, which ended, and the five of the new episode.
     assert found == [(0.0, 1.0), (0.0, 1.0), (1.0, 2.0), (1.0, 2.0), (2.0, 3.0), (3.0, 4.0), (4.0, 5.0)]
+
+
+class Faulty(MultiAgentEnv):
+    """Agents a and b, episodes of 5 steps; at one step of all, `fault` makes what b gets of what it should get."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, config):
+        self.at, self.fault = config.get("at"), config.get("fault")
+        self.taken = 0
+        self.seen = []
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return self._for_both(0), {}
+
+    def step(self, action_dict):
+        self.steps += 1
+        self.taken += 1
+        self.seen.append(set(action_dict))
+        obs = self._for_both(self.steps)
+        if self.taken == self.at:
+            obs["b"] = self.fault(obs["b"])
+        return obs, {"a": 1.0, "b": 1.0}, {"__all__": self.steps == 5}, ON, {}
+
+    def _for_both(self, step):
+        return {agent: np.full(1, step, np.float32) for agent in "ab"}
+
+
+EACH = {"policies": {"a", "b"}, "policy_mapping_fn": lambda agent_id: agent_id}
+
+
+@pytest.mark.parametrize("mode", ["truncate_episodes", "complete_episodes"])
+@pytest.mark.parametrize("obs_filter", ["NoFilter", "MeanStdFilter"])
+@pytest.mark.parametrize(
+    ("at", "message"),
+    [
+        (7, r"slot 0 gave nan as observation\[0\] of agent 'b', policy 'b', in episode 1 at the agent's step 2"),
+        (10, "NaN or infinity in the last observation of agent 'b', .* at the agent's step 4"),
+    ],
+)
+def test_what_is_not_finite_is_named_once_and_costs_one_episode(at, message, obs_filter, mode):
+    made = trainer(
+        None, DQNTrainer, Faulty, env_config={"at": at, "fault": lambda obs: obs * np.nan}, multiagent=EACH,
+        rollout_fragment_length=10, observation_filter=obs_filter, batch_mode=mode, n_step=1,
+    )  # fmt: skip
+    worker = made.workers.local_worker()
+    with pytest.raises(NonFiniteError, match=message):
+        worker.sample()
+    for number in range(2):
+        batch = worker.sample()
+        # Those of the episode before are still there, of both agents.
+        steps = [0, 1, 2, 3, 4] * (3 if number == 0 and mode == "truncate_episodes" else 2)
+        for part in batch.policy_batches.values():
+            assert part["t"].tolist() == steps
+            assert np.isfinite(part["obs"]).all()
+            assert np.isfinite(part["new_obs"]).all()
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
