@@ -46,7 +46,8 @@ class _Side:
         space = policy.observation_space
         dtype = np.dtype(space.dtype or np.float32)
         plain = np.dtype(np.float32) if dtype == np.float64 or obs_filter is not None else dtype
-        self.store = RowStore(tuple(space.shape or ()), plain, policy.train_columns, with_env_steps=with_env_steps)
+        self.shape = tuple(space.shape or ())
+        self.store = RowStore(self.shape, plain, policy.train_columns, with_env_steps=with_env_steps)
         preprocessor = policy.preprocessor
         self.preprocess: Any = None if isinstance(preprocessor, NoPreprocessor) else preprocessor
         self.raw_space = getattr(space, "original_space", space)
@@ -59,6 +60,10 @@ class _Side:
         self.unfiltered = 0
         #: The exploration that was told that acting begins, None between samples.
         self.told: weakref.ref[Any] | None = None
+
+    def prepared(self, raw: Any) -> Any:
+        """Returns an observation as the policy takes it."""
+        return raw if self.preprocess is None else self.preprocess.transform(raw)
 
     def take_place(self) -> int:
         """Returns a free place in the memory, which begins anew."""
@@ -161,7 +166,11 @@ class MultiAgentRunner:
         try:
             while env_steps == 0 or self._progress(env_steps, complete=complete) < wanted:
                 started = clock()
-                actions = self._act()
+                try:
+                    actions = self._act()
+                except BaseException:
+                    self._begin_all_anew()  # some have acted, and their actions are lost
+                    raise
                 between = clock()
                 env_time = self._step(actions)
                 env_steps += len(self.slots)
@@ -205,6 +214,11 @@ class MultiAgentRunner:
                 self._drop_rows(index)
                 self._begin(index)
         self._started = True
+
+    def _begin_all_anew(self) -> None:
+        """Lets the next `sample()` begin an episode in every slot."""
+        for slot in self.slots:
+            slot.failed = True
 
     def _drop_rows(self, index: int) -> None:
         """Forgets the rows of an episode that will not end."""
@@ -384,33 +398,44 @@ class MultiAgentRunner:
         """Steps all slots; returns the seconds that the environments took."""
         env_time, clock = 0.0, time.perf_counter
         over: list[int] = []
-        failed: tuple[EnvSlot, Exception] | None = None
+        failed: Exception | None = None
         for index, slot in enumerate(self.slots):
             slot.record(actions[index])
             before = clock()
             try:
                 self._check_somebody_acts(index, actions[index])
-                result = slot.env.step(actions[index])
+                result = self._step_env(slot, actions[index])
                 env_time += clock() - before
                 if self._take_result(index, result):
                     over.append(index)
             except Exception as error:  # raised below: all slots are looked after first
-                slot.failed, failed = True, failed or (slot, error)
+                slot.failed, failed = True, failed or error
+            except BaseException:  # Ctrl-C: the slots behind this one have not been stepped
+                self._begin_all_anew()
+                raise
         self._filter_new()
         for index in over:
-            if index in self._cut:
-                self._finish_part(index)
-                continue
-            self._finish(index)
             try:
-                self._begin(index)
+                if index in self._cut:
+                    self._finish_part(index)
+                else:
+                    self._finish(index)
+                    self._begin(index)
             except Exception as error:
-                self.slots[index].failed, failed = True, failed or (self.slots[index], error)
+                self.slots[index].failed, failed = True, failed or error
         if failed is not None:
-            failed[0].fail("step", failed[1])
+            raise failed
         if self.settings.render_env:
             self.slots[0].env.render()
         return env_time
+
+    def _step_env(self, slot: EnvSlot, actions: dict[Any, Any]) -> StepDicts:
+        """Steps one environment; what it raises says so, unlike errors of mappings and callbacks."""
+        try:
+            result: StepDicts = slot.env.step(actions)
+        except Exception as error:
+            slot.fail("step", error)
+        return result
 
     def _check_somebody_acts(self, index: int, actions: dict[Any, Any]) -> None:
         """Raises where nobody has acted for so long that nobody ever will."""
@@ -513,11 +538,20 @@ class MultiAgentRunner:
         """Returns an observation as the agent's policy takes it."""
         side = agent.side
         if agent.slot in self._unchecked:
-            where = f"{self._slot(agent.slot).where()}, agent {agent.id!r}, policy {side.policy_id!r}"
-            raw = check_observation(raw, side.raw_space, where)
+            raw = self._checked(agent, raw)
         if self._wants_steps:
             self._episodes[agent.slot]._view(agent.id).raw_obs = raw
-        return raw if side.preprocess is None else side.preprocess.transform(raw)
+        try:
+            made = side.prepared(raw)
+            if np.shape(made) == side.shape:
+                return made
+        except Exception:  # the check below says what is wrong
+            pass
+        return side.prepared(self._checked(agent, raw))
+
+    def _checked(self, agent: _Agent, raw: Any) -> Any:
+        where = f"{self._slot(agent.slot).where()}, agent {agent.id!r}, policy {agent.side.policy_id!r}"
+        return check_observation(raw, agent.side.raw_space, where)
 
     def _continue(self, agent: _Agent, obs: Any) -> None:
         side, index = agent.side, agent.slot

@@ -514,6 +514,71 @@ def test_what_is_not_finite_is_named_once_and_costs_one_episode(at, message, obs
             assert np.isfinite(part["new_obs"]).all()
 
 
+def test_an_observation_of_another_shape_is_named_in_later_episodes_too():
+    made = trainer(None, env=Faulty, env_config={"at": 7, "fault": lambda obs: np.zeros(3)}, rollout_fragment_length=9)
+    with pytest.raises(EnvError, match=r"slot 0 \(episode 1, .*agent 'b'.*shape \(3,\)"):
+        made.workers.local_worker().sample()
+
+
+def test_who_acted_before_a_policy_raised_begins_anew(monkeypatch):
+    made = trainer(None, DQNTrainer, Faulty, multiagent=EACH, num_envs_per_worker=2, rollout_fragment_length=3)
+    worker = made.workers.local_worker()
+    policy = made.get_policy("b")
+    act, calls = policy.act, []
+
+    def raising(*args):
+        calls.append(args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return act(*args)
+
+    monkeypatch.setattr(policy, "act", raising)
+    with pytest.raises(KeyboardInterrupt):
+        worker.sample()
+    for part in worker.sample().policy_batches.values():
+        assert part["t"].tolist() == [0, 1, 2] * 2
+    for slot in worker.slots:
+        assert all(acting == {"a", "b"} for acting in slot.env.env.seen)
+
+
+class RaisingOnce(DefaultCallbacks):
+    """Raises at the end of one episode, or of one step."""
+
+    at_end, at_step = 0, 0
+
+    def on_episode_end(self, **kwargs):
+        RaisingOnce.at_end -= 1
+        if RaisingOnce.at_end == 0:
+            raise RuntimeError("mine")
+
+    def on_episode_step(self, **kwargs):
+        RaisingOnce.at_step -= 1
+        if RaisingOnce.at_step == 0:
+            raise RuntimeError("mine")
+
+
+@pytest.mark.parametrize("horizons", [{}, {"horizon": 3, "soft_horizon": True}], ids=["end", "soft"])
+@pytest.mark.parametrize(("at_end", "at_step"), [(2, 0), (0, 10)])
+def test_a_callback_that_raises_is_not_blamed_on_the_environment(at_end, at_step, horizons):
+    made = trainer(
+        None, DQNTrainer, Faulty, callbacks=RaisingOnce, num_envs_per_worker=2, rollout_fragment_length=10, **horizons
+    )
+    worker = made.workers.local_worker()
+    RaisingOnce.at_end, RaisingOnce.at_step = at_end, at_step
+    with pytest.raises(RuntimeError, match=r"^mine$"):
+        worker.sample()
+    assert [slot.failed for slot in worker.slots] == [False, True]
+    worker.sample()
+    for slot in worker.slots:
+        assert slot.env.env.steps <= 5  # nobody goes on behind an end
+
+
+def test_a_mapping_to_no_policy_is_not_blamed_on_the_environment():
+    multiagent = {"policies": {"one"}, "policy_mapping_fn": lambda agent_id: "one" if agent_id != "c" else "two"}
+    with pytest.raises(ConfigError, match=r"^multiagent.policy_mapping_fn: gave 'two' for agent 'c'"):
+        sample(COME_AND_GO, multiagent=multiagent)
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_policies_come_and_go(framework, tmp_path):
     def build():
