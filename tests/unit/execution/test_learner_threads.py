@@ -1,5 +1,6 @@
 """Learners: threads that learn from a queue, what stops them, and the one without a thread."""
 
+import contextlib
 import gc
 import threading
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from rlframe.data.sample_batch import MultiAgentBatch
+from rlframe.execution import learner_thread
 from rlframe.execution.common import SharedMetrics, _NextValueNotReady
 from rlframe.execution.concurrency_ops import Concurrently, Enqueue
 from rlframe.execution.learner_ops import BroadcastLearned, FeedLearner, make_learner
@@ -58,6 +60,25 @@ def test_passes_are_counted_once(learners, kind):
         told = [learner.outqueue.get(timeout=WAIT_S) for _ in range(3)]
     assert [item.env_steps for item in told] == [0, 0, 4]
     assert rows(learner) == [[0, 1, 2, 3]] * 3
+
+
+def test_policies_stay_until_the_step_is_done(monkeypatch):
+    """The target update and the copy of the weights touch policies, which the other thread could send to the disk."""
+    holds = []
+
+    @contextlib.contextmanager
+    def held(policies):
+        holds.append(policies)
+        yield
+        holds.pop()
+
+    monkeypatch.setattr(learner_thread, "held", held)
+    worker, noted = FakeWorker(), []
+    get_weights = worker.get_weights
+    monkeypatch.setattr(worker, "get_weights", lambda *args: (noted.append(len(holds)), get_weights(*args))[1])
+    learner = learner_thread.BatchLearner(worker, 1, after_step=lambda told: noted.append(len(holds)))
+    assert learner.learn(make_batch(4)).weights is not None
+    assert (noted, holds) == ([1, 1], [])
 
 
 def test_each_policy_learns_from_its_own_rows(learners):
