@@ -22,6 +22,7 @@ from rlframe.evaluation.episode import Episode
 from rlframe.evaluation.fragments import clip_rewards
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.multi_agent_state import restore_runner, runner_state
+from rlframe.evaluation.policy_table import agent_mapping
 from rlframe.evaluation.row_store import RowStore
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.memory import ActingMemory
@@ -101,7 +102,8 @@ class MultiAgentRunner:
     Args:
         slots: The environments, see `MultiAgentAdapter`.
         policies: Policies by id; the dict may change between calls of `sample`.
-        mapping: `fn(agent id, episode) -> policy id`, called once per agent and episode.
+        mapping: `fn(agent id, episode) -> policy id`, called once per agent and episode. An episode keeps that of the
+            worker's functions with which it began.
         settings: See `RunnerSettings`.
         hooks: Callbacks.
         filters: Observation filters by policy id.
@@ -226,6 +228,8 @@ class MultiAgentRunner:
         if episode is None or episode.episode_id in self._over:
             return
         self._over.add(episode.episode_id)
+        if index in self._cut:  # it failed at a soft horizon: what lies before is over, and stays
+            self._over.add(self._cut.pop(index))
         for agent in self._agents[index].values():
             if agent.side.memory is not None and not agent.done:
                 agent.side.free_places.append(agent.place)
@@ -254,11 +258,25 @@ class MultiAgentRunner:
     def _new_episode(self, index: int, episode_id: int) -> Episode:
         """Puts an episode without agents into a slot."""
         episode = Episode(
-            self.policies, self.mapping, episode_id=episode_id, env_id=index, worker=self.hooks.worker
+            self.policies, self._mapping_now(), episode_id=episode_id, env_id=index, worker=self.hooks.worker
         )  # fmt: skip
         self._episodes[index], self._agents[index] = episode, {}
         self._running[episode_id] = episode
         return episode
+
+    def _mapping_now(self) -> Mapping_:
+        """Returns the mapping of an episode that begins: a worker's next one is for later episodes."""
+        worker = self.hooks.worker
+        if not hasattr(worker, "_mapping_fn"):
+            return self.mapping
+        function = agent_mapping(worker._mapping_fn, list(self.policies))
+
+        def mapping(agent_id: Any, episode: Episode) -> str:
+            policy_id = function(agent_id, episode, worker)
+            # A simulator's episodes go on when a policy is removed.
+            return policy_id if policy_id in self.policies else self.mapping(agent_id, episode)
+
+        return mapping
 
     def _call(self, hook: str, index: int) -> None:
         function = self.hooks.call.get(hook)

@@ -175,6 +175,8 @@ def restore_runner(runner: MultiAgentRunner, state: State) -> None:
     new episode begins there, as it does in an environment whose agents' ids cannot be told from what they look like.
     """
     runner._started = False
+    runner._cut, runner._idle = {}, [0] * len(runner.slots)  # of steps that were left half-way
+    runner._finished_steps, runner._steps_of = 0, {}
     runner._metrics = [RolloutMetrics.from_state(item) for item in state["metrics"]]
     for slot in runner.slots:
         saved = state["slots"].get(str(slot.index))

@@ -579,6 +579,54 @@ def test_a_mapping_to_no_policy_is_not_blamed_on_the_environment():
         sample(COME_AND_GO, multiagent=multiagent)
 
 
+def test_another_mapping_is_for_episodes_that_begin():
+    multiagent = {"policies": {"one", "two"}, "policy_mapping_fn": lambda agent_id: "one"}
+    made = trainer(COME_AND_GO, DQNTrainer, n_step=1, multiagent=multiagent, rollout_fragment_length=1)
+    worker = made.workers.local_worker()
+    worker.sample()
+    worker.set_policy_mapping_fn(lambda agent_id: "two")
+    worker.sample()  # here c comes
+    worker.sample()
+    assert {
+        agent: policy for metric in worker.get_metrics() for agent, policy in metric.agent_rewards
+    } == dict.fromkeys("abc", "one")
+    for _ in range(3):
+        worker.sample()
+    assert {
+        agent: policy for metric in worker.get_metrics() for agent, policy in metric.agent_rewards
+    } == dict.fromkeys("abc", "two")
+
+
+def test_a_failure_at_a_soft_horizon_leaves_the_part_before_it_in_whole_episodes():
+    made = trainer(
+        None, DQNTrainer, Faulty, env_config={"at": 4, "fault": lambda obs: np.zeros(3)}, multiagent=EACH, n_step=1,
+        horizon=2, soft_horizon=True, batch_mode="complete_episodes", rollout_fragment_length=5,
+    )  # fmt: skip
+    worker = made.workers.local_worker()
+    with pytest.raises(EnvError, match="agent 'b'"):
+        worker.sample()
+    batches = worker.sample().policy_batches
+    assert sorted(batches["a"]["obs"][:, 0].tolist()) == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert sorted(batches["b"]["obs"][:, 0].tolist()) == [0, 0, 1, 1, 2, 2, 3]  # what it did at 3 had no outcome
+    assert len(worker.runner._sides["a"].store) == 1
+
+
+def test_a_state_taken_back_after_a_failure_at_a_soft_horizon_knows_nothing_of_it():
+    made = trainer(
+        None, env=Faulty, env_config={"at": 3, "fault": lambda obs: np.zeros(3)}, horizon=3, soft_horizon=True,
+        rollout_fragment_length=2,
+    )  # fmt: skip
+    worker = made.workers.local_worker()
+    worker.sample()
+    state = worker.runner.get_state()
+    with pytest.raises(EnvError, match="agent 'b'"):
+        worker.sample()
+    worker.runner.set_state(state)
+    for _ in range(4):
+        worker.sample()
+    assert [metric.episode_length for metric in worker.get_metrics()] == [3, 2, 3, 2]
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_policies_come_and_go(framework, tmp_path):
     def build():
