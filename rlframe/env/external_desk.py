@@ -70,7 +70,7 @@ class Desk:
 
     def __init__(self, max_concurrent: int) -> None:
         self.max_concurrent = max_concurrent
-        #: Calls to be dealt with; whoever samples from several environments gives all the same queue.
+        #: Calls to be dealt with; whoever samples from several environments has all adopt the same queue.
         self.calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
         #: What `run()` raised, None where it has returned, or runs.
         self.failure: BaseException | None = None
@@ -171,9 +171,16 @@ class Desk:
     def _hand_over(self, episode: OpenEpisode, obs: Mapping[Any, Any], **more: Any) -> None:
         logged: dict[str, Any] = {"rewards": episode.rewards, "dones": episode.dones, "infos": episode.infos}
         episode.rewards, episode.dones, episode.infos = {}, {}, {}
-        self.calls.put(Call(self, episode, dict(obs), **logged, **more))
+        self.calls.put(Call(self, episode, dict(obs), **logged, **more))  # under the lock: see `adopt`
 
     # --- what the trainer calls --------------------------------------------------------------------------------
+
+    def adopt(self, calls: queue.SimpleQueue[Call]) -> None:
+        """Puts calls into another queue from now on, and those of before first: a thread may call before `run()`."""
+        with self._lock:
+            before, self.calls = self.calls, calls
+            for _ in range(before.qsize()):
+                calls.put(before.get())
 
     def answer(self, call: Call, actions: Any, error: BaseException | None = None) -> None:
         """Lets the caller go on with its actions, or raises an error there."""
@@ -186,8 +193,9 @@ class Desk:
 
     def ended(self, failure: BaseException | None) -> None:
         """Notes that `run()` has ended."""
-        self.failure = failure
-        self.calls.put(Call(self, None))
+        with self._lock:
+            self.failure = failure
+            self.calls.put(Call(self, None))
 
     def close(self) -> None:
         """Ends `run()`: whoever waits or calls from now on gets a `TrainingStopped`."""

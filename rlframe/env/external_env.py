@@ -35,8 +35,8 @@ class ExternalEnv(threading.Thread):
         action_space: The space of actions.
         observation_space: The space of observations.
         max_concurrent: How many episodes may be open at once.
-        timeout_s: How long the trainer waits for a call while it samples, in seconds; None waits for ever. The other
-            way round, `get_action` waits until the trainer samples again, however long it learns.
+        timeout_s: How long the trainer waits for a call of this simulator while it samples, in seconds; None waits for
+            ever. The other way round, `get_action` waits until the trainer samples again, however long it learns.
 
     Attributes:
         action_space: The space of actions.
@@ -98,7 +98,7 @@ class ExternalEnv(threading.Thread):
         """Notes an action, of the action space, that somebody else chose; waits until the trainer has it.
 
         Raises:
-            ValueError: If there is no such episode, or the observation is not of the space.
+            ValueError: If there is no such episode, or the observation or the action is not of its space.
         """
         self.desk.ask("log_action", episode_id, {AGENT: observation}, {AGENT: action})
 

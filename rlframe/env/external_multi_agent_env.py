@@ -36,7 +36,7 @@ class ExternalMultiAgentEnv(ExternalEnv):
         """Notes `{agent: action}` that somebody else chose, one for each observation.
 
         Raises:
-            ValueError: If there is no such episode, or an observation has no action.
+            ValueError: If there is no such episode, or an observation has no action, or one of another space.
         """
         obs = _by_agent("log_action", "observations", observation_dict)
         actions = _by_agent("log_action", "actions", action_dict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import time
 import traceback
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from rlframe.evaluation.env_slots import EnvSlot
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.multi_agent_runner import MultiAgentRunner, _Side
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
+from rlframe.utils.spaces.observations import check_observation, describe
 
 
 class _Everything(set[int]):
@@ -65,6 +67,7 @@ class ExternalRunner(MultiAgentRunner):
         self._free: list[int] = []
         self._slots_of_places: list[EnvSlot] = []
         self._slots_of_desks: dict[Desk, EnvSlot] = {}
+        self._silent_s: dict[Desk, float] = {}  # how long a call was waited for since the last one
         self._waiting: dict[int, Call] = {}  # by place
         self._not_trained: set[int] = set()  # ids of episodes whose rows are dropped
         self._not_reported: set[int] = set()
@@ -108,31 +111,49 @@ class ExternalRunner(MultiAgentRunner):
                 slot.recreate()
                 del self._failures[slot.index]
             if slot.env.desk not in self._slots_of_desks:
-                slot.env.desk.calls = self._calls
+                slot.env.desk.adopt(self._calls)
                 self._slots_of_desks[slot.env.desk] = slot
+                self._silent_s[slot.env.desk] = 0.0
                 slot.env.start()
         self._started = True
 
     def _forget(self, slot: EnvSlot) -> None:
         """Drops the running episodes of a simulator that has failed."""
         self._slots_of_desks = {desk: known for desk, known in self._slots_of_desks.items() if known is not slot}
+        self._silent_s = {desk: silent_s for desk, silent_s in self._silent_s.items() if desk in self._slots_of_desks}
         for episode, place in list(self._places.items()):
             if self._slots_of_places[place] is slot:
                 self._drop_rows(place)
                 self._leave(episode, place)
 
     def _next_call(self, *, wait: bool = True) -> Call | None:
-        limits = [slot.env.timeout_s for slot in self.slots]
-        timeout = None if None in limits else max(limits)
+        if not wait:
+            return None if self._calls.empty() else self._calls.get()
+        # Everybody has been answered, so that it is everybody's turn; who calls does not excuse those who do not.
+        left_s = {
+            desk: slot.env.timeout_s - self._silent_s[desk]
+            for desk, slot in self._slots_of_desks.items()
+            if slot.env.timeout_s is not None
+        }
+        limit_s = max(min(left_s.values()), 0.0) if left_s else None
+        started = time.monotonic()
         try:
-            return self._calls.get(wait, timeout)
+            return self._calls.get(timeout=limit_s)
         except queue.Empty:
-            if not wait:
-                return None
+            pass
+        finally:
+            waited_s = time.monotonic() - started
+            self._silent_s = {desk: silent_s + waited_s for desk, silent_s in self._silent_s.items()}
+        silent = [desk for desk, desk_left_s in left_s.items() if desk_left_s <= (limit_s or 0.0)]
+        for desk in silent:
+            self._silent_s[desk] = 0.0  # who samples again waits again
+        slots = [self._slots_of_desks[desk] for desk in silent]
+        found = "; ".join(
+            f"{self._name(slot)}: its run() has called nothing for {slot.env.timeout_s:g} s" for slot in slots
+        )
         raise EnvError(
-            f"{self._name(self.slots[0])}: its run() has called nothing for {timeout:g} s; wanted get_action(), "
-            "log_action() or end_episode(); pass a longer timeout_s (or None) to ExternalEnv.__init__() if it takes "
-            "longer"
+            f"{found}; wanted get_action(), log_action() or end_episode(); pass a longer timeout_s (or None) to "
+            "ExternalEnv.__init__() if it takes longer"
         )
 
     def _name(self, slot: EnvSlot) -> str:
@@ -143,6 +164,7 @@ class ExternalRunner(MultiAgentRunner):
         slot = self._slots_of_desks.get(call.desk)
         if slot is None:  # of one that was replaced
             return 0
+        self._silent_s[call.desk] = 0.0
         if call.episode is None:
             raise self._fail(slot, _how_it_ended(self._name(slot), call.desk.failure), call.desk.failure)
         try:
@@ -164,6 +186,8 @@ class ExternalRunner(MultiAgentRunner):
     def _take_step(self, slot: EnvSlot, told: OpenEpisode, call: Call) -> int:
         begins = told not in self._places
         place = self._enter(slot, told) if begins else self._places[told]
+        if call.actions is not None:
+            call = self._with_checked_actions(place, call)
         obs, episode = dict(call.obs), self._episodes[place]
         terminateds = {**call.dones, ALL: call.over and not call.truncated}
         truncateds = {ALL: call.over and call.truncated}
@@ -177,12 +201,31 @@ class ExternalRunner(MultiAgentRunner):
         self._filter_new()
         counts = not begins and episode.episode_id not in self._not_trained
         if call.over:
-            if not begins:  # one in which nobody acted is no episode
+            if begins:  # one in which nobody acted is no episode
+                self._drop_rows(place)
+            else:
                 self._finish(place)
             self._leave(told, place, reported=not begins)
         else:
             self._waiting[place] = call
         return int(counts)
+
+    def _with_checked_actions(self, place: int, call: Call) -> Call:
+        """Returns a call of `log_action` with its actions as the policies' spaces have them.
+
+        Raises:
+            EnvError: If an action is not of its space; names the agent.
+        """
+        actions = dict(call.actions or {})
+        for agent_id in call.obs:
+            agent = self._agents[place].get(agent_id)
+            if call.dones.get(agent_id) or (agent is not None and agent.done):
+                continue  # it does not act
+            policy_id = self._episodes[place].policy_for(agent_id)
+            policy = self.policies.get(policy_id) if agent is None else agent.side.policy
+            if policy is not None:  # an unknown one is named where the agent is made
+                actions[agent_id] = _checked_action(actions[agent_id], policy.action_space, agent_id)
+        return replace(call, actions=actions)
 
     def _enter(self, slot: EnvSlot, told: OpenEpisode) -> int:
         """Gives an episode that begins a place."""
@@ -292,6 +335,15 @@ class ExternalRunner(MultiAgentRunner):
             saved = state["slots"].get(str(slot.index))
             if saved is not None:
                 slot.episode = max(slot.episode, int(saved["episode"]))
+
+
+def _checked_action(action: Any, space: Any, agent_id: Any) -> Any:
+    """Returns a logged action as its space has it: whole numbers for choices, finite arrays within bounds for boxes."""
+    try:
+        return check_observation(action, space, "log_action()", name="action")
+    except Exception as error:  # a space of the user's own may raise anything
+        got = f"{repr(action)[:80]} ({describe(action)})"
+        raise EnvError(f"log_action(): agent {agent_id!r}: got {got}, wanted an action of {space}") from error
 
 
 def _logp(

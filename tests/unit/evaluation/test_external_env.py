@@ -1,6 +1,7 @@
 """Simulators that ask for actions: what becomes of their calls, and of their mistakes."""
 
 import contextlib
+import queue
 import threading
 import time
 
@@ -13,6 +14,7 @@ from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.env import register_env
+from rlframe.env.external_desk import Desk
 from rlframe.env.external_env import ExternalEnv, TrainingStopped
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError, EnvError
@@ -374,6 +376,52 @@ def test_a_simulator_that_calls_nothing_is_named(trainers):
         trainer.train()
 
 
+def two_simulators(first, second):
+    """Returns the config of two of them, each a function and its timeout."""
+    made = []
+
+    class Each(Scripted):
+        def __init__(self, config):
+            play, timeout_s = (first, second)[len(made) % 2]
+            made.append(self)
+            super().__init__({"play": play, "options": {"timeout_s": timeout_s}})
+
+    return Each
+
+
+def sample_often(trainer):
+    for _ in range(1000):
+        trainer.workers.local_worker().sample()
+
+
+def idle(env):
+    while not env.desk._closed:
+        time.sleep(0.005)
+
+
+def falls_silent(env):
+    three_steps(env)
+    env.start_episode()
+    idle(env)
+
+
+def test_the_silent_simulator_is_named_and_not_the_first(trainers):
+    def slow(env):
+        time.sleep(0.02)
+        three_steps(env)
+
+    trainer = trainers(two_simulators((forever(slow), 5.0), (falls_silent, 0.2)), num_envs_per_worker=2)
+    with pytest.raises(EnvError, match=r"^the Each of worker 0, slot 1: its run\(\) has called nothing for 0\.2 s;"):
+        sample_often(trainer)
+
+
+def test_one_that_may_be_silent_for_ever_excuses_no_other(trainers):
+    trainer = trainers(two_simulators((falls_silent, None), (falls_silent, 0.1)), num_envs_per_worker=2)
+    for _ in range(2):
+        with pytest.raises(EnvError, match=r"^the Each of worker 0, slot 1: its run\(\) has called nothing for 0\.1"):
+            sample_often(trainer)
+
+
 def test_an_observation_of_another_shape_is_named_on_both_sides(trainers):
     errors = []
 
@@ -390,6 +438,104 @@ def test_an_observation_of_another_shape_is_named_on_both_sides(trainers):
         trainer.train()
     trainer.stop()
     assert "shape" in errors[0]
+
+
+TWO = gym.spaces.Discrete(2)
+BOX = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+
+def logging_an_action(space, action, seen):
+    """Returns a simulator that logs one action after a good episode, and notes how that went."""
+
+    def play(env):
+        three_steps(env)
+        episode = env.start_episode("mine")
+        try:
+            env.log_action(episode, number(1), action)
+            seen.append(None)
+        except EnvError as error:
+            seen.append(str(error))
+            raise
+        while True:
+            env.end_episode(episode, number(2))
+            episode = env.start_episode()
+            env.get_action(episode, number(1))
+
+    class Logs(Scripted):
+        def __init__(self, config):
+            super().__init__(config)
+            self.action_space = space
+
+    return Logs, play
+
+
+@pytest.mark.parametrize(
+    ("space", "action"),
+    [
+        (TWO, 7), (TWO, -1), (TWO, 0.7), (TWO, None), (TWO, "x"), (TWO, [0, 1]),
+        (BOX, np.zeros(3)), (BOX, np.array([np.nan, 0.0])), (BOX, np.array([2.0, 0.0])), (BOX, None),
+        (gym.spaces.Tuple([TWO, BOX]), (0, 0)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_logged_action_of_another_space_is_named_on_both_sides(trainers, space, action):
+    seen = []
+    logs, play = logging_an_action(space, action, seen)
+    trainer = trainers(logs, PGTrainer, play, train_batch_size=8)
+    message = r"Logs of worker 0.*episode 'mine': log_action\(\): agent 'agent0': got .*, wanted an action of "
+    for _ in range(2):
+        with pytest.raises(EnvError, match=message):
+            trainer.train()
+    runner = trainer.workers.local_worker().runner
+    assert not any(side.waiting for side in runner._sides.values())
+    trainer.workers.local_worker().env.join(5)
+    assert len(seen) == 1
+    assert seen[0].startswith("log_action(): agent 'agent0': got ")
+
+
+@pytest.mark.parametrize(
+    ("space", "action", "stored"),
+    [
+        (TWO, np.int8(1), 1), (TWO, np.array(1), 1), (gym.spaces.Discrete(2, start=5), 6, 1),
+        (BOX, [0.5, -1], [0.5, -1.0]), (BOX, np.array([0.1, 1.0]), [0.1, 1.0]),
+        (gym.spaces.Tuple([TWO, BOX]), [1, [0.5, 0.0]], [1.0, 0.5, 0.0]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_logged_action_is_stored_as_its_space_has_it(trainers, space, action, stored):
+    seen = []
+    logs, play = logging_an_action(space, action, seen)
+    batch = trainers(logs, PGTrainer, play).workers.local_worker().sample()
+    np.testing.assert_allclose(batch.policy_batches["default_policy"]["actions"][3], stored, atol=1e-6)
+    assert seen == [None]
+
+
+def test_a_simulator_whose_logged_action_was_wrong_is_made_anew(trainers):
+    made = []
+
+    def play(env):
+        made.append(env)
+        if len(made) > 1:
+            forever(three_steps)(env)
+        env.log_action(env.start_episode(), number(1), "x")
+
+    worker = trainers(play=play, recreate_failed_workers=True).workers.local_worker()
+    with pytest.raises(EnvError, match="got 'x'"):
+        worker.sample()
+    assert worker.sample().env_steps() == 4
+
+
+def test_actions_of_agents_that_are_through_are_not_looked_at(trainers):
+    def play(env):
+        episode = env.start_episode()
+        env.log_action(episode, {"a": number(1), "b": number(2)}, {"a": 0, "b": 1})
+        env.log_returns(episode, {"a": 1.0}, None, {"b": True})
+        env.log_action(episode, {"a": number(3), "b": number(4)}, {"a": 1, "b": None})
+        env.log_action(episode, {"a": number(5)}, {"a": 1 if env.seen else "x"})
+
+    trainer = trainers(ScriptedAgents, play=forever(play), rollout_fragment_length=4)
+    with pytest.raises(EnvError, match="agent 'a': got 'x'"):
+        trainer.train()
 
 
 def test_a_horizon_is_the_simulators_matter(trainers):
@@ -413,6 +559,103 @@ def test_options_are_checked(options, message):
 
 
 # --- beginnings and ends ---------------------------------------------------------------------------------------
+
+
+class Early(Scripted):
+    """One whose own thread calls as soon as it is made; its `run()` only waits."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        threading.Thread(target=self.serve, daemon=True).start()
+        deadline = time.monotonic() + 5
+        while not self.desk.calls.qsize():
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
+    def serve(self):
+        with contextlib.suppress(TrainingStopped, EnvError):
+            self.play(self)
+
+    def run(self):
+        idle(self)
+
+
+def test_calls_from_before_the_first_sample_are_answered(trainers):
+    options = {"timeout_s": 2.0}
+    worker = trainers(
+        Early, env_config={"play": forever(three_steps), "options": options}, rollout_fragment_length=3
+    ).workers.local_worker()  # fmt: skip
+    for _ in range(2):
+        assert list(of(worker.sample(), "obs")[0]) == [(1.0,), (2.0,), (3.0,)]
+
+
+def test_calls_from_before_the_first_sample_of_one_made_anew_are_answered(trainers):
+    made = []
+
+    def play(env):
+        made.append(env)
+        if len(made) == 1:
+            env.log_action(env.start_episode(), number(1), 7)
+        forever(three_steps)(env)
+
+    options = {"timeout_s": 2.0}
+    worker = trainers(
+        Early, env_config={"play": play, "options": options}, recreate_failed_workers=True
+    ).workers.local_worker()
+    with pytest.raises(EnvError, match="got 7"):
+        worker.sample()
+    assert worker.sample().env_steps() == 4
+
+
+def test_a_desk_keeps_the_order_of_calls_when_it_changes_queues():
+    desk, calls = Desk(10), queue.SimpleQueue()
+    for name in "abc":
+        desk.end(desk.start(name, True), {}, False)
+    desk.adopt(calls)
+    desk.adopt(calls)  # a second time changes nothing
+    desk.end(desk.start("d", True), {}, False)
+    desk.ended(None)
+    assert [calls.get_nowait().episode.episode_id for _ in range(4)] == ["a", "b", "c", "d"]
+    assert calls.get_nowait().episode is None
+    assert calls.empty()
+
+
+def test_no_call_is_lost_while_a_desk_changes_queues():
+    desk, calls, count = Desk(10_000), queue.SimpleQueue(), 2000
+
+    def call():
+        for _ in range(count):
+            desk.end(desk.start(None, True), {}, False)
+
+    threads = [threading.Thread(target=call) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(50):
+        calls = queue.SimpleQueue()
+        desk.adopt(calls)
+    for thread in threads:
+        thread.join()
+    assert calls.qsize() == 2 * count
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_episodes_in_which_nobody_acts_leave_nothing(trainers, recurrent):
+    def play(env):
+        for _ in range(10):
+            empty = env.start_episode()
+            env.log_returns(empty, 1.0)
+            env.end_episode(empty, number(0))
+        three_steps(env)
+
+    model = {"fcnet_hiddens": [4], "use_lstm": recurrent, "lstm_cell_size": 3}
+    worker = trainers(play=forever(play), cls=PGTrainer, model=model, rollout_fragment_length=6).workers.local_worker()
+    for _ in range(5):
+        worker.sample()
+        assert len(worker.get_metrics()) == 2
+    runner = worker.runner
+    (side,) = runner._sides.values()
+    assert max(len(kept) for kept in (runner._running, runner._names, runner._over, runner._places)) <= 2
+    assert side.places <= 2
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
