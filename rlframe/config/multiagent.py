@@ -1,10 +1,18 @@
-"""The keys of `multiagent`."""
+"""The keys of `multiagent`, and the config of each of its policies."""
 
-from collections.abc import Iterator
-from typing import Any
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
+from rlframe.config.check import Inspector, Tolerance
 from rlframe.config.declaration import Section, option
-from rlframe.config.faults import got
+from rlframe.config.faults import fault_list, got
+from rlframe.config.plain import lookup, same
+from rlframe.config.renames import RenamedKeyWarning, Translation
+from rlframe.utils.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rlframe.config.options import AlgorithmConfig
 
 
 def _policies_rule(value: Any) -> str | None:
@@ -82,3 +90,54 @@ def _spec_faults(policy_id: Any, spec: Any) -> Iterator[str]:
         config = parts[3] if parts is not None else getattr(spec, "config", None)
         if config is not None and not isinstance(config, dict):
             yield f"policies.{policy_id}: config: {got(config)}, wanted a dict of overrides or None"
+
+
+def translate_policy_config(config: Mapping[str, Any], declaration: "type[AlgorithmConfig]") -> dict[str, Any]:
+    """Returns the overrides of one policy under the names used here; warns of other ones.
+
+    Raises:
+        ConfigError: If a key is given under two names with different values.
+    """
+    translation = Translation(config, declaration.known_keys(), deprecated=declaration.deprecated_keys())
+    if translation.faults:
+        raise ConfigError(fault_list(fault.below(_PLACE) for fault in translation.faults))
+    for sentence in translation.sentences:
+        warnings.warn(f"in {_PLACE}: {sentence}", RenamedKeyWarning, stacklevel=2)
+    return translation.config
+
+
+def check_policy_config(
+    merged: Mapping[str, Any],
+    base: Mapping[str, Any],
+    overridden: Iterable[str],
+    declaration: "type[AlgorithmConfig]",
+    *,
+    allow_unknown: bool = False,
+) -> dict[str, Any]:
+    """Returns the keys that a policy overrides, with their values in the declared form.
+
+    Faults between keys are not looked for: most of the config is the trainer's, which was checked as a whole.
+
+    Args:
+        merged: The policy's config.
+        base: What it was before the overrides: keys and values in it are good.
+        overridden: The keys that it overrides.
+        declaration: The keys of the policy's algorithm.
+        allow_unknown: Whether any key is allowed.
+
+    Raises:
+        ConfigError: If a key is unknown or has a wrong value; the message lists all of them.
+    """
+    empty_sections = {key for key in overridden if merged[key] is None and isinstance(base.get(key), Mapping)}
+    config = {key: merged[key] for key in overridden if key not in empty_sections}
+    inspector = Inspector(declaration, Tolerance(frozenset(map(str, base)), allow_unknown))
+    inspector.inspect(config)
+    faults = [*inspector.faults, *(f for f in declaration.refusals(config) if f.key not in inspector.faulty)]
+    faults = [f for f in faults if f.key and not same(lookup(merged, f.key), lookup(base, f.key, _MISSING))]
+    if faults:
+        raise ConfigError(fault_list(fault.below(_PLACE) for fault in faults))
+    return inspector.config
+
+
+_MISSING = object()
+_PLACE = "PolicySpec.config"

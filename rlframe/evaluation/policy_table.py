@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rlframe.config.common import CommonConfig
+from rlframe.config.multiagent import check_policy_config, translate_policy_config
+from rlframe.config.options import AlgorithmConfig
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
 from rlframe.evaluation.episode import Episode
 from rlframe.policy.policy import PolicySpec
@@ -45,16 +49,26 @@ def policy_config(config: Mapping[str, Any], spec: PolicySpec) -> dict[str, Any]
     both have (`lr`, `exploration_config`) are the trainer's. An `exploration_config` of another type replaces the
     trainer's as a whole.
 
+    A policy's class that is the user's own may read keys that nobody declared; for the others these are faults.
+
     Args:
         config: The trainer's config.
         spec: The specification.
+
+    Raises:
+        ConfigError: If the specification has unknown keys, or wrong values.
     """
-    given = dict(spec.config or {})
+    declaration = _declaration(spec.policy_class)
+    given = translate_policy_config(spec.config or {}, declaration)
     made = {**_defaults(spec.policy_class), **config}
+    if not given:
+        return made
     exploration = given.get("exploration_config")
-    if exploration and exploration.get("type") not in (None, (made.get("exploration_config") or {}).get("type")):
+    if isinstance(exploration, Mapping) and exploration.get("type") not in (None, (made.get("exploration_config") or {}).get("type")):
         made["exploration_config"] = {}
-    return merge_dicts(made, given) if given else made
+    merged = merge_dicts(made, given)
+    users = _is_users(spec.policy_class)
+    return merged | check_policy_config(merged, made, given, declaration, allow_unknown=users)
 
 
 def _defaults(policy_class: Any) -> Mapping[str, Any]:
@@ -64,6 +78,34 @@ def _defaults(policy_class: Any) -> Mapping[str, Any]:
     module, _, name = path.partition(":")
     defaults: Mapping[str, Any] = getattr(importlib.import_module(module), name)
     return defaults
+
+
+def _declaration(policy_class: Any) -> type[AlgorithmConfig]:
+    """Returns what declares the keys of a policy's algorithm; the common ones where nobody says which it is."""
+    path: str | None = getattr(policy_class, "defaults_from", None)
+    if path is None and not _is_users(policy_class):
+        package = _class_of(policy_class).__module__.rpartition(".")[0]
+        path = f"{package}.{package.rpartition('.')[2]}"  # rlframe.agents.maddpg.maddpg
+    return CommonConfig if path is None else _declared_in(path.partition(":")[0])
+
+
+@functools.cache
+def _declared_in(module: str) -> type[AlgorithmConfig]:
+    """Returns the config class of an algorithm's module, the last in the line of inheritance."""
+    classes = vars(importlib.import_module(module)).values()
+    found = [item for item in classes if isinstance(item, type) and issubclass(item, AlgorithmConfig)]
+    return max(
+        (item for item in found if item.__module__ == module), key=lambda item: len(item.__mro__), default=CommonConfig
+    )
+
+
+def _is_users(policy_class: Any) -> bool:
+    """Returns whether a policy's class is, or may be, the user's: it may read keys that nobody declared."""
+    return not str(getattr(_class_of(policy_class), "__module__", "")).startswith("rlframe.agents.")
+
+
+def _class_of(policy_class: Any) -> Any:
+    return policy_class.func if isinstance(policy_class, functools.partial) else policy_class
 
 
 def has_several(config: Mapping[str, Any]) -> bool:
