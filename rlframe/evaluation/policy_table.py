@@ -63,8 +63,8 @@ def policy_config(config: Mapping[str, Any], spec: PolicySpec) -> dict[str, Any]
     made = {**_defaults(spec.policy_class), **config}
     if not given:
         return made
-    exploration = given.get("exploration_config")
-    if isinstance(exploration, Mapping) and exploration.get("type") not in (None, (made.get("exploration_config") or {}).get("type")):
+    exploration, before = given.get("exploration_config"), made.get("exploration_config") or {}
+    if isinstance(exploration, Mapping) and exploration.get("type") not in (None, before.get("type")):
         made["exploration_config"] = {}
     merged = merge_dicts(made, given)
     users = _is_users(spec.policy_class)
