@@ -247,6 +247,7 @@ class MultiAgentRunner:
     def _begin(self, index: int) -> None:
         slot = self.slots[index]
         raw, infos = slot.begin()
+        slot.failed = True  # until all have taken notice: a callback may raise
         self._parts[index] = self._idle[index] = 0
         self._cut.pop(index, None)  # of an episode that failed at a soft horizon
         self._new_episode(index, slot.episode_id)
@@ -254,6 +255,7 @@ class MultiAgentRunner:
         self._explore_hook("on_episode_start", index)
         self._receive(index, (self._observed(index, raw), {}, {}, {}, infos))
         self._filter_new()
+        slot.failed = False
 
     def _new_episode(self, index: int, episode_id: int) -> Episode:
         """Puts an episode without agents into a slot."""

@@ -573,6 +573,28 @@ def test_a_callback_that_raises_is_not_blamed_on_the_environment(at_end, at_step
         assert slot.env.env.steps <= 5  # nobody goes on behind an end
 
 
+class RaisingAtStarts(DefaultCallbacks):
+    """Raises at the start of the second and third episode."""
+
+    started = 0
+
+    def on_episode_start(self, **kwargs):
+        RaisingAtStarts.started += 1
+        if RaisingAtStarts.started in (2, 3):
+            raise RuntimeError("mine")
+
+
+def test_a_callback_that_raises_at_starts_leaves_no_episode_without_agents():
+    made = trainer(None, env=Faulty, callbacks=RaisingAtStarts, rollout_fragment_length=6)
+    worker = made.workers.local_worker()
+    RaisingAtStarts.started = 0
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"^mine$"):
+            worker.sample()
+    worker.sample()
+    assert all(acting == {"a", "b"} for acting in worker.slots[0].env.env.seen)
+
+
 def test_a_mapping_to_no_policy_is_not_blamed_on_the_environment():
     multiagent = {"policies": {"one"}, "policy_mapping_fn": lambda agent_id: "one" if agent_id != "c" else "two"}
     with pytest.raises(ConfigError, match=r"^multiagent.policy_mapping_fn: gave 'two' for agent 'c'"):
