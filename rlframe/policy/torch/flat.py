@@ -11,6 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+#: Who has a parameter in its buffer, by the parameter's identity, which nothing else has while the buffer holds it. No
+#: note on the parameter: models are pickled with these.
+_OWNERS: weakref.WeakValueDictionary[int, FlatParameters] = weakref.WeakValueDictionary()
+
 
 class FlatParameters:
     """Moves parameters into one contiguous tensor; they become views of it, and their gradients views of another.
@@ -42,7 +46,7 @@ class FlatParameters:
             buffer[start:end].copy_(p.data.reshape(-1))
             p.data = buffer[start:end].view(p.shape)
             p.grad = self.grad[start:end].view(p.shape)
-            p.in_buffer = weakref.ref(self)  # type: ignore[attr-defined]  # a note for whoever shares it
+            _OWNERS[id(p)] = self
             self._grads.append(p.grad)
             start = end
         self.param = nn.Parameter(buffer)
@@ -143,8 +147,7 @@ def flatten_parameters(parameters: Iterable[nn.Parameter]) -> FlatParameters | N
     params = [p for p in parameters if p.requires_grad]
     if not params or len({(p.dtype, p.device) for p in params}) > 1 or not params[0].dtype.is_floating_point:
         return None
-    owners = (getattr(p, "in_buffer", None) for p in params)
-    if any(owner is not None and owner() is not None for owner in owners):
+    if any(id(p) in _OWNERS for p in params):
         return None
     return FlatParameters(params)
 

@@ -1,6 +1,7 @@
 """Torch policies: hooks, learning, weights, and that NumPy and torch act alike."""
 
 import copy
+import pickle
 
 import gymnasium as gym
 import numpy as np
@@ -14,7 +15,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.models import ModelCatalog
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy import Policy, build_policy_class, build_torch_policy
-from rlframe.policy.torch.flat import FlatParameters
+from rlframe.policy.torch.flat import FlatParameters, flatten_parameters
 from rlframe.policy.torch_policy import TorchPolicy
 from rlframe.utils.errors import NonFiniteError, UnsupportedSpaceException
 from tests.helpers.workers import dqn_config
@@ -141,6 +142,17 @@ def test_learning_lowers_the_loss():
     for _ in range(200):
         policy.learn_on_batch(batch)
     assert loss() < before / 20
+
+
+def test_parameters_in_a_buffer_can_be_pickled():
+    layer = torch.nn.Linear(4, 3)
+    flat = FlatParameters(layer.parameters())
+    again = pickle.loads(pickle.dumps(layer))
+    torch.testing.assert_close(again.weight, layer.weight)
+    assert flatten_parameters(again.parameters()) is not None
+    assert flatten_parameters(layer.parameters()) is None
+    del flat
+    assert flatten_parameters(layer.parameters()) is not None
 
 
 def test_flat_adam_equals_plain_adam_step_for_step():
