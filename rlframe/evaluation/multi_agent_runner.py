@@ -22,7 +22,6 @@ from rlframe.evaluation.episode import Episode
 from rlframe.evaluation.fragments import clip_rewards
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.multi_agent_state import restore_runner, runner_state
-from rlframe.evaluation.policy_table import agent_mapping
 from rlframe.evaluation.row_store import RowStore
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.memory import ActingMemory
@@ -102,8 +101,7 @@ class MultiAgentRunner:
     Args:
         slots: The environments, see `MultiAgentAdapter`.
         policies: Policies by id; the dict may change between calls of `sample`.
-        mapping: `fn(agent id, episode) -> policy id`, called once per agent and episode. An episode keeps that of the
-            worker's functions with which it began.
+        mapping: Returns `fn(agent id, episode) -> policy id` for an episode that begins; called once per agent then.
         settings: See `RunnerSettings`.
         hooks: Callbacks.
         filters: Observation filters by policy id.
@@ -116,7 +114,7 @@ class MultiAgentRunner:
         self,
         slots: list[EnvSlot],
         policies: Mapping[str, Policy],
-        mapping: Mapping_,
+        mapping: Callable[[], Mapping_],
         settings: RunnerSettings,
         hooks: Hooks,
         *,
@@ -259,26 +257,11 @@ class MultiAgentRunner:
 
     def _new_episode(self, index: int, episode_id: int) -> Episode:
         """Puts an episode without agents into a slot."""
-        episode = Episode(
-            self.policies, self._mapping_now(), episode_id=episode_id, env_id=index, worker=self.hooks.worker
-        )  # fmt: skip
+        worker = self.hooks.worker
+        episode = Episode(self.policies, self.mapping(), episode_id=episode_id, env_id=index, worker=worker)
         self._episodes[index], self._agents[index] = episode, {}
         self._running[episode_id] = episode
         return episode
-
-    def _mapping_now(self) -> Mapping_:
-        """Returns the mapping of an episode that begins: a worker's next one is for later episodes."""
-        worker = self.hooks.worker
-        if not hasattr(worker, "_mapping_fn"):
-            return self.mapping
-        function = agent_mapping(worker._mapping_fn, list(self.policies))
-
-        def mapping(agent_id: Any, episode: Episode) -> str:
-            policy_id = function(agent_id, episode, worker)
-            # A simulator's episodes go on when a policy is removed.
-            return policy_id if policy_id in self.policies else self.mapping(agent_id, episode)
-
-        return mapping
 
     def _call(self, hook: str, index: int) -> None:
         function = self.hooks.call.get(hook)

@@ -214,6 +214,17 @@ class RolloutWorker:
         """Returns the id of the policy that acts for an agent."""
         return agent_mapping(self._mapping_fn, list(self.policy_map))(agent_id, episode, self)
 
+    def episode_mapping(self) -> Callable[[Any, Any], str]:
+        """Returns the mapping of an episode that begins now, `fn(agent id, episode)`; later ones do not change it."""
+        function = agent_mapping(self._mapping_fn, list(self.policy_map))
+
+        def mapping(agent_id: Any, episode: Any) -> str:
+            policy_id: str = function(agent_id, episode, self)
+            # A simulator's episodes go on when a policy is removed; the mapping that came with that knows better.
+            return policy_id if policy_id in self.policy_map else self.policy_mapping_fn(agent_id, episode)
+
+        return mapping
+
     def set_policy_mapping_fn(self, policy_mapping_fn: Any = None) -> None:
         """Takes another mapping of agents to policies, for agents that appear from now on; None changes nothing."""
         if policy_mapping_fn is not None:
@@ -314,7 +325,7 @@ class RolloutWorker:
             return runner_class(
                 self.slots,
                 self.policy_map,
-                lambda agent_id, episode: self.policy_mapping_fn(agent_id, episode),
+                self.episode_mapping,
                 settings,
                 hooks,
                 filters=self.filters,

@@ -15,13 +15,12 @@ from rlframe.agents.dqn.q_postprocessing import postprocess_nstep
 from rlframe.data.columns import ACTIONS, DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS, TERMINATEDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.catalog import ModelCatalog
-from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.policy import State
 from rlframe.policy.schedules import LearningRateSchedule
+from rlframe.policy.target_policy import TargetPolicy
 from rlframe.utils.errors import UnsupportedSpaceException
 
 
-class SimpleQPolicy(LearningRateSchedule, LearningPolicy):
+class SimpleQPolicy(LearningRateSchedule, TargetPolicy):
     """A Q-network with a periodically copied target; what a framework adds is the loss and the learner step."""
 
     defaults_from = "rlframe.agents.dqn.simple_q:DEFAULT_CONFIG"
@@ -31,7 +30,6 @@ class SimpleQPolicy(LearningRateSchedule, LearningPolicy):
     build_actor = staticmethod(QActor)
     #: The interface that puts heads on a model.
     model_interface: Any
-    target_network: Any
     #: Whether the online network selects the action that the target network evaluates.
     selects_online = False
 
@@ -79,10 +77,6 @@ class SimpleQPolicy(LearningRateSchedule, LearningPolicy):
 
     postprocess_trajectory.framework_free = postprocess_nstep  # type: ignore[attr-defined]  # a marker for NumPy workers
 
-    def update_target(self) -> None:
-        """Copies the online network into the target network."""
-        self.target_network.update()
-
     def compute_td_error(
         self, obs_t: Any, act_t: Any, rew_t: Any, obs_tp1: Any, terminateds: Any, importance_weights: Any = None,
         discounts: Any = None,
@@ -106,26 +100,6 @@ class SimpleQPolicy(LearningRateSchedule, LearningPolicy):
                    WEIGHTS: weights}  # fmt: skip
         made = self.evaluate_loss(SampleBatch({key: np.asarray(value) for key, value in columns.items()}))
         return np.asarray(made["td_error"])
-
-    def _modules_by_role(self) -> dict[str, Any]:
-        return {"online": self.model, "target": self.target_network.model}
-
-    # --- state ------------------------------------------------------------------------------------------------
-
-    def get_state(self) -> State:
-        """Returns the policy's state with the target network's weights."""
-        state = super().get_state()
-        state["_target_weights"] = self.target_network.get_weights()
-        return state
-
-    def set_state(self, state: State) -> None:
-        """Takes what `get_state` returned; a state without target weights copies the online ones."""
-        super().set_state(state)
-        saved = state.get("_target_weights")
-        if saved is None:
-            self.update_target()
-        else:
-            self.target_network.set_weights(saved, owner=f"{type(self).__name__}'s target network")
 
 
 class DQNPolicy(SimpleQPolicy):

@@ -25,9 +25,9 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.actor import Dense
 from rlframe.models.distributions import Categorical, Deterministic
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
-from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.numpy_policy import ActingRecipe, NumpyPolicy
 from rlframe.policy.policy import Policy, State
+from rlframe.policy.target_policy import TargetPolicy
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from rlframe.utils.seeding import make_rng
 from rlframe.utils.spaces.simplex import Simplex
@@ -252,7 +252,7 @@ def dense_layers(part: str, hiddens: Sequence[int], activation: str, out: int) -
     return [*hidden, Dense(f"{part}_output", "linear", out)]
 
 
-class MADDPGPolicy(MADDPGActing, LearningPolicy):
+class MADDPGPolicy(MADDPGActing, TargetPolicy):
     """An actor and a critic on joint steps, and targets that follow them; a framework adds losses and learner steps."""
 
     train_columns = (NEXT_OBS, DONES)
@@ -263,7 +263,6 @@ class MADDPGPolicy(MADDPGActing, LearningPolicy):
     #: The two Adams' states are by the weights' names in each framework, so that a state can cross over.
     named_moments = True
     model_class: Any
-    target_network: Any
     joint: JointSpaces
 
     def prepare(self, action_space: gym.Space[Any], config: Mapping[str, Any]) -> None:
@@ -386,25 +385,14 @@ class MADDPGPolicy(MADDPGActing, LearningPolicy):
         """Returns the learning rate of a network."""
         return float({"actor": self.config["actor_lr"], "critic": self.config["critic_lr"]}[part])
 
-    def _modules_by_role(self) -> dict[str, Any]:
-        return {"online": self.model, "target": self.target_network.model}
-
     # --- state ------------------------------------------------------------------------------------------------
 
     def get_state(self) -> State:
         """Returns the policy's state with the target networks' weights and the stream of the relaxations' noise."""
-        state = super().get_state()
-        state["_target_weights"] = self.target_network.get_weights()
-        state["_noise_rng"] = self.noise_rng.bit_generator.state
-        return state
+        return {**super().get_state(), "_noise_rng": self.noise_rng.bit_generator.state}
 
     def set_state(self, state: State) -> None:
         """Takes what `get_state` returned; a state without target weights copies the online ones."""
         super().set_state(state)
-        saved = state.get("_target_weights")
-        if saved is None:
-            self.update_target(1.0)
-        else:
-            self.target_network.set_weights(saved, owner=f"{type(self).__name__}'s target networks")
         if "_noise_rng" in state:
             self.noise_rng.bit_generator.state = state["_noise_rng"]

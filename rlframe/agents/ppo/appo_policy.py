@@ -21,6 +21,7 @@ from rlframe.data.columns import (
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.policy.policy import State
+from rlframe.policy.target_policy import TargetPolicy
 
 #: Largest weight μ/π_old of a row whose behaviour policy and target policy differ.
 MAX_WEIGHT = 2.0
@@ -38,12 +39,10 @@ postprocess_for_appo.handles_many = True  # type: ignore[attr-defined]  # one ca
 postprocess_for_appo.framework_free = True  # type: ignore[attr-defined]  # NumPy workers may run it
 
 
-class AsyncPPOPolicy(KLCoeffMixin, VTracePolicy):
+class AsyncPPOPolicy(KLCoeffMixin, TargetPolicy, VTracePolicy):
     """An actor with a critic, trained on a clipped surrogate against a policy of a few batches ago."""
 
     defaults_from = "rlframe.agents.ppo.appo:DEFAULT_CONFIG"
-
-    target_network: Any
 
     def setup_mixins(self, config: dict[str, Any]) -> None:
         """Starts the KL penalty and the schedules; without V-trace, other columns are collected and learned from."""
@@ -53,10 +52,6 @@ class AsyncPPOPolicy(KLCoeffMixin, VTracePolicy):
             self.train_columns = (ACTION_DIST_INPUTS, ACTION_LOGP, NEXT_OBS, DONES, ENV_ID)
             self.learn_columns = (OBS, ACTIONS, ACTION_DIST_INPUTS, ACTION_LOGP, ADVANTAGES, VALUE_TARGETS)
 
-    def update_target(self) -> None:
-        """Makes the policy, as it is now, the one that the next surrogates are measured against."""
-        self.target_network.update()
-
     def postprocess_trajectory(
         self, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
     ) -> SampleBatch:
@@ -65,20 +60,11 @@ class AsyncPPOPolicy(KLCoeffMixin, VTracePolicy):
 
     postprocess_trajectory.framework_free = postprocess_for_appo  # type: ignore[attr-defined]  # a marker for NumPy workers
 
-    def _modules_by_role(self) -> dict[str, Any]:
-        return {"online": self.model, "target": self.target_network.model}
-
     def get_state(self) -> State:
         """Returns the policy's state with the target policy's weights and the KL penalty's weight."""
-        state = super().get_state()
-        return {**state, "_target_weights": self.target_network.get_weights(), "kl_coeff": self.kl_coeff}
+        return {**super().get_state(), "kl_coeff": self.kl_coeff}
 
     def set_state(self, state: State) -> None:
         """Takes what `get_state` returned; a state without target weights copies the online ones."""
         super().set_state(state)
         self.kl_coeff = float(state.get("kl_coeff", self.kl_coeff))
-        saved = state.get("_target_weights")
-        if saved is None:
-            self.update_target()
-        else:
-            self.target_network.set_weights(saved, owner=f"{type(self).__name__}'s target network")

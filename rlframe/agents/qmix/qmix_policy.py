@@ -30,9 +30,8 @@ from rlframe.evaluation.fragments import clip_rewards
 from rlframe.exploration import make_exploration
 from rlframe.models.distributions import Categorical
 from rlframe.models.preprocessors import get_preprocessor
-from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.policy import State
 from rlframe.policy.schedules import LearningRateSchedule
+from rlframe.policy.target_policy import TargetPolicy
 from rlframe.utils.errors import ConfigError, EnvError, UnsupportedSpaceException
 from rlframe.utils.numpy import FLOAT_MIN
 
@@ -159,12 +158,11 @@ def _member_space(space: Any, what: str) -> Any:
     return space.spaces[0]
 
 
-class QMixPolicy(LearningRateSchedule, LearningPolicy):
+class QMixPolicy(LearningRateSchedule, TargetPolicy):
     """Acts for a group of agents that share one recurrent network; exploration is each agent's own."""
 
     defaults_from = "rlframe.agents.qmix.qmix:DEFAULT_CONFIG"
     build_actor = staticmethod(QMixActor)
-    target_network: Any
 
     def read_spaces(self, observation_space: Any, action_space: Any, config: Mapping[str, Any]) -> None:
         """Notes what the group's spaces are made of.
@@ -277,30 +275,6 @@ class QMixPolicy(LearningRateSchedule, LearningPolicy):
             single = member_rewards(batch, self.layout.n_agents)
             batch[MEMBER_REWARDS] = clip_rewards(single, self.config.get("clip_rewards"))
         return batch
-
-    # --- state ------------------------------------------------------------------------------------------------
-
-    def update_target(self) -> None:
-        """Copies agents' network and mixer into the target network."""
-        self.target_network.update()
-
-    def _modules_by_role(self) -> dict[str, Any]:
-        return {"online": self.model, "target": self.target_network.model}
-
-    def get_state(self) -> State:
-        """Returns the policy's state with the target network's weights."""
-        state = super().get_state()
-        state["_target_weights"] = self.target_network.get_weights()
-        return state
-
-    def set_state(self, state: State) -> None:
-        """Takes what `get_state` returned; a state without target weights copies the online ones."""
-        super().set_state(state)
-        saved = state.get("_target_weights")
-        if saved is None:
-            self.update_target()
-        else:
-            self.target_network.set_weights(saved, owner=f"{type(self).__name__}'s target network")
 
 
 def member_rewards(batch: Mapping[str, Any], n_agents: int) -> NDArray[np.float32]:
