@@ -331,10 +331,10 @@ class TFPolicy(LearningPolicy):
         self._check_losses(made["losses"], samples)
         return self._learn_result({"allreduce_latency": 0.0, **made["stats"]}, made["fetches"], custom)
 
-    def _check_losses(self, losses: NDArray[np.float32], samples: SampleBatch) -> None:
-        if not np.isfinite(losses).all():
-            index = int(np.argmin(np.isfinite(losses)))
-            raise explain_nonfinite(index, float(losses[index]), self, samples)
+    def _check_losses(self, losses: Sequence[float], samples: SampleBatch) -> None:
+        for index, loss in enumerate(losses):
+            if not math.isfinite(loss):
+                raise explain_nonfinite(index, loss, self, samples)
 
     def _scalars(self) -> dict[str, Tensor]:
         """Returns the attributes named in `learn_scalars` as tensors, made anew only where a value has changed."""
@@ -377,7 +377,7 @@ class TFPolicy(LearningPolicy):
                     self._apply(gradients)
             stats.update(self.extra_grad_info(batch))
             stats.update(self.grad_stats(batch, [gradient for gradient, _ in _flat(gradients)]))
-            return {"losses": losses, "stats": stats, "fetches": self.extra_compute_grad_fetches()}
+            return {"losses": tf.unstack(losses), "stats": stats, "fetches": self.extra_compute_grad_fetches()}
 
     def _gradients_of(
         self, columns: Mapping[str, Tensor]
@@ -473,7 +473,7 @@ class TFPolicy(LearningPolicy):
             index = {variable.ref(): str(i) for i, variable in enumerate(self.model.trainable_variables())}
             found = {index[variable.ref()]: g for g, variable in _flat(gradients) if g is not None}
             return {
-                "losses": losses,
+                "losses": tf.unstack(losses),
                 "gradients": found,
                 "stats": stats,
                 "fetches": self.extra_compute_grad_fetches(),

@@ -9,6 +9,7 @@ from rlframe.agents.impala.vtrace_policy import VTracePolicy
 from rlframe.data.columns import ACTIONS, OBS, VALID_MASK
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.tf.adam import Adam
+from rlframe.policy.tf.optimizers import set_rate
 from rlframe.policy.tf.rmsprop import RMSProp
 from rlframe.policy.tf_policy import TFPolicy
 from rlframe.utils.quiet_tf import tf
@@ -121,7 +122,7 @@ class VTraceTFPolicy(VTracePolicy, TFPolicy):
 
     def set_learning_rate(self, lr: float) -> None:
         """Sets the rate of the policy's optimiser; that of separate values is constant."""
-        self._optimizers[0].learning_rate.assign(lr)
+        set_rate(self._optimizers[0], lr)
 
     def gradients(self, optimizer: Any, loss: Tensor) -> list[tuple[Any, Any]]:
         """Clips the gradient's global norm to `grad_clip`."""

@@ -53,22 +53,27 @@ class Adam:
         )
         # The kernel adds ε before it divides by √(1 − β₂ᵗ), the paper after it: hence ε scaled.
         eps = self.eps * tf.sqrt(1.0 - power2)
+        numbers = {
+            dtype: {
+                "beta1_power": tf.cast(power1, dtype),
+                "beta2_power": tf.cast(power2, dtype),
+                "lr": tf.cast(self.learning_rate, dtype),
+                "beta1": tf.constant(self.beta1, dtype),
+                "beta2": tf.constant(self.beta2, dtype),
+                "epsilon": tf.cast(eps, dtype),
+            }
+            for dtype in {variable.dtype for variable in self._variables.values()}
+        }
         for gradient, variable in grads_and_vars:
             name = self._names.get(variable.ref())
             if gradient is None or name is None:
                 continue
-            dtype = variable.dtype
             tf.raw_ops.ResourceApplyAdam(
                 var=variable.handle,
                 m=self._m[name].handle,
                 v=self._v[name].handle,
-                beta1_power=tf.cast(power1, dtype),
-                beta2_power=tf.cast(power2, dtype),
-                lr=tf.cast(self.learning_rate, dtype),
-                beta1=tf.constant(self.beta1, dtype),
-                beta2=tf.constant(self.beta2, dtype),
-                epsilon=tf.cast(eps, dtype),
                 grad=gradient,
+                **numbers[variable.dtype],
             )
 
     def names(self) -> list[str]:

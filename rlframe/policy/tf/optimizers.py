@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import tensorflow as tf
@@ -63,6 +64,7 @@ def load_optimizer(optimizer: Any, saved: Mapping[str, Any]) -> None:
     Raises:
         ValueError: If the state is of another kind of optimiser, or of other variables.
     """
+    _RATES.pop(optimizer, None)
     mine = "adam" if isinstance(optimizer, Adam) else type(optimizer).__name__
     kind = saved.get("kind", "another framework's optimiser")
     if kind != mine:
@@ -77,12 +79,24 @@ def load_optimizer(optimizer: Any, saved: Mapping[str, Any]) -> None:
         variable.assign(np.asarray(array))
 
 
+#: The rates that optimisers were given last: to assign a variable takes as long as acting does, and schedules ask for
+#: it at every step.
+_RATES: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+
+
 def set_rate(optimizer: Any, lr: float) -> None:
-    """Sets an optimiser's learning rate.
+    """Sets an optimiser's learning rate, unless it is what it was set to the last time.
 
     Raises:
         ValueError: If it has none that can be set: `lr_schedule` cannot work with it.
     """
+    if _RATES.get(optimizer) == lr:
+        return
+    _set_rate(optimizer, lr)
+    _RATES[optimizer] = lr
+
+
+def _set_rate(optimizer: Any, lr: float) -> None:
     for name in ("learning_rate", "_lr", "lr"):
         rate = getattr(optimizer, name, None)
         if rate is None:
