@@ -16,7 +16,7 @@ from dqn_against_sb3 import CONFIG
 from rlframe.agents.dqn import DQNTrainer
 
 torch.set_num_threads(1)
-ONE_THREAD = {"intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": -1}
+ONE_THREAD = {"intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 1}
 
 
 def main(steps: int, rounds: int) -> None:

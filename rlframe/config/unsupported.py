@@ -22,13 +22,13 @@ _OFFLINE = "data in files is neither read nor written; train with input='sampler
 _REMOTE_ENVS = "set num_workers to step environments in several processes"
 TF_SESSION_ARGS: dict[str, Any] = {
     "intra_op_parallelism_threads": 2,
-    "inter_op_parallelism_threads": -1,
+    "inter_op_parallelism_threads": 2,
     "gpu_options": {"allow_growth": True},
     "log_device_placement": False,
     "device_count": {"CPU": 1},
     "allow_soft_placement": True,
 }
-LOCAL_TF_SESSION_ARGS: dict[str, Any] = {"intra_op_parallelism_threads": 8, "inter_op_parallelism_threads": -1}
+LOCAL_TF_SESSION_ARGS: dict[str, Any] = {"intra_op_parallelism_threads": 8, "inter_op_parallelism_threads": 8}
 
 UNSUPPORTED: dict[str, Refusal] = {
     "model._use_default_native_models": Refusal(bool, "both frameworks have the same default models"),

@@ -80,6 +80,7 @@ def _session_args(config: Mapping[str, Any], worker: bool) -> dict[str, Any]:
 def _set_threads(args: Mapping[str, Any]) -> None:
     # Ray sets OMP_NUM_THREADS to the CPUs that an actor asked for; more threads than that take from its neighbours.
     most = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
-    intra, inter = (min(int(args[name] or most), most) for name in _THREADS)
+    # Where sessions took a negative number for the thread that called, functions take it for all CPUs.
+    intra, inter = (max(min(int(args[name] or most), most), 1) for name in _THREADS)
     tf.config.threading.set_intra_op_parallelism_threads(intra)
     tf.config.threading.set_inter_op_parallelism_threads(inter)

@@ -116,8 +116,9 @@ def direct_call(function: Any, concrete: Any, jit_compile: bool) -> Callable[[li
         jit_compile: Whether XLA compiles it.
     """
     structure = concrete.structured_input_signature[0]
-    on_gpu = bool(tf.config.list_logical_devices("GPU"))
-    short = _call_by_handle(concrete) if jit_compile or on_gpu else _call_in_this_thread(concrete)
+    late = getattr(concrete.graph, "deferred_external_captures", ())  # values that are looked up at each call
+    by_handle = jit_compile or late or tf.config.list_logical_devices("GPU")
+    short = _call_by_handle(concrete) if by_handle else _call_in_this_thread(concrete)
 
     def call(tensors: list[Any]) -> Any:
         if tf.config.functions_run_eagerly():  # somebody debugs: run the Python code, line by line
