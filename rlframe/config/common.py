@@ -240,7 +240,7 @@ class CommonConfig(AlgorithmConfig):
     )
     tf_session_args: FreeForm = option(
         TF_SESSION_ARGS,
-        "TensorFlow's threads: intra_op_parallelism_threads in one operation, inter_op_parallelism_threads for several.",
+        "TensorFlow's threads: intra_op_parallelism_threads share one operation, inter_op_parallelism_threads several.",
     )
     local_tf_session_args: FreeForm = option(LOCAL_TF_SESSION_ARGS, "What differs from it in the driver. Free-form.")
 
