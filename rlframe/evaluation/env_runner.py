@@ -20,6 +20,7 @@ from rlframe.evaluation.env_slots import EnvSlot
 from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
 from rlframe.evaluation.fragments import Block, Segment, assemble, clip_rewards, split_segments
 from rlframe.evaluation.metrics import RolloutMetrics
+from rlframe.evaluation.step_times import StepTimes
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.memory import ActingMemory
 from rlframe.policy.policy import Policy
@@ -27,7 +28,6 @@ from rlframe.utils.errors import EnvError
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
 
 EPISODE_HOOKS = frozenset({"on_episode_start", "on_episode_step", "on_episode_end"})
-_MS = 1000.0
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,7 @@ class EnvRunner:
         self._metrics: list[RolloutMetrics] = []
         self._started = False
         self._memory = ActingMemory(policy, size) if policy.needs_memory() else None
-        self._times = dict.fromkeys(("env", "act", "rest"), 0.0)
-        self._steps_timed = 0
+        self._times = StepTimes()
 
     # --- public -----------------------------------------------------------------------------------------------
 
@@ -213,22 +212,12 @@ class EnvRunner:
                 episode_reward=self._returns[index],
                 agent_rewards={(DUMMY_AGENT_ID, self.policy_id): self._returns[index]},
                 custom_metrics={} if episode is None else episode.custom_metrics,
-                perf_stats=self._perf_stats(),
+                perf_stats=self._times.stats(),
                 hist_data={} if episode is None else episode.hist_data,
                 media={} if episode is None else episode.media,
             )
         )
         self._unchecked.discard(index)
-
-    def _perf_stats(self) -> dict[str, float]:
-        steps = max(self._steps_timed, 1)
-        return {
-            "mean_raw_obs_processing_ms": self._times["rest"] * _MS / steps,
-            "mean_inference_ms": self._times["act"] * _MS / steps,
-            "mean_action_processing_ms": 0.0,
-            "mean_env_wait_ms": self._times["env"] * _MS / steps,
-            "mean_env_render_ms": 0.0,
-        }
 
     # --- the loop ---------------------------------------------------------------------------------------------
 
@@ -251,7 +240,7 @@ class EnvRunner:
             env_time += after - between
         policy.exploration.restore_weights()
         self._obs = block.obs[block.length]
-        self._account(act_time, env_time, clock() - started, block.length)
+        self._times.add(act_time, env_time, clock() - started, block.length)
         for index in range(len(self.slots)):
             block.close_segment(index, self._part_id(index), self._lengths[index], episode=self._episodes[index])
         batch = assemble(block, policy, settings)
@@ -270,13 +259,6 @@ class EnvRunner:
     def _flat(self, actions: Any) -> NDArray[Any]:
         """Returns actions as they are stored, `[B, ...]`: those of Tuple and Dict spaces side by side."""
         return flatten_to_single_ndarray(actions, 1) if self._nested else actions
-
-    def _account(self, act: float, env: float, total: float, steps: int) -> None:
-        times = self._times
-        times["act"] += act
-        times["env"] += env
-        times["rest"] += total - act - env
-        self._steps_timed += steps
 
     def _part_id(self, index: int) -> int:
         """Returns the id of the running metric episode; a soft horizon starts another part of the same episode."""

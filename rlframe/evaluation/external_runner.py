@@ -25,7 +25,8 @@ from rlframe.env.external_desk import Call, Desk, OpenEpisode
 from rlframe.env.multi_agent_adapt import ALL
 from rlframe.evaluation.env_slots import EnvSlot
 from rlframe.evaluation.metrics import RolloutMetrics
-from rlframe.evaluation.multi_agent_runner import MultiAgentRunner, _Side
+from rlframe.evaluation.multi_agent_rows import Side
+from rlframe.evaluation.multi_agent_runner import MultiAgentRunner
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
 from rlframe.utils.spaces.observations import check_observation, describe
 
@@ -96,7 +97,7 @@ class ExternalRunner(MultiAgentRunner):
                 while call is not None:
                     env_steps += self._take_call(call)
                     call = self._next_call(wait=False)
-                self._account(between - started, waited - between, clock() - started)
+                self._times.add(between - started, waited - between, clock() - started)
         finally:
             self._end_acting()
         self._drop_untrained()
@@ -282,7 +283,7 @@ class ExternalRunner(MultiAgentRunner):
             del self._waiting[place]
 
     def _as_taken(
-        self, side: _Side, obs: NDArray[Any], actions: NDArray[Any], extras: dict[str, NDArray[Any]]
+        self, side: Side, obs: NDArray[Any], actions: NDArray[Any], extras: dict[str, NDArray[Any]]
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         """Puts in the actions that simulators chose themselves, and how likely the policy finds them."""
         rows: list[int] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -21,75 +20,18 @@ from rlframe.evaluation.env_slots import EnvSlot
 from rlframe.evaluation.episode import Episode
 from rlframe.evaluation.fragments import clip_rewards
 from rlframe.evaluation.metrics import RolloutMetrics
+from rlframe.evaluation.multi_agent_postprocessing import MultiAgentPostprocessing
+from rlframe.evaluation.multi_agent_rows import Agent, Side
 from rlframe.evaluation.multi_agent_state import restore_runner, runner_state
-from rlframe.evaluation.row_store import RowStore
-from rlframe.models.preprocessors import NoPreprocessor
-from rlframe.policy.memory import ActingMemory
+from rlframe.evaluation.step_times import StepTimes
 from rlframe.policy.policy import Policy
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
 
-_MS = 1000.0
 #: Steps in a row in which nobody acts; after that an episode is taken for one that cannot end.
 _MAX_IDLE_STEPS = 10_000
 #: `fn(agent id, episode) -> policy id`.
 Mapping_ = Callable[[Any, Episode], str]
-
-
-class _Side:
-    """What the loop keeps for one policy."""
-
-    def __init__(self, policy_id: str, policy: Policy, obs_filter: Any, *, with_env_steps: bool) -> None:
-        self.policy_id = policy_id
-        self.policy = policy
-        self.filter = obs_filter
-        space = policy.observation_space
-        dtype = np.dtype(space.dtype or np.float32)
-        plain = np.dtype(np.float32) if dtype == np.float64 or obs_filter is not None else dtype
-        self.shape = tuple(space.shape or ())
-        self.store = RowStore(self.shape, plain, policy.train_columns, with_env_steps=with_env_steps)
-        preprocessor = policy.preprocessor
-        self.preprocess: Any = None if isinstance(preprocessor, NoPreprocessor) else preprocessor
-        self.raw_space = getattr(space, "original_space", space)
-        self.nested = policy.action_space_struct is not policy.action_space
-        self.memory = ActingMemory(policy, 1) if policy.needs_memory() else None
-        self.free_places: list[int] = []
-        self.places = 0
-        #: Agents whose rows wait for an action, in the order of the rows.
-        self.waiting: list[_Agent] = []
-        self.unfiltered = 0
-        #: The exploration that was told that acting begins, None between samples.
-        self.told: weakref.ref[Any] | None = None
-
-    def prepared(self, raw: Any) -> Any:
-        """Returns an observation as the policy takes it."""
-        return raw if self.preprocess is None else self.preprocess.transform(raw)
-
-    def take_place(self) -> int:
-        """Returns a free place in the memory, which begins anew."""
-        if self.memory is None:
-            return 0
-        if self.free_places:
-            place = self.free_places.pop()
-        else:
-            place, self.places = self.places, self.places + 1
-            self.memory.grow(max(16, 2 * self.places))
-        self.memory.begin(place)
-        return place
-
-
-class _Agent:
-    """One agent in one episode."""
-
-    __slots__ = ("done", "id", "index", "place", "row", "side", "slot", "step", "total")
-
-    def __init__(self, agent_id: Any, index: int, slot: int, side: _Side, place: int | None = None) -> None:
-        self.id, self.index, self.slot, self.side = agent_id, index, slot, side
-        self.row = -1  # its open row
-        self.step = 0
-        self.total = 0.0
-        self.done = False
-        self.place = side.take_place() if place is None else place
 
 
 class MultiAgentRunner:
@@ -128,8 +70,8 @@ class MultiAgentRunner:
         self._observation_fn = observation_fn
         self._by_agent_steps = count_steps_by == "agent_steps"
         self._with_env_steps = with_env_steps
-        self._sides: dict[str, _Side] = {}
-        self._agents: list[dict[Any, _Agent]] = [{} for _ in slots]
+        self._sides: dict[str, Side] = {}
+        self._agents: list[dict[Any, Agent]] = [{} for _ in slots]
         self._episodes: list[Episode] = []
         self._names: dict[tuple[int, int], Any] = {}  # (episode, agent's number) -> agent's id
         self._running: dict[int, Episode] = {}  # by episode id, those with rows not yet handed out
@@ -144,8 +86,8 @@ class MultiAgentRunner:
         self._wants_steps = bool(EPISODE_HOOKS & set(hooks.call)) or "on_postprocess_trajectory" in hooks.call
         self._metrics: list[RolloutMetrics] = []
         self._started = False
-        self._times = dict.fromkeys(("env", "act", "rest"), 0.0)
-        self._steps_timed = 0
+        self._times = StepTimes()
+        self._postprocess = MultiAgentPostprocessing(policies, hooks)
 
     # --- public -----------------------------------------------------------------------------------------------
 
@@ -174,7 +116,7 @@ class MultiAgentRunner:
                 between = clock()
                 env_time = self._step(actions)
                 env_steps += len(self.slots)
-                self._account(between - started, env_time, clock() - started)
+                self._times.add(between - started, env_time, clock() - started)
         finally:
             self._end_acting()
         return self._take_batch(env_steps, complete=complete)
@@ -274,7 +216,7 @@ class MultiAgentRunner:
                 env_index=index,
             )
 
-    def _agent(self, index: int, agent_id: Any) -> _Agent:
+    def _agent(self, index: int, agent_id: Any) -> Agent:
         """Returns an agent of a slot's episode; a new one gets its policy."""
         agent = self._agents[index].get(agent_id)
         if agent is None:
@@ -283,11 +225,11 @@ class MultiAgentRunner:
             side = self._sides.get(policy_id)
             if side is None or side.policy is not self.policies.get(policy_id):
                 side = self._make_side(policy_id, agent_id)
-            agent = self._agents[index][agent_id] = _Agent(agent_id, len(self._agents[index]), index, side)
+            agent = self._agents[index][agent_id] = Agent(agent_id, len(self._agents[index]), index, side)
             self._names[episode.episode_id, agent.index] = agent_id
         return agent
 
-    def _make_side(self, policy_id: Any, agent_id: Any) -> _Side:
+    def _make_side(self, policy_id: Any, agent_id: Any) -> Side:
         policy = self.policies.get(policy_id)
         if policy is None:
             raise ConfigError(
@@ -296,23 +238,23 @@ class MultiAgentRunner:
             )
         return self._new_side(policy_id)
 
-    def _new_side(self, policy_id: str) -> _Side:
+    def _new_side(self, policy_id: str) -> Side:
         policy = self.policies[policy_id]
         obs_filter = self.filters.get(policy_id) if policy.obs_filter is not None else None
-        side = _Side(policy_id, policy, obs_filter, with_env_steps=self._with_env_steps)
+        side = Side(policy_id, policy, obs_filter, with_env_steps=self._with_env_steps)
         self._sides[policy_id] = side
         return side
 
-    def _restore_agent(self, index: int, agent_id: Any, saved: Mapping[str, Any]) -> _Agent:
+    def _restore_agent(self, index: int, agent_id: Any, saved: Mapping[str, Any]) -> Agent:
         """Puts an agent back into a slot's episode."""
         side = self._sides[saved["policy"]]
-        agent = _Agent(agent_id, len(self._agents[index]), index, side, place=int(saved["place"]))
+        agent = Agent(agent_id, len(self._agents[index]), index, side, place=int(saved["place"]))
         agent.row, agent.step = int(saved["row"]), int(saved["step"])
         agent.total, agent.done = float(saved["total"]), bool(saved["done"])
         self._agents[index][agent_id] = agent
         return agent
 
-    def _prepare(self, side: _Side) -> Policy:
+    def _prepare(self, side: Side) -> Policy:
         """Tells the exploration of a side that acting begins, once for each sample; returns the policy.
 
         Once more where the policy came back from the disk: its exploration is a new one then.
@@ -366,7 +308,7 @@ class MultiAgentRunner:
             side.waiting = []
         return actions
 
-    def _act_side(self, side: _Side, obs: NDArray[Any]) -> tuple[Any, NDArray[Any], dict[str, NDArray[Any]]]:
+    def _act_side(self, side: Side, obs: NDArray[Any]) -> tuple[Any, NDArray[Any], dict[str, NDArray[Any]]]:
         """Returns actions, the same as one array, and the columns that are stored with them."""
         policy, memory = self._prepare(side), side.memory
         places = np.array([agent.place for agent in side.waiting])
@@ -380,7 +322,7 @@ class MultiAgentRunner:
 
     def _as_taken(
         self,
-        side: _Side,  # noqa: ARG002 - for simulators that choose themselves
+        side: Side,  # noqa: ARG002 - for simulators that choose themselves
         obs: NDArray[Any],  # noqa: ARG002
         actions: NDArray[Any],
         extras: dict[str, NDArray[Any]],
@@ -392,7 +334,7 @@ class MultiAgentRunner:
         """Returns the slot that a running episode belongs to."""
         return self.slots[index]
 
-    def _note_actions(self, side: _Side, actions: NDArray[Any], extras: dict[str, NDArray[Any]]) -> None:
+    def _note_actions(self, side: Side, actions: NDArray[Any], extras: dict[str, NDArray[Any]]) -> None:
         for number, agent in enumerate(side.waiting):
             outs = {key: column[number] for key, column in extras.items()}
             self._episodes[agent.slot]._record_step(actions[number], outs, agent.id)
@@ -537,7 +479,7 @@ class MultiAgentRunner:
                     # Its last observation is not known: the one it acted on stands for it.
                     self._end(agent, None, terminated=terminated)
 
-    def _prepared(self, agent: _Agent, raw: Any) -> Any:
+    def _prepared(self, agent: Agent, raw: Any) -> Any:
         """Returns an observation as the agent's policy takes it."""
         side = agent.side
         if agent.slot in self._unchecked:
@@ -552,11 +494,11 @@ class MultiAgentRunner:
             pass
         return side.prepared(self._checked(agent, raw))
 
-    def _checked(self, agent: _Agent, raw: Any) -> Any:
+    def _checked(self, agent: Agent, raw: Any) -> Any:
         where = f"{self._slot(agent.slot).where()}, agent {agent.id!r}, policy {agent.side.policy_id!r}"
         return check_observation(raw, agent.side.raw_space, where)
 
-    def _continue(self, agent: _Agent, obs: Any) -> None:
+    def _continue(self, agent: Agent, obs: Any) -> None:
         side, index = agent.side, agent.slot
         episode = self._episodes[index]
         row = side.store.begin(obs, episode.episode_id, agent.step, agent.index, index, env_step=episode.length)
@@ -569,7 +511,7 @@ class MultiAgentRunner:
         agent.row, agent.step = row, agent.step + 1
         side.waiting.append(agent)
 
-    def _end(self, agent: _Agent, obs: Any, *, terminated: bool) -> None:
+    def _end(self, agent: Agent, obs: Any, *, terminated: bool) -> None:
         """Closes an agent's trajectory, if it has one."""
         side = agent.side
         if agent.row >= 0:
@@ -656,32 +598,16 @@ class MultiAgentRunner:
                 episode_reward=episode.total_reward,
                 agent_rewards=dict(episode.agent_rewards),
                 custom_metrics=episode.custom_metrics,
-                perf_stats=self._perf_stats(),
+                perf_stats=self._times.stats(),
                 hist_data=episode.hist_data,
                 media=episode.media,
             )
         )
         return episode
 
-    def _account(self, act: float, env: float, total: float) -> None:
-        self._times["act"] += act
-        self._times["env"] += env
-        self._times["rest"] += total - act - env
-        self._steps_timed += 1
-
-    def _perf_stats(self) -> dict[str, float]:
-        steps = max(self._steps_timed, 1)
-        return {
-            "mean_raw_obs_processing_ms": self._times["rest"] * _MS / steps,
-            "mean_inference_ms": self._times["act"] * _MS / steps,
-            "mean_action_processing_ms": 0.0,
-            "mean_env_wait_ms": self._times["env"] * _MS / steps,
-            "mean_env_render_ms": 0.0,
-        }
-
     # --- batches ----------------------------------------------------------------------------------------------
 
-    def _finished(self, side: _Side) -> NDArray[np.bool_]:
+    def _finished(self, side: Side) -> NDArray[np.bool_]:
         """Returns which rows are of episodes that are over."""
         rows = side.store.columns[EPS_ID][: len(side.store)]
         return np.isin(rows, list(self._over)) & side.store.closed[: len(side.store)]
@@ -698,7 +624,8 @@ class MultiAgentRunner:
             if len(rows):
                 taken[policy_id], moved = side.store.take(rows, self.settings.clip_rewards)
                 self._move(side, moved)
-        made = {pid: self._sequences(pid, batch) for pid, batch in self._postprocess(taken).items()}
+        postprocessed = self._postprocess(taken, self._names, self._running)
+        made = {pid: self._sequences(pid, batch) for pid, batch in postprocessed.items()}
         self._forget_episodes()
         self._finished_steps, self._steps_of = 0, {}
         return MultiAgentBatch(made, env_steps)
@@ -741,7 +668,7 @@ class MultiAgentRunner:
             return batch
         return cut_into_sequences(batch, policy.max_seq_len, keep_states_out=policy.train_columns is None)
 
-    def _move(self, side: _Side, moved: NDArray[np.int64], dropped: int | None = None) -> None:
+    def _move(self, side: Side, moved: NDArray[np.int64], dropped: int | None = None) -> None:
         """Tells agents where their rows are after some were taken out."""
         for index, agents in enumerate(self._agents):
             for agent in agents.values():
@@ -760,62 +687,6 @@ class MultiAgentRunner:
             self._running.pop(episode, None)
         self._names = {key: name for key, name in self._names.items() if key[0] not in gone}
 
-    def _postprocess(self, batches: dict[str, SampleBatch]) -> dict[str, SampleBatch]:
-        """Runs the explorations', then the policies' postprocessing, then the callback."""
-        hook = self.hooks.call.get("on_postprocess_trajectory")
-        whole = {
-            pid
-            for pid in batches
-            if hook is None
-            and self.policies[pid].postprocesses_many
-            and not self.policies[pid].exploration.has_postprocessing
-        }
-        made = {pid: self.policies[pid].postprocess_trajectory(batches[pid]) for pid in whole}
-        if len(whole) == len(batches):
-            return made
-        pieces = {pid: _trajectories(batch) for pid, batch in batches.items()}
-        together: dict[int, dict[Any, tuple[Policy, SampleBatch]]] = {}
-        for pid, parts in pieces.items():
-            for part in parts:
-                episode, agent = self._whose(part)
-                together.setdefault(episode, {})[agent] = (self.policies[pid], part)
-        for pid in batches.keys() - whole:
-            done = [self._postprocess_one(pid, part, together, hook) for part in pieces[pid]]
-            made[pid] = done[0] if len(done) == 1 else SampleBatch.concat_samples(done)
-        return {pid: made[pid] for pid in batches}
-
-    def _whose(self, part: SampleBatch) -> tuple[int, Any]:
-        episode = int(part[EPS_ID][0])
-        return episode, self._names[episode, int(part[AGENT_INDEX][0])]
-
-    def _postprocess_one(
-        self,
-        policy_id: str,
-        part: SampleBatch,
-        together: dict[int, dict[Any, tuple[Policy, SampleBatch]]],
-        hook: Callable[..., None] | None,
-    ) -> SampleBatch:
-        policy = self.policies[policy_id]
-        episode_id, agent_id = self._whose(part)
-        originals = together[episode_id]
-        if hook is not None:
-            originals = {agent: (owner, batch.copy()) for agent, (owner, batch) in originals.items()}
-        others = {agent: pair for agent, pair in together[episode_id].items() if agent != agent_id}
-        if policy.exploration.has_postprocessing:
-            part = policy.exploration.postprocess_trajectory(policy, part) or part
-        part = policy.postprocess_trajectory(part, others, self._running.get(episode_id))
-        if hook is not None:
-            hook(
-                worker=self.hooks.worker,
-                episode=self._running.get(episode_id),
-                agent_id=agent_id,
-                policy_id=policy_id,
-                policies=self.policies,
-                postprocessed_batch=part,
-                original_batches=originals,
-            )
-        return part
-
     # --- checkpoints ------------------------------------------------------------------------------------------
 
     def get_state(self) -> dict[str, Any]:
@@ -830,14 +701,6 @@ class MultiAgentRunner:
 def _whole_episode(part: Any) -> Any:
     """Returns the ids of the environment's episodes, of ids that name parts of them behind soft horizons."""
     return part & ~(0xFFF << 24)
-
-
-def _trajectories(batch: SampleBatch) -> list[SampleBatch]:
-    """Returns one batch of views for each agent's part of an episode."""
-    episodes, agents = np.asarray(batch[EPS_ID]), np.asarray(batch[AGENT_INDEX])
-    breaks = (episodes[1:] != episodes[:-1]) | (agents[1:] != agents[:-1])
-    cuts = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(episodes)]
-    return [batch[start:stop] for start, stop in itertools.pairwise(cuts)]
 
 
 __all__ = ["MultiAgentRunner"]

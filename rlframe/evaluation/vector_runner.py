@@ -143,7 +143,7 @@ class VectorRunner(EnvRunner):
             env_time += after - between
         policy.exploration.restore_weights()
         self._obs = block.obs[block.length]
-        self._account(act_time, env_time, clock() - started, block.length)
+        self._times.add(act_time, env_time, clock() - started, block.length)
         for index in range(block.slots):
             block.close_segment(index, self._part_id(index), int(self._counts[index]))
         self._kept = None
