@@ -8,17 +8,14 @@ import numpy as np
 from gymnasium import spaces
 
 from rlframe.exploration.exploration import Array, Exploration, State, greedy
-from rlframe.exploration.random import uniform_sampler
-from rlframe.utils.numpy import FLOAT_MIN, convert_to_numpy
+from rlframe.exploration.random import MASKED, random_valid, uniform_sampler
+from rlframe.utils.numpy import convert_to_numpy
 from rlframe.utils.schedules import PiecewiseSchedule, make_schedule
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from rlframe.exploration.exploration import ExplorationArgs
-
-# Half of FLOAT_MIN: a mask still counts after something was added to it, e.g. by a dueling head.
-_MASKED = FLOAT_MIN / 2
 
 
 class EpsilonGreedy(Exploration):
@@ -88,14 +85,12 @@ class EpsilonGreedy(Exploration):
             chosen: Which rows to replace, bool `[B]`.
         """
         values = convert_to_numpy(values)
-        if values.min() > _MASKED:
+        if values.min() > MASKED:
             if len(actions) == 1:
                 return np.array([int(self.rng.random() * values.shape[1])])
             return np.where(chosen, self.rng.integers(values.shape[1], size=len(actions)), actions)
-        # The largest of uniform numbers is a uniform choice; invalid actions get less than any of them.
-        lots = np.where(values > _MASKED, self.rng.random(values.shape), -1.0)
-        chosen = chosen & (lots.max(axis=1) >= 0)
-        return np.where(chosen, lots.argmax(axis=1), actions)
+        others, found = random_valid(self.rng, values)
+        return np.where(chosen & found, others, actions)
 
     @property
     def epsilon(self) -> float:

@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from rlframe.exploration.exploration import Array, Exploration, count_rows, greedy, no_logp
 from rlframe.utils.errors import UnsupportedSpaceException
+from rlframe.utils.numpy import FLOAT_MIN, convert_to_numpy
 from rlframe.utils.spaces.simplex import Simplex
 
 if TYPE_CHECKING:
@@ -20,8 +21,14 @@ if TYPE_CHECKING:
 Sampler = Callable[[np.random.Generator, int], Any]
 
 
+#: Half of FLOAT_MIN: a mask still counts after something was added to it, e.g. by a dueling head.
+MASKED = FLOAT_MIN / 2
+
+
 class Random(Exploration):
     """Draws uniformly from the action space; log-likelihoods are 0.
+
+    Discrete actions whose value or logit is FLOAT_MIN (or minus infinity) are invalid and never drawn.
 
     Args:
         action_space: The environment's action space.
@@ -33,17 +40,52 @@ class Random(Exploration):
 
     def __init__(self, action_space: Any, **base: Unpack[ExplorationArgs]) -> None:
         super().__init__(action_space, **base)
-        self._sampler = uniform_sampler(action_space, normalized=self.normalizes)
+        self._draw = valid_sampler(action_space, normalized=self.normalizes)
 
     def get_exploration_action(
         self, *, action_distribution: Any, timestep: int | None, explore: bool = True
     ) -> tuple[Any, Array]:
-        """Returns random actions `[B, …]`; the distribution only says how many."""
+        """Returns random actions `[B, …]`; the distribution only says how many, and which are invalid."""
         self.advance(timestep)
         if not explore:
             return greedy(action_distribution)
-        rows = count_rows(action_distribution)
-        return self._sampler(self.rng, rows), no_logp(rows)
+        return self._draw(self.rng, action_distribution), no_logp(count_rows(action_distribution))
+
+
+def valid_sampler(space: Any, *, normalized: bool) -> Callable[[np.random.Generator, Any], Any]:
+    """Returns `fn(rng, distribution) -> actions [B, …]`, uniform over a space but for invalid Discrete actions.
+
+    Args:
+        space: See `uniform_sampler`.
+        normalized: See `uniform_sampler`.
+    """
+    uniform = uniform_sampler(space, normalized=normalized)
+    if not isinstance(space, spaces.Discrete):
+        return lambda rng, distribution: uniform(rng, count_rows(distribution))
+
+    def draw(rng: np.random.Generator, distribution: Any) -> Array:
+        values = convert_to_numpy(distribution.inputs)
+        # A distribution of the user's own may take other inputs than one for each action.
+        if values.shape[1:] != (space.n,) or values.min(initial=0.0) > MASKED:
+            return np.asarray(uniform(rng, len(values)))
+        return random_valid(rng, values)[0]
+
+    return draw
+
+
+def random_valid(rng: np.random.Generator, values: Array) -> tuple[Array, Array]:
+    """Returns random actions among those that are valid, and which rows have any.
+
+    Args:
+        rng: Stream of random numbers.
+        values: Values or logits `[B, A]`, FLOAT_MIN where an action is invalid.
+
+    Returns:
+        Integer `[B]`, 0 where none is valid; bool `[B]`.
+    """
+    # The largest of uniform numbers is a uniform choice; invalid actions get less than any of them.
+    lots = np.where(values > MASKED, rng.random(values.shape), -1.0)
+    return lots.argmax(axis=1), lots.max(axis=1) >= 0
 
 
 def uniform_sampler(space: Any, *, normalized: bool) -> Sampler:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rlframe.exploration.exploration import Array, Exploration, count_rows, drawn, greedy, no_logp
-from rlframe.exploration.random import uniform_sampler
+from rlframe.exploration.random import valid_sampler
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -18,7 +18,8 @@ class StochasticSampling(Exploration):
 
     Args:
         action_space: The environment's action space.
-        random_timesteps: How long actions are uniformly random first, with log-likelihood 0; in env steps.
+        random_timesteps: How long actions are uniformly random first, with log-likelihood 0; in env steps. Invalid
+            Discrete actions, with a logit of FLOAT_MIN, are never drawn.
         **base: See `Exploration`.
 
     Raises:
@@ -28,7 +29,7 @@ class StochasticSampling(Exploration):
     def __init__(self, action_space: Any, *, random_timesteps: int = 0, **base: Unpack[ExplorationArgs]) -> None:
         super().__init__(action_space, **base)
         self.random_timesteps = random_timesteps
-        self._random = uniform_sampler(action_space, normalized=self.normalizes) if random_timesteps else None
+        self._random = valid_sampler(action_space, normalized=self.normalizes) if random_timesteps else None
 
     def get_exploration_action(
         self, *, action_distribution: Any, timestep: int | None, explore: bool = True
@@ -38,6 +39,5 @@ class StochasticSampling(Exploration):
         if not explore:
             return greedy(action_distribution)
         if self._random is not None and step < self.random_timesteps:
-            rows = count_rows(action_distribution)
-            return self._random(self.rng, rows), no_logp(rows)
+            return self._random(self.rng, action_distribution), no_logp(count_rows(action_distribution))
         return drawn(action_distribution)

@@ -107,6 +107,21 @@ def test_stochastic_sampling_begins_with_random_steps():
     assert choose(exploration, values(*certain), 10)[0].tolist() == [0] * 100
 
 
+@pytest.mark.parametrize("mask", [FLOAT_MIN, FLOAT_MIN + 1e6, -np.inf])
+@pytest.mark.parametrize("make", [Random, lambda *args, **more: StochasticSampling(*args, random_timesteps=10, **more)])
+def test_random_actions_are_valid_ones(make, mask):
+    exploration = make(THREE, rng=rng())
+    actions, _ = choose(exploration, values(*[[mask, 5.0, -5.0]] * 1000, *[[0.0, 0.0, mask]] * 1000), 3)
+    assert np.bincount(actions[:1000], minlength=3) == pytest.approx([0, 500, 500], abs=80)
+    assert np.bincount(actions[1000:], minlength=3) == pytest.approx([500, 500, 0], abs=80)
+
+
+def test_inputs_that_are_no_values_of_actions_say_nothing_of_which_are_valid():
+    exploration = Random(Discrete(5), rng=rng())
+    actions, _ = choose(exploration, values(*[[FLOAT_MIN, 0.0, 0.0]] * 300))
+    assert set(actions.tolist()) == {0, 1, 2, 3, 4}
+
+
 def test_soft_q_draws_by_the_tempered_softmax():
     exploration = SoftQ(THREE, temperature=0.5, rng=rng())
     row = np.array([0.0, 0.5, 1.0])
