@@ -135,19 +135,29 @@ def load(trainer: Any, directory: str) -> None:
         CheckpointError: Names what does not fit.
     """
     state, meta = read_state(directory)
-    check_fits(trainer, meta, directory)
+    missing = check_fits(trainer, meta, directory)
     before = gather(trainer, buffer=False)
+    added: list[str] = []
     try:
+        for pid in missing:
+            trainer.add_policy(pid, config=meta["spaces"][pid].get("config"))
+            added.append(pid)
+        _check_spaces(meta, describe(trainer)["spaces"], directory)
         apply(trainer, state)
     except Exception as error:
+        for pid in added:
+            trainer.remove_policy(pid)
         apply(trainer, before)
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(f"checkpoint {directory!r} does not fit this trainer: {error}") from error
 
 
-def check_fits(trainer: Any, meta: dict[str, Any], directory: str) -> None:
+def check_fits(trainer: Any, meta: dict[str, Any], directory: str) -> list[str]:
     """Raises where a checkpoint is of another kind, algorithm or space than the trainer.
+
+    Returns:
+        Ids of the policies that a run had added before the checkpoint was written, and that this trainer lacks.
 
     Raises:
         CheckpointError: Names what the checkpoint has and what the trainer wants.
@@ -159,8 +169,14 @@ def check_fits(trainer: Any, meta: dict[str, Any], directory: str) -> None:
                 f"checkpoint {directory!r} has {what} {meta.get(key)!r}, wanted {mine[key]!r}: restore it with the "
                 "class that saved it"
             )
-    _add_missing_policies(trainer, meta, directory)
-    for pid, spaces in mine["spaces"].items():
+    missing = _missing_policies(trainer, meta, directory)
+    _check_spaces(meta, mine["spaces"], directory)
+    return missing
+
+
+def _check_spaces(meta: dict[str, Any], mine: dict[str, Any], directory: str) -> None:
+    """Raises a CheckpointError where a policy of the trainer's is not in a checkpoint, or had other spaces."""
+    for pid, spaces in mine.items():
         saved = meta.get("spaces", {}).get(pid)
         if saved is None:
             raise CheckpointError(f"checkpoint {directory!r} has no policy {pid!r}, only {sorted(meta['spaces'])}")
@@ -173,15 +189,15 @@ def check_fits(trainer: Any, meta: dict[str, Any], directory: str) -> None:
                 )
 
 
-def _add_missing_policies(trainer: Any, meta: dict[str, Any], directory: str) -> None:
-    """Adds the policies that a run had added before the checkpoint was written, where they can be made.
+def _missing_policies(trainer: Any, meta: dict[str, Any], directory: str) -> list[str]:
+    """Returns the ids of policies that a run had added before the checkpoint was written, and that can be made.
 
     Raises:
         CheckpointError: If one cannot: a checkpoint holds no code, neither its class nor functions in its config.
     """
-    known = trainer.workers.local_worker().policy_map
+    known, missing = trainer.workers.local_worker().policy_map, []
     for pid, spaces in meta.get("spaces", {}).items():
-        if pid in known or meta.get("algorithm") != trainer._name:
+        if pid in known:
             continue
         if spaces.get("policy_class") != trainer.policy_class.__name__:
             raise CheckpointError(
@@ -193,7 +209,8 @@ def _add_missing_policies(trainer: Any, meta: dict[str, Any], directory: str) ->
                 f"checkpoint {directory!r} has the policy {pid!r} with a config of its own, of which it cannot hold "
                 f"{spaces['config_lost']}: call trainer.add_policy({pid!r}, config=...) before restore()"
             )
-        trainer.add_policy(pid, config=spaces.get("config"))
+        missing.append(pid)
+    return missing
 
 
 def apply(trainer: Any, state: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from rlframe.config.common import CommonConfig
 from rlframe.config.options import AlgorithmConfig
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.framework import require_framework
+from rlframe.utils.nested import new_mixins
 
 #: Keyword arguments of `build_trainer`.
 ARGUMENTS = (
@@ -70,7 +71,7 @@ def build_trainer(name: str, **arguments: Any) -> type[Trainer]:
 
 def _build(arguments: Mapping[str, Any], base: type[Trainer]) -> type[Trainer]:
     name = arguments["name"]
-    mixins = tuple(arguments.get("mixins") or ())
+    mixins = new_mixins(base, arguments.get("mixins"))
     body: dict[str, Any] = {
         "__module__": __name__,
         "__doc__": f"{name}; see `{name}Trainer` in the documentation, or `rlframe config {name}`.",

@@ -10,7 +10,7 @@ from typing import Any
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.catalog import ModelCatalog
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.utils import merge_dicts
+from rlframe.utils.nested import merge_dicts, new_mixins
 
 Hooks = dict[str, Any]
 #: By hook: `fn(user's function) -> (name of the attribute, what becomes it)`.
@@ -38,7 +38,7 @@ def build_class(name: str, hooks: Hooks, base: type[LearningPolicy], methods: Me
         body["train_columns"] = body["learn_columns"] = None  # a user's loss may read any column
     if getattr(hooks.get("extra_action_out_fn"), "only_values", False):
         body["wants_values"] = True
-    return type(name, (*hooks.get("mixins", ()), base), body)
+    return type(name, (*new_mixins(base, hooks.get("mixins")), base), body)
 
 
 def derive_class(cls: type[Any], name: str | None, overrides: Hooks, methods: Methods) -> type[Any]:

@@ -84,7 +84,15 @@ def force_tuple(elements: Any = None) -> tuple[Any, ...]:
 
 
 def add_mixins(base: type, mixins: Iterable[type] | None) -> type:
-    """Returns a class with the mixins before `base`, the last one first; `base` itself if there are none."""
-    for mixin in mixins or ():
+    """Returns a class with the mixins before `base`, the last one first; `base` itself if it derives from all."""
+    for mixin in new_mixins(base, mixins):
         base = type(base.__name__, (mixin, base), {"__module__": base.__module__})
     return base
+
+
+def new_mixins(base: type, mixins: Iterable[type] | None) -> tuple[type, ...]:
+    """Returns the mixins that `base` does not derive from yet.
+
+    Who replaces some of a class's mixins names all of them, and Python puts no class before one that derives from it.
+    """
+    return tuple(mixin for mixin in mixins or () if not issubclass(base, mixin))

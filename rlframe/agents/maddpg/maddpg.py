@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from rlframe.agents.dqn.dqn import calculate_rr_weights
 from rlframe.agents.maddpg.joint_steps import ShareJointSteps, check_agents
@@ -157,6 +157,25 @@ def execution_plan(
     return StandardMetricsReporting(train, workers, config)
 
 
+class FixedAgents:
+    """A trainer whose policies are there from the beginning, and stay."""
+
+    def add_policy(self, policy_id: str, *_: Any, **__: Any) -> NoReturn:
+        """Raises a ValueError."""
+        raise ValueError(self._refusal(policy_id))
+
+    def remove_policy(self, policy_id: str = "default_policy", **_: Any) -> NoReturn:
+        """Raises a ValueError."""
+        raise ValueError(self._refusal(policy_id))
+
+    @staticmethod
+    def _refusal(policy_id: str) -> str:
+        return (
+            f"policy_id={policy_id!r}: MADDPG's critics are built for what all agents see and do, and for as many of "
+            "them as there are; name all policies in multiagent.policies, and make a new trainer for other agents"
+        )
+
+
 DEFAULT_CONFIG: dict[str, Any] = MADDPGConfig.defaults()
 
 MADDPGTrainer = build_trainer(
@@ -168,5 +187,6 @@ MADDPGTrainer = build_trainer(
         "tf": "rlframe.agents.maddpg.maddpg_tf_policy:MADDPGTFPolicy",
     },
     after_init=check_agents,
+    mixins=[FixedAgents],
     execution_plan=execution_plan,
 )

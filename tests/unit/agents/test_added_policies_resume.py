@@ -1,5 +1,6 @@
 """Policies that were added while a trainer ran, in its checkpoints: with the config that they had."""
 
+import numpy as np
 import pytest
 
 from rlframe.agents.pg import PGTrainer
@@ -53,3 +54,26 @@ def test_checkpoints_without_the_entry_give_the_trainers_config(tmp_path):
     write_state(tmp_path / "old", state, meta)
     other.restore(str(tmp_path / "old"))
     assert other.get_policy("late").config["gamma"] == 0.99
+
+
+def test_a_restore_that_fails_leaves_no_policy_behind(tmp_path):
+    saved, other = make(), make()
+    saved.add_policy("late", config=OWN)
+    other.train()
+    state, meta = read_state(saved.save(str(tmp_path / "whole")))
+    policies = state["local_worker"]["policies"]
+    weights = policies["late"]["weights"]
+    weights["hidden_0.weight"] = weights["hidden_0.weight"][:, :2]
+    write_state(tmp_path / "damaged", state, meta)
+    before = other.get_policy("main").get_weights()
+    with pytest.raises(CheckpointError, match=r"hidden_0.weight"):
+        other.restore(str(tmp_path / "damaged"))
+    assert set(other.workers.local_worker().policy_map) == {"main"}
+    for name, array in other.get_policy("main").get_weights().items():
+        np.testing.assert_array_equal(array, before[name])
+    other.train()
+    meta["spaces"]["late"]["action_space"] = "Discrete(9)"
+    write_state(tmp_path / "foreign", state, meta)
+    with pytest.raises(CheckpointError, match=r"action_space Discrete\(9\)"):
+        other.restore(str(tmp_path / "foreign"))
+    assert set(other.workers.local_worker().policy_map) == {"main"}
