@@ -18,9 +18,11 @@ _EXPORTS = {
     "Concurrently": "concurrency_ops",
     "Dequeue": "concurrency_ops",
     "Enqueue": "concurrency_ops",
+    "LearnerThread": "learner_thread",
     "LocalIterator": "local_iterator",
     "LocalReplayBuffer": "replay_buffer",
     "MixInReplay": "replay_ops",
+    "MultiGPULearnerThread": "multi_gpu_learner_thread",
     "MultiGPUTrainOneStep": "train_ops",
     "OncePerTimeInterval": "metric_ops",
     "OncePerTimestepsElapsed": "metric_ops",
@@ -46,6 +48,11 @@ __all__ = sorted(_EXPORTS)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "TrainTFMultiGPU":
+        from rlframe.utils.deprecation import deprecation_warning
+
+        deprecation_warning("TrainTFMultiGPU", "MultiGPUTrainOneStep")
+        name = "MultiGPUTrainOneStep"
     if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(f"{__name__}.{_EXPORTS[name]}")

@@ -75,6 +75,12 @@ class PPOPolicy(KLCoeffMixin, LearningRateSchedule, EntropyCoeffSchedule, Learni
         self.kl_coeff = float(state.get("kl_coeff", self.kl_coeff))
 
 
+def setup_mixins(policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
+    """Starts the KL penalty and the schedules of a policy with PPO's mixins; RLlib's `before_loss_init` of PPO."""
+    ValueNetworkMixin.__init__(policy, obs_space, action_space, config)
+    PPOPolicy.setup_mixins(policy, config)
+
+
 class ValueNetworkMixin:
     """RLlib's name for what gives postprocessing functions a policy's values; every policy here has `values(obs)`."""
 

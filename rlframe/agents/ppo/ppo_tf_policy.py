@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, ValueNetworkMixin
+from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, ValueNetworkMixin, setup_mixins
 from rlframe.data.columns import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS, VF_PREDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.tf_policy import TFPolicy
@@ -95,4 +95,11 @@ class PPOTFPolicy(PPOPolicy, TFPolicy):
         return kl_and_loss_stats(self, train_batch)
 
 
-__all__ = ["KLCoeffMixin", "PPOTFPolicy", "ValueNetworkMixin", "kl_and_loss_stats", "ppo_surrogate_loss"]
+__all__ = [
+    "KLCoeffMixin",
+    "PPOTFPolicy",
+    "ValueNetworkMixin",
+    "kl_and_loss_stats",
+    "ppo_surrogate_loss",
+    "setup_mixins",
+]

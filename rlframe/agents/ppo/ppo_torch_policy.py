@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rlframe.agents.ppo.dense_ppo_torch import DensePPOGradients
-from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, ValueNetworkMixin
+from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, ValueNetworkMixin, setup_mixins
 from rlframe.data.columns import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS, VF_PREDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.torch.masking import valid_mean, valid_rows
@@ -94,4 +94,11 @@ class PPOTorchPolicy(PPOPolicy, TorchPolicy):
         return kl_and_loss_stats(self, train_batch)
 
 
-__all__ = ["KLCoeffMixin", "PPOTorchPolicy", "ValueNetworkMixin", "kl_and_loss_stats", "ppo_surrogate_loss"]
+__all__ = [
+    "KLCoeffMixin",
+    "PPOTorchPolicy",
+    "ValueNetworkMixin",
+    "kl_and_loss_stats",
+    "ppo_surrogate_loss",
+    "setup_mixins",
+]

@@ -24,8 +24,9 @@ def names_of_rllib(framework):
     return module.PPOTFPolicy, module, schedules
 
 
+@pytest.mark.parametrize("form", ["together", "one by one"])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_policy_keeps_what_its_mixins_did_beside_ones_own(framework):
+def test_a_policy_keeps_what_its_mixins_did_beside_ones_own(framework, form):
     policy_class, ppo, schedules = names_of_rllib(framework)
 
     class Counting:
@@ -37,13 +38,22 @@ def test_a_policy_keeps_what_its_mixins_did_beside_ones_own(framework):
             return super().learn_on_batch(samples)
 
     def setup(policy, obs_space, action_space, config):
-        ppo.KLCoeffMixin.__init__(policy, config)
-        schedules.EntropyCoeffSchedule.__init__(policy, config["entropy_coeff"], config["entropy_coeff_schedule"])
-        schedules.LearningRateSchedule.__init__(policy, config["lr"], config["lr_schedule"])
+        if form == "together":
+            ppo.setup_mixins(policy, obs_space, action_space, config)
+        else:
+            ppo.KLCoeffMixin.__init__(policy, config)
+            schedules.EntropyCoeffSchedule.__init__(policy, config["entropy_coeff"], config["entropy_coeff_schedule"])
+            schedules.LearningRateSchedule.__init__(policy, config["lr"], config["lr_schedule"])
         Counting.__init__(policy)
 
-    mixins = [schedules.LearningRateSchedule, schedules.EntropyCoeffSchedule, ppo.KLCoeffMixin, Counting]
-    derived = policy_class.with_updates(name="Counted", before_loss_init=setup, mixins=mixins)
+    mixins = [
+        schedules.LearningRateSchedule,
+        schedules.EntropyCoeffSchedule,
+        ppo.KLCoeffMixin,
+        ppo.ValueNetworkMixin,
+        Counting,
+    ]
+    derived = policy_class.with_updates(name="Counted", before_loss_init=setup, mixins=[*mixins, Counting])
     trainer = PPOTrainer.with_updates(name="Mine", default_policy=derived)({**CONFIG, "framework": framework},
                                                                            env="CartPole-v1")  # fmt: skip
     plain = PPOTrainer({**CONFIG, "framework": framework}, env="CartPole-v1")
