@@ -53,7 +53,7 @@ def test_a_policy_keeps_what_its_mixins_did_beside_ones_own(framework, form):
         ppo.ValueNetworkMixin,
         Counting,
     ]
-    derived = policy_class.with_updates(name="Counted", before_loss_init=setup, mixins=[*mixins, Counting])
+    derived = policy_class.with_updates(name="Counted", before_loss_init=setup, mixins=mixins)
     trainer = PPOTrainer.with_updates(name="Mine", default_policy=derived)({**CONFIG, "framework": framework},
                                                                            env="CartPole-v1")  # fmt: skip
     plain = PPOTrainer({**CONFIG, "framework": framework}, env="CartPole-v1")
