@@ -9,6 +9,7 @@ from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.env.registry import register_env
 from rlframe.env.vector_env import VectorEnv
 from rlframe.env.wrappers.group_agents_wrapper import GroupAgentsWrapper
+from rlframe.env.wrappers.pettingzoo_env import ParallelPettingZooEnv, PettingZooEnv
 
 __all__ = [
     "BaseEnv",
@@ -17,6 +18,8 @@ __all__ = [
     "ExternalMultiAgentEnv",
     "GroupAgentsWrapper",
     "MultiAgentEnv",
+    "ParallelPettingZooEnv",
+    "PettingZooEnv",
     "VectorEnv",
     "check_env",
     "register_env",

@@ -18,6 +18,13 @@ def test_plans_find_learner_threads_and_the_old_name_of_the_operator():
     assert issubclass(MultiGPULearnerThread, LearnerThread)
 
 
+def test_pettingzoos_environments_are_where_rllib_has_them():
+    from rlframe.env import ParallelPettingZooEnv, PettingZooEnv
+    from rlframe.env.wrappers import pettingzoo_env as module
+
+    assert (PettingZooEnv, ParallelPettingZooEnv) == (module.PettingZooEnv, module.ParallelPettingZooEnv)
+
+
 @pytest.mark.parametrize("name", ["SyncSampler", "AsyncSampler", "MultiAgentSampleBatchBuilder"])
 def test_parts_of_rllibs_insides_say_what_there_is(name):
     with pytest.raises(ImportError, match=f"no '{name}', a part of RLlib's insides: .*(sample|SampleBatchBuilder)"):
