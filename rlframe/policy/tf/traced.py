@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any
@@ -93,8 +94,8 @@ class _Traced:
 
     def __call__(self, leaves: list[Any], scalars: list[Any]) -> Any:
         """Returns the results for the columns of a batch, in arrays and numbers."""
-        # Two threads may act at once: the second takes new memory.
-        if self._passages is None or not self._in_use.acquire(blocking=False):
+        # Two threads may act at once: the second takes new memory. So does a debugger, who may keep what he sees.
+        if self._passages is None or tf.config.functions_run_eagerly() or not self._in_use.acquire(blocking=False):
             return self._packing.unpack(self._call([staged(leaf) for leaf in leaves] + scalars))
         try:
             if not self._passages:
@@ -117,7 +118,7 @@ def direct_call(function: Any, concrete: Any, jit_compile: bool) -> Callable[[li
     """
     structure = concrete.structured_input_signature[0]
     late = getattr(concrete.graph, "deferred_external_captures", ())  # values that are looked up at each call
-    by_handle = jit_compile or late or tf.config.list_logical_devices("GPU")
+    by_handle = jit_compile or late or _kernels() is None or tf.config.list_logical_devices("GPU")
     short = _call_by_handle(concrete) if by_handle else _call_in_this_thread(concrete)
 
     def call(tensors: list[Any]) -> Any:
@@ -136,6 +137,7 @@ def _call_in_this_thread(concrete: Any) -> Callable[[list[Any]], tuple[Any, list
     and operations share their work with other threads as ever.
     """
     captured, dtypes = list(concrete.captured_inputs), [output.dtype for output in concrete.outputs]
+    _KERNELS.note(concrete)
 
     def call(tensors: list[Any]) -> tuple[Any, list[Any]]:
         try:
@@ -163,11 +165,52 @@ def _call_by_handle(concrete: Any) -> Callable[[list[Any]], tuple[Any, list[Any]
     return call
 
 
+class _Kernels:
+    """Lets go of what TensorFlow keeps of functions that were called as operations, and are gone.
+
+    It drops its kernel of a function with the function, but not that of a call of it: up to a megabyte for each learner
+    step of each policy that ever was. To drop all kernels costs those in use a moment at their next call, so it is done
+    once for many.
+    """
+
+    _MANY = 16
+
+    def __init__(self) -> None:
+        self._gone = 0
+
+    def note(self, concrete: Any) -> None:
+        """Takes note of a new function, and drops the kernels of those that are gone."""
+        if self._gone >= self._MANY:
+            self._gone = 0
+            kernels = _kernels()
+            assert kernels is not None
+            kernels.clear_kernel_cache()
+        weakref.finalize(concrete, self._count).atexit = False
+
+    def _count(self) -> None:
+        self._gone += 1
+
+
+_KERNELS = _Kernels()
+
+
+def _kernels() -> Any:
+    """Returns TensorFlow's context, which keeps the kernels; None where it has no way to drop them."""
+    try:
+        from tensorflow.python.eager import context
+
+        now = context.context()
+    except (ImportError, AttributeError):
+        return None
+    return now if hasattr(now, "clear_kernel_cache") else None
+
+
 #: Stateful operations that use values and keep no memory of them. Others may: a variable that is assigned a tensor
 #: takes the tensor's memory, not a copy of it.
 _KEEPS_NOTHING = re.compile(
-    "ReadVariableOp|VarHandleOp|Assign(Add|Sub)VariableOp|ResourceApply.*|ResourceGather.*|Assert|CheckNumerics.*|Random.*|Multinomial|"
-    "Stateful(Standard|Uniform|Truncated|Random).*|RngReadAndSkip|RngSkip|Stateful(PartitionedCall|If|While)|If|While"
+    "ReadVariableOp|VarHandleOp|Assign(Add|Sub)VariableOp|ResourceApply.*|ResourceGather.*|Assert|CheckNumerics.*|"
+    "Random.*|Multinomial|Stateful(Standard|Uniform|Truncated|Random).*|RngReadAndSkip|RngSkip|"
+    "Stateful(PartitionedCall|If|While)|If|While"
 )
 
 

@@ -1,6 +1,8 @@
 """How batches get into traced functions and results out: threads, memory, errors."""
 
+import gc
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ pytest.importorskip("tensorflow")
 from rlframe.policy.tf.adam import Adam  # isort: skip - after the check that TensorFlow is there
 import tensorflow as tf
 
+from rlframe.policy.tf import traced
 from rlframe.policy.tf.optimizers import load_optimizer, optimizer_state, set_rate
 from rlframe.policy.tf.traced import TracedCalls
 from rlframe.policy.tf.weights import WeightMirror
@@ -131,6 +134,21 @@ def test_loops_take_any_number_of_steps():
     made = TracedCalls(method)({"x": np.ones((1, 2), np.float32)}, {})
     assert np.isfinite(made["loss"])
     assert made["gradient"].shape == (2, 2)
+
+
+def test_functions_that_are_gone_leave_nothing_in_tensorflow(monkeypatch):
+    cleared = []
+    context = traced._kernels()
+    drop = context.clear_kernel_cache
+    monkeypatch.setattr(traced, "_kernels", lambda: SimpleNamespace(clear_kernel_cache=lambda: cleared.append(drop())))
+    staying = TracedCalls(lambda columns, _: {"y": columns["x"] * 2})
+    for number in range(40):
+        made = TracedCalls(lambda columns, _, number=number: {"y": columns["x"] + number})
+        assert made(column(1.0), {})["y"].tolist() == [1.0 + number]
+        assert staying(column(1.0), {})["y"].tolist() == [2.0]
+        del made
+        gc.collect()
+    assert len(cleared) >= 2
 
 
 def test_nested_results_keep_their_form():
