@@ -20,6 +20,7 @@ from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError, EnvError
 from tests.helpers.external_envs import SPACE, ExternalCartPole, Scripted, ScriptedAgents, number
 from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.scripted import rows
 
 
 def make(env=Scripted, cls=DQNTrainer, play=None, **config):
@@ -42,15 +43,6 @@ def trainers():
     yield build
     for trainer in made:
         trainer.stop()
-
-
-def rows(batch, *names):
-    """Rows as tuples, by agent."""
-    columns = [np.asarray(batch[name]).reshape(len(batch)).tolist() for name in ("agent_index", *names)]
-    found = {}
-    for agent, *values in zip(*columns, strict=True):
-        found.setdefault(agent, []).append(tuple(values))
-    return found
 
 
 def of(batch, *names):

@@ -26,8 +26,8 @@ def test_an_episode_that_cannot_end_is_named(monkeypatch):
     assert set(rows(batch.policy_batches["default_policy"], "obs")) == {0, 1}
 
 
-class WrongAtTheHorizon(MultiAgentEnv):
-    """Gives, once, a wrong observation at its second step."""
+class Counting(MultiAgentEnv):
+    """One agent that sees the number of the step."""
 
     observation_space = gym.spaces.Box(-1, 100, (1,), np.float32)
     action_space = gym.spaces.Discrete(2)
@@ -39,6 +39,10 @@ class WrongAtTheHorizon(MultiAgentEnv):
     def reset(self, *, seed=None, options=None):
         self.steps = 0
         return {"a": np.zeros(1, np.float32)}, {}
+
+
+class WrongAtTheHorizon(Counting):
+    """Gives, once, a wrong observation at its second step."""
 
     def step(self, action_dict):
         self.steps += 1
@@ -58,19 +62,8 @@ def test_a_failure_at_a_soft_horizon_is_over_with_its_episode():
     assert [metric.episode_length for metric in worker.get_metrics()] == [2, 1, 2, 1]
 
 
-class FailsLate(MultiAgentEnv):
-    """Two agents; the first time it fails behind its third step."""
-
-    observation_space = gym.spaces.Box(-1, 100, (1,), np.float32)
-    action_space = gym.spaces.Discrete(2)
-    failed = False
-
-    def __init__(self, config):
-        pass
-
-    def reset(self, *, seed=None, options=None):
-        self.steps = 0
-        return {"a": np.zeros(1, np.float32)}, {}
+class FailsLate(Counting):
+    """Fails, once, behind its third step."""
 
     def step(self, action_dict):
         self.steps += 1
