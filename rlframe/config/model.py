@@ -52,7 +52,11 @@ class ModelConfig(Section):
     conv_activation: str | None = option("relu", "Activation of the convolutions.", choices=ACTIVATIONS)
     post_fcnet_hiddens: list[int] = option([], "Sizes of the layers after convolutions or concatenation.", low=1)
     post_fcnet_activation: str | None = option("relu", "Activation of these layers.", choices=ACTIVATIONS)
-    free_log_std: bool = option(False, "The second half of the outputs is a bias that no state changes.")
+    free_log_std: bool | None = option(
+        False,
+        "The second half of the outputs, log standard deviations, is a bias that no state changes. None does so where "
+        "actions are Gaussian and the model is a built-in one that can.",
+    )
     no_final_linear: bool = option(False, "The last layer has an activation, and as many units as outputs are wanted.")
     vf_share_layers: bool = option(True, "Value function and policy share their layers.")
     use_lstm: bool = option(False, "Put an LSTM behind the model.")

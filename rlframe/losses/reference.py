@@ -180,6 +180,7 @@ def vtrace(  # noqa: PLR0913, PLR0917 - the columns of the formula, in its order
     ends: ArrayLike,
     clip_rho: float | None = 1.0,
     clip_pg_rho: float | None = 1.0,
+    lambda_: float = 1.0,
 ) -> tuple[Array, Array]:
     """Returns V-trace's value targets v_s and advantages of the policy gradient, each `[B]`.
 
@@ -193,6 +194,7 @@ def vtrace(  # noqa: PLR0913, PLR0917 - the columns of the formula, in its order
         ends: The next row is of another trajectory, bool `[B]`.
         clip_rho: ρ̄; None does not clip.
         clip_pg_rho: The same for the policy gradient's weight.
+        lambda_: λ of remark 2.
 
     Source: Espeholt et al. 2018, eq. 1: v_s = V(s) + the sum over t of γ^(t-s) (c_s ... c_{t-1}) δ_t, written out.
     """
@@ -206,7 +208,7 @@ def vtrace(  # noqa: PLR0913, PLR0917 - the columns of the formula, in its order
         for t in range(s, len(rewards)):
             delta = min(largest, ratios[t]) * (rewards[t] + discounts[t] * values_next[t] - values[t])
             targets[s] += factor * delta
-            factor *= discounts[t] * min(1.0, ratios[t])
+            factor *= discounts[t] * lambda_ * min(1.0, ratios[t])
             if ends[t]:
                 break
     advantages = np.zeros_like(rewards)
@@ -348,6 +350,23 @@ def clipped_value_loss(values: ArrayLike, values_old: ArrayLike, targets: ArrayL
         bounded = old + min(max(now - old, -clip), clip)
         rows.append(max((now - target) ** 2, (bounded - target) ** 2))
     return np.array(rows, np.float64)
+
+
+def beyond_bounds(means: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
+    """Returns how far means lie outside of [low, high], in half widths of it, squared and summed. Float `[B]`.
+
+    Args:
+        means: `[B, A]`.
+        low: Lower bounds, `[A]`.
+        high: Upper bounds, `[A]`.
+    """
+    rows = _floats(means)
+    total = np.zeros(len(rows))
+    for index, row in enumerate(rows):
+        for mean, least, most in zip(row, _floats(low), _floats(high), strict=True):
+            away = max(least - mean, mean - most, 0.0)
+            total[index] += (away / ((most - least) / 2.0)) ** 2
+    return total
 
 
 def explained_variance(targets: ArrayLike, predictions: ArrayLike) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 
 from rlframe.config.model import ModelConfig
 from rlframe.models.custom import accepted_options, resolve_class, with_interface
-from rlframe.models.dist_plan import plan_dist, space_struct
+from rlframe.models.dist_plan import is_gaussian, plan_dist, space_struct
 from rlframe.models.distributions import dist_from_plan, numpy_dist_for
 from rlframe.models.fcnet_spec import fcnet_spec
 from rlframe.models.preprocessors import Preprocessor, get_preprocessor
@@ -96,6 +96,7 @@ class ModelCatalog:
         """
         framework = _known_framework(framework)
         config = _complete(model_config)
+        config["free_log_std"] = _frees_log_std(config, obs_space, action_space, num_outputs)
         if config["use_lstm"] or config["use_attention"]:
             if model_interface is not None:
                 raise ConfigError(_no_memory_here(config))
@@ -258,6 +259,28 @@ def _complete(model_config: Mapping[str, Any]) -> ModelConfigDict:
     config["custom_model_config"] = {**(config.get("custom_options") or {}), **(config["custom_model_config"] or {})}
     config["custom_options"] = config["custom_model_config"]
     return config
+
+
+def _frees_log_std(config: Mapping[str, Any], obs_space: Any, action_space: Any, num_outputs: int | None) -> bool:
+    """Returns whether standard deviations are free of the state.
+
+    Raises:
+        ConfigError: If they shall be, in a built-in model that has none, or has them depend on the state.
+    """
+    asked = config["free_log_std"]
+    memory = config["use_lstm"] or config["use_attention"]
+    if config["custom_model"] and not memory:
+        return bool(asked)  # the user's own model reads the key, or does not
+    can = num_outputs is not None and (memory or default_network(obs_space) == "fcnet")
+    if asked is None:
+        return can and is_gaussian(action_space, config)
+    if asked and num_outputs is not None and not can:
+        raise ConfigError(
+            f"model.free_log_std=True: the default network for observations of {obs_space} has standard deviations "
+            "that depend on the state; wanted vectors as observations, a memory (use_lstm, use_attention) or a custom "
+            "model; or leave the key out"
+        )
+    return bool(asked)
 
 
 def _no_memory_here(config: Mapping[str, Any]) -> str:

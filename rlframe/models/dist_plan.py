@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,6 +75,14 @@ def plan_dist(space: Any, dist_type: str | None = None) -> DistPlan:
         f"No action distribution for the action space {space}; wanted Discrete, MultiDiscrete, MultiBinary, Box, or a "
         f"Dict or Tuple of these. Register your own with ModelCatalog.register_custom_action_dist."
     )
+
+
+def is_gaussian(space: Any, model_config: Mapping[str, Any]) -> bool:
+    """Returns whether actions are drawn from the built-in Gaussian: a float Box, no distribution of the user's own."""
+    try:
+        return not model_config.get("custom_action_dist") and plan_dist(space).kind == "diag_gaussian"
+    except UnsupportedSpaceException:
+        return False
 
 
 def _default_unless(kind: str | None, allowed: set[str], plan: DistPlan, space: Any) -> DistPlan:

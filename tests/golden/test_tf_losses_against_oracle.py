@@ -35,6 +35,9 @@ def test_oracle_by_hand():
     assert reference.explained_variance([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]) == 1.0
     assert reference.explained_variance([1.0, 1.0], [0.0, 5.0]) == -1.0
     assert reference.explained_variance([0.0, 2.0], [1.0, 1.0]) == 0.0
+    # Of [-1, 3], half as wide as 2: 5 lies 1 half width beyond, -4 1.5; bounds themselves lie within.
+    means = [[0.0, 5.0], [2.0, -4.0], [1.0, 3.0], [-1.0, -1.0]]
+    assert reference.beyond_bounds(means, [-1.0, -1.0], [1.0, 3.0]).tolist() == [1.0, 3.25, 0.0, 0.0]
 
 
 def check(module, tensor, numpy, seed, tolerance):
@@ -50,6 +53,11 @@ def check(module, tensor, numpy, seed, tolerance):
     np.testing.assert_allclose(made, reference.explained_variance(plain["targets"], plain["values"]), rtol=tolerance)
     constant = tensor(np.ones(4))
     assert float(numpy(module.explained_variance(constant, constant))) == -1.0
+    means = np.random.default_rng(seed).normal(size=(9, 3)) * 4
+    low, high = np.array([-1.0, 0.0, -2.0]), np.array([1.0, 3.0, 9.0])
+    made = numpy(module.beyond_bounds(tensor(means), tensor(low), tensor(high)))
+    wanted = reference.beyond_bounds(means, low, high)
+    np.testing.assert_allclose(made, wanted, rtol=100 * tolerance, atol=tolerance)
     made = numpy(module.policy_gradient(data["new"], data["advantages"]))
     np.testing.assert_allclose(made, -plain["new"] * plain["advantages"], rtol=tolerance)
 

@@ -76,15 +76,27 @@ def test_oracle_by_hand():
     np.testing.assert_allclose(made[1], advantages)
 
 
-def test_oracle_on_policy_is_gae_with_lambda_one():
+@pytest.mark.parametrize("lambda_", [0.0, 0.9, 1.0])
+def test_oracle_on_policy_is_gae(lambda_):
     columns = random_columns(0)
     columns["logp"] = columns["behaviour_logp"]
-    made, _ = reference.vtrace(**columns)
+    made, _ = reference.vtrace(**columns, lambda_=lambda_)
     terminated = columns["discounts"] == 0
     _, wanted = reference.gae(
-        columns["rewards"], columns["values"], columns["values_next"], terminated, columns["ends"], 0.97, 1.0
+        columns["rewards"], columns["values"], columns["values_next"], terminated, columns["ends"], 0.97, lambda_
     )
     np.testing.assert_allclose(made, wanted)
+
+
+@both
+def test_vtrace_by_hand_with_lambda_one_half(framework):
+    """Only the first trajectory's first two sums change: ½ + ½·¼·(−2) = ¼, 1 + ½·½·¼; and −1 + ½·¼·1 = −⅞."""
+    columns, _, _ = by_hand()
+    columns = {name: tensor(framework, column) for name, column in columns.items()}
+    made = module_of(framework).vtrace(**columns, lambda_=0.5)
+    np.testing.assert_allclose(made.targets.numpy(), [3.0625, 4.25, 4.0, 3.125, 3.0])
+    # 1 + ½·4.25 − 2, ½·(2 + ½·4 − 4), −2, ½·(1 + ½·3 − 4), 1
+    np.testing.assert_allclose(made.advantages.numpy(), [1.125, 0.0, -2.0, -0.75, 1.0])
 
 
 @both
@@ -97,12 +109,12 @@ def test_vtrace_by_hand(framework):
 
 @both
 @precisions
-@pytest.mark.parametrize("clips", [(1.0, 1.0), (2.0, 0.7), (None, None)])
+@pytest.mark.parametrize("options", [(1.0, 1.0), (2.0, 0.7, 0.9), (None, None, 0.0)])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_vtrace_against_the_oracle(framework, dtype, tolerance, clips, seed):
+def test_vtrace_against_the_oracle(framework, dtype, tolerance, options, seed):
     columns = random_columns(seed, dtype)
-    made = module_of(framework).vtrace(*(tensor(framework, column) for column in columns.values()), *clips)
-    targets, advantages = reference.vtrace(*columns.values(), *clips)
+    made = module_of(framework).vtrace(*(tensor(framework, column) for column in columns.values()), *options)
+    targets, advantages = reference.vtrace(*columns.values(), *options)
     np.testing.assert_allclose(made.targets.numpy(), targets, rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(made.advantages.numpy(), advantages, rtol=tolerance, atol=tolerance)
     assert made.targets.numpy().dtype == dtype

@@ -17,15 +17,19 @@ from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.tree_agg import gather_experiences
 from rlframe.utils.framework import require_framework
 
+_BOUND_COEFF = 1.0
+
 
 class ImpalaConfig(CommonConfig):
     """Keys of IMPALA (Espeholt et al. 2018)."""
 
+    # RLlib's rate is 5e-4, and its deviations depend on the state: see "Where it departs" in README.md.
     new_defaults = {  # noqa: RUF012
         "rollout_fragment_length": 50,
         "train_batch_size": 500,
         "min_iter_time_s": 10,
-        "lr": 5e-4,
+        "lr": 7e-4,
+        "model": {"free_log_std": None},
     }
 
     # The correction
@@ -36,6 +40,9 @@ class ImpalaConfig(CommonConfig):
     )
     vtrace_drop_last_ts: bool = option(
         True, "The last row of a fragment only gives the value that the row before is bootstrapped with."
+    )
+    vtrace_lambda: float = option(
+        0.9, "λ: how far an error reaches back. 1 is RLlib's: the whole fragment.", low=0, high=1, source="remark 2"
     )
     normalize_values: bool | None = option(
         None,
@@ -80,6 +87,12 @@ class ImpalaConfig(CommonConfig):
     epsilon: float = option(0.1, "RMSProp: what is added to the root of that mean.", above=0)
     vf_loss_coeff: float = option(0.5, "Weight of the value loss.", low=0)
     entropy_coeff: float = option(0.01, "Weight of the entropy bonus.", low=0)
+    action_bound_coeff: float = option(
+        _BOUND_COEFF,
+        "Weight of the squared distance by which means of Gaussian actions lie beyond the action bounds.",
+        unit="half widths of the bounds",
+        low=0,
+    )
     entropy_coeff_schedule: Sequence[Sequence[float]] | float | None = option(
         None, "Points [env step, weight]; or a step at which the weight reaches 0.", wanted="a list of [step, value]"
     )
@@ -118,6 +131,8 @@ class ImpalaConfig(CommonConfig):
             yield "vtrace=False takes A3C's policies and their one Adam: leave opt_type and _separate_vf_optimizer out"
         if not self.vtrace and self.standardize_advantages:
             yield "standardize_advantages=True needs vtrace=True: A3C's policies take advantages as they are"
+        if not self.vtrace and self.action_bound_coeff not in (0.0, _BOUND_COEFF):
+            yield f"action_bound_coeff={self.action_bound_coeff:g} needs vtrace=True: A3C's losses have no such term"
 
 
 def get_policy_class(config: dict[str, Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from rlframe.data.columns import (
     VALUES_AFTER,
 )
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.models.dist_plan import is_gaussian
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
@@ -30,6 +32,8 @@ from rlframe.utils.errors import CheckpointError, ConfigError
 _NEWEST = 0.01
 #: Targets that spread less than this, in reward units, are learned as they are.
 _MIN_STD = 0.1
+#: Bound of actions without one: no mean comes there.
+_FAR = 1e30
 
 
 class VTracePolicy(LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
@@ -69,7 +73,28 @@ class VTracePolicy(LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
             "drop_last": self.config["vtrace_drop_last_ts"],
             "clip_rho": self.config["vtrace_clip_rho_threshold"],
             "clip_pg_rho": self.config["vtrace_clip_pg_rho_threshold"],
+            "lambda_": self.config["vtrace_lambda"],
         }
+
+    @cached_property
+    def action_bounds(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+        """Bounds `[A]` that Gaussian actions are clipped to, in the policy's space; None where there are none."""
+        if not self.config["action_bound_coeff"] or not is_gaussian(self.action_space, self.config["model"]):
+            return None
+        space: Any = self.action_space
+        clipped = self.config["normalize_actions"] or self.config["clip_actions"]
+        bounded = np.isfinite(space.low) & np.isfinite(space.high) & (space.low < space.high) & clipped
+        if not bounded.any():
+            return None
+        low, high = (-1.0, 1.0) if self.config["normalize_actions"] else (space.low, space.high)
+        return (
+            np.where(bounded, low, -_FAR).astype(np.float32),
+            np.where(bounded, high, _FAR).astype(np.float32),
+        )
+
+    def bound_stats(self, bound_loss: Any) -> dict[str, Any]:
+        """Returns the report of `bound_loss`, nothing where actions have no bounds."""
+        return {} if self.action_bounds is None else {"action_bound_loss": bound_loss}
 
     def counted_rows(self, batch: Mapping[str, Any]) -> Any:
         """Returns which rows count: not those that a trajectory that was cut is bootstrapped from."""

@@ -16,6 +16,7 @@ from rlframe.utils.quiet_tf import tf
 
 from rlframe.losses.tf.masking import valid_mean, valid_rows  # isort: skip - after TensorFlow was loaded quietly
 from rlframe.losses.tf.policy_gradients import (  # isort: skip - after TensorFlow was loaded quietly
+    beyond_bounds,
     explained_variance,
     policy_gradient,
     standardized,
@@ -29,8 +30,9 @@ Tensor: TypeAlias = Any
 def vtrace_loss(policy: VTraceTFPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
     """Returns the loss of one batch, a scalar; or those of policy and values, with `_separate_vf_optimizer`.
 
-        mean[ −log π(a|s) A + c_v ½ ((V − v_s) / σ)² − c_e H(π) ]
+        mean[ −log π(a|s) A + c_v ½ ((V − v_s) / σ)² − c_e H(π) + c_b B(π) ]
 
+    B is how far means of Gaussians lie beyond the action bounds, see `beyond_bounds`; 0 for other distributions.
     A is standardised with `standardize_advantages`. With `normalize_values` V is μ + σ times what the network gives, μ
     and σ the running mean and standard deviation of v_s; without, they are 0 and 1. RLlib summed over the rows; with a
     mean, the length of a step does not depend on the size of the batch.
@@ -46,13 +48,15 @@ def vtrace_loss(policy: VTraceTFPolicy, model: Any, dist_class: Any, train_batch
     policy_loss = mean(policy_gradient(logp, advantages))
     vf_loss = 0.5 * mean(tf.square((values - vtrace.targets) / policy.value_std))
     entropy = mean(dist.entropy())
-    policy_terms = policy_loss - policy.entropy_coeff * entropy
+    bound_loss = policy.bound_loss(dist, mean)
+    policy_terms = policy_loss - policy.entropy_coeff * entropy + policy.config["action_bound_coeff"] * bound_loss
     value_terms = policy.config["vf_loss_coeff"] * vf_loss
     policy.keep(
         total_loss=policy_terms + value_terms,
         policy_loss=policy_loss,
         vf_loss=vf_loss,
         entropy=entropy,
+        **policy.bound_stats(bound_loss),
         **policy.target_stats(vtrace.targets, mean),
         vf_explained_var=explained_variance(counted(vtrace.targets), counted(tf.stop_gradient(values))),
     )
@@ -76,6 +80,12 @@ class VTraceTFPolicy(VTracePolicy, TFPolicy):
     def keep(self, **stats: Tensor) -> None:
         """Keeps what the loss computed beside the loss, for the learner's report."""
         self.kept = dict(stats)
+
+    def bound_loss(self, dist: Any, mean: Callable[[Tensor], Tensor]) -> Any:
+        """Returns how far means lie beyond the action bounds, a scalar; 0 where actions have none."""
+        if self.action_bounds is None:
+            return 0.0
+        return mean(beyond_bounds(dist.deterministic_sample(), *self.action_bounds))
 
     def target_stats(self, targets: Tensor, mean: Callable[[Tensor], Tensor]) -> Stats:
         """Returns the mean of the value targets, and of ((v_s − μ) / σ)², where the units of values follow them."""

@@ -18,8 +18,8 @@ from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 class APPOConfig(ImpalaConfig):
     """Keys of APPO."""
 
-    # RLlib's losses were means here, not sums as IMPALA's: its bound of the gradient holds as it is.
-    new_defaults = {"replay_buffer_num_slots": 100, "grad_clip": 40.0}  # noqa: RUF012
+    # RLlib's losses were means here, not sums as IMPALA's: its bound of the gradient and its rate hold as they are.
+    new_defaults = {"replay_buffer_num_slots": 100, "grad_clip": 40.0, "lr": 5e-4}  # noqa: RUF012
 
     clip_param: float = option(0.4, "ε: how far the probability ratio counts.", above=0, source="Schulman 2017, eq. 7")
     use_kl_loss: bool = option(False, "Add the KL penalty to the loss.")

@@ -59,9 +59,9 @@ def terms_with_gae(policy: AsyncPPOTorchPolicy, logp: Tensor, values: Tensor, ba
 def appo_surrogate_loss(policy: AsyncPPOTorchPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
     """Returns the loss of one batch, a scalar; or those of policy and values, with `_separate_vf_optimizer`.
 
-        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v ½ ((V − v_s) / σ)² − c_e H(π) ]
+        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v ½ ((V − v_s) / σ)² − c_e H(π) + c_b B(π) ]
 
-    Advantages are standardised, and values in units of σ, as in `vtrace_loss`.
+    Advantages are standardised, values in units of σ, and means held within the action bounds, as in `vtrace_loss`.
 
     Source: Schulman et al. 2017, eq. 7, on Espeholt et al. 2018, eq. 1; Luo et al. 2020, "IMPACT", section 3.
     """
@@ -81,7 +81,8 @@ def appo_surrogate_loss(policy: AsyncPPOTorchPolicy, model: Any, dist_class: Any
         if config["use_critic"]
         else torch.zeros_like(policy_loss)
     )
-    policy_terms = policy_loss - policy.entropy_coeff * entropy
+    bound_loss = policy.bound_loss(dist, mean)
+    policy_terms = policy_loss - policy.entropy_coeff * entropy + config["action_bound_coeff"] * bound_loss
     if config["use_kl_loss"]:
         policy_terms = policy_terms + policy.kl_coeff * kl
     value_terms = config["vf_loss_coeff"] * vf_loss
@@ -92,6 +93,7 @@ def appo_surrogate_loss(policy: AsyncPPOTorchPolicy, model: Any, dist_class: Any
         policy_loss=policy_loss,
         vf_loss=vf_loss,
         entropy=entropy,
+        **policy.bound_stats(bound_loss),
         **policy.target_stats(targets, mean),
         vf_explained_var=explained_variance(counted(targets), counted(values.detach())),
         mean_IS=mean_weight,

@@ -24,7 +24,7 @@ class VTrace(NamedTuple):
     advantages: Tensor
 
 
-def batch_vtrace(
+def batch_vtrace(  # noqa: PLR0913 - a batch, two columns that depend on the policy, the formula's options
     batch: Mapping[str, Any],
     logp: Tensor,
     values: Tensor,
@@ -32,6 +32,7 @@ def batch_vtrace(
     drop_last: bool,
     clip_rho: float | None = 1.0,
     clip_pg_rho: float | None = 1.0,
+    lambda_: float = 1.0,
 ) -> tuple[VTrace, Tensor | None]:
     """Returns V-trace of a train batch, and which of its rows count in a loss.
 
@@ -45,6 +46,7 @@ def batch_vtrace(
             with: what the value was when the row was sampled.
         clip_rho: See `vtrace`.
         clip_pg_rho: See `vtrace`.
+        lambda_: See `vtrace`.
 
     Returns:
         V-trace, and bool `[B]`, None where all rows count.
@@ -55,7 +57,8 @@ def batch_vtrace(
         cut = ends & (discounts > 0)
         ends = ends | tf.roll(cut, -1, axis=0)
         counts = ~cut if counts is None else ~cut & counts
-    made = vtrace(logp, batch[ACTION_LOGP], batch[REWARDS], values, values_next, discounts, ends, clip_rho, clip_pg_rho)
+    sampled = batch[ACTION_LOGP], batch[REWARDS]
+    made = vtrace(logp, *sampled, values, values_next, discounts, ends, clip_rho, clip_pg_rho, lambda_)
     return made, counts
 
 
@@ -102,11 +105,12 @@ def vtrace(  # noqa: PLR0913, PLR0917 - the columns of the formula, in its order
     ends: Tensor,
     clip_rho: float | None = 1.0,
     clip_pg_rho: float | None = 1.0,
+    lambda_: float = 1.0,
 ) -> VTrace:
     """Returns V-trace's targets and advantages of trajectories that stand one after the other.
 
         v_s = V(s_s) + Σ_{t ≥ s} γ^{t−s} (c_s ⋯ c_{t−1}) ρ_t (r_t + γ V(s_{t+1}) − V(s_t))
-        A_s = min(ρ̄_pg, π/μ) (r_s + γ v_{s+1} − V(s_s)),   ρ_t = min(ρ̄, π/μ),   c_t = min(1, π/μ)
+        A_s = min(ρ̄_pg, π/μ) (r_s + γ v_{s+1} − V(s_s)),   ρ_t = min(ρ̄, π/μ),   c_t = λ min(1, π/μ)
 
     Args:
         logp: log π(a|s) of the policy that learns. Float `[B]`.
@@ -118,12 +122,13 @@ def vtrace(  # noqa: PLR0913, PLR0917 - the columns of the formula, in its order
         ends: The next row is of another trajectory: the trace is cut. Bool `[B]`.
         clip_rho: ρ̄, above 0; None does not clip.
         clip_pg_rho: ρ̄_pg, above 0; None does not clip.
+        lambda_: λ in [0, 1]: how far an error reaches back. 1 sums the whole trajectory, 0 its next step.
 
     Returns:
         See `VTrace`.
 
     Source: Espeholt et al. 2018, "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
-    Architectures", eq. 1 and section 4.2.
+    Architectures", eq. 1, remark 2 and section 4.2.
     """
     logp, values, values_next = tf.stop_gradient(logp), tf.stop_gradient(values), tf.stop_gradient(values_next)
     ratios = tf.exp(logp - behaviour_logp)
@@ -131,7 +136,7 @@ def vtrace(  # noqa: PLR0913, PLR0917 - the columns of the formula, in its order
     pg_rho = ratios if clip_pg_rho is None else tf.minimum(ratios, clip_pg_rho)
     alive = tf.cast(~ends, values.dtype)
     deltas = rho * (rewards + discounts * values_next - values)
-    corrections = backward_sum(deltas, discounts * tf.minimum(ratios, tf.ones_like(ratios)) * alive)
+    corrections = backward_sum(deltas, discounts * lambda_ * tf.minimum(ratios, tf.ones_like(ratios)) * alive)
     # v_{s+1} = V(s_{s+1}) + the next row's correction, which at the end of a trajectory there is none of.
     targets_next = values_next + alive * tf.roll(corrections, -1, axis=0)
     return VTrace(values + corrections, pg_rho * (rewards + discounts * targets_next - values))

@@ -55,6 +55,24 @@ def clipped_surrogate(logp: Tensor, logp_old: Tensor, advantages: Tensor, clip: 
     return torch.minimum(ratio * advantages, ratio.clamp(1.0 - clip, 1.0 + clip) * advantages)
 
 
+def beyond_bounds(means: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Returns Σ (max(low − m, m − high, 0) / half)², half = (high − low) / 2: what means beyond the bounds cost.
+
+    Actions beyond the bounds are clipped to them, and all do the same: no advantage says which of two such means is
+    better, and noise moves them on. So this brings them back.
+
+    Args:
+        means: m. Float `[B, A]`.
+        low: Lower bounds. Float `[A]`.
+        high: Upper bounds, above `low`. Float `[A]`.
+
+    Returns:
+        Float `[B]`.
+    """
+    beyond = (means - (low + high) / 2.0).abs() / ((high - low) / 2.0) - 1.0
+    return beyond.clamp(min=0.0).square().sum(dim=-1)
+
+
 def clipped_value_loss(values: Tensor, values_old: Tensor, targets: Tensor, clip: float) -> Tensor:
     """Returns max((V − R)², (V_old + clip(V − V_old, ±c) − R)²).
 

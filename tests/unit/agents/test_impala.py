@@ -136,21 +136,21 @@ def test_rmsprop_is_that_of_pytorch(framework):
 # --- configs --------------------------------------------------------------------------------------------------------
 
 
-def test_defaults_are_those_of_rllib():
+def test_defaults_are_those_of_rllib_but_for_what_pendulum_needs():
     expected = {
-        "rollout_fragment_length": 50, "train_batch_size": 500, "lr": 5e-4, "min_iter_time_s": 10, "vtrace": True,
+        "rollout_fragment_length": 50, "train_batch_size": 500, "lr": 7e-4, "min_iter_time_s": 10, "vtrace": True,
         "vtrace_clip_rho_threshold": 1.0, "vtrace_clip_pg_rho_threshold": 1.0, "vtrace_drop_last_ts": True,
         "num_multi_gpu_tower_stacks": 1, "minibatch_buffer_size": 1, "num_sgd_iter": 1, "replay_proportion": 0.0,
         "replay_buffer_num_slots": 0, "learner_queue_size": 16, "learner_queue_timeout": 300, "broadcast_interval": 1,
         "max_sample_requests_in_flight_per_worker": 2, "num_aggregation_workers": 0,
         "opt_type": "adam", "decay": 0.99, "momentum": 0.0, "epsilon": 0.1, "vf_loss_coeff": 0.5,
         "entropy_coeff": 0.01, "_separate_vf_optimizer": False, "_lr_vf": 5e-4, "after_train_step": None,
-        "num_data_loader_buffers": -1, "num_workers": 2,
+        "num_data_loader_buffers": -1, "num_workers": 2, "vtrace_lambda": 0.9, "action_bound_coeff": 1.0,
     }  # fmt: skip
     assert {key: DEFAULT_CONFIG[key] for key in expected} == expected
     more = {"use_critic": True, "use_gae": True, "lambda": 1.0, "clip_param": 0.4, "use_kl_loss": False,
             "kl_coeff": 1.0, "kl_target": 0.01, "num_gpus": 0, "replay_buffer_num_slots": 100,
-            "grad_clip": 40.0}  # fmt: skip
+            "grad_clip": 40.0, "lr": 5e-4}  # fmt: skip
     assert {key: APPO_CONFIG[key] for key in more} == more
 
 

@@ -20,9 +20,11 @@ from rlframe.models.torch.fcnet import FullyConnectedNetwork
 from rlframe.models.torch.torch_action_dist import TorchCategorical, TorchDeterministic, TorchDiagGaussian
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
+from tests.helpers.frameworks import FRAMEWORKS
 
 OBS = spaces.Box(-1, 1, (3,), np.float32)
 ACTIONS = spaces.Discrete(2)
+BOX = spaces.Box(-1, 1, (2,), np.float32)
 
 
 @pytest.fixture(autouse=True)
@@ -394,3 +396,35 @@ def test_models_package_unknown_name_is_an_attribute_error():
     assert "ModelCatalog" in dir(rlframe.models)
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = rlframe.models.Nothing
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize(
+    ("space", "config", "free"),
+    [
+        (BOX, {"free_log_std": None}, True),
+        (BOX, {"free_log_std": None, "use_lstm": True}, True),
+        (BOX, {"free_log_std": None, "use_attention": True}, True),
+        (BOX, {}, False),
+        (BOX, {"free_log_std": None, "custom_action_dist": "mine"}, False),
+        (ACTIONS, {"free_log_std": None}, False),
+        (spaces.Tuple([BOX, BOX]), {"free_log_std": None}, False),
+    ],
+)
+def test_log_std_is_free_where_actions_are_gaussian(framework, space, config, free):
+    ModelCatalog.register_custom_action_dist("mine", TorchDiagGaussian)
+    model = ModelCatalog.get_model_v2(OBS, space, 4, config, framework)
+    names = [name for name, _ in model.named_parameters()] if framework == "torch" else list(model.variables(True))
+    assert any("free_log_std" in name for name in names) == free
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_free_log_std_is_refused_where_the_network_has_none(framework):
+    with pytest.raises(ConfigError, match=r"free_log_std=True.*wanted vectors as observations, a memory"):
+        ModelCatalog.get_model_v2(IMAGE, BOX, 4, {"free_log_std": True}, framework)
+    ModelCatalog.get_model_v2(IMAGE, BOX, 4, {"free_log_std": None}, framework)
+    ModelCatalog.get_model_v2(IMAGE, BOX, 4, {"free_log_std": True, "use_lstm": True}, framework)
+
+
+def test_a_custom_model_reads_free_log_std_as_it_is():
+    assert ModelCatalog.get_model_v2(OBS, BOX, 4, {"custom_model": Plain, "free_log_std": None}).num_outputs == 4
