@@ -1,10 +1,11 @@
-"""RLlib's bars for PPO on Pendulum: continuous actions, episodes that only time ends."""
+"""RLlib's bars for PPO, IMPALA and APPO on Pendulum: continuous actions, episodes that only time ends."""
 
 import gymnasium
 import numpy as np
 import pytest
 
 from rlframe.agents.ppo import PPOTrainer
+from rlframe.agents.registry import get_trainer_class
 from tests.helpers.frameworks import FRAMEWORKS
 from tests.learning.test_dqn_cartpole import steps_to_bar
 
@@ -40,3 +41,14 @@ def test_ppo_reaches_the_bar(seed, framework):
 def test_ppo_reaches_the_bar_with_actions_far_from_zero(framework):
     config = {**PPO, "framework": framework}
     assert steps_to_bar(PPOTrainer, config, 0, 400_000, -500, far_actions) <= 400_000
+
+
+@pytest.mark.ray
+@pytest.mark.learning
+@pytest.mark.usefixtures("ray_runtime")
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("name", "bar"), [("IMPALA", -700), ("APPO", -1000)])
+def test_asynchronous_learners_reach_the_bar_with_their_defaults(name, bar, seed, framework):
+    config = {"num_cpus_per_worker": 0.5, "timesteps_per_iteration": 2000, "framework": framework}
+    assert steps_to_bar(get_trainer_class(name), config, seed, 500_000, bar, "Pendulum-v1") <= 500_000
