@@ -268,19 +268,21 @@ def _frees_log_std(config: Mapping[str, Any], obs_space: Any, action_space: Any,
         ConfigError: If they shall be, in a built-in model that has none, or has them depend on the state.
     """
     asked = config["free_log_std"]
+    if asked is False:
+        return False
     memory = config["use_lstm"] or config["use_attention"]
     if config["custom_model"] and not memory:
         return bool(asked)  # the user's own model reads the key, or does not
     can = num_outputs is not None and (memory or default_network(obs_space) == "fcnet")
     if asked is None:
         return can and is_gaussian(action_space, config)
-    if asked and num_outputs is not None and not can:
+    if num_outputs is not None and not can:
         raise ConfigError(
             f"model.free_log_std=True: the default network for observations of {obs_space} has standard deviations "
             "that depend on the state; wanted vectors as observations, a memory (use_lstm, use_attention) or a custom "
             "model; or leave the key out"
         )
-    return bool(asked)
+    return True
 
 
 def _no_memory_here(config: Mapping[str, Any]) -> str:

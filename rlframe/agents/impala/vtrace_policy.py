@@ -79,7 +79,9 @@ class VTracePolicy(LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
     @cached_property
     def action_bounds(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
         """Bounds `[A]` that Gaussian actions are clipped to, in the policy's space; None where there are none."""
-        if not self.config["action_bound_coeff"] or not is_gaussian(self.action_space, self.config["model"]):
+        users_own = self.numpy_dist is None or self._action_distribution_fn is not None
+        built_in = not users_own and is_gaussian(self.action_space, self.config["model"])
+        if not (self.config["action_bound_coeff"] and built_in):
             return None
         space: Any = self.action_space
         clipped = self.config["normalize_actions"] or self.config["clip_actions"]

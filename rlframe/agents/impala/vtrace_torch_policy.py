@@ -81,8 +81,9 @@ class VTraceTorchPolicy(VTracePolicy, TorchPolicy):
         """Returns how far means lie beyond the action bounds, a scalar; 0 where actions have none."""
         if self.action_bounds is None:
             return 0.0
-        low, high = (torch.as_tensor(bound, device=self.device) for bound in self.action_bounds)
-        return mean(beyond_bounds(dist.deterministic_sample(), low, high))
+        means = dist.deterministic_sample()  # on the device of one of several towers
+        low, high = (torch.as_tensor(bound, device=means.device) for bound in self.action_bounds)
+        return mean(beyond_bounds(means, low, high))
 
     def target_stats(self, targets: Tensor, mean: Callable[[Tensor], Tensor]) -> Stats:
         """Returns the mean of the value targets, and of ((v_s − μ) / σ)², where the units of values follow them."""
