@@ -1,9 +1,10 @@
 """How many bytes of image samples reach the learner's process, beside Ray's own put and get of as large arrays.
 
 An environment that gives 84x84x4 uint8 observations at no cost, 2 remote workers, fragments of 50 x 4 slots, four of
-them to a train batch. The way that samples go is measured with `fake_sampler`: workers hand out the same fragment again
-and again, so that acting costs nothing. What two workers sample by acting stands beside it. Ray's figure is of one
-process that puts an array of a fragment's size, gets it, and copies it.
+them to a train batch. Workers step it, collect, and send; their policy has no network, so that no convolution's
+arithmetic is measured. Beside it stand the way that samples go alone (`fake_sampler`: workers hand out the same
+fragment again and again), and what two workers sample where a convolution acts. Ray's figure is of one process that
+puts an array of a fragment's size, gets it, and copies it.
 
 python benchmarks/image_throughput.py [--seconds 10] [--rounds 3]
 """
@@ -20,6 +21,7 @@ import numpy as np
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.execution.common import _NextValueNotReady
 from rlframe.execution.tree_agg import gather_experiences
+from rlframe.policy.policy import Policy
 
 FRAGMENT, SLOTS = 50, 4
 CONFIG = {
@@ -30,7 +32,6 @@ CONFIG = {
     "num_cpus_per_worker": 0.5,
     "log_sys_usage": False,
     "seed": 0,
-    "fake_sampler": True,
     "model": {"conv_filters": [[1, [84, 84], 84]]},
 }
 
@@ -53,20 +54,27 @@ class Images(gym.Env[Any, Any]):
         return self.image, 0.0, self.steps >= 1000, False, {}
 
 
+class Still(Policy):
+    """Takes action 0, and has nothing to learn."""
+
+    train_columns: tuple[str, ...] = ()
+
+    def compute_actions(self, obs_batch: Any, *rest: Any, **options: Any) -> Any:
+        del rest, options
+        return np.zeros(len(obs_batch), np.int64), [], {}
+
+    def get_weights(self) -> dict[str, Any]:
+        return {}
+
+    def set_weights(self, weights: Any) -> None:
+        del weights
+
+
+StillTrainer = ImpalaTrainer.with_updates(name="Still", default_policy=Still, get_policy_class=lambda _config: Still)
+
+
 def main(seconds: float, rounds: int) -> None:
     import ray
-
-    trainer = ImpalaTrainer(CONFIG, env=Images)
-    batches = gather_experiences(trainer.workers, trainer.config)
-    next(item for item in batches if not isinstance(item, _NextValueNotReady))
-
-    def samples() -> float:
-        started, size = time.perf_counter(), 0
-        while time.perf_counter() - started < seconds:
-            item = next(batches)
-            if not isinstance(item, _NextValueNotReady):
-                size += item.size_bytes()
-        return size / (time.perf_counter() - started) / 1e6
 
     array = np.zeros(FRAGMENT * SLOTS * 84 * 84 * 4, np.uint8)
 
@@ -76,18 +84,36 @@ def main(seconds: float, rounds: int) -> None:
             size += ray.get(ray.put(array)).copy().nbytes
         return size / (time.perf_counter() - started) / 1e6
 
-    sides = {"samples that reach the learner": samples, "ray.put, ray.get and a copy": put_and_get}
+    sides = {
+        "samples that reach the learner": lambda: arriving(seconds, {}),
+        "ray.put, ray.get and a copy": put_and_get,
+        "the way alone": lambda: arriving(seconds, {"fake_sampler": True}),
+    }
     report("84x84x4 uint8", alternate(sides, rounds), "MB/s")
+    print(f"  two workers that act, nothing sent: {acting(seconds):,.0f} MB/s")
+
+
+def arriving(seconds: float, config: dict[str, Any]) -> float:
+    """Returns what reaches the learner's process from two workers, in MB/s."""
+    trainer = StillTrainer({**CONFIG, **config}, env=Images)
+    batches = gather_experiences(trainer.workers, trainer.config)
+    next(item for item in batches if not isinstance(item, _NextValueNotReady))
+    started, size = time.perf_counter(), 0
+    while time.perf_counter() - started < seconds:
+        item = next(batches)
+        if not isinstance(item, _NextValueNotReady):
+            size += item.size_bytes()
+    elapsed = time.perf_counter() - started
     batches.close()
     trainer.stop()
-    print(f"  two workers that act, nothing sent: {acting(seconds):,.0f} MB/s")
+    return size / elapsed / 1e6
 
 
 def acting(seconds: float) -> float:
     """Returns what the workers sample by acting, in MB/s, when nothing of it is sent."""
     import ray
 
-    trainer = ImpalaTrainer({**CONFIG, "fake_sampler": False}, env=Images)
+    trainer = ImpalaTrainer(CONFIG, env=Images)
     calls = [worker.apply.remote(_sampled, seconds) for worker in trainer.workers.remote_workers()]
     found = float(sum(ray.get(calls)))
     trainer.stop()

@@ -184,7 +184,8 @@ class TorchPolicy(LearningPolicy):
             columns[SEQ_LENS] = np.ones(len(input_dict[OBS]), np.int32)
         batch = self._lazy_tensor_dict(columns)
         batch.set_training(False)
-        self.model.eval()
+        if self.model.training:  # asking costs nothing; setting visits every layer
+            self.model.eval()
         return batch
 
     def act_in_framework(
@@ -308,7 +309,8 @@ class TorchPolicy(LearningPolicy):
 
     def compute_gradients(self, postprocessed_batch: SampleBatch) -> tuple[list[Any], dict[str, Any]]:
         """Returns the gradients of one batch as arrays, one per parameter (None where unused), and the info."""
-        self.model.train()
+        if not self.model.training:
+            self.model.train()
         batch = self._lazy_tensor_dict(self._learned_columns(postprocessed_batch))
         batch.set_training(True)
         stats = self._backward(batch, postprocessed_batch)
