@@ -129,7 +129,7 @@ class ModelCatalog:
         Args:
             obs_space: Preprocessed observation space.
             num_outputs: Width of the outputs.
-            model_config: Keys of MODEL_DEFAULTS.
+            model_config: Keys of MODEL_DEFAULTS. `free_log_std` None counts as False: no action space says otherwise.
             values: Whether the algorithm asks for values.
         """
         config = _complete(model_config)

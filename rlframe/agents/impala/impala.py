@@ -89,8 +89,7 @@ class ImpalaConfig(CommonConfig):
     entropy_coeff: float = option(0.01, "Weight of the entropy bonus.", low=0)
     action_bound_coeff: float = option(
         _BOUND_COEFF,
-        "Weight of the squared distance by which means of Gaussian actions lie beyond the action bounds.",
-        unit="half widths of the bounds",
+        "Weight of the squared distance, in half widths of the action bounds, of Gaussian means beyond them.",
         low=0,
     )
     entropy_coeff_schedule: Sequence[Sequence[float]] | float | None = option(
