@@ -4,7 +4,8 @@ An environment that gives 84x84x4 uint8 observations at no cost, 2 remote worker
 them to a train batch. Workers step it, collect, and send; their policy has no network, so that no convolution's
 arithmetic is measured. Beside it stand the way that samples go alone (`fake_sampler`: workers hand out the same
 fragment again and again), and what two workers sample where a convolution acts. Ray's figure is of one process that
-puts an array of a fragment's size, gets it, and copies it.
+puts an array of a fragment's size, gets it, and copies it, with the machine to itself; and of two plain actors that
+return such arrays to a loop that joins four of them.
 
 python benchmarks/image_throughput.py [--seconds 10] [--rounds 3]
 """
@@ -23,7 +24,7 @@ from rlframe.execution.common import _NextValueNotReady
 from rlframe.execution.tree_agg import gather_experiences
 from rlframe.policy.policy import Policy
 
-FRAGMENT, SLOTS = 50, 4
+FRAGMENT, SLOTS, EPISODE = 50, 4, 500
 CONFIG = {
     "num_workers": 2,
     "num_envs_per_worker": SLOTS,
@@ -51,7 +52,7 @@ class Images(gym.Env[Any, Any]):
 
     def step(self, action: Any) -> Any:
         self.steps += 1
-        return self.image, 0.0, self.steps >= 1000, False, {}
+        return self.image, 0.0, self.steps >= EPISODE, False, {}
 
 
 class Still(Policy):
@@ -84,9 +85,30 @@ def main(seconds: float, rounds: int) -> None:
             size += ray.get(ray.put(array)).copy().nbytes
         return size / (time.perf_counter() - started) / 1e6
 
+    @ray.remote(num_cpus=0.5)
+    class Giver:
+        def sample(self) -> Any:
+            return array
+
+    def plain_actors() -> float:
+        givers = [Giver.remote(), Giver.remote()]
+        open_calls = {giver.sample.remote(): giver for giver in givers * 2}
+        started, size, fragments = 0.0, 0, []
+        while not started or time.perf_counter() - started < seconds:
+            ready = ray.wait(list(open_calls), num_returns=1)[0][0]
+            giver = open_calls.pop(ready)
+            fragments.append(ray.get(ready))
+            open_calls[giver.sample.remote()] = giver
+            if len(fragments) == 4:
+                size += np.concatenate(fragments).nbytes if started else 0
+                started = started or time.perf_counter()  # the first ones came while actors started
+                fragments = []
+        return size / (time.perf_counter() - started) / 1e6
+
     sides = {
         "samples that reach the learner": lambda: arriving(seconds, {}),
         "ray.put, ray.get and a copy": put_and_get,
+        "two plain actors and a loop": plain_actors,
         "the way alone": lambda: arriving(seconds, {"fake_sampler": True}),
     }
     report("84x84x4 uint8", alternate(sides, rounds), "MB/s")
@@ -97,7 +119,10 @@ def arriving(seconds: float, config: dict[str, Any]) -> float:
     """Returns what reaches the learner's process from two workers, in MB/s."""
     trainer = StillTrainer({**CONFIG, **config}, env=Images)
     batches = gather_experiences(trainer.workers, trainer.config)
-    next(item for item in batches if not isinstance(item, _NextValueNotReady))
+    warm = 0  # rows: first episodes, whose observations are checked, are not measured
+    while warm < 4 * EPISODE * SLOTS:
+        item = next(batches)
+        warm += 0 if isinstance(item, _NextValueNotReady) else item.count
     started, size = time.perf_counter(), 0
     while time.perf_counter() - started < seconds:
         item = next(batches)

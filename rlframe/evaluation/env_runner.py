@@ -231,7 +231,7 @@ class EnvRunner:
         started, act_time, env_time = clock(), 0.0, 0.0
         for t in range(block.length):
             before = clock()
-            actions, extras = self._act(block.obs[t])
+            actions, extras = self._act(block.obs_at(t))
             between = clock()
             block.write_actions(t, self._flat(actions), extras)
             self._step_slots(t, block, actions, extras)
@@ -239,7 +239,7 @@ class EnvRunner:
             act_time += between - before
             env_time += after - between
         policy.exploration.restore_weights()
-        self._obs = block.obs[block.length]
+        self._obs = block.obs_at(block.length).copy()  # a view would keep the block alive while the next is filled
         self._times.add(act_time, env_time, clock() - started, block.length)
         for index in range(len(self.slots)):
             block.close_segment(index, self._part_id(index), self._lengths[index], episode=self._episodes[index])
@@ -270,7 +270,7 @@ class EnvRunner:
         if self._memory is not None:
             self._memory.rewarded(clip_rewards(block.rewards[t], self.settings.clip_rewards))
         if self.obs_filter is not None:
-            row = block.obs[t + 1]
+            row = block.obs_at(t + 1)
             row[:] = self.obs_filter.filter_batch(row, update=True)
         if self._wants_episodes:
             self._record_hooks(t, block, actions, extras, ended)
@@ -282,7 +282,7 @@ class EnvRunner:
     def _step_envs(self, t: int, block: Block, env_actions: Any) -> list[tuple[int, bool, bool]]:
         """Writes what each environment gives; returns `(slot, terminated, truncated)` of the episodes that ended."""
         careful = bool(self._unchecked) or self._preprocess is not None or self._wants_episodes
-        row, rewards = block.obs[t + 1], block.reward_list
+        row, rewards = block.obs_at(t + 1), block.reward_list
         lengths, returns, horizon = self._lengths, self._returns, self.settings.horizon
         ended: list[tuple[int, bool, bool]] = []
         infos = block.info_row(t)
@@ -316,10 +316,10 @@ class EnvRunner:
         if self._memory is not None:
             self._started = False  # memories are a step ahead of the slots that were not stepped
             return
-        stepped = block.obs[t + 1][:failing]
+        stepped = block.obs_at(t + 1)[:failing]
         if self.obs_filter is not None and failing:
             stepped[:] = self.obs_filter.filter_batch(stepped, update=True)
-        self._obs = np.concatenate([stepped, block.obs[t][failing:]])
+        self._obs = np.concatenate([stepped, block.obs_at(t)[failing:]])
         for index, _, _ in ended:
             self._finish_episode(index)
             self._obs[index] = self._begin(index)
@@ -355,7 +355,7 @@ class EnvRunner:
             assert episode is not None
             episode._record_step(flat[index], {key: column[index] for key, column in extras.items()})
             view = episode._view(DUMMY_AGENT_ID)
-            view.obs, view.done = block.obs[t + 1, index], index in over
+            view.obs, view.done = block.obs_at(t + 1)[index], index in over
             self._call("on_episode_step", index)
 
     def _end(self, t: int, block: Block, index: int, terminated: bool, truncated: bool) -> None:
@@ -377,7 +377,7 @@ class EnvRunner:
             return
         block.keep_final(t, index)
         self._episode_parts[index] = 0
-        block.obs[t + 1, index] = self._begin(index)
+        block.obs_at(t + 1)[index] = self._begin(index)
 
     # --- after the loop ---------------------------------------------------------------------------------------
 

@@ -44,8 +44,11 @@ class Segment:
 class Block:
     """T steps of B slots, written row by row into arrays that the batch then consists of views of.
 
+    Observations lie as the batch has them, slot after slot, and behind them what followed each slot's last row: images
+    are large, and another order would copy each of them once more. `obs_at(t)` is a step of them.
+
     Attributes:
-        obs: [T + 1, B, ...]; row t + 1 is what followed row t, or began the next episode.
+        obs: [B·T + B, ...]: row `slot · T + t`, then the B observations after the last step.
         actions: [T, B, ...] in the policy's space.
         rewards: [T, B] float32, raw.
         terminateds, truncateds: [T, B] bool.
@@ -57,8 +60,9 @@ class Block:
     def __init__(self, length: int, first_obs: NDArray[Any], policy: Any) -> None:
         slots = len(first_obs)
         self.length, self.slots = length, slots
-        self.obs = np.empty((length + 1, *first_obs.shape), first_obs.dtype)
-        self.obs[0] = first_obs
+        self.obs = np.empty(((length + 1) * slots, *first_obs.shape[1:]), first_obs.dtype)
+        self._steps = self.obs[: length * slots].reshape(slots, length, *first_obs.shape[1:])
+        self.obs_at(0)[:] = first_obs
         self.rewards = np.empty((length, slots), np.float32)
         self.reward_list = [0.0] * slots
         self.terminateds = np.zeros((length, slots), np.bool_)
@@ -72,6 +76,10 @@ class Block:
         self._open = [0] * slots
         wanted = policy.train_columns
         self.infos = np.empty((length, slots), object) if wanted is None or INFOS in wanted else None
+
+    def obs_at(self, t: int) -> NDArray[Any]:
+        """Returns the observations [B, ...] of step t, a view; t = T is what came after the last step."""
+        return self._steps[:, t] if t < self.length else self.obs[self.length * self.slots :]
 
     def write_actions(self, t: int, actions: NDArray[Any], extras: dict[str, NDArray[Any]]) -> None:
         """Stores the actions and extra columns of row t."""
@@ -93,7 +101,7 @@ class Block:
 
     def keep_final(self, t: int, slot: int) -> None:
         """Keeps the last observation of an episode before the next one's first takes its row."""
-        self.finals.append((t, slot, self.obs[t + 1, slot].copy()))
+        self.finals.append((t, slot, self.obs_at(t + 1)[slot].copy()))
 
     def skip_row(self, t: int, slot: int) -> None:
         """Says that row t of a slot is of no trajectory: the next one begins behind it."""
@@ -145,7 +153,7 @@ def assemble(block: Block, policy: Any, settings: Any) -> SampleBatch:
     wanted = policy.train_columns
     terminateds, truncateds = _rows(block.terminateds), _rows(block.truncateds)
     columns: dict[str, Any] = {
-        OBS: _rows(block.obs[:-1]),
+        OBS: block.obs[: block.length * block.slots],
         ACTIONS: _rows(block.actions),
         REWARDS: clip_rewards(_rows(block.rewards), settings.clip_rewards),
         TERMINATEDS: terminateds,
@@ -173,11 +181,11 @@ def assemble(block: Block, policy: Any, settings: Any) -> SampleBatch:
 
 
 def _next_obs(block: Block) -> NDArray[Any]:
-    rows = _rows(block.obs[1:])
-    if not block.finals:
-        return rows
-    if block.slots == 1:
-        rows = rows.copy()
+    if block.slots == 1 and not block.finals:
+        return block.obs[1:]
+    # Each row's successor is the next row, but for the slots' last ones: theirs lie behind all rows.
+    rows = block.obs[1 : block.length * block.slots + 1].copy()
+    rows[block.length - 1 :: block.length] = block.obs_at(block.length)
     for t, slot, obs in block.finals:
         rows[slot * block.length + t] = obs
     return rows
@@ -188,6 +196,8 @@ def _check_finite(block: Block) -> None:
         # A sum is NaN or infinite when any element is; the exact place is only looked for then.
         if column.dtype.kind != "f" or np.isfinite(column.sum()):
             continue
+        if name == "observation":
+            column = np.stack([block.obs_at(t) for t in range(block.length + 1)])
         bad = np.argwhere(~np.isfinite(column))
         if len(bad) == 0:
             continue
@@ -207,7 +217,7 @@ def _blame_policy(block: Block, row: int, slot: int) -> None:
     actions = block.actions
     if actions is None or actions.dtype.kind != "f" or np.isfinite(actions[row, slot]).all():
         return
-    if block.obs.dtype.kind == "f" and not np.isfinite(block.obs[: row + 1, slot]).all():
+    if block.obs.dtype.kind == "f" and not all(np.isfinite(block.obs_at(t)[slot]).all() for t in range(row + 1)):
         return  # which it had been asked for at an observation that was none
     raise NonFiniteError(
         f"the policy gave action {actions[row, slot]} in episode {int(block.eps_id[row, slot]) & 0xFFFFFF} at step "

@@ -134,7 +134,7 @@ class VectorRunner(EnvRunner):
         started, act_time, env_time = clock(), 0.0, 0.0
         for t in range(block.length):
             before = clock()
-            actions, extras = self._act(block.obs[t])
+            actions, extras = self._act(block.obs_at(t))
             between = clock()
             block.write_actions(t, self._flat(actions), extras)
             self._step_all(t, block, actions, dropped)
@@ -142,7 +142,7 @@ class VectorRunner(EnvRunner):
             act_time += between - before
             env_time += after - between
         policy.exploration.restore_weights()
-        self._obs = block.obs[block.length]
+        self._obs = block.obs_at(block.length).copy()  # as in EnvRunner
         self._times.add(act_time, env_time, clock() - started, block.length)
         for index in range(block.slots):
             block.close_segment(index, self._part_id(index), int(self._counts[index]))
@@ -160,7 +160,7 @@ class VectorRunner(EnvRunner):
             self._started = False
             raise EnvError(f"step() of {self.slots[0].where()} raised {type(error).__name__}: {error}") from error
         obs, rewards, terminateds, truncateds, infos = made
-        row = block.obs[t + 1]
+        row = block.obs_at(t + 1)
         row[:] = obs
         if self.obs_filter is not None:
             row[:] = self.obs_filter.filter_batch(row, update=True)

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 from rlframe.data.columns import DONES, EPS_ID, NEXT_OBS, OBS, REWARDS, TERMINATEDS, TRUNCATEDS, T
+from rlframe.evaluation import env_runner
+from rlframe.evaluation.fragments import Block
 from rlframe.utils.errors import EnvError, NonFiniteError
 from tests.helpers.envs import Counting, Failing
 from tests.helpers.workers import make_worker
@@ -31,6 +33,29 @@ def test_sample_at_episode_end_new_obs_is_the_last_observation_not_the_next_epis
     batch = sample(rollout_fragment_length=7, env_config={"length": 5})
     np.testing.assert_array_equal(batch[NEXT_OBS][:, 1], [1, 2, 3, 4, 5, 1, 2])
     np.testing.assert_array_equal(batch[NEXT_OBS][:, 0], [1, 1, 1, 1, 1, 2, 2])
+
+
+def test_sample_of_several_slots_new_obs_is_each_slots_own_next_observation():
+    batch = sample(rollout_fragment_length=7, num_envs_per_worker=3, env_config={"length": 5})
+    np.testing.assert_array_equal(batch[NEXT_OBS][:, 1], [1, 2, 3, 4, 5, 1, 2] * 3)
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_sample_observations_are_written_where_the_batch_has_them(slots, monkeypatch):
+    # Images are large: each further copy of a fragment costs as much as the environments' steps.
+    blocks = []
+    monkeypatch.setattr(env_runner, "Block", lambda *given: blocks.append(Block(*given)) or blocks[-1])
+    batch = sample(rollout_fragment_length=4, num_envs_per_worker=slots)
+    assert np.shares_memory(batch[OBS], blocks[0].obs)
+    assert batch[OBS].flags.c_contiguous
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_sample_written_over_by_its_owner_does_not_change_the_next_one(slots):
+    worker = make_worker(Counting, rollout_fragment_length=3, num_envs_per_worker=slots, env_config={"length": 100})
+    for column in worker.sample().values():
+        column[:] = 0
+    np.testing.assert_array_equal(worker.sample()[OBS][:, 1], [3, 4, 5] * slots)
 
 
 @pytest.mark.parametrize("slots", [1, 3])
