@@ -91,6 +91,7 @@ BALANCE_LSTM = {
 }  # fmt: skip
 WORKERS = {"num_workers": 2, "num_cpus_per_worker": 0.5}
 ASYNC = {**WORKERS, "timesteps_per_iteration": 2000}
+IMPALA_LSTM = {**ASYNC, "vf_loss_coeff": 0.01, "model": {"use_lstm": True, "lstm_cell_size": 256}}
 APPO = {
     **ASYNC, "num_workers": 1, "num_envs_per_worker": 5, "rollout_fragment_length": 10, "train_batch_size": 10,
     "vtrace": False, "observation_filter": "MeanStdFilter",
@@ -125,6 +126,7 @@ RUNS = {
     "APPO, FrozenLake": Run("APPO", LAKE, Lake, 0.99, 1_000_000),
     "APPO, Pendulum": Run("APPO", ASYNC, "Pendulum-v1", -1000),
     "IMPALA": Run("IMPALA", ASYNC),
+    "IMPALA, LSTM, StatelessCartPole": Run("IMPALA", IMPALA_LSTM, StatelessCartPole, budget=100_000),
     "IMPALA, Pendulum": Run("IMPALA", ASYNC, "Pendulum-v1", -700),
     "DDPPO": Run("DDPPO", WORKERS, budget=100_000),
     "DDPPO, Pendulum": Run(

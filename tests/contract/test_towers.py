@@ -14,8 +14,8 @@ WITHOUT_NOISE = [case for case in [*Q_LEARNING, *ON_POLICY, *OF_MANY] if case[1]
 @pytest.mark.parametrize(("framework", "name", "overrides"), _cases(WITHOUT_NOISE))
 @pytest.mark.parametrize("devices", [2, 3])
 def test_shares_add_up_to_the_step_on_one_device(framework, name, overrides, devices):
-    if name in ("IMPALA", "APPO"):  # each share would standardise its own rows
-        overrides = {**overrides, "standardize_advantages": False}
+    if name in ("IMPALA", "APPO"):  # each share would scale its own rows
+        overrides = {**overrides, "scale_advantages": False}
     single = make(framework, name, overrides)
     several = make(framework, name, overrides, num_gpus=devices, _fake_gpus=True)
     assert len(several.devices) == devices

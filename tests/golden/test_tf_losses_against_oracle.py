@@ -58,6 +58,12 @@ def check(module, tensor, numpy, seed, tolerance):
     made = numpy(module.beyond_bounds(tensor(means), tensor(low), tensor(high)))
     wanted = reference.beyond_bounds(means, low, high)
     np.testing.assert_allclose(made, wanted, rtol=100 * tolerance, atol=tolerance)
+    counted = np.arange(len(plain["advantages"])) % 3 > 0  # rows that do not count have no say in the unit
+    made = numpy(module.scaled_by_rms(data["advantages"], lambda column: tensor(numpy(column)[counted].mean())))
+    unit = np.sqrt((plain["advantages"][counted] ** 2).mean())
+    np.testing.assert_allclose(made, plain["advantages"] / unit, rtol=tolerance)
+    nothing = tensor(np.full(4, 1e-6))
+    np.testing.assert_allclose(numpy(module.scaled_by_rms(nothing, lambda column: column[0])), 0.01, rtol=tolerance)
     made = numpy(module.policy_gradient(data["new"], data["advantages"]))
     np.testing.assert_allclose(made, -plain["new"] * plain["advantages"], rtol=tolerance)
 

@@ -50,9 +50,9 @@ class ImpalaConfig(CommonConfig):
         "where only the learner uses values: with V-trace that drops last rows.",
         source="Yu et al. 2022, section 5.1",
     )
-    standardize_advantages: bool | None = option(
+    scale_advantages: bool | None = option(
         None,
-        "Advantages of a batch (of a device's share of it) get mean 0 and standard deviation 1. None does so with "
+        "Advantages of a batch (of a device's share of it) are divided by their root mean square. None does so with "
         "V-trace.",
     )
     use_critic: bool = option(True, "Without V-trace: advantages are measured against values.")
@@ -128,8 +128,8 @@ class ImpalaConfig(CommonConfig):
         """Yields what A3C's policies, which learn without V-trace, do not have."""
         if not self.vtrace and (self.opt_type != "adam" or self.separate_vf_optimizer):
             yield "vtrace=False takes A3C's policies and their one Adam: leave opt_type and _separate_vf_optimizer out"
-        if not self.vtrace and self.standardize_advantages:
-            yield "standardize_advantages=True needs vtrace=True: A3C's policies take advantages as they are"
+        if not self.vtrace and self.scale_advantages:
+            yield "scale_advantages=True needs vtrace=True: A3C's policies take advantages as they are"
         if not self.vtrace and self.action_bound_coeff not in (0.0, _BOUND_COEFF):
             yield f"action_bound_coeff={self.action_bound_coeff:g} needs vtrace=True: A3C's losses have no such term"
 

@@ -58,7 +58,7 @@ class VTracePolicy(LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
         EntropyCoeffSchedule.__init__(self, config["entropy_coeff"], config["entropy_coeff_schedule"])
         LearningRateSchedule.__init__(self, config["lr"], config["lr_schedule"])
         self.normalizes = _default(config["normalize_values"], config["vtrace"] and config["vtrace_drop_last_ts"])
-        self.standardizes = _default(config["standardize_advantages"], config["vtrace"])
+        self.scales_advantages = _default(config["scale_advantages"], config["vtrace"])
         # Workers would store values in units that they do not know; nothing reads them.
         self.wants_values = not self.normalizes
         self.value_mean, self.value_std = 0.0, 1.0

@@ -19,7 +19,7 @@ from rlframe.losses.tf.policy_gradients import (  # isort: skip - after TensorFl
     beyond_bounds,
     explained_variance,
     policy_gradient,
-    standardized,
+    scaled_by_rms,
 )
 from rlframe.losses.tf.vtrace import batch_vtrace  # isort: skip - after TensorFlow was loaded quietly
 
@@ -33,9 +33,9 @@ def vtrace_loss(policy: VTraceTFPolicy, model: Any, dist_class: Any, train_batch
         mean[ −log π(a|s) A + c_v ½ ((V − v_s) / σ)² − c_e H(π) + c_b B(π) ]
 
     B is how far means of Gaussians lie beyond the action bounds, see `beyond_bounds`; 0 for other distributions.
-    A is standardised with `standardize_advantages`. With `normalize_values` V is μ + σ times what the network gives, μ
-    and σ the running mean and standard deviation of v_s; without, they are 0 and 1. RLlib summed over the rows; with a
-    mean, the length of a step does not depend on the size of the batch.
+    A is in units of its root mean square with `scale_advantages`. With `normalize_values` V is μ + σ times what the
+    network gives, μ and σ the running mean and standard deviation of v_s; without, they are 0 and 1.
+    RLlib summed over the rows; with a mean, the length of a step does not depend on the size of the batch.
 
     Source: Espeholt et al. 2018, "IMPALA", section 4.2.
     """
@@ -44,7 +44,7 @@ def vtrace_loss(policy: VTraceTFPolicy, model: Any, dist_class: Any, train_batch
     logp = dist.logp(train_batch[ACTIONS])
     vtrace, counts = batch_vtrace(train_batch, logp, values, **policy.vtrace_options())
     mean, counted = valid_mean({VALID_MASK: counts}), valid_rows({VALID_MASK: counts})
-    advantages = standardized(vtrace.advantages, mean) if policy.standardizes else vtrace.advantages
+    advantages = scaled_by_rms(vtrace.advantages, mean) if policy.scales_advantages else vtrace.advantages
     policy_loss = mean(policy_gradient(logp, advantages))
     vf_loss = 0.5 * mean(tf.square((values - vtrace.targets) / policy.value_std))
     entropy = mean(dist.entropy())

@@ -16,7 +16,7 @@ from rlframe.losses.torch.policy_gradients import (
     beyond_bounds,
     explained_variance,
     policy_gradient,
-    standardized,
+    scaled_by_rms,
 )
 from rlframe.losses.torch.vtrace import batch_vtrace
 from rlframe.policy.torch.flat import flatten_parameters
@@ -31,9 +31,9 @@ def vtrace_loss(policy: VTraceTorchPolicy, model: Any, dist_class: Any, train_ba
         mean[ −log π(a|s) A + c_v ½ ((V − v_s) / σ)² − c_e H(π) + c_b B(π) ]
 
     B is how far means of Gaussians lie beyond the action bounds, see `beyond_bounds`; 0 for other distributions.
-    A is standardised with `standardize_advantages`. With `normalize_values` V is μ + σ times what the network gives, μ
-    and σ the running mean and standard deviation of v_s; without, they are 0 and 1. RLlib summed over the rows; with a
-    mean, the length of a step does not depend on the size of the batch.
+    A is in units of its root mean square with `scale_advantages`. With `normalize_values` V is μ + σ times what the
+    network gives, μ and σ the running mean and standard deviation of v_s; without, they are 0 and 1.
+    RLlib summed over the rows; with a mean, the length of a step does not depend on the size of the batch.
 
     Source: Espeholt et al. 2018, "IMPALA", section 4.2.
     """
@@ -42,7 +42,7 @@ def vtrace_loss(policy: VTraceTorchPolicy, model: Any, dist_class: Any, train_ba
     logp = dist.logp(train_batch[ACTIONS])
     vtrace, counts = batch_vtrace(train_batch, logp.detach(), values.detach(), **policy.vtrace_options())
     mean, counted = valid_mean({VALID_MASK: counts}), valid_rows({VALID_MASK: counts})
-    advantages = standardized(vtrace.advantages, mean) if policy.standardizes else vtrace.advantages
+    advantages = scaled_by_rms(vtrace.advantages, mean) if policy.scales_advantages else vtrace.advantages
     policy_loss = mean(policy_gradient(logp, advantages))
     vf_loss = 0.5 * mean(((values - vtrace.targets) / policy.value_std).square())
     entropy = mean(dist.entropy())

@@ -23,7 +23,7 @@ from rlframe.losses.tf.masking import valid_mean, valid_rows  # isort: skip - af
 from rlframe.losses.tf.policy_gradients import (  # isort: skip - after TensorFlow was loaded quietly
     clipped_surrogate,
     explained_variance,
-    standardized,
+    scaled_by_rms,
 )
 from rlframe.losses.tf.vtrace import batch_vtrace  # isort: skip - after TensorFlow was loaded quietly
 
@@ -64,7 +64,8 @@ def appo_surrogate_loss(policy: AsyncPPOTFPolicy, model: Any, dist_class: Any, t
 
         mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v ½ ((V − v_s) / σ)² − c_e H(π) + c_b B(π) ]
 
-    Advantages are standardised, values in units of σ, and means held within the action bounds, as in `vtrace_loss`.
+    Advantages are in units of their root mean square, values in units of σ, and means held within the
+    action bounds, as in `vtrace_loss`.
 
     Source: Schulman et al. 2017, eq. 7, on Espeholt et al. 2018, eq. 1; Luo et al. 2020, "IMPACT", section 3.
     """
@@ -75,8 +76,8 @@ def appo_surrogate_loss(policy: AsyncPPOTFPolicy, model: Any, dist_class: Any, t
     terms = terms_with_vtrace if config["vtrace"] else terms_with_gae
     old_logp, advantages, targets, counts, old_dist = terms(policy, logp, values, train_batch)
     mean, counted = valid_mean({VALID_MASK: counts}), valid_rows({VALID_MASK: counts})
-    if policy.standardizes:
-        advantages = standardized(advantages, mean)
+    if policy.scales_advantages:
+        advantages = scaled_by_rms(advantages, mean)
     policy_loss = -mean(clipped_surrogate(logp, old_logp, advantages, config["clip_param"]))
     kl, entropy = mean(old_dist.kl(dist)), mean(dist.entropy())
     vf_loss = (

@@ -20,7 +20,7 @@ from rlframe.data.columns import (
 )
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.torch.masking import valid_mean, valid_rows
-from rlframe.losses.torch.policy_gradients import clipped_surrogate, explained_variance, standardized
+from rlframe.losses.torch.policy_gradients import clipped_surrogate, explained_variance, scaled_by_rms
 from rlframe.losses.torch.vtrace import batch_vtrace
 from rlframe.policy.torch.target import TargetNetwork
 
@@ -61,7 +61,8 @@ def appo_surrogate_loss(policy: AsyncPPOTorchPolicy, model: Any, dist_class: Any
 
         mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v ½ ((V − v_s) / σ)² − c_e H(π) + c_b B(π) ]
 
-    Advantages are standardised, values in units of σ, and means held within the action bounds, as in `vtrace_loss`.
+    Advantages are in units of their root mean square, values in units of σ, and means held within the
+    action bounds, as in `vtrace_loss`.
 
     Source: Schulman et al. 2017, eq. 7, on Espeholt et al. 2018, eq. 1; Luo et al. 2020, "IMPACT", section 3.
     """
@@ -72,8 +73,8 @@ def appo_surrogate_loss(policy: AsyncPPOTorchPolicy, model: Any, dist_class: Any
     terms = terms_with_vtrace if config["vtrace"] else terms_with_gae
     old_logp, advantages, targets, counts, old_dist = terms(policy, logp.detach(), values.detach(), train_batch)
     mean, counted = valid_mean({VALID_MASK: counts}), valid_rows({VALID_MASK: counts})
-    if policy.standardizes:
-        advantages = standardized(advantages, mean)
+    if policy.scales_advantages:
+        advantages = scaled_by_rms(advantages, mean)
     policy_loss = -mean(clipped_surrogate(logp, old_logp, advantages, config["clip_param"]))
     kl, entropy = mean(old_dist.kl(dist)), mean(dist.entropy())
     vf_loss = (

@@ -25,8 +25,10 @@ def policy_gradient(logp: Tensor, advantages: Tensor) -> Tensor:
     return -logp * advantages
 
 
-def standardized(advantages: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
-    """Returns advantages less their mean, over their standard deviation or 1e-4, whichever is larger.
+def scaled_by_rms(advantages: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
+    """Returns advantages over their root mean square, or over 1e-4 where that is larger.
+
+    Their mean stays: it says that a batch came out better, or worse, than its values told.
 
     Args:
         advantages: A. Float `[B]`.
@@ -35,8 +37,7 @@ def standardized(advantages: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor
     Returns:
         Float `[B]`.
     """
-    centred = advantages - mean(advantages)
-    return centred / tf.maximum(tf.sqrt(mean(tf.square(centred))), 1e-4)
+    return advantages / tf.maximum(tf.sqrt(mean(tf.square(advantages))), 1e-4)
 
 
 def clipped_surrogate(logp: Tensor, logp_old: Tensor, advantages: Tensor, clip: float) -> Tensor:

@@ -123,7 +123,7 @@ def test_wrong_value_function_is_found_when_the_policy_is_made():
 
 @every_framework
 def test_off_is_off(framework):
-    policy = make(framework, "IMPALA", {"normalize_values": False, "standardize_advantages": False})
+    policy = make(framework, "IMPALA", {"normalize_values": False, "scale_advantages": False})
     policy.learn_on_batch(episodes_of_one_step(policy, [5.0, -700.0]))
     assert (policy.value_mean, policy.value_std) == (0.0, 1.0)
     assert "value_units" not in policy.get_state()
@@ -134,7 +134,7 @@ def test_off_is_off(framework):
     [
         (APPOTrainer, {"vtrace": False, "normalize_values": True}, "normalize_values=True needs vtrace=True"),
         (ImpalaTrainer, {"vtrace_drop_last_ts": False, "normalize_values": True}, "vtrace_drop_last_ts=True"),
-        (ImpalaTrainer, {"vtrace": False, "standardize_advantages": True}, "standardize_advantages=True needs vtrace"),
+        (ImpalaTrainer, {"vtrace": False, "scale_advantages": True}, "scale_advantages=True needs vtrace"),
     ],
 )
 def test_where_it_cannot_be_the_config_says_so(trainer, config, said):
