@@ -352,6 +352,24 @@ def clipped_value_loss(values: ArrayLike, values_old: ArrayLike, targets: ArrayL
     return np.array(rows, np.float64)
 
 
+def sampled_kl(logp: ArrayLike, behaviour_logp: ArrayLike, most_ratio: float = 20.0) -> Array:
+    """Returns ρ − 1 − log ρ of ρ = π/μ, and its tangent in log ρ where ρ is beyond `most_ratio`. Float `[B]`.
+
+    Args:
+        logp: log π(a|s), `[B]`.
+        behaviour_logp: log μ(a|s) of the policy that acted, `[B]`.
+        most_ratio: Where the tangent begins.
+    """
+    made = []
+    for log_ratio in _floats(logp) - _floats(behaviour_logp):
+        if log_ratio <= math.log(most_ratio):
+            made.append(math.exp(log_ratio) - 1.0 - log_ratio)
+        else:
+            at_most = most_ratio - 1.0 - math.log(most_ratio)
+            made.append(at_most + (most_ratio - 1.0) * (log_ratio - math.log(most_ratio)))
+    return np.asarray(made)
+
+
 def beyond_bounds(means: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
     """Returns how far means lie outside of [low, high], in half widths of it, squared and summed. Float `[B]`.
 

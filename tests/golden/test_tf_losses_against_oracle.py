@@ -38,6 +38,13 @@ def test_oracle_by_hand():
     # Of [-1, 3], half as wide as 2: 5 lies 1 half width beyond, -4 1.5; bounds themselves lie within.
     means = [[0.0, 5.0], [2.0, -4.0], [1.0, 3.0], [-1.0, -1.0]]
     assert reference.beyond_bounds(means, [-1.0, -1.0], [1.0, 3.0]).tolist() == [1.0, 3.25, 0.0, 0.0]
+    # Over the actions that μ takes, weighted by μ, the estimate is KL(μ‖π) itself, for the ratios' mean is 1.
+    pi, mu = np.array([0.5, 0.3, 0.2]), np.array([0.25, 0.25, 0.5])
+    assert mu @ reference.sampled_kl(np.log(pi), np.log(mu)) == pytest.approx(mu @ np.log(mu / pi))
+    # ρ = 2 and ρ = 1; beyond 20 it grows by 19 per nat.
+    np.testing.assert_allclose(reference.sampled_kl(np.log([0.5, 0.3]), np.log([0.25, 0.3])), [1 - np.log(2), 0.0])
+    beyond = reference.sampled_kl(np.log(20.0) + np.array([0.0, 1.0, 3.0]), np.zeros(3))
+    np.testing.assert_allclose(np.diff(beyond), [19.0, 38.0])
 
 
 def check(module, tensor, numpy, seed, tolerance):
@@ -64,6 +71,9 @@ def check(module, tensor, numpy, seed, tolerance):
     np.testing.assert_allclose(made, plain["advantages"] / unit, rtol=tolerance)
     nothing = tensor(np.full(4, 1e-6))
     np.testing.assert_allclose(numpy(module.scaled_by_rms(nothing, lambda column: column[0])), 0.01, rtol=tolerance)
+    spread = plain["new"] * np.array([1, 1, 1, 1, 1, 5, 5, 20, 50])
+    made = numpy(module.sampled_kl(tensor(spread), data["old"]))
+    np.testing.assert_allclose(made, reference.sampled_kl(spread, plain["old"]), rtol=100 * tolerance, atol=tolerance)
     made = numpy(module.policy_gradient(data["new"], data["advantages"]))
     np.testing.assert_allclose(made, -plain["new"] * plain["advantages"], rtol=tolerance)
 

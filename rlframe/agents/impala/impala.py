@@ -18,6 +18,7 @@ from rlframe.execution.tree_agg import gather_experiences
 from rlframe.utils.framework import require_framework
 
 _BOUND_COEFF = 1.0
+_BEHAVIOUR_KL_COEFF = 0.5
 
 
 class ImpalaConfig(CommonConfig):
@@ -87,6 +88,12 @@ class ImpalaConfig(CommonConfig):
     epsilon: float = option(0.1, "RMSProp: what is added to the root of that mean.", above=0)
     vf_loss_coeff: float = option(0.5, "Weight of the value loss.", low=0)
     entropy_coeff: float = option(0.01, "Weight of the entropy bonus.", low=0)
+    behaviour_kl_coeff: float = option(
+        _BEHAVIOUR_KL_COEFF,
+        "Weight of KL(μ‖π), how far the policy that learns is from those that acted; 0 leaves it to V-trace alone.",
+        low=0,
+        source="Rolnick et al. 2019, section 3",
+    )
     action_bound_coeff: float = option(
         _BOUND_COEFF,
         "Weight of the squared distance, in half widths of the action bounds, of Gaussian means beyond them.",
@@ -130,8 +137,10 @@ class ImpalaConfig(CommonConfig):
             yield "vtrace=False takes A3C's policies and their one Adam: leave opt_type and _separate_vf_optimizer out"
         if not self.vtrace and self.scale_advantages:
             yield "scale_advantages=True needs vtrace=True: A3C's policies take advantages as they are"
-        if not self.vtrace and self.action_bound_coeff not in (0.0, _BOUND_COEFF):
-            yield f"action_bound_coeff={self.action_bound_coeff:g} needs vtrace=True: A3C's losses have no such term"
+        for key, default in (("behaviour_kl_coeff", _BEHAVIOUR_KL_COEFF), ("action_bound_coeff", _BOUND_COEFF)):
+            chosen = getattr(self, key)
+            if not self.vtrace and chosen not in (0.0, default):
+                yield f"{key}={chosen:g} needs vtrace=True: A3C's losses have no such term"
 
 
 def get_policy_class(config: dict[str, Any]) -> Any:

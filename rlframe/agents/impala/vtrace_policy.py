@@ -94,6 +94,11 @@ class VTracePolicy(LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
             np.where(bounded, high, _FAR).astype(np.float32),
         )
 
+    def held(self, behaviour_kl: Any, bound_loss: Any) -> Any:
+        """Returns what a loss adds to hold the policy near those that acted, and its means within the action bounds."""
+        config = self.config
+        return config["behaviour_kl_coeff"] * behaviour_kl + config["action_bound_coeff"] * bound_loss
+
     def bound_stats(self, bound_loss: Any) -> dict[str, Any]:
         """Returns the report of `bound_loss`, nothing where actions have no bounds."""
         return {} if self.action_bounds is None else {"action_bound_loss": bound_loss}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from rlframe.agents.impala.vtrace_policy import VTracePolicy
-from rlframe.data.columns import ACTIONS, OBS, VALID_MASK
+from rlframe.data.columns import ACTION_LOGP, ACTIONS, OBS, VALID_MASK
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.tf.adam import Adam
 from rlframe.policy.tf.optimizers import set_rate
@@ -19,6 +19,7 @@ from rlframe.losses.tf.policy_gradients import (  # isort: skip - after TensorFl
     beyond_bounds,
     explained_variance,
     policy_gradient,
+    sampled_kl,
     scaled_by_rms,
 )
 from rlframe.losses.tf.vtrace import batch_vtrace  # isort: skip - after TensorFlow was loaded quietly
@@ -30,11 +31,12 @@ Tensor: TypeAlias = Any
 def vtrace_loss(policy: VTraceTFPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
     """Returns the loss of one batch, a scalar; or those of policy and values, with `_separate_vf_optimizer`.
 
-        mean[ −log π(a|s) A + c_v ½ ((V − v_s) / σ)² − c_e H(π) + c_b B(π) ]
+        mean[ −log π(a|s) A + c_v ½ ((V − v_s) / σ)² − c_e H(π) + c_k KL(μ‖π) + c_b B(π) ]
 
-    B is how far means of Gaussians lie beyond the action bounds, see `beyond_bounds`; 0 for other distributions.
-    A is in units of its root mean square with `scale_advantages`. With `normalize_values` V is μ + σ times what the
-    network gives, μ and σ the running mean and standard deviation of v_s; without, they are 0 and 1.
+    μ is the policy that acted: where π left it, the fourth term pulls back, which V-trace alone does not. B is how far
+    means of Gaussians lie beyond the action bounds, see `beyond_bounds`; 0 for other distributions. A is in units of
+    its root mean square with `scale_advantages`. With `normalize_values` V is μ_v + σ times what the network gives,
+    μ_v and σ the running mean and standard deviation of v_s; without, they are 0 and 1.
     RLlib summed over the rows; with a mean, the length of a step does not depend on the size of the batch.
 
     Source: Espeholt et al. 2018, "IMPALA", section 4.2.
@@ -48,14 +50,16 @@ def vtrace_loss(policy: VTraceTFPolicy, model: Any, dist_class: Any, train_batch
     policy_loss = mean(policy_gradient(logp, advantages))
     vf_loss = 0.5 * mean(tf.square((values - vtrace.targets) / policy.value_std))
     entropy = mean(dist.entropy())
+    behaviour_kl = mean(sampled_kl(logp, train_batch[ACTION_LOGP]))
     bound_loss = policy.bound_loss(dist, mean)
-    policy_terms = policy_loss - policy.entropy_coeff * entropy + policy.config["action_bound_coeff"] * bound_loss
+    policy_terms = policy_loss - policy.entropy_coeff * entropy + policy.held(behaviour_kl, bound_loss)
     value_terms = policy.config["vf_loss_coeff"] * vf_loss
     policy.keep(
         total_loss=policy_terms + value_terms,
         policy_loss=policy_loss,
         vf_loss=vf_loss,
         entropy=entropy,
+        behaviour_kl=behaviour_kl,
         **policy.bound_stats(bound_loss),
         **policy.target_stats(vtrace.targets, mean),
         vf_explained_var=explained_variance(counted(vtrace.targets), counted(tf.stop_gradient(values))),

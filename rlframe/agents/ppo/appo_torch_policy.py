@@ -20,7 +20,12 @@ from rlframe.data.columns import (
 )
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.torch.masking import valid_mean, valid_rows
-from rlframe.losses.torch.policy_gradients import clipped_surrogate, explained_variance, scaled_by_rms
+from rlframe.losses.torch.policy_gradients import (
+    clipped_surrogate,
+    explained_variance,
+    sampled_kl,
+    scaled_by_rms,
+)
 from rlframe.losses.torch.vtrace import batch_vtrace
 from rlframe.policy.torch.target import TargetNetwork
 
@@ -59,10 +64,10 @@ def terms_with_gae(policy: AsyncPPOTorchPolicy, logp: Tensor, values: Tensor, ba
 def appo_surrogate_loss(policy: AsyncPPOTorchPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
     """Returns the loss of one batch, a scalar; or those of policy and values, with `_separate_vf_optimizer`.
 
-        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v ½ ((V − v_s) / σ)² − c_e H(π) + c_b B(π) ]
+        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v ½ ((V − v_s) / σ)² − c_e H(π) + c_k KL(μ‖π) + c_b B(π) ]
 
-    Advantages are in units of their root mean square, values in units of σ, and means held within the
-    action bounds, as in `vtrace_loss`.
+    Advantages are in units of their root mean square, values in units of σ, the policy is held near those that acted
+    (μ), and means within the action bounds, as in `vtrace_loss`.
 
     Source: Schulman et al. 2017, eq. 7, on Espeholt et al. 2018, eq. 1; Luo et al. 2020, "IMPACT", section 3.
     """
@@ -82,8 +87,9 @@ def appo_surrogate_loss(policy: AsyncPPOTorchPolicy, model: Any, dist_class: Any
         if config["use_critic"]
         else torch.zeros_like(policy_loss)
     )
+    behaviour_kl = mean(sampled_kl(logp, train_batch[ACTION_LOGP]))
     bound_loss = policy.bound_loss(dist, mean)
-    policy_terms = policy_loss - policy.entropy_coeff * entropy + config["action_bound_coeff"] * bound_loss
+    policy_terms = policy_loss - policy.entropy_coeff * entropy + policy.held(behaviour_kl, bound_loss)
     if config["use_kl_loss"]:
         policy_terms = policy_terms + policy.kl_coeff * kl
     value_terms = config["vf_loss_coeff"] * vf_loss
@@ -94,6 +100,7 @@ def appo_surrogate_loss(policy: AsyncPPOTorchPolicy, model: Any, dist_class: Any
         policy_loss=policy_loss,
         vf_loss=vf_loss,
         entropy=entropy,
+        behaviour_kl=behaviour_kl,
         **policy.bound_stats(bound_loss),
         **policy.target_stats(targets, mean),
         vf_explained_var=explained_variance(counted(targets), counted(values.detach())),

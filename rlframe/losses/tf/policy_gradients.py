@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 Tensor: TypeAlias = Any
+
+#: Probability ratio from which on `sampled_kl` grows with its logarithm only.
+MOST_RATIO = 20.0
 
 
 def policy_gradient(logp: Tensor, advantages: Tensor) -> Tensor:
@@ -38,6 +42,26 @@ def scaled_by_rms(advantages: Tensor, mean: Callable[[Tensor], Tensor]) -> Tenso
         Float `[B]`.
     """
     return advantages / tf.maximum(tf.sqrt(mean(tf.square(advantages))), 1e-4)
+
+
+def sampled_kl(logp: Tensor, behaviour_logp: Tensor) -> Tensor:
+    """Returns ρ − 1 − log ρ with ρ = π(a|s) / μ(a|s): over actions that μ took, its mean estimates KL(μ‖π).
+
+    It is at least 0, and 0, as is its gradient, where π = μ: rows that are on-policy add no noise. Beyond ρ = 20 it
+    goes on as its tangent in log ρ, so that no row outweighs a batch.
+
+    Args:
+        logp: log π(a|s) of the actions taken. Float `[B]`.
+        behaviour_logp: log μ(a|s) of the policy that took them. Float `[B]`.
+
+    Returns:
+        Float `[B]`, in nats.
+
+    Source: Schulman 2020, "Approximating KL Divergence", the estimator k3.
+    """
+    log_ratio = logp - behaviour_logp
+    beyond = tf.maximum(log_ratio - math.log(MOST_RATIO), 0.0)
+    return tf.exp(log_ratio - beyond) * (1.0 + beyond) - 1.0 - log_ratio
 
 
 def clipped_surrogate(logp: Tensor, logp_old: Tensor, advantages: Tensor, clip: float) -> Tensor:

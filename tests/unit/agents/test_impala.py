@@ -72,7 +72,7 @@ def test_stats_are_those_of_rllib(cls, framework):
     trainer.train()
     stats = stats_of(trainer.train())
     expected = {"cur_lr", "total_loss", "policy_loss", "entropy", "entropy_coeff", "var_gnorm", "vf_loss"}
-    expected |= {"vf_target_mean", "vf_target_spread"}  # ours: what the units of values follow
+    expected |= {"vf_target_mean", "vf_target_spread", "behaviour_kl"}  # ours: units of values, and the lag
     more = {"mean_IS", "var_IS", "kl", "KL_Coeff"} if cls is APPOTrainer else set()
     assert set(stats) == {*expected, *more, "vf_explained_var", "grad_gnorm", "allreduce_latency"}
     assert all(math.isfinite(value) for value in stats.values())
@@ -146,6 +146,7 @@ def test_defaults_are_those_of_rllib_but_for_what_pendulum_needs():
         "opt_type": "adam", "decay": 0.99, "momentum": 0.0, "epsilon": 0.1, "vf_loss_coeff": 0.5,
         "entropy_coeff": 0.01, "_separate_vf_optimizer": False, "_lr_vf": 5e-4, "after_train_step": None,
         "num_data_loader_buffers": -1, "num_workers": 2, "vtrace_lambda": 0.9, "action_bound_coeff": 1.0,
+        "behaviour_kl_coeff": 0.5,
     }  # fmt: skip
     assert {key: DEFAULT_CONFIG[key] for key in expected} == expected
     more = {"use_critic": True, "use_gae": True, "lambda": 1.0, "clip_param": 0.4, "use_kl_loss": False,
