@@ -43,6 +43,17 @@ def trainers():
         trainer.stop()
 
 
+def test_deviations_of_gaussians_are_free_of_the_state_unless_asked_for():
+    def log_stds(**model):
+        trainer = DDPPOTrainer({**CONFIG, "num_workers": 0, "model": {**CONFIG["model"], **model}}, env="Pendulum-v1")
+        names = set(trainer.get_policy().get_weights())
+        trainer.stop()
+        return "free_log_std.log_std" in names
+
+    assert log_stds()
+    assert not log_stds(free_log_std=False)
+
+
 def weights_of_workers(trainer):
     import ray
 

@@ -18,6 +18,8 @@ from rlframe.execution.metric_ops import StandardMetricsReporting
 class DDPPOConfig(PPOConfig):
     """Keys of DD-PPO (Wijmans et al. 2020)."""
 
+    # Nothing but the clip holds Gaussians here: deviations that depend on the state, as RLlib's did, then swing until
+    # weights are NaN (Pendulum, after 230k steps); free ones do not.
     new_defaults = {  # noqa: RUF012
         "rollout_fragment_length": 100,
         "num_envs_per_worker": 5,
@@ -25,6 +27,7 @@ class DDPPOConfig(PPOConfig):
         "num_sgd_iter": 10,
         "kl_coeff": 0.0,
         "kl_target": 0.0,
+        "model": {"free_log_std": None},
     }
 
     train_batch_size: int = option(
