@@ -98,7 +98,7 @@ def lagging_plan(workers, config):
 @pytest.mark.learning
 @pytest.mark.parametrize("seed", range(3))
 def test_impala_learns_from_rows_that_lag(seed):
-    """Deterministic. With `behaviour_kl_coeff: 0` returns came to 100 and fell back to 20, with five seeds of five."""
+    """Deterministic. With `behaviour_kl_coeff: 0` none of seeds 0 to 4 came to 150: returns fell by 91 to 134."""
     lagging = ImpalaTrainer.with_updates(name="LaggingIMPALA", execution_plan=lagging_plan)
     config = {**IMPALA_LSTM, "num_workers": 0}
     assert steps_to_bar(lagging, config, seed, 60_000, 150, StatelessCartPole) <= 60_000
