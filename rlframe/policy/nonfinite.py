@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rlframe.models.distributions import DiagGaussian
 from rlframe.utils.errors import NonFiniteError
 
 
@@ -24,6 +25,7 @@ def explain_nonfinite(index: int, loss: float, policy: Any, samples: Mapping[str
         if weights.dtype.kind == "f" and not np.isfinite(weights).all():
             return NonFiniteError(
                 f"the weights {name} became NaN or infinite in an earlier update ({step}); lower lr, or set grad_clip"
+                f"{_deviations_to_free(policy)}"
             )
     for name, column in samples.items():
         array = column if isinstance(column, np.ndarray) else None
@@ -36,4 +38,14 @@ def explain_nonfinite(index: int, loss: float, policy: Any, samples: Mapping[str
     return NonFiniteError(
         f"loss number {index} is {loss} though weights and batch are finite ({step}); "
         "a term of the loss overflows or divides by zero: lower lr, set grad_clip, or look at the loss function"
+        f"{_deviations_to_free(policy)}"
     )
+
+
+def _deviations_to_free(policy: Any) -> str:
+    """Returns what else may help where standard deviations come from the network: they can swing by orders."""
+    if policy.numpy_dist is not DiagGaussian or policy.config.get("model", {}).get("free_log_std"):
+        return ""
+    if "free_log_std.log_std" in policy.get_weights():
+        return ""
+    return "; with Gaussian actions model.free_log_std=True often cures it: deviations free of the state"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from rlframe.data.columns import (
     VALUES_AFTER,
 )
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.models.dist_plan import is_gaussian
+from rlframe.policy.bounded_means import BoundedMeans
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
@@ -32,11 +31,9 @@ from rlframe.utils.errors import CheckpointError, ConfigError
 _NEWEST = 0.01
 #: Targets that spread less than this, in reward units, are learned as they are.
 _MIN_STD = 0.1
-#: Bound of actions without one: no mean comes there.
-_FAR = 1e30
 
 
-class VTracePolicy(LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
+class VTracePolicy(BoundedMeans, LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
     """An actor with a critic, trained on rows of policies that lag behind."""
 
     defaults_from = "rlframe.agents.impala.impala:DEFAULT_CONFIG"
@@ -76,32 +73,10 @@ class VTracePolicy(LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
             "lambda_": self.config["vtrace_lambda"],
         }
 
-    @cached_property
-    def action_bounds(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
-        """Bounds `[A]` that Gaussian actions are clipped to, in the policy's space; None where there are none."""
-        users_own = self.numpy_dist is None or self._action_distribution_fn is not None
-        built_in = not users_own and is_gaussian(self.action_space, self.config["model"])
-        if not (self.config["action_bound_coeff"] and built_in):
-            return None
-        space: Any = self.action_space
-        clipped = self.config["normalize_actions"] or self.config["clip_actions"]
-        bounded = np.isfinite(space.low) & np.isfinite(space.high) & (space.low < space.high) & clipped
-        if not bounded.any():
-            return None
-        low, high = (-1.0, 1.0) if self.config["normalize_actions"] else (space.low, space.high)
-        return (
-            np.where(bounded, low, -_FAR).astype(np.float32),
-            np.where(bounded, high, _FAR).astype(np.float32),
-        )
-
     def held(self, behaviour_kl: Any, bound_loss: Any) -> Any:
         """Returns what a loss adds to hold the policy near those that acted, and its means within the action bounds."""
         config = self.config
         return config["behaviour_kl_coeff"] * behaviour_kl + config["action_bound_coeff"] * bound_loss
-
-    def bound_stats(self, bound_loss: Any) -> dict[str, Any]:
-        """Returns the report of `bound_loss`, nothing where actions have no bounds."""
-        return {} if self.action_bounds is None else {"action_bound_loss": bound_loss}
 
     def counted_rows(self, batch: Mapping[str, Any]) -> Any:
         """Returns which rows count: not those that a trajectory that was cut is bootstrapped from."""

@@ -72,6 +72,8 @@ class VTraceTFPolicy(VTracePolicy, TFPolicy):
 
     learn_scalars = (*TFPolicy.learn_scalars, "value_mean", "value_std")
 
+    beyond_bounds = staticmethod(beyond_bounds)
+
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         self.kept: Stats = {}
         self.setup_mixins(config)
@@ -84,12 +86,6 @@ class VTraceTFPolicy(VTracePolicy, TFPolicy):
     def keep(self, **stats: Tensor) -> None:
         """Keeps what the loss computed beside the loss, for the learner's report."""
         self.kept = dict(stats)
-
-    def bound_loss(self, dist: Any, mean: Callable[[Tensor], Tensor]) -> Any:
-        """Returns how far means lie beyond the action bounds, a scalar; 0 where actions have none."""
-        if self.action_bounds is None:
-            return 0.0
-        return mean(beyond_bounds(dist.deterministic_sample(), *self.action_bounds))
 
     def target_stats(self, targets: Tensor, mean: Callable[[Tensor], Tensor]) -> Stats:
         """Returns the mean of the value targets, and of ((v_s − μ) / σ)², where the units of values follow them."""

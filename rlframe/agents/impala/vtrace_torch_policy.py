@@ -68,6 +68,8 @@ def vtrace_loss(policy: VTraceTorchPolicy, model: Any, dist_class: Any, train_ba
 class VTraceTorchPolicy(VTracePolicy, TorchPolicy):
     """An actor with a critic, trained on rows of policies that lag behind."""
 
+    beyond_bounds = staticmethod(beyond_bounds)
+
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         self.kept: Stats = {}
         self.setup_mixins(config)
@@ -80,14 +82,6 @@ class VTraceTorchPolicy(VTracePolicy, TorchPolicy):
     def keep(self, **stats: Tensor) -> None:
         """Keeps what the loss computed beside the loss, for the learner's report."""
         self.kept = {name: value.detach() for name, value in stats.items()}
-
-    def bound_loss(self, dist: Any, mean: Callable[[Tensor], Tensor]) -> Any:
-        """Returns how far means lie beyond the action bounds, a scalar; 0 where actions have none."""
-        if self.action_bounds is None:
-            return 0.0
-        means = dist.deterministic_sample()  # on the device of one of several towers
-        low, high = (torch.as_tensor(bound, device=means.device) for bound in self.action_bounds)
-        return mean(beyond_bounds(means, low, high))
 
     def target_stats(self, targets: Tensor, mean: Callable[[Tensor], Tensor]) -> Stats:
         """Returns the mean of the value targets, and of ((v_s − μ) / σ)², where the units of values follow them."""

@@ -18,8 +18,9 @@ from rlframe.execution.metric_ops import StandardMetricsReporting
 class DDPPOConfig(PPOConfig):
     """Keys of DD-PPO (Wijmans et al. 2020)."""
 
-    # Nothing but the clip holds Gaussians here: deviations that depend on the state, as RLlib's did, then swing until
-    # weights are NaN (Pendulum, after 230k steps); free ones do not.
+    # Nothing but the clip holds Gaussians here. Deviations that depend on the state, as RLlib's did, swing until
+    # weights are NaN (Pendulum, after 230k steps); free ones do not. Means drift beyond the action bounds, where all
+    # actions do the same, and stay there.
     new_defaults = {  # noqa: RUF012
         "rollout_fragment_length": 100,
         "num_envs_per_worker": 5,
@@ -27,6 +28,7 @@ class DDPPOConfig(PPOConfig):
         "num_sgd_iter": 10,
         "kl_coeff": 0.0,
         "kl_target": 0.0,
+        "action_bound_coeff": 1.0,
         "model": {"free_log_std": None},
     }
 

@@ -43,6 +43,11 @@ class PPOConfig(CommonConfig):
     entropy_coeff_schedule: Sequence[Sequence[float]] | float | None = option(
         None, "Points [env step, weight]; or a step at which the weight reaches 0.", wanted="a list of [step, value]"
     )
+    action_bound_coeff: float = option(
+        0.0,
+        "Weight of the squared distance, in half widths of the action bounds, of Gaussian means beyond them.",
+        low=0,
+    )
     clip_param: float = option(0.3, "ε: how far the probability ratio counts.", above=0, source="eq. 7")
     vf_clip_param: float = option(
         10.0, "How far a value may move from its old one in a train batch.", unit="discounted return", above=0

@@ -18,6 +18,7 @@ from rlframe.data.columns import (
 )
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
+from rlframe.policy.bounded_means import BoundedMeans
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
@@ -42,7 +43,7 @@ class KLCoeffMixin:
         return self.kl_coeff
 
 
-class PPOPolicy(KLCoeffMixin, LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
+class PPOPolicy(BoundedMeans, KLCoeffMixin, LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
     """An actor with a critic; what a framework adds is the loss and the learner step."""
 
     defaults_from = "rlframe.agents.ppo.ppo:DEFAULT_CONFIG"

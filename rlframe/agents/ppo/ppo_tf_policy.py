@@ -12,6 +12,7 @@ from rlframe.utils.quiet_tf import tf
 
 from rlframe.losses.tf.masking import valid_mean, valid_rows  # isort: skip - after TensorFlow was loaded quietly
 from rlframe.losses.tf.policy_gradients import (  # isort: skip - after TensorFlow was loaded quietly
+    beyond_bounds,
     clipped_surrogate,
     clipped_value_loss,
     explained_variance,
@@ -24,7 +25,9 @@ Tensor: TypeAlias = Any
 def ppo_surrogate_loss(policy: PPOTFPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
     """Returns the loss of one batch, a scalar.
 
-        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v max((V − R)², (V_clip − R)²) − c_e H(π) ]
+        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v max((V − R)², (V_clip − R)²) − c_e H(π) + c_b B(π) ]
+
+    B is how far means of Gaussians lie beyond the action bounds, see `beyond_bounds`: `action_bound_coeff`.
 
     Source: Schulman et al. 2017, "Proximal Policy Optimization Algorithms", eqs. 7 to 9.
     """
@@ -47,6 +50,10 @@ def ppo_surrogate_loss(policy: PPOTFPolicy, model: Any, dist_class: Any, train_b
     total = policy_loss + config["vf_loss_coeff"] * vf_loss - policy.entropy_coeff * entropy
     if config["kl_coeff"]:
         total = total + policy.kl_coeff * kl
+    held: Stats = {}
+    if config.get("action_bound_coeff"):  # a config of the user's own may be RLlib's, without it
+        bound_loss = policy.bound_loss(dist, mean)
+        total, held = total + config["action_bound_coeff"] * bound_loss, policy.bound_stats(bound_loss)
     explained = explained_variance(valid(targets), valid(tf.stop_gradient(values)))
     policy.keep(
         total_loss=total,
@@ -55,6 +62,7 @@ def ppo_surrogate_loss(policy: PPOTFPolicy, model: Any, dist_class: Any, train_b
         vf_explained_var=explained,
         kl=kl,
         entropy=entropy,
+        **held,
     )
     return total
 
@@ -72,6 +80,8 @@ def kl_and_loss_stats(policy: PPOTFPolicy, train_batch: SampleBatch) -> Stats:
 
 class PPOTFPolicy(PPOPolicy, TFPolicy):
     """An actor with a critic, trained on a clipped surrogate."""
+
+    beyond_bounds = staticmethod(beyond_bounds)
 
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         self.kept: Stats = {}

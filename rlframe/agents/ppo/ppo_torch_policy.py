@@ -12,7 +12,12 @@ from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, ValueNetworkM
 from rlframe.data.columns import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS, VF_PREDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.torch.masking import valid_mean, valid_rows
-from rlframe.losses.torch.policy_gradients import clipped_surrogate, clipped_value_loss, explained_variance
+from rlframe.losses.torch.policy_gradients import (
+    beyond_bounds,
+    clipped_surrogate,
+    clipped_value_loss,
+    explained_variance,
+)
 from rlframe.policy.torch_policy import TorchPolicy
 
 Stats = dict[str, Any]
@@ -21,7 +26,9 @@ Stats = dict[str, Any]
 def ppo_surrogate_loss(policy: PPOTorchPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
     """Returns the loss of one batch, a scalar.
 
-        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v max((V − R)², (V_clip − R)²) − c_e H(π) ]
+        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v max((V − R)², (V_clip − R)²) − c_e H(π) + c_b B(π) ]
+
+    B is how far means of Gaussians lie beyond the action bounds, see `beyond_bounds`: `action_bound_coeff`.
 
     Source: Schulman et al. 2017, "Proximal Policy Optimization Algorithms", eqs. 7 to 9.
     """
@@ -44,6 +51,10 @@ def ppo_surrogate_loss(policy: PPOTorchPolicy, model: Any, dist_class: Any, trai
     total: Tensor = policy_loss + config["vf_loss_coeff"] * vf_loss - policy.entropy_coeff * entropy
     if policy.kl_coeff:
         total = total + policy.kl_coeff * kl
+    held: Stats = {}
+    if config.get("action_bound_coeff"):  # a config of the user's own may be RLlib's, without it
+        bound_loss = policy.bound_loss(dist, mean)
+        total, held = total + config["action_bound_coeff"] * bound_loss, policy.bound_stats(bound_loss)
     with torch.no_grad():
         explained = explained_variance(valid(targets), valid(values))
     policy.keep(
@@ -53,6 +64,7 @@ def ppo_surrogate_loss(policy: PPOTorchPolicy, model: Any, dist_class: Any, trai
         vf_explained_var=explained,
         kl=kl,
         entropy=entropy,
+        **held,
     )
     return total
 
@@ -70,6 +82,8 @@ def kl_and_loss_stats(policy: PPOTorchPolicy, train_batch: SampleBatch) -> Stats
 
 class PPOTorchPolicy(PPOPolicy, TorchPolicy):
     """An actor with a critic, trained on a clipped surrogate."""
+
+    beyond_bounds = staticmethod(beyond_bounds)
 
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         self.kept: Stats = {}

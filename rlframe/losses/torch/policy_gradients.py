@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -80,7 +81,7 @@ def clipped_surrogate(logp: Tensor, logp_old: Tensor, advantages: Tensor, clip: 
     return torch.minimum(ratio * advantages, ratio.clamp(1.0 - clip, 1.0 + clip) * advantages)
 
 
-def beyond_bounds(means: Tensor, low: Tensor, high: Tensor) -> Tensor:
+def beyond_bounds(means: Tensor, low: Any, high: Any) -> Tensor:
     """Returns Σ (max(low − m, m − high, 0) / half)², half = (high − low) / 2: what means beyond the bounds cost.
 
     Actions beyond the bounds are clipped to them, and all do the same: no advantage says which of two such means is
@@ -88,13 +89,14 @@ def beyond_bounds(means: Tensor, low: Tensor, high: Tensor) -> Tensor:
 
     Args:
         means: m. Float `[B, A]`.
-        low: Lower bounds. Float `[A]`.
+        low: Lower bounds, an array or a tensor. Float `[A]`.
         high: Upper bounds, above `low`. Float `[A]`.
 
     Returns:
         Float `[B]`.
     """
-    beyond = (means - (low + high) / 2.0).abs() / ((high - low) / 2.0) - 1.0
+    least, most = (torch.as_tensor(bound, device=means.device) for bound in (low, high))
+    beyond = (means - (least + most) / 2.0).abs() / ((most - least) / 2.0) - 1.0
     return beyond.clamp(min=0.0).square().sum(dim=-1)
 
 
