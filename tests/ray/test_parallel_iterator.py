@@ -192,6 +192,7 @@ class TestRollouts:
         it: Any = ParallelRollouts(workers)
         next(it)
         ray.kill(doomed)
+        _wait_until_dead(doomed)
         with pytest.raises(ray.exceptions.RayActorError):
             next(it)
         workers.remotes = [remotes[1], new]
@@ -282,6 +283,19 @@ class TestMetrics:
         episodes, late = collect_episodes(None, [], late, 60)
         assert [e.episode_reward for e in episodes] == [5.0]
         assert late == []
+
+
+def _wait_until_dead(actor: Any) -> None:
+    """Returns when an actor that was killed answers no more: it may for a while after the call."""
+    while True:
+        try:
+            ray.get(actor.apply.remote(_nothing))
+        except ray.exceptions.RayActorError:
+            return
+
+
+def _nothing(_: FakeWorker) -> None:
+    pass
 
 
 def _finish_episode(worker: FakeWorker, reward: float) -> None:
