@@ -2,10 +2,10 @@
 
 An environment that gives 84x84x4 uint8 observations at no cost, 2 remote workers, fragments of 50 x 4 slots, four of
 them to a train batch. Workers step it, collect, and send; their policy has no network, so that no convolution's
-arithmetic is measured. Beside it stand the way that samples go alone (`fake_sampler`: workers hand out the same
-fragment again and again), and what two workers sample where a convolution acts. Ray's figure is of one process that
-puts an array of a fragment's size, gets it, and copies it, with the machine to itself; and of two plain actors that
-return such arrays to a loop that joins four of them.
+arithmetic is measured. Beside it stand the same without `share_memory`, through Ray's object store, and what two
+workers sample where a convolution acts. Ray's figure is of one process that puts an array of a fragment's size, gets
+it, and copies it, with the machine to itself; and of two plain actors that return such arrays to a loop that joins
+four of them.
 
 python benchmarks/image_throughput.py [--seconds 10] [--rounds 3]
 """
@@ -109,7 +109,7 @@ def main(seconds: float, rounds: int) -> None:
         "samples that reach the learner": lambda: arriving(seconds, {}),
         "ray.put, ray.get and a copy": put_and_get,
         "two plain actors and a loop": plain_actors,
-        "the way alone": lambda: arriving(seconds, {"fake_sampler": True}),
+        "through Ray's object store": lambda: arriving(seconds, {"share_memory": False}),
     }
     report("84x84x4 uint8", alternate(sides, rounds), "MB/s")
     print(f"  two workers that act, nothing sent: {acting(seconds):,.0f} MB/s")

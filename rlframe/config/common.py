@@ -76,6 +76,12 @@ class CommonConfig(AlgorithmConfig):
     )
     synchronize_filters: bool = option(True, "Merge the workers' filter statistics in every iteration.", tunable=False)
     compress_observations: bool = option(False, "Compress obs and new_obs in batches with LZ4.", tunable=False)
+    share_memory: bool = option(
+        True,
+        "Large observations of asynchronous remote workers on this machine come through memory that both processes "
+        "map, not through Ray's object store.",
+        tunable=False,
+    )
     fake_sampler: bool = option(False, "Repeat the first batch for ever, to measure the learner alone.", tunable=False)
     sample_in_numpy: bool = option(
         True,

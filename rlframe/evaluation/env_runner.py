@@ -64,7 +64,12 @@ class EnvRunner:
         settings: See `RunnerSettings`.
         hooks: Callbacks.
         obs_filter: Observation filter with `filter_batch`, or None.
+
+    Attributes:
+        empty: `numpy.empty`, or what makes memory for observations instead.
     """
+
+    empty: Callable[..., Any] = staticmethod(np.empty)
 
     def __init__(
         self,
@@ -224,7 +229,7 @@ class EnvRunner:
     def _run_block(self) -> tuple[SampleBatch, list[Segment]]:
         """Steps every slot `rollout_fragment_length` times and returns the rows and their segments."""
         settings, policy = self.settings, self.policy
-        block = Block(settings.rollout_fragment_length, self._obs, policy)
+        block = Block(settings.rollout_fragment_length, self._obs, policy, self.empty)
         explore = settings.explore
         policy.exploration.before_compute_actions(timestep=policy.global_timestep, explore=explore)
         clock = time.perf_counter

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,10 +58,10 @@ class Block:
         segments: Trajectories within the block, by slot.
     """
 
-    def __init__(self, length: int, first_obs: NDArray[Any], policy: Any) -> None:
+    def __init__(self, length: int, first_obs: NDArray[Any], policy: Any, empty: Callable[..., Any] = np.empty) -> None:
         slots = len(first_obs)
         self.length, self.slots = length, slots
-        self.obs = np.empty(((length + 1) * slots, *first_obs.shape[1:]), first_obs.dtype)
+        self.obs: NDArray[Any] = empty(((length + 1) * slots, *first_obs.shape[1:]), first_obs.dtype)
         self._steps = self.obs[: length * slots].reshape(slots, length, *first_obs.shape[1:])
         self.obs_at(0)[:] = first_obs
         self.rewards = np.empty((length, slots), np.float32)

@@ -32,6 +32,7 @@ from rlframe.evaluation.policy_table import (
     policy_config,
     space_for,
 )
+from rlframe.evaluation.shared_memory import Lender, Reader
 from rlframe.evaluation.vector_runner import VectorRunner, make_vector_env
 from rlframe.evaluation.whole_games import WholeGames
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
@@ -117,6 +118,7 @@ class RolloutWorker:
         self.runner: EnvRunner | MultiAgentRunner | None = None
         self.global_vars: dict[str, Any] = {"timestep": 0}
         self._fake_batch: SampleBatch | MultiAgentBatch | None = None
+        self._lender = Lender()
         if policy_spec is not None:
             self.add_policies(policy_spec)
 
@@ -374,6 +376,22 @@ class RolloutWorker:
         if self.policy_config.get("fake_sampler"):
             self._fake_batch = batch
         return batch
+
+    def sample_shared(self, reader: Reader) -> Any:
+        """Returns what `sample` does, and large observations through memory that the asking process maps, if it can.
+
+        The caller must fetch each answer once.
+
+        Args:
+            reader: The process that asks; see `this_reader`.
+        """
+        if not isinstance(self.runner, EnvRunner) or not self._lender.reaches(reader):
+            return self.sample()
+        self.runner.empty = self._lender.empty
+        try:
+            return self._lender.export(self.sample())
+        finally:
+            del self.runner.empty
 
     def sample_with_count(self) -> tuple[SampleBatch | MultiAgentBatch, int]:
         """Returns a batch and its number of environment steps."""

@@ -127,7 +127,7 @@ class VectorRunner(EnvRunner):
     def _run_block(self) -> tuple[SampleBatch, list[Segment]]:
         """Steps all slots `rollout_fragment_length` times and returns the rows and their segments."""
         settings, policy = self.settings, self.policy
-        block = Block(settings.rollout_fragment_length, self._obs, policy)
+        block = Block(settings.rollout_fragment_length, self._obs, policy, self.empty)
         dropped = np.zeros((block.length, block.slots), np.bool_)
         policy.exploration.before_compute_actions(timestep=policy.global_timestep, explore=settings.explore)
         clock = time.perf_counter

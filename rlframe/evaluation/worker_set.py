@@ -235,6 +235,11 @@ class WorkerSet:
             worker.set_weights.remote(reference, global_vars)
 
     @property
+    def shares_memory(self) -> bool:
+        """Whether large observations come through memory that workers and this process map, where they can."""
+        return bool(self._config.get("share_memory"))
+
+    @property
     def samples_ahead(self) -> bool:
         """Whether remote workers sample the next round while the learner learns from the last (`sample_async`)."""
         return bool(self._config.get("sample_async"))

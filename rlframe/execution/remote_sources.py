@@ -98,6 +98,7 @@ class AsyncRequests:
         # By actor, the one that was served longest ago first; references in the order in which they were asked for.
         self._open: dict[Any, deque[Any]] = {}
         self._ended: set[Any] = set()
+        self._fetches = False
 
     def __iter__(self) -> AsyncRequests:
         return self
@@ -113,7 +114,7 @@ class AsyncRequests:
                 raise WorkerError("Got no actors to gather items from, wanted at least one; are all workers dead?")
             # Only the oldest request of each actor is waited for: ray.wait() may prefer a younger one.
             heads = {requests[0]: actor for actor, requests in self._open.items()}
-            ready, _ = ray.wait(list(heads), num_returns=1, timeout=self._timeout_s)
+            ready, _ = ray.wait(list(heads), num_returns=1, timeout=self._timeout_s, fetch_local=self._fetches)
             if not ready:
                 return _NextValueNotReady()
             actor = heads[ready[0]]
@@ -134,7 +135,16 @@ class AsyncRequests:
         if len(wanted) != len(self._open) or any(actor not in self._open for actor in wanted):
             current = set(wanted)
             self._open = {actor: requests for actor, requests in self._open.items() if actor in current}
+            # Items of other nodes are fetched while they are waited for; to ask for that costs a round to Ray's daemon
+            # for each item, so that it is not asked where there is one node.
+            self._fetches = _on_several_nodes()
         for actor in wanted:
             requests = self._open.setdefault(actor, deque())
             while len(requests) < self._num_async:
                 requests.append(self._request(actor))
+
+
+def _on_several_nodes() -> bool:
+    import ray
+
+    return len([node for node in ray.nodes() if node["Alive"]]) > 1

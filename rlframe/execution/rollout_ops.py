@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
+from rlframe.evaluation.shared_memory import LostFragment, Reader, this_reader, unmap
 from rlframe.execution.common import (
     AGENT_STEPS_SAMPLED_COUNTER,
     GRAD_WAIT_TIMER,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 # Columns are divided by no less than this when they are standardised, so that a constant one becomes 0.
 _SMALLEST_STD = 1e-4
+# A worker that has ended loses those under way, no more.
+_MOST_LOST = 1000
 
 
 def agent_steps(batch: Batch) -> int:
@@ -69,6 +72,11 @@ def _request_sample(workers: Any, worker: Any) -> Any:
     return worker.sample.remote()
 
 
+def _request_shared(workers: Any, reader: Reader, worker: Any) -> Any:
+    workers.update_worker(worker)
+    return worker.sample_shared.remote(reader)
+
+
 class _BulkSyncRollouts(_LocalRollouts):
     """One batch of every remote worker, joined in the order of the workers."""
 
@@ -97,14 +105,26 @@ class _AsyncRollouts(_LocalRollouts):
     def __init__(self, workers: Any, num_async: int, timeout_s: float | None) -> None:
         super().__init__(workers)
         self._num_async = num_async
-        self._requests = AsyncRequests(workers.remote_workers, partial(_request_sample, workers), num_async, timeout_s)
+        reader = this_reader() if getattr(workers, "shares_memory", False) else None
+        request = partial(_request_sample, workers) if reader is None else partial(_request_shared, workers, reader)
+        self._requests = AsyncRequests(workers.remote_workers, request, num_async, timeout_s)
 
     def plan_args(self) -> str:
         return f"async, {len(self._workers.remote_workers())} workers, {self._num_async} in flight each"
 
     def __next__(self) -> Any:
-        item = next(self._requests)
+        item, lost = next(self._requests), 0
+        while isinstance(item, LostFragment):  # of a worker that has ended: the next request says so
+            item, lost = next(self._requests), lost + 1
+            if lost > _MOST_LOST:
+                raise WorkerError(
+                    f"Got {lost} fragments in turn that are not where workers said; set share_memory=False"
+                )
         return _count_sampled(item) if isinstance(item, (SampleBatch, MultiAgentBatch)) else item
+
+    def close(self) -> None:
+        """Gives back the memory of fragments; those under way are dropped when the next plan begins."""
+        unmap()
 
 
 def _concat(batches: Sequence[Batch]) -> Batch:
