@@ -222,7 +222,6 @@ def test_infos_are_not_stored(kind: str) -> None:
 
 
 def test_compressed_observations_are_stored_unpacked(kind: str) -> None:
-    pytest.importorskip("lz4")
     buffer = make(kind)
     for start in (0, 4):
         batch = fragment(0, start, 4)
