@@ -75,7 +75,9 @@ class CommonConfig(AlgorithmConfig):
         tunable=True,
     )
     synchronize_filters: bool = option(True, "Merge the workers' filter statistics in every iteration.", tunable=False)
-    compress_observations: bool = option(False, "Compress obs and new_obs in batches, row by row (zlib).", tunable=False)
+    compress_observations: bool = option(
+        False, "Compress obs and new_obs in batches, row by row (zlib).", tunable=False
+    )
     share_memory: bool = option(
         True,
         "Large observations of asynchronous remote workers on this machine come through memory that both processes "
