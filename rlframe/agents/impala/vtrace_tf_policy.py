@@ -132,7 +132,8 @@ class VTraceTFPolicy(VTracePolicy, TFPolicy):
 
     def set_learning_rate(self, lr: float) -> None:
         """Sets the rate of the policy's optimiser; that of separate values is constant."""
-        set_rate(self._optimizers[0], lr)
+        for optimizer in self._optimizers[:1]:  # policies that only evaluate have none
+            set_rate(optimizer, lr)
 
     def gradients(self, optimizer: Any, loss: Tensor) -> list[tuple[Any, Any]]:
         """Clips the gradient's global norm to `grad_clip`."""

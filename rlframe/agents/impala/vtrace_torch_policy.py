@@ -135,8 +135,9 @@ class VTraceTorchPolicy(VTracePolicy, TorchPolicy):
 
     def set_learning_rate(self, lr: float) -> None:
         """Sets the rate of the policy's optimiser; that of separate values is constant."""
-        for group in self._optimizers[0].param_groups:
-            group["lr"] = lr
+        for optimizer in self._optimizers[:1]:  # policies that only evaluate have none
+            for group in optimizer.param_groups:
+                group["lr"] = lr
 
     def extra_grad_process(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> Stats:
         """Clips the gradient's global norm to `grad_clip`."""
