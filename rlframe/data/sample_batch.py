@@ -204,9 +204,19 @@ class SampleBatch(ColumnDict):
     def __copy__(self) -> SampleBatch:
         return self.copy(shallow=True)
 
+    def layout(self) -> dict[str, Any]:
+        """Returns what is known of the batch beside its columns: padding, axes, flags; see `from_layout`."""
+        return {key: value for key, value in self.__dict__.items() if key in _ATTRIBUTES}
+
+    @classmethod
+    def from_layout(cls, columns: Mapping[str, Column], layout: Mapping[str, Any]) -> SampleBatch:
+        """Returns the batch of which `columns` and `layout()` were taken."""
+        batch = cls.from_columns(columns)
+        batch.__dict__.update(layout)
+        return batch
+
     def __reduce__(self) -> Any:
-        flags = {key: value for key, value in self.__dict__.items() if key in _ATTRIBUTES}
-        return _rebuild, (type(self), dict(self), flags)
+        return _rebuild, (type(self), dict(self), self.layout())
 
     def _rows(self, rows: slice) -> SampleBatch:
         """Returns rows `[start, stop)`; with `seq_lens`, both are moved down to the start of their sequence."""
@@ -522,12 +532,9 @@ class MultiAgentBatch:
         return f"MultiAgentBatch({self.count} env steps: {self.policy_batches})"
 
 
-def _rebuild(cls: type[SampleBatch], columns: Columns, flags: dict[str, Any]) -> SampleBatch:
+def _rebuild(cls: type[SampleBatch], columns: Columns, layout: dict[str, Any]) -> SampleBatch:
     """Undoes `SampleBatch.__reduce__`."""
-    batch = cls.from_columns(columns)
-    if flags:
-        batch.__dict__.update(flags)
-    return batch
+    return cls.from_layout(columns, layout)
 
 
 def _copy_leaf(leaf: Any) -> Any:
@@ -556,13 +563,24 @@ def _common_max_seq_len(parts: Sequence[SampleBatch]) -> int | None:
                 f"(zero_padded {first.zero_padded} and {part.zero_padded}, time_major {first.time_major} and "
                 f"{part.time_major}); wanted all alike."
             )
-        if (part.max_seq_len is None) != (first.max_seq_len is None):
+        differ = (part.max_seq_len is None) != (first.max_seq_len is None)
+        if differ and (_longest(part) is None or _longest(first) is None):
             raise ValueError(
-                f"Got batches with max_seq_len {first.max_seq_len} and {part.max_seq_len}; wanted it in all or in none."
+                f"Got batches with max_seq_len {first.max_seq_len} and {part.max_seq_len}, and without seq_lens; "
+                "wanted it in all or in none."
             )
         if first.zero_padded and part.max_seq_len != first.max_seq_len:
             raise ValueError(
                 f"Got batches padded to {first.max_seq_len} and {part.max_seq_len} rows; wanted one length."
             )
-    lengths = [part.max_seq_len for part in parts if part.max_seq_len is not None]
-    return max(lengths) if lengths else None
+    if all(part.max_seq_len is None for part in parts):
+        return None
+    return max(_longest(part) or 0 for part in parts)
+
+
+def _longest(part: SampleBatch) -> int | None:
+    """Returns `max_seq_len`; of sequences that a worker cut, which carry none, the longest of `seq_lens`."""
+    seq_lens = dict.get(part, names.SEQ_LENS)
+    if part.max_seq_len is not None or seq_lens is None or len(seq_lens) == 0:
+        return part.max_seq_len
+    return int(max(seq_lens))

@@ -42,7 +42,7 @@ def _pack_container(item: Any, on_unknown: str) -> Any:
         policies = {str(pid): _pack(batch, on_unknown) for pid, batch in item.policy_batches.items()}
         return {"kind": "multi_agent_batch", "policies": policies, "env_steps": int(item.env_steps())}
     if isinstance(item, SampleBatch):
-        return {"kind": "batch", **_pack_pairs(item, on_unknown)}
+        return {"kind": "batch", **_pack_pairs(item, on_unknown), "layout": _pack_pairs(item.layout(), on_unknown)}
     if isinstance(item, dict):
         return {"kind": "dict", **_pack_pairs(item, on_unknown)}
     if isinstance(item, tuple):
@@ -79,14 +79,22 @@ def unpack_item(state: Any) -> Any:
     if not isinstance(state, dict):
         return state
     kind = state.get("kind")
-    if kind in ("batch", "dict"):
-        pairs = {unpack_item(k): unpack_item(v) for k, v in zip(state["keys"], state["values"], strict=True)}
-        return SampleBatch(pairs) if kind == "batch" else pairs
+    if kind == "dict":
+        return _unpack_pairs(state)
+    if kind == "batch":
+        columns = _unpack_pairs(state)
+        if "layout" not in state:  # written before it was kept
+            return SampleBatch(columns)
+        return SampleBatch.from_layout(columns, _unpack_pairs(state["layout"]))
     if kind == "multi_agent_batch":
         return MultiAgentBatch({pid: unpack_item(b) for pid, b in state["policies"].items()}, state["env_steps"])
     if kind in ("tuple", "list", "objects"):
         return _unpack_sequence(kind, [unpack_item(part) for part in state["items"]])
     raise CheckpointError(f"Got saved item of kind {kind!r}, wanted one that pack_item() writes")
+
+
+def _unpack_pairs(state: Any) -> dict[Any, Any]:
+    return {unpack_item(k): unpack_item(v) for k, v in zip(state["keys"], state["values"], strict=True)}
 
 
 def _unpack_sequence(kind: str, items: list[Any]) -> Any:

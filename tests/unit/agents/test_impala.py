@@ -25,6 +25,7 @@ SMALL = {
     "rollout_fragment_length": 20,
     "log_sys_usage": False,
 }
+LSTM = {"use_lstm": True, "lstm_cell_size": 8, "max_seq_len": 7, "fcnet_hiddens": [16]}
 every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
 every_trainer = pytest.mark.parametrize("cls", [ImpalaTrainer, APPOTrainer], ids=["IMPALA", "APPO"])
 
@@ -42,12 +43,14 @@ def stats_of(result):
     ("cls", "overrides"),
     [
         (ImpalaTrainer, {"replay_proportion": 0.5, "replay_buffer_num_slots": 3}),
+        # A fragment and its replay are two of three that make a batch: the plan holds some when it is saved.
+        (ImpalaTrainer, {"replay_proportion": 1, "replay_buffer_num_slots": 3, "train_batch_size": 60, "model": LSTM}),
         (ImpalaTrainer, {"vtrace": False}),
         (ImpalaTrainer, {"opt_type": "rmsprop", "vtrace_drop_last_ts": False}),
         (APPOTrainer, {"num_sgd_iter": 2, "minibatch_buffer_size": 2, "use_kl_loss": True}),
         (APPOTrainer, {"vtrace": False}),
     ],
-    ids=["replay", "A3C's policy", "rmsprop", "APPO", "APPO without V-trace"],
+    ids=["replay", "replay with an LSTM", "A3C's policy", "rmsprop", "APPO", "APPO without V-trace"],
 )
 def test_restored_trainer_goes_on_bit_for_bit(cls, overrides, framework, tmp_path):
     one = make(cls, framework=framework, observation_filter="MeanStdFilter", **overrides)

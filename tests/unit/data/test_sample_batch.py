@@ -310,6 +310,14 @@ def test_concat_samples_sequences_add_up():
     assert (joined.count, joined.max_seq_len) == (6, 3)
 
 
+def test_concat_samples_sequences_without_a_longest_length_join_those_with_one():
+    cut = SampleBatch.from_columns(dict(sequences([4])))  # as a worker cuts them
+    for joined in (cut.concat(sequences([2, 1])), sequences([2, 1]).concat(cut)):
+        assert sorted(joined["seq_lens"].tolist()) == [1, 2, 4]
+        assert (joined.count, joined.max_seq_len) == (7, 4)
+    assert cut.concat(cut).max_seq_len is None
+
+
 def test_concat_samples_mixed_layouts_are_refused():
     plain, padded = sequences([2, 1]), sequences([2, 1]).right_zero_pad(2)
     with pytest.raises(ValueError, match="zero-padded"):
