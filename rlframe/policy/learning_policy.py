@@ -260,6 +260,13 @@ class LearningPolicy(Policy):
         states = [f"{STATE_IN_PREFIX}{index}" for index in range(self.num_state_tensors())]
         return tuple(dict.fromkeys([*(self.learn_columns or ()), *views, *states, VALID_MASK, SEQ_LENS]))
 
+    def _before_learning(self, samples: SampleBatch) -> dict[str, Any]:
+        """Calls `on_learn_on_batch` and returns what it wrote, the `custom_metrics`."""
+        custom: dict[str, Any] = {}
+        if self.learn_hook is not None:
+            self.learn_hook(policy=self, train_batch=samples, result=custom)
+        return custom
+
     def _learn_result(
         self, stats: Mapping[str, Any], fetches: Mapping[str, Any], custom: dict[str, Any]
     ) -> dict[str, Any]:

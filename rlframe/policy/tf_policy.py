@@ -315,9 +315,7 @@ class TFPolicy(LearningPolicy):
             NonFiniteError: If the loss is NaN or infinite; nothing is learned then, and the message names what was
                 first to be so.
         """
-        custom: dict[str, Any] = {}
-        if self.learn_hook is not None:
-            self.learn_hook(policy=self, train_batch=samples, result=custom)
+        custom = self._before_learning(samples)
         columns = self._learned_columns(samples)
         try:
             made = self._learn_calls(_tensor_columns(columns), self._scalars())
@@ -460,11 +458,12 @@ class TFPolicy(LearningPolicy):
 
     def compute_gradients(self, postprocessed_batch: SampleBatch) -> tuple[list[Any], dict[str, Any]]:
         """Returns the gradients of a batch as arrays, one per trainable variable (None where unused), and the info."""
+        custom = self._before_learning(postprocessed_batch)
         columns = _tensor_columns(self._learned_columns(postprocessed_batch))
         made = self._gradient_calls(columns, self._scalars())
         self._check_losses(made["losses"], postprocessed_batch)
         gradients = [made["gradients"].get(str(index)) for index in range(len(self.model.trainable_variables()))]
-        return gradients, self._learn_result({"allreduce_latency": 0.0, **made["stats"]}, made["fetches"], {})
+        return gradients, self._learn_result({"allreduce_latency": 0.0, **made["stats"]}, made["fetches"], custom)
 
     def _traced_gradients(self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor]) -> dict[str, Any]:
         with self._symbolic(scalars):

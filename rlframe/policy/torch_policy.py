@@ -243,9 +243,7 @@ class TorchPolicy(LearningPolicy):
         """
         if not self.model.training:
             self.model.train()
-        custom: dict[str, Any] = {}
-        if self.learn_hook is not None:
-            self.learn_hook(policy=self, train_batch=samples, result=custom)
+        custom = self._before_learning(samples)
         batch = self._lazy_tensor_dict(self._learned_columns(samples))
         batch.set_training(True)
         stats = self._backward(batch, samples)
@@ -311,12 +309,13 @@ class TorchPolicy(LearningPolicy):
         """Returns the gradients of one batch as arrays, one per parameter (None where unused), and the info."""
         if not self.model.training:
             self.model.train()
+        custom = self._before_learning(postprocessed_batch)
         batch = self._lazy_tensor_dict(self._learned_columns(postprocessed_batch))
         batch.set_training(True)
         stats = self._backward(batch, postprocessed_batch)
         stats.update(self.extra_grad_info(batch))
         grads = [None if p.grad is None else p.grad.detach().cpu().numpy().copy() for p in self.model.parameters()]
-        return grads, self._learn_result(stats, self.extra_compute_grad_fetches(), {})
+        return grads, self._learn_result(stats, self.extra_compute_grad_fetches(), custom)
 
     def apply_gradients(self, gradients: Sequence[Any]) -> None:
         """Applies gradients as `compute_gradients` returns them."""

@@ -1,0 +1,130 @@
+"""What every algorithm's trainer promises, whatever its plan: evaluation beside training, callbacks, schedules."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from rlframe.agents.a3c import A2CTrainer
+from rlframe.agents.callbacks import DefaultCallbacks
+from rlframe.agents.dqn import DQNTrainer, SimpleQTrainer
+from rlframe.agents.impala import ImpalaTrainer
+from rlframe.agents.pg import PGTrainer
+from rlframe.agents.ppo import APPOTrainer, PPOTrainer
+from tests.helpers.frameworks import FRAMEWORKS
+
+SMALL = {
+    "seed": 5,
+    "num_workers": 0,
+    "min_iter_time_s": 0,
+    "model": {"fcnet_hiddens": [16]},
+    "train_batch_size": 80,
+    "rollout_fragment_length": 20,
+    "observation_filter": "MeanStdFilter",
+    "log_sys_usage": False,
+}
+LSTM = {"use_lstm": True, "lstm_cell_size": 8, "max_seq_len": 7, "fcnet_hiddens": [16]}
+MINIBATCHES = {"sgd_minibatch_size": 40, "num_sgd_iter": 2}
+SCHEDULE = {"lr_schedule": [[0, 1e-3], [1000, 1e-4]]}
+REPLAY = {"learning_starts": 40, "timesteps_per_iteration": 80, "train_batch_size": 16}
+APART = {"_separate_vf_optimizer": True, "model": {"vf_share_layers": False, "fcnet_hiddens": [16]}, **SCHEDULE}
+CASES = {
+    "PG": (PGTrainer, {}),
+    "A2C": (A2CTrainer, SCHEDULE),
+    "A2C, microbatches": (A2CTrainer, {"microbatch_size": 40}),
+    "A2C, LSTM": (A2CTrainer, {"model": LSTM}),
+    "PPO": (PPOTrainer, {**MINIBATCHES, **SCHEDULE}),
+    "PPO, LSTM": (PPOTrainer, {**MINIBATCHES, "model": LSTM}),
+    "APPO": (APPOTrainer, SCHEDULE),
+    "APPO without V-trace": (APPOTrainer, {"vtrace": False}),
+    "IMPALA": (ImpalaTrainer, SCHEDULE),
+    "IMPALA, LSTM": (ImpalaTrainer, {"model": LSTM}),
+    "IMPALA, two optimisers": (ImpalaTrainer, APART),
+    "SimpleQ": (SimpleQTrainer, REPLAY),
+    "DQN": (DQNTrainer, REPLAY),
+}
+every_trainer = pytest.mark.parametrize("case", list(CASES))
+every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
+
+
+def make(case, framework, **overrides):
+    cls, config = CASES[case]
+    return cls(
+        {**copy.deepcopy(SMALL), **copy.deepcopy(config), "framework": framework, **overrides}, env="CartPole-v1"
+    )
+
+
+@every_framework
+@every_trainer
+def test_evaluation_changes_nothing_of_training(case, framework):
+    one = make(case, framework)
+    two = make(case, framework, evaluation_interval=1, evaluation_num_episodes=3, evaluation_config={"explore": False})
+    for iteration in range(1, 4):
+        alone, beside = one.train(), two.train()
+        np.testing.assert_equal(beside["info"]["learner"], alone["info"]["learner"])
+        assert beside["hist_stats"] == alone["hist_stats"]
+        assert beside["evaluation"]["episodes_this_iter"] == 3
+        assert beside["evaluation"]["training_iteration"] == iteration
+    evaluated = two.evaluation_workers.local_worker().get_weights()["default_policy"]
+    for name, weights in two.get_weights()["default_policy"].items():
+        np.testing.assert_array_equal(weights, one.get_weights()["default_policy"][name], err_msg=name)
+        np.testing.assert_array_equal(weights, evaluated[name], err_msg=name)
+    one.stop(), two.stop()
+
+
+class Counts(DefaultCallbacks):
+    """Counts, in the trainer's process."""
+
+    seen: dict = {}  # noqa: RUF012
+
+    def count(self, name, number=1):
+        self.seen[name] = self.seen.get(name, 0) + number
+
+    def on_episode_start(self, *, episode, **rest):
+        episode.user_data["steps"] = 0
+        self.count("started")
+
+    def on_episode_step(self, *, episode, **rest):
+        episode.user_data["steps"] += 1
+
+    def on_episode_end(self, *, episode, **rest):
+        assert episode.user_data["steps"] == episode.length
+        episode.custom_metrics["steps"] = episode.length
+        self.count("ended")
+
+    def on_postprocess_trajectory(self, *, postprocessed_batch, **rest):
+        self.count("postprocessed", postprocessed_batch.count)
+
+    def on_sample_end(self, *, samples, **rest):
+        self.count("sampled", samples.count)
+
+    def on_learn_on_batch(self, *, policy, train_batch, result, **rest):
+        assert set(policy.get_weights())
+        result["rows"] = train_batch.count
+        self.count("learned", train_batch.count)
+
+    def on_train_result(self, *, result, **rest):
+        result["seen"] = dict(self.seen)
+
+
+@every_framework
+@every_trainer
+def test_callbacks_see_every_row_and_episode(case, framework):
+    Counts.seen = {}
+    trainer = make(case, framework, callbacks=Counts)
+    results = [trainer.train() for _ in range(3)]
+    seen = results[-1]["seen"]
+    assert seen["sampled"] == seen["postprocessed"] == results[-1]["info"]["num_steps_sampled"]
+    assert seen["ended"] == results[-1]["episodes_total"]
+    assert seen["started"] - seen["ended"] in (0, 1)
+    if case == "PPO, LSTM":  # a pass leaves out the sequences that fill no minibatch
+        assert seen["sampled"] < seen["learned"] <= 2 * seen["sampled"]
+    elif "learning_starts" in CASES[case][1]:  # rows that were stored
+        assert seen["learned"] > 0
+    else:
+        passes = trainer.config.get("num_sgd_iter", 1)
+        assert seen["learned"] == passes * results[-1]["info"]["num_steps_trained"] == passes * seen["sampled"]
+    assert "rows" in results[-1]["info"]["learner"]["default_policy"]["custom_metrics"]
+    lengths = results[-1]["hist_stats"]["episode_lengths"]
+    assert results[-1]["custom_metrics"]["steps_mean"] == pytest.approx(np.mean(lengths))
+    trainer.stop()
