@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import shutil
 import tempfile
@@ -20,6 +21,7 @@ from rlframe.utils.errors import CheckpointError
 from rlframe.utils.state_files import read_state, write_state
 from rlframe.version import __version__
 
+_LOGGER = logging.getLogger("rlframe")
 SCHEMA = 1
 
 
@@ -231,9 +233,30 @@ def apply(trainer: Any, state: dict[str, Any]) -> None:
     # Remote workers may be more or fewer than were saved; the plan starts from its counters in any case.
     trainer.train_exec_impl.close()
     trainer.train_exec_impl = trainer._make_plan()
-    trainer.train_exec_impl.set_state(state["plan"])
+    _restore_plan(trainer, state["plan"])
     if trainer.evaluation_workers is not None and "evaluation_worker" in state:
         trainer.evaluation_workers.local_worker().set_state(state["evaluation_worker"])
+
+
+def _restore_plan(trainer: Any, state: dict[str, Any]) -> None:
+    """Puts the plan's state into the plan; of other operators, which other settings can mean, its counters alone."""
+    plan = trainer.train_exec_impl
+    trainer._goes_on_exactly = plan.has_operators_of(state)
+    plan.set_state(state, counters_only=not trainer._goes_on_exactly)
+
+
+def warn_of_another_plan(trainer: Any) -> None:
+    """Says once that a checkpoint of other operators was restored: when training goes on, for acting needs none."""
+    if trainer._goes_on_exactly:
+        return
+    trainer._goes_on_exactly = True
+    _LOGGER.warning(
+        "%s was restored from a checkpoint whose plan had other operators, as with other settings (num_workers=0 or "
+        "more, num_aggregation_workers, microbatch_size) or another execution plan. Policies, filters and counters "
+        "are those of the checkpoint; rows that its plan held, and the plan's random streams, are not: training goes "
+        "on, but not exactly where it stopped",
+        trainer._name,
+    )
 
 
 def pull_policies(workers: Any) -> None:

@@ -104,6 +104,7 @@ class Trainer(ActingMixin, ExportingMixin, PolicyTableMixin, Trainable):
         self.local_replay_buffer: Any = None
         self._last_evaluation: dict[str, Any] | None = None
         self._usage: Any = None
+        self._goes_on_exactly = True
         super().__init__(given, storage)
         # Tune's monitor is a thread; system usage is read here once an iteration instead.
         self._monitor.stop()
@@ -248,6 +249,7 @@ class Trainer(ActingMixin, ExportingMixin, PolicyTableMixin, Trainable):
 
     def step(self) -> dict[str, Any]:
         """Runs one iteration, again after worker failures if the config says so; called by `train()`."""
+        checkpointing.warn_of_another_plan(self)
         result = self._step_with_retries()
         if self.config["synchronize_filters"]:
             FilterManager.synchronize(self.workers.local_worker().filters, self.workers.remote_workers())

@@ -149,23 +149,33 @@ class LocalIterator(Generic[T]):
         nodes = [{"name": node.name, "state": node.get_state()} for node in walk(self.build())]
         return {"metrics": self.shared_metrics.get().get_state(), "nodes": nodes}
 
-    def set_state(self, state: Mapping[str, Any]) -> None:
+    def set_state(self, state: Mapping[str, Any], *, counters_only: bool = False) -> None:
         """Takes back what `get_state()` returned.
+
+        Args:
+            state: The counters, and the position of every operator.
+            counters_only: Leave out the positions, which a plan of other operators cannot take.
 
         Raises:
             CheckpointError: If the state belongs to a plan of other operators.
         """
         nodes = list(walk(self.build()))
-        got, wanted = [saved["name"] for saved in state["nodes"]], [node.name for node in nodes]
-        if got != wanted:
+        if not counters_only and not self.has_operators_of(state):
+            got, wanted = [saved["name"] for saved in state["nodes"]], [node.name for node in nodes]
             raise CheckpointError(
                 f"Got the state of a plan of other operators: {' > '.join(got)}; wanted {' > '.join(wanted)}. "
                 "Restore it with the algorithm and the settings it was saved with"
             )
         self.shared_metrics.get().set_state(state["metrics"])
+        if counters_only:
+            return
         for node, saved in zip(nodes, state["nodes"], strict=True):
             if saved["state"] is not None:
                 node.set_state(saved["state"])
+
+    def has_operators_of(self, state: Mapping[str, Any]) -> bool:
+        """Returns whether a state is of a plan of these operators, so that all of it can be taken."""
+        return [saved["name"] for saved in state["nodes"]] == [node.name for node in walk(self.build())]
 
     def close(self) -> None:
         """Ends what the operators of this chain hold (threads, actors); nothing can be pulled from it any more.

@@ -142,6 +142,35 @@ def test_a_checkpoint_goes_on_with_its_counters(trainers, cls, tmp_path):
     assert len(learner_threads()) == 2
 
 
+@pytest.mark.parametrize(("before", "after"), [(2, 0), (0, 2)])
+@pytest.mark.parametrize("cls", [ImpalaTrainer, APPOTrainer], ids=["IMPALA", "APPO"])
+def test_a_checkpoint_goes_on_with_other_workers(trainers, cls, before, after, tmp_path, caplog):
+    trainer = trainers(cls, num_workers=before, observation_filter="MeanStdFilter")
+    result = trainer.train()
+    path = trainer.save(str(tmp_path))
+    again = trainers(cls, num_workers=after, observation_filter="MeanStdFilter")
+    again.restore(path)
+    for name, array in trainer.get_weights()["default_policy"].items():
+        np.testing.assert_array_equal(array, again.get_weights()["default_policy"][name])
+    obs = np.array([0.1, 0.2, 0.3, 0.4])
+    wanted = trainer.compute_single_action(obs, explore=False, full_fetch=True)[2]["action_dist_inputs"]
+    np.testing.assert_array_equal(
+        again.compute_single_action(obs, explore=False, full_fetch=True)[2]["action_dist_inputs"], wanted
+    )
+    assert again.evaluate()["evaluation"]["episodes_this_iter"] == 10
+    assert not caplog.records  # who only acts loses nothing
+    results = [again.train() for _ in range(2)]
+    assert [record.message.split(":")[0] for record in caplog.records] == [
+        f"{again._name} was restored from a checkpoint whose plan had other operators, as with other settings "
+        "(num_workers=0 or more, num_aggregation_workers, microbatch_size) or another execution plan. Policies, "
+        "filters and counters are those of the checkpoint; rows that its plan held, and the plan's random streams, "
+        "are not"
+    ]
+    assert results[0]["timesteps_total"] >= result["timesteps_total"] + 80
+    assert results[0]["info"]["num_steps_trained"] >= result["info"]["num_steps_trained"] + 80
+    assert results[0]["training_iteration"] == 2
+
+
 def test_batches_are_unpacked_ahead_by_a_second_thread(trainers):
     trainer = trainers(num_multi_gpu_tower_stacks=2, compress_observations=True, num_sgd_iter=2)
     result = trainer.train()
