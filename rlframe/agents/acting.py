@@ -31,7 +31,7 @@ class ActingMixin:
         Raises:
             KeyError: If there is no policy `policy_id`.
         """
-        return StatefulActor(self._policy(policy_id), explore)
+        return StatefulActor(self._policy(policy_id), explore, self.workers.local_worker().clips_rewards)
 
     def _policy(self, policy_id: str) -> Any:
         policy = self.get_policy(policy_id)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlframe.data.columns import OBS, REWARDS
+from rlframe.evaluation.fragments import clip_rewards
 from rlframe.policy.memory import ActingMemory
 from rlframe.policy.policy import Policy, unbatch_one
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray
@@ -24,10 +25,12 @@ class StatefulActor:
     Args:
         policy: What acts.
         explore: Whether it explores; None takes `config["explore"]`.
+        how_to_clip: How rewards are clipped before the policy sees them: True to their sign, a number x to ±x.
     """
 
-    def __init__(self, policy: Policy, explore: bool | None = None) -> None:
+    def __init__(self, policy: Policy, explore: bool | None = None, how_to_clip: bool | float | None = None) -> None:
         self.policy = policy
+        self._how_to_clip = how_to_clip
         self.explore = bool(policy.config.get("explore", True)) if explore is None else explore
         self._memory = ActingMemory(policy, 1)
         self._sees_rewards = any((view.data_col or name) == REWARDS for name, view in policy.acting_views().items())
@@ -43,8 +46,8 @@ class StatefulActor:
 
         Args:
             obs: As the environment gives it.
-            reward: What the last action brought. Only policies that see past rewards need it; at an episode's first
-                step there is none.
+            reward: What the last action brought, as the environment gives it. Only policies that see past rewards
+                need it; at an episode's first step there is none.
 
         Raises:
             ValueError: If the policy sees past rewards, and the last one is missing.
@@ -55,7 +58,7 @@ class StatefulActor:
                     f"{type(self.policy).__name__} sees past rewards; wanted act(obs, reward) with the reward of the "
                     f"last action at step {self._steps}, got no reward (call reset() where an episode begins)"
                 )
-            self._memory.rewarded(np.asarray([reward], np.float32))
+            self._memory.rewarded(clip_rewards(np.asarray([reward], np.float32), self._how_to_clip))
         row = self.policy.observe(obs)[None]
         inputs = self._memory.inputs(row)
         actions, states, _ = self.policy.compute_actions_from_input_dict({OBS: row, **inputs}, explore=self.explore)

@@ -143,14 +143,11 @@ def play(trainer: Any, count: int, options: PlayOptions) -> Iterator[PlayedEpiso
 def _play_one(trainer: Any, env: Any, seed: int | None, options: PlayOptions, camera: Camera) -> PlayedEpisode:
     horizon = options.max_steps or trainer.config.get("horizon")
     observation, _ = env.reset(seed=seed)
-    policy = trainer.get_policy()
-    state = policy.get_initial_state()
-    action, reward, total, length = None, 0.0, 0.0, 0
+    actor = trainer.make_actor(explore=options.explore)
+    reward, total, length = None, 0.0, 0
     camera.take()
     while True:
-        action, state, _ = trainer.compute_single_action(
-            observation, state or None, prev_action=action, prev_reward=reward, explore=options.explore, full_fetch=True
-        )
+        action = actor.act(observation, reward)
         observation, reward, terminated, truncated, _ = env.step(action)
         camera.take()
         total += float(reward)

@@ -51,11 +51,12 @@ def check_room(config: Mapping[str, Any], num_workers: int) -> None:
         time.sleep(0.1)
         short = _short(wanted, ray.available_resources())
     if short:
+        key = {"CPU": "num_cpus_per_worker", "GPU": "num_gpus_per_worker"}.get(short, "custom_resources_per_worker")
+        option = {"CPU": "num_cpus=...", "GPU": "num_gpus=..."}.get(short, "resources=...")
         raise WorkerError(
             f"num_workers={num_workers} needs {wanted[short]:g} {short}, but the Ray cluster has "
             f"{total.get(short, 0.0):g} of which {ray.available_resources().get(short, 0.0):g} are free; lower "
-            "num_workers or num_cpus_per_worker, free what other programs hold, or start Ray with more "
-            "(ray.init(num_cpus=...))"
+            f"num_workers or {key}, free what other programs hold, or start Ray with more (ray.init({option}))"
         )
 
 

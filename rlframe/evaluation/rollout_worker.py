@@ -301,6 +301,12 @@ class RolloutWorker:
         if policy.exploration is None:  # a class of the user's own that only acts
             policy.exploration = policy._create_exploration()
 
+    @property
+    def clips_rewards(self) -> bool | float | None:
+        """How rewards are clipped: as `clip_rewards` says; where it says nothing, Atari's to their sign."""
+        how: bool | float | None = self.policy_config.get("clip_rewards")
+        return True if how is None and self.env is not None and is_atari(self.env) else how
+
     def _make_runner(self) -> EnvRunner | MultiAgentRunner:
         config = self.policy_config
         base_env = BaseEnv(_LiveEnvs(self.slots))
@@ -313,9 +319,7 @@ class RolloutWorker:
             horizon=config.get("horizon"),
             soft_horizon=bool(config.get("soft_horizon")),
             no_done_at_end=bool(config.get("no_done_at_end")),
-            clip_rewards=True
-            if config.get("clip_rewards") is None and is_atari(self.env)
-            else config.get("clip_rewards"),
+            clip_rewards=self.clips_rewards,
             explore=bool(config.get("explore", True)),
             render_env=bool(config.get("render_env")),
             recreate_envs=bool(config.get("recreate_failed_workers")),

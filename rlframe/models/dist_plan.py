@@ -17,6 +17,8 @@ SMALL = 1e-6
 RAW_MAX = float(np.arctanh(1.0 - SMALL))
 #: Limits of the log standard deviation of squashed normal variables.
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
+#: Limit of the logarithms of Dirichlet concentrations: draws are equal to the mean, in floats, long before it.
+LOG_CONCENTRATION_MAX = 40.0
 
 _BOX_TYPES = {"diag_gaussian": 2, "squashed_gaussian": 2, "beta": 2, "deterministic": 1, "dirichlet": 1}
 _ALIASES = {"gaussian": "diag_gaussian"}
@@ -113,6 +115,10 @@ def _plan_integer_box(space: Any) -> DistPlan:
 def _plan_box(space: Any, kind: str) -> DistPlan:
     if kind not in _BOX_TYPES:
         raise UnsupportedSpaceException(f"A {kind!r} distribution cannot serve the action space {space}.")
+    if 0 in space.shape:
+        raise UnsupportedSpaceException(
+            f"The action space {space} has shape {tuple(space.shape)}: it is empty; wanted an action to choose."
+        )
     if len(space.shape) != 1:
         raise UnsupportedSpaceException(
             f"The action space {space} has shape {tuple(space.shape)}; a continuous action must be a vector. Reshape "
@@ -144,6 +150,8 @@ def _plan_nested(space: Any, kind: str | None) -> DistPlan:
         return len(leaves) - 1
 
     structure = index(space_struct(space))
+    if not leaves:
+        raise UnsupportedSpaceException(f"The action space {space} is empty; wanted an action to choose.")
     # `tree` flattens dicts in sorted key order; so does `space_struct`.
     assert tree.flatten(structure) == list(range(len(leaves)))
     children = tuple(

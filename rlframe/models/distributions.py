@@ -15,7 +15,15 @@ import tree
 from numpy.typing import NDArray
 
 from rlframe.models.action_dist import ActionDistribution
-from rlframe.models.dist_plan import LOG_STD_MAX, LOG_STD_MIN, RAW_MAX, SMALL, DistPlan, plan_dist
+from rlframe.models.dist_plan import (
+    LOG_CONCENTRATION_MAX,
+    LOG_STD_MAX,
+    LOG_STD_MIN,
+    RAW_MAX,
+    SMALL,
+    DistPlan,
+    plan_dist,
+)
 from rlframe.models.special import digamma, log_beta, log_gamma
 
 Array: TypeAlias = NDArray[Any]
@@ -397,15 +405,20 @@ class Dirichlet(NumpyDistribution):
 
     def __init__(self, inputs: Array, rng: np.random.Generator | None = None) -> None:
         super().__init__(inputs, rng)
-        self.concentration = np.maximum(np.exp(inputs.astype(np.float64, copy=False)), SMALL)
+        logs = np.minimum(inputs.astype(np.float64, copy=False), LOG_CONCENTRATION_MAX)
+        self.concentration = np.maximum(np.exp(logs), SMALL)
 
     def _out(self, x: Array) -> Array:
         return x.astype(self.inputs.dtype, copy=False)
 
     def sample(self) -> Array:
         """Draws points of the simplex. Float `[B, A]`, rows sum to 1."""
-        gamma = self._generator().standard_gamma(self.concentration)
-        gamma = np.maximum(gamma, np.finfo(np.float64).tiny)
+        # In logarithms, where draws of small concentrations are no zeros: log G(α) = log G(α + 1) + log(U) / α
+        rng, tiny = self._generator(), np.finfo(np.float64).tiny
+        boosted = np.maximum(rng.standard_gamma(self.concentration + 1.0), tiny)
+        uniform = np.maximum(rng.random(self.concentration.shape), tiny)
+        logs = np.log(boosted) + np.log(uniform) / self.concentration
+        gamma = np.exp(logs - logs.max(axis=-1, keepdims=True))
         self.last_sample = self._out(gamma / gamma.sum(axis=-1, keepdims=True))
         sample: Array = self.last_sample
         return sample

@@ -239,7 +239,7 @@ class Policy:
         if missing:
             raise ValueError(
                 f"the model acts on {', '.join(fresh)}; got no {', '.join(missing)}: pass them (state=, prev_action=, "
-                "prev_reward=), or let trainer.make_actor() keep them"
+                "prev_reward=), leave out all of them where an episode begins, or let trainer.make_actor() keep them"
             )
         return {name: np.asarray(given[name]) for name in fresh}
 
@@ -381,6 +381,8 @@ class Policy:
         actions_normalized: bool = True,
     ) -> NDArray[np.float32]:
         """Returns log π(actions | obs) [B]; `actions` in the policy's space unless `actions_normalized` is False."""
+        if not actions_normalized and self._counts_from_elsewhere:
+            actions = map_space(_to_zero, actions, self.action_space_struct)
         if not actions_normalized and self.config.get("normalize_actions", True):
             actions = normalize_action(actions, self.action_space_struct)
         given = {OBS: np.asarray(obs_batch), PREV_ACTIONS: prev_action_batch, PREV_REWARDS: prev_reward_batch}

@@ -14,7 +14,15 @@ import tensorflow as tf
 import tree
 
 from rlframe.models.action_dist import ActionDistribution
-from rlframe.models.dist_plan import LOG_STD_MAX, LOG_STD_MIN, RAW_MAX, SMALL, plan_dist, space_struct
+from rlframe.models.dist_plan import (
+    LOG_CONCENTRATION_MAX,
+    LOG_STD_MAX,
+    LOG_STD_MIN,
+    RAW_MAX,
+    SMALL,
+    plan_dist,
+    space_struct,
+)
 
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -35,10 +43,12 @@ def _categorical_entropy(log_probs: Any) -> Any:
 
 
 def _categorical_kl(log_probs: Any, other: Any) -> Any:
+    """Returns KL from log-probabilities: infinite only where a choice is impossible, not where it is below floats."""
     p = tf.exp(log_probs)
-    terms = p * (log_probs - other)
-    terms = tf.where(tf.exp(other) == 0.0, tf.constant(math.inf, terms.dtype), terms)
-    return tf.reduce_sum(tf.where(p == 0.0, tf.zeros_like(terms), terms), axis=-1)
+    zeros = tf.zeros_like(p)
+    possible = p > 0.0
+    difference = tf.where(possible, log_probs, zeros) - tf.where(possible, other, zeros)
+    return tf.reduce_sum(p * difference, axis=-1)
 
 
 def _log_gamma_draws(concentration: Any) -> Any:
@@ -376,7 +386,7 @@ class Dirichlet(TFActionDistribution):
 
     def __init__(self, inputs: Any, model: Any = None) -> None:
         super().__init__(inputs, model)
-        self.concentration = tf.maximum(tf.exp(self.inputs), SMALL)
+        self.concentration = tf.maximum(tf.exp(tf.minimum(self.inputs, LOG_CONCENTRATION_MAX)), SMALL)
         self._total = tf.reduce_sum(self.concentration, axis=-1)
 
     def _log_normalizer(self) -> Any:

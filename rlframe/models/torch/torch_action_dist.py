@@ -13,7 +13,17 @@ import tree
 from torch import distributions as td
 
 from rlframe.models.action_dist import ActionDistribution
-from rlframe.models.dist_plan import LOG_STD_MAX, LOG_STD_MIN, RAW_MAX, SMALL, plan_dist, space_struct
+from rlframe.models.dist_plan import (
+    LOG_CONCENTRATION_MAX,
+    LOG_STD_MAX,
+    LOG_STD_MIN,
+    RAW_MAX,
+    SMALL,
+    plan_dist,
+    space_struct,
+)
+
+_HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
 
 
 def _as_tensor(inputs: Any) -> torch.Tensor:
@@ -22,6 +32,29 @@ def _as_tensor(inputs: Any) -> torch.Tensor:
 
 def _size(shape: Sequence[int]) -> int:
     return int(np.prod(shape, dtype=np.int64))
+
+
+def _categorical_kl(mine: Any, theirs: Any) -> torch.Tensor:
+    """Returns KL of two categoricals, from log-probabilities: infinite only where a choice is impossible for one.
+
+    Torch's own says infinite also where a probability is below the smallest float, though its logarithm is known.
+    """
+    p = mine.probs
+    possible = p > 0.0
+    difference = torch.where(possible, mine.logits, 0.0) - torch.where(possible, theirs.logits, 0.0)
+    result: torch.Tensor = (p * difference).sum(dim=-1)
+    return result
+
+
+def _log_gamma_draws(concentration: torch.Tensor) -> torch.Tensor:
+    """Draws log G with G ~ Gamma(concentration); finite where the draw itself is below the smallest float.
+
+    log G(α) = log G(α + 1) + log(U) / α
+    """
+    tiny = torch.finfo(concentration.dtype).tiny
+    boosted = torch._standard_gamma(concentration + 1.0).clamp(min=tiny)
+    uniform = torch.rand_like(concentration).clamp(min=tiny)
+    return boosted.log() + uniform.log() / concentration
 
 
 class TorchDistributionWrapper(ActionDistribution):
@@ -83,6 +116,10 @@ class TorchCategorical(TorchDistributionWrapper):
     def logp(self, x: Any) -> torch.Tensor:
         """Returns the log-likelihood of the actions `x`, integer `[B]` (or `[B, 1]`). Float `[B]`."""
         return super().logp(_as_tensor(x).reshape(self.inputs.shape[:-1]))
+
+    def kl(self, other: Any) -> torch.Tensor:
+        """Returns KL(self ‖ other). Float `[B]`."""
+        return _categorical_kl(self.dist, other.dist)
 
     def deterministic_sample(self) -> torch.Tensor:
         """Returns the most likely actions. Int64 `[B]`."""
@@ -160,7 +197,7 @@ class TorchMultiCategorical(TorchDistributionWrapper):
     def multi_kl(self, other: Any) -> torch.Tensor:
         """Returns the divergence of every component. Float `[B, components]`."""
         pairs = zip(self.cats, other.cats, strict=True)
-        return torch.stack([td.kl_divergence(mine, theirs) for mine, theirs in pairs], dim=1)
+        return torch.stack([_categorical_kl(mine, theirs) for mine, theirs in pairs], dim=1)
 
     def kl(self, other: Any) -> torch.Tensor:
         """Returns the summed divergence. Float `[B]`."""
@@ -177,8 +214,8 @@ class TorchDiagGaussian(TorchDistributionWrapper):
 
     def __init__(self, inputs: Any, model: Any = None) -> None:
         super().__init__(inputs, model)
-        mean, log_std = self.inputs.chunk(2, dim=1)
-        self.dist = td.Normal(mean, log_std.exp(), validate_args=False)
+        self.mean, self.log_std = self.inputs.chunk(2, dim=1)
+        self.dist = td.Normal(self.mean, self.log_std.exp(), validate_args=False)
 
     def deterministic_sample(self) -> torch.Tensor:
         """Returns the means. Float `[B, A]`."""
@@ -188,15 +225,22 @@ class TorchDiagGaussian(TorchDistributionWrapper):
 
     def logp(self, x: Any) -> torch.Tensor:
         """Returns log-densities of `x`, float `[B, A]`. Float `[B]`."""
-        return super().logp(x).sum(dim=-1)
+        # Torch's own squares deviations before it divides, which no deviation below 1e-19 or above 1e19 survives.
+        z = (_as_tensor(x) - self.mean) / self.dist.stddev
+        result: torch.Tensor = (-0.5 * z.square() - self.log_std - _HALF_LOG_TAU).sum(dim=-1)
+        return result
 
     def entropy(self) -> torch.Tensor:
         """Returns the summed differential entropy. Float `[B]`."""
-        return super().entropy().sum(dim=-1)
+        result: torch.Tensor = (self.log_std + (0.5 + _HALF_LOG_TAU)).sum(dim=-1)
+        return result
 
     def kl(self, other: Any) -> torch.Tensor:
         """Returns the summed divergence. Float `[B]`."""
-        return super().kl(other).sum(dim=-1)
+        log_ratio = self.log_std - other.log_std
+        distance = ((self.mean - other.mean) / other.dist.stddev).square()
+        result: torch.Tensor = (0.5 * ((2.0 * log_ratio).exp() + distance - 1.0) - log_ratio).sum(dim=-1)
+        return result
 
     @staticmethod
     def required_model_output_shape(action_space: Any, model_config: Mapping[str, Any]) -> int:  # noqa: ARG004
@@ -324,7 +368,16 @@ class TorchDirichlet(TorchDistributionWrapper):
 
     def __init__(self, inputs: Any, model: Any = None) -> None:
         super().__init__(inputs, model)
-        self.dist = td.Dirichlet(self.inputs.exp().clamp(min=SMALL), validate_args=False)
+        self.dist = td.Dirichlet(
+            self.inputs.clamp(max=LOG_CONCENTRATION_MAX).exp().clamp(min=SMALL), validate_args=False
+        )
+
+    def sample(self) -> torch.Tensor:
+        """Draws points of the simplex. Float `[B, A]`, rows sum to 1."""
+        with torch.no_grad():
+            self.last_sample = _log_gamma_draws(self.dist.concentration).softmax(dim=-1)
+        result: torch.Tensor = self.last_sample
+        return result
 
     def deterministic_sample(self) -> torch.Tensor:
         """Returns the means. Float `[B, A]`, rows sum to 1."""

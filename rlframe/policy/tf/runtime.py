@@ -52,6 +52,8 @@ def prepare(config: Mapping[str, Any]) -> list[str]:
         # The program used TensorFlow before us, and had its reasons for the settings it has.
         _LOGGER.debug("TensorFlow was running before this policy: its threads and devices stay as they are")
     if not use_gpu:
+        if not worker and not config.get("in_evaluation"):
+            _LOGGER.info("policy on %s", f"the CPU, for {count} GPUs" if wanted else "the CPU")
         return ["/CPU:0"] * (count if wanted else 1)
     _LOGGER.info("policy on %s", ", ".join(gpu.name for gpu in gpus[:count]))
     return [f"/GPU:{index}" for index in range(count)]

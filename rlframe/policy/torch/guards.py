@@ -27,6 +27,8 @@ def choose_devices(config: dict[str, Any]) -> list[torch.device]:
     asked = config.get(key) or 0
     count = max(math.ceil(asked), 1)
     if not asked or config.get("_fake_gpus"):
+        if not config.get("worker_index") and not config.get("in_evaluation"):
+            _LOGGER.info("policy on %s", f"the CPU, for {count} GPUs" if asked else "the CPU")
         return [torch.device("cpu")] * (count if asked else 1)
     visible = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if visible < count:
