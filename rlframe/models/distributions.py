@@ -51,7 +51,7 @@ def _categorical_entropy(logp: Array) -> Array:
 
 def _categorical_kl(logp: Array, other_logp: Array) -> Array:
     p = np.exp(logp)
-    return _sum_last(p * np.where(p > 0.0, logp - other_logp, 0.0))
+    return _sum_last(p * (np.where(p > 0.0, logp, 0.0) - np.where(p > 0.0, other_logp, 0.0)))
 
 
 class NumpyDistribution(ActionDistribution):
@@ -251,8 +251,9 @@ class DiagGaussian(NumpyDistribution):
 
     def kl(self, other: DiagGaussian) -> Array:
         """Returns Σ log(σ'/σ) + (σ² + (μ − μ')²) / 2σ'² − 1/2. Float `[B]`."""
-        spread = (np.square(self.std) + np.square(self.mean - other.mean)) / (2.0 * np.square(other.std))
-        return _sum_last(other.log_std - self.log_std + spread - 0.5)
+        log_ratio = self.log_std - other.log_std
+        distance = np.square((self.mean - other.mean) / other.std)
+        return _sum_last(0.5 * (np.exp(2.0 * log_ratio) + distance - 1.0) - log_ratio)
 
     @staticmethod
     def required_model_output_shape(action_space: Any, model_config: Mapping[str, Any]) -> int:  # noqa: ARG004

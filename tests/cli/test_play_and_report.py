@@ -125,6 +125,17 @@ def test_evaluate_as_json_is_reproducible(runs: Path) -> None:
     assert got["lengths"] == [10] * 5
 
 
+def test_a_policy_that_remembers_its_actions_is_played(runs: Path) -> None:
+    code, _, err = invoke(
+        "train", "pg", "--env", "walk_env:Walk", "--run-dir", "all/lstm", "--seed", "1", "--stop-iters", "1", *SMALL,
+        "--model.use-lstm", "true", "--model.lstm-use-prev-action", "true", "--model.lstm-use-prev-reward", "true",
+    )  # fmt: skip
+    assert code == 0, err
+    got = json.loads(invoke("evaluate", "all/lstm", "--episodes", "2", "--json")[1])
+    assert got["lengths"] == [10] * 2
+    shutil.rmtree("all/lstm")
+
+
 def test_plot_of_runs_and_histories(runs: Path) -> None:
     pytest.importorskip("matplotlib", reason="needs the extra `plot`")
     assert invoke("plot", "all", "--statistic", "iqm")[1] == "plot: plot.png\n"

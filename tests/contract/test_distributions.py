@@ -7,7 +7,10 @@ from gymnasium import spaces
 from torch import distributions as td
 
 from rlframe.models.catalog import ModelCatalog
+from rlframe.models.dist_plan import plan_dist
 from rlframe.models.distributions import numpy_dist_for
+from rlframe.utils.errors import UnsupportedSpaceException
+from tests.helpers.frameworks import HAS_TF
 
 BATCH = 64
 NESTED = spaces.Dict(
@@ -211,3 +214,62 @@ def test_samples_belong_to_the_space(pair):
     space, _ = CASES[name]
     drawn = numpy_class(inputs_for(dim, dtype=np.float32), np.random.default_rng(0)).sample()
     assert all(space.contains(action) for action in drawn)
+
+
+# --- where floats end -------------------------------------------------------------------------------------------------
+
+
+def classes(space, dist_type=None):
+    """The distribution of each framework, as functions from arrays of inputs."""
+    numpy_class, _ = numpy_dist_for(space, dist_type)
+    made = {"numpy": lambda inputs: numpy_class(inputs, np.random.default_rng(0))}
+    torch_class, _ = ModelCatalog.get_action_dist(space, {}, dist_type, "torch")
+    made["torch"] = lambda inputs: torch_class(torch.as_tensor(inputs), None)
+    if HAS_TF:
+        made["tf"] = lambda inputs: ModelCatalog.get_action_dist(space, {}, dist_type, "tf")[0](inputs, None)
+    return made
+
+
+FRAMEWORKS = ["numpy", "torch", *(["tf"] if HAS_TF else [])]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("space", [spaces.Discrete(2), spaces.MultiDiscrete([2])], ids=["one", "several"])
+def test_kl_of_choices_whose_probability_is_below_floats(framework, space):
+    make = classes(space)[framework]
+    mine = make(np.float32([[0, -8], [0, -80], [0, -np.inf], [0, 0]]))
+    other = make(np.float32([[0, -110], [0, -110], [0, -np.inf], [0, -np.inf]]))
+    rare = np.exp(-8) / (1 + np.exp(-8))
+    wanted = [rare * (110 - 8 - np.log1p(np.exp(-8))) - (1 - rare) * np.log1p(np.exp(-8)), 0, 0, np.inf]
+    np.testing.assert_allclose(np.asarray(mine.kl(other)), wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_gaussians_of_extreme_deviations(framework):
+    make = classes(spaces.Box(-1, 1, (1,)))[framework]
+    log_std = np.float32([-60, -52, 45, 50])
+    dist = make(np.stack([np.zeros(4, np.float32), log_std], axis=1))
+    x = np.float32([[0], [0], [1e19], [1e21]])
+    z = x[:, 0].astype(np.float64) / np.exp(log_std.astype(np.float64))
+    np.testing.assert_allclose(np.asarray(dist.logp(x)), -0.5 * z**2 - log_std - 0.5 * np.log(2 * np.pi), rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(dist.entropy()), log_std + 0.5 + 0.5 * np.log(2 * np.pi), rtol=1e-5)
+    near = make(np.stack([np.zeros(4, np.float32), log_std + np.float32(0.5)], axis=1))
+    np.testing.assert_allclose(np.asarray(dist.kl(near)), [0.5 * (np.exp(-1) - 1) + 0.5] * 4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_dirichlets_of_small_concentrations_draw_corners_and_of_large_ones_their_mean(framework):
+    make = classes(spaces.Box(0, 1, (3,)), "dirichlet")[framework]
+    torch.manual_seed(0)
+    corners = np.asarray(make(np.full((900, 3), -12, np.float32)).sample())
+    assert (corners.max(axis=1) > 0.999).all()
+    assert (np.bincount(corners.argmax(axis=1)) > 200).all()
+    middle = make(np.full((9, 3), 100, np.float32))
+    np.testing.assert_allclose(np.asarray(middle.sample()), 1 / 3, rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(middle.deterministic_sample()), 1 / 3, rtol=1e-5)
+
+
+@pytest.mark.parametrize("space", [spaces.Box(-1, 1, (0,)), spaces.Tuple([]), spaces.Dict({})], ids=str)
+def test_spaces_without_an_action_are_refused(space):
+    with pytest.raises(UnsupportedSpaceException, match="empty; wanted an action to choose"):
+        plan_dist(space)

@@ -290,6 +290,19 @@ def test_an_actor_keeps_what_the_policy_needs(framework):
     actor.act(obs)
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_an_actor_clips_rewards_as_workers_do(framework):
+    made = trainer(framework, LSTM, clip_rewards=True)
+    large, clipped = made.make_actor(explore=False), made.make_actor(explore=False)
+    obs = np.array([0.1, 0.2, 0.3, 0.4], np.float32)
+    for actor, reward in ((large, 50.0), (clipped, 1.0)):
+        actor.reset()
+        actor.act(obs)
+        actor.act(obs, reward)
+    for one, other in zip(large.state, clipped.state, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_algorithms_that_learn_from_single_rows_refuse_a_memory():
     from rlframe.agents.dqn import DQNTrainer
     from rlframe.utils.errors import ConfigError

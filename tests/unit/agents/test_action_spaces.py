@@ -79,3 +79,13 @@ def test_nested_actions_resume_exactly(name, tmp_path):
         one.get_policy().get_weights().items(), other.get_policy().get_weights().items(), strict=True
     ):
         np.testing.assert_array_equal(mine[1], theirs[1], err_msg=mine[0])
+
+
+@pytest.mark.parametrize("space", [Discrete(3, start=-2), MultiDiscrete([3, 2], start=[10, -1])], ids=str)
+def test_likelihoods_of_actions_that_count_from_elsewhere(space):
+    policy = trainer("torch", space, model={"fcnet_hiddens": [8]}).get_policy()
+    obs = np.ones((1, 3), np.float32)
+    own = np.zeros((1, *space.shape), np.int64)
+    theirs = np.asarray(space.start)[None]
+    wanted = policy.compute_log_likelihoods(own, obs)
+    np.testing.assert_array_equal(policy.compute_log_likelihoods(theirs, obs, actions_normalized=False), wanted)
