@@ -100,7 +100,8 @@ class ActingMixin:
             clip_action=clip_actions if clip_action is None else clip_action,
             **kwargs,
         )
-        return (action, states, extra) if state or full_fetch else action
+        has_state = state is not None and len(state) > 0
+        return (action, states, extra) if has_state or full_fetch else action
 
     def compute_action(
         self,

@@ -35,7 +35,9 @@ from rlframe.data.view_requirements import ViewRequirement
 from rlframe.exploration import make_exploration
 from rlframe.models.preprocessors import get_preprocessor
 from rlframe.policy.memory import ActingMemory, views_after
+from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.seeding import entropy_seed, make_rng
+from rlframe.utils.spaces.observations import describe
 from rlframe.utils.spaces.space_utils import (
     clip_action,
     flatten_to_single_ndarray,
@@ -241,7 +243,17 @@ class Policy:
                 f"the model acts on {', '.join(fresh)}; got no {', '.join(missing)}: pass them (state=, prev_action=, "
                 "prev_reward=), leave out all of them where an episode begins, or let trainer.make_actor() keep them"
             )
-        return {name: np.asarray(given[name]) for name in fresh}
+        columns = {name: np.asarray(given[name]) for name in fresh}
+        states = {name: column for name, column in columns.items() if name.startswith(STATE_IN_PREFIX)}
+        unknown = [name for name in given if name.startswith(STATE_IN_PREFIX) and name not in states]
+        wrong = [name for name, column in states.items() if column.shape != fresh[name].shape]
+        if unknown or wrong:
+            got = [np.shape(given[name]) for name in given if name.startswith(STATE_IN_PREFIX)]
+            raise ValueError(
+                f"got recurrent states of shapes {got}; wanted {[fresh[name].shape for name in states]} (first the "
+                f"{count} rows), as get_initial_state() and compute_single_action() return them"
+            )
+        return columns
 
     def compute_actions_from_input_dict(
         self,
@@ -326,7 +338,7 @@ class Policy:
             given[PREV_REWARDS] = prev_reward
         given[OBS] = self.observe(given[OBS])
         batched = {key: np.asarray(value)[None] for key, value in given.items()}
-        for index, part in enumerate(state or []):
+        for index, part in enumerate(() if state is None else state):
             batched[f"state_in_{index}"] = np.asarray(part)[None]
         actions, states, extra = self.compute_actions_from_input_dict(batched, explore, timestep, **kwargs)
         action = self.to_env_actions(actions, unsquash=unsquash_action, clip=clip_action)
@@ -337,12 +349,26 @@ class Policy:
         )
 
     def observe(self, obs: Any) -> NDArray[Any]:
-        """Returns one environment observation preprocessed and filtered (filter frozen)."""
-        if self.preprocessor is not None:
-            already = isinstance(obs, np.ndarray) and obs.shape == self.preprocessor.shape
-            if not already or self.preprocessor.observation_space is self.observation_space:
-                obs = obs if already else self.preprocessor.transform(obs)
+        """Returns one environment observation preprocessed and filtered (filter frozen).
+
+        Raises:
+            EnvError: If it is no observation of the space; names the leaf that does not fit.
+            NonFiniteError: If it holds NaN or infinity.
+        """
+        given, preprocessor = obs, self.preprocessor
+        if preprocessor is not None:
+            already = isinstance(obs, np.ndarray) and obs.shape == preprocessor.shape
+            if not already or preprocessor.observation_space is self.observation_space:
+                obs = obs if already else _preprocess(preprocessor, obs)
         array = np.asarray(obs)
+        wanted = self.observation_space.shape
+        if array.dtype == object or (wanted is not None and array.shape != wanted):
+            raise EnvError(
+                f"the observation to act on is a {describe(given)}; wanted one observation, without batch dimension, "
+                f"of {self.observation_space}"
+            )
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise NonFiniteError(f"the observation to act on has NaN or infinity in it: {array!r:.200}")
         if array.dtype == np.float64:
             array = array.astype(np.float32)
         return array if self.obs_filter is None else np.asarray(self.obs_filter(array, update=False))
@@ -555,6 +581,14 @@ def unbatch_one(actions: Any) -> Any:
     if isinstance(actions, Mapping):
         return {key: unbatch_one(part) for key, part in actions.items()}
     return actions[0]
+
+
+def _preprocess(preprocessor: Any, obs: Any) -> Any:
+    try:
+        return preprocessor.transform(obs)
+    except (TypeError, ValueError, LookupError, AttributeError):
+        preprocessor.check_shape(obs)  # says what is wrong with it
+        raise
 
 
 __all__ = ["DEFAULT_POLICY_ID", "Policy", "PolicySpec", "State", "pop_states", "unbatch_one"]
