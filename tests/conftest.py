@@ -31,6 +31,18 @@ def _results_directory(tmp_path, monkeypatch):
     monkeypatch.setattr(trainer_setup, "RESULTS_DIRECTORY", str(tmp_path / "results"))
 
 
+@pytest.fixture(autouse=True)
+def _registered_models():
+    """Forgets the models that a test registers: trainers send all there are to their remote workers."""
+    from rlframe.models import catalog
+
+    before = {kind: dict(entries) for kind, entries in catalog._REGISTRY.items()}
+    yield
+    for kind, entries in catalog._REGISTRY.items():
+        entries.clear()
+        entries.update(before[kind])
+
+
 @pytest.fixture(scope="session")
 def ray_runtime():
     """A Ray runtime that all tests marked `ray` share."""
