@@ -8,16 +8,20 @@ from typing import Any
 from rlframe.models.actor import AppendBias, Dense, Layer, normalize_activation
 from rlframe.utils.errors import ConfigError
 
+#: A dense layer of one weight σ and one bias μ behind `value`, which no gradient changes: V is μ + σ times what `value`
+#: gives. Where the model's config has this key, networks have this layer.
+VALUE_UNITS = "value_units"
+
 
 def fcnet_spec(num_outputs: int | None, model_config: Mapping[str, Any], *, values: bool = True) -> dict[str, Any]:
     """Returns the actor spec of the network that `model_config` asks for.
 
-    Layers are named `hidden_0`, `hidden_1`, …, `output`, `free_log_std`, `value_hidden_0`, …, `value`.
+    Layers are named `hidden_0`, `hidden_1`, …, `output`, `free_log_std`, `value_hidden_0`, …, `value`, `value_units`.
 
     Args:
         num_outputs: Width of the outputs; None makes the last hidden layer the output.
         model_config: Keys `fcnet_hiddens`, `fcnet_activation`, `post_fcnet_hiddens`, `post_fcnet_activation`,
-            `no_final_linear`, `free_log_std` and `vf_share_layers`.
+            `no_final_linear`, `free_log_std` and `vf_share_layers`; and `VALUE_UNITS`, which policies add.
         values: Whether the network also has a value head.
 
     Returns:
@@ -46,6 +50,7 @@ def fcnet_spec(num_outputs: int | None, model_config: Mapping[str, Any], *, valu
         value_layers = [
             *(_hidden_layers(model_config, "value_hidden") if separate else []),
             Dense("value", "linear", 1),
+            *([Dense(VALUE_UNITS, "linear", 1)] if model_config.get(VALUE_UNITS) else []),
         ]
         shared = 0 if separate else shared
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rlframe.data.columns import OBS, SEQ_LENS
@@ -163,6 +163,23 @@ class ModelV2:
     def trainable_variables(self, as_dict: bool = False) -> list[Any] | dict[str, Any]:
         """Returns the variables that gradients change, as a list or by name."""
         raise NotImplementedError
+
+    def set_value_units(self, mean: float, std: float) -> bool:
+        """Has networks inside give values in other units, V = μ + σ · value, which changes no value.
+
+        Args:
+            mean: μ, in reward units.
+            std: σ, in reward units.
+
+        Returns:
+            Whether there is a network with units: one of `fcnet_spec.VALUE_UNITS`.
+        """
+        done = [network.set_own_units(mean, std) for network in self.networks() if hasattr(network, "set_own_units")]
+        return any(done)
+
+    def networks(self) -> Iterator[Any]:
+        """Yields the model and the models inside it."""
+        yield self
 
     def is_time_major(self) -> bool:
         """Whether the data of sequences comes as [T, B, ...] instead of [B, T, ...]."""

@@ -85,11 +85,16 @@ class LearningPolicy(Policy):
             obs_space=self.observation_space,
             action_space=self.action_space,
             num_outputs=num_outputs,
-            model_config=model_config,
+            model_config=self.model_options(),
             framework=self.framework,
         )
         self.check_model(model, num_outputs)
         return model, dist_class
+
+    def model_options(self) -> dict[str, Any]:
+        """Returns the `model` section of the config as the model gets it; a hook for what only policies know."""
+        options: dict[str, Any] = self.config["model"]
+        return options
 
     def check_model(self, model: Any, num_outputs: int | None) -> None:
         """Raises a ValueError where the model gives something else than `num_outputs` numbers per row."""
@@ -305,6 +310,9 @@ class LearningPolicy(Policy):
     def evaluate_loss(self, batch: SampleBatch) -> dict[str, Any]:
         """Returns what `extra_compute_grad_fetches` gives for a batch, in arrays, without learning from it."""
         raise NotImplementedError
+
+    def _weights_changed(self) -> None:
+        """Called when the model's variables were written to; a hook for what is kept beside them."""
 
     def _modules_by_role(self) -> dict[str, Any]:
         """Returns the policy's networks, e.g. `{"online": ..., "target": ...}`."""

@@ -29,6 +29,7 @@ class DDPPOConfig(PPOConfig):
         "kl_coeff": 0.0,
         "kl_target": 0.0,
         "action_bound_coeff": 1.0,
+        "normalize_values": False,
         "model": {"free_log_std": None},
     }
 
@@ -60,6 +61,11 @@ class DDPPOConfig(PPOConfig):
             )
         if self.kl_coeff:
             yield f"kl_coeff={self.kl_coeff}: DD-PPO has no KL penalty: each worker would adapt its own; leave it at 0"
+        if self.normalize_values is not False:
+            yield (
+                f"normalize_values={self.normalize_values}: DD-PPO learns values in reward units: each worker would "
+                "follow targets of its own; leave it at False"
+            )
         if self.use_gae and not self.use_critic:
             yield "use_gae=True needs use_critic=True: the estimates are made of values"
         if self.batch_mode == "truncate_episodes" and not self.use_gae:

@@ -23,6 +23,7 @@ from rlframe.data.columns import (
 )
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.torch.policy_gradients import clipped_surrogate, clipped_value_loss, explained_variance
+from rlframe.models.fcnet_spec import VALUE_UNITS
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.torch.dense_chain import DenseChain
 
@@ -51,7 +52,8 @@ class DensePPOGradients:
         shared = spec["shared"]
         self._trunk = DenseChain(policy.model, spec["outputs"][:shared])
         self._head = DenseChain(policy.model, spec["outputs"][shared:])
-        self._values = DenseChain(policy.model, spec["values"])
+        self._values = DenseChain(policy.model, [layer for layer in spec["values"] if layer["name"] != VALUE_UNITS])
+        self._units: Any = getattr(policy.model, VALUE_UNITS, None)
 
     @classmethod
     def of(cls, policy: Any) -> DensePPOGradients | None:
@@ -88,7 +90,10 @@ class DensePPOGradients:
         entropy = -(probs * log_probs).sum(1)
         kl = (old_probs * (old_log_probs - log_probs)).sum(1).mean()
         value, targets = values[-1].squeeze(1), batch[VALUE_TARGETS]
-        vf_loss = clipped_value_loss(value, batch[VF_PREDS], targets, config["vf_clip_param"]).mean()
+        if self._units is not None:
+            value = torch.addcmul(self._units.bias, value, self._units.weight[0])
+        std = policy.value_std
+        vf_loss = clipped_value_loss(value, batch[VF_PREDS], targets, config["vf_clip_param"]).mean() / std**2
         policy_loss, mean_entropy = -surrogate.mean(), entropy.mean()
         total: Tensor = policy_loss + config["vf_loss_coeff"] * vf_loss - policy.entropy_coeff * mean_entropy
         if policy.kl_coeff:
@@ -112,7 +117,7 @@ class DensePPOGradients:
             grad.add_(probs - old_probs, alpha=policy.kl_coeff)
         by_value = self._value_slope(value, batch[VF_PREDS], targets).unsqueeze(1)
         rows = len(targets)
-        self._backward(trunk, head, values, grad.div_(rows), by_value.mul_(config["vf_loss_coeff"] / rows))
+        self._backward(trunk, head, values, grad.div_(rows), by_value.mul_(config["vf_loss_coeff"] / (rows * std)))
         return total
 
     def _value_slope(self, value: Tensor, old: Tensor, targets: Tensor) -> Tensor:

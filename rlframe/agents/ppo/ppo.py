@@ -10,6 +10,7 @@ from typing import Any
 from rlframe.agents.trainer_template import build_trainer
 from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
+from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
@@ -52,6 +53,12 @@ class PPOConfig(CommonConfig):
     vf_clip_param: float = option(
         10.0, "How far a value may move from its old one in a train batch.", unit="discounted return", above=0
     )
+    normalize_values: bool | None = option(
+        None,
+        "Learn values in units of the targets' running standard deviation, from their running mean; vf_loss is in "
+        "these units then. None does so where the default network for vectors has layers for values alone.",
+        source="Yu et al. 2022, section 5.1; van Hasselt et al. 2016",
+    )
     grad_clip: float | None = option(None, "Largest global norm of the gradient; None does not clip.", above=0)
     vf_share_layers: int = option(-1, "Old place of model.vf_share_layers.", deprecated=True)
 
@@ -64,6 +71,8 @@ class PPOConfig(CommonConfig):
             )
         if self.use_gae and not self.use_critic:
             yield "use_gae=True needs use_critic=True: the estimates are made of values"
+        if self.normalize_values and not self.use_critic:
+            yield "normalize_values=True needs use_critic=True: there are no values to normalise"
         if self.batch_mode == "truncate_episodes" and not self.use_gae:
             yield "use_gae=False needs batch_mode='complete_episodes': returns need the ends of episodes"
 
@@ -75,6 +84,22 @@ def validate_config(config: dict[str, Any]) -> None:
         rows * config["rollout_fragment_length"]
     ):
         config["rollout_fragment_length"] = math.ceil(config["train_batch_size"] / rows)
+
+
+class FollowValueTargets:
+    """Moves the units of values towards the value targets of every policy that will learn; batch in and out."""
+
+    def __init__(self, workers: WorkerSet) -> None:
+        self.workers = workers
+
+    def __call__(self, batch: SampleBatch | MultiAgentBatch) -> SampleBatch | MultiAgentBatch:
+        """Hands each policy its rows."""
+        parts = batch.policy_batches if isinstance(batch, MultiAgentBatch) else {DEFAULT_POLICY_ID: batch}
+        for policy_id, rows in parts.items():
+            policy: Any = self.workers.local_worker().policy_map[policy_id]
+            if hasattr(policy, "follow_value_targets"):  # one of the user's own may lack it
+                policy.follow_value_targets(rows)
+        return batch
 
 
 class UpdateKL:
@@ -113,6 +138,7 @@ def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[
         .for_each(SelectExperiences(workers.trainable_policies))
         .combine(ConcatBatches(config["train_batch_size"], config["multiagent"]["count_steps_by"]))
         .for_each(StandardizeFields(["advantages"]))
+        .for_each(FollowValueTargets(workers))
         .for_each(
             MultiGPUTrainOneStep(
                 workers=workers,

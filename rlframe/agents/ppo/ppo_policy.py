@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from rlframe.data.columns import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
@@ -13,15 +15,19 @@ from rlframe.data.columns import (
     ENV_ID,
     NEXT_OBS,
     OBS,
+    REWARDS,
     VALUE_TARGETS,
     VF_PREDS,
 )
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
+from rlframe.models.fcnet_spec import VALUE_UNITS
 from rlframe.policy.bounded_means import BoundedMeans
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
+from rlframe.policy.value_units import ValueUnits
+from rlframe.utils.errors import ConfigError
 
 
 class KLCoeffMixin:
@@ -43,7 +49,7 @@ class KLCoeffMixin:
         return self.kl_coeff
 
 
-class PPOPolicy(BoundedMeans, KLCoeffMixin, LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
+class PPOPolicy(BoundedMeans, ValueUnits, KLCoeffMixin, LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
     """An actor with a critic; what a framework adds is the loss and the learner step."""
 
     defaults_from = "rlframe.agents.ppo.ppo:DEFAULT_CONFIG"
@@ -53,10 +59,42 @@ class PPOPolicy(BoundedMeans, KLCoeffMixin, LearningRateSchedule, EntropyCoeffSc
     learn_columns = (OBS, ACTIONS, ACTION_DIST_INPUTS, ACTION_LOGP, VF_PREDS, ADVANTAGES, VALUE_TARGETS)
 
     def setup_mixins(self, config: dict[str, Any]) -> None:
-        """Starts the KL penalty and the schedules."""
+        """Starts the KL penalty, the schedules, and values in reward units."""
         KLCoeffMixin.__init__(self, config)
         EntropyCoeffSchedule.__init__(self, config["entropy_coeff"], config["entropy_coeff_schedule"])
         LearningRateSchedule.__init__(self, config["lr"], config["lr_schedule"])
+        self.setup_value_units(config, normalizes=normalizes_values(config))
+
+    def model_options(self) -> dict[str, Any]:
+        """Returns the `model` section of the config, with units of values where these follow their targets."""
+        options = super().model_options()
+        return {**options, VALUE_UNITS: True} if self.normalizes else options
+
+    def check_value_units(self) -> None:
+        """Leaves values in reward units where the model has no units to set.
+
+        Raises:
+            ConfigError: If `normalize_values` asks for them.
+        """
+        if not self.normalizes or self.model.set_value_units(0.0, 1.0):
+            return
+        if self.config["normalize_values"]:
+            raise ConfigError(
+                f"normalize_values=True: got {type(self.model).__name__}, in which no network has units for its values; "
+                "wanted the default network for vectors, a memory, or a model of your own with a FullyConnectedNetwork "
+                "in it that was built from the model's own model_config. Leave the key out"
+            )
+        self.normalizes = False
+
+    def follow_value_targets(self, rows: SampleBatch) -> None:
+        """Moves the units of values towards a train batch's value targets; values stay what they are."""
+        if not self.normalizes:
+            return
+        targets = np.asarray(rows[VALUE_TARGETS], np.float64)
+        units = (targets - self.value_mean) / self.value_std
+        self.follow_targets(float(targets.mean()), float(np.square(units).mean()), np.asarray(rows[REWARDS]))
+        self.model.set_value_units(self.value_mean, self.value_std)
+        self._weights_changed()
 
     def postprocess_trajectory(
         self, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
@@ -74,6 +112,20 @@ class PPOPolicy(BoundedMeans, KLCoeffMixin, LearningRateSchedule, EntropyCoeffSc
         """Takes what `get_state` returned."""
         super().set_state(state)
         self.kl_coeff = float(state.get("kl_coeff", self.kl_coeff))
+
+
+def normalizes_values(config: dict[str, Any]) -> bool:
+    """Returns whether values are learned in units of their targets: `normalize_values`, or what None stands for."""
+    chosen, model = config.get("normalize_values", False), config["model"]
+    if chosen is not None:
+        return bool(chosen)
+    shares = model["vf_share_layers"] or model["use_lstm"] or model["use_attention"]
+    return bool(config["use_critic"]) and not shares and not model["custom_model"]
+
+
+def value_std(policy: Any) -> Any:
+    """Returns the unit σ that a policy's values are learned in; 1 for policies that are no `PPOPolicy`."""
+    return getattr(policy, "value_std", 1.0)
 
 
 def setup_mixins(policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, ValueNetworkMixin, setup_mixins
+from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, ValueNetworkMixin, setup_mixins, value_std
 from rlframe.data.columns import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS, VF_PREDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.tf_policy import TFPolicy
@@ -25,9 +25,10 @@ Tensor: TypeAlias = Any
 def ppo_surrogate_loss(policy: PPOTFPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
     """Returns the loss of one batch, a scalar.
 
-        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v max((V − R)², (V_clip − R)²) − c_e H(π) + c_b B(π) ]
+        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v max((V − R)², (V_clip − R)²) / σ² − c_e H(π) + c_b B(π) ]
 
-    B is how far means of Gaussians lie beyond the action bounds, see `beyond_bounds`: `action_bound_coeff`.
+    B is how far means of Gaussians lie beyond the action bounds, see `beyond_bounds`: `action_bound_coeff`. σ is the
+    unit that values are learned in, see `ValueUnits`; 1 without `normalize_values`.
 
     Source: Schulman et al. 2017, "Proximal Policy Optimization Algorithms", eqs. 7 to 9.
     """
@@ -43,7 +44,8 @@ def ppo_surrogate_loss(policy: PPOTFPolicy, model: Any, dist_class: Any, train_b
     targets = train_batch[VALUE_TARGETS]
     if config["use_critic"]:
         values = model.value_function()
-        vf_loss = mean(clipped_value_loss(values, train_batch[VF_PREDS], targets, config["vf_clip_param"]))
+        errors = clipped_value_loss(values, train_batch[VF_PREDS], targets, config["vf_clip_param"])
+        vf_loss = mean(errors) / value_std(policy) ** 2
     else:
         values, vf_loss = tf.zeros_like(targets), tf.zeros_like(kl)
     policy_loss = -mean(surrogate)
@@ -81,12 +83,15 @@ def kl_and_loss_stats(policy: PPOTFPolicy, train_batch: SampleBatch) -> Stats:
 class PPOTFPolicy(PPOPolicy, TFPolicy):
     """An actor with a critic, trained on a clipped surrogate."""
 
+    learn_scalars = (*TFPolicy.learn_scalars, "value_std")
+
     beyond_bounds = staticmethod(beyond_bounds)
 
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         self.kept: Stats = {}
         self.setup_mixins(config)
         TFPolicy.__init__(self, obs_space, action_space, config)
+        self.check_value_units()
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
         """Returns the loss of one batch; see `ppo_surrogate_loss`."""

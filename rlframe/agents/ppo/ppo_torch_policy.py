@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rlframe.agents.ppo.dense_ppo_torch import DensePPOGradients
-from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, ValueNetworkMixin, setup_mixins
+from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, ValueNetworkMixin, setup_mixins, value_std
 from rlframe.data.columns import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS, VF_PREDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.torch.masking import valid_mean, valid_rows
@@ -26,9 +26,10 @@ Stats = dict[str, Any]
 def ppo_surrogate_loss(policy: PPOTorchPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
     """Returns the loss of one batch, a scalar.
 
-        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v max((V − R)², (V_clip − R)²) − c_e H(π) + c_b B(π) ]
+        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v max((V − R)², (V_clip − R)²) / σ² − c_e H(π) + c_b B(π) ]
 
-    B is how far means of Gaussians lie beyond the action bounds, see `beyond_bounds`: `action_bound_coeff`.
+    B is how far means of Gaussians lie beyond the action bounds, see `beyond_bounds`: `action_bound_coeff`. σ is the
+    unit that values are learned in, see `ValueUnits`; 1 without `normalize_values`.
 
     Source: Schulman et al. 2017, "Proximal Policy Optimization Algorithms", eqs. 7 to 9.
     """
@@ -44,7 +45,8 @@ def ppo_surrogate_loss(policy: PPOTorchPolicy, model: Any, dist_class: Any, trai
     targets = train_batch[VALUE_TARGETS]
     if config["use_critic"]:
         values = model.value_function()
-        vf_loss = mean(clipped_value_loss(values, train_batch[VF_PREDS], targets, config["vf_clip_param"]))
+        errors = clipped_value_loss(values, train_batch[VF_PREDS], targets, config["vf_clip_param"])
+        vf_loss = mean(errors) / value_std(policy) ** 2
     else:
         values, vf_loss = torch.zeros_like(targets), torch.zeros_like(kl)
     policy_loss = -mean(surrogate)
@@ -89,6 +91,7 @@ class PPOTorchPolicy(PPOPolicy, TorchPolicy):
         self.kept: Stats = {}
         self.setup_mixins(config)
         TorchPolicy.__init__(self, obs_space, action_space, config)
+        self.check_value_units()
         self.without_autograd = DensePPOGradients.of(self)
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:

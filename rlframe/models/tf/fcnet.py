@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from rlframe.models.fcnet_spec import fcnet_spec
+from rlframe.models.fcnet_spec import VALUE_UNITS, fcnet_spec
 from rlframe.models.tf.misc import activation_function, flat_rows, initial_rng, xavier_uniform
 from rlframe.models.tf.tf_modelv2 import TFModelV2
 
@@ -20,8 +20,8 @@ class FullyConnectedNetwork(TFModelV2):
     """Dense layers from flat observations to outputs and, beside them, to a value.
 
     What it consists of is said once, in `rlframe.models.fcnet_spec`; its variables carry the names of that spec
-    ("hidden_0.weight", …, "output.bias", "free_log_std.log_std", "value_hidden_0.weight", …, "value.bias"), as those of
-    the torch sibling do, so the NumPy actor can stand in for it.
+    ("hidden_0.weight", …, "output.bias", "free_log_std.log_std", "value_hidden_0.weight", …, "value.bias",
+    "value_units.weight", "value_units.bias"), as those of the torch sibling do, so the NumPy actor can stand in for it.
 
     Args:
         obs_space: Preprocessed observation space.
@@ -59,6 +59,10 @@ class FullyConnectedNetwork(TFModelV2):
         if layer["kind"] == "append_bias":
             self.add_weight(f"{layer['name']}.log_std", np.zeros(units, np.float32))
             return in_size + units
+        if layer["name"] == VALUE_UNITS:
+            self.add_weight(f"{VALUE_UNITS}.weight", np.ones((1, 1), np.float32), trainable=False)
+            self.add_weight(f"{VALUE_UNITS}.bias", np.zeros(1, np.float32), trainable=False)
+            return units
         head = layer["name"] in ("output", "value")
         self._add_dense(layer["name"], in_size, units, head=head)
         return units
@@ -94,6 +98,18 @@ class FullyConnectedNetwork(TFModelV2):
         if self._features is None:
             raise ValueError("value_function() speaks of the last forward pass: call the model first.")
         return tf.squeeze(self._run(self._spec["values"], self._features), axis=1)
+
+    def set_own_units(self, mean: float, std: float) -> bool:
+        """Does what `set_value_units` does for this network alone."""
+        if not self._spec["values"] or self._spec["values"][-1]["name"] != VALUE_UNITS:
+            return False
+        sigma, mu = self.get_weight(f"{VALUE_UNITS}.weight"), self.get_weight(f"{VALUE_UNITS}.bias")
+        weight, bias = self.get_weight("value.weight"), self.get_weight("value.bias")
+        weight.assign(weight * (sigma / std))
+        bias.assign((bias * sigma[0] + mu - mean) / std)
+        sigma.assign([[std]])
+        mu.assign([mean])
+        return True
 
     def actor_spec(self) -> dict[str, Any] | None:
         """Returns the spec for `ChainActor`; None for subclasses that compute something else."""

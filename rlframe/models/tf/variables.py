@@ -78,6 +78,18 @@ class VariableOwner:
         """Returns those of `named_variables` that gradients change."""
         return {name: _tf_variable(variable) for name, variable in self._found().items() if variable.trainable}
 
+    def networks(self) -> Iterator[VariableOwner]:
+        """Yields the owner and those in its attributes, each once."""
+        yield from self._owned(set())
+
+    def _owned(self, seen: set[int]) -> Iterator[VariableOwner]:
+        seen.add(id(self))
+        yield self
+        for name, value in self.__dict__.items():
+            for _, leaf in () if name in self._NOT_SEARCHED else _leaves(name, value):
+                if isinstance(leaf, VariableOwner) and id(leaf) not in seen:
+                    yield from leaf._owned(seen)
+
     def _found(self) -> dict[str, Any]:
         """Returns TensorFlow's and Keras' variables by name, each once."""
         found: dict[str, Any] = {}

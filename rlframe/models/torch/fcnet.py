@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from rlframe.models.fcnet_spec import fcnet_spec
+from rlframe.models.fcnet_spec import VALUE_UNITS, fcnet_spec
 from rlframe.models.torch.misc import AppendBiasLayer, activation_function, normc_linear
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 
@@ -20,7 +20,8 @@ class FullyConnectedNetwork(TorchModelV2, nn.Module):
     """Dense layers from flat observations to outputs and, beside them, to a value.
 
     What it consists of is said once, in `rlframe.models.fcnet_spec`; its submodules carry the names of that spec
-    (`hidden_0`, …, `output`, `free_log_std`, `value_hidden_0`, …, `value`), so the NumPy actor can stand in for it.
+    (`hidden_0`, …, `output`, `free_log_std`, `value_hidden_0`, …, `value`, `value_units`), so the NumPy actor can stand
+    in for it.
 
     Args:
         obs_space: Preprocessed observation space.
@@ -64,6 +65,9 @@ class FullyConnectedNetwork(TorchModelV2, nn.Module):
         if layer["kind"] == "append_bias":
             self.add_module(layer["name"], AppendBiasLayer(units))
             return in_size + units
+        if layer["name"] == VALUE_UNITS:
+            self.add_module(VALUE_UNITS, Units())
+            return units
         head = layer["name"] in ("output", "value")
         self.add_module(layer["name"], self._dense(in_size, units, head=head))
         return units
@@ -103,6 +107,20 @@ class FullyConnectedNetwork(TorchModelV2, nn.Module):
             raise ValueError("value_function() speaks of the last forward pass: call the model first.")
         return self._run(self._value_layers, self._features).squeeze(1)
 
+    @torch.no_grad()
+    def set_own_units(self, mean: float, std: float) -> bool:
+        """Does what `set_value_units` does for this network alone."""
+        units: Any = self._modules.get(VALUE_UNITS)
+        if units is None:
+            return False
+        value: Any = self._modules["value"]
+        old_mean, old_std = units.bias.item(), units.weight.item()
+        value.weight.mul_(old_std / std)
+        value.bias.mul_(old_std).add_(old_mean - mean).div_(std)
+        units.weight.fill_(std)
+        units.bias.fill_(mean)
+        return True
+
     def actor_spec(self) -> dict[str, Any] | None:
         """Returns the spec for `ChainActor`; None for subclasses that compute something else."""
         own = type(self)
@@ -110,6 +128,22 @@ class FullyConnectedNetwork(TorchModelV2, nn.Module):
             own.forward is FullyConnectedNetwork.forward and own.value_function is FullyConnectedNetwork.value_function
         )
         return self._spec if same else None
+
+
+class Units(nn.Module):
+    """A dense layer of one weight and one bias that no gradient changes; it begins as the identity."""
+
+    weight: torch.Tensor
+    bias: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.ones(1, 1))
+        self.register_buffer("bias", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Returns σ x + μ. `[B, 1]` to `[B, 1]`."""
+        return nn.functional.linear(x, self.weight, self.bias)
 
 
 class MemoryHeads(FullyConnectedNetwork):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -59,6 +60,10 @@ class TorchModelV2(ModelV2):
         """Returns the parameters that require gradients, as a list or by name."""
         named = {name: value for name, value in self._module().named_parameters() if value.requires_grad}
         return named if as_dict else list(named.values())
+
+    def networks(self) -> Iterator[Any]:
+        """Yields the model and the modules inside it."""
+        yield from self._module().modules()
 
     def actor_spec(self) -> dict[str, Any] | None:
         """Returns the spec with which `rlframe.models.actor.ChainActor` acts like this model; None where it cannot."""

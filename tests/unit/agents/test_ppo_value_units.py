@@ -1,0 +1,288 @@
+"""PPO learns values in units of their targets; everybody else sees them in reward units."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import ray
+
+from rlframe.agents.ppo import DDPPOTrainer, PPOTrainer
+from rlframe.agents.ppo.ppo import FollowValueTargets
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.models import ModelCatalog
+from rlframe.models.tf.fcnet import FullyConnectedNetwork as TFNetwork
+from rlframe.models.torch.fcnet import FullyConnectedNetwork as TorchNetwork
+from rlframe.utils.errors import CheckpointError, ConfigError
+from tests.contract.test_policies import make, make_batch, same
+from tests.helpers.frameworks import FRAMEWORKS
+
+every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
+SMALL = {"train_batch_size": 64, "rollout_fragment_length": 32, "sgd_minibatch_size": 32, "num_sgd_iter": 2}
+MODELS = {
+    "separate": {},
+    "shared": {"vf_share_layers": True},
+    "lstm": {"use_lstm": True, "lstm_cell_size": 6},
+    "attention": {"use_attention": True, "attention_dim": 8, "attention_head_dim": 4},
+}
+
+
+def normalizing(framework, **overrides):
+    return make(framework, "PPO", {"normalize_values": True, **overrides})
+
+
+def train_batch(targets, seed=0):
+    batch = make_batch(len(targets), seed)
+    batch["rewards"] = batch["value_targets"] = np.asarray(targets, np.float32)
+    return batch
+
+
+@every_framework
+@pytest.mark.parametrize("model", MODELS)
+def test_other_units_change_no_value(framework, model):
+    policy = normalizing(framework, model=MODELS[model])
+    obs = make_batch(9)["obs"]
+    before = policy.values(obs)
+    policy.follow_value_targets(train_batch([-700.0, -900.0] * 4))
+    assert policy.value_mean == pytest.approx(-800.0)
+    assert policy.value_std == pytest.approx(100.0)
+    np.testing.assert_allclose(policy.values(obs), before, atol=1e-3)
+    policy.follow_value_targets(train_batch([3.0, 5.0] * 4))
+    np.testing.assert_allclose(policy.values(obs), before, atol=1e-3)
+    units = [array for name, array in policy.get_weights().items() if "value_units" in name]
+    assert sorted(float(array.item()) for array in units) == pytest.approx(
+        sorted([policy.value_mean, policy.value_std])
+    )
+
+
+@every_framework
+def test_moments_are_those_of_all_targets(framework):
+    policy = normalizing(framework)
+    policy.follow_value_targets(train_batch([-10.0, -30.0] * 8))
+    policy.follow_value_targets(train_batch([0.0, 0.0] * 8))
+    # Half of the rows at 0, the other half at -10 and -30: mean -10, mean square 250.
+    assert policy.value_mean == pytest.approx(-10.0)
+    assert policy.value_std == pytest.approx((250 - 100) ** 0.5)
+
+
+@every_framework
+@pytest.mark.parametrize("network", ["default", "custom"])
+def test_loss_is_the_squared_error_in_units(framework, network):
+    """By hand: σ is 100, so that clipped squared errors count a ten thousandth."""
+    ModelCatalog.register_custom_model("other_torch", _wrapped(TorchNetwork))
+    ModelCatalog.register_custom_model("other_tf", _wrapped(TFNetwork))
+    model = {} if network == "default" else {"custom_model": f"other_{framework}"}
+    policy = normalizing(framework, model=model, vf_clip_param=3.0)
+    batch = train_batch([-700.0, -900.0] * 6)
+    policy.follow_value_targets(batch)
+    batch["vf_preds"] = policy.values(batch["obs"]) + np.linspace(-5.0, 5.0, 12).astype(np.float32)
+    values = policy.values(batch["obs"]).astype(np.float64)
+    clipped = batch["vf_preds"] + np.clip(values - batch["vf_preds"], -3.0, 3.0)
+    errors = np.maximum((values - batch["value_targets"]) ** 2, (clipped - batch["value_targets"]) ** 2)
+    stats = policy.learn_on_batch(batch)["learner_stats"]
+    assert stats["vf_loss"] == pytest.approx(errors.mean() / 100.0**2, rel=1e-3)
+
+
+def _wrapped(network):
+    """A model of the user's own around the default one, which acts by its framework."""
+
+    class Wrapped(network):
+        def value_function(self):
+            return super().value_function()
+
+    return Wrapped
+
+
+@every_framework
+def test_step_does_not_depend_on_the_size_of_rewards(framework):
+    steps = []
+    for scale in (1.0, 1000.0):
+        policy = normalizing(framework, vf_clip_param=1e9, grad_clip=0.5)
+        batch = train_batch(scale * np.random.default_rng(2).normal(-3.0, 2.0, 32), seed=3)
+        policy.follow_value_targets(batch)
+        before = policy.get_weights()
+        # Units leave values as they were, which differ between the scales: both begin with the same head.
+        before |= {
+            "value.bias": np.zeros_like(before["value.bias"]),
+            "value.weight": 0.1 + 0.0 * before["value.weight"],
+        }
+        policy.set_weights(before)
+        batch["vf_preds"] = policy.values(batch["obs"])
+        policy.learn_on_batch(batch)
+        after = policy.get_weights()
+        steps.append({name: after[name] - before[name] for name in after if "units" not in name})
+    same(*steps, rtol=1e-3, atol=1e-7)
+
+
+@every_framework
+def test_learned_values_are_near_the_targets_however_large(framework):
+    policy = normalizing(framework, lr=3e-3, vf_clip_param=1e9)
+    plain = make(framework, "PPO", {"normalize_values": False, "lr": 3e-3, "vf_clip_param": 1e9})
+    batch = train_batch(5000.0 + 800.0 * make_batch(64)["obs"][:, 0])
+    policy.follow_value_targets(batch)
+    for _ in range(300):
+        policy.learn_on_batch(batch)
+        plain.learn_on_batch(batch)
+    error = np.abs(policy.values(batch["obs"]) - batch["value_targets"]).mean()
+    assert error < 400.0
+    assert np.abs(plain.values(batch["obs"]) - batch["value_targets"]).mean() > 4000.0
+
+
+@every_framework
+@pytest.mark.parametrize(
+    ("overrides", "normalizes"),
+    [
+        ({}, True),
+        ({"normalize_values": False}, False),
+        ({"use_critic": False}, False),
+        ({"model": MODELS["shared"]}, False),
+        ({"model": MODELS["lstm"]}, False),
+        ({"model": MODELS["attention"]}, False),
+    ],
+)
+def test_default_is_on_where_values_have_layers_of_their_own(framework, overrides, normalizes):
+    policy = make(framework, "PPO", overrides)
+    assert policy.normalizes is normalizes
+    assert any("value_units" in name for name in policy.get_weights()) is normalizes
+    assert ("value_units" in policy.get_state()) is normalizes
+    before = policy.get_weights()
+    if not normalizes:
+        policy.follow_value_targets(train_batch([5.0, -700.0]))
+        same(policy.get_weights(), before)
+
+
+@every_framework
+def test_images_have_no_units(framework):
+    space = gym.spaces.Box(0, 255, (42, 42, 3), np.uint8)
+    assert not make(framework, "PPO", {}, obs_space=space).normalizes
+    with pytest.raises(ConfigError, match="normalize_values=True: got VisionNetwork, in which no network has units"):
+        make(framework, "PPO", {"normalize_values": True}, obs_space=space)
+
+
+@every_framework
+def test_custom_models_have_them_where_they_are_asked_for(framework):
+    network = TorchNetwork if framework == "torch" else TFNetwork
+    ModelCatalog.register_custom_model("mine", _wrapped(network))
+    custom = {"model": {"custom_model": "mine"}}
+    assert not make(framework, "PPO", custom).normalizes
+    assert normalizing(framework, **custom).normalizes
+
+
+@every_framework
+def test_a_model_of_a_hook_has_none(framework):
+    cls = type(make(framework, "PPO", {}))
+    made = {}
+
+    def make_model(policy, obs_space, action_space, config):
+        made["model"] = ModelCatalog.get_model_v2(
+            obs_space, action_space, action_space.n, config["model"], framework=framework
+        )
+        return made["model"]
+
+    plain = make(framework, "PPO", {})
+    policy = cls.with_updates("Mine", make_model=make_model)(plain.observation_space, plain.action_space, plain.config)
+    assert policy.model is made["model"]
+    assert not policy.normalizes
+    policy.follow_value_targets(train_batch([5.0, -700.0]))
+    assert policy.value_std == 1.0
+
+
+@every_framework
+def test_state_has_the_units(framework):
+    policy, other = normalizing(framework), normalizing(framework, seed=8)
+    batch = train_batch([-10.0, -30.0] * 8)
+    policy.follow_value_targets(batch)
+    policy.learn_on_batch(batch)
+    other.set_state(policy.get_state())
+    for one in (policy, other):
+        one.follow_value_targets(train_batch([7.0, 9.0] * 8))
+        one.learn_on_batch(batch)
+    same(policy.get_weights(), other.get_weights())
+    assert (policy.value_mean, policy.value_std) == (other.value_mean, other.value_std)
+
+
+@every_framework
+def test_state_in_other_units_is_refused(framework):
+    policy, plain = normalizing(framework), make(framework, "PPO", {"normalize_values": False})
+    with pytest.raises(CheckpointError, match="set normalize_values=False"):
+        policy.set_state(plain.get_state())
+    with pytest.raises(CheckpointError, match="set normalize_values=True"):
+        plain.set_state(policy.get_state())
+
+
+@every_framework
+def test_several_devices_learn_as_one_does(framework):
+    single, several = normalizing(framework), normalizing(framework, num_gpus=2, _fake_gpus=True)
+    for seed in range(3):
+        batch = train_batch(np.linspace(-900.0, -700.0, 12), seed)
+        for policy in (single, several):
+            policy.follow_value_targets(batch)
+            policy.learn_on_batch(batch)
+    same(several.get_weights(), single.get_weights(), rtol=1e-4, atol=1e-6)
+
+
+def test_gradients_by_hand_are_those_of_autograd():
+    by_hand, by_autograd = normalizing("torch", grad_clip=0.2), normalizing("torch", grad_clip=0.2)
+    assert by_hand.without_autograd is not None
+    by_autograd.without_autograd = None
+    for seed in range(4):
+        batch = train_batch(np.random.default_rng(seed).normal(50.0, 20.0, 32), seed)
+        for policy in (by_hand, by_autograd):
+            policy.follow_value_targets(batch)
+            info = policy.learn_on_batch(batch)["learner_stats"]
+            batch["vf_preds"] = np.asarray(batch["value_targets"]) + 3.0
+        assert info["vf_loss"] > 0
+    same(by_hand.get_weights(), by_autograd.get_weights(), rtol=1e-4, atol=1e-6)
+
+
+@every_framework
+def test_workers_give_values_in_reward_units(framework, ray_runtime):
+    config = {**SMALL, "framework": framework, "num_workers": 1, "seed": 0, "min_iter_time_s": 0}
+    trainer = PPOTrainer(config, env="CartPole-v1")
+    try:
+        for _ in range(2):
+            trainer.train()
+        policy = trainer.get_policy()
+        assert policy.value_std > 1.0
+        rows = trainer.workers.remote_workers()[0].sample.remote()
+        batch = ray.get(rows)
+        batch = batch.policy_batches["default_policy"] if hasattr(batch, "policy_batches") else batch
+        np.testing.assert_allclose(batch["vf_preds"], policy.values(batch["obs"]), rtol=1e-4, atol=1e-4)
+    finally:
+        trainer.stop()
+
+
+@every_framework
+def test_a_plan_without_the_operator_learns_in_reward_units(framework):
+    policy = make(framework, "PPO", {})
+    plain = make(framework, "PPO", {"normalize_values": False})
+    for one in (policy, plain):
+        one.learn_on_batch(make_batch(32))
+    weights = {name: array for name, array in policy.get_weights().items() if "value_units" not in name}
+    same(weights, plain.get_weights(), rtol=1e-5, atol=1e-7)
+
+
+def test_rows_of_policies_without_units_pass():
+    class Workers:
+        policy_map = {"default_policy": object()}  # noqa: RUF012
+
+        def local_worker(self):
+            return self
+
+    batch = SampleBatch({"obs": np.zeros((2, 4))})
+    assert FollowValueTargets(Workers())(batch) is batch
+
+
+@pytest.mark.parametrize(
+    ("trainer", "config", "said"),
+    [
+        (PPOTrainer, {"normalize_values": True, "use_critic": False, "use_gae": False}, "needs use_critic=True"),
+        (DDPPOTrainer, {"normalize_values": True}, "DD-PPO learns values in reward units"),
+        (DDPPOTrainer, {"normalize_values": None}, "DD-PPO learns values in reward units"),
+    ],
+)
+def test_where_it_cannot_be_the_config_says_so(trainer, config, said):
+    if trainer is DDPPOTrainer:
+        config = {**config, "num_workers": 2}
+    else:
+        config = {**config, "batch_mode": "complete_episodes"}
+    with pytest.raises(ConfigError, match=said):
+        trainer(config, env="CartPole-v1")
