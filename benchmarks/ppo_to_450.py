@@ -1,7 +1,8 @@
 """What PPO takes to solve CartPole-v1, against Stable-Baselines3's with the same settings: env steps and seconds.
 
 The run ends when the last 100 episodes have a mean return of 450; looked at once per train batch of 1,024 steps. The
-settings are those of ppo_against_sb3.py; sides take turns, seed by seed.
+settings are those of ppo_against_sb3.py, what they do not name is each side's default (rlframe's values are in units of
+their targets); sides take turns, seed by seed.
 
 python benchmarks/ppo_to_450.py [--framework torch|tf] [--seeds 5]       (needs: pip install stable-baselines3)
 """

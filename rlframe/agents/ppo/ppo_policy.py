@@ -80,7 +80,7 @@ class PPOPolicy(BoundedMeans, ValueUnits, KLCoeffMixin, LearningRateSchedule, En
             return
         if self.config["normalize_values"]:
             raise ConfigError(
-                f"normalize_values=True: got {type(self.model).__name__}, in which no network has units for its values; "
+                f"normalize_values=True: got {type(self.model).__name__}, in which no network has units for values; "
                 "wanted the default network for vectors, a memory, or a model of your own with a FullyConnectedNetwork "
                 "in it that was built from the model's own model_config. Leave the key out"
             )
