@@ -92,17 +92,17 @@ class DensePPOGradients:
         value, targets = values[-1].squeeze(1), batch[VALUE_TARGETS]
         if self._units is not None:
             value = torch.addcmul(self._units.bias, value, self._units.weight[0])
-        std = policy.value_std
-        vf_loss = clipped_value_loss(value, batch[VF_PREDS], targets, config["vf_clip_param"]).mean() / std**2
+        vf_coeff = config["vf_loss_coeff"] / policy.value_std**2
+        vf_loss = clipped_value_loss(value, batch[VF_PREDS], targets, config["vf_clip_param"]).mean()
         policy_loss, mean_entropy = -surrogate.mean(), entropy.mean()
-        total: Tensor = policy_loss + config["vf_loss_coeff"] * vf_loss - policy.entropy_coeff * mean_entropy
+        total: Tensor = policy_loss + vf_coeff * vf_loss - policy.entropy_coeff * mean_entropy
         if policy.kl_coeff:
             total = total + policy.kl_coeff * kl
         explained = explained_variance(targets, value)
         policy.keep(
             total_loss=total,
             policy_loss=policy_loss,
-            vf_loss=vf_loss,
+            vf_loss=vf_loss / policy.value_std**2,
             vf_explained_var=explained,
             kl=kl,
             entropy=mean_entropy,
@@ -116,8 +116,10 @@ class DensePPOGradients:
         if policy.kl_coeff:
             grad.add_(probs - old_probs, alpha=policy.kl_coeff)
         by_value = self._value_slope(value, batch[VF_PREDS], targets).unsqueeze(1)
+        if self._units is not None:
+            by_value = by_value * self._units.weight
         rows = len(targets)
-        self._backward(trunk, head, values, grad.div_(rows), by_value.mul_(config["vf_loss_coeff"] / (rows * std)))
+        self._backward(trunk, head, values, grad.div_(rows), by_value.mul_(vf_coeff / rows))
         return total
 
     def _value_slope(self, value: Tensor, old: Tensor, targets: Tensor) -> Tensor:

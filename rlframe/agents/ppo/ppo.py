@@ -10,12 +10,12 @@ from typing import Any
 from rlframe.agents.trainer_template import build_trainer
 from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
-from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
+from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences, StandardizeFields
-from rlframe.execution.train_ops import MultiGPUTrainOneStep
+from rlframe.execution.train_ops import MultiGPUTrainOneStep, policy_parts
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 
 _LOGGER = logging.getLogger("rlframe")
@@ -56,7 +56,8 @@ class PPOConfig(CommonConfig):
     normalize_values: bool | None = option(
         None,
         "Learn values in units of the targets' running standard deviation, from their running mean; vf_loss is in "
-        "these units then. None does so where the default network for vectors has layers for values alone.",
+        "these units then. None does so where the default network for vectors has layers for values alone, and the "
+        "loss is PPO's own.",
         source="Yu et al. 2022, section 5.1; van Hasselt et al. 2016",
     )
     grad_clip: float | None = option(None, "Largest global norm of the gradient; None does not clip.", above=0)
@@ -94,9 +95,9 @@ class FollowValueTargets:
 
     def __call__(self, batch: SampleBatch | MultiAgentBatch) -> SampleBatch | MultiAgentBatch:
         """Hands each policy its rows."""
-        parts = batch.policy_batches if isinstance(batch, MultiAgentBatch) else {DEFAULT_POLICY_ID: batch}
-        for policy_id, rows in parts.items():
-            policy: Any = self.workers.local_worker().policy_map[policy_id]
+        local = self.workers.local_worker()
+        for policy_id, rows in policy_parts(local, batch):
+            policy: Any = local.policy_map[policy_id]
             if hasattr(policy, "follow_value_targets"):  # one of the user's own may lack it
                 policy.follow_value_targets(rows)
         return batch

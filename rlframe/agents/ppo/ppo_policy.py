@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,10 @@ from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.value_units import ValueUnits
 from rlframe.utils.errors import ConfigError
+
+_PACKAGE = __name__.rpartition(".")[0]
+#: How far values move at least, if their mean is moved by 1 and they are in its units.
+_MOVED = 1e-3
 
 
 class KLCoeffMixin:
@@ -59,11 +64,16 @@ class PPOPolicy(BoundedMeans, ValueUnits, KLCoeffMixin, LearningRateSchedule, En
     learn_columns = (OBS, ACTIONS, ACTION_DIST_INPUTS, ACTION_LOGP, VF_PREDS, ADVANTAGES, VALUE_TARGETS)
 
     def setup_mixins(self, config: dict[str, Any]) -> None:
-        """Starts the KL penalty, the schedules, and values in reward units."""
+        """Starts the KL penalty and the schedules."""
         KLCoeffMixin.__init__(self, config)
         EntropyCoeffSchedule.__init__(self, config["entropy_coeff"], config["entropy_coeff_schedule"])
         LearningRateSchedule.__init__(self, config["lr"], config["lr_schedule"])
-        self.setup_value_units(config, normalizes=normalizes_values(config))
+
+    def setup_units(self: Any, config: dict[str, Any]) -> None:
+        """Starts with values in reward units, and decides whether units shall follow the targets."""
+        # A loss of the user's own weighs errors of values in reward units.
+        own = type(self).loss.__module__.startswith(_PACKAGE) or bool(config.get("normalize_values"))
+        self.setup_value_units(config, normalizes=own and normalizes_values(config))
 
     def model_options(self) -> dict[str, Any]:
         """Returns the `model` section of the config, with units of values where these follow their targets."""
@@ -76,23 +86,45 @@ class PPOPolicy(BoundedMeans, ValueUnits, KLCoeffMixin, LearningRateSchedule, En
         Raises:
             ConfigError: If `normalize_values` asks for them.
         """
-        if not self.normalizes or self.model.set_value_units(0.0, 1.0):
+        if not self.normalizes or (self.model.set_value_units(0.0, 1.0) and self._values_have_units()):
             return
         if self.config["normalize_values"]:
             raise ConfigError(
-                f"normalize_values=True: got {type(self.model).__name__}, in which no network has units for values; "
-                "wanted the default network for vectors, a memory, or a model of your own with a FullyConnectedNetwork "
-                "in it that was built from the model's own model_config. Leave the key out"
+                f"normalize_values=True: got {type(self.model).__name__}, whose values have no units to be set; "
+                "wanted the default network for vectors, a memory, or a model of your own whose value_function() is "
+                "that of a FullyConnectedNetwork built from the model's own model_config. Leave the key out"
             )
         self.normalizes = False
 
+    def _values_have_units(self) -> bool:
+        """Returns whether values come from a network with units: they move with its mean."""
+        if not self.config["model"]["custom_model"]:
+            return True
+        space = self.observation_space
+        obs = np.zeros((1, *(space.shape or ())), space.dtype)
+        weights = self.get_weights()
+        moved = {
+            name: array + 1.0 if name.endswith(f"{VALUE_UNITS}.bias") else array for name, array in weights.items()
+        }
+        before = self.values(obs)
+        self.set_weights(moved)
+        after = self.values(obs)
+        self.set_weights(weights)
+        return bool(np.abs(after - before).max() > _MOVED)
+
     def follow_value_targets(self, rows: SampleBatch) -> None:
-        """Moves the units of values towards a train batch's value targets; values stay what they are."""
-        if not self.normalizes:
+        """Moves the units of values towards a train batch's value targets; values stay what they are.
+
+        Targets that are not finite move nothing: the loss, which they make so too, says whose they are.
+        """
+        if not self.normalizes or VALUE_TARGETS not in rows:  # postprocessing of the user's own may make none
             return
         targets = np.asarray(rows[VALUE_TARGETS], np.float64)
         units = (targets - self.value_mean) / self.value_std
-        self.follow_targets(float(targets.mean()), float(np.square(units).mean()), np.asarray(rows[REWARDS]))
+        mean, spread = float(targets.mean()), float(np.square(units).mean())
+        if not (math.isfinite(mean) and math.isfinite(spread)):
+            return
+        self.follow_targets(mean, spread, np.asarray(rows[REWARDS]))
         self.model.set_value_units(self.value_mean, self.value_std)
         self._weights_changed()
 

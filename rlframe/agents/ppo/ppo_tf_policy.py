@@ -90,6 +90,7 @@ class PPOTFPolicy(PPOPolicy, TFPolicy):
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         self.kept: Stats = {}
         self.setup_mixins(config)
+        self.setup_units(config)
         TFPolicy.__init__(self, obs_space, action_space, config)
         self.check_value_units()
 

@@ -90,6 +90,7 @@ class PPOTorchPolicy(PPOPolicy, TorchPolicy):
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         self.kept: Stats = {}
         self.setup_mixins(config)
+        self.setup_units(config)
         TorchPolicy.__init__(self, obs_space, action_space, config)
         self.check_value_units()
         self.without_autograd = DensePPOGradients.of(self)

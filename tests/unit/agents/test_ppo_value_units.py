@@ -4,14 +4,19 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import ray
+import torch
 
 from rlframe.agents.ppo import DDPPOTrainer, PPOTrainer
 from rlframe.agents.ppo.ppo import FollowValueTargets
-from rlframe.data.sample_batch import SampleBatch
+from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, ValueNetworkMixin, setup_mixins
+from rlframe.agents.trainer_setup import import_path
+from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.models import ModelCatalog
 from rlframe.models.tf.fcnet import FullyConnectedNetwork as TFNetwork
 from rlframe.models.torch.fcnet import FullyConnectedNetwork as TorchNetwork
-from rlframe.utils.errors import CheckpointError, ConfigError
+from rlframe.policy import build_policy_class
+from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
+from rlframe.utils.errors import CheckpointError, ConfigError, NonFiniteError
 from tests.contract.test_policies import make, make_batch, same
 from tests.helpers.frameworks import FRAMEWORKS
 
@@ -153,7 +158,7 @@ def test_default_is_on_where_values_have_layers_of_their_own(framework, override
 def test_images_have_no_units(framework):
     space = gym.spaces.Box(0, 255, (42, 42, 3), np.uint8)
     assert not make(framework, "PPO", {}, obs_space=space).normalizes
-    with pytest.raises(ConfigError, match="normalize_values=True: got VisionNetwork, in which no network has units"):
+    with pytest.raises(ConfigError, match="normalize_values=True: got VisionNetwork, whose values have no units"):
         make(framework, "PPO", {"normalize_values": True}, obs_space=space)
 
 
@@ -260,15 +265,124 @@ def test_a_plan_without_the_operator_learns_in_reward_units(framework):
     same(weights, plain.get_weights(), rtol=1e-5, atol=1e-7)
 
 
-def test_rows_of_policies_without_units_pass():
+@every_framework
+def test_units_of_policies_that_do_not_learn_stay(framework):
+    class Local:
+        def __init__(self):
+            self.policy_map = {"a": normalizing(framework), "b": normalizing(framework), "none": object()}
+
+        def is_policy_to_train(self, policy_id, batch):
+            return policy_id != "b"
+
     class Workers:
-        policy_map = {"default_policy": object()}  # noqa: RUF012
+        def __init__(self):
+            self.local = Local()
 
         def local_worker(self):
-            return self
+            return self.local
 
-    batch = SampleBatch({"obs": np.zeros((2, 4))})
-    assert FollowValueTargets(Workers())(batch) is batch
+    workers = Workers()
+    rows = train_batch([-10.0, -30.0] * 8)
+    batch = MultiAgentBatch({"a": rows, "b": rows, "none": rows, "removed": rows}, 16)
+    assert FollowValueTargets(workers)(batch) is batch
+    assert workers.local.policy_map["a"].value_std == pytest.approx(10.0)
+    assert workers.local.policy_map["b"].value_std == 1.0
+
+
+@every_framework
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_targets_that_are_not_finite_leave_the_weights(framework, bad):
+    policy = normalizing(framework)
+    before = policy.get_weights()
+    batch = train_batch([-10.0, -30.0, bad, 3.0] * 3)
+    policy.follow_value_targets(batch)
+    with pytest.raises(NonFiniteError, match="column 'rewards'"):
+        policy.learn_on_batch(batch)
+    same(policy.get_weights(), before)
+
+
+@every_framework
+def test_rows_without_targets_pass(framework):
+    policy = normalizing(framework)
+    batch = make_batch(8)
+    del batch["value_targets"]
+    policy.follow_value_targets(batch)
+    assert policy.value_std == 1.0
+
+
+@every_framework
+def test_set_up_again_by_a_hook_nothing_changes(framework):
+    """RLlib's `before_loss_init=setup_mixins` is called when the policy is ready."""
+    space = gym.spaces.Box(0, 255, (42, 42, 3), np.uint8)
+    plain = make(framework, "PPO", {}, obs_space=space)
+    cls = type(plain).with_updates("Mine", before_loss_init=setup_mixins)
+    assert not cls(space, plain.action_space, plain.config).normalizes
+
+
+@every_framework
+def test_mixins_on_other_policies(framework):
+    plain = make(framework, "PPO", {})
+    cls = build_policy_class(
+        "Mine",
+        framework,
+        loss_fn=import_path(f"rlframe.agents.ppo.ppo_{framework}_policy:ppo_surrogate_loss"),
+        mixins=[KLCoeffMixin, ValueNetworkMixin, EntropyCoeffSchedule, LearningRateSchedule, Keeping],
+        before_loss_init=setup_mixins,
+        get_default_config=lambda: plain.config,
+    )
+    policy = cls(plain.observation_space, plain.action_space, plain.config)
+    before = policy.get_weights()
+    policy.learn_on_batch(make_batch(12))
+    assert any((policy.get_weights()[name] != before[name]).any() for name in before)
+
+
+class Keeping:
+    def keep(self, **stats):
+        """The loss calls it."""
+
+
+@every_framework
+def test_a_loss_of_ones_own_sees_errors_in_reward_units(framework):
+    plain = make(framework, "PPO", {})
+
+    def loss(policy, model, dist_class, train_batch):
+        model(train_batch)
+        return ((model.value_function() - train_batch["value_targets"]) ** 2)[0]
+
+    policy = type(plain).with_updates("Mine", loss_fn=loss)(plain.observation_space, plain.action_space, plain.config)
+    assert not policy.normalizes
+
+
+def test_gradients_by_hand_after_the_weights_of_another():
+    other = normalizing("torch")
+    other.follow_value_targets(train_batch([-700.0, -900.0] * 6))
+    gradients = []
+    for by_hand in (True, False):
+        policy = normalizing("torch", grad_clip=None)
+        policy.set_weights(other.get_weights())
+        if not by_hand:
+            policy.without_autograd = None
+        gradients.append(policy.compute_gradients(train_batch([-700.0, -900.0] * 6))[0])
+    for mine, theirs in zip(*gradients, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-5)
+
+
+def test_a_critic_beside_the_network_has_no_units():
+    class OwnCritic(TorchNetwork):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            self.critic = torch.nn.Linear(self.obs_space.shape[0], 1)
+
+        def forward(self, input_dict, state, seq_lens):
+            self.flat = input_dict["obs_flat"]
+            return super().forward(input_dict, state, seq_lens)
+
+        def value_function(self):
+            return self.critic(self.flat).squeeze(1)
+
+    ModelCatalog.register_custom_model("own_critic", OwnCritic)
+    with pytest.raises(ConfigError, match="got OwnCritic, whose values have no units to be set"):
+        normalizing("torch", model={"custom_model": "own_critic"})
 
 
 @pytest.mark.parametrize(
