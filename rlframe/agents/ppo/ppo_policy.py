@@ -71,9 +71,14 @@ class PPOPolicy(BoundedMeans, ValueUnits, KLCoeffMixin, LearningRateSchedule, En
 
     def setup_units(self: Any, config: dict[str, Any]) -> None:
         """Starts with values in reward units, and decides whether units shall follow the targets."""
-        # A loss of the user's own weighs errors of values in reward units.
-        own = type(self).loss.__module__.startswith(_PACKAGE) or bool(config.get("normalize_values"))
-        self.setup_value_units(config, normalizes=own and normalizes_values(config))
+        chosen, model = config.get("normalize_values", False), config["model"]
+        if chosen is None:
+            # Weights of value losses were found for errors in reward units where they matter: where values share their
+            # layers, and in a loss of the user's own.
+            shares = model["vf_share_layers"] or model["use_lstm"] or model["use_attention"]
+            own = type(self).loss.__module__.startswith(_PACKAGE) and not model["custom_model"]
+            chosen = own and not shares and config["use_critic"]
+        self.setup_value_units(config, normalizes=bool(chosen))
 
     def model_options(self) -> dict[str, Any]:
         """Returns the `model` section of the config, with units of values where these follow their targets."""
@@ -144,15 +149,6 @@ class PPOPolicy(BoundedMeans, ValueUnits, KLCoeffMixin, LearningRateSchedule, En
         """Takes what `get_state` returned."""
         super().set_state(state)
         self.kl_coeff = float(state.get("kl_coeff", self.kl_coeff))
-
-
-def normalizes_values(config: dict[str, Any]) -> bool:
-    """Returns whether values are learned in units of their targets: `normalize_values`, or what None stands for."""
-    chosen, model = config.get("normalize_values", False), config["model"]
-    if chosen is not None:
-        return bool(chosen)
-    shares = model["vf_share_layers"] or model["use_lstm"] or model["use_attention"]
-    return bool(config["use_critic"]) and not shares and not model["custom_model"]
 
 
 def value_std(policy: Any) -> Any:
