@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from rlframe._tune_names import register_when_tune_is_imported
+from rlframe.rllib1x.finder import install
 
 if TYPE_CHECKING:
     from rlframe.data.sample_batch import SampleBatch
@@ -58,4 +59,5 @@ def __dir__() -> list[str]:
     return sorted(set(globals()) | set(__all__))
 
 
+install()
 register_when_tune_is_imported()

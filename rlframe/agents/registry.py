@@ -45,29 +45,33 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
 }
 """Loaders by name: `ALGORITHMS["DQN"]()` returns (trainer class, default config)."""
 
-_CONTRIBUTED = ("AlphaZero", "LinTS", "LinUCB", "MADDPG", "RandomAgent")
+_INSTEAD = {
+    "APEX": "use DQN with num_workers, whose workers explore each at its own rate with PerWorkerEpsilonGreedy",
+    "APEX_DDPG": "use APPO or PPO for continuous actions",
+    "ARS": "use PPO, or IMPALA with many workers",
+    "BC": "use a model with a custom_loss on the recorded actions, beside PPO",
+    "CQL": "use DQN or PPO in an environment; data in files is not read yet",
+    "DDPG": "use PPO or APPO for continuous actions",
+    "DREAMER": "use PPO or IMPALA, with use_lstm where observations hide the state",
+    "ES": "use PPO, or IMPALA with many workers",
+    "MAML": "use PPO with an environment that sets a new task when it is reset (TaskSettableEnv)",
+    "MARWIL": "use a model with a custom_loss on the recorded actions, beside PPO",
+    "MBMPO": "use PPO, which needs no model of the dynamics but more samples",
+    "R2D2": "use PPO, APPO or IMPALA with use_lstm or use_attention",
+    "RNNSAC": "use PPO or APPO with use_lstm or use_attention for continuous actions",
+    "SAC": "use PPO or APPO for continuous actions, DQN for discrete ones",
+    "SlateQ": "use PPO with a MultiDiscrete action space, one number for each place of the slate",
+    "TD3": "use PPO or APPO for continuous actions",
+    "contrib/AlphaZero": "use PPO with an action mask",
+    "contrib/LinTS": "use DQN with gamma 0, for which each step is an episode of its own",
+    "contrib/LinUCB": "use DQN with gamma 0, for which each step is an episode of its own",
+    "contrib/RandomAgent": "use PG with exploration_config={'type': 'Random'}",
+}
 
-RLLIB_ALGORITHMS = frozenset(
-    {
-        *("A2C", "A3C", "APEX", "APEX_DDPG", "APPO", "ARS", "BC", "CQL", "DDPG", "DDPPO", "DQN", "DREAMER", "ES"),
-        *(
-            "IMPALA",
-            "MAML",
-            "MARWIL",
-            "MBMPO",
-            "PG",
-            "PPO",
-            "QMIX",
-            "R2D2",
-            "RNNSAC",
-            "SAC",
-            "SimpleQ",
-            "SlateQ",
-            "TD3",
-        ),
-        *(f"contrib/{name}" for name in _CONTRIBUTED),
-    }
-)
+NOT_BUILT = {name: f"{name} exists in RLlib 1.x, but is not in rlframe yet; {use}." for name, use in _INSTEAD.items()}
+"""What there is instead of RLlib's other algorithms, by their name."""
+
+RLLIB_ALGORITHMS = frozenset({name for name in (*ALGORITHMS, *NOT_BUILT) if name != "MADDPG"})
 """All names that RLlib 1.x knows; those that are not in `ALGORITHMS` are answered with what there is instead."""
 
 
@@ -112,10 +116,10 @@ def _resolve(path: str) -> Any:
 def _unknown(alg: str) -> str:
     """Returns the sentence about a name that is not in `ALGORITHMS`."""
     available = f"Available are {', '.join(sorted(ALGORITHMS))}."
-    if alg in _CONTRIBUTED:
-        return f"{alg} is contrib/{alg} in RLlib 1.x, a contributed algorithm; it is not in rlframe yet. {available}"
-    if alg in RLLIB_ALGORITHMS:
-        return f"{alg} exists in RLlib 1.x, but is not in rlframe yet. {available}"
+    if f"contrib/{alg}" in NOT_BUILT:
+        return f"{alg} is contrib/{alg} in RLlib 1.x. {NOT_BUILT[f'contrib/{alg}']} {available}"
+    if alg in NOT_BUILT:
+        return f"{NOT_BUILT[alg]} {available}"
     known = {name.lower(): name for name in (*ALGORITHMS, *RLLIB_ALGORITHMS)}
     near = [known[name] for name in difflib.get_close_matches(str(alg).lower(), known, n=2)]
     hint = f" Did you mean {' or '.join(near)}?" if near else ""

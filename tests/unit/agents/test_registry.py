@@ -55,7 +55,7 @@ def test_get_agent_class_works_and_says_it_is_old(caplog, monkeypatch):
 @pytest.mark.parametrize("name", sorted(RLLIB_ALGORITHMS - set(ALGORITHMS)))
 def test_names_of_rllib_that_are_missing_say_so_and_what_there_is(name):
     available = ", ".join(sorted(ALGORITHMS))
-    with pytest.raises(ConfigError, match=f"^{name} exists in RLlib 1.x, but is not in rlframe yet.*{available}"):
+    with pytest.raises(ConfigError, match=f"^{name} exists in RLlib 1.x, but is not in rlframe yet; use .*{available}"):
         get_trainer_class(name)
 
 
@@ -163,7 +163,7 @@ try:
 except ValueError as error:
     sys.stdout.write(str(error))
 """
-    assert run(code).startswith("SAC exists in RLlib 1.x, but is not in rlframe yet.")
+    assert run(code).startswith("SAC exists in RLlib 1.x, but is not in rlframe yet; use PPO")
 
 
 @pytest.mark.ray
@@ -195,4 +195,4 @@ for _ in range(2):  # a second runtime knows the names as well
     ray.shutdown()
 sys.stdout.write("\\n" + message)
 """
-    assert run(code).startswith("SAC exists in RLlib 1.x, but is not in rlframe yet.")
+    assert run(code).startswith("SAC exists in RLlib 1.x, but is not in rlframe yet; use PPO")

@@ -1,1 +1,0 @@
-"""RLlib's path of contributed algorithms: thin re-exports of `rlframe.agents`."""

@@ -1,0 +1,119 @@
+"""The tables of RLlib's paths: what they name exists, what they answer is a sentence, and how both are met."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from rlframe.rllib1x import finder, tables
+from rlframe.utils.errors import ConfigError
+
+FILES = sorted(path.stem for path in tables.FOLDER.glob("*.ini"))
+
+
+def rows(file):
+    """Yields module, name and entry of one table."""
+    for module, entries in tables._table(tables.FOLDER / f"{file}.ini").items():
+        assert tables._file_of(module).stem == file, f"{module} stands in {file}.ini, where nobody looks for it"
+        yield from ((module, name, entry) for name, entry in entries.items())
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_target_is_there(file):
+    pytest.importorskip("tensorflow")
+    pytest.importorskip("torch")
+    for module, name, entry in rows(file):
+        if tables.is_sentence(entry):
+            continue
+        if name == tables.EVERYTHING:
+            importlib.import_module(entry)
+        assert name == tables.EVERYTHING or hasattr(importlib.import_module(module), name), (module, name, entry)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_answer_is_a_sentence_that_says_what_there_is(file):
+    for module, name, entry in rows(file):
+        if tables.is_sentence(entry):
+            sentence = tables.sentence_of(entry)
+            assert sentence.endswith("."), (module, name, sentence)
+            assert any(word in sentence.lower() for word in (" use ", "instead", "is called", "there is")), sentence
+            with pytest.raises(ImportError) as raised:
+                getattr(importlib.import_module(module), name)
+            assert sentence in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from rlframe.agents.sac import SACTrainer",
+        "from rlframe.agents import sac",
+        "import rlframe.agents.sac.sac_torch_policy",
+        "import rlframe.agents\nrlframe.agents.sac",
+    ],
+)
+def test_the_path_of_an_algorithm_that_is_not_built_says_what_there_is(code):
+    with pytest.raises(ImportError, match=r"^No rlframe\.agents\.sac\S* here: SAC exists .*; use PPO or APPO"):
+        exec(code, {})
+
+
+def test_old_paths_are_modules():
+    from rlframe.exploration import EpsilonGreedy
+
+    module = importlib.import_module("rlframe.utils.exploration.epsilon_greedy")
+    assert module.EpsilonGreedy is EpsilonGreedy
+    assert dir(module) == module.__all__
+    assert "EpsilonGreedy" in module.__all__
+    names = {}
+    exec("from rlframe.utils.exploration import *", names)
+    assert names["EpsilonGreedy"] is EpsilonGreedy
+    assert pickle.loads(pickle.dumps(module.EpsilonGreedy)) is EpsilonGreedy
+    assert importlib.util.find_spec("rlframe.utils.exploration.no_such_module") is None
+
+
+def test_names_that_nobody_had_are_missing_in_pythons_words():
+    with pytest.raises(AttributeError, match=r"module 'rlframe.agents.trainer' has no attribute 'no_such_name'"):
+        importlib.import_module("rlframe.agents.trainer").no_such_name  # noqa: B018
+    with pytest.raises(ImportError, match=r"cannot import name 'no_such_name' from 'rlframe.agents'"):
+        exec("from rlframe.agents import no_such_name", {})
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'rlframe.no_such_module'"):
+        importlib.import_module("rlframe.no_such_module")
+
+
+def test_a_room_that_finds_names_itself_keeps_its_own_words():
+    room = finder.Room("rlframe.own_words")
+
+    def find(name):
+        raise AttributeError(f"own words on {name}")
+
+    room.__dict__["__getattr__"] = find
+    with pytest.raises(AttributeError, match="own words on anything"):
+        room.anything  # noqa: B018
+
+
+def test_a_folder_without_code_hides_no_path(tmp_path, monkeypatch):
+    (tmp_path / "exploration" / "__pycache__").mkdir(parents=True)
+    package = importlib.import_module("rlframe.utils")
+    monkeypatch.setattr(package, "__path__", [str(tmp_path)])
+    spec = finder.Finder().find_spec("rlframe.utils.exploration", package.__path__)
+    assert spec.origin == "rlframe.rllib1x"
+
+
+def test_nothing_is_read_before_a_name_is_missing():
+    code = "import sys, rlframe, rlframe.agents; print('rlframe.rllib1x.tables' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_the_registry_answers_under_all_its_names():
+    from rlframe.agents.agent import get_agent_class
+    from rlframe.agents.registry import get_trainer_class
+
+    with pytest.raises(ConfigError, match=r"TD3.*use PPO"):
+        get_agent_class("TD3")
+    with pytest.raises(ConfigError, match="LinUCB is contrib/LinUCB"):
+        get_trainer_class("LinUCB")
