@@ -12,6 +12,15 @@ from rlframe._tune_names import register_when_tune_is_imported
 from rlframe.rllib1x.finder import install
 
 if TYPE_CHECKING:
+    from rlframe.agents.a3c import A2CTrainer, A3CTrainer
+    from rlframe.agents.dqn import DQNTrainer, SimpleQTrainer
+    from rlframe.agents.impala import ImpalaTrainer
+    from rlframe.agents.maddpg import MADDPGTrainer
+    from rlframe.agents.pg import PGTrainer
+    from rlframe.agents.ppo import APPOTrainer, DDPPOTrainer, PPOTrainer
+    from rlframe.agents.qmix import QMixTrainer
+    from rlframe.agents.trainer import Trainer
+    from rlframe.agents.trainer_template import build_trainer
     from rlframe.data.sample_batch import SampleBatch
     from rlframe.env.base_env import BaseEnv
     from rlframe.env.external_env import ExternalEnv
@@ -24,26 +33,52 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"  # a literal: the packaging reads it without importing
 
 _LAZY = {
+    "A2CTrainer": "rlframe.agents.a3c",
+    "A3CTrainer": "rlframe.agents.a3c",
+    "APPOTrainer": "rlframe.agents.ppo",
     "BaseEnv": "rlframe.env.base_env",
+    "DDPPOTrainer": "rlframe.agents.ppo",
+    "DQNTrainer": "rlframe.agents.dqn",
     "ExternalEnv": "rlframe.env.external_env",
+    "ImpalaTrainer": "rlframe.agents.impala",
+    "MADDPGTrainer": "rlframe.agents.maddpg",
     "MultiAgentEnv": "rlframe.env.multi_agent_env",
+    "PGTrainer": "rlframe.agents.pg",
+    "PPOTrainer": "rlframe.agents.ppo",
     "Policy": "rlframe.policy.policy",
+    "QMixTrainer": "rlframe.agents.qmix",
     "RolloutWorker": "rlframe.evaluation.rollout_worker",
     "SampleBatch": "rlframe.data.sample_batch",
+    "SimpleQTrainer": "rlframe.agents.dqn",
     "TorchPolicy": "rlframe.policy.torch_policy",
+    "Trainer": "rlframe.agents.trainer",
     "VectorEnv": "rlframe.env.vector_env",
+    "build_trainer": "rlframe.agents.trainer_template",
 }
 
 __all__ = [
+    "A2CTrainer",
+    "A3CTrainer",
+    "APPOTrainer",
     "BaseEnv",
+    "DDPPOTrainer",
+    "DQNTrainer",
     "ExternalEnv",
+    "ImpalaTrainer",
+    "MADDPGTrainer",
     "MultiAgentEnv",
+    "PGTrainer",
+    "PPOTrainer",
     "Policy",
+    "QMixTrainer",
     "RolloutWorker",
     "SampleBatch",
+    "SimpleQTrainer",
     "TorchPolicy",
+    "Trainer",
     "VectorEnv",
     "__version__",
+    "build_trainer",
 ]
 
 

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, overload
 
 from rlframe.agents.actor import StatefulActor
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
+from rlframe.evaluation.worker_set import WorkerSet
+from rlframe.policy.policy import Policy
+
+#: An action, the recurrent states after it, and what else the policy computed.
+FullFetch = tuple[Any, list[Any], dict[str, Any]]
 
 
 class ActingMixin:
     """Acting methods of a `Trainer`; they run the local worker's policy, preprocessor and (frozen) filter."""
 
-    workers: Any
+    workers: WorkerSet
     config: dict[str, Any]
 
-    def get_policy(self, policy_id: str = DEFAULT_POLICY_ID) -> Any:
-        """Returns the local worker's policy, None for an unknown id."""
-        return self.workers.local_worker().get_policy(policy_id)
+    def get_policy(self, policy_id: str = DEFAULT_POLICY_ID) -> Policy:
+        """Returns the local worker's policy.
+
+        Raises:
+            KeyError: If there is no policy `policy_id`; `workers.local_worker().get_policy` returns None then.
+        """
+        policy = self.workers.local_worker().get_policy(policy_id)
+        if policy is None:
+            known = ", ".join(self.workers.local_worker().policy_map)
+            raise KeyError(f"policy_id={policy_id!r}: wanted one of {known}")
+        return policy
 
     def make_actor(self, policy_id: str = DEFAULT_POLICY_ID, explore: bool | None = None) -> StatefulActor:
         """Returns an actor that keeps recurrent state, past actions and rewards from step to step.
@@ -31,14 +44,32 @@ class ActingMixin:
         Raises:
             KeyError: If there is no policy `policy_id`.
         """
-        return StatefulActor(self._policy(policy_id), explore, self.workers.local_worker().clips_rewards)
+        return StatefulActor(self.get_policy(policy_id), explore, self.workers.local_worker().clips_rewards)
 
-    def _policy(self, policy_id: str) -> Any:
-        policy = self.get_policy(policy_id)
-        if policy is None:
-            known = ", ".join(self.workers.local_worker().policy_map)
-            raise KeyError(f"policy_id={policy_id!r}: wanted one of {known}")
-        return policy
+    @overload
+    def compute_single_action(
+        self, observation: Any = None, state: list[Any] | None = None, *, full_fetch: Literal[True], **kwargs: Any
+    ) -> FullFetch: ...
+
+    @overload
+    def compute_single_action(
+        self,
+        observation: Any = None,
+        state: list[Any] | None = None,
+        *,
+        prev_action: Any = None,
+        prev_reward: float | None = None,
+        info: dict[str, Any] | None = None,
+        input_dict: Mapping[str, Any] | None = None,
+        policy_id: str = DEFAULT_POLICY_ID,
+        full_fetch: bool = False,
+        explore: bool | None = None,
+        timestep: int | None = None,
+        episode: Any = None,
+        unsquash_action: bool | None = None,
+        clip_action: bool | None = None,
+        **kwargs: Any,
+    ) -> Any: ...
 
     def compute_single_action(
         self,
@@ -86,7 +117,7 @@ class ActingMixin:
         Raises:
             KeyError: If there is no policy `policy_id`.
         """
-        action, states, extra = self._policy(policy_id).compute_single_action(
+        action, states, extra = self.get_policy(policy_id).compute_single_action(
             observation,
             state,
             prev_action=prev_action,

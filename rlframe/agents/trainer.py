@@ -15,6 +15,7 @@ from ray.tune.execution.placement_groups import PlacementGroupFactory
 
 from rlframe.agents import checkpointing
 from rlframe.agents.acting import ActingMixin
+from rlframe.agents.describing import DescribingMixin
 from rlframe.agents.evaluating import auto_rounds, make_evaluation_workers, run_episodes, send_weights, summarize
 from rlframe.agents.exporting import ExportingMixin
 from rlframe.agents.loggers import RunLogger
@@ -51,7 +52,7 @@ COMMON_CONFIG: dict[str, Any] = CommonConfig.defaults()
 MAX_WORKER_FAILURE_RETRIES = 3
 
 
-class Trainer(ActingMixin, ExportingMixin, PolicyTableMixin, Trainable):
+class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Trainable):
     """Trains policies with an execution plan; a `ray.tune.Trainable`.
 
     Use a built one (`DQNTrainer(config, env=...)`), derive one (`DQNTrainer.with_updates(...)`,
@@ -98,8 +99,8 @@ class Trainer(ActingMixin, ExportingMixin, PolicyTableMixin, Trainable):
         self._logger_creator = logger_creator
         self._logger: Any = None
         self.experiment_id = uuid.uuid4().hex
-        self.workers: Any = None
-        self.evaluation_workers: Any = None
+        self.workers: WorkerSet = cast(Any, None)  # until `setup`, which this constructor calls at its end
+        self.evaluation_workers: WorkerSet | None = None
         self.train_exec_impl: Any = None
         self.local_replay_buffer: Any = None
         self._last_evaluation: dict[str, Any] | None = None
@@ -285,8 +286,9 @@ class Trainer(ActingMixin, ExportingMixin, PolicyTableMixin, Trainable):
         """Pulls one result from the plan, evaluates if it is time to."""
         interval = self.config["evaluation_interval"]
         evaluates = bool(interval) and (self.iteration + 1) % interval == 0
-        if evaluates and self.config["evaluation_parallel_to_training"]:
-            result, evaluation = self._train_and_evaluate()
+        beside = self.evaluation_workers if self.config["evaluation_parallel_to_training"] else None
+        if evaluates and beside is not None:
+            result, evaluation = self._train_and_evaluate(beside)
         else:
             result, evaluation = next(self.train_exec_impl), (self.evaluate() if evaluates else None)
         self.workers.update_workers()
@@ -298,9 +300,9 @@ class Trainer(ActingMixin, ExportingMixin, PolicyTableMixin, Trainable):
             result["evaluation"] = {**self._last_evaluation, "age_iterations": max(age, 0)}
         return dict(result)
 
-    def _train_and_evaluate(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    def _train_and_evaluate(self, beside: WorkerSet) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Trains while evaluation runs beside it, on the weights from before this iteration."""
-        send_weights(self.workers, self.evaluation_workers)
+        send_weights(self.workers, beside)
         with ThreadPoolExecutor(2) as pool:
             training = pool.submit(lambda: next(self.train_exec_impl))
             auto = self.config["evaluation_num_episodes"] == "auto"
@@ -355,8 +357,7 @@ class Trainer(ActingMixin, ExportingMixin, PolicyTableMixin, Trainable):
     def _spare_workers(self) -> WorkerSet:
         """Returns workers for an evaluation that the config did not announce; they are kept for the next one."""
         if self.env_creator is None:
-            training: WorkerSet = self.workers  # says what is missing when it is asked to run
-            return training
+            return self.workers  # says what is missing when it is asked to run
         made = make_evaluation_workers(self, self.merge_trainer_configs)
         send_weights(self.workers, made)
         self.evaluation_workers = made
@@ -398,8 +399,10 @@ class Trainer(ActingMixin, ExportingMixin, PolicyTableMixin, Trainable):
         """Takes `{policy_id: weights}` into the local worker; remote ones get them at the next synchronisation."""
         self.workers.local_worker().set_weights(weights)
 
-    def save(self, checkpoint_dir: str | None = None) -> Any:
+    def save(self, checkpoint_dir: str | None = None) -> str:  # type: ignore[override]  # Tune's result is Tune's own
         """Writes a checkpoint and returns its directory, `<checkpoint_dir>/checkpoint_<iteration>`.
+
+        Under Tune, which keeps checkpoints itself and calls this, it returns what Tune's own `save` does.
 
         Args:
             checkpoint_dir: Parent directory; None takes `logdir`.
@@ -408,7 +411,7 @@ class Trainer(ActingMixin, ExportingMixin, PolicyTableMixin, Trainable):
             OSError: If it cannot be written; an older checkpoint of that name is left as it was.
         """
         if self._storage:  # under Tune, which keeps checkpoints itself
-            return super().save(checkpoint_dir)
+            return cast(str, super().save(checkpoint_dir))
         path = os.path.join(checkpoint_dir or self.logdir, f"checkpoint_{self.iteration:06d}")
         self.save_checkpoint(path)
         return path

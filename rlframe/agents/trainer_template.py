@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -74,7 +75,7 @@ def _build(arguments: Mapping[str, Any], base: type[Trainer]) -> type[Trainer]:
     mixins = new_mixins(base, arguments.get("mixins"))
     body: dict[str, Any] = {
         "__module__": __name__,
-        "__doc__": f"{name}; see `{name}Trainer` in the documentation, or `rlframe config {name}`.",
+        "__doc__": _doc(arguments),
         "_name": name,
         "_config_class": arguments.get("config_class") or CommonConfig,
         "_arguments": dict(arguments),
@@ -95,6 +96,21 @@ def _build(arguments: Mapping[str, Any], base: type[Trainer]) -> type[Trainer]:
         if arguments.get(argument) is not None:
             body[argument] = staticmethod(arguments[argument])
     return type(f"{name}Trainer" if not name.endswith("Trainer") else name, (*mixins, base), body)
+
+
+def _doc(arguments: Mapping[str, Any]) -> str:
+    """Returns the docstring of a built class: what the algorithm is, by its module, and the keys it adds."""
+    name, declaration = arguments["name"], arguments.get("config_class") or CommonConfig
+    module = sys.modules.get(getattr(arguments.get("execution_plan") or declaration, "__module__", ""))
+    about = (getattr(module, "__doc__", None) or f"{name}.").strip().partition("\n\n")[0]
+    given = arguments.get("default_config") or {}
+    own = [key for key in {**declaration.options(), **given} if key not in CommonConfig.options()]
+    return (
+        f"{about}\n\n"
+        f"Made as `{name}Trainer(config, env=...)`; config is a dict of what differs from "
+        f"`{name}Trainer.get_default_config()`.\n"
+        f"Keys beside the common ones: {', '.join(own) or 'none'}. `rlframe config {name}` says what each means.\n"
+    )
 
 
 _HOOKS: dict[str, str | None] = {

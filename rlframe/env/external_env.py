@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, SupportsFloat
 
 from rlframe.env.external_desk import Desk, TrainingStopped
 
@@ -102,7 +102,7 @@ class ExternalEnv(threading.Thread):
         """
         self.desk.ask("log_action", episode_id, {AGENT: observation}, {AGENT: action})
 
-    def log_returns(self, episode_id: str, reward: float, info: Mapping[str, Any] | None = None) -> None:
+    def log_returns(self, episode_id: str, reward: SupportsFloat, info: Mapping[str, Any] | None = None) -> None:
         """Adds a reward for the last action; several add up.
 
         Raises:

@@ -122,6 +122,11 @@ class RolloutWorker:
         if policy_spec is not None:
             self.add_policies(policy_spec)
 
+    def __repr__(self) -> str:
+        parts: dict[str, Any] = vars(self)  # may be asked for before all is there
+        slots, specs = parts.get("slots", ()), parts.get("policy_specs", ())
+        return f"RolloutWorker(index={parts.get('worker_index')}, envs={len(slots)}, policies={list(specs)})"
+
     @classmethod
     def as_remote(
         cls,

@@ -76,6 +76,9 @@ class WorkerSet:
         self._give_policies(self._remote_workers)
         self.sync_weights()
 
+    def __repr__(self) -> str:
+        return f"WorkerSet(local={self._local_worker!r}, remote={self._indexes})"
+
     # --- building ---------------------------------------------------------------------------------------------
 
     def _worker_arguments(self, index: int) -> dict[str, Any]:

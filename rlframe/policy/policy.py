@@ -111,6 +111,12 @@ class Policy:
         self.exploration: Any = None
         self._needs_memory: bool | None = None
 
+    def __repr__(self) -> str:
+        parts: dict[str, Any] = vars(self)  # a user's own policy may set less, or fail halfway
+        shown = {"framework": self.framework}
+        shown |= {name: parts.get(name) for name in ("observation_space", "action_space", "global_timestep")}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
     # --- acting -----------------------------------------------------------------------------------------------
 
     def forward(
