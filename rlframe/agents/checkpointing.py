@@ -92,7 +92,7 @@ def gather(trainer: Any, *, buffer: bool | None = None) -> dict[str, Any]:
     if workers.learns_remotely:
         pull_policies(workers)
     if buffer is None:
-        buffer = bool(trainer.config.get("store_buffer_in_checkpoints"))
+        buffer = _keeps_buffers(trainer)
     state: dict[str, Any] = {
         "iteration": trainer._iteration,
         "time_total": trainer._time_total,
@@ -216,7 +216,10 @@ def _missing_policies(trainer: Any, meta: dict[str, Any], directory: str) -> lis
 
 
 def apply(trainer: Any, state: dict[str, Any]) -> None:
-    """Puts a state into a trainer; the replay buffer last, since it cannot fail halfway."""
+    """Puts a state into a trainer; the replay buffer last, which takes a state whole or not at all.
+
+    With `store_buffer_in_checkpoints` off, the trainer keeps its own buffer, whatever the state holds.
+    """
     workers = trainer.workers
     workers.local_worker().set_state(state["local_worker"])
     trainer.seed = int(state["seed"])
@@ -226,8 +229,6 @@ def apply(trainer: Any, state: dict[str, Any]) -> None:
     trainer._episodes_total = state["episodes_total"]
     trainer.experiment_id = state["experiment_id"]
     trainer._time_since_restore, trainer._timesteps_since_restore, trainer._iterations_since_restore = 0.0, 0, 0
-    if trainer.local_replay_buffer is not None and "replay_buffer" in state:
-        trainer.local_replay_buffer.set_state(state["replay_buffer"])
     if workers.remote_workers():
         _restore_remotes(workers, state["remote_workers"])
     # Remote workers may be more or fewer than were saved; the plan starts from its counters in any case.
@@ -236,6 +237,12 @@ def apply(trainer: Any, state: dict[str, Any]) -> None:
     _restore_plan(trainer, state["plan"])
     if trainer.evaluation_workers is not None and "evaluation_worker" in state:
         trainer.evaluation_workers.local_worker().set_state(state["evaluation_worker"])
+    if trainer.local_replay_buffer is not None and "replay_buffer" in state and _keeps_buffers(trainer):
+        trainer.local_replay_buffer.set_state(state["replay_buffer"])
+
+
+def _keeps_buffers(trainer: Any) -> bool:
+    return bool(trainer.config.get("store_buffer_in_checkpoints"))
 
 
 def _restore_plan(trainer: Any, state: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, Sample
 from rlframe.execution.common import TimerStat
 from rlframe.execution.replay_buffer import _check_range
 from rlframe.execution.replay_memory import check_fits, memory_bytes
+from rlframe.execution.transition_store import GO_ON_WITHOUT
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.seeding import derive_seed, entropy_seed, make_rng
 
@@ -88,8 +89,11 @@ class EpisodeReplayBuffer:
     def _ring(self, policy_id: str) -> _Ring:
         ring = self.episodes.get(policy_id)
         if ring is None:
-            ring = self.episodes[policy_id] = _Ring(self.capacity, derive_seed(self._seed, "replay", policy_id))
+            ring = self.episodes[policy_id] = self._make_ring(policy_id, self._seed)
         return ring
+
+    def _make_ring(self, policy_id: str, seed: int) -> _Ring:
+        return _Ring(self.capacity, derive_seed(seed, "replay", policy_id))
 
     # ---- reports and state ----------------------------------------------------------------------------------------
 
@@ -135,13 +139,14 @@ class EpisodeReplayBuffer:
         if state.get("kind") != type(self).__name__:
             raise CheckpointError(
                 f"The saved replay buffer is a {state.get('kind', 'LocalReplayBuffer')}, this one a "
-                f"{type(self).__name__}; set replay_buffer_config as it was when saving, or go on without the saved one"
+                f"{type(self).__name__}; set replay_buffer_config as it was when saving, or {GO_ON_WITHOUT}"
             )
-        self._seed = int(state["seed"])
-        self.episodes = {}
+        seed, num_added = int(state["seed"]), int(state["num_added"])
+        restored: dict[str, _Ring] = {}
         for policy_id, saved in state["policies"].items():
-            self._ring(policy_id).set_state(saved)
-        self.num_added = int(state["num_added"])
+            restored[policy_id] = self._make_ring(policy_id, seed)
+            restored[policy_id].set_state(saved)
+        self._seed, self.num_added, self.episodes = seed, num_added, restored
 
     def check_invariants(self) -> None:
         """Raises AssertionError if the buffer contradicts itself."""
@@ -243,7 +248,7 @@ class _Ring:
         if state["capacity"] != self.capacity:
             raise CheckpointError(
                 f"The saved replay buffer has capacity {state['capacity']}, this one {self.capacity}; set it to "
-                f"{state['capacity']}, or go on without the saved buffer"
+                f"{state['capacity']}, or {GO_ON_WITHOUT}"
             )
         self.items, self._layout = [], None
         if state["columns"]:

@@ -345,8 +345,11 @@ def _lay_out_n_step(obs: Array, new_obs: Array, keys: StepKeys, n_steps: Array) 
     next_place = np.minimum(places + n_steps, count - 1)
     shared = _same(new_obs, obs.take(next_place, axis=0, mode="clip")) & (next_place > places)
     alone = (~shared).nonzero()[0]
-    # Transitions in a row that lead to one and the same observation, as those at the end of a fragment do.
-    last_of_group = np.append(~_same(new_obs[alone[:-1]], new_obs[alone[1:]]), True)
+    # Transitions in a row that lead to one and the same observation, as those at the end of a fragment do. Those of two
+    # trajectories get a row each, however equal: each may go on in a later batch, and adopt its row then.
+    left, right = alone[:-1], alone[1:]
+    same = _same(new_obs[left], new_obs[right]) & (trajectory[left] == trajectory[right])
+    last_of_group = np.append(~same, True)
     next_place[alone] = count + last_of_group.cumsum() - last_of_group
     breaks = (trajectory[1:] != trajectory[:-1]) | (t[1:] != t[:-1] + 1)
     return _Layout(next_place, alone[last_of_group], np.append(breaks.nonzero()[0], count - 1))

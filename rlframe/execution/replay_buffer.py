@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 from collections.abc import Mapping
 from typing import Any
@@ -15,10 +16,13 @@ from rlframe.execution.common import TimerStat
 from rlframe.execution.joint_steps import alive_in_all, joint_steps
 from rlframe.execution.replay_memory import memory_bytes
 from rlframe.execution.transition_buffers import PrioritizedReplayBuffer, ReplayBuffer
+from rlframe.execution.transition_store import GO_ON_WITHOUT
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.seeding import derive_seed, entropy_seed, make_rng
 
 __all__ = ["LocalReplayBuffer", "PrioritizedReplayBuffer", "ReplayBuffer", "make_replay_actor_class"]
+
+_LOGGER = logging.getLogger("rlframe")
 
 
 class LocalReplayBuffer:
@@ -166,14 +170,15 @@ class LocalReplayBuffer:
     def _buffer_for(self, policy_id: str) -> ReplayBuffer:
         buffer = self.replay_buffers.get(policy_id)
         if buffer is None:
-            buffer = self.replay_buffers[policy_id] = self._make_buffer(policy_id)
+            buffer = self._make_buffer(policy_id, self._seed, self.replay_buffers)
+            self.replay_buffers[policy_id] = buffer
         return buffer
 
-    def _make_buffer(self, policy_id: str) -> ReplayBuffer:
+    def _make_buffer(self, policy_id: str, seed: int, others: Mapping[str, ReplayBuffer]) -> ReplayBuffer:
         available = memory_bytes()
         if available is not None:  # what the buffers of other policies will grow to is spoken for
-            available -= sum(buffer.full_size_bytes for buffer in self.replay_buffers.values())
-        seed = derive_seed(self._seed, "replay", policy_id)
+            available -= sum(buffer.full_size_bytes for buffer in others.values())
+        seed = derive_seed(seed, "replay", policy_id)
         if self.prioritized:
             return PrioritizedReplayBuffer(self.capacity, self._alpha, seed, memory_limit_bytes=available)
         return ReplayBuffer(self.capacity, seed, memory_limit_bytes=available)
@@ -234,28 +239,46 @@ class LocalReplayBuffer:
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Takes the state of a buffer with the same arguments; what was stored here is forgotten.
 
+        A state that contradicts itself, as checkpoints of early versions can, leaves an empty buffer: a warning says
+        so, and `replay` waits for learning_starts steps again.
+
         Raises:
-            CheckpointError: If only one of the two is prioritised, or in lockstep, or capacity or alpha differ.
+            CheckpointError: If only one of the two is prioritised, or in lockstep, or capacity or alpha differ; then
+                the buffer is as it was.
         """
         if ("joint_rng" in state) != self.lockstep:
             saved = "lockstep" if "joint_rng" in state else "independent"
             raise CheckpointError(
                 f"The saved replay buffer has multiagent.replay_mode={saved!r}, this one has not; set it as it was "
-                "when saving, or go on without the saved buffer"
+                f"when saving, or {GO_ON_WITHOUT}"
             )
+        seed, num_added = int(state["seed"]), int(state["num_added"])
+        restored: dict[str, ReplayBuffer] = {}
+        for policy_id, saved in state["buffers"].items():
+            restored[policy_id] = self._make_buffer(policy_id, seed, restored)
+            restored[policy_id].set_state(saved)
+        try:
+            self._check_buffers(restored)
+        except AssertionError as fault:
+            _LOGGER.warning(
+                "The saved replay buffer contradicts itself and is left empty (%s): transitions of early versions "
+                "could overwrite each other where n_step was above 1. Learning waits until learning_starts steps are "
+                "sampled again",
+                fault,
+            )
+            restored, num_added = {}, 0
         if self.lockstep:
             self._joint_rng.bit_generator.state = state["joint_rng"]
-        self._seed = int(state["seed"])
-        self.replay_buffers = {}
-        for policy_id, saved in state["buffers"].items():
-            self._buffer_for(policy_id).set_state(saved)
-        self.num_added = int(state["num_added"])
+        self._seed, self.num_added, self.replay_buffers = seed, num_added, restored
 
     def check_invariants(self) -> None:
         """Raises AssertionError if a buffer contradicts itself."""
-        for buffer in self.replay_buffers.values():
+        self._check_buffers(self.replay_buffers)
+
+    def _check_buffers(self, buffers: Mapping[str, ReplayBuffer]) -> None:
+        for buffer in buffers.values():
             buffer.check_invariants()
-        if self.lockstep and len({buffer.numbers[1] for buffer in self.replay_buffers.values()}) > 1:
+        if self.lockstep and len({buffer.numbers[1] for buffer in buffers.values()}) > 1:
             raise AssertionError("Policies in lockstep have different numbers of rows")
 
 

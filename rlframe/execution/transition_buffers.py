@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from rlframe.data.columns import BATCH_INDEXES, INFOS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.execution.sum_tree import SumTree
-from rlframe.execution.transition_store import TransitionStore
+from rlframe.execution.transition_store import GO_ON_WITHOUT, TransitionStore
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.seeding import entropy_seed, make_rng
 
@@ -156,7 +156,7 @@ class ReplayBuffer:
         if state["kind"] != type(self).__name__:
             raise CheckpointError(
                 f"The saved replay buffer is a {state['kind']}, this one a {type(self).__name__}; set "
-                "prioritized_replay as it was when saving, or go on without the saved buffer"
+                f"prioritized_replay as it was when saving, or {GO_ON_WITHOUT}"
             )
         self._store.set_state(state["store"])
         self._num_sampled = int(state["num_sampled"])
@@ -329,7 +329,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         if state.get("alpha", self._alpha) != self._alpha:
             raise CheckpointError(
                 f"The saved replay buffer has prioritized_replay_alpha {state['alpha']}, this one {self._alpha}; set "
-                "it as it was when saving, or go on without the saved buffer"
+                f"it as it was when saving, or {GO_ON_WITHOUT}"
             )
         super().set_state(state)
         powers = np.zeros(self.capacity)

@@ -17,6 +17,8 @@ from rlframe.utils.errors import CheckpointError
 Array = NDArray[Any]
 Indexes = NDArray[np.int64]
 
+GO_ON_WITHOUT = "go on without the saved buffer (store_buffer_in_checkpoints=False in this trainer's config)"
+
 _LINK_BYTES = 17  # of one transition in an ObservationStore: two row numbers and a flag
 
 
@@ -204,7 +206,7 @@ class TransitionStore:
         if state["capacity"] != self.capacity:
             raise CheckpointError(
                 f"The saved replay buffer has capacity {state['capacity']}, this one {self.capacity}; set it to "
-                f"{state['capacity']}, or go on without the saved buffer"
+                f"{state['capacity']}, or {GO_ON_WITHOUT}"
             )
         schema = {name: (column.dtype, column.shape[1:]) for name, column in state["columns"].items()}
         saved = state["observations"]

@@ -156,10 +156,13 @@ def test_state_follows_the_convention_and_holds_only_what_is_used(kind: str) -> 
 
 
 def test_state_of_another_capacity_is_refused(kind: str) -> None:
-    buffer = make(kind)
+    buffer, other, twin = make(kind), make(kind, capacity=30), make(kind, capacity=30)
     run(buffer, 0, 2)
-    with pytest.raises(CheckpointError, match="capacity 24"):
-        make(kind, capacity=30).set_state(buffer.get_state())
+    for one in (other, twin):
+        run(one, 80, 2)
+    with pytest.raises(CheckpointError, match=r"capacity 24.*store_buffer_in_checkpoints=False"):
+        other.set_state(buffer.get_state())
+    assert_same(run(other, 88, 3), run(twin, 88, 3))  # it is as it was
 
 
 def test_state_of_another_kind_is_refused(kind: str) -> None:

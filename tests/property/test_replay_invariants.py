@@ -19,7 +19,8 @@ QUICK = settings(max_examples=40, deadline=None)
 class Episodes:
     """Environments that step at their own pace; some lose rows, some end."""
 
-    def __init__(self) -> None:
+    def __init__(self, alphabet: int | None = None) -> None:
+        self.alphabet = alphabet
         self.next_t: dict[int, tuple[int, int]] = {}
         self.count = 0
 
@@ -28,7 +29,7 @@ class Episodes:
             self.next_t[env] = (self.count, 0)
             self.count += 1
         episode, t = self.next_t[env]
-        batch = fragment(episode, t + skips, rows, n=n, ends=ends)
+        batch = fragment(episode, t + skips, rows, n=n, ends=ends, alphabet=self.alphabet)
         self.next_t[env] = (episode, t + skips + rows)
         if ends:
             del self.next_t[env]
@@ -58,11 +59,17 @@ def apply(buffer: PrioritizedReplayBuffer, what: str, rng: np.random.Generator) 
 
 
 @QUICK
-@given(operations=operations, capacity=st.integers(1, 40), chunk=st.sampled_from([1, 3, 4096]), rows=st.integers(4, 90))
+@given(
+    operations=operations,
+    capacity=st.integers(1, 40),
+    chunk=st.sampled_from([1, 3, 4096]),
+    rows=st.integers(4, 90),
+    alphabet=st.sampled_from([None, 1, 2, 5]),
+)
 def test_any_operations_leave_every_transition_as_it_was_stored(
-    operations: list[Any], capacity: int, chunk: int, rows: int
+    operations: list[Any], capacity: int, chunk: int, rows: int, alphabet: int | None
 ) -> None:
-    episodes, rng = Episodes(), np.random.default_rng(0)
+    episodes, rng = Episodes(alphabet), np.random.default_rng(0)
     buffer = PrioritizedReplayBuffer(capacity, 0.6, seed=0)
     expected: list[tuple[int, int, int]] = []
     for adds, what in operations:
@@ -78,11 +85,11 @@ def test_any_operations_leave_every_transition_as_it_was_stored(
         buffer = apply(buffer, what, rng)
         buffer.check_invariants()
         alive = SampleBatch(buffer._store.gather(np.arange(buffer._store.oldest, buffer._store.end) % capacity))
-        check_transitions(alive)
+        check_transitions(alive, alphabet)
         got = list(zip(alive["eps_id"].tolist(), alive["t"].tolist(), alive["n_steps"].tolist(), strict=True))
         assert 1 <= len(got) <= min(capacity, len(expected))
         assert got == expected[len(expected) - len(got) :]
-        check_transitions(buffer.sample(8))
+        check_transitions(buffer.sample(8), alphabet)
 
 
 @QUICK

@@ -49,7 +49,9 @@ class SimpleQConfig(CommonConfig):
         variants=REPLAY_BUFFERS,
     )
     buffer_size: int = option(-1, "Old name of replay_buffer_config.capacity.", deprecated=True)
-    store_buffer_in_checkpoints: bool = option(True, "Checkpoints hold the replay buffer, so that resuming is exact.")
+    store_buffer_in_checkpoints: bool = option(
+        True, "Checkpoints hold the replay buffer, so that resuming is exact; False leaves it out in restore() too."
+    )
     replay_sequence_length: int = option(1, "Consecutive rows replayed together; 1 replays single rows.", low=1)
     adam_epsilon: float = option(1e-8, "Adam's ε.", above=0)
     grad_clip: float | None = option(40.0, "Largest global norm of the gradient; None does not clip.", above=0)

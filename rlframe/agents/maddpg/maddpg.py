@@ -59,7 +59,9 @@ class MADDPGConfig(CommonConfig):
         variants=REPLAY_BUFFERS,
     )
     buffer_size: int = option(-1, "Old name of replay_buffer_config.capacity.", deprecated=True)
-    store_buffer_in_checkpoints: bool = option(True, "Checkpoints hold the replay buffer, so that resuming is exact.")
+    store_buffer_in_checkpoints: bool = option(
+        True, "Checkpoints hold the replay buffer, so that resuming is exact; False leaves it out in restore() too."
+    )
     training_intensity: float | None = option(
         None, "Rows trained per row sampled; None is one update per sample.", unit="rows / env step", above=0
     )

@@ -63,7 +63,9 @@ class QMixConfig(CommonConfig):
         variants=REPLAY_BUFFERS,
     )
     buffer_size: int = option(-1, "Old name of replay_buffer_config.capacity.", deprecated=True)
-    store_buffer_in_checkpoints: bool = option(True, "Checkpoints hold the replay buffer, so that resuming is exact.")
+    store_buffer_in_checkpoints: bool = option(
+        True, "Checkpoints hold the replay buffer, so that resuming is exact; False leaves it out in restore() too."
+    )
 
     # The optimiser
     lr_schedule: Sequence[Sequence[float]] | None = option(

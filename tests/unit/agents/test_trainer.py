@@ -580,6 +580,49 @@ def test_checkpoint_of_another_network_is_refused_and_changes_nothing(tmp_path):
     trainer.train()
 
 
+@pytest.mark.parametrize(
+    "options", [{"replay_buffer_config": {"capacity": 99}}, {"prioritized_replay": False}], ids=lambda o: next(iter(o))
+)
+def test_checkpoint_of_another_replay_buffer_is_restored_without_it_where_that_is_asked_for(options, tmp_path):
+    one = make(Bandit)
+    one.train()
+    path = one.save(str(tmp_path))
+    refusing, taking = make(Bandit, **options), make(Bandit, store_buffer_in_checkpoints=False, **options)
+    refusing.train()
+    held, weights = refusing.local_replay_buffer.get_state(), weights_of(refusing)
+    with pytest.raises(CheckpointError, match="store_buffer_in_checkpoints=False"):
+        refusing.restore(path)
+    assert repr(refusing.local_replay_buffer.get_state()) == repr(held)
+    assert all(np.array_equal(array, weights_of(refusing)[name]) for name, array in weights.items())
+    taking.restore(path)
+    assert_same_weights(one, taking)
+    assert len(taking.local_replay_buffer) == 0
+    taking.train()
+    assert taking.iteration == 2
+
+
+def test_restore_that_fails_at_its_end_leaves_the_replay_buffer_as_it_was(tmp_path, monkeypatch):
+    one, two = make(Bandit), make(Bandit, seed=9)
+    for trainer in (one, two):
+        trainer.train()
+    path = one.save(str(tmp_path))
+    held = two.local_replay_buffer.get_state()
+    set_state = type(two.train_exec_impl).set_state
+    left = [None]
+
+    def fail_once(plan, *args, **kwargs):
+        set_state(plan, *args, **kwargs)
+        if left:
+            left.pop()
+            raise ValueError("no such operator")
+
+    monkeypatch.setattr(type(two.train_exec_impl), "set_state", fail_once)
+    with pytest.raises(CheckpointError, match="no such operator"):
+        two.restore(path)
+    assert repr(two.local_replay_buffer.get_state()) == repr(held)
+    two.train()
+
+
 def test_truncated_and_tampered_checkpoints_are_refused_and_change_nothing(tmp_path):
     one = make(Bandit)
     one.train()

@@ -84,6 +84,17 @@ def test_append_long_gap_in_time_does_not_share() -> None:
     assert driver.add(fragment(0, 6, 4)) == 10
 
 
+@pytest.mark.parametrize("agents", [False, True], ids=["slots", "agents of one episode"])
+def test_append_n_step_trajectories_at_equal_observations_keep_rows_of_their_own(agents: bool) -> None:
+    driver = Driver(12)
+    for start in (0, 4, 8, 12):
+        batch = SampleBatch.concat_samples([fragment(episode, start, 4, n=3, alphabet=3) for episode in range(3)])
+        if agents:
+            batch["agent_index"], batch["eps_id"] = batch["eps_id"], np.zeros(12, int)
+        driver.add(batch)  # checks what is stored, and that no row is freed twice
+    assert driver.store.rows_used == 12 + 3
+
+
 def test_append_without_keys_stores_both_observations() -> None:
     driver = Driver(100)
     assert driver.add(fragment(0, 0, 4), with_keys=False) == 8

@@ -359,6 +359,29 @@ def test_local_stats_and_host() -> None:
     assert isinstance(buffer.get_host(), str)
 
 
+@pytest.mark.parametrize("prioritized", [True, False])
+def test_local_damaged_state_leaves_an_empty_buffer_and_says_so(
+    prioritized: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def make() -> LocalReplayBuffer:
+        return LocalReplayBuffer(learning_starts=30, capacity=50, prioritized=prioritized, seed=0)
+
+    buffer, twin = make(), make()
+    buffer.add_batch(SampleBatch.concat_samples([fragment(0, 0, 20), fragment(1, 0, 20)]))
+    state = buffer.get_state()
+    rows = state["buffers"]["default_policy"]["store"]["observations"]["links"]
+    rows[0, 20] = rows[1, 19]  # two trajectories had one row for their ends
+    with caplog.at_level(logging.WARNING, logger="rlframe"):
+        twin.set_state(state)
+    assert "left empty (Rows of observations are lost, freed twice" in caplog.text
+    assert len(twin) == 0
+    twin.add_batch(fragment(2, 0, 20))
+    assert twin.replay() is None  # learning_starts counts anew
+    twin.add_batch(fragment(3, 0, 20))
+    assert isinstance(twin.replay(), SampleBatch)
+    twin.check_invariants()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
