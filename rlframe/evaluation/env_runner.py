@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -52,6 +52,15 @@ class Hooks:
     call: dict[str, Callable[..., None]] = field(default_factory=dict)
     worker: Any = None
     base_env: Any = None
+
+
+class _End(NamedTuple):
+    """How an episode ended; `soft` where only its horizon was reached, and its environment goes on."""
+
+    slot: int
+    terminated: bool
+    truncated: bool
+    soft: bool
 
 
 class EnvRunner:
@@ -279,17 +288,17 @@ class EnvRunner:
             row[:] = self.obs_filter.filter_batch(row, update=True)
         if self._wants_episodes:
             self._record_hooks(t, block, actions, extras, ended)
-        for index, terminated, truncated in ended:
-            self._end(t, block, index, terminated, truncated)
+        for end in ended:
+            self._end(t, block, end)
         if self.settings.render_env:
             self.slots[0].env.render()
 
-    def _step_envs(self, t: int, block: Block, env_actions: Any) -> list[tuple[int, bool, bool]]:
-        """Writes what each environment gives; returns `(slot, terminated, truncated)` of the episodes that ended."""
+    def _step_envs(self, t: int, block: Block, env_actions: Any) -> list[_End]:
+        """Writes what each environment gives; returns the episodes that ended."""
         careful = bool(self._unchecked) or self._preprocess is not None or self._wants_episodes
         row, rewards = block.obs_at(t + 1), block.reward_list
         lengths, returns, horizon = self._lengths, self._returns, self.settings.horizon
-        ended: list[tuple[int, bool, bool]] = []
+        ended: list[_End] = []
         infos = block.info_row(t)
         index = 0
         try:
@@ -307,16 +316,16 @@ class EnvRunner:
                 if infos is not None:
                     infos[index] = info
                 if terminated or truncated:
-                    ended.append((index, bool(terminated), bool(truncated) and not terminated))
+                    ended.append(_End(index, bool(terminated), bool(truncated) and not terminated, False))
                 elif horizon is not None and lengths[index] >= horizon:
-                    ended.append((index, False, True))
+                    ended.append(_End(index, False, True, self.settings.soft_horizon))
         except Exception as error:
             self._keep_places(t, block, index, ended)
             self.slots[index].fail("step", error)
         block.rewards[t] = rewards
         return ended
 
-    def _keep_places(self, t: int, block: Block, failing: int, ended: list[tuple[int, bool, bool]]) -> None:
+    def _keep_places(self, t: int, block: Block, failing: int, ended: list[_End]) -> None:
         """Notes where the other slots stand when one fails in the middle of step t: the block is lost, not they."""
         if self._memory is not None:
             self._started = False  # memories are a step ahead of the slots that were not stepped
@@ -325,9 +334,12 @@ class EnvRunner:
         if self.obs_filter is not None and failing:
             stepped[:] = self.obs_filter.filter_batch(stepped, update=True)
         self._obs = np.concatenate([stepped, block.obs_at(t)[failing:]])
-        for index, _, _ in ended:
-            self._finish_episode(index)
-            self._obs[index] = self._begin(index)
+        for end in ended:
+            self._finish_episode(end.slot)
+            if end.soft:
+                self._begin_part(end.slot)
+            else:
+                self._obs[end.slot] = self._begin(end.slot)
 
     def _env_actions(self, actions: NDArray[Any]) -> Any:
         """Returns one action per slot in the environment's space; NumPy integers for Discrete spaces."""
@@ -352,9 +364,9 @@ class EnvRunner:
         return obs, reward, terminated, truncated, info
 
     def _record_hooks(
-        self, t: int, block: Block, actions: NDArray[Any], extras: dict[str, NDArray[Any]], ended: list[Any]
+        self, t: int, block: Block, actions: NDArray[Any], extras: dict[str, NDArray[Any]], ended: list[_End]
     ) -> None:
-        over = {index for index, _, _ in ended}
+        over = {end.slot for end in ended}
         flat = self._flat(actions)
         for index, episode in enumerate(self._episodes):
             assert episode is not None
@@ -363,26 +375,29 @@ class EnvRunner:
             view.obs, view.done = block.obs_at(t + 1)[index], index in over
             self._call("on_episode_step", index)
 
-    def _end(self, t: int, block: Block, index: int, terminated: bool, truncated: bool) -> None:
+    def _end(self, t: int, block: Block, end: _End) -> None:
         """Closes the episode of one slot after row t and starts the next one."""
-        settings = self.settings
-        soft = settings.soft_horizon and truncated and settings.horizon is not None
+        index, terminated, truncated, soft = end
         self._finish_episode(index)
-        stored = (False, False) if settings.no_done_at_end or soft else (terminated, truncated)
+        stored = (False, False) if self.settings.no_done_at_end or soft else (terminated, truncated)
         block.write_end(t, index, *stored)
         part = self._part_id(index)
         block.close_segment(index, part, self._lengths[index], episode=self._episodes[index], stop=t + 1)
         if soft:
-            self._episode_parts[index] += 1
-            self._lengths[index], self._returns[index] = 0, 0.0
-            episode = self._episodes[index]
-            if episode is not None:
-                episode.soft_reset()
-                episode.custom_metrics, episode.hist_data, episode.media = {}, {}, {}
+            self._begin_part(index)
             return
         block.keep_final(t, index)
         self._episode_parts[index] = 0
         block.obs_at(t + 1)[index] = self._begin(index)
+
+    def _begin_part(self, index: int) -> None:
+        """Counts anew behind a soft horizon: the environment goes on."""
+        self._episode_parts[index] += 1
+        self._lengths[index], self._returns[index] = 0, 0.0
+        episode = self._episodes[index]
+        if episode is not None:
+            episode.soft_reset()
+            episode.custom_metrics, episode.hist_data, episode.media = {}, {}, {}
 
     # --- after the loop ---------------------------------------------------------------------------------------
 

@@ -107,6 +107,19 @@ def test_soft_horizon_reports_an_episode_but_goes_on():
     assert [(m.episode_length, m.episode_reward) for m in worker.get_metrics()] == [(3, 6.0), (3, 15.0)]
 
 
+@pytest.mark.parametrize("horizon", [2, 5, 9])
+def test_soft_horizon_leaves_the_environments_own_time_limit_its_reset(horizon):
+    env_config = {"length": 5, "ends": "truncated"}
+    worker = make_worker(
+        Counting, rollout_fragment_length=12, horizon=horizon, soft_horizon=True, env_config=env_config
+    )
+    batch = worker.sample()
+    np.testing.assert_array_equal(batch[OBS][:, 1], [0, 1, 2, 3, 4] * 2 + [0, 1])
+    np.testing.assert_array_equal(batch[TRUNCATEDS], [False, False, False, False, True] * 2 + [False] * 2)
+    lengths = [metric.episode_length for metric in worker.get_metrics()]
+    assert lengths == ([2, 2, 1, 2, 2, 1, 2] if horizon == 2 else [5, 5])
+
+
 def test_no_done_at_end_never_stores_an_end_but_resets():
     batch = sample(rollout_fragment_length=7, no_done_at_end=True, env_config={"length": 5})
     assert not batch[DONES].any()
