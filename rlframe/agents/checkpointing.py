@@ -17,6 +17,7 @@ import numpy as np
 from rlframe.agents.loggers import to_jsonable
 from rlframe.config.faults import shorten
 from rlframe.execution.distributed_ops import policy_states, set_policy_states
+from rlframe.utils import names
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.state_files import read_state, write_state
 from rlframe.version import __version__
@@ -137,6 +138,20 @@ def load(trainer: Any, directory: str) -> None:
         CheckpointError: Names what does not fit.
     """
     state, meta = read_state(directory)
+    with names.from_file(f"checkpoint {directory!r}", _ADVICE, _named_by(trainer)):
+        _take_over(trainer, state, meta, directory)
+
+
+_ADVICE = "Name it in this trainer's config, or add the policy before restore(); if you trust the file: trust=True"
+
+
+def _named_by(trainer: Any) -> frozenset[str]:
+    """Returns what the program itself has named: in the trainer's config, and in those of its policies."""
+    specs = trainer.workers.local_worker().policy_specs.values()
+    return names.texts_in([trainer.config, *(spec.config for spec in specs)])
+
+
+def _take_over(trainer: Any, state: dict[str, Any], meta: dict[str, Any], directory: str) -> None:
     missing = check_fits(trainer, meta, directory)
     before = gather(trainer, buffer=False)
     added: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -36,6 +37,7 @@ from rlframe.config.options import AlgorithmConfig
 from rlframe.evaluation.callbacks import call_hook, make_callbacks
 from rlframe.evaluation.cluster import unwrap_ray_error
 from rlframe.evaluation.filter_manager import FilterManager
+from rlframe.evaluation.rollout_worker import set_environment
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
@@ -43,6 +45,7 @@ from rlframe.execution.plan_report import PlanReport, plan_report
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep
 from rlframe.utils.errors import ConfigError, WorkerError
+from rlframe.utils.names import trusting
 from rlframe.utils.seeding import entropy_seed
 
 _LOGGER = logging.getLogger("rlframe")
@@ -142,8 +145,7 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         seed = self.config["seed"]
         self.seed = entropy_seed() if seed is None else int(seed)
         seed_process(seed)
-        for name, value in self.config["extra_python_environs_for_driver"].items():
-            os.environ[name] = str(value)
+        set_environment("extra_python_environs_for_driver", self.config)
         self.callbacks = make_callbacks(self.config["callbacks"])
         logging.getLogger("rlframe").setLevel(self.config["log_level"])
         call_by_signature(self.validate_config, self.config)
@@ -420,18 +422,24 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         """Writes everything that is needed to go on exactly into a directory: arrays and JSON, nothing executable."""
         checkpointing.save(self, checkpoint_dir)
 
-    def restore(self, checkpoint_path: Any) -> None:
+    def restore(self, checkpoint_path: Any, *, trust: bool = False) -> None:
         """Goes on from a checkpoint: the directory, a file name in it as old programs write it, or Tune's object.
 
+        Args:
+            checkpoint_path: The checkpoint.
+            trust: Whether classes that it names are imported, though they are neither built in nor named by this
+                trainer's own config. Policies that the run had added can name such. It runs their code.
+
         Raises:
-            CheckpointError: If it is missing, damaged, or of another algorithm, model or space; this trainer is then
-                as it was before.
+            CheckpointError: If it is missing, damaged, or of another algorithm, model or space, or names what is not
+                trusted; this trainer is then as it was before.
         """
-        if isinstance(checkpoint_path, Checkpoint) or not isinstance(checkpoint_path, (str, os.PathLike)):
-            super().restore(checkpoint_path)
-            return
-        self.load_checkpoint(os.fspath(checkpoint_path))
-        self._restored = True
+        with trusting() if trust else contextlib.nullcontext():
+            if isinstance(checkpoint_path, Checkpoint) or not isinstance(checkpoint_path, (str, os.PathLike)):
+                super().restore(checkpoint_path)
+                return
+            self.load_checkpoint(os.fspath(checkpoint_path))
+            self._restored = True
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Takes over the state of a checkpoint directory."""

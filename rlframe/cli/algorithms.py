@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
+from rlframe.utils import names
 from rlframe.utils.errors import ConfigError
 
 
@@ -28,11 +28,16 @@ def find_trainer_class(name: str) -> Any:
         from rlframe.agents.registry import get_trainer_class
 
         return get_trainer_class(canonical_name(name))
-    module_name, _, class_name = name.partition(":")
     try:
-        found = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
+        return names.find(name, TRAINER)
+    except names.NameNotFoundError as error:
         raise ConfigError(f"algorithm {name!r} cannot be imported: {error}") from error
-    if not hasattr(found, "get_default_config"):
-        raise ConfigError(f"algorithm {name!r} is {found!r}, wanted a Trainer class")
-    return found
+
+
+def _is_trainer(found: Any) -> bool:
+    return isinstance(found, type) and all(callable(getattr(found, method, None)) for method in _METHODS)
+
+
+_METHODS = ("get_default_config", "train", "save", "restore")
+TRAINER = names.Kind("algorithm", "a Trainer class", _is_trainer)
+"""What the name of an algorithm of the user's own stands for."""

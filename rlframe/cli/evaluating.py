@@ -15,6 +15,7 @@ from rlframe.cli.algorithms import find_trainer_class
 from rlframe.cli.recording import Camera
 from rlframe.cli.run_directory import BEST, CHECKPOINTS, RUN_FILE, RunSpec, describe_checkpoint, restore_newest
 from rlframe.cli.training import warn
+from rlframe.cli.trust import checked_names
 from rlframe.env.adapt import adapt_env
 from rlframe.env.env_context import EnvContext
 from rlframe.env.wrappers.atari_wrappers import with_preprocessing
@@ -82,31 +83,33 @@ class PlayOptions:
 
 
 @contextlib.contextmanager
-def loaded_trainer(path: Path, *, best: bool = False) -> Iterator[tuple[Any, RunSpec, Path]]:
+def loaded_trainer(path: Path, *, best: bool = False, trust: bool = False) -> Iterator[tuple[Any, RunSpec, Path]]:
     """Yields the trainer of a run or checkpoint, with what it was asked for and the checkpoint; stops it at the end.
 
     Args:
         path: A run directory, whose newest loadable checkpoint is taken, or a checkpoint.
         best: Whether of a run the checkpoint with the best mean return is taken.
+        trust: Whether classes that it names are imported, though they are not built in.
 
     Raises:
-        CheckpointError: If there is none, or it cannot be loaded.
+        CheckpointError: If there is none, it cannot be loaded, or it names what is not trusted.
     """
     if not path.is_dir():
         raise CheckpointError(f"there is no directory {str(path)!r}")
     spec, is_run = _find_spec(path)
-    trainer_class = find_trainer_class(spec.algorithm)
-    config = {**_without_code(spec.config), **_known(_PLAYING, trainer_class)}
-    with tempfile.TemporaryDirectory() as logdir:
-        trainer = trainer_class(config=config, env=spec.env, logger_creator=lambda _: _NoLogger(logdir))
-        try:
-            with warnings.catch_warnings():
-                # Where training's environments were is of no use here: episodes are played in one of their own.
-                warnings.filterwarnings("ignore", message=".*did not come back to where it was saved")
-                checkpoint = _restore(trainer, path, is_run=is_run, best=best)
-            yield trainer, spec, checkpoint
-        finally:
-            trainer.stop()
+    with checked_names(spec, str(path), trust=trust):
+        trainer_class = find_trainer_class(spec.algorithm)
+        config = {**_without_code(spec.config), **_known(_PLAYING, trainer_class)}
+        with tempfile.TemporaryDirectory() as logdir:
+            trainer = trainer_class(config=config, env=spec.env, logger_creator=lambda _: _NoLogger(logdir))
+            try:
+                with warnings.catch_warnings():
+                    # Where training's environments were is of no use here: episodes are played in one of their own.
+                    warnings.filterwarnings("ignore", message=".*did not come back to where it was saved")
+                    checkpoint = _restore(trainer, path, is_run=is_run, best=best)
+                yield trainer, spec, checkpoint
+            finally:
+                trainer.stop()
 
 
 def _restore(trainer: Any, path: Path, *, is_run: bool, best: bool) -> Path:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from rlframe.cli.app import Debug, app, reporting
+from rlframe.cli.trust import Trust
 from rlframe.utils.errors import ConfigError
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN|CHECKPOINT", help="A run directory, or a checkpoint.")]
@@ -32,6 +33,7 @@ def play(  # noqa: PLR0913, PLR0917  one parameter for each option
     frame_delay: Annotated[float, typer.Option(min=0, help="Seconds to wait after each step.")] = 0.0,
     max_steps: MaxSteps = None,
     best: Best = False,
+    trust: Trust = False,
     debug: Debug = False,
 ) -> None:
     """Watch a trained policy, on the screen or in a video, and print what it got."""
@@ -42,7 +44,7 @@ def play(  # noqa: PLR0913, PLR0917  one parameter for each option
         if render and (video_dir or frame_dir):
             raise ConfigError("--render shows the environment, --video-dir and --frame-dir draw it: give one of them")
         options = PlayOptions(seed, explore, render, max_steps, video_dir, frame_dir, frame_frequency, frame_delay)
-        with loaded_trainer(path, best=best) as (trainer, _, checkpoint):
+        with loaded_trainer(path, best=best, trust=trust) as (trainer, _, checkpoint):
             for number, played in enumerate(play_episodes(trainer, episodes, options), start=1):
                 sys.stdout.write(
                     f"episode {number}  return {played.total:,.2f}  length {played.length:,}  {played.ended}\n"
@@ -62,6 +64,7 @@ def evaluate(  # noqa: PLR0913, PLR0917  one parameter for each option
     render: Render = False,
     max_steps: MaxSteps = None,
     best: Best = False,
+    trust: Trust = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -71,7 +74,7 @@ def evaluate(  # noqa: PLR0913, PLR0917  one parameter for each option
         from rlframe.cli.evaluating import play as play_episodes
         from rlframe.cli.show import show_episodes, show_episodes_as_json
 
-        with loaded_trainer(path, best=best) as (trainer, spec, checkpoint):
+        with loaded_trainer(path, best=best, trust=trust) as (trainer, spec, checkpoint):
             played = list(play_episodes(trainer, episodes, PlayOptions(seed, explore, render, max_steps)))
         if json_output:
             show_episodes_as_json(played, checkpoint, spec, seed)

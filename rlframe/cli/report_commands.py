@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rlframe.cli.app import Debug, app, reporting
+from rlframe.cli.trust import Trust
 from rlframe.utils.errors import ConfigError, EnvError
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def report(  # noqa: PLR0913, PLR0917  one parameter for each option
     seed: Annotated[int, typer.Option(help="Of these episodes.")] = 0,
     live: Annotated[bool, typer.Option("--live", help="Serve the page, and keep it current while runs train.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where --live listens; 0 takes a free one.")] = 0,
+    trust: Trust = False,
     debug: Debug = False,
 ) -> None:
     """Make a page about runs: curves, config, plan, evaluation, videos, machine; one file that needs no network."""
@@ -92,7 +94,7 @@ def report(  # noqa: PLR0913, PLR0917  one parameter for each option
         from rlframe.report.page import page_data, render_page
 
         with contextlib.ExitStack() as stack:
-            evaluations, videos = _play(runs, episodes, seed, video, stack)
+            evaluations, videos = _play(runs, episodes, seed, video, stack, trust=trust)
             page = render_page(page_data(runs, evaluations=evaluations, videos=videos))
         try:
             output.write_text(page, encoding="utf-8")
@@ -130,7 +132,7 @@ def _serve(runs: list[Path], port: int) -> None:
 
 
 def _play(
-    runs: list[Path], episodes: int, seed: int, video: bool, stack: contextlib.ExitStack
+    runs: list[Path], episodes: int, seed: int, video: bool, stack: contextlib.ExitStack, *, trust: bool
 ) -> tuple[dict[Path, Mapping[str, Any]], dict[Path, list[Path]]]:
     """Returns what playing each run gave, and where its videos are while the stack is open."""
     evaluations: dict[Path, Mapping[str, Any]] = {}
@@ -144,7 +146,7 @@ def _play(
     from rlframe.report.curves import find_curves
 
     for run in [curve.path for curve in find_curves(runs) if curve.path.is_dir()]:
-        with loaded_trainer(run) as (trainer, _, _checkpoint):
+        with loaded_trainer(run, trust=trust) as (trainer, _, _checkpoint):
             played = list(play(trainer, episodes, PlayOptions(seed)))
             evaluations[run] = {"episodes": len(played), **summarize(played)}
             if video:

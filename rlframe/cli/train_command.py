@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from rlframe.cli.app import CONFIG_FLAGS, ConfigFlagsCommand, Debug, app, reporting
+from rlframe.cli.trust import Trust, checked_names, flag_for
 from rlframe.utils.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def train(  # noqa: PLR0913, PLR0917  one parameter for each option
     monitor: Annotated[
         list[str] | None, typer.Option(help="Send results to wandb, mlflow or tensorboard; may be given twice.")
     ] = None,
+    trust: Trust = False,
     debug: Debug = False,
 ) -> None:
     """Train an algorithm until it reaches a limit, and leave checkpoints, tables and curves in a run directory."""
@@ -90,13 +92,15 @@ def train(  # noqa: PLR0913, PLR0917  one parameter for each option
         }
         flags: list[Flag] = ctx.meta[CONFIG_FLAGS]
         if resume is None:
+            if trust:
+                raise ConfigError("--trust is about what a run names: it goes with --resume; a new run is your own")
             _finish(_start(Request(algo, env, config, flags, limits, preset), extras, run_dir))
         else:
             named = {"--env": env, "--config": config, "--run-dir": run_dir, "--preset": preset or None}
             others = [name for name, value in named.items() if value is not None]
             others += [f"--{flag.name}" for flag in flags]
             others += ["--" + name.replace("_", "-") for name, value in extras.items() if value is not None]
-            _finish(_go_on(resume, algo, others, limits))
+            _go_on(resume, algo, others, limits, trust=trust)
 
 
 @dataclass(frozen=True)
@@ -209,8 +213,8 @@ def _start(request: Request, extras: Mapping[str, Any], run_dir: Path | None) ->
     return TrainingRun.start(spec, run_dir)
 
 
-def _go_on(directory: Path, algo: str | None, others: list[str], limits: StopCriterion) -> Any:
-    """Resumes a run; it goes on with what it was started with."""
+def _go_on(directory: Path, algo: str | None, others: list[str], limits: StopCriterion, *, trust: bool) -> None:
+    """Resumes a run and drives it to its end; it goes on with what it was started with."""
     from rlframe.cli.algorithms import canonical_name
     from rlframe.cli.run_directory import RunSpec
     from rlframe.cli.training import TrainingRun, warn
@@ -223,7 +227,8 @@ def _go_on(directory: Path, algo: str | None, others: list[str], limits: StopCri
     spec = RunSpec.read(directory)
     if algo is not None and canonical_name(algo) != spec.algorithm:
         raise ConfigError(f"--resume: {str(directory)!r} is a run of {spec.algorithm}, not of {algo}")
-    return TrainingRun.resume(directory, limits, warn)
+    with checked_names(spec, str(directory), trust=trust):
+        _finish(TrainingRun.resume(directory, limits, warn))
 
 
 def _finish(run: Any) -> None:
@@ -232,12 +237,12 @@ def _finish(run: Any) -> None:
         outcome = run.run()
     finally:
         run.close()
-    directory = outcome.directory
+    directory, flag = outcome.directory, flag_for(run.spec)
     sys.stdout.write(f"{outcome.reason}\ncheckpoint: {outcome.checkpoint}\n")
     if outcome.signum:
-        sys.stdout.write(f"go on:      rlframe train --resume {directory}\n")
+        sys.stdout.write(f"go on:      rlframe train --resume {directory}{flag}\n")
         raise typer.Exit(128 + outcome.signum)
-    sys.stdout.write(f"play back:  rlframe evaluate {directory}\n")
+    sys.stdout.write(f"play back:  rlframe evaluate {directory}{flag}\n")
 
 
 def _first(*values: T | None) -> T:

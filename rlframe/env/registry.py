@@ -9,6 +9,7 @@ import inspect
 import logging
 import re
 import sys
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,14 +17,18 @@ from typing import Any
 import gymnasium
 from gymnasium.envs import registration
 
+from rlframe.env.base_env import BaseEnv
 from rlframe.env.env_context import EnvContext
-from rlframe.utils.errors import EnvError
+from rlframe.env.external_env import ExternalEnv
+from rlframe.utils import names
+from rlframe.utils.errors import ConfigError, EnvError
 
 logger = logging.getLogger(__name__)
 
 EnvCreator = Callable[[EnvContext], Any]
 
-_DOTTED_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+#: Names in Gymnasium's registry whose environments import what their arguments name.
+_MAKERS_OF_OTHERS = frozenset({"GymV21Environment", "GymV26Environment"})
 
 _creators: dict[str, Callable[..., Any]] = {}
 
@@ -101,14 +106,15 @@ def _resolve_name(name: str, lookup: Callable[[str], Callable[..., Any] | None] 
         return _CallCreator(registered)
     spec, gymnasium_says = _find_gymnasium_spec(name)
     if spec is not None:
+        if spec.name in _MAKERS_OF_OTHERS:
+            names.check(f"the environment {name!r}, which makes what env_config names", name)
         return _SpecCreator(spec, gymnasium.make)
     old_spec = _old_gym_specs().get(name)
     if old_spec is not None:
         return _SpecCreator(old_spec, _make_old_gym)
     path_says = "it is no dotted class path"
-    path = name.replace(":", ".", 1)
-    if _DOTTED_PATH.fullmatch(path):
-        found, path_says = _import_path(path)
+    if names.spells_path(name):
+        found, path_says = _import_path(name)
         if found is not None:
             return _CallCreator(found)
     raise _unknown(name, gymnasium_says, path_says)
@@ -119,8 +125,8 @@ def _find_gymnasium_spec(name: str) -> tuple[registration.EnvSpec | None, str]:
     module, colon, env_id = name.partition(":")
     if colon:
         try:
-            importlib.import_module(module)
-        except ImportError as error:
+            names.import_for_side_effects(module, f"the environment {name!r}", name)
+        except ConfigError as error:
             return None, f"module {module!r} cannot be imported: {error}"
     else:
         env_id = name
@@ -167,19 +173,29 @@ def _make_old_gym(spec: Any, *, disable_env_checker: bool, **config: Any) -> Any
 
 def _import_path(path: str) -> tuple[Callable[..., Any] | None, str]:
     """Returns the class or function at `package.module.Name`, or None and why there is none."""
-    module_name, _, attribute = path.rpartition(".")
     try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise EnvError(f"env {path!r}: importing {module_name!r} failed: {error}") from error
-        return None, f"there is no module {error.name!r}"
-    found = getattr(module, attribute, None)
-    if found is None:
-        return None, f"module {module_name!r} has no {attribute!r}"
-    if not callable(found):
-        return None, f"{path!r} is a {type(found).__name__}, no class or function"
-    return found, ""
+        return names.find(path, ENVIRONMENT), ""
+    except names.NameNotFoundError as error:
+        return None, str(error)
+    except ConfigError as error:
+        raise EnvError(f"env {path!r}: {error}") from error
+
+
+def _makes_env(found: Any) -> bool:
+    """Tells whether something is a class of environments, or a function of the user's, which may make one."""
+    if isinstance(found, types.FunctionType):
+        return found.__module__.split(".")[0] not in sys.stdlib_module_names
+    if not isinstance(found, type):
+        return False
+    if issubclass(found, (BaseEnv, ExternalEnv)):
+        return True
+    return any(all(callable(getattr(found, name, None)) for name in pair) for pair in _STEPS)
+
+
+#: Methods by which environments are known: one, and several in step.
+_STEPS = (("reset", "step"), ("vector_reset", "vector_step"))
+ENVIRONMENT = names.Kind("environment", "a class with reset() and step(), or of a function that makes one", _makes_env)
+"""What the name of an environment stands for."""
 
 
 def _unknown(name: str, gymnasium_says: str, path_says: str) -> EnvError:

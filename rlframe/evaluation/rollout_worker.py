@@ -40,6 +40,7 @@ from rlframe.policy.policy import Policy, PolicySpec
 from rlframe.policy.policy_map import PolicyMap, rebuilder
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.filter import get_filter
+from rlframe.utils.names import Gate, check, install
 from rlframe.utils.seeding import derive_seed, entropy_seed
 
 _LOGGER = logging.getLogger("rlframe")
@@ -68,6 +69,7 @@ class RolloutWorker:
         make_env: Whether this worker has environments.
         spaces: `(observation_space, action_space)` where there is no environment to take them from.
         callbacks: Callbacks class (or any other form that `make_callbacks` takes).
+        gates: Which names the driver does not import since a file gave them; for the process of a remote worker.
         **overrides: Keys of the trainer's config that differ for this worker, by RLlib's constructor names
             (`num_envs`, `episode_horizon`, `rollout_fragment_length`, ...).
     """
@@ -84,17 +86,19 @@ class RolloutWorker:
         make_env: bool = True,
         spaces: tuple[gym.Space[Any], gym.Space[Any]] | None = None,
         callbacks: Any = None,
+        gates: tuple[Gate, ...] = (),
         **overrides: Any,
     ) -> None:
         global _GLOBAL_WORKER
+        if gates:
+            install(gates)
         _GLOBAL_WORKER = self
         self.policy_config = _with_overrides(policy_config or {}, overrides, worker_index, num_workers)
         config = self.policy_config
         self.worker_index, self.num_workers = worker_index, num_workers
         self.env_context = EnvContext(config.get("env_config") or {}, worker_index, num_workers=num_workers)
         if worker_index > 0:
-            for name, value in (config.get("extra_python_environs_for_worker") or {}).items():
-                os.environ[name] = str(value)
+            set_environment("extra_python_environs_for_worker", config)
         if config.get("log_level"):
             _LOGGER.setLevel(config["log_level"])
         self.callbacks = make_callbacks(config.get("callbacks") if callbacks is None else callbacks)
@@ -609,6 +613,19 @@ def _call_learn_hook(callbacks: Any, **kwargs: Any) -> None:
 _CONSTRUCTOR_NAMES = {"num_envs": "num_envs_per_worker", "episode_horizon": "horizon", "model_config": "model"}
 
 
+def set_environment(key: str, config: Mapping[str, Any]) -> None:
+    """Sets the environment variables that a config asks for at `key`.
+
+    Raises:
+        CheckpointError: If the config comes from a file: they can make programs load anything.
+    """
+    variables = config.get(key) or {}
+    if variables:
+        check(f"environment variables ({key}: {', '.join(map(str, variables))})")
+    for name, value in variables.items():
+        os.environ[name] = str(value)
+
+
 def _with_overrides(
     config: Mapping[str, Any], overrides: Mapping[str, Any], worker_index: int, num_workers: int
 ) -> dict[str, Any]:
@@ -620,4 +637,4 @@ def _with_overrides(
     return made
 
 
-__all__ = ["RolloutWorker", "get_global_worker"]
+__all__ = ["RolloutWorker", "get_global_worker", "set_environment"]

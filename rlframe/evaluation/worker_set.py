@@ -12,6 +12,7 @@ from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.policy.numpy_policy import NumpyPolicy
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import WorkerError
+from rlframe.utils.names import gates
 
 _LOGGER = logging.getLogger("rlframe")
 
@@ -121,7 +122,9 @@ class WorkerSet:
             num_gpus=config.get("num_gpus_per_worker", 0),
             resources=config.get("custom_resources_per_worker") or None,
         )
-        return actor_class.options(max_restarts=0).remote(**self._worker_arguments(index), make_env=False)
+        return actor_class.options(max_restarts=0).remote(
+            **self._worker_arguments(index), make_env=False, gates=gates()
+        )
 
     def _open_envs(self, remotes: list[Any]) -> None:
         import ray

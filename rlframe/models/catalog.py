@@ -11,10 +11,12 @@ import gymnasium
 import numpy as np
 
 from rlframe.config.model import ModelConfig
+from rlframe.models.action_dist import ActionDistribution
 from rlframe.models.custom import accepted_options, resolve_class, with_interface
 from rlframe.models.dist_plan import is_gaussian, plan_dist, space_struct
 from rlframe.models.distributions import dist_from_plan, numpy_dist_for
 from rlframe.models.fcnet_spec import fcnet_spec
+from rlframe.models.modelv2 import ModelV2
 from rlframe.models.preprocessors import Preprocessor, get_preprocessor
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 
@@ -104,7 +106,7 @@ class ModelCatalog:
             return _with_memory(arguments, framework, default_model, model_kwargs)
         options: dict[str, Any] = {}
         if config["custom_model"]:
-            model_class = resolve_class("model", config["custom_model"], _REGISTRY["model"])
+            model_class = resolve_class("model", config["custom_model"], _REGISTRY["model"], ModelV2)
             _refuse_other_framework(model_class, framework)
             options = accepted_options(model_class, config["custom_model_config"])
         elif default_model is None and model_interface is None and has_action_mask(obs_space, num_outputs):
@@ -158,7 +160,7 @@ class ModelCatalog:
         """
         custom = (config or {}).get("custom_action_dist") or (dist_type if isinstance(dist_type, type) else None)
         if custom:
-            dist_class = resolve_class("action_dist", custom, _REGISTRY["action_dist"])
+            dist_class = resolve_class("action_dist", custom, _REGISTRY["action_dist"], ActionDistribution)
             shape = dist_class.required_model_output_shape(action_space, dict(config or {}))
             return dist_class, int(np.prod(shape))
         if framework == "numpy":
@@ -209,7 +211,7 @@ class ModelCatalog:
         config = _complete(options or {})
         custom = config["custom_preprocessor"]
         make = (
-            resolve_class("preprocessor", custom, _REGISTRY["preprocessor"])
+            resolve_class("preprocessor", custom, _REGISTRY["preprocessor"], Preprocessor)
             if custom
             else get_preprocessor(observation_space)
         )

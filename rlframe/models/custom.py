@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from rlframe.utils.errors import ConfigError
+from rlframe.utils.names import NameNotFoundError, find, subclasses_of
 
 _STANDARD = ("obs_space", "action_space", "num_outputs", "model_config", "name")
 
@@ -59,26 +59,26 @@ def refuse_unknown_options(model_class: type, options: dict[str, Any], model_con
         )
 
 
-def resolve_class(kind: str, given: Any, registry: Mapping[str, Any]) -> Any:
+def resolve_class(kind: str, given: Any, registry: Mapping[str, Any], base: type) -> Any:
     """Returns the class that a config means.
 
     Args:
         kind: What it is, for messages: "model", "action_dist" or "preprocessor".
         given: A class (or other callable), a registered name, or a dotted path "package.module.Class".
         registry: Registered classes by name.
+        base: What the class at a dotted path must derive from.
 
     Raises:
-        ConfigError: If a name is neither registered nor a path that can be imported.
+        ConfigError: If a name is neither registered nor the path of such a class.
     """
     if not isinstance(given, str):
         return given
     if given in registry:
         return registry[given]
-    module_name, _, class_name = given.rpartition(".")
-    if module_name:
+    if "." in given or ":" in given:
         try:
-            return getattr(importlib.import_module(module_name), class_name)
-        except (ImportError, AttributeError) as error:
+            return find(given, subclasses_of(base, f"custom {kind}"))
+        except NameNotFoundError as error:
             raise ConfigError(
                 f"model.custom_{kind}={given!r} is not registered, and importing it failed: {error}"
             ) from error

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from rlframe.utils.errors import ConfigError
+from rlframe.utils.names import NameNotFoundError, find, spells_path, subclasses_of
 
 T = TypeVar("T")
 
@@ -19,8 +20,8 @@ def from_config(cls: type[T], config: Any = None, **kwargs: Any) -> T:
     Args:
         cls: The base class. Short names are looked up in its `__type_registry__`, then in the package that defines it.
         config: An object of `cls` (returned as it is), a class or function that makes one, a short name, a dotted path
-            (`package.module.Class` or `package.module:Class`), or a dict with one of these under `type` and the
-            constructor's arguments beside it. None, or a dict without `type`, means `cls` itself.
+            (`package.module.Class` or `package.module:Class`) of a subclass, or a dict with one of these under `type`
+            and the constructor's arguments beside it. None, or a dict without `type`, means `cls` itself.
         **kwargs: Further constructor arguments; they win over those in the dict.
 
     Returns:
@@ -54,14 +55,19 @@ def resolve_type(cls: type, kind: Any) -> Any:
             return kind
         raise ConfigError(f"type is {kind!r}; wanted a name, a dotted path or a class of {cls.__name__}.")
     found = _by_short_name(cls, kind)
-    if found is None and ("." in kind or ":" in kind):
-        found = _by_path(kind)
+    says = ""
+    if found is None and spells_path(kind):
+        try:
+            return find(kind, subclasses_of(cls))
+        except NameNotFoundError as error:
+            says = f" ({error})"
     if found is None:
         known = known_types(cls)
         near = difflib.get_close_matches(kind, known, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)};"
         raise ConfigError(
-            f"Unknown {cls.__name__} type {kind!r}: {hint} A class of your own is given itself or by its dotted path."
+            f"Unknown {cls.__name__} type {kind!r}{says}: {hint} A class of your own is given itself or by its dotted "
+            "path."
         )
     return found
 
@@ -122,14 +128,3 @@ def _by_short_name(cls: type, name: str) -> Any:
     if name in registry:
         return registry[name]
     return getattr(_package_of(cls), name) if name in known_types(cls) or name == cls.__name__ else None
-
-
-def _by_path(path: str) -> Any:
-    module_name, _, name = path.partition(":") if ":" in path else path.rpartition(".")
-    try:
-        return getattr(importlib.import_module(module_name), name, None)
-    except ModuleNotFoundError as error:
-        # A dependency that the module itself lacks is another mistake than a wrong path.
-        if error.name is not None and not (module_name + ".").startswith(error.name + "."):
-            raise
-        return None

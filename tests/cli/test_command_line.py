@@ -143,7 +143,7 @@ def test_own_environment_by_its_path_is_trained_in(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     (run,) = (tmp_path / "runs").iterdir()
     assert read_results(run)[-1]["episode_len_mean"] == 7
-    played = rlframe(tmp_path, "evaluate", str(run), "--episodes", "2")
+    played = rlframe(tmp_path, *done.stdout.splitlines()[-1].split()[3:], "--episodes", "2")
     assert played.stdout.splitlines()[-1].startswith("return 1.00 ± 0.00 (min 1.00, max 1.00)  length 7.00 ± 0.00")
 
 

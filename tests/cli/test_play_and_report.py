@@ -88,8 +88,8 @@ def test_play_prints_returns_and_leaves_videos_and_frames(runs: Path, tmp_path: 
     pytest.importorskip("imageio_ffmpeg", reason="needs the extra `video`")
     import imageio_ffmpeg
 
-    words = ["play", "all/1", "--episodes", "2", "--seed", "3", "--video-dir", str(tmp_path / "v"), "--frame-dir"]
-    code, out, err = invoke(*words, str(tmp_path / "f"), "--frame-frequency", "5")
+    words = ["play", "--trust", "all/1", "--episodes", "2", "--seed", "3", "--frame-dir", str(tmp_path / "f")]
+    code, out, err = invoke(*words, "--frame-frequency", "5", "--video-dir", str(tmp_path / "v"))
     assert (code, err) == (0, "")
     assert re.findall(r"episode (\d)  return ([\d.]+)  length 10  terminated", out)
     assert sorted(path.name for path in (tmp_path / "v").iterdir()) == ["episode_000.mp4", "episode_001.mp4"]
@@ -109,14 +109,14 @@ def test_play_prints_returns_and_leaves_videos_and_frames(runs: Path, tmp_path: 
 
 
 def test_play_cuts_explores_and_takes_the_best(runs: Path) -> None:
-    greedy = invoke("play", "all/1", "--seed", "3", "--max-steps", "4", "--best")[1]
+    greedy = invoke("play", "--trust", "all/1", "--seed", "3", "--max-steps", "4", "--best")[1]
     assert "length 4  horizon" in greedy
     assert "all/1/best/checkpoint_" in greedy
-    assert "length 10  terminated" in invoke("play", "all/1", "--explore")[1]
+    assert "length 10  terminated" in invoke("play", "--trust", "all/1", "--explore")[1]
 
 
 def test_evaluate_as_json_is_reproducible(runs: Path) -> None:
-    words = ["evaluate", "all/1", "--episodes", "5", "--seed", "7", "--json"]
+    words = ["evaluate", "--trust", "all/1", "--episodes", "5", "--seed", "7", "--json"]
     got = json.loads(invoke(*words)[1])
     assert got == json.loads(invoke(*words)[1])
     assert (got["algorithm"], got["env"], got["episodes"], got["seed"]) == ("PG", "walk_env:Walk", 5, 7)
@@ -131,7 +131,7 @@ def test_a_policy_that_remembers_its_actions_is_played(runs: Path) -> None:
         "--model.use-lstm", "true", "--model.lstm-use-prev-action", "true", "--model.lstm-use-prev-reward", "true",
     )  # fmt: skip
     assert code == 0, err
-    got = json.loads(invoke("evaluate", "all/lstm", "--episodes", "2", "--json")[1])
+    got = json.loads(invoke("evaluate", "--trust", "all/lstm", "--episodes", "2", "--json")[1])
     assert got["lengths"] == [10] * 2
     shutil.rmtree("all/lstm")
 
@@ -158,7 +158,7 @@ def test_compare_with_few_seeds_says_so(runs: Path) -> None:
         (["play", "nowhere"], "there is no directory 'nowhere'"),
         (["evaluate", "all"], "is neither a run directory nor a checkpoint"),
         (["play", "all/1", "--render", "--video-dir", "v"], "give one of them"),
-        (["play", "all/1", "--video-dir", "/proc/nothing"], "cannot be written"),
+        (["play", "--trust", "all/1", "--video-dir", "/proc/nothing"], "cannot be written"),
         (["plot", "nowhere"], "there is no run directory or history file"),
         (["plot", "other.parquet"], "wanted mean_reward, best_reward, episode_reward, step, time"),
         (["plot", "all", "-o", "p.gif"], "ends in .png, .svg or .pdf"),
@@ -185,7 +185,7 @@ def test_checkpoint_of_another_algorithm_is_one_line(runs: Path) -> None:
     shutil.copytree("all/1", "changed")
     spec = json.loads(Path("changed/run.json").read_text())
     Path("changed/run.json").write_text(json.dumps({**spec, "algorithm": "A2C"}))
-    code, _, err = invoke("evaluate", "changed")
+    code, _, err = invoke("evaluate", "--trust", "changed")
     assert code == 2
     assert "has algorithm 'PG', wanted 'A2C'" in err
     assert len(err.splitlines()) == 1
@@ -196,7 +196,7 @@ def test_environment_that_draws_nothing_is_one_line(runs: Path, tmp_path: Path) 
     spec = json.loads(Path("blind/run.json").read_text())
     spec["config"]["env_config"] = {"broken": True}
     Path("blind/run.json").write_text(json.dumps(spec))
-    code, _, err = invoke("play", "blind", "--video-dir", str(tmp_path))
+    code, _, err = invoke("play", "--trust", "blind", "--video-dir", str(tmp_path))
     assert code == 2
     assert "it must understand render_mode='rgb_array'" in err
 
@@ -246,7 +246,7 @@ class Visit:
 
 
 def test_page_shows_the_numbers_of_the_runs(runs: Path, browser: Any) -> None:
-    code, _, err = invoke("report", "all", "--episodes", "3", "--video", "--seed", "5")
+    code, _, err = invoke("report", "--trust", "all", "--episodes", "3", "--video", "--seed", "5")
     assert (code, err) == (0, "")
     visit = Visit(browser, (runs / "report.html").as_uri())
     for seed in ("1", "2"):
@@ -255,7 +255,7 @@ def test_page_shows_the_numbers_of_the_runs(runs: Path, browser: Any) -> None:
         assert visit.cell("runs", seed, "mean_return") == pytest.approx(last["episode_reward_mean"], abs=1e-3)
         assert visit.cell("runs", seed, "iterations") == last["training_iteration"] == 4
         assert visit.cell("runs", seed, "episodes") == last["episodes_total"]
-        played = json.loads(invoke("evaluate", f"all/{seed}", "--episodes", "3", "--seed", "5", "--json")[1])
+        played = json.loads(invoke("evaluate", "--trust", f"all/{seed}", "--episodes", "3", "--seed", "5", "--json")[1])
         assert visit.cell("evaluations", seed, "mean") == pytest.approx(played["mean"], abs=1e-3)
         assert f"seed {seed}: {round(last['episode_reward_mean'], 3):g} at {last['timesteps_total']}" in visit.hover(
             0.999

@@ -1,5 +1,7 @@
 """Policies that were added while a trainer ran, in its checkpoints: with the config that they had."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -12,11 +14,11 @@ from rlframe.utils.state_files import read_state, write_state
 OWN = {"gamma": 0.5, "lr": 0.123, "model": {"fcnet_hiddens": (6,)}}
 
 
-def make():
+def make(**more):
     multiagent = {"policies": {"main"}, "policy_mapping_fn": lambda agent: "main"}
     config = {"num_workers": 0, "train_batch_size": 40, "rollout_fragment_length": 40, "min_iter_time_s": 0, "seed": 1,
               "model": {"fcnet_hiddens": [4]}, "env_config": {"num_agents": 2}, "multiagent": multiagent}  # fmt: skip
-    return PGTrainer(config, env=MultiAgentCartPole)
+    return PGTrainer({**config, **more}, env=MultiAgentCartPole)
 
 
 def test_a_restored_policy_has_the_config_it_was_added_with(tmp_path):
@@ -77,3 +79,44 @@ def test_a_restore_that_fails_leaves_no_policy_behind(tmp_path):
     with pytest.raises(CheckpointError, match=r"action_space Discrete\(9\)"):
         other.restore(str(tmp_path / "foreign"))
     assert set(other.workers.local_worker().policy_map) == {"main"}
+
+
+@pytest.fixture
+def bait(tmp_path, monkeypatch):
+    """A module with an exploration of somebody else's; it leaves a file when it is imported."""
+    (tmp_path / "bait_policy.py").write_text(
+        f"open({str(tmp_path / 'ran')!r}, 'w').close()\nfrom rlframe.exploration import Random\n"
+        "class Theirs(Random):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path / "ran"
+    sys.modules.pop("bait_policy", None)
+
+
+def name_exploration(path, target, kind):
+    state, meta = read_state(path)
+    meta["spaces"]["late"]["config"]["exploration_config"] = {"type": kind}
+    write_state(target, state, meta)
+    return str(target)
+
+
+def test_what_a_checkpoint_names_is_not_imported_unless_it_is_trusted(tmp_path, bait):
+    saved, other = make(), make()
+    saved.add_policy("late", config={"exploration_config": {"type": "Random"}})
+    good = saved.save(str(tmp_path / "good"))
+    hostile = name_exploration(good, tmp_path / "hostile", "bait_policy.Theirs")
+    with pytest.raises(CheckpointError, match=r"names the Exploration 'bait_policy.Theirs'.*trust=True"):
+        other.restore(hostile)
+    assert not bait.exists()
+    other.restore(good)
+    assert type(other.get_policy("late").exploration).__name__ == "Random"
+    other.remove_policy("late")
+    other.restore(hostile, trust=True)
+    assert type(other.get_policy("late").exploration).__name__ == "Theirs"
+
+
+def test_what_the_program_itself_names_is_imported(tmp_path, bait):
+    saved, other = make(), make(exploration_config={"type": "bait_policy.Theirs"})
+    saved.add_policy("late", config={"exploration_config": {"type": "Random"}})
+    other.restore(name_exploration(saved.save(str(tmp_path)), tmp_path / "same", "bait_policy.Theirs"))
+    assert type(other.get_policy("late").exploration).__name__ == "Theirs"

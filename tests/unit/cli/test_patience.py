@@ -93,7 +93,7 @@ def test_train_stops_early_keeps_the_best_and_writes_its_history() -> None:
 def test_resume_goes_on_waiting_and_with_the_same_history() -> None:
     train(PLATEAU, "--env", "e", "--run-dir", "run", "--early-stop-patience", "6", "--history", "h.parquet",
           "--stop-iters", "5")  # fmt: skip
-    code, out, _ = train("--resume", "run", "--stop-iters", "50")
+    code, out, _ = train("--trust", "--resume", "run", "--stop-iters", "50")
     assert code == 0
     assert "for 6 iterations" in out
     assert read_history("h.parquet")["step"].tolist() == [100 * n for n in range(1, 10)]

@@ -55,7 +55,7 @@ def test_train_to_a_return_leaves_everything_and_says_where(tmp_path: Path) -> N
     assert out.splitlines()[-3:] == [
         "mean return 30, limit 30",
         "checkpoint: run/checkpoints/checkpoint_000003",
-        "play back:  rlframe evaluate run",
+        "play back:  rlframe evaluate run --trust",
     ]
     assert "iter 1  steps 100  return – (min –, max –)  length –  200 steps/s  40 updates/s  0 s" in out
     assert iterations() == [1, 2, 3]
@@ -103,7 +103,7 @@ def test_train_wrong_config_reports_all_faults_at_once_and_makes_nothing() -> No
         (["train", ALGO], "which environment?"),
         (["train", "DQM", "--env", "x"], "Did you mean DQN?"),
         (["train", "no_such_module:Thing", "--env", "x"], "cannot be imported"),
-        (["train", "json:dumps", "--env", "x"], "wanted a Trainer class"),
+        (["train", "json:dumps", "--env", "x"], "wanted the name of a Trainer class"),
         (["train", ALGO, "--env", "x", "--config", "none.yaml"], "cannot read the config file"),
         (["train", "--resume", "nowhere"], "no run directory"),
         (["train", ALGO, "--env", "x", "--run-dir", "/proc/nothing"], "cannot be written"),
@@ -148,7 +148,7 @@ def test_train_stopped_by_hand_saves_and_says_how_to_go_on(
     events[4] = send(signum)
     code, out, _ = train("--stop-iters", "10")
     assert code == wanted
-    assert out.splitlines()[-1] == "go on:      rlframe train --resume run"
+    assert out.splitlines()[-1] == "go on:      rlframe train --resume run --trust"
     assert names() == ["checkpoint_000004"]
     assert iterations() == [1, 2, 3, 4]
 
@@ -169,7 +169,7 @@ def test_resume_goes_on_with_the_old_criterion_and_the_same_files(events: dict[i
     events[2] = send(signal.SIGINT)
     train("--stop-iters", "4")
     events.clear()
-    code, out, err = invoke("train", "--resume", "run")
+    code, out, err = invoke("train", "--trust", "--resume", "run")
     assert (code, err) == (0, "")
     assert iterations() == [1, 2, 3, 4]
     assert "200 steps/s  40 updates/s" in out  # the steps before the stop are not counted again
@@ -178,7 +178,7 @@ def test_resume_goes_on_with_the_old_criterion_and_the_same_files(events: dict[i
 
 def test_resume_with_a_new_criterion_replaces_the_old_one() -> None:
     train("--stop-iters", "2")
-    assert invoke("train", "--resume", "run", "--stop-timesteps", "500")[0] == 0
+    assert invoke("train", "--trust", "--resume", "run", "--stop-timesteps", "500")[0] == 0
     assert iterations() == [1, 2, 3, 4, 5]
     assert json.loads(Path("run/run.json").read_text())["stop"] == {"timesteps_total": 500}
 
@@ -186,7 +186,7 @@ def test_resume_with_a_new_criterion_replaces_the_old_one() -> None:
 def test_resume_of_a_finished_run_has_nothing_to_do() -> None:
     train("--stop-iters", "2")
     written = Path("run/checkpoints/checkpoint_000002/state.json").stat().st_mtime_ns
-    code, out, _ = invoke("train", "--resume", "run")
+    code, out, _ = invoke("train", "--trust", "--resume", "run")
     assert code == 0
     assert "iteration 2, limit 2" in out
     assert Path("run/checkpoints/checkpoint_000002/state.json").stat().st_mtime_ns == written
@@ -204,14 +204,14 @@ def test_resume_drops_results_after_the_checkpoint(events: dict[int, Any]) -> No
     assert isinstance(result.exception, RuntimeError)
     assert iterations() == [1, 2, 3, 4, 5]
     events.clear()
-    assert invoke("train", "--resume", "run")[0] == 0
+    assert invoke("train", "--trust", "--resume", "run")[0] == 0
     assert iterations() == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_resume_with_a_damaged_checkpoint_takes_the_one_before() -> None:
     train("--stop-iters", "4", "--checkpoint-freq", "2")
     Path("run/checkpoints/checkpoint_000004/state.json").write_text("{")
-    code, _, err = invoke("train", "--resume", "run", "--stop-iters", "5")
+    code, _, err = invoke("train", "--trust", "--resume", "run", "--stop-iters", "5")
     assert code == 0
     assert "checkpoint_000004 is passed over" in err
     assert iterations() == [1, 2, 3, 4, 5]
@@ -220,7 +220,7 @@ def test_resume_with_a_damaged_checkpoint_takes_the_one_before() -> None:
 def test_resume_with_only_damaged_checkpoints_is_an_error_and_loses_nothing() -> None:
     train("--stop-iters", "2")
     Path("run/checkpoints/checkpoint_000002/state.json").write_text("{")
-    code, _, err = invoke("train", "--resume", "run", "--stop-iters", "5")
+    code, _, err = invoke("train", "--trust", "--resume", "run", "--stop-iters", "5")
     assert code == 2
     assert "is damaged" in err
     assert iterations() == [1, 2]
@@ -230,7 +230,7 @@ def test_resume_without_any_checkpoint_starts_from_the_beginning(events: dict[in
     events[2] = lambda: [send(signal.SIGINT)(), send(signal.SIGINT)()]
     train("--stop-iters", "3")
     events.clear()
-    code, _, err = invoke("train", "--resume", "run")
+    code, _, err = invoke("train", "--trust", "--resume", "run")
     assert code == 0
     assert "no checkpoint yet" in err
     assert iterations() == [1, 2, 3]
@@ -247,7 +247,7 @@ def test_resume_without_any_checkpoint_starts_from_the_beginning(events: dict[in
 )
 def test_resume_with_another_config_is_refused(words: list[str], message: str) -> None:
     train("--stop-iters", "1")
-    code, _, err = invoke("train", "--resume", "run", *words)
+    code, _, err = invoke("train", "--trust", "--resume", "run", *words)
     assert code == 2
     assert message in err
 

@@ -23,6 +23,12 @@ class Plain:
     def __init__(self, config=None):
         self.config = config
 
+    def reset(self):
+        raise NotImplementedError
+
+    def step(self, action):
+        raise NotImplementedError
+
 
 class KeywordOnly:
     """Takes the keys of env_config by name."""
@@ -163,7 +169,7 @@ def test_unknown_name_raises_with_nearest_and_what_was_tried():
     [
         ("no_such_package.module.Env", "no module 'no_such_package'"),
         ("gymnasium.NoSuchEnv", "has no 'NoSuchEnv'"),
-        ("gymnasium.logger.min_level", "no class or function"),
+        ("gymnasium.logger.min_level", r"of type int; wanted the name of a class with reset\(\) and step\(\)"),
         ("no_such_package:Env-v0", "module 'no_such_package' cannot be imported"),
         ("two words", "Malformed"),
         ("Nonsense/Thing-v0", "Namespace Nonsense not found"),
@@ -171,6 +177,12 @@ def test_unknown_name_raises_with_nearest_and_what_was_tried():
 )
 def test_unknown_name_says_why_each_way_failed(name, says):
     with pytest.raises(EnvError, match=says):
+        resolve_env(name)
+
+
+@pytest.mark.parametrize("name", ["subprocess.Popen", "os:system", "shutil.rmtree", "threading.Thread"])
+def test_what_is_no_environment_is_never_called(name):
+    with pytest.raises(EnvError, match=r"wanted the name of a class with reset\(\)"):
         resolve_env(name)
 
 
