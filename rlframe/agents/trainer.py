@@ -39,6 +39,7 @@ from rlframe.evaluation.cluster import unwrap_ray_error
 from rlframe.evaluation.filter_manager import FilterManager
 from rlframe.evaluation.rollout_worker import set_environment
 from rlframe.evaluation.worker_set import WorkerSet
+from rlframe.execution.common import StepsLimitReached
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.plan_report import PlanReport, plan_report
@@ -77,6 +78,8 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         WorkerError: If the cluster cannot hold the workers.
     """
 
+    #: Env steps in all at which an iteration ends, and after which none is sampled; None for no limit.
+    env_steps_limit: int | None = None
     _name: ClassVar[str] = "Trainer"
     #: Declaration of the config keys: types, bounds, meanings.
     _config_class: ClassVar[type[AlgorithmConfig]] = CommonConfig
@@ -292,7 +295,7 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         if evaluates and beside is not None:
             result, evaluation = self._train_and_evaluate(beside)
         else:
-            result, evaluation = next(self.train_exec_impl), (self.evaluate() if evaluates else None)
+            result, evaluation = self._next_result(), (self.evaluate() if evaluates else None)
         self.workers.update_workers()
         if evaluation is not None:
             self._last_evaluation = evaluation["evaluation"]
@@ -302,11 +305,23 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
             result["evaluation"] = {**self._last_evaluation, "age_iterations": max(age, 0)}
         return dict(result)
 
+    def _next_result(self) -> Any:
+        """Pulls a result from the plan; at `env_steps_limit` the iteration ends, whatever is left of it."""
+        shared = getattr(self.train_exec_impl, "shared_metrics", None)
+        if shared is None:
+            return next(self.train_exec_impl)
+        shared.get().steps_limit = self.env_steps_limit
+        try:
+            return next(self.train_exec_impl)
+        except StepsLimitReached:  # of a plan that does not end with StandardMetricsReporting: its iterations are whole
+            shared.get().steps_limit = None
+            return next(self.train_exec_impl)
+
     def _train_and_evaluate(self, beside: WorkerSet) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Trains while evaluation runs beside it, on the weights from before this iteration."""
         send_weights(self.workers, beside)
         with ThreadPoolExecutor(2) as pool:
-            training = pool.submit(lambda: next(self.train_exec_impl))
+            training = pool.submit(self._next_result)
             auto = self.config["evaluation_num_episodes"] == "auto"
             evaluating = pool.submit(self.evaluate, auto_rounds(training) if auto else None, synced=True)
             return training.result(), evaluating.result()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import shutil
 import signal
 import sys
@@ -173,6 +174,8 @@ class TrainingRun:
         """
         title = f"{self.spec.algorithm} on {self.spec.env}  {self.directory}"
         rates = self._rates()
+        limit = self.spec.stop.timesteps_total
+        self.trainer.env_steps_limit = None if limit is None else math.ceil(limit)
         with make_view(title, self.spec.stop) as view, StopSignals(view.notice) as signals:
             reason = self._already_reached()
             while not reason:

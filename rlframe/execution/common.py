@@ -42,6 +42,13 @@ class _NextValueNotReady(Exception):  # noqa: N818 - the name under which RLlib 
     """The marker an iterator hands on when it has no item yet; it is passed as a value and never raised."""
 
 
+class StepsLimitReached(Exception):  # noqa: N818 - no fault: it ends an iteration
+    """Raised by a source of samples that is asked for more than `MetricsContext.steps_limit` allows.
+
+    It passes through the plan without changing it, so that a later pull goes on where this one was.
+    """
+
+
 class TimerStat:
     """Durations of the last few runs of one piece of work, and how many rows each processed.
 
@@ -112,6 +119,7 @@ class MetricsContext:
         timers: One `TimerStat` by name, made on first use.
         info: Anything an operator wants in the result's `info`, such as `info["learner"]`.
         current_actor: The remote actor that produced the item now in flight, or None.
+        steps_limit: Env steps after which no further round is sampled, so that the iteration ends; None for no limit.
     """
 
     def __init__(self) -> None:
@@ -119,6 +127,12 @@ class MetricsContext:
         self.timers: defaultdict[str, TimerStat] = defaultdict(TimerStat)
         self.info: dict[str, Any] = {}
         self.current_actor: Any = None
+        self.steps_limit: int | None = None
+
+    def check_steps_limit(self) -> None:
+        """Raises StepsLimitReached where no further round is to be sampled; called before each."""
+        if self.steps_limit is not None and self.counters[STEPS_SAMPLED_COUNTER] >= self.steps_limit:
+            raise StepsLimitReached
 
     def absorb(self, other: MetricsContext) -> None:
         """Adds what `other` has counted, timed and noted so far to this context."""

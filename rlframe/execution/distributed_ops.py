@@ -218,6 +218,7 @@ class _Alone:
         return self
 
     def __next__(self) -> tuple[int, dict[str, Any]]:
+        _get_shared_metrics().check_steps_limit()
         started = perf_counter()
         global_vars = {"timestep": _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER]}
         made = _sample_and_learn(self._workers.local_worker(), self._lesson, global_vars)
@@ -244,6 +245,7 @@ class _Together:
     def __next__(self) -> tuple[int, dict[str, Any]]:
         import ray
 
+        _get_shared_metrics().check_steps_limit()
         started = perf_counter()
         remotes = self._workers.remote_workers()
         global_vars = {"timestep": _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER]}

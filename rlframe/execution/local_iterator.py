@@ -15,6 +15,7 @@ from rlframe.execution.plan_nodes import (
     FlattenNode,
     ForEachNode,
     Node,
+    ResultNode,
     ShuffleNode,
     SkipNotReadyNode,
     SourceNode,
@@ -258,6 +259,10 @@ class LocalIterator(Generic[T]):
     def skip_not_ready(self) -> LocalIterator[T]:
         """Waits until an item is ready instead of handing on not-ready markers."""
         return self._with(SkipNotReadyNode, "skip_not_ready()")
+
+    def finish_at_limit(self, finish: Callable[[Any], Any]) -> LocalIterator[T]:
+        """Waits until an item is ready; gives `finish(None)` where sources have reached the limit of env steps."""
+        return self._with(partial(ResultNode, finish=finish), "skip_not_ready()")
 
     def within(self, context: Any) -> LocalIterator[T]:
         """Pulls every item inside a context manager, which is left also where pulling raises."""

@@ -203,7 +203,8 @@ def StandardMetricsReporting(
     """Runs the plan, and gives one result dict per iteration; never a not-ready marker.
 
     An iteration ends with the first item at which `timesteps_per_iteration` env steps have passed since that was last
-    so, provided that `min_iter_time_s` seconds have passed since the last result.
+    so, provided that `min_iter_time_s` seconds have passed since the last result; in any case where `steps_limit` of
+    the metrics is reached.
 
     Args:
         train_op: The plan; its items are dropped.
@@ -223,5 +224,5 @@ def StandardMetricsReporting(
         train_op.filter(OncePerTimestepsElapsed(config["timesteps_per_iteration"], by_steps_trained))
         .filter(OncePerTimeInterval(config["min_iter_time_s"]))
         .for_each(collect)
-        .skip_not_ready()
+        .finish_at_limit(collect)
     )

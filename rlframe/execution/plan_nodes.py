@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from rlframe.execution.common import _NextValueNotReady
+from rlframe.execution.common import StepsLimitReached, _NextValueNotReady
 from rlframe.execution.item_state import pack_item, unpack_item
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.seeding import entropy_seed, make_rng
@@ -448,6 +448,29 @@ class SkipNotReadyNode(Node):
                 return item
             if perf_counter() - started < IDLE_PAUSE_S:
                 sleep(IDLE_PAUSE_S)
+
+
+class ResultNode(SkipNotReadyNode):
+    """Waits for a result; where the limit of env steps is reached before, makes one of what there is.
+
+    Args:
+        parent: Gives results and not-ready markers.
+        finish: Makes a result, of an item that it does not look at.
+    """
+
+    __slots__ = ("_finish",)
+
+    def __init__(self, parent: Node, finish: Callable[[Any], Any]) -> None:
+        super().__init__(parent)
+        self._finish = finish
+
+    @override
+    def pull(self) -> Any:
+        try:
+            return super().pull()
+        except StepsLimitReached:
+            self.items += 1
+            return self._finish(None)
 
 
 class Tee:

@@ -64,6 +64,7 @@ class _LocalRollouts:
         return self
 
     def __next__(self) -> Any:
+        _get_shared_metrics().check_steps_limit()
         return _count_sampled(self._workers.local_worker().sample())
 
 
@@ -90,6 +91,7 @@ class _BulkSyncRollouts(_LocalRollouts):
         return f"bulk_sync, {len(self._workers.remote_workers())} workers{ahead}"
 
     def __next__(self) -> Any:
+        _get_shared_metrics().check_steps_limit()
         remote = self._workers.remote_workers()
         if not remote:
             raise WorkerError("Got no remote workers to sample from, wanted at least one; have all of them died?")
@@ -113,6 +115,7 @@ class _AsyncRollouts(_LocalRollouts):
         return f"async, {len(self._workers.remote_workers())} workers, {self._num_async} in flight each"
 
     def __next__(self) -> Any:
+        _get_shared_metrics().check_steps_limit()
         item, lost = next(self._requests), 0
         while isinstance(item, LostFragment):  # of a worker that has ended: the next request says so
             item, lost = next(self._requests), lost + 1
@@ -182,7 +185,19 @@ class _LocalGradients(_LocalRollouts):
     plan_name = "AsyncGradients"
 
     def __next__(self) -> Any:
+        _get_shared_metrics().check_steps_limit()
         return _sample_gradients(self._workers.local_worker())
+
+
+class _RemoteGradients(AsyncRequests):
+    """Gradients of remote workers as they come."""
+
+    def __init__(self, workers: Any, timeout_s: float | None) -> None:
+        super().__init__(workers.remote_workers, _request_gradients, 1, timeout_s)
+
+    def __next__(self) -> Any:
+        _get_shared_metrics().check_steps_limit()
+        return super().__next__()
 
 
 class _RecordGradients:
@@ -219,7 +234,7 @@ def AsyncGradients(workers: Any) -> LocalIterator[tuple[Any, int]]:
     """
     if workers.remote_workers():
         workers.sync_weights()
-        source: Callable[..., Any] = partial(AsyncRequests, workers.remote_workers, _request_gradients, 1)
+        source: Callable[..., Any] = partial(_RemoteGradients, workers)
     else:
         source = partial(_LocalGradients, workers)
     gradients: LocalIterator[Any] = LocalIterator(source, SharedMetrics(), name="AsyncGradients")

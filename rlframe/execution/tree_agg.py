@@ -146,6 +146,7 @@ class _AggregatedBatches:
         return self
 
     def __next__(self) -> Any:
+        _get_shared_metrics().check_steps_limit()
         item = next(self._requests)
         if isinstance(item, _NextValueNotReady):
             return item

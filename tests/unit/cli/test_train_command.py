@@ -65,6 +65,14 @@ def test_train_to_a_return_leaves_everything_and_says_where(tmp_path: Path) -> N
     assert list(Path("run").glob("events.out.tfevents.*"))
 
 
+def test_train_to_a_number_of_steps_has_iterations_end_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = []
+    monkeypatch.setattr(CountingTrainer, "stop", lambda self: limits.append(self.env_steps_limit))
+    assert train("--stop-timesteps", "150")[0] == 0
+    assert train("--stop-iters", "1", "--run-dir", "other")[0] == 0
+    assert limits == [150, None]
+
+
 def test_train_flags_over_file_over_defaults() -> None:
     Path("c.yaml").write_text("lr: 1e-3\ngamma: 0.9\nmodel: {fcnet_hiddens: [8]}\nmy_own_key: 5\n")
     code, _, err = train(
