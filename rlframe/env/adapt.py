@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
 from typing import Any, Literal
 
 import gymnasium
-import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
@@ -19,6 +17,7 @@ from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.env.vector_env import VectorEnv
 from rlframe.utils.errors import EnvError
 from rlframe.utils.spaces.observations import describe, fits_space
+from rlframe.utils.spaces.old_gym import convert_space
 
 logger = logging.getLogger(__name__)
 
@@ -236,62 +235,3 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
     def __str__(self) -> str:
         """Shows the environment inside."""
         return f"OldGymAdapter({self.env})"
-
-
-def convert_space(space: Any) -> spaces.Space[Any]:
-    """Returns the Gymnasium space that equals `space`, which may be one of the old gym's, nested or not.
-
-    The old gym need not be installed: spaces are known by the name of their class (or of one it derives from) and by
-    their attributes. Gymnasium spaces come back themselves.
-
-    Raises:
-        EnvError: If it is no space that is known.
-    """
-    if isinstance(space, spaces.Space):
-        return space
-    for kind in type(space).__mro__:
-        maker = _MAKERS.get(kind.__name__)
-        if maker is not None:
-            try:
-                return maker(space)
-            except (AttributeError, AssertionError, ValueError, TypeError) as error:
-                raise EnvError(
-                    f"{space!r} looks like a gym {kind.__name__} space but cannot be converted ({error}). "
-                    "Declare it with gymnasium.spaces."
-                ) from error
-    raise EnvError(
-        f"{space!r} ({describe(space)}) is no space that can be converted; wanted one of gymnasium.spaces, or of the "
-        f"old gym: {', '.join(_MAKERS)}."
-    )
-
-
-def _make_box(space: Any) -> spaces.Box:
-    # Gymnasium warns of bounds that are of another dtype than the space.
-    low, high = (np.asarray(bound).astype(space.dtype) for bound in (space.low, space.high))
-    return spaces.Box(low, high, shape=tuple(space.shape), dtype=space.dtype)
-
-
-def _make_dict(space: Any) -> spaces.Dict:
-    # A list of pairs keeps the order that the user's space has.
-    return spaces.Dict([(key, convert_space(sub)) for key, sub in dict(space.spaces).items()])
-
-
-def _make_multi_discrete(space: Any) -> spaces.MultiDiscrete:
-    start = getattr(space, "start", None)
-    return spaces.MultiDiscrete(space.nvec, dtype=space.dtype, start=start)
-
-
-def _make_text(space: Any) -> spaces.Text:
-    return spaces.Text(space.max_length, min_length=space.min_length, charset="".join(space.characters))
-
-
-_MAKERS: dict[str, Callable[[Any], spaces.Space[Any]]] = {
-    "Box": _make_box,
-    "Discrete": lambda space: spaces.Discrete(int(space.n), start=int(getattr(space, "start", 0))),
-    "MultiDiscrete": _make_multi_discrete,
-    "MultiBinary": lambda space: spaces.MultiBinary(space.n),
-    "Tuple": lambda space: spaces.Tuple([convert_space(sub) for sub in space.spaces]),
-    "Dict": _make_dict,
-    "Text": _make_text,
-    "Sequence": lambda space: spaces.Sequence(convert_space(space.feature_space)),
-}

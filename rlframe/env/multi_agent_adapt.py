@@ -7,11 +7,12 @@ from typing import Any
 
 import gymnasium
 
-from rlframe.env.adapt import _takes, convert_space
+from rlframe.env.adapt import _takes
 from rlframe.env.contracts import check_reward
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.utils.errors import EnvError
 from rlframe.utils.spaces.observations import describe
+from rlframe.utils.spaces.old_gym import convert_space
 
 ALL = "__all__"
 StepDicts = tuple[dict[Any, Any], dict[Any, float], dict[Any, bool], dict[Any, bool], dict[Any, Any]]

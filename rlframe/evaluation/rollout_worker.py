@@ -35,13 +35,15 @@ from rlframe.evaluation.policy_table import (
 from rlframe.evaluation.shared_memory import Lender, Reader
 from rlframe.evaluation.vector_runner import VectorRunner, make_vector_env
 from rlframe.evaluation.whole_games import WholeGames
-from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
+from rlframe.models.catalog import ModelCatalog
+from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.policy import Policy, PolicySpec
 from rlframe.policy.policy_map import PolicyMap, rebuilder
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.filter import get_filter
 from rlframe.utils.names import Gate, check, install
 from rlframe.utils.seeding import derive_seed, entropy_seed
+from rlframe.utils.spaces.old_gym import convert_spaces
 
 _LOGGER = logging.getLogger("rlframe")
 _GLOBAL_WORKER: RolloutWorker | None = None
@@ -108,8 +110,8 @@ class RolloutWorker:
         self.slots: list[EnvSlot] = []
         self._several = False
         given = spaces or (config.get("observation_space"), config.get("action_space"))
-        self.observation_space: Any = given[0]
-        self.action_space: Any = given[1]
+        self.observation_space: Any = convert_spaces(given[0])
+        self.action_space: Any = convert_spaces(given[1])
         if make_env:
             self.open_envs()
         multiagent = config.get("multiagent") or {}
@@ -272,7 +274,7 @@ class RolloutWorker:
             raise ConfigError(
                 'no spaces for the policy: set "env", or both "observation_space" and "action_space" in the config'
             )
-        return spec._replace(observation_space=raw_space, action_space=action_space)
+        return spec._replace(observation_space=convert_spaces(raw_space), action_space=convert_spaces(action_space))
 
     def _add_policy(self, policy_id: str, table: Mapping[str, PolicySpec]) -> None:
         """Builds one policy of a table of specifications that have spaces."""
@@ -289,7 +291,7 @@ class RolloutWorker:
         if config.get("_disable_preprocessor_api"):
             preprocessor: Any = NoPreprocessor(raw_space)
         else:
-            preprocessor = get_preprocessor(raw_space)(raw_space, model_config)
+            preprocessor = ModelCatalog.get_preprocessor_for_space(raw_space, model_config)
         self.preprocessors[policy_id] = preprocessor
         self.filters[policy_id] = get_filter(config.get("observation_filter", "NoFilter"), preprocessor.shape)
         arguments = (preprocessor.observation_space, spec.action_space, config)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rlframe.utils.numpy import convert_to_numpy
 from rlframe.utils.seeding import entropy_seed, make_rng
+from rlframe.utils.spaces.old_gym import convert_spaces
 
 Array = NDArray[Any]
 State = dict[str, Any]
@@ -72,7 +73,7 @@ class Exploration:
         worker_index: int = 0,
         rng: np.random.Generator | None = None,
     ) -> None:
-        self.action_space = action_space
+        self.action_space = convert_spaces(action_space)
         self.framework = framework
         self.policy_config: Mapping[str, Any] = policy_config or {}
         self.model = model

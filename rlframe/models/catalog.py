@@ -19,6 +19,7 @@ from rlframe.models.fcnet_spec import fcnet_spec
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.preprocessors import Preprocessor, get_preprocessor
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
+from rlframe.utils.spaces.old_gym import convert_spaces
 
 ModelConfigDict: TypeAlias = dict[str, Any]
 
@@ -97,6 +98,7 @@ class ModelCatalog:
             UnsupportedSpaceException: If no default network fits the space.
         """
         framework = _known_framework(framework)
+        obs_space, action_space = convert_spaces(obs_space), convert_spaces(action_space)
         config = _complete(model_config)
         config["free_log_std"] = _frees_log_std(config, obs_space, action_space, num_outputs)
         if config["use_lstm"] or config["use_attention"]:
@@ -158,6 +160,7 @@ class ModelCatalog:
             ConfigError: If the config names an unknown distribution.
             UnsupportedSpaceException: If there is none for the space.
         """
+        action_space = convert_spaces(action_space)
         custom = (config or {}).get("custom_action_dist") or (dist_type if isinstance(dist_type, type) else None)
         if custom:
             dist_class = resolve_class("action_dist", custom, _REGISTRY["action_dist"], ActionDistribution)
@@ -178,6 +181,7 @@ class ModelCatalog:
             action_space: Action space.
             framework: "torch" for a torch dtype, "tf" (or "tf2", "tfe") for a TensorFlow one, "numpy" for a NumPy one.
         """
+        action_space = convert_spaces(action_space)
         struct = space_struct(action_space)
         if struct is action_space:
             dtype, shape = np.dtype(action_space.dtype or np.int64), tuple(action_space.shape or ())
@@ -208,6 +212,7 @@ class ModelCatalog:
         Raises:
             ConfigError: If the config names an unknown preprocessor.
         """
+        observation_space = convert_spaces(observation_space)
         config = _complete(options or {})
         custom = config["custom_preprocessor"]
         make = (

@@ -12,6 +12,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.models.preprocessors import get_preprocessor
 from rlframe.models.repeated_values import RepeatedValues
+from rlframe.utils.spaces.old_gym import convert_spaces
 
 OBS_FLAT = "obs_flat"
 IS_TRAINING = "is_training"
@@ -43,14 +44,14 @@ class ModelV2:
         name: str | None,
         framework: str | None = None,
     ) -> None:
-        self.obs_space = obs_space
-        self.action_space = action_space
+        self.obs_space = convert_spaces(obs_space)
+        self.action_space = convert_spaces(action_space)
         self.num_outputs = num_outputs
         self.model_config = model_config
         self.name = name or "default_model"
         self.framework = framework
         self.time_major = bool(model_config.get("_time_major", False))
-        self.view_requirements: dict[str, ViewRequirement] = {OBS: ViewRequirement(shift=0, space=obs_space)}
+        self.view_requirements: dict[str, ViewRequirement] = {OBS: ViewRequirement(shift=0, space=self.obs_space)}
         self._last_output: Any = None
         self._obs_layout: Any = None
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rlframe.utils.errors import EnvError, UnsupportedSpaceException
 from rlframe.utils.spaces.observations import check_observation
+from rlframe.utils.spaces.old_gym import convert_spaces, known_to_both
 from rlframe.utils.spaces.repeated import Repeated
 
 Array = NDArray[Any]
@@ -32,7 +33,10 @@ class Preprocessor:
 
     Attributes:
         shape: The shape of the result.
+        marks_original: Whether models see the parts of the environment's space in a result.
     """
+
+    marks_original = False
 
     def __init__(self, obs_space: spaces.Space[Any], options: Mapping[str, Any] | None = None) -> None:
         """Prepares for the observations of `obs_space`.
@@ -41,7 +45,7 @@ class Preprocessor:
             obs_space: The environment's observation space.
             options: The model config; image preprocessors read `dim`, `grayscale` and `zero_mean`.
         """
-        self._obs_space = obs_space
+        self._obs_space = obs_space = convert_spaces(obs_space)
         self._options: dict[str, Any] = dict(options or {})
         self.shape: tuple[int, ...] = tuple(self._init_shape(obs_space, self._options))
         self._size = int(np.prod(self.shape, dtype=np.int64))
@@ -85,10 +89,11 @@ class Preprocessor:
 
     @property
     def observation_space(self) -> spaces.Space[Any]:
-        """The space of the results; its `original_space` is the environment's."""
+        """The space of the results; its `original_space` is the environment's, if results can be taken apart again."""
         if self._observation_space is None:
-            self._observation_space = self._make_space()
-            self._observation_space.original_space = self._obs_space  # type: ignore[attr-defined]  # RLlib's mark
+            self._observation_space = known_to_both(self._make_space())
+            if self.marks_original:
+                self._observation_space.original_space = self._obs_space  # type: ignore[attr-defined]  # RLlib's mark
         return self._observation_space
 
     def _make_space(self) -> spaces.Space[Any]:
@@ -102,6 +107,8 @@ class Preprocessor:
 
 class NoPreprocessor(Preprocessor):
     """Leaves the observation as it is, and its dtype as declared; only float64 becomes float32."""
+
+    marks_original = True
 
     def _init_shape(self, obs_space: Any, options: dict[str, Any]) -> tuple[int, ...]:  # noqa: ARG002
         if obs_space.shape is None:
@@ -150,6 +157,8 @@ class NoPreprocessor(Preprocessor):
 
 class OneHotPreprocessor(Preprocessor):
     """One-hot vectors for Discrete; for MultiDiscrete one after the other, in C order of its elements."""
+
+    marks_original = True
 
     def _init_shape(self, obs_space: Any, options: dict[str, Any]) -> tuple[int, ...]:  # noqa: ARG002
         if isinstance(obs_space, spaces.Discrete):
@@ -217,6 +226,8 @@ class OneHotPreprocessor(Preprocessor):
 class GenericPixelPreprocessor(Preprocessor):
     """Atari screens, uint8 `(210, 160, 3)`: borders cut off, averaged down to `dim`, perhaps grey, scaled."""
 
+    marks_original = True
+
     def _init_shape(self, obs_space: Any, options: dict[str, Any]) -> tuple[int, ...]:  # noqa: ARG002
         self._grayscale = bool(options.get("grayscale", False))
         self._zero_mean = bool(options.get("zero_mean", True))
@@ -245,6 +256,8 @@ class GenericPixelPreprocessor(Preprocessor):
 class AtariRamPreprocessor(Preprocessor):
     """The 128 bytes of an Atari's memory, scaled to [-1, 1)."""
 
+    marks_original = True
+
     def _init_shape(self, obs_space: Any, options: dict[str, Any]) -> tuple[int, ...]:  # noqa: ARG002
         return ATARI_RAM_OBS_SHAPE
 
@@ -269,6 +282,7 @@ class _Flattening(Preprocessor):
         keys: The child's index or key, in the same order.
     """
 
+    marks_original = True
     preprocessors: list[Preprocessor]
     keys: list[Any]
 
@@ -335,6 +349,8 @@ class RepeatedValuesPreprocessor(Preprocessor):
         child_preprocessor: The preprocessor of every item.
     """
 
+    marks_original = True
+
     def _init_shape(self, obs_space: Any, options: dict[str, Any]) -> tuple[int, ...]:
         self.child_preprocessor = get_preprocessor(obs_space.child_space)(obs_space.child_space, options)
         self._max_len = int(obs_space.max_len)
@@ -386,8 +402,9 @@ def get_preprocessor(space: spaces.Space[Any]) -> type[Preprocessor]:
     """Returns the class that preprocesses observations of `space`; made with `(space, options)`.
 
     Raises:
-        UnsupportedSpaceException: If `space` is no Gymnasium space.
+        UnsupportedSpaceException: If `space` is none of Gymnasium's or the old gym's.
     """
+    space = convert_spaces(space)
     kinds: list[tuple[tuple[type, ...], type[Preprocessor]]] = [
         ((spaces.Discrete, spaces.MultiDiscrete), OneHotPreprocessor),
         ((spaces.Tuple,), TupleFlatteningPreprocessor),

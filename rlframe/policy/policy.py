@@ -33,11 +33,12 @@ from rlframe.data.rows import slice_column
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.exploration import make_exploration
-from rlframe.models.preprocessors import get_preprocessor
+from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
 from rlframe.policy.memory import ActingMemory, views_after
 from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.seeding import entropy_seed, make_rng
 from rlframe.utils.spaces.observations import describe
+from rlframe.utils.spaces.old_gym import known_to_both
 from rlframe.utils.spaces.space_utils import (
     clip_action,
     flatten_to_single_ndarray,
@@ -67,7 +68,8 @@ class Policy:
     are in the policy's space, i.e. bounded Boxes are [-1, 1] when `normalize_actions` is on.
 
     Args:
-        observation_space: Preprocessed observation space; its `original_space`, if any, is the environment's.
+        observation_space: Preprocessed observation space, of Gymnasium or the old gym; its `original_space`, if any,
+            is the environment's.
         action_space: The environment's action space.
         config: The trainer's config plus `worker_index` and `num_workers`.
     """
@@ -91,9 +93,9 @@ class Policy:
     distributed_world_size: int | None = None
 
     def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any], config: dict[str, Any]) -> None:
-        self.observation_space = observation_space
-        self.action_space = action_space
-        self.action_space_struct = get_base_struct_from_space(action_space)
+        self.observation_space = observation_space = known_to_both(observation_space)
+        self.action_space = known_to_both(action_space)
+        self.action_space_struct = get_base_struct_from_space(self.action_space)
         self._counts_from_elsewhere = any(np.any(_start(leaf)) for leaf in tree.flatten(self.action_space_struct))
         self.config = config
         self.global_timestep = 0
@@ -363,9 +365,7 @@ class Policy:
         """
         given, preprocessor = obs, self.preprocessor
         if preprocessor is not None:
-            already = isinstance(obs, np.ndarray) and obs.shape == preprocessor.shape
-            if not already or preprocessor.observation_space is self.observation_space:
-                obs = obs if already else _preprocess(preprocessor, obs)
+            obs = obs if _is_preprocessed(obs, preprocessor) else _preprocess(preprocessor, obs)
         array = np.asarray(obs)
         wanted = self.observation_space.shape
         if array.dtype == object or (wanted is not None and array.shape != wanted):
@@ -587,6 +587,13 @@ def unbatch_one(actions: Any) -> Any:
     if isinstance(actions, Mapping):
         return {key: unbatch_one(part) for key, part in actions.items()}
     return actions[0]
+
+
+def _is_preprocessed(obs: Any, preprocessor: Any) -> bool:
+    """Returns whether an observation is the result of a preprocessor already, by its shape; where that tells."""
+    if not isinstance(obs, np.ndarray) or obs.shape != preprocessor.shape:
+        return False
+    return isinstance(preprocessor, NoPreprocessor) or preprocessor.shape != preprocessor._obs_space.shape
 
 
 def _preprocess(preprocessor: Any, obs: Any) -> Any:

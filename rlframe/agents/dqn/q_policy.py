@@ -18,6 +18,7 @@ from rlframe.models.catalog import ModelCatalog
 from rlframe.policy.schedules import LearningRateSchedule
 from rlframe.policy.target_policy import TargetPolicy
 from rlframe.utils.errors import UnsupportedSpaceException
+from rlframe.utils.spaces.old_gym import convert_space
 
 
 class SimpleQPolicy(LearningRateSchedule, TargetPolicy):
@@ -35,7 +36,7 @@ class SimpleQPolicy(LearningRateSchedule, TargetPolicy):
 
     def check_action_space(self, action_space: gym.Space[Any]) -> None:
         """Raises an UnsupportedSpaceException unless actions are Discrete."""
-        if not isinstance(action_space, gym.spaces.Discrete):
+        if not isinstance(convert_space(action_space), gym.spaces.Discrete):
             raise UnsupportedSpaceException(
                 f"{type(self).__name__} needs a Discrete action space, got {action_space}; use an actor-critic "
                 "algorithm, or discretise the actions in an environment wrapper"

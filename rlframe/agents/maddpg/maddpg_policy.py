@@ -30,6 +30,7 @@ from rlframe.policy.policy import Policy, State
 from rlframe.policy.target_policy import TargetPolicy
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from rlframe.utils.seeding import make_rng
+from rlframe.utils.spaces.old_gym import convert_space
 from rlframe.utils.spaces.simplex import Simplex
 
 Array = NDArray[np.float32]
@@ -273,7 +274,7 @@ class MADDPGPolicy(MADDPGActing, TargetPolicy):
             UnsupportedSpaceException: If MADDPG cannot act in an action space.
         """
         self.joint = JointSpaces.of_config(config)
-        if not is_choice(action_space) and not config.get("normalize_actions", True):
+        if not is_choice(convert_space(action_space)) and not config.get("normalize_actions", True):
             raise ConfigError(
                 f"normalize_actions: got False with the action space {action_space}; wanted True: MADDPG's actors act "
                 "in [-1, 1]"

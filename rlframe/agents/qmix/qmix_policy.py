@@ -34,6 +34,7 @@ from rlframe.policy.schedules import LearningRateSchedule
 from rlframe.policy.target_policy import TargetPolicy
 from rlframe.utils.errors import ConfigError, EnvError, UnsupportedSpaceException
 from rlframe.utils.numpy import FLOAT_MIN
+from rlframe.utils.spaces.old_gym import convert_space
 
 _LOGGER = logging.getLogger("rlframe")
 #: Column of the members' single rewards, float32 `[B, N]`, of groups whose agents learn each for itself.
@@ -171,7 +172,7 @@ class QMixPolicy(LearningRateSchedule, TargetPolicy):
             UnsupportedSpaceException: If the policy cannot act for them.
             ConfigError: If observations are to be filtered, and their action masks with them.
         """
-        self.layout = GroupLayout(observation_space, action_space)
+        self.layout = GroupLayout(convert_space(observation_space), convert_space(action_space))
         unread = self.layout.unread_keys()
         if unread and not config.get("worker_index"):
             _LOGGER.warning(

@@ -7,10 +7,11 @@ from typing import Any
 
 import gymnasium
 
-from rlframe.env.adapt import _takes, convert_space
+from rlframe.env.adapt import _takes
 from rlframe.env.multi_agent_adapt import ALL, _checked, _pettingzoo_kind, _spaces
 from rlframe.env.multi_agent_env import MultiAgentDict, MultiAgentEnv
 from rlframe.utils.errors import EnvError
+from rlframe.utils.spaces.old_gym import convert_space
 
 #: Key of a group's info: its members' rewards of the step, a list in the group's order.
 GROUP_REWARDS = "_group_rewards"

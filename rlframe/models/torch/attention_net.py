@@ -159,9 +159,9 @@ class AttentionWrapper(TorchModelV2, nn.Module):
         self.memory_training = int(model_config["attention_memory_training"])
         self.past_actions = int(model_config["attention_use_n_prev_actions"])
         self.past_rewards = int(model_config["attention_use_n_prev_rewards"])
-        self._encoding = action_encoding(action_space)
+        self._encoding = action_encoding(self.action_space)
         self.view_requirements.update(inner.view_requirements)
-        self.view_requirements.update(previous_steps_views(self.past_actions, self.past_rewards, action_space))
+        self.view_requirements.update(previous_steps_views(self.past_actions, self.past_rewards, self.action_space))
         in_size = inner.num_outputs + self.past_actions * encoded_size(self._encoding) + self.past_rewards
         self.embedding = nn.Linear(in_size, self.width)
         units = range(int(model_config["attention_num_transformer_units"]))

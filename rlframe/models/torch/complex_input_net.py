@@ -47,7 +47,7 @@ class ComplexInputNetwork(TorchModelV2, nn.Module):
     ) -> None:
         nn.Module.__init__(self)
         TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name, **options)
-        original = getattr(obs_space, "original_space", obs_space)
+        original = getattr(self.obs_space, "original_space", self.obs_space)
         if space_struct(original) is original:
             raise UnsupportedSpaceException(
                 f"ComplexInputNetwork wants a Dict or Tuple observation space; got {original}."

@@ -120,11 +120,13 @@ class LSTMWrapper(RecurrentNetwork, nn.Module):
         super().__init__(obs_space, action_space, num_outputs, model_config, name)
         self.inner = inner
         self.cell_size = int(model_config["lstm_cell_size"])
-        self._encoding = action_encoding(action_space)
+        self._encoding = action_encoding(self.action_space)
         self.use_prev_action = bool(model_config["lstm_use_prev_action"])
         self.use_prev_reward = bool(model_config["lstm_use_prev_reward"])
         self.view_requirements.update(inner.view_requirements)
-        self.view_requirements.update(previous_step_views(self.use_prev_action, self.use_prev_reward, action_space))
+        self.view_requirements.update(
+            previous_step_views(self.use_prev_action, self.use_prev_reward, self.action_space)
+        )
         width = inner.num_outputs + self.use_prev_action * encoded_size(self._encoding) + self.use_prev_reward
         self.lstm = LSTM(width, self.cell_size)
         features = gymnasium.spaces.Box(-np.inf, np.inf, (self.cell_size,), np.float32)

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from rlframe.utils.spaces.old_gym import class_known_to_both, convert_spaces
+
 
 class Repeated(spaces.Space[Any]):
     """Lists of 0 to `max_len` members of `child_space`.
@@ -18,10 +20,14 @@ class Repeated(spaces.Space[Any]):
         max_len: The longest list.
     """
 
-    def __init__(self, child_space: spaces.Space[Any], max_len: int) -> None:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG004 - those of __init__
+        """Makes it a space of the old gym as well, where the program has imported that: its Dict takes no other."""
+        return super().__new__(class_known_to_both(cls))
+
+    def __init__(self, child_space: Any, max_len: int) -> None:
         """Makes the space of lists of at most `max_len` (>= 0) items."""
         super().__init__()
-        self.child_space = child_space
+        self.child_space = convert_spaces(child_space)
         self.max_len = max_len
 
     @property

@@ -8,6 +8,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from rlframe.utils.spaces.old_gym import class_known_to_both
+
 # How far a sum may be from 1: float32 rounding over some thousand shares.
 _TOLERANCE = 1e-5
 
@@ -19,6 +21,10 @@ class Simplex(spaces.Space[Any]):
         dim: How many shares there are, the last dimension of the shape.
         concentration: The parameters of the Dirichlet distribution that samples are drawn from, `[dim]`.
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG004 - those of __init__
+        """Makes it a space of the old gym as well, where the program has imported that: its Dict takes no other."""
+        return super().__new__(class_known_to_both(cls))
 
     def __init__(self, shape: tuple[int, ...], concentration: Any = None, dtype: Any = np.float32) -> None:
         """Makes the space; samples are uniform over it unless a concentration is given.

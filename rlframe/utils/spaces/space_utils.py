@@ -14,12 +14,14 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlframe.utils.errors import UnsupportedSpaceException
+from rlframe.utils.spaces.old_gym import convert_spaces
 
 Array = NDArray[Any]
 
 
 def get_base_struct_from_space(space: Any) -> Any:
     """Returns the space as a structure: tuples and dicts in place of Tuple and Dict, other spaces as leaves."""
+    space = convert_spaces(space)
     if isinstance(space, spaces.Tuple):
         return tuple(get_base_struct_from_space(sub) for sub in space.spaces)
     if isinstance(space, spaces.Dict):
@@ -35,13 +37,19 @@ def map_space(function: Callable[[Any, Any], Any], value: Any, struct: Any) -> A
         value: A structure like `struct`.
         struct: A space, or a structure of spaces.
     """
-    if isinstance(struct, (spaces.Tuple, spaces.Dict)):
-        struct = struct.spaces
+    struct = _as_struct(struct)
     if isinstance(struct, Mapping):
         return {key: map_space(function, value[key], sub) for key, sub in struct.items()}
     if isinstance(struct, (tuple, list)):
         return tuple(map_space(function, value[index], sub) for index, sub in enumerate(struct))
     return function(value, struct)
+
+
+def _as_struct(given: Any) -> Any:
+    """Returns the structure of a space; asked for each leaf of each action, so what needs no conversion comes first."""
+    if not isinstance(given, (spaces.Space, Mapping, tuple, list)):
+        given = convert_spaces(given)
+    return given.spaces if isinstance(given, (spaces.Tuple, spaces.Dict)) else given
 
 
 def unsquash_action(action: Any, action_space_struct: Any) -> Any:

@@ -12,9 +12,10 @@ import pytest
 from gymnasium import spaces
 
 from rlframe.env import BaseEnv, ExternalEnv, MultiAgentEnv, VectorEnv, adapt
-from rlframe.env.adapt import OldGymAdapter, adapt_env, convert_space, user_env
+from rlframe.env.adapt import OldGymAdapter, adapt_env, user_env
 from rlframe.env.checks import check_env
 from rlframe.utils.errors import EnvError
+from rlframe.utils.spaces.old_gym import convert_space
 
 
 class Counter:
