@@ -112,9 +112,7 @@ def test_views_show_each_policys_return_where_there_are_several(capsys: pytest.C
     assert "main" not in drawn(view)
 
 
-@pytest.mark.parametrize(
-    ("workers", "wanted"), [(0, ""), (1, "starting 1 worker\n"), (2, "starting 2 workers\n")]
-)
+@pytest.mark.parametrize(("workers", "wanted"), [(0, ""), (1, "starting 1 worker\n"), (2, "starting 2 workers\n")])
 def test_starting_says_how_many_workers(workers: int, wanted: str, capsys: pytest.CaptureFixture[str]) -> None:
     with starting(workers):
         assert capsys.readouterr().out == wanted
