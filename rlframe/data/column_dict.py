@@ -128,12 +128,12 @@ class ColumnDict(dict[str, Any]):
             self[key] = default
         return self[key]
 
-    def set_get_interceptor(self, interceptor: Callable[[Any], Any] | None) -> None:
-        """Converts each column by `interceptor` when it is first read, and records what is read from now on."""
-        if interceptor is None:
+    def set_get_interceptor(self, fn: Callable[[Any], Any] | None) -> None:
+        """Converts each column by `fn` when it is first read, and records what is read from now on; None ends both."""
+        if fn is None:
             self._watch = None
-        elif self._watch is None or self._watch.interceptor is not interceptor:
-            self._watch = AccessWatch(interceptor)
+        elif self._watch is None or self._watch.interceptor is not fn:
+            self._watch = AccessWatch(fn)
 
     def track_access(self) -> None:
         """Starts recording which columns are read, added and deleted."""

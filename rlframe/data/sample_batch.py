@@ -233,6 +233,39 @@ class SampleBatch(ColumnDict):
             raise ValueError(f"Got a slice with step {step} of a batch with seq_lens; wanted step 1.")
         return self._sequences(as_seq_lens(seq_lens), start, stop)
 
+    def slice(self, start: int, end: int, state_start: int | None = None, state_end: int | None = None) -> SampleBatch:
+        """Returns rows `[start, end)`, as views; of a batch that is cut into sequences, parts of its sequences too.
+
+        `batch[start:end]` moves both ends to the start of a sequence; here the first and last sequence are cut where
+        the rows are. A sequence that is cut at its front keeps the state it began with.
+
+        Args:
+            start: First row, at least 0.
+            end: Row after the last one.
+            state_start: First sequence of the rows, where the caller knows it; with `state_end`.
+            state_end: Sequence after the last one.
+
+        Raises:
+            ValueError: If the batch is time-major or zero-padded, or only one of the two sequences is given.
+        """
+        if self.time_major or self.zero_padded:
+            raise ValueError("Got slice() of a time-major or zero-padded batch; wanted one with its plain rows.")
+        if (state_start is None) != (state_end is None):
+            raise ValueError(f"Got state_start={state_start}, state_end={state_end}; wanted both or none.")
+        rows = range(self.count)[start:end]
+        given = dict.get(self, names.SEQ_LENS)
+        if given is None or len(given) == 0:
+            return self._rows(slice(rows.start, rows.stop))
+        seq_lens = as_seq_lens(given)
+        ends = np.cumsum(seq_lens)
+        first = int(np.searchsorted(ends, rows.start, side="right")) if state_start is None else state_start
+        last = int(np.searchsorted(ends, rows.stop, side="left")) + 1 if state_end is None else state_end
+        last = first if not rows else last
+        cut = self._like(slice_sequences(self, first, last, rows.start, rows.stop))
+        begun = np.maximum(ends - seq_lens, rows.start)[first:last]
+        dict.__setitem__(cut, names.SEQ_LENS, (np.minimum(ends[first:last], rows.stop) - begun).astype(np.int32))
+        return cut
+
     def _sequences(self, seq_lens: NDArray[np.int64], start: int, stop: int) -> SampleBatch:
         first, last = sequence_at(seq_lens, start), sequence_at(seq_lens, stop)
         if self.zero_padded:
@@ -372,6 +405,10 @@ class SampleBatch(ColumnDict):
         self.zero_padded = True
         self.max_seq_len = max_seq_len
         return self
+
+    def zero_pad(self, max_seq_len: int, exclude_states: bool = True) -> SampleBatch:
+        """Does what `right_zero_pad` does (RLlib's old name)."""
+        return self.right_zero_pad(max_seq_len, exclude_states)
 
     def to_device(self, device: Any, framework: str = "torch") -> SampleBatch:
         """Turns the columns into tensors on `device`, in place, and returns the batch.

@@ -74,6 +74,7 @@ def chop_into_sequences(  # noqa: PLR0913 - RLlib's signature, keyword-only
     states_already_reduced_to_init: bool = False,
     padding: Literal["zero", "last"] = "zero",
     rng: np.random.Generator | None = None,
+    handle_nested_data: bool = True,
 ) -> tuple[list[Column], list[NDArray[Any]], NDArray[np.int32]]:
     """Cuts rows into sequences and pads these at their right.
 
@@ -90,6 +91,7 @@ def chop_into_sequences(  # noqa: PLR0913 - RLlib's signature, keyword-only
         states_already_reduced_to_init: The states are one per sequence.
         padding: What padding rows hold: "zero", or a copy of the sequence's "last" row.
         rng: Source of the order; NumPy's global generator where missing.
+        handle_nested_data: Not used: dicts and tuples of arrays are cut as they are.
 
     Returns:
         The features `[sequences * T, ...]`, the state at the start of each sequence `[sequences, S]`, and the valid
@@ -98,6 +100,7 @@ def chop_into_sequences(  # noqa: PLR0913 - RLlib's signature, keyword-only
     Raises:
         ValueError: If neither labels nor `seq_lens` are given, or a sequence is longer than `max_seq_len`.
     """
+    del handle_nested_data
     if seq_lens is None or len(seq_lens) == 0:
         lens = sequence_lengths(max_seq_len, episode_ids, unroll_ids, agent_indices)
     else:

@@ -7,6 +7,9 @@ from typing import Any
 from rlframe.env.adapt import user_env
 from rlframe.env.multi_agent_adapt import MultiAgentAdapter, SingleAgentAsMany
 
+_DUMMY_AGENT_ID = "agent0"
+"""What the agent of an environment with one agent is called."""
+
 
 class BaseEnv:
     """A view of the environments that one worker steps.

@@ -18,18 +18,10 @@ _LAZY = {
     "compute_advantages": "rlframe.evaluation.postprocessing",
 }
 
-_GONE = {
-    "MultiAgentSampleBatchBuilder": "give each policy's rows to a SampleBatchBuilder, and both to MultiAgentBatch",
-    "SyncSampler": "RolloutWorker.sample() samples",
-    "AsyncSampler": "RolloutWorker.sample() samples; sample_async=True has remote workers sample ahead",
-}
-
 __all__ = sorted(_LAZY)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _GONE:
-        raise ImportError(f"module {__name__!r} has no {name!r}, a part of RLlib's insides: {_GONE[name]}")
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)

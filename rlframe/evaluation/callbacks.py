@@ -153,25 +153,35 @@ def MultiCallbacks(callback_class_list: list[Callable[[], DefaultCallbacks]]) ->
     return _MultiCallbacks
 
 
+#: The hooks of the oldest form by their names now, where these differ.
+_RENAMED_HOOKS = {"on_postprocess_traj": "on_postprocess_trajectory"}
+
+
 def _from_dict(hooks: Mapping[str, Callable[[dict[str, Any]], None]]) -> DefaultCallbacks:
     """Returns callbacks for the oldest form: a dict of functions that each take one `info` dict."""
-    unknown = sorted(set(hooks) - set(HOOKS))
+    functions = {_RENAMED_HOOKS.get(name, name): function for name, function in hooks.items()}
+    unknown = sorted(set(functions) - set(HOOKS))
     if unknown:
         raise ConfigError(f"callbacks: unknown hook {unknown[0]!r}; wanted one of {', '.join(HOOKS)}")
-    old_names = {"samples": "samples", "train_batch": "train_batch", "postprocessed_batch": "post_batch"}
 
     def adapter(function: Callable[[dict[str, Any]], None]) -> Callable[..., None]:
-        def call(self: Any, **kwargs: Any) -> None:
-            info = {**kwargs, "env": kwargs.get("base_env")}
-            for new, old in old_names.items():
-                if new in kwargs:
-                    info[old] = kwargs[new]
-            function(info)
+        return lambda self, **kwargs: function(_old_info(kwargs))
 
-        return call
-
-    cls = type("LegacyCallbacks", (DefaultCallbacks,), {name: adapter(function) for name, function in hooks.items()})
+    made = {name: adapter(function) for name, function in functions.items()}
+    cls = type("LegacyCallbacks", (DefaultCallbacks,), made)
     return cast("DefaultCallbacks", cls(hooks))
+
+
+def _old_info(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a hook's arguments with those names beside them that the oldest form had."""
+    info = {**kwargs, "env": kwargs.get("base_env")}
+    if "policies" in kwargs:
+        info["policy"] = kwargs["policies"]
+    if "postprocessed_batch" in kwargs:
+        originals = kwargs["original_batches"]
+        info.update(post_batch=kwargs["postprocessed_batch"], all_pre_batches=originals)
+        info["pre_batch"] = originals[kwargs["agent_id"]]
+    return info
 
 
 def make_callbacks(spec: Any) -> DefaultCallbacks:
@@ -221,6 +231,6 @@ def call_hook(callbacks: Any, hook: str, kwargs: dict[str, Any]) -> None:
         return
     names = [parameter.name for parameter in parameters]
     if names == ["info"]:
-        function({**kwargs, "env": kwargs.get("base_env")})
+        function(_old_info(kwargs))
         return
     function(**{name: kwargs[name] for name in names if name in kwargs})

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlframe.data.columns import STATE_OUT_PREFIX
+from rlframe.env.base_env import _DUMMY_AGENT_ID
+from rlframe.evaluation.rllib_names import RLlibEpisodeNames
 
 if TYPE_CHECKING:
     from rlframe.policy.policy import Policy
 
-DUMMY_AGENT_ID = "agent0"
-_DUMMY_AGENT_ID = DUMMY_AGENT_ID
+DUMMY_AGENT_ID = _DUMMY_AGENT_ID
 
 
 class _AgentView:
@@ -27,12 +28,12 @@ class _AgentView:
         self.info: dict[str, Any] = {}
         self.action: Any = None
         self.prev_action: Any = None
-        self.rewards = [0.0, 0.0]
+        self.rewards: list[float] = []
         self.done = False
         self.extras: dict[str, Any] = {}
 
 
-class Episode:
+class Episode(RLlibEpisodeNames):
     """State of one episode in one environment slot.
 
     With one agent it is made only when a callback asks for it. With several it is always there, and what it tells of
@@ -116,11 +117,13 @@ class Episode:
 
     def last_reward_for(self, agent_id: Any = DUMMY_AGENT_ID) -> float:
         """Returns the last raw reward; 0 before the first step."""
-        return self._view(agent_id).rewards[-1]
+        rewards = self._view(agent_id).rewards
+        return rewards[-1] if rewards else 0.0
 
     def prev_reward_for(self, agent_id: Any = DUMMY_AGENT_ID) -> float:
         """Returns the raw reward before the last one; 0 where there is none."""
-        return self._view(agent_id).rewards[-2]
+        rewards = self._view(agent_id).rewards
+        return rewards[-2] if len(rewards) > 1 else 0.0
 
     def rnn_state_for(self, agent_id: Any = DUMMY_AGENT_ID) -> list[np.ndarray]:
         """Returns the recurrent state after the last action, the initial one before it; `[]` without memory."""
@@ -171,7 +174,7 @@ class Episode:
             view.raw_obs = raw_obs
         if obs is not None:
             view.obs = obs
-        view.rewards = [view.rewards[-1], reward]
+        view.rewards.append(reward)
         self.total_reward += reward
         key = (agent_id, self.policy_for(agent_id))
         self.agent_rewards[key] = self.agent_rewards.get(key, 0.0) + reward

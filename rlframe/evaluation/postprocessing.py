@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from rlframe.data import columns
 from rlframe.data.columns import REWARDS, VF_PREDS
-from rlframe.data.returns import discount_cumsum, gae, n_step, terminal_rows, trajectory_ends
+from rlframe.data.returns import discount_cumsum, gae, terminal_rows, trajectory_ends
+from rlframe.data.returns import n_step as sum_n_steps
 from rlframe.data.sample_batch import SampleBatch
 
 __all__ = [
@@ -29,15 +30,15 @@ class Postprocessing:
     VALUE_TARGETS: Final = columns.VALUE_TARGETS
 
 
-def adjust_nstep(n_step_: int, gamma: float, batch: SampleBatch) -> None:
+def adjust_nstep(n_step: int, gamma: float, batch: SampleBatch) -> None:
     """Turns single-step transitions into n-step ones, in place; see `rlframe.data.returns.n_step`.
 
     Args:
-        n_step_: Rewards to sum, in environment steps.
+        n_step: Rewards to sum, in environment steps.
         gamma: Discount per step.
         batch: Any number of trajectories.
     """
-    n_step(batch, n_step_, gamma)
+    sum_n_steps(batch, n_step, gamma)
 
 
 def compute_advantages(

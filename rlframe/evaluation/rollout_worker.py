@@ -32,6 +32,7 @@ from rlframe.evaluation.policy_table import (
     policy_config,
     space_for,
 )
+from rlframe.evaluation.rllib_names import RLlibWorkerNames
 from rlframe.evaluation.shared_memory import Lender, Reader
 from rlframe.evaluation.vector_runner import VectorRunner, make_vector_env
 from rlframe.evaluation.whole_games import WholeGames
@@ -54,7 +55,7 @@ def get_global_worker() -> RolloutWorker | None:
     return _GLOBAL_WORKER
 
 
-class RolloutWorker:
+class RolloutWorker(RLlibWorkerNames):
     """Samples with its policies in its environments; the same class is used in-process and as a Ray actor.
 
     Keyword arguments are those of RLlib 1.x; everything not named there is read from `policy_config`, the trainer's
@@ -95,6 +96,11 @@ class RolloutWorker:
         if gates:
             install(gates)
         _GLOBAL_WORKER = self
+        self._creation_args = {
+            "env_creator": env_creator, "validate_env": validate_env, "policy_spec": policy_spec,
+            "worker_index": worker_index, "num_workers": num_workers, "policy_config": policy_config,
+            "make_env": make_env, "spaces": spaces, "callbacks": callbacks, **overrides,
+        }  # fmt: skip
         self.policy_config = _with_overrides(policy_config or {}, overrides, worker_index, num_workers)
         config = self.policy_config
         self.worker_index, self.num_workers = worker_index, num_workers
@@ -249,8 +255,15 @@ class RolloutWorker:
         if policies_to_train is not None:
             self.is_policy_to_train = TrainedPolicies(policies_to_train)
 
-    def remove_policy(self, policy_id: str) -> None:
+    def remove_policy(
+        self, policy_id: str = DEFAULT_POLICY_ID, policy_mapping_fn: Any = None, policies_to_train: Any = None
+    ) -> None:
         """Forgets a policy; its agents' rows in running episodes are dropped with these.
+
+        Args:
+            policy_id: Its id.
+            policy_mapping_fn: A new mapping of agents to policies; None keeps it.
+            policies_to_train: New policies to learn; None keeps them.
 
         Raises:
             KeyError: If there is none of this id.
@@ -260,6 +273,8 @@ class RolloutWorker:
         tables: tuple[dict[str, Any], ...] = (self.policy_map, self.preprocessors, self.filters, self.policy_specs)
         for table in tables:
             table.pop(policy_id, None)
+        self.set_policy_mapping_fn(policy_mapping_fn)
+        self.set_policies_to_train(policies_to_train)
         if self.runner is not None:
             self.runner.restart()
 
@@ -560,9 +575,9 @@ class RolloutWorker:
         """Returns the state (RLlib's name)."""
         return self.get_state()
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, objs: Mapping[str, Any]) -> None:
         """Takes the state (RLlib's name)."""
-        self.set_state(state)
+        self.set_state(objs)
 
     def stop(self) -> None:
         """Closes the environments, and removes the files of policies that wait on disk."""

@@ -25,6 +25,11 @@ class MultiGPULearnerThread(LearnerThread):
         learner_queue_timeout: Seconds after which a thread that gets no batch gives up.
         snapshot_every: See `BatchLearner`.
         after_step: See `BatchLearner`; called in the learner's thread.
+        num_gpus: Not used, as the next three: the policies have their devices, learning rates and batch sizes from
+            their config, and one thread loads. Accepted because old programs pass them.
+        lr: Not used.
+        train_batch_size: Not used.
+        num_data_load_threads: Not used.
     """
 
     plan_name = "MultiGPULearnerThread"
@@ -40,7 +45,12 @@ class MultiGPULearnerThread(LearnerThread):
         *,
         snapshot_every: int = 0,
         after_step: Callable[[tuple[int, Any]], Any] | None = None,
+        num_gpus: Any = None,
+        lr: Any = None,
+        train_batch_size: Any = None,
+        num_data_load_threads: Any = None,
     ) -> None:
+        del num_gpus, lr, train_batch_size, num_data_load_threads
         self.loaded: queue.Queue[Any] = queue.Queue(maxsize=num_multi_gpu_tower_stacks)
         super().__init__(
             local_worker,

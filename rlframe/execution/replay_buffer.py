@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import platform
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,6 +45,7 @@ class LocalReplayBuffer:
         replay_sequence_length: 1: transitions. More, as recurrent models need it, is refused for now.
         replay_burn_in: Of sequences, for which it has to be 0 now.
         replay_zero_init_states: Of sequences; no effect on transitions.
+        buffer_size: Old name of `capacity`.
         final_prioritized_replay_beta: Beta at the end of annealing; None for a constant one.
         prioritized_replay_beta_annealing_timesteps: Steps added until then; None for a constant beta.
         prioritized: False for uniform buffers, at no cost for priorities.
@@ -52,6 +54,8 @@ class LocalReplayBuffer:
     Raises:
         ValueError: If an argument is out of range or refused.
     """
+
+    _newest: weakref.ref[LocalReplayBuffer] | None = None
 
     def __init__(  # noqa: PLR0913, PLR0917 - the signature of RLlib 1.x
         self,
@@ -66,6 +70,7 @@ class LocalReplayBuffer:
         replay_sequence_length: int = 1,
         replay_burn_in: int = 0,
         replay_zero_init_states: bool = True,
+        buffer_size: int | None = None,
         *,
         final_prioritized_replay_beta: float | None = None,
         prioritized_replay_beta_annealing_timesteps: int | None = None,
@@ -73,6 +78,7 @@ class LocalReplayBuffer:
         seed: int | None = None,
     ) -> None:
         _refuse_what_is_missing(replay_mode, replay_sequence_length, replay_burn_in)
+        capacity = capacity if buffer_size is None else buffer_size
         _check_range(1, num_shards=num_shards, replay_batch_size=replay_batch_size)
         _check_range(num_shards, capacity=capacity)
         _check_range(
@@ -102,8 +108,15 @@ class LocalReplayBuffer:
         self._seed = entropy_seed() if seed is None else seed
         self._joint_rng = make_rng(self._seed, "joint replay")
         self._add_batch_timer = TimerStat()
+        LocalReplayBuffer._newest = weakref.ref(self)
         self._replay_timer = TimerStat()
         self._update_priorities_timer = TimerStat()
+
+    @staticmethod
+    def get_instance_for_testing() -> LocalReplayBuffer | None:
+        """Returns the buffer of this process that was made last, None if there is none any more."""
+        newest = LocalReplayBuffer._newest
+        return None if newest is None else newest()
 
     # ---- what a plan calls ----------------------------------------------------------------------------------------
 

@@ -206,14 +206,14 @@ class SimpleReplayBuffer:
         self.replay_index = 0
         self._rng = make_rng(entropy_seed() if seed is None else seed, "simple replay")
 
-    def add_batch(self, batch: Batch) -> None:
+    def add_batch(self, sample_batch: Batch) -> None:
         """Keeps a batch."""
         if self.num_slots == 0:
             return
         if len(self.replay_batches) < self.num_slots:
-            self.replay_batches.append(batch)
+            self.replay_batches.append(sample_batch)
             return
-        self.replay_batches[self.replay_index] = batch
+        self.replay_batches[self.replay_index] = sample_batch
         self.replay_index = (self.replay_index + 1) % self.num_slots
 
     def replay(self) -> Batch | None:

@@ -31,6 +31,7 @@ class ReplayBuffer:
     Args:
         capacity: Transitions kept; the oldest go first.
         seed: Seed of the draws; None for a fresh one.
+        size: Old name of `capacity`.
         rng: Generator of the draws, in place of `seed`.
         memory_limit_bytes: What a full buffer may take; None for the memory of the machine (or container).
     """
@@ -42,9 +43,11 @@ class ReplayBuffer:
         capacity: int = 10_000,
         seed: int | None = None,
         *,
+        size: int | None = None,
         rng: np.random.Generator | None = None,
         memory_limit_bytes: int | None = None,
     ) -> None:
+        capacity = capacity if size is None else size
         self._store = TransitionStore(capacity, self._not_stored, memory_limit_bytes)
         self._rng = make_rng(entropy_seed() if seed is None else seed, "replay") if rng is None else rng
         self._num_sampled = 0
@@ -181,6 +184,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         capacity: Transitions kept; the oldest go first.
         alpha: 0 draws uniformly, 1 in proportion to priorities.
         seed: Seed of the draws; None for a fresh one.
+        size: Old name of `capacity`.
         rng: Generator of the draws, in place of `seed`.
         memory_limit_bytes: What a full buffer may take; None for the memory of the machine (or container).
 
@@ -195,15 +199,16 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         alpha: float = 1.0,
         seed: int | None = None,
         *,
+        size: int | None = None,
         rng: np.random.Generator | None = None,
         memory_limit_bytes: int | None = None,
     ) -> None:
-        super().__init__(capacity, seed, rng=rng, memory_limit_bytes=memory_limit_bytes)
+        super().__init__(capacity, seed, size=size, rng=rng, memory_limit_bytes=memory_limit_bytes)
         if not 0 <= alpha < np.inf:
             raise ValueError(f"alpha must be 0 or more, got {alpha}")
         self._alpha = float(alpha)
         self._largest = _EXTREME_POWER ** (1 / max(1.0, self._alpha))
-        self._tree = SumTree(capacity)
+        self._tree = SumTree(self.capacity)
         self._max_priority = 1.0
 
     def add(self, item: Mapping[str, Any], weight: ArrayLike | None = None) -> None:

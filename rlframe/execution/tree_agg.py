@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -84,17 +85,18 @@ class Aggregator:
 
     Args:
         config: See `gather_experiences_directly`.
-        remote_workers: The workers that are asked.
-        seed: Seed of the choices among earlier batches.
+        rollout_group: The workers that are asked.
+        seed: Seed of the choices among earlier batches; None for a fresh one.
     """
 
-    def __init__(self, config: Mapping[str, Any], remote_workers: Sequence[Any], seed: int) -> None:
-        self._workers = list(remote_workers)
+    def __init__(self, config: Mapping[str, Any], rollout_group: Sequence[Any], seed: int | None = None) -> None:
+        self._workers = list(rollout_group)
         self._news: tuple[Any, Any] | None = None
         self._informed: set[Any] = set()
         ahead = config["max_sample_requests_in_flight_per_worker"]
         source = partial(AsyncRequests, lambda: self._workers, self._request, ahead)
         fragments: LocalIterator[Any] = LocalIterator(source, SharedMetrics(), name="Aggregator")
+        seed = entropy_seed() if seed is None else seed
         self._batches = train_batches(fragments.for_each(self._count), config, seed)
         self._sampled = [0, 0]
 
@@ -121,6 +123,10 @@ class Aggregator:
         batch = next(self._batches)
         counts, self._sampled = self._sampled, [0, 0]
         return batch, counts[0], counts[1]
+
+    def get_host(self) -> str:
+        """Returns the name of the machine this process is on."""
+        return platform.node()
 
 
 class _AggregatedBatches:

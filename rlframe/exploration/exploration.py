@@ -177,6 +177,10 @@ class Exploration:
 
     # --- state ------------------------------------------------------------------------------------------------
 
+    def get_info(self, sess: Any = None) -> State:
+        """Returns what `get_state` does (the older name)."""
+        return self.get_state(sess)
+
     def get_state(self, sess: Any = None) -> State:  # noqa: ARG002 (RLlib's signature)
         """Returns all that the exploration goes on from, as a nested dict of arrays and plain values."""
         return {"last_timestep": self.last_timestep, "rng": self.rng.bit_generator.state}

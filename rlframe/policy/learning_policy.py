@@ -60,7 +60,6 @@ class LearningPolicy(Policy):
         self.callbacks: Any = None
         self.learn_hook: Callable[..., None] | None = None
         self.actor: Any = None
-        self._loaded: dict[int, SampleBatch] = {}
         #: What the loss computed beside the loss: scalars are means over rows, other tensors have an entry per row.
         self.kept: dict[str, Any] = {}
         self._initial_state: list[Any] | None = None
@@ -207,7 +206,7 @@ class LearningPolicy(Policy):
         self.exploration.restore_weights()
         return actions, pop_states(columns), columns
 
-    def extra_action_out(self, *args: Any) -> dict[str, Any]:
+    def extra_action_out(self, input_dict: Any, state_batches: Any, model: Any, action_dist: Any) -> dict[str, Any]:
         """Returns further columns [B, ...] to store with the actions."""
         return {}
 
@@ -230,21 +229,6 @@ class LearningPolicy(Policy):
         raise NotImplementedError
 
     # --- learning ---------------------------------------------------------------------------------------------
-
-    def load_batch_into_buffer(self, batch: SampleBatch, buffer_index: int = 0) -> int:
-        """Keeps a batch for `learn_on_loaded_batch`; returns its rows."""
-        self._loaded[buffer_index] = batch
-        return len(batch)
-
-    def get_num_samples_loaded_into_buffer(self, buffer_index: int = 0) -> int:
-        """Returns the rows that `load_batch_into_buffer` keeps."""
-        return len(self._loaded[buffer_index])
-
-    def learn_on_loaded_batch(self, offset: int = 0, buffer_index: int = 0) -> dict[str, Any]:
-        """Learns on `config["sgd_minibatch_size"]` rows of the kept batch from `offset` on (all, if not set)."""
-        batch = self._loaded[buffer_index]
-        size = int(self.config.get("sgd_minibatch_size") or 0) or len(batch)
-        return self.learn_on_batch(batch if size >= len(batch) else batch[offset : offset + size])
 
     def _learned_columns(self, samples: SampleBatch) -> SampleBatch:
         """Returns the columns that loss and model read: those of `learn_columns` and the model's views, or all.
@@ -356,9 +340,6 @@ class LearningPolicy(Policy):
         """Returns the model's state at the start of an episode: arrays without batch dimension."""
         self.num_state_tensors()
         return [np.asarray(state) for state in self._initial_state or ()]
-
-    def get_session(self) -> None:
-        """Returns None: there are no TensorFlow sessions."""
 
 
 def sampled(made: Any) -> tuple[Any, Any, Any, Any]:

@@ -35,6 +35,7 @@ from rlframe.data.view_requirements import ViewRequirement
 from rlframe.exploration import make_exploration
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
 from rlframe.policy.memory import ActingMemory, views_after
+from rlframe.policy.rllib_names import RLlibPolicyNames
 from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.seeding import entropy_seed, make_rng
 from rlframe.utils.spaces.observations import describe
@@ -60,7 +61,7 @@ class PolicySpec(NamedTuple):
     config: Mapping[str, Any] | None = None
 
 
-class Policy:
+class Policy(RLlibPolicyNames):
     """Maps observations to actions, and learns from batches of them.
 
     Subclasses provide `forward(obs)`; learning policies add `learn_on_batch` and its parts. `obs` here is always
@@ -440,6 +441,10 @@ class Policy:
 
     #: Whether `postprocess_trajectory` takes a batch of several trajectories in one call.
     postprocesses_many = True
+
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
+        """Returns the loss of one batch of tensors; policies of a framework learn by it."""
+        raise NotImplementedError(f"{type(self).__name__} has no loss: override loss(), or learn_on_batch()")
 
     def learn_on_batch(self, samples: SampleBatch) -> dict[str, Any]:
         """Learns on one batch and returns `{"learner_stats": {...}, ...}`."""

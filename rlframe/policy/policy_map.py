@@ -116,10 +116,10 @@ class PolicyMap(dict[str, Policy]):
         self._touch(policy_id)
         return policy
 
-    def get(self, policy_id: str, default: Any = None) -> Any:
+    def get(self, key: str, default: Any = None) -> Any:
         """Returns a policy, `default` for an unknown id."""
-        self._touch(policy_id)
-        return super().get(policy_id, default)
+        self._touch(key)
+        return super().get(key, default)
 
     def pop(self, policy_id: str, *default: Any) -> Any:
         """Takes a policy out; one that waits is gone with its files."""

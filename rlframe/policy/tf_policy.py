@@ -25,6 +25,7 @@ from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.tf.adam import Adam
 from rlframe.policy.tf.optimizers import build_slots, load_optimizer, optimizer_state, set_rate, with_tape
+from rlframe.policy.tf.rllib_names import RLlibTFPolicyNames
 from rlframe.policy.tf.runtime import prepare
 from rlframe.policy.tf.towers import shares
 from rlframe.policy.tf.traced import TracedCalls
@@ -42,7 +43,7 @@ Gradients: TypeAlias = list[tuple[Any, Any]]
 _NOT_FINITE = re.compile(r"loss (\d+) is not finite")
 
 
-class TFPolicy(LearningPolicy):
+class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
     """Acts and learns with a TensorFlow model.
 
     Derive with `build_tf_policy`, or subclass and override `loss`, `optimizer`, `gradients`, `extra_grad_info`,
@@ -308,15 +309,15 @@ class TFPolicy(LearningPolicy):
         """How often the learner step was traced; it stays what it is once every kind of batch has occurred."""
         return self._learn_calls.traces
 
-    def learn_on_batch(self, samples: SampleBatch) -> dict[str, Any]:
+    def learn_on_batch(self, postprocessed_batch: SampleBatch) -> dict[str, Any]:
         """Does one learner step and returns `{"learner_stats": ..., "model": ..., "custom_metrics": ...}`.
 
         Raises:
             NonFiniteError: If the loss is NaN or infinite; nothing is learned then, and the message names what was
                 first to be so.
         """
-        custom = self._before_learning(samples)
-        columns = self._learned_columns(samples)
+        custom = self._before_learning(postprocessed_batch)
+        columns = self._learned_columns(postprocessed_batch)
         try:
             made = self._learn_calls(_tensor_columns(columns), self._scalars())
         except tf.errors.InvalidArgumentError as error:
@@ -324,9 +325,9 @@ class TFPolicy(LearningPolicy):
             if found is None:
                 raise
             value = math.nan if "NaN" in str(error) else math.inf
-            raise explain_nonfinite(int(found[1]), value, self, samples) from None
+            raise explain_nonfinite(int(found[1]), value, self, postprocessed_batch) from None
         self._weights_changed()
-        self._check_losses(made["losses"], samples)
+        self._check_losses(made["losses"], postprocessed_batch)
         return self._learn_result({"allreduce_latency": 0.0, **made["stats"]}, made["fetches"], custom)
 
     def _check_losses(self, losses: Sequence[float], samples: SampleBatch) -> None:

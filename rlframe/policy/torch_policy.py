@@ -235,7 +235,7 @@ class TorchPolicy(LearningPolicy):
         result: Tensor | list[Tensor] = self._loss(self, model, dist_class, train_batch)
         return result
 
-    def learn_on_batch(self, samples: SampleBatch) -> dict[str, Any]:
+    def learn_on_batch(self, postprocessed_batch: SampleBatch) -> dict[str, Any]:
         """Does one learner step and returns `{"learner_stats": ..., "model": ..., "custom_metrics": ...}`.
 
         Raises:
@@ -243,10 +243,10 @@ class TorchPolicy(LearningPolicy):
         """
         if not self.model.training:
             self.model.train()
-        custom = self._before_learning(samples)
-        batch = self._lazy_tensor_dict(self._learned_columns(samples))
+        custom = self._before_learning(postprocessed_batch)
+        batch = self._lazy_tensor_dict(self._learned_columns(postprocessed_batch))
         batch.set_training(True)
-        stats = self._backward(batch, samples)
+        stats = self._backward(batch, postprocessed_batch)
         for optimizer in self._optimizers:
             optimizer.step()
         stats.update(self.extra_grad_info(batch))

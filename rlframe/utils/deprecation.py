@@ -17,7 +17,11 @@ T = TypeVar("T")
 
 
 def deprecation_warning(
-    old: str, new: str | None = None, error: bool | type[Exception] | Exception | None = None
+    old: str,
+    new: str | None = None,
+    error: bool | type[Exception] | Exception | None = None,
+    *,
+    help: str | None = None,
 ) -> None:
     """Says that `old` is deprecated: once per process in the log, or as an exception.
 
@@ -25,11 +29,12 @@ def deprecation_warning(
         old: The deprecated name.
         new: What to use instead.
         error: True raises `ValueError`; an exception class or instance raises that; otherwise a warning is logged.
+        help: What to do, where there is no one new name.
 
     Raises:
         ValueError: If `error` is True.
     """
-    text = f"`{old}` is deprecated" + (f"; use `{new}` instead." if new else ".")
+    text = f"`{old}` is deprecated" + (f"; use `{new}` instead." if new else f". {help}" if help else ".")
     if error is True:
         raise ValueError(text)
     if isinstance(error, type):
@@ -42,13 +47,18 @@ def deprecation_warning(
 
 
 def Deprecated(  # noqa: N802 (the name programs import)
-    old: str | None = None, *, new: str | None = None, error: bool | type[Exception] = False
+    old: str | None = None,
+    *,
+    new: str | None = None,
+    help: str | None = None,
+    error: bool | type[Exception] = False,
 ) -> Callable[[T], T]:
     """Returns a decorator that says `deprecation_warning` when the class is made, or the function called.
 
     Args:
         old: The deprecated name; None takes that of what is decorated.
         new: What to use instead.
+        help: As in `deprecation_warning`.
         error: As in `deprecation_warning`.
     """
 
@@ -59,7 +69,7 @@ def Deprecated(  # noqa: N802 (the name programs import)
 
         @functools.wraps(target)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            deprecation_warning(name, new, error)
+            deprecation_warning(name, new, error, help=help)
             return target(*args, **kwargs)
 
         if not inspect.isclass(subject):

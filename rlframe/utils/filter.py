@@ -87,6 +87,8 @@ class RunningStat:
         n: How many observations were counted.
     """
 
+    n: int = 0
+
     def __init__(self, shape: tuple[int, ...] = ()) -> None:
         """Begins with nothing counted."""
         self.n = 0

@@ -207,6 +207,7 @@ def get_variable(  # noqa: PLR0913, PLR0917 (the signature programs call)
     tf_name: str = "unnamed-variable",
     torch_tensor: bool = False,
     device: Any = None,
+    shape: Any = None,
     dtype: Any = None,
 ) -> Any:
     """Returns a value that the framework can hold and change.
@@ -218,10 +219,13 @@ def get_variable(  # noqa: PLR0913, PLR0917 (the signature programs call)
         tf_name: Name of the TensorFlow variable.
         torch_tensor: Whether torch gets a tensor; otherwise plain numbers stay plain.
         device: Torch device.
+        shape: What an initialiser of TensorFlow is called with; of other values not needed.
         dtype: Type of the elements, in the framework's own words.
     """
     if framework in ("tf", "tf2", "tfe"):
         tf = try_import_tf(error=True)[1]
+        if callable(value) and shape is not None:
+            value = value(shape, dtype=dtype or tf.float32)
         return tf.Variable(value, trainable=trainable, name=tf_name, dtype=dtype)
     if framework == "torch" and torch_tensor:
         torch = try_import_torch(error=True)[0]

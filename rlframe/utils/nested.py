@@ -71,22 +71,34 @@ def _refuse_new_keys(
             _refuse_new_keys(old, value, set(), set(), f"{path}{key}.")
 
 
-def force_list(elements: Any = None) -> list[Any]:
-    """Returns a list: of the items of a list or tuple, of nothing for None, of the one element otherwise."""
-    if elements is None:
-        return []
-    return list(elements) if isinstance(elements, (list, tuple)) else [elements]
+def force_list(elements: Any = None, to_tuple: bool = False) -> Any:
+    """Returns a list: of the items of a list or tuple, of nothing for None, of the one element otherwise.
+
+    Args:
+        elements: What there is.
+        to_tuple: Whether to return a tuple instead.
+    """
+    items = [] if elements is None else list(elements) if isinstance(elements, (list, tuple)) else [elements]
+    return tuple(items) if to_tuple else items
 
 
 def force_tuple(elements: Any = None) -> tuple[Any, ...]:
     """Returns `force_list` of the elements, as a tuple."""
-    return tuple(force_list(elements))
+    items: tuple[Any, ...] = force_list(elements, to_tuple=True)
+    return items
 
 
-def add_mixins(base: type, mixins: Iterable[type] | None) -> type:
-    """Returns a class with the mixins before `base`, the last one first; `base` itself if it derives from all."""
+def add_mixins(base: type, mixins: Iterable[type] | None, reversed: bool = False) -> type:
+    """Returns a class with the mixins before `base`, the last one first; `base` itself if it derives from all.
+
+    Args:
+        base: The class.
+        mixins: What is added to it.
+        reversed: Whether `base` and what was added before come first instead.
+    """
     for mixin in new_mixins(base, mixins):
-        base = type(base.__name__, (mixin, base), {"__module__": base.__module__})
+        bases = (base, mixin) if reversed else (mixin, base)
+        base = type(base.__name__, bases, {"__module__": base.__module__})
     return base
 
 

@@ -19,16 +19,18 @@ MIN_LOG_NN_OUTPUT = -5
 MAX_LOG_NN_OUTPUT = 2
 
 
-def convert_to_numpy(x: Any, reduce_type: bool = False) -> Any:
+def convert_to_numpy(x: Any, reduce_type: bool = False, reduce_floats: bool | None = None) -> Any:
     """Returns `x` with every tensor in it as an array.
 
     Args:
         x: An array, a torch or TensorFlow tensor, a number, or a dict, tuple or list of such, nested to any depth.
         reduce_type: Whether float64 becomes float32 and int64 becomes int32.
+        reduce_floats: Old name of `reduce_type`.
 
     Returns:
         The same structure of arrays; arrays and plain objects are not copied. Torch tensors on the CPU share memory.
     """
+    reduce_type = reduce_type if reduce_floats is None else reduce_floats
     if isinstance(x, np.ndarray):
         return _reduced(x) if reduce_type else x
     if isinstance(x, Mapping):

@@ -169,13 +169,20 @@ def check_train_results(train_results: Mapping[str, Any]) -> Mapping[str, Any]:
     return train_results
 
 
-def check_compute_single_action(trainer: Any, policy_id: str = "default_policy") -> None:
+def check_compute_single_action(
+    trainer: Any,
+    include_state: bool = False,
+    include_prev_action_reward: bool = False,
+    policy_id: str = "default_policy",
+) -> None:
     """Checks that a trainer answers observations of its environment with actions of the environment.
 
     Each case is tried with and without exploration, and with and without all outputs.
 
     Args:
-        trainer: A trainer whose policy has no recurrent state.
+        trainer: A trainer.
+        include_state: Whether to give the policy's initial state.
+        include_prev_action_reward: Whether to give an action and a reward before.
         policy_id: The policy to ask.
 
     Raises:
@@ -183,9 +190,14 @@ def check_compute_single_action(trainer: Any, policy_id: str = "default_policy")
     """
     policy = trainer.get_policy(policy_id)
     space = getattr(policy.observation_space, "original_space", policy.observation_space)
+    given: dict[str, Any] = {"state": policy.get_initial_state()} if include_state else {}
+    if include_prev_action_reward:
+        given.update(prev_action=policy.action_space.sample(), prev_reward=1.0)
     for explore in (True, False):
-        action = trainer.compute_single_action(space.sample(), policy_id=policy_id, explore=explore)
-        full = trainer.compute_single_action(space.sample(), policy_id=policy_id, explore=explore, full_fetch=True)
+        asked = {**given, "policy_id": policy_id, "explore": explore}
+        action = trainer.compute_single_action(space.sample(), **asked)
+        action = action[0] if include_state else action
+        full = trainer.compute_single_action(space.sample(), **asked, full_fetch=True)
         if not (isinstance(full, tuple) and len(full) == 3):
             raise ValueError(f"full_fetch=True gave {full!r}; wanted (action, states, extra outputs).")
         for got in (action, full[0]):

@@ -119,14 +119,14 @@ def make_tf_callable(session_or_none: Any = None, dynamic_shape: bool = False) -
     """Returns a decorator for functions of tensors, which then take and return arrays.
 
     Args:
-        session_or_none: None, which `policy.get_session()` is: there are no sessions.
+        session_or_none: None, or what `policy.get_session()` gives, which is false: there are no sessions.
         dynamic_shape: Accepted because RLlib's programs pass it; functions run eagerly, and shapes are as they come.
 
     Raises:
         ValueError: If there is a session.
     """
     del dynamic_shape
-    if session_or_none is not None:
+    if session_or_none:
         raise ValueError(
             f"make_tf_callable: got the session {session_or_none!r}, wanted None: functions run eagerly, without one"
         )

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import rlframe.evaluation
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation import SampleBatchBuilder
 from rlframe.evaluation.observation_function import ObservationFunction
@@ -23,12 +22,6 @@ def test_pettingzoos_environments_are_where_rllib_has_them():
     from rlframe.env.wrappers import pettingzoo_env as module
 
     assert (PettingZooEnv, ParallelPettingZooEnv) == (module.PettingZooEnv, module.ParallelPettingZooEnv)
-
-
-@pytest.mark.parametrize("name", ["SyncSampler", "AsyncSampler", "MultiAgentSampleBatchBuilder"])
-def test_parts_of_rllibs_insides_say_what_there_is(name):
-    with pytest.raises(ImportError, match=f"no '{name}', a part of RLlib's insides: .*(sample|SampleBatchBuilder)"):
-        getattr(rlframe.evaluation, name)
 
 
 def test_rows_become_a_batch():

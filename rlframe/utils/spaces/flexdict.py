@@ -21,6 +21,11 @@ class FlexDict(spaces.Dict):
         """Makes a Dict space, empty unless spaces are given by mapping or keyword."""
         super().__init__(convert_spaces({**(spaces or {}), **spaces_kwargs}))
 
+    def assertSpace(self, space: Any) -> None:  # noqa: N802 (RLlib's name)
+        """Raises AssertionError unless `space` is one."""
+        if not isinstance(space, spaces.Space):
+            raise AssertionError(f"Got a {type(space).__name__}; wanted a space of gymnasium.spaces.")
+
     def __setitem__(self, key: str, space: Any) -> None:
         """Adds or replaces the space of one key."""
         self.spaces[key] = convert_spaces(space)

@@ -463,3 +463,31 @@ def test_multi_agent_copy_compress_and_size():
     assert batch.size_bytes() < size
     assert batch.decompress_if_needed().size_bytes() == size
     assert pickle.loads(pickle.dumps(batch)).count == 50
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "seq_lens", "states"),
+    [
+        (0, 3, [3], [0]),
+        (1, 3, [2], [0]),
+        (2, 5, [1, 2], [0, 1]),
+        (4, 6, [2], [1]),
+        (5, 10, [2, 3], [1, 2]),
+        (7, 7, [], []),
+    ],
+)
+def test_slice_cuts_within_sequences_which_keep_the_state_they_began_with(start, end, seq_lens, states):
+    cut = sequences([3, 4, 3]).slice(start, end)
+    assert cut["obs"].tolist() == list(range(start + 1, end + 1))
+    assert cut["seq_lens"].tolist() == seq_lens
+    assert cut["state_in_0"][:, 0].tolist() == states
+
+
+def test_slice_takes_known_sequences_and_plain_rows():
+    cut = sequences([3, 4, 3]).slice(3, 6, 1, 2)
+    assert (cut["seq_lens"].tolist(), cut["state_in_0"].tolist()) == ([3], [[1.0]])
+    assert SampleBatch(obs=np.arange(5)).slice(1, 9)["obs"].tolist() == [1, 2, 3, 4]
+    with pytest.raises(ValueError, match="state_start=1, state_end=None; wanted both or none"):
+        sequences([3]).slice(0, 2, 1)
+    with pytest.raises(ValueError, match="zero-padded batch"):
+        sequences([2, 1]).zero_pad(2).slice(0, 1)

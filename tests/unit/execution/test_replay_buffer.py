@@ -421,3 +421,15 @@ def test_replay_actor_stores_and_replays(ray_runtime: Any) -> None:
     assert ray.get(actor.replay.remote()).count == 3
     assert ray.get(actor.stats.remote())["policy_default_policy"]["num_entries"] == 4
     ray.kill(actor)
+
+
+def test_old_names_of_the_capacity() -> None:
+    assert LocalReplayBuffer(num_shards=2, buffer_size=600).capacity == 300
+    assert (ReplayBuffer(size=7).capacity, PrioritizedReplayBuffer(size=9).capacity) == (7, 9)
+
+
+def test_the_newest_buffer_is_found_while_it_lives() -> None:
+    buffer = LocalReplayBuffer()
+    assert LocalReplayBuffer.get_instance_for_testing() is buffer
+    del buffer
+    assert LocalReplayBuffer.get_instance_for_testing() is None

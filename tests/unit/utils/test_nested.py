@@ -48,6 +48,7 @@ def test_deep_update_replaces_a_dict_whose_type_changes():
 @pytest.mark.parametrize(("given", "wanted"), [(None, []), (1, [1]), ((1, 2), [1, 2]), ([3], [3]), ("ab", ["ab"])])
 def test_force_list_makes_lists(given, wanted):
     assert force_list(given) == wanted
+    assert force_list(given, to_tuple=True) == tuple(wanted)
     assert force_tuple(given) == tuple(wanted)
 
 
@@ -61,6 +62,7 @@ def test_add_mixins_puts_them_first():
             return "mixin"
 
     assert add_mixins(Base, [Mixin])().name() == "mixin"
+    assert add_mixins(Base, [Mixin], reversed=True)().name() == "base"
     assert add_mixins(Base, None) is Base
 
 

@@ -76,6 +76,8 @@ def test_deprecation_warning_speaks_once(caplog):
 def test_deprecation_as_an_error_raises():
     with pytest.raises(ValueError, match="`old` is deprecated"):
         deprecation_warning("old", error=True)
+    with pytest.raises(ValueError, match=r"`old` is deprecated\. Leave it out"):
+        deprecation_warning("old", help="Leave it out", error=True)
     with pytest.raises(KeyError, match="new"):
         deprecation_warning("old", "new", error=KeyError)
     with pytest.raises(OSError, match="mine"):

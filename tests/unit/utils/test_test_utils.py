@@ -99,13 +99,16 @@ def test_check_train_results_names_all_missing_keys():
 def trainer(action):
     policy = SimpleNamespace(observation_space=Box(0, 1, (2,)), action_space=Discrete(2))
 
-    def compute(obs, policy_id, explore, full_fetch=False):
-        return (action, [], {}) if full_fetch else action
+    def compute(obs, policy_id, explore, full_fetch=False, state=None, prev_action=0, prev_reward=0.0):
+        assert Discrete(2).contains(prev_action)
+        return (action, state or [], {}) if full_fetch or state is not None else action
 
+    policy.get_initial_state = lambda: [np.zeros(3)]
     return SimpleNamespace(get_policy=lambda policy_id: policy, compute_single_action=compute)
 
 
 def test_check_compute_single_action_wants_members_of_the_space():
     check_compute_single_action(trainer(1))
+    check_compute_single_action(trainer(1), include_state=True, include_prev_action_reward=True)
     with pytest.raises(ValueError, match="wanted one of Discrete"):
         check_compute_single_action(trainer(2))

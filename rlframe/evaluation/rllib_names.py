@@ -1,0 +1,169 @@
+"""Methods that RLlib's `RolloutWorker` had and nothing here calls: the names that programs know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rlframe.data.minibatches import do_minibatch_sgd
+from rlframe.data.sample_batch import DEFAULT_POLICY_ID
+from rlframe.policy.policy import Policy, PolicySpec
+
+if TYPE_CHECKING:
+    from rlframe.policy.policy_map import PolicyMap
+
+#: Seconds that learners wait for each other.
+_PATIENCE_S = 300.0
+
+
+class RLlibWorkerNames:
+    """Methods of a `RolloutWorker` for the sake of RLlib's names alone."""
+
+    policy_map: PolicyMap
+    _creation_args: dict[str, Any]
+
+    def creation_args(self) -> dict[str, Any]:
+        """Returns the arguments that this worker was made with."""
+        return dict(self._creation_args)
+
+    # --- policies ----------------------------------------------------------------------------------------------
+
+    def add_policy(  # noqa: PLR0913 - RLlib's signature, keyword-only
+        self: Any,
+        *,
+        policy_id: str,
+        policy_cls: type[Policy],
+        observation_space: Any = None,
+        action_space: Any = None,
+        config: Mapping[str, Any] | None = None,
+        policy_mapping_fn: Any = None,
+        policies_to_train: Any = None,
+    ) -> Policy:
+        """Adds a policy to this worker only; `Trainer.add_policy` does to all.
+
+        Args:
+            policy_id: Its id.
+            policy_cls: Its class.
+            observation_space: Space of its agents' observations; None takes the environment's.
+            action_space: Space of its agents' actions; None takes the environment's.
+            config: What differs from the trainer's config.
+            policy_mapping_fn: A new mapping of agents to policies, for agents that appear from now on; None keeps it.
+            policies_to_train: New policies to learn; None keeps them.
+
+        Raises:
+            ValueError: If there is a policy of this id.
+        """
+        if policy_id in self.policy_map:
+            raise ValueError(f"policy_id={policy_id!r}: there is one already, wanted a new id")
+        self.add_policies({policy_id: PolicySpec(policy_cls, observation_space, action_space, config)})
+        self.set_policy_mapping_fn(policy_mapping_fn)
+        self.set_policies_to_train(policies_to_train)
+        added: Policy = self.policy_map[policy_id]
+        return added
+
+    def export_policy_model(self, export_dir: str, policy_id: str = DEFAULT_POLICY_ID, onnx: int | None = None) -> None:
+        """Writes a policy's network; see its `export_model`."""
+        self.policy_map[policy_id].export_model(export_dir, onnx)
+
+    def export_policy_checkpoint(
+        self, export_dir: str, filename_prefix: str = "model", policy_id: str = DEFAULT_POLICY_ID
+    ) -> None:
+        """Writes a policy's whole state; see its `export_checkpoint`."""
+        self.policy_map[policy_id].export_checkpoint(export_dir, filename_prefix)
+
+    def import_policy_model_from_h5(self, import_file: str, policy_id: str = DEFAULT_POLICY_ID) -> None:
+        """Has a policy's model load a file; see its `import_model_from_h5`."""
+        self.policy_map[policy_id].import_model_from_h5(import_file)
+
+    # --- learning ----------------------------------------------------------------------------------------------
+
+    def sample_and_learn(
+        self: Any,
+        expected_batch_size: int,
+        num_sgd_iter: int,
+        sgd_minibatch_size: int,
+        standardize_fields: Sequence[str],
+    ) -> tuple[dict[str, Any], int]:
+        """Samples a batch and learns from it; see `do_minibatch_sgd`.
+
+        Args:
+            expected_batch_size: Rows that the batch must have: learners that average gradients do equally many steps.
+            num_sgd_iter: Passes over the batch.
+            sgd_minibatch_size: Rows of each minibatch; 0 for all.
+            standardize_fields: Columns that get mean 0 and standard deviation 1 first.
+
+        Returns:
+            The learner's info by policy id, and the number of rows.
+
+        Raises:
+            ValueError: If the batch has more or fewer rows.
+        """
+        batch = self.sample()
+        if batch.count != expected_batch_size:
+            raise ValueError(f"Sampled {batch.count} rows; wanted {expected_batch_size}, as all other workers have.")
+        info = do_minibatch_sgd(batch, self.policy_map, self, num_sgd_iter, sgd_minibatch_size, standardize_fields)
+        return info, batch.count
+
+    def setup_torch_data_parallel(self, url: str, world_rank: int, world_size: int, backend: str) -> None:
+        """Joins a `torch.distributed` group; from then on the policies average gradients with the others'.
+
+        Args:
+            url: `tcp://host:port` of the worker with rank 0.
+            world_rank: Number of this worker, from 0.
+            world_size: Number of workers.
+            backend: "gloo" (CPU) or "nccl" (GPU).
+
+        Raises:
+            ValueError: If a policy is none of PyTorch.
+        """
+        others = [pid for pid, policy in self.policy_map.items() if policy.framework != "torch"]
+        if others:
+            raise ValueError(f"The policies {others} are none of PyTorch; gradients are averaged in PyTorch only.")
+        from rlframe.policy.torch import distributed
+
+        distributed.join(url, world_rank, world_size, backend, _PATIENCE_S)
+        for policy in self.policy_map.values():
+            policy.distributed_world_size = world_size
+
+
+def _by_agent(part: str) -> property:
+    def collect(self: Any) -> dict[Any, Any]:
+        views = {agent: getattr(view, part) for agent, view in self._views.items()}
+        return {agent: value for agent, value in views.items() if value is not None}
+
+    return property(collect, doc=f"By agent: its `{part}`, of agents that have one; a copy.")
+
+
+class RLlibEpisodeNames:
+    """Attributes of RLlib's `Episode` that programs read although they are private; each is a copy."""
+
+    _agent_to_last_obs = _by_agent("obs")
+    _agent_to_last_raw_obs = _by_agent("raw_obs")
+    _agent_to_last_info = _by_agent("info")
+    _agent_to_last_done = _by_agent("done")
+    _agent_to_last_action = _by_agent("action")
+    _agent_to_prev_action = _by_agent("prev_action")
+    _agent_to_last_extra_action_outs = _by_agent("extras")
+    _agent_reward_history = _by_agent("rewards")
+
+    @property
+    def _agent_to_rnn_state(self: Any) -> dict[Any, Any]:
+        return {agent: self.rnn_state_for(agent) for agent in self._views}
+
+    @property
+    def _agent_to_policy(self: Any) -> dict[Any, str]:
+        return {agent: self.policy_for(agent) for agent in self.get_agents()}
+
+    @property
+    def _policies(self: Any) -> Any:
+        return self.policy_map
+
+    def _agent_index(self: Any, agent_id: Any) -> int:
+        """Returns the agent's number in the order in which agents appeared."""
+        index: int = self.get_agents().index(agent_id)
+        return index
+
+    def last_pi_info_for(self: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Returns what `last_extra_action_outs_for` does (the older name)."""
+        extras: dict[str, Any] = self.last_extra_action_outs_for(*args, **kwargs)
+        return extras

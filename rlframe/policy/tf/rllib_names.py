@@ -1,0 +1,104 @@
+"""Methods that RLlib's `TFPolicy` had: those that still mean something, and what there is instead of a graph's."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+
+class NoSession:
+    """In place of a session of TensorFlow 1: false, and every attribute says what there is instead."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"Got session.{name}, but there are no sessions: TensorFlow runs eagerly. Call the model or a function of "
+            "tensors instead of session.run(), take numbers by tensor.numpy(), and weights by policy.get_weights()."
+        )
+
+
+_NO_SESSION = NoSession()
+
+#: Methods that RLlib called while it built a graph, and what does the same now.
+_GRAPH_HOOKS = {
+    "extra_compute_action_feed_dict": "read them in forward() of the model",
+    "extra_compute_action_fetches": "return them from extra_action_out()",
+    "extra_compute_grad_feed_dict": "keep numbers that change as attributes, named in learn_scalars",
+    "build_apply_op": "pass apply_gradients_fn to build_tf_policy() or with_updates()",
+}
+
+
+class RLlibTFPolicyNames:
+    """Methods of every `TFPolicy` for the sake of RLlib's names alone."""
+
+    model: Any
+    _loss: Any
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuses methods of a subclass that nothing would call.
+
+        Raises:
+            TypeError: If there is one.
+        """
+        super().__init_subclass__(**kwargs)
+        for name, instead in _GRAPH_HOOKS.items():
+            if name in cls.__dict__:
+                raise TypeError(f"{cls.__name__}.{name} would never be called, as there is no graph: {instead} instead")
+
+    def get_session(self) -> Any:
+        """Returns an object that is false, and says what there is instead of a session."""
+        return _NO_SESSION
+
+    def variables(self) -> list[Any]:
+        """Returns all variables of the model."""
+        return list(self.model.variables())
+
+    def loss_initialized(self) -> bool:
+        """Returns whether there is a loss to learn by."""
+        from rlframe.policy.tf_policy import TFPolicy
+
+        return self._loss is not None or type(self).loss is not TFPolicy.loss  # type: ignore[attr-defined]
+
+    def get_placeholder(self, name: str) -> NoReturn:
+        """There are no placeholders.
+
+        Raises:
+            NotImplementedError: Always; says where the loss finds its columns.
+        """
+        raise NotImplementedError(
+            f"Got get_placeholder({name!r}), but there are no placeholders: the loss gets its columns as tensors, "
+            f"train_batch[{name!r}], and the model input_dict"
+        )
+
+    def copy(self, existing_inputs: Any) -> NoReturn:
+        """Policies are not copied onto other placeholders.
+
+        Raises:
+            NotImplementedError: Always; says how policies use several GPUs.
+        """
+        raise NotImplementedError(
+            "Policies are not copied onto other placeholders: num_gpus above 1 has each learner step shared out; for a "
+            "second policy make one of the same class, and give its set_state() what get_state() returns"
+        )
+
+    def extra_compute_action_feed_dict(self) -> dict[str, Any]:
+        """Returns `{}`: nothing is fed."""
+        return {}
+
+    def extra_compute_action_fetches(self) -> dict[str, Any]:
+        """Returns `{}`; `extra_action_out` is what adds columns to actions."""
+        return {}
+
+    def extra_compute_grad_feed_dict(self) -> dict[str, Any]:
+        """Returns `{}`: nothing is fed."""
+        return {}
+
+    def build_apply_op(self, optimizer: Any, grads_and_vars: Any) -> Any:
+        """Applies (gradient, variable) pairs at once, those without a gradient left out; there are no operations.
+
+        Args:
+            optimizer: The optimiser.
+            grads_and_vars: As `gradients()` returns them.
+        """
+        return optimizer.apply_gradients([(grad, variable) for grad, variable in grads_and_vars if grad is not None])

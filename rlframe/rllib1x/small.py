@@ -1,0 +1,182 @@
+"""Small functions, classes and texts of RLlib's that nothing here needs."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import tree
+import yaml
+from gymnasium import spaces
+
+from rlframe.data.sample_batch import DEFAULT_POLICY_ID, SampleBatch
+from rlframe.execution.replay_memory import check_fits, memory_bytes
+from rlframe.policy.policy import PolicySpec
+from rlframe.utils.from_config import from_config
+
+T = TypeVar("T")
+NullContextManager = contextlib.nullcontext
+
+
+def with_lock(func: Callable[..., T]) -> Callable[..., T]:
+    """Decorates a method so that it runs while `self._lock` is held; one lock serves all methods of an object."""
+
+    @functools.wraps(func)
+    def locked(self: Any, *args: Any, **kwargs: Any) -> T:
+        lock = getattr(self, "_lock", None)
+        if lock is None:
+            raise AttributeError(
+                f"{type(self).__name__} has no _lock: set self._lock = threading.RLock() in its constructor."
+            )
+        with lock:
+            return func(self, *args, **kwargs)
+
+    return locked
+
+
+def check_multi_agent(config: dict[str, Any]) -> tuple[dict[str, PolicySpec], bool]:
+    """Returns the policies of a trainer's config by id, and whether there are others than the default one.
+
+    Where they are a set of ids, or none, the config gets a dict of empty `PolicySpec`s, in place.
+    """
+    multiagent = config["multiagent"]
+    policies = multiagent.get("policies") or {DEFAULT_POLICY_ID}
+    if not isinstance(policies, dict):
+        policies = multiagent["policies"] = {policy_id: PolicySpec() for policy_id in sorted(policies)}
+    return policies, len(policies) > 1 or DEFAULT_POLICY_ID not in policies
+
+
+def from_file(cls: type[T], filename: str, *args: Any, **kwargs: Any) -> T:
+    """Returns the object that a JSON or YAML file describes, as `from_config` takes it.
+
+    Args:
+        cls: The base class of the object.
+        filename: The file.
+        *args: Refused: constructor arguments have names.
+        **kwargs: Further constructor arguments; they win over those in the file.
+
+    Raises:
+        ValueError: If there are arguments without names.
+        FileNotFoundError: If there is no such file.
+    """
+    if args:
+        raise ValueError(f"Got {args} without names; wanted every argument of the constructor by its name.")
+    path = Path(filename)
+    text = path.read_text(encoding="utf-8")
+    config = yaml.safe_load(text) if path.suffix in (".yaml", ".yml") else json.loads(text)
+    return from_config(cls, config, **kwargs)
+
+
+def lookup_type(cls: Any, type_: Any) -> Any:
+    """Returns what a class's `__type_registry__` has under a name, capitals and punctuation aside; None if nothing."""
+    registry = getattr(cls, "__type_registry__", None)
+    if not isinstance(registry, dict):
+        return None
+    plain = re.sub(r"[\W_]", "", type_.lower()) if isinstance(type_, str) else type_
+    return registry.get(type_, registry.get(plain))
+
+
+def flatten_space(space: Any) -> list[Any]:
+    """Returns the spaces that a Dict or Tuple consists of, those within them included, in order."""
+    if isinstance(space, spaces.Tuple):
+        return [leaf for part in space.spaces for leaf in flatten_space(part)]
+    if isinstance(space, spaces.Dict):
+        return [leaf for part in space.spaces.values() for leaf in flatten_space(part)]
+    return [space]
+
+
+def convert_element_to_space_type(element: Any, sampled_element: Any) -> Any:
+    """Returns an element with the dtypes of another one of its space.
+
+    Args:
+        element: Arrays and numbers, nested as the space is.
+        sampled_element: What `space.sample()` gives.
+
+    Raises:
+        ValueError: If something else stands where the space has an array.
+    """
+    return tree.map_structure(_like_sample, element, sampled_element, check_types=False)
+
+
+def _like_sample(element: Any, sample: Any) -> Any:
+    if isinstance(sample, np.ndarray):
+        if not isinstance(element, np.ndarray):
+            raise ValueError(f"Got a {type(element).__name__} in an element of a space; wanted an array.")
+        return element.astype(sample.dtype, copy=False)
+    return int(element) if isinstance(sample, (int, np.integer)) and isinstance(element, float) else element
+
+
+def tf_function(tf_module: Any) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Returns a decorator that changes nothing: TensorFlow is always eager here, as RLlib left functions then."""
+    del tf_module
+    return lambda func: func
+
+
+# RLlib's texts of errors, which programs fill in by str.format.
+ERR_MSG_NO_GPUS = (
+    "Found {} GPUs on this machine ({}); without any, set num_gpus and num_gpus_per_worker to 0, their default."
+)
+ERR_MSG_INVALID_ENV_DESCRIPTOR = (
+    "env={!r} is neither the id of an environment of Gymnasium, nor registered by register_env(name, creator), nor the "
+    "path of a class (module.Class); Atari games need `pip install 'rlframe[atari]'`."
+)
+HOWTO_CHANGE_CONFIG = (
+    "Config keys are changed by flags of the command line (--num-gpus 0), and in Python in the dict that the trainer "
+    "or tune.run() is given."
+)
+
+
+def warn_replay_capacity(*, item: SampleBatch, num_items: int) -> None:
+    """Warns where items like this one will take most of the memory.
+
+    Args:
+        item: A batch like those that a replay buffer stores.
+        num_items: How many.
+
+    Raises:
+        ValueError: If they take more than there is.
+    """
+    check_fits(num_items, item.size_bytes(), memory_bytes())
+
+
+def extract_stats(stats: Mapping[str, Any], key: str) -> Any:
+    """Returns a learner's number: of one policy itself, of several `{policy id: number}` for those that have it.
+
+    Args:
+        stats: A policy's learner stats, or several policies' by id.
+        key: The number's name.
+    """
+    if key in stats:
+        return stats[key]
+    return {pid: of_policy[key] for pid, of_policy in stats.items() if isinstance(of_policy, dict) and key in of_policy}
+
+
+def linear_interpolation(left: float, right: float, alpha: float) -> float:
+    """Returns what lies the share `alpha` of the way from `left` to `right`."""
+    return left + alpha * (right - left)
+
+
+def make_divisible_by(a: Any, n: int) -> Any:
+    """Returns the largest multiple of `n` that is at most `a`."""
+    return a - a % n
+
+
+def all_tower_reduce(path: tuple[Any, ...], *tower_data: Any) -> Any:
+    """Returns one value for those that several devices report.
+
+    Args:
+        path: Keys under which it is reported: "td_error" alone keeps a value per row; names in `min_` and `max_` give
+            the smallest and largest; all others are averaged.
+        *tower_data: The values. NaN is left out.
+    """
+    if path == ("td_error",):
+        return np.concatenate(tower_data)
+    name = str(path[-1])
+    reduce = np.nanmin if name.startswith("min_") else np.nanmax if name.startswith("max_") else np.nanmean
+    return reduce(tower_data)

@@ -1,0 +1,174 @@
+"""Methods of RLlib's policies, workers and episodes that programs call."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rlframe.env.base_env import _DUMMY_AGENT_ID
+from rlframe.evaluation.episode import Episode
+from rlframe.policy.policy import Policy
+from rlframe.policy.sample_batch import SampleBatch
+from tests.helpers.frameworks import needs_tf
+from tests.helpers.workers import make_worker
+
+OBS, CHOICES = gym.spaces.Box(-1, 1, (2,), np.float32), gym.spaces.Discrete(2)
+
+
+class Recording(Policy):
+    """Learns nothing, and notes what it was given."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.learned = []
+
+    def learn_on_batch(self, samples):
+        self.learned.append(samples["obs"].tolist())
+        return {"learner_stats": {}}
+
+
+def test_a_loaded_batch_is_learned_from_in_parts():
+    policy = Recording(OBS, CHOICES, {"sgd_minibatch_size": 2})
+    assert policy.get_num_samples_loaded_into_buffer() == 0
+    with pytest.raises(
+        ValueError, match=r"offset=0 of buffer 0, which has 0 rows.*load_batch_into_buffer\(\) comes first"
+    ):
+        policy.learn_on_loaded_batch()
+    assert policy.load_batch_into_buffer(SampleBatch(obs=np.arange(5)), buffer_index=1) == 5
+    for offset in (0, 2, 4):
+        policy.learn_on_loaded_batch(offset, buffer_index=1)
+    assert policy.learned == [[0, 1], [2, 3], [4]]
+
+
+def test_policies_say_what_they_lack():
+    policy = Recording(OBS, CHOICES, {})
+    assert policy.get_session() is None
+    assert policy.get_exploration_info() == {}
+    with pytest.raises(NotImplementedError, match="has no network of PyTorch or TensorFlow"):
+        policy.export_model("anywhere")
+    with pytest.raises(NotImplementedError, match=r"no import_from_h5\(file\): write one"):
+        policy.import_model_from_h5("weights.h5")
+    with pytest.raises(NotImplementedError, match="Recording has no loss"):
+        policy.loss(None, None, None)
+
+
+@pytest.fixture(scope="module")
+def worker():
+    return make_worker(lambda _: gym.make("CartPole-v1"), rollout_fragment_length=6)
+
+
+def test_a_worker_is_told_of_policies_and_how_it_was_made(worker):
+    made = worker.creation_args()
+    assert (made["worker_index"], made["policy_config"]["hiddens"]) == (0, [16])
+    added = worker.add_policy(policy_id="new", policy_cls=Recording, policies_to_train=["new"])
+    assert worker.policy_map["new"] is added
+    assert worker.policies_to_train == ["new"]
+    with pytest.raises(ValueError, match="policy_id='new': there is one already"):
+        worker.add_policy(policy_id="new", policy_cls=Recording)
+    worker.remove_policy(policy_id="new", policies_to_train=["default_policy"])
+    assert worker.policies_to_train == list(worker.policy_map) == ["default_policy"]
+
+
+def test_a_worker_exports_its_policies(worker, tmp_path):
+    pytest.importorskip("torch")
+    worker.export_policy_checkpoint(str(tmp_path), "mine")
+    assert (tmp_path / "mine").is_dir()
+    worker.policy_map["default_policy"].model.import_from_h5 = lambda file: (tmp_path / "loaded").write_text(file)
+    worker.import_policy_model_from_h5("weights.h5")
+    assert (tmp_path / "loaded").read_text() == "weights.h5"
+
+
+def test_a_worker_samples_and_learns(worker):
+    before = worker.get_weights()["default_policy"]
+    infos, rows = worker.sample_and_learn(6, 2, 3, ["rewards"])
+    assert rows == 6
+    assert set(infos) == {"default_policy"}
+    after = worker.get_weights()["default_policy"]
+    assert any(not np.array_equal(before[name], after[name]) for name in before)
+    with pytest.raises(ValueError, match="Sampled 6 rows; wanted 7"):
+        worker.sample_and_learn(7, 1, 0, [])
+
+
+def test_two_learners_average_their_gradients(worker):
+    torch = pytest.importorskip("torch")
+    policy = worker.policy_map["default_policy"]
+    worker.setup_torch_data_parallel(f"tcp://127.0.0.1:{worker.find_free_port()}", 0, 1, "gloo")
+    try:
+        assert policy.distributed_world_size == torch.distributed.get_world_size() == 1
+        assert policy.learn_on_batch(worker.sample())["learner_stats"]["allreduce_latency"] > 0
+    finally:
+        torch.distributed.destroy_process_group()
+        policy.distributed_world_size = None
+    policy.framework = "tf"
+    with pytest.raises(ValueError, match="are none of PyTorch"):
+        worker.setup_torch_data_parallel("tcp://127.0.0.1:1", 0, 1, "gloo")
+    del policy.framework
+
+
+def test_an_episode_shows_what_it_keeps_of_agents():
+    episode = Episode({}, lambda agent, _: f"policy of {agent}", episode_id=1, env_id=0)
+    for reward in (1.0, 2.0, -3.0):
+        episode._record_step(int(reward), {"action_logp": -reward}, "left")
+        episode._record_outcome(raw_obs=reward, obs=2 * reward, reward=reward, done=False, info={}, agent_id="left")
+    assert episode._agent_reward_history == {"left": [1, 2, -3]}
+    assert (episode.last_reward_for("left"), episode.prev_reward_for("left")) == (-3, 2)
+    assert (episode.last_reward_for("right"), episode.prev_reward_for("right")) == (0, 0)
+    assert episode._agent_to_last_obs == {"left": -6}
+    assert episode._agent_to_last_raw_obs == {"left": -3}
+    assert (episode._agent_to_last_action, episode._agent_to_prev_action) == ({"left": -3}, {"left": 2})
+    assert episode._agent_to_policy == {"left": "policy of left"}
+    assert episode.last_pi_info_for("left") == {"action_logp": 3.0}
+    assert episode._agent_index("left") == 0
+    assert Episode({}, "one", episode_id=1, env_id=0).get_agents() == [_DUMMY_AGENT_ID] == ["agent0"]
+
+
+@needs_tf
+def test_tensorflow_policies_answer_for_graphs():
+    from rlframe.policy.tf.rllib_names import NoSession, RLlibTFPolicyNames
+    from rlframe.policy.tf_policy import TFPolicy
+
+    session = NoSession()
+    assert not session
+    with pytest.raises(AttributeError, match=r"Got session\.run, but there are no sessions: .*model"):
+        session.run(None)
+    names = RLlibTFPolicyNames()
+    with pytest.raises(NotImplementedError, match=r"no placeholders: .*train_batch\['obs'\]"):
+        names.get_placeholder("obs")
+    with pytest.raises(NotImplementedError, match="num_gpus above 1"):
+        names.copy({})
+    with pytest.raises(TypeError, match=r"Mine\.extra_compute_action_fetches would never be called.*extra_action_out"):
+        type("Mine", (TFPolicy,), {"extra_compute_action_fetches": lambda self: {}})
+
+
+@needs_tf
+def test_functions_of_tensorflow_policies():
+    import tensorflow as tf
+
+    from rlframe.policy.dynamic_tf_policy import average_gradients, make_divisible_by
+    from rlframe.policy.eager_tf_policy import OptimizerWrapper, convert_eager_inputs, convert_eager_outputs
+    from rlframe.utils.tf_utils import convert_to_non_tf_type
+
+    first, second = tf.Variable([1.0]), tf.Variable([2.0])
+    towers = [[(tf.constant([1.0]), first), (None, second)], [(tf.constant([3.0]), first), (None, second)]]
+    ((gradient, variable),) = average_gradients(towers)
+    assert (float(gradient[0]), variable is first) == (2.0, True)
+
+    @convert_eager_outputs
+    @convert_eager_inputs
+    def double(batch, scale=None, **kwargs):
+        assert tf.is_tensor(batch["obs"])
+        assert "infos" not in batch
+        assert kwargs.keys() == {"timestep"}
+        assert kwargs["timestep"].dtype == tf.int64
+        return {"twice": [2 * batch["obs"]], "scale": scale}
+
+    made = double(SampleBatch(obs=np.ones(2, np.float32), infos=[{}, {}]), scale=[1, 2], timestep=3, episodes=[1])
+    np.testing.assert_array_equal(made["twice"][0], [2, 2])
+    assert made["scale"].tolist() == [1, 2]
+    assert convert_to_non_tf_type((tf.constant(1), "x")) == (1, "x")
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(first * 3.0)
+    ((gradient, _),) = OptimizerWrapper(tape).compute_gradients(loss, [first])
+    assert float(gradient[0]) == 3.0
+    assert make_divisible_by(17, 5) == 15
