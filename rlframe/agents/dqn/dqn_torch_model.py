@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +12,9 @@ from torch.nn import functional
 
 from rlframe.losses.torch.q_learning import dueling as dueling_q
 from rlframe.models.actor import Dense, Layer, LayerNorm, NoisyDense
-from rlframe.models.torch.misc import activation_function
+from rlframe.models.torch.misc import activation_function, activation_module
 from rlframe.models.torch.noisy import NoisyLayer
+from rlframe.models.torch.rllib_layers import RLlibLayers, slim
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 
 
@@ -23,13 +25,14 @@ class QOutput(NamedTuple):
     logits: Tensor | None
 
 
-class DQNTorchModel(TorchModelV2):
+class DQNTorchModel(RLlibLayers, TorchModelV2):
     """Interface that DQN puts on a model: advantage and state-value heads, noisy or not, with one or many atoms.
 
         Q(s, a) = V(s) + A(s, a) − mean_a' A(s, a')           (dueling; per atom on logits when distributional)
 
     `model(input_dict)` gives the trunk's features; `q_values(features)` what the heads make of them. Without hidden
-    layers, dueling and atoms there are no heads: the trunk's outputs are the Q-values.
+    layers, dueling and atoms there are no heads: the trunk's outputs are the Q-values. The heads are also found as
+    `advantage_module` and `value_module`.
 
     Args:
         obs_space: Preprocessed observation space.
@@ -50,6 +53,10 @@ class DQNTorchModel(TorchModelV2):
     """
 
     support: Tensor
+    _rllib_layers: ClassVar = {
+        "advantage_module": lambda model: _head_of_rllib(model, model.advantage_layers, "A"),
+        "value_module": lambda model: _head_of_rllib(model, model.state_value_layers, "V"),
+    }
     #: The trunk needs no value function of its own.
     uses_value_function = False
 
@@ -152,6 +159,24 @@ class DQNTorchModel(TorchModelV2):
             "v_min": self.v_min,
             "v_max": self.v_max,
         }
+
+
+def _head_of_rllib(model: Any, layers: list[Layer], letter: str) -> nn.Sequential:
+    """Returns a head's layers as RLlib's sequence: `dueling_A_0`, …, `A`, or with V."""
+    named: OrderedDict[str, nn.Module] = OrderedDict()
+    for layer in layers:
+        activation = activation_module(getattr(layer, "activation", None))
+        number = layer.name.removesuffix("_norm").rpartition("_")[2]
+        name = letter if number == "output" else f"dueling_{letter}_{number}"
+        if layer.name.endswith("_norm"):
+            name = f"LayerNorm_{letter}_{number}"
+        module = model.get_submodule(layer.name)
+        named[name] = slim(module, activation) if isinstance(module, nn.Linear) else _followed(module, activation)
+    return nn.Sequential(named)
+
+
+def _followed(module: nn.Module, activation: nn.Module | None) -> nn.Module:
+    return module if activation is None else nn.Sequential(module, activation)
 
 
 def functional_q(model: Any) -> Callable[[Tensor], QOutput] | None:

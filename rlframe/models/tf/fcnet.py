@@ -111,6 +111,13 @@ class FullyConnectedNetwork(TFModelV2):
         mu.assign([mean])
         return True
 
+    @property
+    def base_model(self) -> Any:
+        """The network as RLlib 1.x's Keras model, a view made anew: see `rllib_layers.fcnet_as_keras`."""
+        from rlframe.models.tf.rllib_layers import fcnet_as_keras
+
+        return fcnet_as_keras(self)
+
     def actor_spec(self) -> dict[str, Any] | None:
         """Returns the spec for `ChainActor`; None for subclasses that compute something else."""
         own = type(self)

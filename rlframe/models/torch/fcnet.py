@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 from rlframe.models.fcnet_spec import VALUE_UNITS, fcnet_spec
 from rlframe.models.torch.misc import AppendBiasLayer, activation_function, normc_linear
+from rlframe.models.torch.rllib_layers import RLlibLayers, slim, slim_stack
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 
 _HIDDEN_STD, _HEAD_STD = 1.0, 0.01
 
 
-class FullyConnectedNetwork(TorchModelV2, nn.Module):
+class FullyConnectedNetwork(RLlibLayers, TorchModelV2, nn.Module):
     """Dense layers from flat observations to outputs and, beside them, to a value.
 
     What it consists of is said once, in `rlframe.models.fcnet_spec`; its submodules carry the names of that spec
     (`hidden_0`, …, `output`, `free_log_std`, `value_hidden_0`, …, `value`, `value_units`), so the NumPy actor can stand
-    in for it.
+    in for it. They are also found as `_hidden_layers`, `_logits`, `_value_branch_separate` and `_value_branch`.
 
     Args:
         obs_space: Preprocessed observation space.
@@ -31,6 +32,17 @@ class FullyConnectedNetwork(TorchModelV2, nn.Module):
         name: Name of the model.
         **options: Unused entries of `custom_model_config`, see `TorchModelV2`.
     """
+
+    _rllib_layers: ClassVar = {
+        "_hidden_layers": lambda model: slim_stack(model, model._dense_layers("outputs", "hidden_")),
+        "_logits": lambda model: slim(model._modules.get("output")),
+        "_append_free_log_std": lambda model: model._modules.get("free_log_std"),
+        "_value_branch_separate": lambda model: (
+            slim_stack(model, model._dense_layers("values", "value_hidden_")) if model._spec["shared"] == 0 else None
+        ),
+        "_value_branch": lambda model: slim(model._modules.get("value"), model._modules.get(VALUE_UNITS)),
+    }
+    _rllib_heads: ClassVar = {"_logits": "output", "_value_branch": "value"}
 
     def __init__(
         self,
@@ -78,6 +90,11 @@ class FullyConnectedNetwork(TorchModelV2, nn.Module):
     def _bound(self, layers: Any) -> tuple[tuple[str, Any], ...]:
         """Returns (submodule name, activation function or None) for every layer."""
         return tuple((layer["name"], activation_function(layer.get("activation"))) for layer in layers)
+
+    def _dense_layers(self, part: str, prefix: str) -> list[tuple[str, str | None]]:
+        """Returns (submodule name, name of the activation) of the layers of a part whose names begin so."""
+        layers = self._spec[part] or ()
+        return [(layer["name"], layer["activation"]) for layer in layers if layer["name"].startswith(prefix)]
 
     def _run(self, layers: tuple[tuple[str, Any], ...], x: torch.Tensor) -> torch.Tensor:
         # By name, not by reference: a replaced or deep-copied submodule is then the one that computes.
@@ -127,7 +144,8 @@ class FullyConnectedNetwork(TorchModelV2, nn.Module):
         same = (
             own.forward is FullyConnectedNetwork.forward and own.value_function is FullyConnectedNetwork.value_function
         )
-        return self._spec if same else None
+        plain = all(isinstance(module, nn.Linear | AppendBiasLayer | Units) for module in self._modules.values())
+        return self._spec if same and plain else None
 
 
 class Units(nn.Module):

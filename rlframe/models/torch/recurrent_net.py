@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -17,6 +17,7 @@ from rlframe.models.past_views import previous_step_views
 from rlframe.models.recurrent_actor import heads_config, lstm_spec
 from rlframe.models.torch.fcnet import MemoryHeads
 from rlframe.models.torch.past_steps import encode_actions
+from rlframe.models.torch.rllib_layers import RLlibLayers, slim
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 
 
@@ -94,8 +95,11 @@ class LSTM(nn.Module):
         return outputs, [h.squeeze(0), c.squeeze(0)]
 
 
-class LSTMWrapper(RecurrentNetwork, nn.Module):
+class LSTMWrapper(RLlibLayers, RecurrentNetwork, nn.Module):
     """Any model without memory, an LSTM behind it, and heads for outputs and values behind that.
+
+    The heads are also found as `_logits_branch` and `_value_branch`, the layers before the LSTM as `_hidden_layers` or
+    `_convs`.
 
     Args:
         obs_space: Preprocessed observation space.
@@ -105,6 +109,13 @@ class LSTMWrapper(RecurrentNetwork, nn.Module):
         name: Name of the model.
         inner: The model before the LSTM; its outputs are features.
     """
+
+    _rllib_layers: ClassVar = {
+        "_hidden_layers": lambda model: getattr(model.inner, "_hidden_layers", None),
+        "_convs": lambda model: getattr(model.inner, "_convs", None),
+        "_logits_branch": lambda model: slim(model.heads.output),
+        "_value_branch": lambda model: slim(model.heads.value),
+    }
 
     def __init__(
         self,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 from rlframe.models.conv_sizes import DEFAULT_FILTERS, Filters, filters_for, plan_convs
 from rlframe.models.torch.misc import SlimConv2d, activation_function, normc_linear
+from rlframe.models.torch.rllib_layers import RLlibLayers, one_by_one, slim
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 
 __all__ = ["DEFAULT_FILTERS", "ConvStack", "Filters", "VisionNetwork", "filters_for"]
@@ -40,10 +41,11 @@ class ConvStack(nn.Module):
         return maps.flatten(1)
 
 
-class VisionNetwork(TorchModelV2, nn.Module):
+class VisionNetwork(RLlibLayers, TorchModelV2, nn.Module):
     """Convolutions, `post_fcnet_hiddens` dense layers, and linear output and value heads.
 
-    Images come as [H, W, C]; pixel values are taken as they are, unscaled.
+    Images come as [H, W, C]; pixel values are taken as they are, unscaled. Layers are also found as `_convs`,
+    `_logits`, `_value_branch_separate` and `_value_branch`.
 
     Args:
         obs_space: Observation space of shape [H, W, C].
@@ -53,6 +55,16 @@ class VisionNetwork(TorchModelV2, nn.Module):
         name: Name of the model.
         **options: Unused entries of `custom_model_config`, see `TorchModelV2`.
     """
+
+    _rllib_layers: ClassVar = {
+        "_convs": lambda model: model.convs.convs,
+        "_logits": lambda model: model.output if len(model.dense) else one_by_one(model.output),
+        "_value_branch_separate": lambda model: (
+            None if model.value_convs is None else nn.Sequential(*model.value_convs.convs, one_by_one(model.value))
+        ),
+        "_value_branch": lambda model: slim(model.value) if model.value_convs is None else None,
+    }
+    _rllib_heads: ClassVar = {"_value_branch": "value"}
 
     def __init__(
         self,

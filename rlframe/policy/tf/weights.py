@@ -9,6 +9,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from rlframe.models.rllib_names import fitting_weights
+
 
 def to_arrays(variables: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     """Returns copies of named variables as NumPy arrays."""
@@ -20,24 +22,14 @@ def load_weights(variables: Mapping[str, Any], weights: Mapping[str, Any], *, ow
 
     Args:
         variables: The variables to fill.
-        weights: `{name: array}`, exactly the variables' names.
+        weights: `{name: array}`, with the variables' names or those of RLlib 1.x.
         owner: Whose weights they are, for the error message.
 
     Raises:
         ValueError: If names or shapes differ; the variables are left as they were.
     """
-    missing, surplus = sorted(set(variables) - set(weights)), sorted(set(weights) - set(variables))
-    if missing or surplus:
-        raise ValueError(
-            f"weights of {owner} do not fit: missing {missing[:4] or 'none'}, unknown {surplus[:4] or 'none'}; "
-            "they must come from a policy with the same model and spaces"
-        )
-    for name, variable in variables.items():
-        if tuple(np.shape(weights[name])) != tuple(variable.shape):
-            raise ValueError(
-                f"weights of {owner} do not fit: {name} is {tuple(np.shape(weights[name]))}, "
-                f"wanted {tuple(variable.shape)}"
-            )
+    shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
+    weights = fitting_weights(shapes, weights, owner=owner)
     for name, variable in variables.items():
         variable.assign(np.asarray(weights[name]))
 

@@ -10,6 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from rlframe.models.rllib_names import fitting_weights
+
 
 def to_arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
     """Returns copies of named tensors as NumPy arrays."""
@@ -21,25 +23,14 @@ def load_weights(model: nn.Module, weights: Mapping[str, Any], *, owner: str) ->
 
     Args:
         model: The model to fill.
-        weights: `{parameter or buffer name: array}`, exactly the names of `model.state_dict()`.
+        weights: `{parameter or buffer name: array}`, with the names of `model.state_dict()` or those of RLlib 1.x.
         owner: Whose weights they are, for the error message.
 
     Raises:
         ValueError: If names or shapes differ; the model is left as it was.
     """
     wanted = model.state_dict()
-    missing, surplus = sorted(set(wanted) - set(weights)), sorted(set(weights) - set(wanted))
-    if missing or surplus:
-        raise ValueError(
-            f"weights of {owner} do not fit: missing {missing[:4] or 'none'}, unknown {surplus[:4] or 'none'}; "
-            "they must come from a policy with the same model and spaces"
-        )
-    for name, tensor in wanted.items():
-        if tuple(np.shape(weights[name])) != tuple(tensor.shape):
-            raise ValueError(
-                f"weights of {owner} do not fit: {name} is {tuple(np.shape(weights[name]))}, "
-                f"wanted {tuple(tensor.shape)}"
-            )
+    weights = fitting_weights({name: tuple(tensor.shape) for name, tensor in wanted.items()}, weights, owner=owner)
     with torch.no_grad():
         for name, tensor in wanted.items():
             tensor.copy_(torch.from_numpy(_writable(np.asarray(weights[name]))))

@@ -390,3 +390,21 @@ def test_recurrent_network_time_major_keeps_the_order_of_rows():
     outputs, _ = net({"obs": obs}, [np.zeros((2, 1), np.float32)], np.array([3, 2]))
     assert net.shape == (3, 2, 3)
     np.testing.assert_array_equal(outputs, obs[:, :2])
+
+
+def test_base_model_is_a_view_under_the_names_of_rllib() -> None:
+    model, obs = fcnet(fcnet_hiddens=[5, 4], vf_share_layers=False), rows(6, 3)
+    outputs, _ = model({"obs": obs})
+    made, values = model.base_model(obs)
+    np.testing.assert_allclose(made, outputs, atol=1e-6)
+    np.testing.assert_allclose(values[:, 0], model.value_function(), atol=1e-6)
+    names = {variable.name for variable in model.base_model.variables}
+    assert names == {
+        f"{layer}/{part}:0"
+        for layer in ("fc_1", "fc_2", "fc_out", "fc_value_1", "fc_value_2", "value_out")
+        for part in ("kernel", "bias")
+    }
+    layer = model.base_model.get_layer("fc_out")
+    np.testing.assert_array_equal(layer.kernel, model.variables(as_dict=True)["output.weight"].numpy().T)
+    layer.set_weights([np.zeros((4, 2)), np.ones(2)])
+    np.testing.assert_array_equal(model({"obs": obs})[0], np.ones((6, 2)))

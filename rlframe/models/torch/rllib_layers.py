@@ -1,0 +1,96 @@
+"""The layers of default networks under the names that RLlib 1.x gave them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from rlframe.models.rllib_names import fitting_weights
+from rlframe.models.torch.misc import SlimConv2d, SlimFC, activation_module
+
+
+class RLlibLayers:
+    """Finds layers by RLlib's names, so that programs can take a network apart, read its weights and write them.
+
+    What is found are views: `model._hidden_layers[0]._model[0]` is the very `nn.Linear` that is called `hidden_0` here.
+    A class says in `_rllib_layers` how its layers' views are made, and in `_rllib_heads` which submodules can be
+    replaced under these names.
+    """
+
+    _rllib_layers: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    _rllib_heads: ClassVar[Mapping[str, str]] = {}
+    _derived_by_user: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Joins the names of all classes that this one derives from."""
+        super().__init_subclass__(**kwargs)
+        line = [base for base in reversed(cls.__mro__) if issubclass(base, RLlibLayers)]
+        cls._rllib_layers = {name: make for base in line for name, make in base._rllib_layers.items()}
+        cls._rllib_heads = {name: own for base in line for name, own in base._rllib_heads.items()}
+        cls._derived_by_user = any(not base.__module__.startswith("rlframe.") for base in line)
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns a submodule, parameter or buffer; or a layer by RLlib's name."""
+        try:
+            return super().__getattr__(name)  # type: ignore[misc]  # nn.Module's
+        except AttributeError:
+            if name not in self._rllib_layers:
+                raise
+        return self._rllib_layers[name](self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets an attribute; in a class derived from a network, a head by RLlib's name replaces the network's own.
+
+        Raises:
+            ValueError: If it is a layer of RLlib's name that would not compute.
+        """
+        if name in self._rllib_layers and type(self).forward.__module__.startswith("rlframe."):  # type: ignore[attr-defined]
+            own = self._rllib_heads.get(name, "")
+            if not (
+                self._derived_by_user and own in self.__dict__.get("_modules", ()) and isinstance(value, nn.Module)
+            ):
+                raise ValueError(
+                    f"{type(self).__name__}.{name} cannot be replaced: acting reads the network's own weights. Write "
+                    f"into those of model.{name}, or derive a model of your own with the layers that you want."
+                )
+            name = own
+        super().__setattr__(name, value)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Loads a state dict: this network's, or that of the same network in RLlib 1.x."""
+        module: Any = self
+        own = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+        if state_dict and not set(state_dict) & set(own):
+            arrays = {name: tensor.detach().cpu().numpy() for name, tensor in state_dict.items()}
+            fitting = fitting_weights(own, arrays, owner=type(self).__name__)
+            state_dict = {name: torch.from_numpy(array) for name, array in fitting.items()}
+        return super().load_state_dict(state_dict, *args, **kwargs)  # type: ignore[misc]  # nn.Module's
+
+
+def slim(module: Any, *behind: nn.Module | None) -> Any:
+    """Returns a dense layer and what follows it as the `SlimFC` that RLlib made of them; other modules as they are."""
+    if not isinstance(module, nn.Linear):
+        return module
+    layer = SlimFC.__new__(SlimFC)
+    nn.Module.__init__(layer)
+    layer._model = nn.Sequential(module, *(part for part in behind if part is not None))
+    return layer
+
+
+def slim_stack(model: Any, layers: Iterable[tuple[str, str | None]]) -> nn.Sequential:
+    """Returns the layers (name in `model`, activation) as RLlib's sequence of `SlimFC`s."""
+    return nn.Sequential(*(slim(model._modules[name], activation_module(activation)) for name, activation in layers))
+
+
+def one_by_one(linear: Any) -> Any:
+    """Returns a dense layer as the 1×1 convolution that RLlib made of it; it shares the memory, not the gradients."""
+    if not isinstance(linear, nn.Linear):
+        return linear
+    layer = SlimConv2d(linear.in_features, linear.out_features, 1, 1, None, initializer=None, activation_fn=None)
+    conv: Any = layer._model[0]
+    conv.weight = nn.Parameter(linear.weight.detach()[:, :, None, None])
+    conv.bias = nn.Parameter(linear.bias.detach())
+    return layer

@@ -1,0 +1,118 @@
+"""Layers by RLlib's names: the same weights, the same computation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rlframe.agents.dqn import DEFAULT_CONFIG as DQN
+from rlframe.agents.dqn.dqn_torch_policy import DQNTorchPolicy
+from rlframe.agents.ppo import DEFAULT_CONFIG as PPO
+from rlframe.agents.ppo.ppo_torch_policy import PPOTorchPolicy
+from rlframe.models import MODEL_DEFAULTS, ModelCatalog
+from rlframe.models.torch.fcnet import FullyConnectedNetwork
+
+VECTOR, IMAGE = gym.spaces.Box(-1, 1, (3,), np.float32), gym.spaces.Box(0, 1, (10, 10, 2), np.float32)
+TWO = gym.spaces.Discrete(2)
+
+
+def model_of(obs: Any, **model: Any) -> Any:
+    return ModelCatalog.get_model_v2(obs, TWO, 2, {**MODEL_DEFAULTS, **model})
+
+
+def test_fully_connected_layers_compute_outputs_and_values() -> None:
+    model = model_of(VECTOR, fcnet_hiddens=[5, 4], vf_share_layers=False)
+    obs = torch.rand(6, 3)
+    outputs, _ = model({"obs": obs})
+    taken_apart = nn.Sequential(*model._hidden_layers, model._logits)
+    torch.testing.assert_close(taken_apart(obs), outputs)
+    values = model._value_branch(model._value_branch_separate(obs)).squeeze(1)
+    torch.testing.assert_close(values, model.value_function())
+    assert model._hidden_layers[0]._model[0] is model.hidden_0
+    assert isinstance(model._hidden_layers[0]._model[1], nn.Tanh)
+    assert "_logits" not in dict(model.named_modules())
+    assert not hasattr(model, "_convs")
+
+
+def test_what_is_not_built_is_none() -> None:
+    shared = model_of(VECTOR, fcnet_hiddens=[5], vf_share_layers=True)
+    assert shared._value_branch_separate is None
+    assert ModelCatalog.get_model_v2(VECTOR, TWO, None, MODEL_DEFAULTS)._logits is None
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_layers_of_an_image_network(share: bool) -> None:
+    model = model_of(IMAGE, conv_filters=[[4, [4, 4], 2], [8, [5, 5], 1]], vf_share_layers=share)
+    images = torch.rand(3, 10, 10, 2)
+    outputs, _ = model({"obs": images})
+    features = model._convs(images.permute(0, 3, 1, 2))
+    torch.testing.assert_close(model._logits(features).flatten(1), outputs)
+    if share:
+        values = model._value_branch(features.flatten(1))
+    else:
+        values = model._value_branch_separate(images.permute(0, 3, 1, 2)).flatten(1)
+    torch.testing.assert_close(values.squeeze(1), model.value_function())
+
+
+def test_heads_of_an_lstm_and_the_layers_before_it() -> None:
+    model = model_of(VECTOR, fcnet_hiddens=[5], use_lstm=True, lstm_cell_size=4)
+    assert model._logits_branch._model[0] is model.heads.output
+    assert model._value_branch._model[0] is model.heads.value
+    assert model._hidden_layers[0]._model[0] is model.inner.hidden_0
+    assert model._convs is None
+
+
+def test_heads_of_dqn_compute_q_values() -> None:
+    config = {**DQN, "framework": "torch", "hiddens": [4], "model": {**DQN["model"], "fcnet_hiddens": [5]}}
+    model = DQNTorchPolicy(VECTOR, TWO, config).model
+    features = model._hidden_layers(torch.rand(6, 3))
+    advantage, value = model.advantage_module(features), model.value_module(features)
+    torch.testing.assert_close(value + advantage - advantage.mean(1, keepdim=True), model.q_values(features).q)
+    assert [name for name, _ in model.advantage_module.named_children()] == ["dueling_A_0", "A"]
+    assert [name for name, _ in model.value_module.named_children()] == ["dueling_V_0", "V"]
+
+
+def test_weights_written_by_these_names_are_acted_by() -> None:
+    config = {**PPO, "framework": "torch", "model": {**PPO["model"], "fcnet_hiddens": [5]}}
+    policy = PPOTorchPolicy(VECTOR, TWO, config)
+    with torch.no_grad():
+        policy.model._logits._model[0].weight.zero_()
+        policy.model._logits._model[0].bias.copy_(torch.tensor([0.0, 3.0]))
+    actions, _, extra = policy.compute_actions(np.zeros((2, 3), np.float32), explore=False)
+    assert actions.tolist() == [1, 1]
+    np.testing.assert_array_equal(extra["action_dist_inputs"], [[0, 3], [0, 3]])
+
+
+class OwnHead(FullyConnectedNetwork):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._logits = nn.Sequential(nn.Linear(5, 2), nn.Tanh())
+
+
+class OwnForward(FullyConnectedNetwork):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._hidden_layers = nn.Linear(3, 2)
+
+    def forward(self, input_dict: Any, state: Any, seq_lens: Any) -> Any:
+        return self._hidden_layers(input_dict["obs_flat"]), state
+
+
+def test_a_derived_network_replaces_the_head() -> None:
+    model = OwnHead(VECTOR, TWO, 2, {**MODEL_DEFAULTS, "fcnet_hiddens": [5]}, "own")
+    obs = torch.rand(6, 3)
+    torch.testing.assert_close(model({"obs": obs})[0], model._logits(model._hidden_layers(obs)))
+    assert model.actor_spec() is None  # the NumPy actor knows no such head
+    own = OwnForward(VECTOR, TWO, 2, {**MODEL_DEFAULTS, "fcnet_hiddens": [5]}, "own")
+    torch.testing.assert_close(own({"obs": obs})[0], own._hidden_layers(obs))
+
+
+def test_layers_that_would_not_compute_cannot_be_set() -> None:
+    model = model_of(VECTOR, fcnet_hiddens=[5])
+    with pytest.raises(ValueError, match="_logits cannot be replaced: acting reads the network's own weights"):
+        model._logits = nn.Linear(5, 2)
