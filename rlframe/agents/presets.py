@@ -44,6 +44,11 @@ def presets() -> tuple[Preset, ...]:
     return tuple(Preset(**{**entry, "env_steps": tuple(entry["env_steps"])}) for entry in yaml.safe_load(text))
 
 
+def find_preset(algorithm: str, env: str) -> Preset | None:
+    """Returns the preset of an algorithm for an environment, None if there is none."""
+    return next((preset for preset in presets() if (preset.algorithm, preset.env) == (algorithm, env)), None)
+
+
 def get_preset(algorithm: str, env: str) -> dict[str, Any]:
     """Returns the tuned config of an algorithm for an environment, a dict of the caller's own.
 
@@ -52,11 +57,12 @@ def get_preset(algorithm: str, env: str) -> dict[str, Any]:
         env: A name such as "CartPole-v1".
 
     Raises:
-        ConfigError: If there is none, with those that there are.
+        ConfigError: If there is none, with those that there are: the algorithm's and the environment's first.
     """
-    for preset in presets():
-        if (preset.algorithm, preset.env) == (algorithm, env):
-            config: dict[str, Any] = copy_containers(preset.config)
-            return config
-    known = ", ".join(f"{preset.algorithm} on {preset.env}" for preset in presets())
-    raise ConfigError(f"there is no preset for {algorithm} on {env}; there are {known}")
+    preset = find_preset(algorithm, env)
+    if preset is not None:
+        config: dict[str, Any] = copy_containers(preset.config)
+        return config
+    known = sorted(presets(), key=lambda each: (each.algorithm != algorithm, each.env != env, each.algorithm, each.env))
+    listed = ", ".join(f"{each.algorithm} on {each.env}" for each in known)
+    raise ConfigError(f"there is no preset for {algorithm} on {env}; there are {listed}")

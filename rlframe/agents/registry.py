@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
@@ -71,6 +72,22 @@ _INSTEAD = {
 NOT_BUILT = {name: f"{name} exists in RLlib 1.x, but is not in rlframe yet; {use}." for name, use in _INSTEAD.items()}
 """What there is instead of RLlib's other algorithms, by their name."""
 
+_OF_OTHERS = {
+    name: f"{name} is in neither RLlib 1.x nor rlframe; {use}."
+    for name, use in {
+        "ACER": "use IMPALA or APPO, which correct old rows with V-trace",
+        "ACKTR": "use A2C or PPO",
+        "DDQN": "use DQN, of which double_q is a default",
+        "Rainbow": "use DQN with num_atoms, noisy and n_step",
+        "REINFORCE": "use PG",
+        "SARSA": "use SimpleQ or DQN",
+        "TRPO": "use PPO, whose clipped steps serve the same purpose",
+        "VDN": "use QMIX with mixer='vdn'",
+        "VPG": "use PG",
+    }.items()
+}
+"""What there is instead of algorithms that users of other libraries ask for."""
+
 RLLIB_ALGORITHMS = frozenset({name for name in (*ALGORITHMS, *NOT_BUILT) if name != "MADDPG"})
 """All names that RLlib 1.x knows; those that are not in `ALGORITHMS` are answered with what there is instead."""
 
@@ -114,16 +131,27 @@ def _resolve(path: str) -> Any:
 
 
 def _unknown(alg: str) -> str:
-    """Returns the sentence about a name that is not in `ALGORITHMS`."""
+    """Returns the sentence about a name that is not in `ALGORITHMS`, whatever its case."""
     available = f"Available are {', '.join(sorted(ALGORITHMS))}."
-    if f"contrib/{alg}" in NOT_BUILT:
-        return f"{alg} is contrib/{alg} in RLlib 1.x. {NOT_BUILT[f'contrib/{alg}']} {available}"
-    if alg in NOT_BUILT:
-        return f"{NOT_BUILT[alg]} {available}"
-    known = {name.lower(): name for name in (*ALGORITHMS, *RLLIB_ALGORITHMS)}
-    near = [known[name] for name in difflib.get_close_matches(str(alg).lower(), known, n=2)]
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    return f"Unknown algorithm {alg}.{hint} {available}"
+    said = _spelled(alg, {**NOT_BUILT, **_OF_OTHERS})
+    if said is not None:
+        return f"{said} {available}"
+    contributed = _spelled(f"contrib/{alg}", NOT_BUILT)
+    if contributed is not None:
+        return f"{alg} is contrib/{alg} in RLlib 1.x. {contributed} {available}"
+    built = {name.lower(): name for name in ALGORITHMS}
+    near = [built[name] for name in difflib.get_close_matches(str(alg).lower(), built, n=2)]
+    if near:
+        return f"Unknown algorithm {alg}. Did you mean {' or '.join(near)}? {available}"
+    missing = {name.lower(): sentence for name, sentence in NOT_BUILT.items()}
+    nearest = [missing[name] for name in difflib.get_close_matches(str(alg).lower(), missing, n=1)]
+    return " ".join([f"Unknown algorithm {alg}.", *nearest, available])
+
+
+def _spelled(alg: str, sentences: Mapping[str, str]) -> str | None:
+    """Returns the sentence of a name, in any case and with any hyphens; None if there is none."""
+    plain = {name.lower(): sentence for name, sentence in sentences.items()}
+    return plain.get(str(alg).lower().replace("-", "_"))
 
 
 # --- Ray Tune -----------------------------------------------------------------------------------------------------

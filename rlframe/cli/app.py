@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -81,7 +83,8 @@ def reporting(debug: bool) -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
-            yield
+            with sigterm_interrupts():
+                yield
         except KeyboardInterrupt:
             sys.stderr.write("aborted\n")
             raise typer.Exit(130) from None
@@ -90,6 +93,27 @@ def reporting(debug: bool) -> Iterator[None]:
                 raise
             sys.stderr.write(f"error: {error}\n")
             raise typer.Exit(1 if isinstance(error, _FAILURES) else _EXIT_USER_MISTAKE) from None
+
+
+@contextlib.contextmanager
+def sigterm_interrupts() -> Iterator[None]:
+    """Has SIGTERM end a command as Ctrl-C does, also where Ray has taken the signal when it started."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except SystemExit as error:
+        if error.code != signal.SIGTERM:
+            raise
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _show_warning(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,19 @@ class Row:
     steps_per_s: float
     updates_per_s: float
     elapsed_s: float
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The run that a view shows.
+
+    Attributes:
+        past: Results from before it was resumed.
+        env_steps: Returns how many have been sampled by now, also within an iteration; None where nobody knows.
+    """
+
+    past: Sequence[Mapping[str, Any]] = ()
+    env_steps: Callable[[], int | None] = lambda: None
 
 
 class Rates:
@@ -96,7 +110,7 @@ class PlainView:
 
     def __enter__(self) -> PlainView:
         """Says what begins."""
-        self.say(f"{self._title}; stops at {self._criterion.describe()}")
+        self.say(f"{self._title}; {self._criterion.describe()}")
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -104,12 +118,12 @@ class PlainView:
 
     def update(self, row: Row, result: Mapping[str, Any]) -> None:
         """Writes the line of a result."""
-        del result
         mean, low, high = (_decimal(value) for value in row.returns)
+        policies = _policies(result)
         self.say(
             f"iter {row.iteration}  steps {row.env_steps:,}  return {mean} (min {low}, max {high})  "
             f"length {_decimal(row.length)}  {_rate(row.steps_per_s)} steps/s  {_rate(row.updates_per_s)} updates/s  "
-            f"{duration(row.elapsed_s)}"
+            f"{duration(row.elapsed_s)}{f'  {policies}' if policies else ''}"
         )
 
     def say(self, text: str) -> None:
@@ -129,15 +143,22 @@ class LiveView:
         title: What is trained.
         criterion: What ends the run.
         console: Where it is drawn.
+        watched: The run.
     """
 
-    def __init__(self, title: str, criterion: StopCriterion, console: Console) -> None:
+    def __init__(self, title: str, criterion: StopCriterion, console: Console, watched: Watched = Watched()) -> None:
         self._title = title
         self._criterion = criterion
         self._console = console
+        self._watched = watched
         self._progress = Progress(criterion)
         self._returns: list[float] = []
+        self._policies = ""
+        for result in watched.past:
+            self._note(result)
         self._row: Row | None = None
+        self._steps_before = int(watched.past[-1].get("timesteps_total") or 0) if watched.past else 0
+        self._iteration_steps = 0
         self._row_at = time.monotonic()
         self._notice = ""
         # Two frames a second: each costs some milliseconds of the process that trains.
@@ -156,10 +177,17 @@ class LiveView:
 
     def update(self, row: Row, result: Mapping[str, Any]) -> None:
         """Takes a result; it is drawn with the next frame."""
-        self._progress.update(result)
-        if math.isfinite(row.returns[0]):
-            self._returns.append(row.returns[0])
+        self._note(result)
+        self._policies = _policies(result)
+        self._iteration_steps, self._steps_before = row.env_steps - self._steps_before, row.env_steps
         self._row, self._row_at = row, time.monotonic()
+
+    def _note(self, result: Mapping[str, Any]) -> None:
+        """Takes what progress and curve need of a result."""
+        self._progress.update(result)
+        mean = _float(result.get("episode_reward_mean"))
+        if math.isfinite(mean):
+            self._returns.append(mean)
 
     def say(self, text: str) -> None:
         """Writes a line above the table."""
@@ -172,12 +200,13 @@ class LiveView:
     def render(self) -> RenderableType:
         """Returns the picture as it is now."""
         parts: list[RenderableType] = [
-            Text.assemble((self._title, "bold"), f"  stops at {self._criterion.describe()}", overflow="fold")
+            Text.assemble((self._title, "bold"), f"  {self._criterion.describe()}", overflow="fold")
         ]
-        if self._row is None:
-            parts.append(Text("starting", style="dim"))
-        else:
-            parts += [self._table(self._row), *self._bar(), *self._curve()]
+        if self._row is not None:
+            parts.append(self._table(self._row))
+        if self._policies:
+            parts.append(Text(self._policies, style="dim"))
+        parts += [*self._bar(), *self._curve(), self._iteration()]
         if self._notice:
             parts.append(Text(self._notice, style="yellow"))
         return Group(*parts)
@@ -203,8 +232,25 @@ class LiveView:
         table.add_row(*cells.values())
         return table
 
+    def _iteration(self) -> RenderableType:
+        """Returns what moves within an iteration: a bar of the env steps that the one before had, then of their kind.
+
+        It runs back and forth while nothing is sampled, as when an algorithm learns from what it has.
+        """
+        number = 1 + (self._watched.past[-1]["training_iteration"] if self._watched.past else 0)
+        number = number if self._row is None else self._row.iteration + 1
+        steps = max(0, (self._watched.env_steps() or 0) - self._steps_before)
+        moves = 0 < steps < self._iteration_steps
+        bar = ProgressBar(
+            total=self._iteration_steps or None, completed=steps, width=20, pulse=not moves, style="dim",
+            complete_style="green",
+        )  # fmt: skip
+        line = Table.grid(padding=(0, 1))
+        line.add_row(Text(f"iteration {number}", style="dim"), bar, Text(f"{steps:,} env steps", style="dim"))
+        return line
+
     def _bar(self) -> list[RenderableType]:
-        fraction = self._progress.fraction()
+        fraction = self._progress.fraction(self._watched.env_steps())
         if fraction is None:
             return []
         line = Table.grid(padding=(0, 1))
@@ -223,11 +269,31 @@ class LiveView:
         return max(10, self._console.width - 40)
 
 
-def make_view(title: str, criterion: StopCriterion) -> PlainView | LiveView:
+def make_view(title: str, criterion: StopCriterion, watched: Watched = Watched()) -> PlainView | LiveView:
     """Returns the live view where standard output is a terminal that can draw it, else the plain one."""
     console = Console()
     blocks = _can_encode(console.encoding)
-    return LiveView(title, criterion, console) if console.is_terminal and blocks else PlainView(title, criterion)
+    live = console.is_terminal and blocks
+    return LiveView(title, criterion, console, watched) if live else PlainView(title, criterion)
+
+
+@contextlib.contextmanager
+def starting(workers: int) -> Iterator[None]:
+    """Says that something is being built, which takes seconds without workers and half a minute with them.
+
+    Args:
+        workers: Remote workers that are started.
+    """
+    text = f"starting {workers} worker{'s' if workers != 1 else ''}" if workers else "starting"
+    console = Console()
+    if console.is_terminal:
+        with console.status(text):
+            yield
+        return
+    if workers:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    yield
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
@@ -255,6 +321,12 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02} h" if hours else f"{minutes}:{rest:02} min"
+
+
+def _policies(result: Mapping[str, Any]) -> str:
+    """Returns each policy's mean return, where there are several: of a zero-sum game the sum says nothing."""
+    means = result.get("policy_reward_mean") or {}
+    return ", ".join(f"{name} {_decimal(_float(mean))}" for name, mean in means.items()) if len(means) > 1 else ""
 
 
 def _float(value: Any) -> float:

@@ -1,47 +1,28 @@
-"""The command line: `rlframe train | play | evaluate | plot | compare | tune | report | convert | list | config`.
+"""The `rlframe` script: `rlframe train | play | evaluate | plot | compare | tune | report | convert | list | config`.
 
-Nothing heavy is imported here: `rlframe --help` loads neither Ray nor a learning framework, nor anything that draws.
+Next to nothing is imported before `main` runs, so that Ctrl-C is answered in the first second as well.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+if TYPE_CHECKING:
+    from rlframe.cli.app import app
 
-from rlframe.cli import lookup_commands, play_commands, report_commands, train_command, tune_command
-from rlframe.cli.app import app
-from rlframe.version import __version__
+__all__ = ["app", "main"]
 
-#: What a wrong command line raises; newer releases of typer bring a click of their own, whose classes are others.
-_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
-
-__all__ = [
-    "app",
-    "lookup_commands",
-    "main",
-    "play_commands",
-    "report_commands",
-    "train_command",
-    "tune_command",
-]
+_INTERRUPTED = 130
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        sys.stdout.write(f"rlframe {__version__}\n")
-        raise typer.Exit
+def __getattr__(name: str) -> Any:
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from rlframe.cli.commands import app
 
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Train, watch, play back, tune and compare reinforcement learning algorithms."""
+    return app
 
 
 def main() -> None:
@@ -50,19 +31,12 @@ def main() -> None:
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        sys.exit(app(standalone_mode=False) or 0)
-    except typer.Abort:
-        sys.exit(1)
-    except _USAGE_ERROR as error:
-        sys.stderr.write(_one_line(error))
-        sys.exit(2)
+        from rlframe.cli.commands import run
 
-
-def _one_line(error: Any) -> str:
-    """Returns what is wrong with a command line, and where to look it up; nothing where the help was written."""
-    said = " ".join(error.format_message().split()).rstrip(".")
-    command = "rlframe" if error.ctx is None else error.ctx.command_path
-    return f"error: {said}; see `{command} --help`\n" if said else ""
+        sys.exit(run())
+    except KeyboardInterrupt:
+        sys.stderr.write("aborted\n")
+        sys.exit(_INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -63,9 +63,9 @@ class StopCriterion:
         return None
 
     def describe(self) -> str:
-        """Returns the criterion in words."""
+        """Returns in words where a run ends."""
         words = [f"{_WORDS[name]} ≥ {_number(limit)}" for name, limit in self.limits().items()]
-        return " or ".join(words) or "only by hand (Ctrl-C)"
+        return f"stops at {' or '.join(words)}" if words else "goes on until Ctrl-C, for no --stop-... limit was given"
 
 
 class Progress:
@@ -89,9 +89,15 @@ class Progress:
         self._before = self._before or result
         self._now = result
 
-    def fraction(self) -> float | None:
-        """Returns the nearest limit's share that is done, in [0, 1]; None where nothing is known."""
+    def fraction(self, env_steps: int | None = None) -> float | None:
+        """Returns the nearest limit's share that is done, in [0, 1]; None where nothing is known.
+
+        Args:
+            env_steps: How many there are now, within an iteration; None goes by the last result.
+        """
         shares = [self._share(name, limit) for name, limit in self._criterion.limits().items()]
+        if env_steps is not None and self._criterion.timesteps_total:
+            shares.append(env_steps / self._criterion.timesteps_total)
         known = [share for share in shares if share is not None]
         return min(1.0, max(0.0, *known, 0.0)) if known else None
 

@@ -210,7 +210,18 @@ def _start(request: Request, extras: Mapping[str, Any], run_dir: Path | None) ->
 
     spec = replace(make_spec(request), **{name: value for name, value in extras.items() if value is not None})
     spec.patience.check(spec.config)
+    _tell_of_preset(request, spec)
     return TrainingRun.start(spec, run_dir)
+
+
+def _tell_of_preset(request: Request, spec: RunSpec) -> None:
+    """Says that there is a tuned config, where there is one that was not asked for."""
+    from rlframe.agents.presets import find_preset
+
+    preset = find_preset(spec.algorithm, spec.env)
+    if preset is not None and not request.preset:
+        sys.stdout.write(f"a tuned config exists, add --preset: {preset.describe()}\n")
+        sys.stdout.flush()
 
 
 def _go_on(directory: Path, algo: str | None, others: list[str], limits: StopCriterion, *, trust: bool) -> None:
@@ -233,14 +244,21 @@ def _go_on(directory: Path, algo: str | None, others: list[str], limits: StopCri
 
 def _finish(run: Any) -> None:
     """Drives a run to its end, and says where things are."""
+    from rlframe.cli.run_directory import checkpoints
+
+    go_on = f"go on:      rlframe train --resume {run.directory}{flag_for(run.spec)}\n"
     try:
         outcome = run.run()
+    except KeyboardInterrupt:
+        if checkpoints(run.directory):
+            sys.stdout.write(go_on)
+        raise
     finally:
         run.close()
     directory, flag = outcome.directory, flag_for(run.spec)
     sys.stdout.write(f"{outcome.reason}\ncheckpoint: {outcome.checkpoint}\n")
     if outcome.signum:
-        sys.stdout.write(f"go on:      rlframe train --resume {directory}{flag}\n")
+        sys.stdout.write(go_on)
         raise typer.Exit(128 + outcome.signum)
     sys.stdout.write(f"play back:  rlframe evaluate {directory}{flag}\n")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from rlframe.agents.loggers import RunLogger, read_results
 from rlframe.cli.algorithms import find_trainer_class
-from rlframe.cli.live import LiveView, PlainView, Rates, make_view
+from rlframe.cli.live import LiveView, PlainView, Rates, Watched, make_view, starting
 from rlframe.cli.monitors import check_monitors, make_monitors, numbers_of
 from rlframe.cli.patience import Verdict, Watch, reduce_learning_rate
 from rlframe.cli.run_directory import (
@@ -30,6 +30,7 @@ from rlframe.cli.run_directory import (
     restore_newest,
 )
 from rlframe.cli.stop import StopCriterion
+from rlframe.execution.common import STEPS_SAMPLED_COUNTER
 from rlframe.report.history import HistoryFile
 from rlframe.report.machine import describe_machine
 from rlframe.report.page import MACHINE_FILE, PLAN_FILE
@@ -166,17 +167,18 @@ class TrainingRun:
             raise
         return run
 
-    def run(self, make_view: Callable[[str, StopCriterion], Any] = make_view) -> Outcome:
+    def run(self, make_view: Callable[[str, StopCriterion, Watched], Any] = make_view) -> Outcome:
         """Trains until the criterion, patience or a signal ends it, and leaves a checkpoint.
 
         Args:
-            make_view: Makes what the run is shown by, from a title and the criterion.
+            make_view: Makes what the run is shown by, from a title, the criterion and the run.
         """
         title = f"{self.spec.algorithm} on {self.spec.env}  {self.directory}"
         rates = self._rates()
         limit = self.spec.stop.timesteps_total
         self.trainer.env_steps_limit = None if limit is None else math.ceil(limit)
-        with make_view(title, self.spec.stop) as view, StopSignals(view.notice) as signals:
+        watched = Watched(read_results(self.directory), self._env_steps)
+        with make_view(title, self.spec.stop, watched) as view, StopSignals(view.notice) as signals:
             reason = self._already_reached()
             while not reason:
                 signals.install()
@@ -190,6 +192,11 @@ class TrainingRun:
                 if not reason and self._checkpoint_is_due():
                     self._save_along_the_way(view, self._save)
             return Outcome(self.directory, reason, signals.received, self.checkpoint or self._save())
+
+    def _env_steps(self) -> int | None:
+        """Returns the env steps that the plan has counted by now; None where the trainer has no such plan."""
+        shared = getattr(getattr(self.trainer, "train_exec_impl", None), "shared_metrics", None)
+        return None if shared is None else int(shared.get().counters.get(STEPS_SAMPLED_COUNTER, 0))
 
     def close(self) -> None:
         """Stops the workers and closes the files."""
@@ -319,7 +326,14 @@ def _make_trainer(trainer_class: Any, spec: RunSpec, directory: Path) -> tuple[A
         made.append(RunLogger(directory, config))
         return made[0]
 
-    trainer = trainer_class(config=dict(spec.config), env=spec.env, logger_creator=make_logger)
+    with starting(_remote_workers(trainer_class, spec.config)):
+        trainer = trainer_class(config=dict(spec.config), env=spec.env, logger_creator=make_logger)
     if not made:
         raise CheckpointError(f"{trainer_class.__name__} does not call logger_creator; it cannot write {directory}")
     return trainer, made[0]
+
+
+def _remote_workers(trainer_class: Any, config: Mapping[str, Any]) -> int:
+    """Returns how many processes the trainer is going to start."""
+    whole = {**trainer_class.get_default_config(), **config}
+    return sum(int(whole.get(key) or 0) for key in ("num_workers", "evaluation_num_workers"))

@@ -65,8 +65,8 @@ def resolve_env(
 
     A string is looked for in this order: names given to `register_env`, names that `lookup` knows, Gymnasium ids
     (`CartPole-v1`, `module:Id-v0`, and `CartPole` for the latest version), ids of the old gym if the program imported
-    it, and dotted class paths. What is found is held by the function itself, so that it works in processes in which
-    nothing was registered.
+    it, classes in files (`path/to/file.py:Class`), and dotted class paths. What is found is held by the function
+    itself, so that it works in processes in which nothing was registered.
 
     Classes and functions are called with the `EnvContext` as their one positional argument. One that takes no
     positional argument, or whose first one has a default that is a number, string or bool (or is `render_mode`), does
@@ -104,6 +104,11 @@ def _resolve_name(name: str, lookup: Callable[[str], Callable[..., Any] | None] 
         registered = lookup(name)
     if registered is not None:
         return _CallCreator(registered)
+    if names.spells_file(name):
+        found, says = _import_path(name)
+        if found is None:
+            raise EnvError(f"env {name!r}: {says}")
+        return _CallCreator(found)
     spec, gymnasium_says = _find_gymnasium_spec(name)
     if spec is not None:
         if spec.name in _MAKERS_OF_OTHERS:
@@ -217,8 +222,8 @@ def _unknown(name: str, gymnasium_says: str, path_says: str) -> EnvError:
 _INSTALL = {
     r"box2d": 'pip install swig && pip install "gymnasium[box2d]"',
     r"mujoco": 'pip install "gymnasium[mujoco]"',
-    r"\bale\b|ale_py|noframeskip": 'pip install "gymnasium[atari]" ale-py',
-    r"pygame": 'pip install "gymnasium[classic-control]"',
+    r"\bale\b|ale_py|noframeskip": 'pip install "rlframe[atari]"',
+    r"pygame": 'pip install "rlframe[video]"',
     r"\bjax\b": 'pip install "gymnasium[jax]"',
 }
 

@@ -32,10 +32,7 @@ class HistoryFile:
         self._rows: dict[str, list[float]] = {name: [] for name in HISTORY_COLUMNS}
         if self._path.exists():
             self._rows = {name: list(values) for name, values in read_history(self._path).items()}
-        if not os.access(self._path.parent, os.W_OK) or self._path.is_dir():
-            raise ConfigError(
-                f"--history: {str(self._path)!r} cannot be written: wanted a file in a directory of yours"
-            )
+        self._check_writable()
 
     def __len__(self) -> int:
         """Returns the number of rows."""
@@ -59,13 +56,28 @@ class HistoryFile:
             self._rows = {name: values[:keep] for name, values in self._rows.items()}
             self._write()
 
+    def _check_writable(self) -> None:
+        """Raises a ConfigError where the file could not be written, by writing beside it."""
+        try:
+            if self._path.is_dir():
+                raise IsADirectoryError("it is a directory")
+            self._temporary().touch()
+            self._temporary().unlink()
+        except OSError as error:
+            raise ConfigError(
+                f"--history: {str(self._path)!r} cannot be written: wanted a file in a directory of yours ({error})"
+            ) from error
+
+    def _temporary(self) -> Path:
+        return self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
+
     def _write(self) -> None:
         import pyarrow as pa
         from pyarrow import parquet
 
         types = {"step": pa.int64()}
         columns = {name: pa.array(values, types.get(name, pa.float64())) for name, values in self._rows.items()}
-        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
+        temporary = self._temporary()
         try:
             parquet.write_table(pa.table(columns), temporary)
             os.replace(temporary, self._path)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +22,7 @@ from typing import Any
 from rlframe.utils.errors import CheckpointError, ConfigError
 
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*([.:][^\W\d]\w*)")
+_FILE = re.compile(r"(.+\.py):([^\W\d]\w*)")
 _OWN = "rlframe"
 
 
@@ -132,6 +135,11 @@ def spells_path(name: str) -> bool:
     return _PATH.fullmatch(name) is not None
 
 
+def spells_file(name: str) -> bool:
+    """Returns whether a text names something in a file: "path/to/file.py:Class"."""
+    return _FILE.fullmatch(name) is not None
+
+
 #: Keys of a config whose texts are names, wherever they stand; and those whose values run code in another way.
 _NAMING = frozenset({"algorithm", "env", "type", "custom_model", "custom_action_dist", "custom_preprocessor"})
 _RUNNING = frozenset({"extra_python_environs_for_driver", "extra_python_environs_for_worker"})
@@ -154,6 +162,8 @@ def foreign(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def _is_foreign(name: str) -> bool:
+    if spells_file(name):
+        return True
     return (":" in name or spells_path(name)) and name.partition(":")[0].split(".")[0] != _OWN
 
 
@@ -176,7 +186,7 @@ def find(path: str, kind: Kind) -> Any:
     """Returns what a dotted name stands for.
 
     Args:
-        path: "package.module.Class" or "package.module:Class".
+        path: "package.module.Class", "package.module:Class" or "path/to/file.py:Class".
         kind: What it shall be.
 
     Raises:
@@ -184,6 +194,10 @@ def find(path: str, kind: Kind) -> Any:
         ConfigError: If the module cannot be imported, or what it has there is something else.
         CheckpointError: If the name comes from a file, and is neither built in nor the program's own.
     """
+    file = _FILE.fullmatch(path)
+    if file is not None:
+        check(f"the {kind.word} {path!r}", path)
+        return _fitting(path, kind, getattr(_load_file(file[1]), file[2], None), f"{file[1]} has no {file[2]!r}")
     module_name, _, name = path.partition(":") if ":" in path else path.rpartition(".")
     if not spells_path(path):
         raise NameNotFoundError(f"{path!r} is no dotted name such as 'package.module.Class'")
@@ -191,10 +205,15 @@ def find(path: str, kind: Kind) -> Any:
     if not own:
         check(f"the {kind.word} {path!r}", path)
     found = getattr(_import(module_name), name, None)
-    if found is None:
-        raise NameNotFoundError(f"module {module_name!r} has no {name!r}")
-    if own and not _is_own_class(found):  # a function, or what a module of ours has imported
+    if own and found is not None and not _is_own_class(found):  # a function, or what a module of ours has imported
         check(f"the {kind.word} {path!r}", path)
+    return _fitting(path, kind, found, f"module {module_name!r} has no {name!r}")
+
+
+def _fitting(path: str, kind: Kind, found: Any, missing: str) -> Any:
+    """Returns what was found, if it is there and of the kind."""
+    if found is None:
+        raise NameNotFoundError(missing)
     if not kind.fits(found):
         what = f"the class {found.__name__}" if isinstance(found, type) else f"of type {type(found).__name__}"
         raise ConfigError(f"{kind.word}: {path!r} is {what}; wanted the name of {kind.wanted}")
@@ -216,6 +235,39 @@ def _import(module_name: str) -> Any:
     except (Exception, SystemExit) as error:  # whatever a module does when it is imported
         text = " ".join(str(error).split())
         raise ConfigError(f"importing {module_name!r} failed: {type(error).__name__}: {text}") from error
+
+
+def _load_file(file: str) -> Any:
+    """Returns the module in a file, the same one for the same file.
+
+    It is not among the imported modules when this is done: what it defines then travels to workers by value, which have
+    no such module.
+    """
+    path = os.path.realpath(file)
+    if path in _loaded:
+        return _loaded[path]
+    if not os.path.isfile(path):
+        raise NameNotFoundError(f"there is no file {file!r}")
+    name = f"_rlframe_file_{os.path.basename(path)[:-3]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise NameNotFoundError(f"{file!r} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look for it there
+    if os.path.dirname(path) not in sys.path:
+        sys.path.insert(0, os.path.dirname(path))  # as `python file.py` does, for the modules beside it
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # whatever it does when it is loaded
+        text = " ".join(str(error).split())
+        raise ConfigError(f"importing {file!r} failed: {type(error).__name__}: {text}") from error
+    finally:
+        del sys.modules[name]
+    _loaded[path] = module
+    return module
+
+
+_loaded: dict[str, Any] = {}
 
 
 def import_for_side_effects(module_name: str, what: str, name: str) -> None:

@@ -59,9 +59,28 @@ def test_names_of_rllib_that_are_missing_say_so_and_what_there_is(name):
         get_trainer_class(name)
 
 
-def test_contributed_names_are_told_their_prefix():
+@pytest.mark.parametrize("name", ["LinUCB", "linucb"])
+def test_contributed_names_are_told_their_prefix(name):
     with pytest.raises(ValueError, match="contrib/LinUCB"):
-        get_trainer_class("LinUCB")
+        get_trainer_class(name)
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"), [("td3", "TD3"), ("Apex-DDPG", "APEX_DDPG"), ("contrib/linucb", "contrib/LinUCB")]
+)
+def test_names_that_are_missing_are_answered_in_any_spelling(typed, name):
+    with pytest.raises(ConfigError, match=f"^{name} exists in RLlib 1.x, but is not in rlframe yet; use "):
+        get_trainer_class(typed)
+
+
+def test_names_near_one_that_is_missing_are_not_sent_there_and_back():
+    with pytest.raises(ConfigError, match=r"^Unknown algorithm td4\. TD3 exists in RLlib 1.x, but is not in"):
+        get_trainer_class("td4")
+
+
+def test_names_of_other_libraries_are_answered_with_what_serves_the_purpose():
+    with pytest.raises(ConfigError, match=r"^TRPO is in neither RLlib 1.x nor rlframe; use PPO"):
+        get_trainer_class("trpo")
 
 
 @pytest.mark.parametrize(("typo", "wanted"), [("DNQ", "DQN"), ("dqn", "DQN"), ("Simpleq", "SimpleQ"), ("ppo", "PPO")])

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from rlframe.cli import live
-from rlframe.cli.live import LiveView, PlainView, Rates, duration, make_view, sparkline
+from rlframe.cli.live import LiveView, PlainView, Rates, Watched, duration, make_view, sparkline, starting
 from rlframe.cli.stop import StopCriterion
 
 
@@ -69,10 +69,53 @@ def test_live_view_shows_table_bar_curve_and_notice() -> None:
     assert "a line [above]" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_live_view_before_the_first_result_says_so() -> None:
-    console = Console(file=io.StringIO(), width=80)
-    console.print(LiveView("t", StopCriterion(), console).render())
-    assert "starting" in console.file.getvalue()  # type: ignore[attr-defined]
+def drawn(view: LiveView) -> str:
+    picture = Console(file=io.StringIO(), width=120, color_system=None)
+    picture.print(view.render())
+    return picture.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_live_view_moves_within_an_iteration() -> None:
+    now, rates = [0], Rates(32)
+    watched = Watched(env_steps=lambda: now[0])
+    view = LiveView("t", StopCriterion(timesteps_total=4000), Console(file=io.StringIO()), watched)
+    assert "iteration 1" in drawn(view)
+    assert "0%" in drawn(view)
+    now[0] = 400
+    assert "400 env steps" in drawn(view)
+    assert "10%" in drawn(view)
+    result = make_result(1, 5.0)
+    view.update(rates.row(result), result)
+    now[0] = 1600
+    assert "iteration 2" in drawn(view)
+    assert "600 env steps" in drawn(view)
+    assert "40%" in drawn(view)
+
+
+def test_live_view_of_a_resumed_run_goes_on_with_progress_and_curve() -> None:
+    past = [make_result(iteration, 10.0 * iteration) for iteration in (1, 2, 3)]
+    watched = Watched(past, lambda: 3000)
+    text = drawn(LiveView("t", StopCriterion(50.0), Console(file=io.StringIO()), watched))
+    for wanted in ("50%", "10.0 to 30.0", "iteration 4", "0 env steps"):
+        assert wanted in text
+
+
+def test_views_show_each_policys_return_where_there_are_several(capsys: pytest.CaptureFixture[str]) -> None:
+    result = {**make_result(1, 0.0), "policy_reward_mean": {"main": 0.5, "past": -0.5}}
+    row = Rates(32).row(result)
+    PlainView("t", StopCriterion()).update(row, result)
+    assert capsys.readouterr().out.endswith("main 0.5, past -0.5\n")
+    view = LiveView("t", StopCriterion(), Console(file=io.StringIO()))
+    view.update(row, result)
+    assert "main 0.5, past -0.5" in drawn(view)
+    view.update(row, {**result, "policy_reward_mean": {"main": 0.5}})
+    assert "main" not in drawn(view)
+
+
+@pytest.mark.parametrize(("workers", "wanted"), [(0, ""), (1, "starting 1 worker\n"), (2, "starting 2 workers\n")])
+def test_starting_says_how_many_workers(workers: int, wanted: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with starting(workers):
+        assert capsys.readouterr().out == wanted
 
 
 def test_make_view_without_a_terminal_is_plain() -> None:

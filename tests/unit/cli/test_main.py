@@ -26,7 +26,7 @@ def invoke(*words: str) -> tuple[int, str, str]:
 def test_help_and_flags_load_no_framework_no_ray_and_nothing_that_draws() -> None:
     heavy = ["torch", "tensorflow", "ray", "gymnasium", "matplotlib", "optuna", "pyarrow", "pandas"]
     code = (
-        "import json, sys, rlframe.cli.main, rlframe.cli.flags\n"
+        "import json, sys, rlframe.cli.commands, rlframe.cli.flags\n"
         f"print(json.dumps([name for name in {heavy} if name in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

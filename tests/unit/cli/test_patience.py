@@ -108,7 +108,7 @@ def test_resume_goes_on_waiting_and_with_the_same_history() -> None:
          "lr_schedule decides"),
         (["--history", "nowhere/h.parquet"], "cannot be written"),
         (["--monitor", "papyrus"], "wanted one of wandb, mlflow, tensorboard"),
-        (["--preset"], "there is no preset for PPO on e; there are PPO on CartPole-v1"),
+        (["--preset"], "there is no preset for PPO on e; there are PPO on Acrobot-v1"),
     ],
 )  # fmt: skip
 def test_train_refuses_in_one_line_and_makes_nothing(words: list[str], message: str) -> None:

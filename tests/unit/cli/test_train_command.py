@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,8 @@ def test_train_wrong_config_reports_all_faults_at_once_and_makes_nothing() -> No
         (["train", ALGO, "--env", "x", "--config", "none.yaml"], "cannot read the config file"),
         (["train", "--resume", "nowhere"], "no run directory"),
         (["train", ALGO, "--env", "x", "--run-dir", "/proc/nothing"], "cannot be written"),
+        (["train", ALGO, "--env", "x", "--history", "/proc/h.parquet"], "--history: '/proc/h.parquet' cannot be"),
+        (["train", "td3", "--env", "x"], "TD3 exists in RLlib 1.x, but is not in rlframe yet; use"),
     ],
 )
 def test_train_user_mistakes_are_one_message_and_code_2(words: list[str], message: str) -> None:
@@ -159,6 +162,31 @@ def test_train_stopped_by_hand_saves_and_says_how_to_go_on(
     assert out.splitlines()[-1] == "go on:      rlframe train --resume run --trust"
     assert names() == ["checkpoint_000004"]
     assert iterations() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("stop", [send(signal.SIGTERM), send(signal.SIGINT), lambda: sys.exit(signal.SIGTERM)])
+def test_train_stopped_while_it_starts_leaves_nothing(monkeypatch: pytest.MonkeyPatch, stop: Any) -> None:
+    make = CountingTrainer.__init__
+
+    def interrupted(self: CountingTrainer, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        stop()  # the last is what Ray does about SIGTERM once it has started
+
+    monkeypatch.setattr(CountingTrainer, "__init__", interrupted)
+    code, _, err = train("--stop-iters", "1")
+    assert (code, err) == (130, "aborted\n")
+    assert not Path("run").exists()
+
+
+def test_train_aborted_after_a_checkpoint_says_how_to_go_on(events: dict[int, Any]) -> None:
+    def twice() -> None:
+        send(signal.SIGINT)()
+        send(signal.SIGINT)()
+
+    events[3] = twice
+    code, out, err = train("--stop-iters", "10", "--checkpoint-freq", "2")
+    assert (code, err.splitlines()[-1]) == (130, "aborted")
+    assert out.splitlines()[-1] == "go on:      rlframe train --resume run --trust"
 
 
 def test_train_stopped_twice_aborts_at_once_without_a_checkpoint(events: dict[int, Any]) -> None:

@@ -10,8 +10,9 @@ from rlframe.agents.presets import get_preset, presets
 from rlframe.agents.registry import get_trainer_class
 from rlframe.cli.flags import Flag, domains_from_flags
 from rlframe.cli.main import app
+from rlframe.cli.run_directory import RunSpec
 from rlframe.cli.stop import StopCriterion
-from rlframe.cli.train_command import Request, make_spec
+from rlframe.cli.train_command import Request, _tell_of_preset, make_spec
 from rlframe.config.common import CommonConfig
 from rlframe.config.search import Domain, tunable_keys
 from rlframe.utils.errors import ConfigError
@@ -48,6 +49,21 @@ def test_flags_stand_over_the_preset() -> None:
     assert config["lr"] == 0.5
     assert config["num_sgd_iter"] == tuned["num_sgd_iter"]
     assert config["model"] == {**tuned["model"], "fcnet_hiddens": [8]}
+
+
+def test_a_preset_that_was_not_asked_for_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    for algorithm, env, asked in (("DQN", "CartPole-v1", False), ("DQN", "CartPole-v1", True), ("DQN", "mine", False)):
+        _tell_of_preset(Request(algorithm, env, None, (), StopCriterion(), asked), RunSpec(algorithm, env))
+    assert capsys.readouterr().out.startswith("a tuned config exists, add --preset: mean return 195 after ")
+
+
+def test_presets_that_there_are_begin_with_the_algorithms_own() -> None:
+    with pytest.raises(ConfigError) as said:
+        get_preset("PPO", "Taxi-v3")
+    listed = str(said.value).partition("; there are ")[2].split(", ")
+    assert listed[0] == "PPO on Acrobot-v1"
+    others = [name for name in listed if not name.startswith("PPO on")]
+    assert listed[-len(others) :] == others == sorted(others)
 
 
 @pytest.mark.parametrize("preset", presets(), ids=lambda preset: f"{preset.algorithm}-{preset.env}")
@@ -156,5 +172,5 @@ def test_tune_refuses_in_one_line(
 
 def test_unknown_trait_of_a_key_is_none() -> None:
     assert CommonConfig.trait("gamma", "alias") is None
-    with pytest.raises(ConfigError, match="there are PPO on CartPole-v1"):
+    with pytest.raises(ConfigError, match="there are PPO on Acrobot-v1"):
         get_preset("PPO", "Nothing-v0")

@@ -101,6 +101,66 @@ def test_class_path_is_imported(separator):
     assert build(path, {"a": 1}).config == {"a": 1}
 
 
+MY_FILE = """
+from dataclasses import dataclass
+
+from beside import LENGTH
+
+
+@dataclass
+class Env:
+    config: "dict[str, int]"
+
+    def reset(self):
+        return LENGTH
+
+    def step(self, action):
+        raise NotImplementedError
+"""
+
+
+@pytest.fixture
+def my_file(tmp_path, monkeypatch):
+    (tmp_path / "case.py").write_text(MY_FILE)
+    (tmp_path / "beside.py").write_text("LENGTH = 3\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return tmp_path
+
+
+@pytest.mark.parametrize("path", ["case.py:Env", "./case.py:Env", "../{folder}/case.py:Env", "{absolute}/case.py:Env"])
+def test_class_in_a_file_is_found(my_file, path):
+    path = path.format(folder=my_file.name, absolute=my_file)
+    assert resolve_env(path)[0] == path
+    assert build(path, {"a": 1}).config == {"a": 1}
+    assert build(path).reset() == 3
+
+
+def test_class_in_a_file_travels_to_processes_without_it(my_file):
+    shipped = cloudpickle.dumps(resolve_env("case.py:Env")[1])
+    (my_file / "case.py").unlink()
+    code = (
+        "import sys, cloudpickle\nfrom rlframe.env import EnvContext\n"
+        "assert cloudpickle.load(sys.stdin.buffer)(EnvContext({'a': 2})).config == {'a': 2}"
+    )
+    subprocess.run([sys.executable, "-c", code], input=shipped, check=True)
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("none.py:Env", "there is no file 'none.py'"),
+        ("case.py:Envy", "case.py has no 'Envy'"),
+        ("case.py:LENGTH", "of type int; wanted the name of a class with"),
+        ("broken.py:Env", "importing 'broken.py' failed: ZeroDivisionError"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(my_file, path, says):
+    (my_file / "broken.py").write_text("1 / 0\n")
+    with pytest.raises(EnvError, match=says):
+        resolve_env(path)
+
+
 @pytest.mark.parametrize(
     ("env", "name"),
     [(Plain, "Plain"), (lambda config: Plain(config), "lambda"), (functools.partial(Plain), "partial")],
@@ -195,7 +255,7 @@ def test_import_error_inside_users_module_is_not_hidden(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["ALE/Nothing-v5", "NothingNoFrameskip-v4"])
 def test_atari_name_unknown_says_what_to_install(name):
-    with pytest.raises(EnvError, match=r"gymnasium\[atari\]"):
+    with pytest.raises(EnvError, match=r"pip install \"rlframe\[atari\]"):
         resolve_env(name)
 
 

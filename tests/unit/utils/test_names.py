@@ -97,3 +97,15 @@ def test_what_of_a_config_is_foreign_is_listed():
         "env: mine:Env-v0", "model.custom_model: a.B", "exploration_config.epsilon_schedule.type: os.system",
         "extra_python_environs_for_worker: LD_PRELOAD",
     ]  # fmt: skip
+
+
+def test_a_file_that_a_file_names_is_not_loaded(tmp_path):
+    made = tmp_path / "made"
+    (tmp_path / "case.py").write_text(f"open({str(made)!r}, 'w')\nclass Bait: pass\n")
+    path = f"{tmp_path / 'case.py'}:Bait"
+    assert list(names.foreign({"env": path, "algorithm": "rlframe.py:X"})) == [
+        f"env: {path}", "algorithm: rlframe.py:X",
+    ]  # fmt: skip
+    with names.from_file("run", "no"), pytest.raises(CheckpointError, match="run names the Schedule"):
+        names.find(path, KIND)
+    assert not made.exists()
