@@ -36,6 +36,10 @@ class Room(ModuleType):
             return self.__dict__["__getattr__"](name)
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        """Pickles as its import, as cloudpickle does with plain modules: users' functions hold modules as globals."""
+        return importlib.import_module, (self.__name__,)
+
     def _has_file(self, name: str) -> bool:
         """Whether a name is that of a submodule nobody has imported yet: Python asks so before it imports it."""
         path = self.__dict__.get("__path__")

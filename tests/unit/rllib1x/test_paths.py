@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from ray import cloudpickle
 
 from rlframe.rllib1x import finder, tables
 from rlframe.utils.errors import ConfigError
@@ -117,3 +118,13 @@ def test_the_registry_answers_under_all_its_names():
         get_agent_class("TD3")
     with pytest.raises(ConfigError, match="LinUCB is contrib/LinUCB"):
         get_trainer_class("LinUCB")
+
+
+@pytest.mark.parametrize("module", ["rlframe", "rlframe.tune", "rlframe.agents.agent"])
+def test_functions_that_use_a_module_go_to_other_processes(module):
+    held = importlib.import_module(module)
+
+    def use():
+        return held
+
+    assert pickle.loads(cloudpickle.dumps(use))() is held
