@@ -34,6 +34,7 @@ from rlframe.agents.usage import system_usage
 from rlframe.config.common import CommonConfig
 from rlframe.config.merge import with_common_config
 from rlframe.config.options import AlgorithmConfig
+from rlframe.config.renames import with_other_names
 from rlframe.evaluation.callbacks import call_hook, make_callbacks
 from rlframe.evaluation.cluster import unwrap_ray_error
 from rlframe.evaluation.filter_manager import FilterManager
@@ -173,7 +174,8 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
 
     def _make_plan(self) -> LocalIterator[Any]:
         keywords = {} if self.local_replay_buffer is None else {"local_replay_buffer": self.local_replay_buffer}
-        plan = call_by_signature(self.execution_plan, self.workers, self.config, **keywords)
+        config = with_other_names(self.config, self._config_class.deprecated_keys())
+        plan = call_by_signature(self.execution_plan, self.workers, config, **keywords)
         if not isinstance(plan, LocalIterator):
             raise ConfigError(
                 f"execution_plan returned {type(plan).__name__}, wanted a LocalIterator of result dicts: end the plan "

@@ -95,6 +95,24 @@ RENAMES: dict[str, Rename] = {
 """By dotted key as people write it, what it means here."""
 
 
+def with_other_names(config: dict[str, Any], deprecated: set[str]) -> dict[str, Any]:
+    """Returns a copy of a whole config in which declared other names have the values of the names used here.
+
+    Users' execution plans read `config["buffer_size"]`, which their programs have set.
+
+    Args:
+        config: The config. Not changed.
+        deprecated: Its keys, with dotted names, that are other names.
+    """
+    missing = object()
+    copy = copy_containers(config)
+    for dotted in sorted(deprecated & RENAMES.keys()):
+        values = [lookup(config, target, missing) for target in RENAMES[dotted].targets]
+        if values and values[0] is not missing and lookup(config, dotted) == SENTINEL:
+            assign(copy, dotted, values[0])
+    return dict(copy)
+
+
 def translate_renames(config: Mapping[str, Any], known: Collection[str]) -> tuple[dict[str, Any], list[str]]:
     """Returns a copy of a config with the names used here, and a sentence for every name that was replaced.
 

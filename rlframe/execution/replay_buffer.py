@@ -18,6 +18,7 @@ from rlframe.execution.joint_steps import alive_in_all, joint_steps
 from rlframe.execution.replay_memory import memory_bytes
 from rlframe.execution.transition_buffers import PrioritizedReplayBuffer, ReplayBuffer
 from rlframe.execution.transition_store import GO_ON_WITHOUT
+from rlframe.utils.deprecation import DEPRECATED_VALUE
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.seeding import derive_seed, entropy_seed, make_rng
 
@@ -45,7 +46,7 @@ class LocalReplayBuffer:
         replay_sequence_length: 1: transitions. More, as recurrent models need it, is refused for now.
         replay_burn_in: Of sequences, for which it has to be 0 now.
         replay_zero_init_states: Of sequences; no effect on transitions.
-        buffer_size: Old name of `capacity`.
+        buffer_size: Old name of `capacity`; None, or RLlib's -1, where it is not used.
         final_prioritized_replay_beta: Beta at the end of annealing; None for a constant one.
         prioritized_replay_beta_annealing_timesteps: Steps added until then; None for a constant beta.
         prioritized: False for uniform buffers, at no cost for priorities.
@@ -78,7 +79,7 @@ class LocalReplayBuffer:
         seed: int | None = None,
     ) -> None:
         _refuse_what_is_missing(replay_mode, replay_sequence_length, replay_burn_in)
-        capacity = capacity if buffer_size is None else buffer_size
+        capacity = capacity if buffer_size in (None, DEPRECATED_VALUE) else int(buffer_size)
         _check_range(1, num_shards=num_shards, replay_batch_size=replay_batch_size)
         _check_range(num_shards, capacity=capacity)
         _check_range(

@@ -90,6 +90,11 @@ class GroupAgentsWrapper(MultiAgentEnv):
         spaces.update({agent: of_agent(agent) for agent in single if of_agent(agent) is not None})
         return spaces
 
+    def seed(self, seed: int | None = None) -> Any:
+        """Seeds an environment of the older contract, by its `seed(seed)`; newer ones are seeded by `reset`."""
+        seeder = getattr(self.env, "seed", None)
+        return seeder(seed) if callable(seeder) else None
+
     # --- the course of an episode -----------------------------------------------------------------------------
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:

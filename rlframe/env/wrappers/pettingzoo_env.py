@@ -17,6 +17,15 @@ class _FromPettingZoo(MultiAgentEnv):
         self.possible_agents = list(env.possible_agents)
         self.observation_spaces = {agent: env.observation_space(agent) for agent in self.possible_agents}
         self.action_spaces = {agent: env.action_space(agent) for agent in self.possible_agents}
+        self._next_seed: int | None = None
+
+    def seed(self, seed: int | None = None) -> None:
+        """Gives the seed of the next reset that is given none."""
+        self._next_seed = seed
+
+    def _seed_of(self, seed: int | None) -> int | None:
+        chosen, self._next_seed = self._next_seed if seed is None else seed, None
+        return chosen
 
     def render(self, mode: str | None = None) -> Any:
         """Shows the environment in the mode that it was made with."""
@@ -37,7 +46,7 @@ class ParallelPettingZooEnv(_FromPettingZoo):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Starts an episode; returns observations and infos by agent."""
-        obs, infos = self.env.reset(seed=seed, options=options)
+        obs, infos = self.env.reset(seed=self._seed_of(seed), options=options)
         return obs, infos
 
     def step(self, action_dict: MultiAgentDict) -> tuple[MultiAgentDict, ...]:
@@ -66,11 +75,11 @@ class PettingZooEnv(_FromPettingZoo):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Starts an episode; returns the observation and info of the agent whose turn it is."""
-        self.env.reset(seed=seed, options=options)
+        self.env.reset(seed=self._seed_of(seed), options=options)
         agent = self.env.agent_selection
         return {agent: self.env.observe(agent)}, {agent: self.env.infos.get(agent, {})}
 
-    def step(self, action_dict: MultiAgentDict) -> tuple[MultiAgentDict, ...]:
+    def step(self, action: MultiAgentDict) -> tuple[MultiAgentDict, ...]:
         """Lets the agent act whose turn it is; agents that are over are taken out behind it."""
         env = self.env
         agent = env.agent_selection
@@ -79,9 +88,9 @@ class PettingZooEnv(_FromPettingZoo):
         terminateds: MultiAgentDict = {}
         truncateds: MultiAgentDict = {}
         infos: MultiAgentDict = {}
-        action: Any = action_dict[agent]
+        move: Any = action[agent]
         while True:
-            env.step(action)
+            env.step(move)
             for other, reward in env.rewards.items():
                 rewards[other] = rewards.get(other, 0.0) + float(reward)
             if not env.agents:
@@ -92,7 +101,7 @@ class PettingZooEnv(_FromPettingZoo):
             if not any(over):
                 break
             terminateds[agent], truncateds[agent] = bool(over[0]), bool(over[1]) and not over[0]
-            action = None  # PettingZoo's way to take out an agent that is over
+            move = None  # PettingZoo's way to take out an agent that is over
         done = not env.agents
         truncated = done and not (terminateds and all(terminateds.values()))
         terminateds[_ALL], truncateds[_ALL] = done and not truncated, truncated

@@ -6,7 +6,7 @@ import pytest
 from rlframe.config.common import CommonConfig
 from rlframe.config.merge import merge_configs, with_common_config
 from rlframe.config.plain import assign, lookup
-from rlframe.config.renames import RENAMES, RenamedKeyWarning, translate_renames
+from rlframe.config.renames import RENAMES, RenamedKeyWarning, translate_renames, with_other_names
 from rlframe.utils.errors import ConfigError
 from tests.unit.config.declarations import ToyConfig
 
@@ -127,3 +127,10 @@ def test_translate_renames_changes_no_argument() -> None:
 
 def test_no_other_name_is_a_common_key_unless_deprecated() -> None:
     assert set(RENAMES) & CommonConfig.known_keys() == CommonConfig.deprecated_keys()
+
+
+def test_plans_read_values_under_other_names_too():
+    config = {"buffer_size": -1, "replay_buffer_config": {"capacity": 7}, "model": {"max_seq_len": 4}, "monitor": "x"}
+    read = with_other_names(config, {"buffer_size", "monitor", "grad_norm_clipping"})
+    assert read == {**config, "buffer_size": 7}
+    assert config["buffer_size"] == -1

@@ -425,6 +425,7 @@ def test_replay_actor_stores_and_replays(ray_runtime: Any) -> None:
 
 def test_old_names_of_the_capacity() -> None:
     assert LocalReplayBuffer(num_shards=2, buffer_size=600).capacity == 300
+    assert LocalReplayBuffer(capacity=70, buffer_size=-1).capacity == 70
     assert (ReplayBuffer(size=7).capacity, PrioritizedReplayBuffer(size=9).capacity) == (7, 9)
 
 

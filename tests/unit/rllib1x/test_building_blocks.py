@@ -239,3 +239,63 @@ def test_images_are_resized_and_grey(tmp_path):
     assert imread(tmp_path / "image.png").dtype == np.float32
     with pytest.raises(FileNotFoundError, match="wanted a file of an image"):
         imread(tmp_path / "none.png")
+
+
+def test_environments_of_names_and_with_noisy_rewards():
+    from rlframe.env.utils import gym_env_creator
+    from rlframe.env.wrappers.uncertainty_wrappers import add_RewardUncertaintyEnvClassWrapper
+
+    assert gym_env_creator({"render_mode": None}, "CartPole-v1").spec.id == "CartPole-v1"
+
+    class Pair:
+        def step(self, action):
+            return {}, {"a": 1.0, "b": 2.0}, {"__all__": False}, {}
+
+    obs, rewards, dones, infos = add_RewardUncertaintyEnvClassWrapper(Pair, 0.0, 0.5)().step({})
+    assert rewards == {"a": 1.5, "b": 2.5}
+    assert (obs, dones, infos) == ({}, {"__all__": False}, {})
+
+
+def test_frames_are_squeezed_and_scaled():
+    from rlframe.env.wrappers.atari_wrappers import FrameStackTrajectoryView, ScaledFloatFrame
+
+    class Frames(gym.Env):
+        observation_space = gym.spaces.Box(0, 255, (2, 3, 1), np.uint8)
+        action_space = gym.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return np.full((2, 3, 1), 51, np.uint8), {}
+
+    plain, scaled = FrameStackTrajectoryView(Frames()), ScaledFloatFrame(Frames())
+    assert plain.observation_space.contains(plain.reset()[0])
+    assert plain.observation_space.shape == (2, 3)
+    assert scaled.observation_space.contains(scaled.reset()[0])
+    np.testing.assert_allclose(scaled.reset()[0], 0.2, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"shape \(2, 3\); wanted grey frames"):
+        FrameStackTrajectoryView(plain)
+
+
+def test_wrappers_hand_seeds_on():
+    from types import SimpleNamespace
+
+    from rlframe.env import MultiAgentEnv, ParallelPettingZooEnv
+
+    seeds = []
+
+    def reset(seed, options):
+        seeds.append(seed)
+        return {}, {}
+
+    env = ParallelPettingZooEnv(SimpleNamespace(possible_agents=[], reset=reset))
+    env.seed(5)
+    for given in (None, None, 7):
+        env.reset(seed=given)
+    assert seeds == [5, None, 7]
+
+    class Older(MultiAgentEnv):
+        def seed(self, seed):
+            return [seed]
+
+    box = gym.spaces.Tuple([gym.spaces.Discrete(2)])
+    grouped = Older().with_agent_groups({"team": ["one"]}, obs_space=box, act_space=box)
+    assert grouped.seed(3) == [3]
