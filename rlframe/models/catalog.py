@@ -197,6 +197,18 @@ class ModelCatalog:
         return converted(dtype), (None, *shape)
 
     @staticmethod
+    def get_action_placeholder(action_space: Any, name: str = "action") -> Any:
+        """Refuses: there are no placeholders, and nothing to feed.
+
+        Raises:
+            ConfigError: Always; with what there is instead.
+        """
+        raise ConfigError(
+            f"There is no placeholder {name!r} for {action_space}: TensorFlow runs eagerly or in tf.function here. Use "
+            "ModelCatalog.get_action_shape(action_space, framework='tf') for dtype and shape instead."
+        )
+
+    @staticmethod
     def get_preprocessor(env: Any, options: Mapping[str, Any] | None = None) -> Preprocessor:
         """Returns the preprocessor for an environment's observations."""
         return ModelCatalog.get_preprocessor_for_space(env.observation_space, options)

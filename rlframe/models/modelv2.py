@@ -121,6 +121,23 @@ class ModelV2:
         self._last_output = outputs
         return outputs, new_state
 
+    def from_batch(self, train_batch: Any, is_training: bool = True) -> tuple[Any, list[Any]]:
+        """Runs the model on a batch of tensors, with the states and the lengths of sequences that it has.
+
+        Args:
+            train_batch: A SampleBatch, or a dict with at least `obs`.
+            is_training: What the model is told.
+
+        Returns:
+            Outputs `[B, num_outputs]`, and the list of new states.
+        """
+        if isinstance(train_batch, SampleBatch):
+            batch: Any = train_batch.copy(shallow=True)
+            batch.set_training(is_training)
+        else:
+            batch = {**train_batch, IS_TRAINING: is_training}
+        return self(batch, states_of(batch), batch.get(SEQ_LENS))
+
     def _restored(self, input_dict: Any) -> Any:
         """Returns a shallow copy of the inputs with nested `obs`, `obs_flat` and `is_training`."""
         if isinstance(input_dict, SampleBatch):
@@ -300,7 +317,12 @@ def _unpack(flat: Any, layout: Any, reshape: Callable[[Any, tuple[Any, ...]], An
     return reshape(flat[..., layout.start : layout.stop], (*leading, *layout.shape))
 
 
-def restore_original_dimensions(obs: Any, obs_space: Any, framework: Any = None) -> Any:  # noqa: ARG001 - RLlib's name
+def restore_original_dimensions(
+    obs: Any,
+    obs_space: Any,
+    tensorlib: Any = None,  # noqa: ARG001 - programs pass it
+    framework: Any = None,  # noqa: ARG001 - programs for RLlib 1.10 pass it
+) -> Any:
     """Returns flat observations in the structure of the space they were flattened from.
 
     Discrete leaves stay one-hot, as the preprocessor made them.
@@ -308,7 +330,8 @@ def restore_original_dimensions(obs: Any, obs_space: Any, framework: Any = None)
     Args:
         obs: Flat observations, NumPy or a tensor. Float `[B, D]`.
         obs_space: The preprocessed space, with `original_space`; without it `obs` is returned as it is.
-        framework: Not needed, the kind of `obs` tells; accepted because programs pass it.
+        tensorlib: Not needed, the kind of `obs` tells.
+        framework: The same.
 
     Returns:
         Nested dicts and tuples of views with leaves `[B, ...]`.

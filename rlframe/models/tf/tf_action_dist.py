@@ -180,9 +180,9 @@ class MultiCategorical(TFActionDistribution):
         self.last_sample = self._stack([cat.deterministic_sample() for cat in self.cats])
         return self.last_sample
 
-    def logp(self, x: Any) -> Any:
-        """Returns the summed log-likelihood of the components of `x`, integer `[B, *shape]`. Float `[B]`."""
-        index = tf.reshape(tf.cast(x, tf.int64), [tf.shape(self.inputs)[0], len(self.cats)])
+    def logp(self, actions: Any) -> Any:
+        """Returns the summed log-likelihood of the components of `actions`, integer `[B, *shape]`. Float `[B]`."""
+        index = tf.reshape(tf.cast(actions, tf.int64), [tf.shape(self.inputs)[0], len(self.cats)])
         return tf.add_n([cat.logp(index[:, i]) for i, cat in enumerate(self.cats)])
 
     def multi_entropy(self) -> Any:
@@ -290,6 +290,10 @@ class SquashedGaussian(TFActionDistribution):
         """Returns the squashed means. Float `[B, A]`."""
         self.last_sample = self._squash(self._normal.mean)
         return self.last_sample
+
+    def sample_logp(self) -> tuple[Any, Any]:
+        """Draws actions `[B, A]` and returns them with their log-densities `[B]`."""
+        return self.sample(), self.sampled_action_logp()
 
     def sampled_action_logp(self) -> Any:
         """Returns the log-density of the actions drawn last, without the rounding of tanh and back. Float `[B]`."""

@@ -42,17 +42,17 @@ class NoisyLayer(nn.Module):
         self.generator: torch.Generator | None = None
         self._activation = activation_function(activation)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Returns the activated outputs; one draw of noise serves all rows. Float `[B, in]` to `[B, out]`."""
-        y = F.linear(x, self.weight, self.bias)
+        y = F.linear(inputs, self.weight, self.bias)
         if self.training if self.noise is None else self.noise:
             epsilon = torch.randn(
-                self.in_size + self.out_size, generator=self.generator, device=x.device, dtype=x.dtype
+                self.in_size + self.out_size, generator=self.generator, device=inputs.device, dtype=inputs.dtype
             )
             epsilon = epsilon.sign() * epsilon.abs().sqrt()
             epsilon_in, epsilon_out = torch.split(epsilon, [self.in_size, self.out_size])
-            # (x ∘ ε_in) σᵀ ∘ ε_out: the same product without forming the noisy matrix.
-            y = y + F.linear(x * epsilon_in, self.weight_sigma, self.bias_sigma) * epsilon_out
+            # (inputs ∘ ε_in) σᵀ ∘ ε_out: the same product without forming the noisy matrix.
+            y = y + F.linear(inputs * epsilon_in, self.weight_sigma, self.bias_sigma) * epsilon_out
         return y if self._activation is None else self._activation(y)
 
     def __getstate__(self) -> dict[str, object]:

@@ -76,9 +76,9 @@ class TorchDistributionWrapper(ActionDistribution):
         self.last_sample = self.dist.sample()
         return self.last_sample
 
-    def logp(self, x: Any) -> torch.Tensor:
-        """Returns the log-likelihood of the actions `x`. Float `[B]`."""
-        result: torch.Tensor = self.dist.log_prob(_as_tensor(x))
+    def logp(self, actions: Any) -> torch.Tensor:
+        """Returns the log-likelihood of the actions `actions`. Float `[B]`."""
+        result: torch.Tensor = self.dist.log_prob(_as_tensor(actions))
         return result
 
     def entropy(self) -> torch.Tensor:
@@ -181,9 +181,9 @@ class TorchMultiCategorical(TorchDistributionWrapper):
         """Returns the most likely action of every component, integer `[B, *shape]`."""
         return self._stack([cat.logits.argmax(dim=1) for cat in self.cats])
 
-    def logp(self, x: Any) -> torch.Tensor:
-        """Returns the summed log-likelihood of the components of `x`, integer `[B, *shape]`. Float `[B]`."""
-        index = _as_tensor(x).reshape(self.inputs.shape[0], len(self.cats))
+    def logp(self, actions: Any) -> torch.Tensor:
+        """Returns the summed log-likelihood of the components of `actions`, integer `[B, *shape]`. Float `[B]`."""
+        index = _as_tensor(actions).reshape(self.inputs.shape[0], len(self.cats))
         return torch.stack([cat.log_prob(index[:, i]) for i, cat in enumerate(self.cats)], dim=1).sum(dim=1)
 
     def multi_entropy(self) -> torch.Tensor:
@@ -223,10 +223,10 @@ class TorchDiagGaussian(TorchDistributionWrapper):
         result: torch.Tensor = self.last_sample
         return result
 
-    def logp(self, x: Any) -> torch.Tensor:
-        """Returns log-densities of `x`, float `[B, A]`. Float `[B]`."""
+    def logp(self, actions: Any) -> torch.Tensor:
+        """Returns log-densities of `actions`, float `[B, A]`. Float `[B]`."""
         # Torch's own squares deviations before it divides, which no deviation below 1e-19 or above 1e19 survives.
-        z = (_as_tensor(x) - self.mean) / self.dist.stddev
+        z = (_as_tensor(actions) - self.mean) / self.dist.stddev
         result: torch.Tensor = (-0.5 * z.square() - self.log_std - _HALF_LOG_TAU).sum(dim=-1)
         return result
 
@@ -281,6 +281,10 @@ class TorchSquashedGaussian(TorchDistributionWrapper):
     def deterministic_sample(self) -> torch.Tensor:
         """Returns the squashed means. Float `[B, A]`."""
         return self._squash(self.dist.mean)
+
+    def sample_logp(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Draws actions `[B, A]` and returns them with their log-densities `[B]`."""
+        return self.sample(), self.sampled_action_logp()
 
     def sampled_action_logp(self) -> torch.Tensor:
         """Returns the log-density of the actions drawn last, without the rounding of tanh and back. Float `[B]`."""
