@@ -29,6 +29,7 @@ SCHEMA = 1
 def save(trainer: Any, directory: str) -> None:
     """Writes a checkpoint of a trainer; see `Trainer.save`."""
     write_state(directory, gather(trainer), describe(trainer))
+    _LOGGER.info("checkpoint of iteration %s written: %s", trainer.iteration, directory)
 
 
 def describe(trainer: Any) -> dict[str, Any]:
@@ -140,6 +141,7 @@ def load(trainer: Any, directory: str) -> None:
     state, meta = read_state(directory)
     with names.from_file(f"checkpoint {directory!r}", _ADVICE, _named_by(trainer)):
         _take_over(trainer, state, meta, directory)
+    _LOGGER.info("goes on from iteration %s: %s", trainer.iteration, directory)
 
 
 _ADVICE = "Name it in this trainer's config, or add the policy before restore(); if you trust the file: trust=True"

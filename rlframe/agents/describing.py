@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import html
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+_LOGGER = logging.getLogger("rlframe")
 
 
 class DescribingMixin:
-    """`repr()` and the notebook's picture of a `Trainer`; also of one that is not built to its end."""
+    """`repr()`, the notebook's picture and the log of a `Trainer`; the first also of one that is half built."""
+
+    plan_report: Callable[[], Any]
 
     def _facts(self) -> dict[str, Any]:
         """Returns what tells this trainer from others, by name."""
@@ -22,6 +29,31 @@ class DescribingMixin:
         facts["iteration"] = parts.get("_iteration", 0)
         facts["env_steps"] = parts.get("_timesteps_total") or 0
         return {"env": parts.get("_env_id"), **facts}
+
+    def _log_parts(self, given: Mapping[str, Any]) -> None:
+        """Logs what was built, with its networks, and what the config says of it."""
+        if not _LOGGER.isEnabledFor(logging.INFO):
+            return
+        _LOGGER.info("built %r", self)
+        for pid, policy in vars(self)["workers"].local_worker().policy_map.items():
+            _LOGGER.info("%s: observations %s, actions %s", pid, policy.observation_space, policy.action_space)
+            shapes = {name: getattr(array, "shape", ()) for name, array in _arrays(policy.get_weights())}
+            _LOGGER.info("%s: %s weights: %s", pid, f"{sum(map(math.prod, shapes.values())):,}", shapes)
+        _LOGGER.info("not by default: %s", {key: value for key, value in given.items() if key != "env"})
+
+    def _log_iteration(self, result: Mapping[str, Any]) -> None:
+        """Logs a result in a line, and from DEBUG on where its time went and what the learner said."""
+        if not _LOGGER.isEnabledFor(logging.INFO):
+            return
+        _LOGGER.info(
+            "iteration %s: %s env steps, mean return %.6g over the last episodes, %s new ones, %.3g s",
+            result.get("training_iteration"), result.get("timesteps_total"),
+            result.get("episode_reward_mean", math.nan), result.get("episodes_this_iter"),
+            result.get("time_this_iter_s", math.nan),
+        )  # fmt: skip
+        if _LOGGER.isEnabledFor(logging.DEBUG):
+            _LOGGER.debug("learner: %s", (result.get("info") or {}).get("learner"))
+            _LOGGER.debug("plan:\n%s", self.plan_report())
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self._facts().items())
@@ -41,3 +73,12 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name}: {item}" for name, item in value.items())
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _arrays(weights: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the arrays of a policy's weights by dotted name."""
+    if isinstance(weights, Mapping):
+        for key, value in weights.items():
+            yield from _arrays(value, f"{name}.{key}" if name else str(key))
+    elif weights is not None:
+        yield name, weights

@@ -47,10 +47,12 @@ from rlframe.execution.plan_report import PlanReport, plan_report
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep
 from rlframe.utils.errors import ConfigError, WorkerError
+from rlframe.utils.logs import set_log_level, silence_tune
 from rlframe.utils.names import trusting
 from rlframe.utils.seeding import entropy_seed
 
 _LOGGER = logging.getLogger("rlframe")
+silence_tune()
 
 COMMON_CONFIG: dict[str, Any] = CommonConfig.defaults()
 #: How often one `train()` tries again after a worker failure, with `ignore_worker_failures` and the like.
@@ -151,7 +153,7 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         seed_process(seed)
         set_environment("extra_python_environs_for_driver", self.config)
         self.callbacks = make_callbacks(self.config["callbacks"])
-        logging.getLogger("rlframe").setLevel(self.config["log_level"])
+        set_log_level(self.config["log_level"])
         call_by_signature(self.validate_config, self.config)
         self.policy_class = self.get_default_policy_class(self.config)
         self.before_init()
@@ -161,6 +163,7 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         if self.config["evaluation_interval"] or self.config["evaluation_num_workers"]:
             self.evaluation_workers = make_evaluation_workers(self, self.merge_trainer_configs)
         self.after_init()
+        self._log_parts(config)
 
     def _make_workers(self) -> WorkerSet:
         return WorkerSet(
@@ -385,6 +388,7 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
     def log_result(self, result: dict[str, Any]) -> None:
         """Calls `on_train_result`, then the loggers."""
         call_hook(self.callbacks, "on_train_result", {"trainer": self, "result": result})
+        self._log_iteration(result)
         if self._storage:
             return
         if self._logger is None:

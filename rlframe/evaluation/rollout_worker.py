@@ -42,6 +42,7 @@ from rlframe.policy.policy import Policy, PolicySpec
 from rlframe.policy.policy_map import PolicyMap, rebuilder
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.filter import get_filter
+from rlframe.utils.logs import set_log_level
 from rlframe.utils.names import Gate, check, install
 from rlframe.utils.seeding import derive_seed, entropy_seed
 from rlframe.utils.spaces.old_gym import convert_spaces
@@ -108,7 +109,7 @@ class RolloutWorker(RLlibWorkerNames):
         if worker_index > 0:
             set_environment("extra_python_environs_for_worker", config)
         if config.get("log_level"):
-            _LOGGER.setLevel(config["log_level"])
+            set_log_level(config["log_level"])
         self.callbacks = make_callbacks(config.get("callbacks") if callbacks is None else callbacks)
         self._hooks = overridden_hooks(self.callbacks)
         self._env_creator, self._validate_env = with_preprocessing(env_creator, config), validate_env

@@ -47,6 +47,23 @@ def test_a_policy_of_an_unknown_name_is_answered_with_the_names_there_are(traine
     assert trainer.workers.local_worker().get_policy("main") is None  # RLlib's programs ask workers
 
 
+def test_the_log_says_what_was_built_and_how_it_goes(caplog, tmp_path):
+    small = {"num_workers": 0, "train_batch_size": 20, "rollout_fragment_length": 20, "log_level": "DEBUG"}
+    made = rlframe.PGTrainer(small, "CartPole-v1")
+    made.train()
+    made.restore(made.save(str(tmp_path)))
+    for wanted in (
+        "built PGTrainer(env='CartPole-v1'", "default_policy: observations Box", "weights: {", "'train_batch_size': 20",
+        "iteration 1: 20 env steps, mean return", "learner: {'default_policy'", "ParallelRollouts",
+        "checkpoint of iteration 1 written", "goes on from iteration 1",
+    ):  # fmt: skip
+        assert wanted in caplog.text
+    made.stop()
+    caplog.clear()
+    rlframe.PGTrainer({**small, "log_level": "WARN"}, "CartPole-v1").train()
+    assert not caplog.text
+
+
 @pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))
 def test_every_trainer_is_found_in_the_package_and_says_what_it_is(algorithm):
     trainer_class, name = ALGORITHMS[algorithm]()[0], ALGORITHMS[algorithm].trainer.partition(":")[2]
