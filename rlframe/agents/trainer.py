@@ -23,6 +23,7 @@ from rlframe.agents.loggers import RunLogger
 from rlframe.agents.policies import PolicyTableMixin
 from rlframe.agents.recovery import recover
 from rlframe.agents.resources import placement_group_factory
+from rlframe.agents.tracebacks import shorten_traceback
 from rlframe.agents.trainer_setup import (
     call_by_signature,
     make_logdir,
@@ -255,7 +256,12 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
             WorkerError: If no healthy worker is left.
             NonFiniteError: If a reward, observation, loss or weight became NaN or infinite.
         """
-        result: dict[str, Any] = cast(Any, super()).train()
+        try:
+            result: dict[str, Any] = cast(Any, super()).train()
+        except Exception as error:
+            if self.config["log_level"] != "DEBUG":
+                shorten_traceback(error)
+            raise
         return result
 
     def step(self) -> dict[str, Any]:
