@@ -7,7 +7,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, cast
 
@@ -468,6 +468,34 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
             self.load_checkpoint(os.fspath(checkpoint_path))
             self._restored = True
 
+    @classmethod
+    def from_checkpoint(
+        cls,
+        path: str | os.PathLike[str],
+        config: Mapping[str, Any] | None = None,
+        env: Any = None,
+        *,
+        trust: bool = False,
+    ) -> Trainer:
+        """Returns a trainer that goes on from a checkpoint, with its algorithm, config and environment.
+
+        `DQNTrainer.from_checkpoint` makes that class; `Trainer.from_checkpoint` the one of the checkpoint's algorithm.
+
+        Args:
+            path: What `save()` returned, or a run directory of the command line, of which it takes the newest.
+            config: What differs from the checkpoint's config, such as `{"num_workers": 0}`. Functions and classes of
+                your own are given here: a checkpoint holds no code.
+            env: The environment, where its name alone does not find it: a class or function of yours.
+            trust: Whether classes that the checkpoint names are imported, though they are neither built in nor
+                registered or given by this program.
+
+        Raises:
+            CheckpointError: If there is none, it is damaged, or it names what is not trusted.
+        """
+        from rlframe.agents.rebuilding import rebuild
+
+        return rebuild(cls, path, config, env, trust)
+
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Takes over the state of a checkpoint directory."""
         checkpointing.load(self, checkpointing.resolve_path(checkpoint))
@@ -494,6 +522,10 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         if self._logger is not None:
             self._logger.flush()
             self._logger.close()
+
+    def stop(self) -> None:
+        """Ends workers, threads and files; the trainer is of no use afterwards."""
+        cast(Any, super()).stop()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Returns False: a trainer is built anew for another config."""

@@ -21,7 +21,7 @@ reveal_type(trainer.save())
 reveal_type(trainer.workers)
 reveal_type(trainer.train())
 reveal_type(trainer.compute_single_action(0, full_fetch=True))
-reveal_type(PPOTrainer({}, env="CartPole-v1"))
+reveal_type(PPOTrainer.from_checkpoint("runs/ppo"))
 DQNTrainer(lr=3)
 trainer.train_on()
 """
