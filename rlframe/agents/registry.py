@@ -184,6 +184,9 @@ def register_trainables() -> None:
     """
     from ray.tune import registry
 
+    from rlframe.evaluation import shared_names
+
+    shared_names.connect()
     if _in_worker_process():
         return  # workers look names up where the driver put them
     names: Any = registry._global_registry
@@ -191,6 +194,7 @@ def register_trainables() -> None:
         if not names.contains(registry.TRAINABLE_CLASS, name) or _is_of_rllib(registry, name):
             names.register(registry.TRAINABLE_CLASS, name, TrainableName(name))
             _registered.add(name)
+    shared_names.publish_all()
     _register_after_each_init()
 
 

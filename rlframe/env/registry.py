@@ -20,7 +20,7 @@ from gymnasium.envs import registration
 from rlframe.env.base_env import BaseEnv
 from rlframe.env.env_context import EnvContext
 from rlframe.env.external_env import ExternalEnv
-from rlframe.utils import names
+from rlframe.utils import names, shared_names
 from rlframe.utils.errors import ConfigError, EnvError
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ _creators: dict[str, Callable[..., Any]] = {}
 
 
 def register_env(name: str, env_creator: Callable[..., Any]) -> None:
-    """Makes `config["env"] = name` mean `env_creator`, in this process; trainers carry it to their workers.
+    """Makes `config["env"] = name` mean `env_creator`; trainers carry it to their workers, Ray Tune to its trials.
 
     Args:
         name: Any name. A name of Gymnasium's is overruled.
@@ -51,6 +51,7 @@ def register_env(name: str, env_creator: Callable[..., Any]) -> None:
             "a function, such as `lambda config: MyEnv(config)`."
         )
     _creators[name] = env_creator
+    shared_names.tell("env", name, env_creator)
 
 
 def registered_envs() -> dict[str, Callable[..., Any]]:

@@ -17,6 +17,7 @@ from rlframe.env.checks import check_observation, check_spaces
 from rlframe.env.env_context import EnvContext
 from rlframe.env.external_env import ExternalEnv
 from rlframe.env.wrappers.atari_wrappers import is_atari, with_preprocessing
+from rlframe.evaluation import shared_names
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, overridden_hooks
 from rlframe.evaluation.env_runner import EnvRunner, Hooks, RunnerSettings
 from rlframe.evaluation.env_slots import EnvSlot
@@ -48,6 +49,7 @@ from rlframe.utils.seeding import derive_seed, entropy_seed
 from rlframe.utils.spaces.old_gym import convert_spaces
 
 _LOGGER = logging.getLogger("rlframe")
+shared_names.connect()
 _GLOBAL_WORKER: RolloutWorker | None = None
 
 

@@ -18,6 +18,7 @@ from rlframe.models.distributions import dist_from_plan, numpy_dist_for
 from rlframe.models.fcnet_spec import fcnet_spec
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.preprocessors import Preprocessor, get_preprocessor
+from rlframe.utils import shared_names
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from rlframe.utils.spaces.old_gym import convert_spaces
 
@@ -36,7 +37,8 @@ _REGISTRY: dict[str, dict[str, Any]] = {"model": {}, "action_dist": {}, "preproc
 class ModelCatalog:
     """Builds models, action distributions and preprocessors for spaces; registers the user's own by name.
 
-    Names are kept per process. A driver hands its own to another process by `install(registered())`.
+    Names are kept per process. A driver hands its own to another process by `install(registered())`; with a Ray runtime
+    those of the driver are found in all processes, see `rlframe.evaluation.shared_names`.
     """
 
     @staticmethod
@@ -108,7 +110,7 @@ class ModelCatalog:
             return _with_memory(arguments, framework, default_model, model_kwargs)
         options: dict[str, Any] = {}
         if config["custom_model"]:
-            model_class = resolve_class("model", config["custom_model"], _REGISTRY["model"], ModelV2)
+            model_class = _resolve("model", config["custom_model"], ModelV2)
             _refuse_other_framework(model_class, framework)
             options = accepted_options(model_class, config["custom_model_config"])
         elif default_model is None and model_interface is None and has_action_mask(obs_space, num_outputs):
@@ -163,7 +165,7 @@ class ModelCatalog:
         action_space = convert_spaces(action_space)
         custom = (config or {}).get("custom_action_dist") or (dist_type if isinstance(dist_type, type) else None)
         if custom:
-            dist_class = resolve_class("action_dist", custom, _REGISTRY["action_dist"], ActionDistribution)
+            dist_class = _resolve("action_dist", custom, ActionDistribution)
             shape = dist_class.required_model_output_shape(action_space, dict(config or {}))
             return dist_class, int(np.prod(shape))
         if framework == "numpy":
@@ -227,11 +229,7 @@ class ModelCatalog:
         observation_space = convert_spaces(observation_space)
         config = _complete(options or {})
         custom = config["custom_preprocessor"]
-        make = (
-            resolve_class("preprocessor", custom, _REGISTRY["preprocessor"], Preprocessor)
-            if custom
-            else get_preprocessor(observation_space)
-        )
+        make = _resolve("preprocessor", custom, Preprocessor) if custom else get_preprocessor(observation_space)
         preprocessor: Preprocessor = make(observation_space, config)
         return preprocessor
 
@@ -248,6 +246,17 @@ def _register(kind: str, name: str, value: Any) -> None:
     if not callable(value):
         raise ConfigError(f"The custom {kind} {name!r} must be a class; got {value!r} ({type(value).__name__}).")
     _REGISTRY[kind][name] = value
+    shared_names.tell(kind, name, value)
+
+
+def _resolve(kind: str, given: Any, base: type) -> Any:
+    """Returns the class that a config means; see `resolve_class`."""
+    registry = _REGISTRY[kind]
+    if isinstance(given, str) and given not in registry:
+        found = shared_names.ask(kind, given)
+        if found is not None:
+            registry[given] = found
+    return resolve_class(kind, given, registry, base)
 
 
 def _known_framework(framework: str) -> str:

@@ -12,23 +12,37 @@ from typing import Any, TypeVar
 import ray.tune
 
 from rlframe.agents.registry import register_trainables
-from rlframe.tune.results import ExperimentAnalysis
-from rlframe.tune.translate import translate_experiments, translate_run
+from rlframe.tune.functions import as_trainable, checkpoint_dir, register_trainable, report  # noqa: F401
+from rlframe.tune.results import ExperimentAnalysis, NamesOfRay1, with_logdir
+from rlframe.tune.translate import printing, translate_experiments, translate_run
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Ray's names come through `__getattr__`.
-__all__ = sorted({*ray.tune.__all__, "ExperimentAnalysis", "function", "run", "run_experiments"})
+__all__ = sorted(
+    {
+        *ray.tune.__all__,
+        "ExperimentAnalysis",
+        "checkpoint_dir",
+        "function",
+        "register_trainable",
+        "report",
+        "run",
+        "run_experiments",
+    }
+)
 
 register_trainables()
 
 
-def run(run_or_experiment: Any, *args: Any, **kwargs: Any) -> ExperimentAnalysis:
+def run(run_or_experiment: Any, name: str | None = None, **kwargs: Any) -> ExperimentAnalysis:
     """Runs trials, as `ray.tune.run` of today and of Ray 1.x.
+
+    What is printed is a table of the trials now and then; `verbose=2` prints each result.
 
     Args:
         run_or_experiment: Name of an algorithm, a trainer class, a function, or an `Experiment`.
-        *args: The experiment's name, as in Ray 1.x.
+        name: The experiment's name.
         **kwargs: Arguments of either version; old ones are translated, see `rlframe.tune.translate`.
 
     Returns:
@@ -37,8 +51,9 @@ def run(run_or_experiment: Any, *args: Any, **kwargs: Any) -> ExperimentAnalysis
     Raises:
         ConfigError: If an old argument has no counterpart; the message names what to use.
     """
-    arguments = translate_run(kwargs)
-    return ExperimentAnalysis.of(ray.tune.run(run_or_experiment, *args, **arguments))
+    arguments = _with_defaults(translate_run(kwargs))
+    with printing(arguments):
+        return ExperimentAnalysis.of(ray.tune.run(as_trainable(run_or_experiment), name=name, **arguments))
 
 
 def run_experiments(experiments: Any, **kwargs: Any) -> list[Any]:
@@ -51,9 +66,16 @@ def run_experiments(experiments: Any, **kwargs: Any) -> list[Any]:
     Raises:
         ConfigError: If an old argument has no counterpart.
     """
-    arguments = translate_run(kwargs)
-    trials: list[Any] = ray.tune.run_experiments(translate_experiments(experiments), **arguments)
-    return trials
+    arguments = _with_defaults(translate_run(kwargs))
+    with printing(arguments):
+        trials: list[Any] = ray.tune.run_experiments(translate_experiments(experiments), **arguments)
+    return with_logdir(trials)
+
+
+def _with_defaults(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Returns arguments that print little, and whose callbacks see trials with the names of Ray 1.x."""
+    callbacks = [NamesOfRay1(), *(arguments.get("callbacks") or ())]
+    return {"verbose": 1, **arguments, "callbacks": callbacks}
 
 
 def function(func: F) -> F:

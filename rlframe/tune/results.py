@@ -2,9 +2,41 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import ray.tune
+import ray.tune.experiment
+
+#: What Tune writes for each trial.
+_RESULTS = "result.json"
+
+
+class Trial(ray.tune.experiment.Trial):
+    """A trial with the names that Ray 1.x had for its parts."""
+
+    @property
+    def logdir(self) -> str:
+        """Returns the directory of the trial: what it writes goes there while it runs, and is kept there."""
+        path, running = str(self.path), str(self.local_path)
+        return path if os.path.exists(os.path.join(path, _RESULTS)) or not os.path.exists(running) else running
+
+
+def with_logdir(trials: list[Any]) -> list[Any]:
+    """Returns Ray's trials, with the names of Ray 1.x."""
+    for trial in trials:
+        if type(trial) is ray.tune.experiment.Trial:
+            trial.__class__ = Trial
+    return trials
+
+
+class NamesOfRay1(ray.tune.Callback):
+    """Lets other callbacks see trials with the names of Ray 1.x; stands before them."""
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Sees to a trial."""
+        del iteration, trials, info
+        with_logdir([trial])
 
 
 class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
@@ -15,6 +47,7 @@ class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
         """Returns what Ray's `tune.run` returned, with the methods of this class."""
         if isinstance(analysis, ray.tune.ExperimentAnalysis):
             analysis.__class__ = cls
+            with_logdir(analysis.trials)
         made: ExperimentAnalysis = analysis
         return made
 

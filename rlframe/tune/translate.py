@@ -7,17 +7,21 @@
 | `loggers` | callbacks; those that Tune makes anyway are left out |
 | `run_errored_only` | `resume="ERRORED_ONLY"` |
 | `restore`: a directory, a file's name in it, a `Checkpoint` | `restore`: the directory |
+| `resources_per_trial={"cpu": 1, "extra_cpu": 2}` | bundles, of which the first is the trial's own |
+| `progress_reporter` | the same, and it prints |
 | `queue_trials`, `ray_auto_init` and the like | nothing: Ray does so by itself, or has no such thing any more |
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import ray.tune
 
+from rlframe.tune.functions import as_trainable
 from rlframe.tune.logger import logger_callbacks
 from rlframe.utils.deprecation import deprecation_warning
 from rlframe.utils.errors import ConfigError
@@ -62,6 +66,7 @@ def translate_run(arguments: Mapping[str, Any]) -> dict[str, Any]:
     _translate_directory(translated)
     _translate_checkpoints(translated)
     _translate_loggers(translated)
+    translated.update(_reserved(translated.pop("resources_per_trial", None)))
     if translated.pop("run_errored_only", False):
         translated["resume"] = "ERRORED_ONLY"
     if translated.get("restore") is not None:
@@ -78,6 +83,20 @@ def translate_experiments(experiments: Any) -> Any:
     return {name: _translate_experiment(spec) for name, spec in experiments.items()}
 
 
+@contextlib.contextmanager
+def printing(arguments: Mapping[str, Any]) -> Iterator[None]:
+    """Lets a `progress_reporter` print, as in Ray 1.x; today's Ray leaves it out unless it is told otherwise."""
+    name = "RAY_AIR_NEW_OUTPUT"
+    if arguments.get("progress_reporter") is None or name in os.environ:
+        yield
+        return
+    os.environ[name] = "0"
+    try:
+        yield
+    finally:
+        del os.environ[name]
+
+
 def checkpoint_path(checkpoint: Any) -> str:
     """Returns the directory of a checkpoint: of a path, one with a file's name as in Ray 1.x, or Tune's object."""
     path: str = os.path.abspath(os.path.expanduser(os.fspath(getattr(checkpoint, "path", checkpoint))))
@@ -89,6 +108,8 @@ def _translate_experiment(spec: Any) -> Any:
     if not isinstance(spec, Mapping):
         return spec
     translated = translate_run(spec)
+    if "run" in translated:
+        translated["run"] = as_trainable(translated["run"])
     env = translated.pop("env", None)  # RLlib's files have it beside the config
     if env is not None:
         translated["config"] = {**(translated.get("config") or {}), "env": env}
@@ -101,6 +122,21 @@ def _translate_directory(arguments: dict[str, Any]) -> None:
         if arguments.get("storage_path") is not None:
             raise ConfigError("tune.run: local_dir is the old name of storage_path; give one of them")
         arguments["storage_path"] = os.path.abspath(os.path.expanduser(os.fspath(local_dir)))
+
+
+def _reserved(resources: Any) -> dict[str, Any]:
+    """Returns the argument that reserves resources; `extra_cpu` and `extra_gpu` are for workers that a trial starts."""
+    if resources is None:
+        return {}
+    if not isinstance(resources, Mapping) or not {"extra_cpu", "extra_gpu"} & resources.keys():
+        return {"resources_per_trial": resources}
+    given = {key.upper().replace("EXTRA_", "extra "): float(amount or 0) for key, amount in resources.items()}
+    workers = int(given.get("extra CPU", 0)) or 1
+    driver = {key: amount for key, amount in given.items() if amount and not key.startswith("extra ")}
+    worker = {"CPU": given.get("extra CPU", 0) / workers, "GPU": given.get("extra GPU", 0) / workers}
+    worker = {key: amount for key, amount in worker.items() if amount}
+    bundles = [driver, *[worker] * workers] if worker else [driver]
+    return {"resources_per_trial": ray.tune.PlacementGroupFactory(bundles)}
 
 
 def _translate_checkpoints(arguments: dict[str, Any]) -> None:

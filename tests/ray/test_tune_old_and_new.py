@@ -1,5 +1,7 @@
 """`rlframe.tune`: what programs for Ray 1.x write, and today's schedulers, on the same trainers."""
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -123,3 +125,45 @@ def test_population_based_training_copies_and_perturbs(ray_runtime, tmp_path):
     assert not results.errors
     assert [result.metrics["training_iteration"] for result in results] == [2, 2]
     assert scheduler._num_perturbations >= 1
+
+
+def test_functions_of_ray_1_report_and_keep_checkpoints(ray_runtime, tmp_path, capsys):
+    from rlframe import tune
+
+    def with_reporter(config, reporter):
+        assert os.path.isdir(reporter.logdir)
+        for step in range(2):
+            reporter(timesteps_total=step, episode_reward_mean=config["gain"] * step)
+
+    def with_checkpoints(config, checkpoint_dir=None):
+        if checkpoint_dir:
+            tune.report(found=Path(checkpoint_dir, "step").read_text())
+            return
+        for step in range(2):
+            with tune.checkpoint_dir(step=step) as folder:
+                Path(folder, "step").write_text(f"{config['gain']} {step}")
+            tune.report(found="nothing")
+
+    seen = []
+
+    class Watch(tune.Callback):
+        def on_trial_result(self, iteration, trials, trial, result, **info):
+            seen.append(os.path.isdir(trial.logdir))
+
+    analysis = tune.run(
+        with_reporter, "named", config={"gain": tune.grid_search([1.0, 2.0])}, local_dir=str(tmp_path),
+        callbacks=[Watch()],
+    )  # fmt: skip
+    assert seen == [True] * 4
+    assert len(capsys.readouterr().out.splitlines()) < 100
+    best = analysis.get_best_trial("episode_reward_mean", mode="max")
+    assert best.config["gain"] == 2.0
+    assert Path(best.logdir).is_relative_to(tmp_path / "named")
+    rows = [json.loads(line) for line in Path(best.logdir, "result.json").read_text().splitlines()]
+    assert [row["episode_reward_mean"] for row in rows] == [0.0, 2.0]
+
+    tune.register_trainable("checkpoints", with_checkpoints)
+    settings = {"config": {"gain": 3}, "local_dir": str(tmp_path), "verbose": 0}
+    (first,) = tune.run("checkpoints", keep_checkpoints_num=1, **settings).trials
+    (again,) = tune.run("checkpoints", restore=first.checkpoint.path, **settings).trials
+    assert again.last_result["found"] == "3 1"

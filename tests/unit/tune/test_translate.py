@@ -1,11 +1,13 @@
 """Arguments of Ray 1.x's `tune.run`, before anything is run."""
 
+import inspect
 import json
 import os
 from pathlib import Path
 
 import pytest
 
+from rlframe.tune.functions import as_trainable
 from rlframe.tune.logger import DEFAULT_LOGGERS, Logger, NoopLogger, UnifiedLogger
 from rlframe.tune.translate import checkpoint_path, translate_experiments, translate_run
 from rlframe.utils.errors import ConfigError
@@ -87,3 +89,35 @@ def test_unified_logger_writes_a_run_directory(tmp_path: Path) -> None:
     logger.on_result({"training_iteration": 1, "timesteps_total": 5})
     logger.close()
     assert json.loads((tmp_path / "result.jsonl").read_text()) == {"training_iteration": 1, "timesteps_total": 5}
+
+
+@pytest.mark.parametrize(
+    ("given", "bundles"),
+    [
+        ({"cpu": 1, "extra_cpu": 2}, [{"CPU": 1.0}, {"CPU": 1.0}, {"CPU": 1.0}]),
+        ({"cpu": 1, "gpu": 0, "extra_cpu": 2, "extra_gpu": 1}, [{"CPU": 1.0}, *[{"CPU": 1.0, "GPU": 0.5}] * 2]),
+        ({"cpu": 1, "extra_cpu": 0}, [{"CPU": 1.0}]),
+    ],
+)
+def test_extra_resources_are_bundles_for_what_a_trial_starts(given: dict[str, float], bundles: list[object]) -> None:
+    assert translate_run({"resources_per_trial": given})["resources_per_trial"].bundles == bundles
+
+
+def test_resources_of_today_stay() -> None:
+    given = {"cpu": 2}
+    assert translate_run({"resources_per_trial": given}) == {"resources_per_trial": given}
+
+
+def test_functions_reserve_for_the_trainer_they_make() -> None:
+    def train(config, reporter):  # type: ignore[no-untyped-def]
+        reporter(done=True)
+
+    reserve = as_trainable(train)._resources
+    assert len(reserve({"env": "CartPole-v1", "num_workers": 2}).bundles) == 3
+    assert reserve({"num_workers": 8, "batch_size": 32}) is None  # of another program's data loader
+    assert list(inspect.signature(as_trainable(train)).parameters) == ["config"]
+
+
+@pytest.mark.parametrize("trainable", ["DQN", dict, lambda config: None, lambda config, other: None])
+def test_what_ray_takes_or_refuses_itself_stays(trainable: object) -> None:
+    assert as_trainable(trainable) is trainable

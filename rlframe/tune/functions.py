@@ -1,0 +1,119 @@
+"""Functions as trainables, and how they report, as in Ray 1.x.
+
+| Then | Now |
+|---|---|
+| `fn(config, reporter)`, `reporter(loss=…)` | `fn(config)`, `ray.tune.report({"loss": …})` |
+| `tune.report(loss=…)` | the same |
+| `fn(config, checkpoint_dir=None)`, `with tune.checkpoint_dir(step) as folder:` | a `Checkpoint` beside a report |
+| workers that a function starts, nothing reserved for them | reserved, as `num_workers` of the config says |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import ray.tune
+
+from rlframe.agents.resources import function_resources
+
+_DEFAULT_METRIC = "_metric"
+
+#: The folder that `checkpoint_dir` filled in this process, until the next report takes it along.
+_waiting: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def as_trainable(trainable: Any) -> Any:
+    """Returns a function of Ray 1.x as today's Ray takes it; anything else as it is."""
+    if not inspect.isfunction(trainable):
+        return trainable
+    wanted = list(inspect.signature(trainable).parameters.values())[1:]
+    names = [parameter.name for parameter in wanted if parameter.default is inspect.Parameter.empty]
+    names += [parameter.name for parameter in wanted if parameter.name == "checkpoint_dir"]
+    unknown = set(names) - {"reporter", "checkpoint_dir"}
+    if unknown:
+        return trainable  # Ray says what it wants
+
+    @functools.wraps(trainable)
+    def called_as_declared(config: dict[str, Any]) -> Any:
+        given = {"reporter": Reporter, "checkpoint_dir": _loaded_directory}
+        return trainable(config, **{name: given[name]() for name in dict.fromkeys(names)})
+
+    del called_as_declared.__wrapped__  # Ray looks through it at what the user declared
+    called: Any = called_as_declared if names else trainable
+    if not hasattr(called, "_resources"):
+        called._resources = function_resources
+    return called
+
+
+class Reporter:
+    """What a function `fn(config, reporter)` reports with: `reporter(timesteps_total=…, episode_reward_mean=…)`.
+
+    Attributes:
+        logdir: Directory of the trial.
+        trial_id: Its id.
+        trial_name: Its name.
+    """
+
+    def __init__(self) -> None:
+        context = ray.tune.get_context()
+        self.logdir: str | None = context.get_trial_dir()
+        self.trial_id: str | None = context.get_trial_id()
+        self.trial_name: str | None = context.get_trial_name()
+
+    def __call__(self, _metric: float | None = None, **metrics: Any) -> None:
+        """Reports a result."""
+        report(_metric, **metrics)
+
+
+def report(_metric: Any = None, *, checkpoint: Any = None, **metrics: Any) -> None:
+    """Reports a result of a trial, as `tune.report(loss=0.1)` of Ray 1.x or `tune.report({"loss": 0.1})` of today.
+
+    Args:
+        _metric: A dict of metrics, or one number.
+        checkpoint: A `Checkpoint` that belongs to the result; None takes what `checkpoint_dir` wrote.
+        **metrics: Metrics by name.
+    """
+    if isinstance(_metric, Mapping):
+        metrics = {**_metric, **metrics}
+    elif _metric is not None:
+        metrics = {_DEFAULT_METRIC: _metric, **metrics}
+    if checkpoint is None and _waiting:
+        folder = _waiting.pop()
+        ray.tune.report(metrics, checkpoint=ray.tune.Checkpoint.from_directory(folder.name))
+        folder.cleanup()  # Ray has copied it
+        return
+    ray.tune.report(metrics, checkpoint=checkpoint)
+
+
+@contextlib.contextmanager
+def checkpoint_dir(step: int) -> Iterator[str]:
+    """Gives a folder to write a checkpoint into; the next `report` takes it along.
+
+    Args:
+        step: Accepted for old programs; checkpoints are numbered by Ray.
+    """
+    del step
+    folder = tempfile.TemporaryDirectory(prefix="checkpoint_")
+    yield folder.name
+    while _waiting:
+        _waiting.pop().cleanup()
+    _waiting.append(folder)
+
+
+def _loaded_directory() -> str | None:
+    """Returns the folder of the checkpoint that a trial goes on from, None for a new trial."""
+    checkpoint = ray.tune.get_checkpoint()
+    return None if checkpoint is None else str(checkpoint.to_directory())
+
+
+def register_trainable(name: str, trainable: Callable[..., Any], *args: Any) -> None:
+    """Registers a trainable by name, as `ray.tune.register_trainable`; functions of Ray 1.x too."""
+    ray.tune.register_trainable(name, as_trainable(trainable), *args)
+
+
+__all__ = ["Reporter", "as_trainable", "checkpoint_dir", "register_trainable", "report"]
