@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rlframe.env.adapt import user_env
 from rlframe.env.multi_agent_adapt import MultiAgentAdapter, SingleAgentAsMany
+from rlframe.utils.errors import EnvError
 
 _DUMMY_AGENT_ID = "agent0"
 """What the agent of an environment with one agent is called."""
+
+
+ASYNC_RESET_RETURN = "async_reset_return"
+"""What `try_reset` returns where the observation comes with a later `poll`."""
+_NOT_POLLED = (
+    "The worker steps these environments itself; a loop of your own polls BaseEnv.to_base_env(env), or a subclass of "
+    "BaseEnv that defines poll(), send_actions() and try_reset()"
+)
 
 
 class BaseEnv:
@@ -48,6 +58,59 @@ class BaseEnv:
     def action_space(self) -> Any:
         """The action space of the first environment, or None without any."""
         return self._envs[0].action_space if self._envs else None
+
+    @staticmethod
+    def to_base_env(
+        env: Any,
+        make_env: Callable[[int], Any] | None = None,
+        num_envs: int = 1,
+        remote_envs: bool = False,
+        remote_env_batch_wait_ms: int = 0,
+        policy_config: Any = None,
+    ) -> BaseEnv:
+        """Returns environments that a program's own loop polls and sends actions to.
+
+        Args:
+            env: One environment of any kind but an `ExternalEnv`; a `BaseEnv` is returned as it is.
+            make_env: `fn(index)` that makes the others.
+            num_envs: How many there shall be.
+            remote_envs: Has to be False: workers are what steps environments in other processes.
+            remote_env_batch_wait_ms: Not used.
+            policy_config: Not used.
+
+        Raises:
+            EnvError: If there cannot be such.
+        """
+        from rlframe.env.polled_envs import to_base_env
+
+        del remote_env_batch_wait_ms, policy_config
+        if remote_envs:
+            raise EnvError("remote_envs is True; set num_workers to step environments in several processes")
+        return to_base_env(env, make_env, num_envs)
+
+    def poll(self) -> Any:
+        """Returns observations, rewards, dones, infos and off-policy actions, each by environment and agent.
+
+        Raises:
+            NotImplementedError: If this is a worker's view of what it steps itself.
+        """
+        raise NotImplementedError(_NOT_POLLED)
+
+    def send_actions(self, action_dict: Any) -> None:
+        """Takes actions by environment and agent.
+
+        Raises:
+            NotImplementedError: If this is a worker's view of what it steps itself.
+        """
+        raise NotImplementedError(_NOT_POLLED)
+
+    def try_reset(self, env_id: int | None = None) -> Any:
+        """Resets one environment, and returns its observations by agent.
+
+        Raises:
+            NotImplementedError: If this is a worker's view of what it steps itself.
+        """
+        raise NotImplementedError(_NOT_POLLED)
 
     def try_render(self, env_id: int | None = None) -> Any:
         """Renders the environment of one slot (the first if None)."""

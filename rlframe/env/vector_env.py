@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
@@ -35,3 +36,41 @@ class VectorEnv:
     def get_sub_environments(self) -> list[Any]:
         """Returns the single environments, if there are such."""
         return []
+
+    def get_unwrapped(self) -> list[Any]:
+        """Returns the single environments, if there are such (the older name)."""
+        return self.get_sub_environments()
+
+    def try_render_at(self, index: int | None = None) -> Any:  # noqa: ARG002 - for those that override it
+        """Shows the copy at `index` (0 if None); by default nothing."""
+        return None
+
+    @staticmethod
+    def vectorize_gym_envs(  # noqa: PLR0913, PLR0917 - RLlib's signature
+        make_env: Callable[[int], Any] | None = None,
+        existing_envs: list[Any] | None = None,
+        num_envs: int = 1,
+        action_space: Any = None,
+        observation_space: Any = None,
+        env_config: Any = None,
+        policy_config: Any = None,
+    ) -> VectorEnv:
+        """Returns single environments, each with one agent, as a `VectorEnv` that steps them one after the other.
+
+        Args:
+            make_env: `fn(index)` that makes those that are missing.
+            existing_envs: Those that there are, of Gymnasium's contract or the older one.
+            num_envs: How many there shall be.
+            action_space: The space of one copy's actions; None takes the first one's.
+            observation_space: The space of one copy's observations; None takes the first one's.
+            env_config: Not used.
+            policy_config: Not used.
+        """
+        from rlframe.env.vectorized import VectorizedGymEnv
+
+        del env_config, policy_config
+        return VectorizedGymEnv(make_env, existing_envs or [], num_envs, action_space, observation_space)
+
+    def wrap(self, *args: Any, **kwargs: Any) -> VectorEnv:
+        """Does what `vectorize_gym_envs` does (the older name)."""
+        return self.vectorize_gym_envs(*args, **kwargs)

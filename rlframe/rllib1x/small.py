@@ -16,6 +16,7 @@ import yaml
 from gymnasium import spaces
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, SampleBatch
+from rlframe.env.base_env import _DUMMY_AGENT_ID
 from rlframe.execution.replay_memory import check_fits, memory_bytes
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.from_config import from_config
@@ -160,6 +161,11 @@ def extract_stats(stats: Mapping[str, Any], key: str) -> Any:
 def linear_interpolation(left: float, right: float, alpha: float) -> float:
     """Returns what lies the share `alpha` of the way from `left` to `right`."""
     return left + alpha * (right - left)
+
+
+def with_dummy_agent_id(env_id_to_values: Mapping[int, Any], dummy_id: Any = _DUMMY_AGENT_ID) -> dict[int, Any]:
+    """Returns what each environment has as what its one agent has."""
+    return {env_id: {dummy_id: value} for env_id, value in env_id_to_values.items()}
 
 
 def make_divisible_by(a: Any, n: int) -> Any:
