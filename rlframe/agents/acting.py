@@ -174,7 +174,7 @@ class ActingMixin:
     ) -> Any:
         """Returns `{agent_id: action}` for `{agent_id: observation}`, all from one policy.
 
-        With `state` or `full_fetch`: `(actions, states, extras)`, each a dict by agent.
+        With `state`, be it empty, or `full_fetch`: `(actions, states, extras)`, each a dict by agent.
         """
         made = {
             agent: self.compute_single_action(
@@ -191,7 +191,7 @@ class ActingMixin:
             for agent, observation in observations.items()
         }
         actions = {agent: result[0] for agent, result in made.items()}
-        if not (state or full_fetch):
+        if state is None and not full_fetch:
             return actions
         return (
             actions,

@@ -88,11 +88,19 @@ def trajectory_ends(batch: SampleBatch) -> BoolArray:
 def terminal_rows(batch: SampleBatch) -> BoolArray:
     """Returns `terminateds` `[B]`, or `dones` in batches of old code, which knows no difference.
 
+    Dones that say something else than `terminateds` and `truncateds` together were written by such code, too.
+
     Raises:
         KeyError: If the batch has neither.
     """
-    terminateds = batch.get(TERMINATEDS)
-    return np.asarray(batch[DONES] if terminateds is None else terminateds, bool)
+    if TERMINATEDS not in batch:
+        return np.asarray(batch[DONES], bool)
+    terminateds = np.asarray(batch[TERMINATEDS], bool)
+    if DONES not in batch:
+        return terminateds
+    dones = np.asarray(batch[DONES], bool)
+    union = terminateds | np.asarray(batch[TRUNCATEDS], bool) if TRUNCATEDS in batch else terminateds
+    return terminateds if np.array_equal(dones, union) else dones
 
 
 @lru_cache(maxsize=64)

@@ -24,10 +24,12 @@ from rlframe.evaluation.step_times import StepTimes
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.memory import ActingMemory
 from rlframe.policy.policy import Policy
+from rlframe.policy.users_code import overridden_by_user, postprocess
 from rlframe.utils.errors import EnvError
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
 
-EPISODE_HOOKS = frozenset({"on_episode_start", "on_episode_step", "on_episode_end"})
+#: Callbacks that are given the episode.
+EPISODE_HOOKS = frozenset({"on_episode_start", "on_episode_step", "on_episode_end", "on_postprocess_trajectory"})
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class EnvRunner:
     """
 
     empty: Callable[..., Any] = staticmethod(np.empty)
+    #: Whether postprocessing of a user's own is given the episode.
+    _shows_episodes = True
 
     def __init__(
         self,
@@ -112,7 +116,8 @@ class EnvRunner:
         self._unchecked = set(range(size))
         self._episode_parts = [0] * size
         self._episodes: list[Episode | None] = [None] * size
-        self._wants_episodes = bool(EPISODE_HOOKS & set(hooks.call)) or "on_postprocess_trajectory" in hooks.call
+        shown = self._shows_episodes and overridden_by_user(type(policy), "postprocess_trajectory")
+        self._wants_episodes = shown or not EPISODE_HOOKS.isdisjoint(hooks.call)
         self._pending: list[list[SampleBatch]] = [[] for _ in slots]
         self._metrics: list[RolloutMetrics] = []
         self._started = False
@@ -431,7 +436,7 @@ class EnvRunner:
             original = piece.copy() if hook is not None else piece
             if explores:
                 piece = policy.exploration.postprocess_trajectory(policy, piece) or piece
-            piece = policy.postprocess_trajectory(piece, {}, episode)
+            piece = postprocess(policy, piece, {}, episode)
             if hook is not None:
                 hook(
                     worker=self.hooks.worker,

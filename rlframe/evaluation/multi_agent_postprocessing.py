@@ -13,12 +13,13 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.env_runner import Hooks
 from rlframe.evaluation.episode import Episode
 from rlframe.policy.policy import Policy
+from rlframe.policy.users_code import postprocess
 
 Pieces = dict[int, dict[Any, tuple[Policy, SampleBatch]]]
 
 
 class MultiAgentPostprocessing:
-    """Postprocesses the rows of several policies; each agent's see those that others have of the same episode.
+    """Postprocesses the rows of several policies; each agent's see the originals that others have of the same episode.
 
     Args:
         policies: Policies by id; the dict may change between calls.
@@ -48,18 +49,25 @@ class MultiAgentPostprocessing:
             for pid in batches
             if hook is None and policies[pid].postprocesses_many and not policies[pid].exploration.has_postprocessing
         }
-        made = {pid: policies[pid].postprocess_trajectory(batches[pid]) for pid in whole}
         if len(whole) == len(batches):
-            return made
-        pieces = {pid: _trajectories(batch) for pid, batch in batches.items()}
+            return {pid: policies[pid].postprocess_trajectory(batch) for pid, batch in batches.items()}
+        pieces = {pid: _trajectories(batch) for pid, batch in batches.items()}  # the originals, whatever comes
+        made = {pid: policies[pid].postprocess_trajectory(batches[pid]) for pid in batches if pid in whole}
         together: Pieces = {}
+        turns = []
         for pid, parts in pieces.items():
-            for part in parts:
+            for place, part in enumerate(parts):
                 episode, agent = _whose(part, names)
                 together.setdefault(episode, {})[agent] = (policies[pid], part)
-        for pid in batches.keys() - whole:
-            done = [self._one(pid, _whose(part, names), part, together, hook, running) for part in pieces[pid]]
-            made[pid] = done[0] if len(done) == 1 else SampleBatch.concat_samples(done)
+                if pid not in whole:
+                    turns.append((episode, int(part[AGENT_INDEX][0]), pid, place))
+        done: dict[str, dict[int, SampleBatch]] = {}
+        for _, _, pid, place in sorted(turns):  # by episode, agents in the order in which they appeared
+            part = pieces[pid][place]
+            done.setdefault(pid, {})[place] = self._one(pid, _whose(part, names), part, together, hook, running)
+        for pid, parts_done in done.items():
+            in_order = [parts_done[place] for place in range(len(parts_done))]
+            made[pid] = in_order[0] if len(in_order) == 1 else SampleBatch.concat_samples(in_order)
         return {pid: made[pid] for pid in batches}
 
     def _one(
@@ -74,12 +82,12 @@ class MultiAgentPostprocessing:
         policy = self._policies[policy_id]
         episode_id, agent_id = whose
         originals = together[episode_id]
-        if hook is not None:
-            originals = {agent: (owner, batch.copy()) for agent, (owner, batch) in originals.items()}
-        others = {agent: pair for agent, pair in together[episode_id].items() if agent != agent_id}
+        others = {agent: pair for agent, pair in originals.items() if agent != agent_id}
+        if others or hook is not None:
+            part = part.copy()  # whatever is written into it, others get the original
         if policy.exploration.has_postprocessing:
             part = policy.exploration.postprocess_trajectory(policy, part) or part
-        part = policy.postprocess_trajectory(part, others, running.get(episode_id))
+        part = postprocess(policy, part, others, running.get(episode_id))
         if hook is not None:
             hook(
                 worker=self._hooks.worker,
@@ -88,7 +96,7 @@ class MultiAgentPostprocessing:
                 policy_id=policy_id,
                 policies=self._policies,
                 postprocessed_batch=part,
-                original_batches=originals,
+                original_batches=dict(originals),
             )
         return part
 

@@ -25,6 +25,7 @@ from rlframe.evaluation.multi_agent_rows import Agent, Side
 from rlframe.evaluation.multi_agent_state import restore_runner, runner_state
 from rlframe.evaluation.step_times import StepTimes
 from rlframe.policy.policy import Policy
+from rlframe.policy.users_code import overridden_by_user
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
 
@@ -83,7 +84,9 @@ class MultiAgentRunner:
         self._cut: dict[int, int] = {}  # slots whose episode passes one, and the id of the part that ends there
         self._unchecked = set(range(len(slots)))
         self._followers: dict[str, tuple[Policy, bool]] = {}  # policies, and whether their explorations follow episodes
-        self._wants_steps = bool(EPISODE_HOOKS & set(hooks.call)) or "on_postprocess_trajectory" in hooks.call
+        self._wants_steps = not EPISODE_HOOKS.isdisjoint(hooks.call) or any(
+            overridden_by_user(type(policy), "postprocess_trajectory") for policy in policies.values()
+        )
         self._metrics: list[RolloutMetrics] = []
         self._started = False
         self._times = StepTimes()

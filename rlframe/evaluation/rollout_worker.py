@@ -51,6 +51,8 @@ from rlframe.utils.spaces.old_gym import convert_spaces
 _LOGGER = logging.getLogger("rlframe")
 shared_names.connect()
 _GLOBAL_WORKER: RolloutWorker | None = None
+#: Callbacks that are given rows, in which they may look for any column.
+_BATCH_HOOKS = frozenset({"on_postprocess_trajectory", "on_sample_end", "on_learn_on_batch"})
 
 
 def get_global_worker() -> RolloutWorker | None:
@@ -325,6 +327,8 @@ class RolloutWorker(RLlibWorkerNames):
         if policy.config.get("observation_filter", "NoFilter") != "NoFilter":
             policy.obs_filter = self.filters[policy_id]
         policy.callbacks = self.callbacks  # type: ignore[attr-defined]  # RLlib's name for users' code
+        if not _BATCH_HOOKS.isdisjoint(self._hooks):
+            policy.collect_all_columns()
         if "on_learn_on_batch" in self._hooks:
             policy.learn_hook = partial(_call_learn_hook, self.callbacks)  # type: ignore[attr-defined]
         if policy.exploration is None:  # a class of the user's own that only acts

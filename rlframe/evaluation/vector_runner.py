@@ -82,6 +82,8 @@ class VectorRunner(EnvRunner):
         ConfigError: If the config asks for what needs single environments.
     """
 
+    _shows_episodes = False
+
     def __init__(
         self,
         vector_env: gym.vector.VectorEnv[Any, Any, Any],

@@ -31,11 +31,8 @@ def build_class(name: str, hooks: Hooks, base: type[LearningPolicy], methods: Me
         if hook in hooks:
             method_name, method = maker(hooks[hook])
             body[method_name] = method
-    if "postprocess_fn" in hooks:
-        body["postprocesses_many"] = bool(getattr(hooks["postprocess_fn"], "handles_many", False))
-        body["train_columns"] = None
-    if "loss_fn" in hooks:
-        body["train_columns"] = body["learn_columns"] = None  # a user's loss may read any column
+    if getattr(hooks.get("postprocess_fn"), "handles_many", False):
+        body["postprocesses_many"] = True
     if getattr(hooks.get("extra_action_out_fn"), "only_values", False):
         body["wants_values"] = True
     return type(name, (*new_mixins(base, hooks.get("mixins")), base), body)
@@ -70,6 +67,8 @@ def _constructor(hooks: Hooks, base: type[LearningPolicy]) -> Any:
         for moment in ("before_loss_init", "_after_loss_init", "after_init"):
             if moment in hooks:
                 hooks[moment](self, obs_space, action_space, config)
+            if moment == "before_loss_init":
+                self.run_first()
         self.global_timestep = 0
 
     return construct

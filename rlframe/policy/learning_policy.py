@@ -27,6 +27,7 @@ from rlframe.models.distributions import numpy_dist_for
 from rlframe.models.recurrent_actor import make_actor
 from rlframe.policy.numpy_policy import ActingRecipe
 from rlframe.policy.policy import Policy, pop_states
+from rlframe.policy.users_code import needs_first_run, overridden_by_user, zeros
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 from rlframe.utils.seeding import derive_seed
 
@@ -64,6 +65,9 @@ class LearningPolicy(Policy):
         self.kept: dict[str, Any] = {}
         self._initial_state: list[Any] | None = None
         self._wanted_columns: tuple[str, ...] | None = None
+        self._loss_initialized = False
+        #: Whether a model of the user's own adds to the loss: it may read any column.
+        self._loss_reads_all = False
 
     # --- building ---------------------------------------------------------------------------------------------
 
@@ -128,7 +132,7 @@ class LearningPolicy(Policy):
         """Returns what a remote worker needs to act without the framework, None where it needs it."""
         method = type(self).postprocess_trajectory
         free = method is Policy.postprocess_trajectory or getattr(method, "framework_free", False)
-        if not (free and self.acts_in_numpy()):
+        if not (free and self.acts_in_numpy() and self._acts_by is None):
             return None
         return ActingRecipe(
             build_actor=type(self).build_actor,
@@ -141,6 +145,66 @@ class LearningPolicy(Policy):
             views=self.acting_views(),
             max_seq_len=self.max_seq_len,
         )
+
+    # --- the first run ----------------------------------------------------------------------------------------
+
+    def loss_initialized(self) -> bool:
+        """Returns whether the first run of loss and postprocessing is over; what they get from then on is real."""
+        return self._loss_initialized
+
+    def run_first(self) -> None:
+        """Runs postprocessing and loss once on rows of zeros where they are the user's own.
+
+        What they leave in the policy is there from the first sample on.
+        """
+        if overridden_by_user(type(self.model), "custom_loss"):
+            self._loss_reads_all = True
+            self.collect_all_columns()
+        if not self._loss_initialized and needs_first_run(type(self)):
+            self._initialize_loss_from_dummy_batch()
+        self._loss_initialized = True
+
+    def _initialize_loss_from_dummy_batch(
+        self, auto_remove_unneeded_view_reqs: bool = True, stats_fn: Callable[[Any, Any], Any] | None = None
+    ) -> None:
+        """Runs postprocessing and loss once on rows of zeros; RLlib's name, which classes of users' own call.
+
+        Args:
+            auto_remove_unneeded_view_reqs: Ignored: such policies get all columns.
+            stats_fn: `fn(policy, train_batch)`, called behind the loss.
+        """
+        step, streams = self.global_timestep, (self.rng, self.exploration_rng)
+        drawn = [stream.bit_generator.state for stream in streams]
+        with self.seeded("first_run"), np.errstate(all="ignore"):
+            try:
+                samples = zeros(self)
+                if overridden_by_user(type(self.exploration), "postprocess_trajectory"):
+                    samples = self.exploration.postprocess_trajectory(self, samples) or samples
+                self._loss_of_zeros(self.postprocess_trajectory(samples), stats_fn)
+            except Exception as error:
+                if hasattr(error, "add_note"):  # Python 3.11
+                    error.add_note(
+                        "This was the first run of the policy's postprocessing and loss, on rows of zeros and without "
+                        "other agents, before anything is sampled; policy.loss_initialized() is False in it."
+                    )
+                raise
+        for stream, state in zip(streams, drawn, strict=True):
+            stream.bit_generator.state = state
+        self.global_timestep = step
+        self._needs_memory = None
+        self._loss_initialized = True
+
+    def _loss_of_zeros(self, samples: SampleBatch, stats_fn: Callable[[Any, Any], Any] | None) -> None:
+        """Calls the user's loss, if there is one, and `stats_fn` with postprocessed rows."""
+        raise NotImplementedError
+
+    def _has_own_loss(self) -> bool:
+        """Returns whether the loss is the user's own, a function or a method."""
+        return getattr(self, "_loss", None) is not None or overridden_by_user(type(self), "loss")
+
+    def seeded(self, *path: int | str) -> Any:
+        """Returns a context in which the framework draws from this policy's own stream named by `path`."""
+        raise NotImplementedError
 
     # --- acting -----------------------------------------------------------------------------------------------
 
@@ -178,7 +242,7 @@ class LearningPolicy(Policy):
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         """Returns actions [B, ...] and extra columns for preprocessed observations [B, ...]."""
         plain = self._action_sampler_fn is None and self._action_distribution_fn is None
-        if plain and self.numpy_dist is not None and not self.has_custom_action_out():
+        if self._acts_by is not None or plain and self.numpy_dist is not None and not self.has_custom_action_out():
             return super().act(obs, explore, timestep, inputs)
         return self.act_in_framework({OBS: obs, **(inputs or {})}, explore, timestep)
 
@@ -237,7 +301,7 @@ class LearningPolicy(Policy):
         """
         if self.is_recurrent() and not samples.zero_padded:
             samples = padded_sequences(samples, self.max_seq_len)
-        if self.learn_columns is None:
+        if self.learn_columns is None or self._loss_reads_all:
             return samples
         if self._wanted_columns is None:
             self._wanted_columns = self._wanted()

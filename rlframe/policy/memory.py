@@ -34,13 +34,14 @@ class ActingMemory:
 
     def __init__(self, policy: Any, size: int) -> None:
         self._size = size
+        self._policy = policy
         self._initial = [np.asarray(state) for state in policy.get_initial_state()]
         self._views: dict[str, ViewRequirement] = policy.acting_views()
         self._states = [np.repeat(state[None], size, axis=0) for state in self._initial]
         self._past = {
             column: np.zeros((size, depth, *shape), dtype)
             for column, depth in _depths(self._views).items()
-            for shape, dtype in [_layout(policy, column)]
+            for shape, dtype in [column_layout(policy, column)]
         }
 
     def inputs(self, obs: NDArray[Any], places: Any = _ALL_PLACES) -> dict[str, NDArray[Any]]:
@@ -105,8 +106,8 @@ class ActingMemory:
         self._size = size
 
     def begin(self, place: int) -> None:
-        """Forgets: an episode begins in this place."""
-        for state, initial in zip(self._states, self._initial, strict=True):
+        """Forgets: an episode begins in this place, with the initial state that the policy gives it."""
+        for state, initial in zip(self._states, self._policy.get_initial_state(), strict=True):
             state[place] = initial
         for past in self._past.values():
             past[place] = 0
@@ -190,8 +191,8 @@ def _depths(views: Mapping[str, ViewRequirement]) -> dict[str, int]:
     return depths
 
 
-def _layout(policy: Any, column: str) -> tuple[tuple[int, ...], Any]:
-    """Returns shape and dtype of one step's data."""
+def column_layout(policy: Any, column: str) -> tuple[tuple[int, ...], Any]:
+    """Returns shape and dtype of one step of the column `obs`, `actions` or `rewards`."""
     if column == REWARDS:
         return (), np.float32
     if column == ACTIONS:

@@ -36,6 +36,7 @@ from rlframe.exploration import make_exploration
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
 from rlframe.policy.memory import ActingMemory, views_after
 from rlframe.policy.rllib_names import RLlibPolicyNames
+from rlframe.policy.users_code import PolicyType, acts_by, widen
 from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.seeding import entropy_seed, make_rng
 from rlframe.utils.spaces.observations import describe
@@ -61,7 +62,7 @@ class PolicySpec(NamedTuple):
     config: Mapping[str, Any] | None = None
 
 
-class Policy(RLlibPolicyNames):
+class Policy(RLlibPolicyNames, metaclass=PolicyType):
     """Maps observations to actions, and learns from batches of them.
 
     Subclasses provide `forward(obs)`; learning policies add `learn_on_batch` and its parts. `obs` here is always
@@ -90,8 +91,15 @@ class Policy(RLlibPolicyNames):
     max_seq_len = 20
     #: Learner steps so far, where several processes have to agree on them.
     steps_learned = 0
+    #: The user's method that acts as a whole, None where `forward` does.
+    _acts_by: str | None = None
     #: Learners in other processes that gradients are averaged with, this one included; None learns alone.
     distributed_world_size: int | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        widen(cls)
+        cls._acts_by = acts_by(cls, Policy)
 
     def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any], config: dict[str, Any]) -> None:
         self.observation_space = observation_space = known_to_both(observation_space)
@@ -119,6 +127,9 @@ class Policy(RLlibPolicyNames):
         shown = {"framework": self.framework}
         shown |= {name: parts.get(name) for name in ("observation_space", "action_space", "global_timestep")}
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+    def run_first(self) -> None:
+        """Called when the policy is made, before it acts or learns."""
 
     # --- acting -----------------------------------------------------------------------------------------------
 
@@ -173,33 +184,45 @@ class Policy(RLlibPolicyNames):
 
         Policies with memory take what `ActingMemory.inputs` gives, and return their states as columns `state_out_i`.
         """
-        if self._only_computes_actions():
-            return self._act_by_compute_actions(obs, explore, timestep, inputs)
+        if self._acts_by is not None:
+            return self._act_by_users_method(obs, explore, timestep, inputs or {})
         return self._act(obs, explore, timestep, self.train_columns, inputs)
 
-    def _only_computes_actions(self) -> bool:
-        """Returns whether a user's class defines `compute_actions` and nothing below it."""
-        own = type(self)
-        return own.compute_actions is not Policy.compute_actions and own.forward is Policy.forward
-
-    def _act_by_compute_actions(
-        self, obs: NDArray[Any], explore: bool, timestep: int | None, inputs: Mapping[str, NDArray[Any]] | None
+    def _act_by_users_method(
+        self, obs: NDArray[Any], explore: bool, timestep: int | None, inputs: Mapping[str, NDArray[Any]]
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        """Returns what `act` does, by way of a user's `compute_actions`."""
-        given = inputs or {}
-        states = [given[f"{STATE_IN_PREFIX}{index}"] for index in range(self.num_state_tensors())]
-        actions, new_states, extra = self.compute_actions(
-            obs,
-            states,
+        """Returns what `act` does, by way of a user's `compute_actions` or `compute_actions_from_input_dict`."""
+        before = self.global_timestep
+        actions, states, columns = self.compute_actions_from_input_dict({OBS: obs, **inputs}, explore, timestep)
+        if self.global_timestep == before:  # the user's method may end in one that counts
+            self.global_timestep += len(obs)
+        made = {key: np.asarray(column) for key, column in (columns or {}).items()}
+        made.update({f"{STATE_OUT_PREFIX}{index}": np.asarray(state) for index, state in enumerate(states or ())})
+        return self._batched(actions), made
+
+    def _batched(self, actions: Any) -> Any:
+        """Returns actions [B, ...] as arrays, of what a user's method gave: also a list of single ones."""
+        if isinstance(actions, list) and self.action_space_struct is not self.action_space:
+            return tree.map_structure(lambda *leaves: np.stack(leaves), *actions)
+        return actions if isinstance(actions, (tuple, dict)) else np.asarray(actions)
+
+    def _by_compute_actions(
+        self, given: Mapping[str, Any], explore: bool, timestep: int | None, episodes: Any, **kwargs: Any
+    ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
+        """Returns what a user's `compute_actions` gives for a dict of columns."""
+        made: tuple[Any, list[Any], dict[str, Any]] = self.compute_actions(
+            given[OBS],
+            [given[f"{STATE_IN_PREFIX}{index}"] for index in range(self.num_state_tensors())],
             prev_action_batch=given.get(PREV_ACTIONS),
             prev_reward_batch=given.get(PREV_REWARDS),
+            info_batch=given.get(INFOS),
+            episodes=episodes,
             explore=explore,
             timestep=timestep,
+            **kwargs,
         )
-        self.global_timestep += len(obs)
-        columns = {key: np.asarray(column) for key, column in (extra or {}).items()}
-        columns.update({f"{STATE_OUT_PREFIX}{index}": np.asarray(s) for index, s in enumerate(new_states or ())})
-        return actions if isinstance(actions, (tuple, dict)) else np.asarray(actions), columns
+        actions, states, columns = made
+        return self._batched(actions), list(states or ()), dict(columns or {})
 
     def _act(
         self,
@@ -274,8 +297,11 @@ class Policy(RLlibPolicyNames):
     ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
         """Returns actions [B, ...], recurrent states (`[]`) and extra columns for a dict of columns with `obs`."""
         explore = bool(self.config.get("explore", True)) if explore is None else explore
-        self.exploration.before_compute_actions(timestep=timestep, explore=explore)
         obs = np.asarray(input_dict[OBS])
+        if self._acts_by is not None:
+            given = {**input_dict, **(self._memory_inputs(input_dict, len(obs)) or {})}
+            return self._by_compute_actions(given, explore, timestep, episodes, **kwargs)
+        self.exploration.before_compute_actions(timestep=timestep, explore=explore)
         actions, columns = self._act(obs, explore, timestep, None, self._memory_inputs(input_dict, len(obs)))
         self.exploration.restore_weights()
         columns[ACTION_PROB] = np.exp(columns[ACTION_LOGP])
@@ -350,7 +376,7 @@ class Policy(RLlibPolicyNames):
         for index, part in enumerate(() if state is None else state):
             batched[f"state_in_{index}"] = np.asarray(part)[None]
         actions, states, extra = self.compute_actions_from_input_dict(batched, explore, timestep, **kwargs)
-        action = self.to_env_actions(actions, unsquash=unsquash_action, clip=clip_action)
+        action = self.to_env_actions(self._batched(actions), unsquash=unsquash_action, clip=clip_action)
         return (
             unbatch_one(action),
             [part[0] for part in states],
@@ -439,6 +465,14 @@ class Policy(RLlibPolicyNames):
         """Returns the batch with whatever learning needs added, e.g. advantages or n-step rewards."""
         return sample_batch
 
+    def collect_all_columns(self) -> None:
+        """Has sampling collect every column: somebody else than the policy reads its rows."""
+        self.train_columns = None
+
+    def complete_columns(self, batch: SampleBatch) -> SampleBatch:
+        """Returns the batch with the columns that learning cannot do without, where postprocessing made none."""
+        return batch
+
     #: Whether `postprocess_trajectory` takes a batch of several trajectories in one call.
     postprocesses_many = True
 
@@ -497,7 +531,7 @@ class Policy(RLlibPolicyNames):
 
     def is_recurrent(self) -> bool:
         """Returns whether the policy carries state from step to step."""
-        return False
+        return self.num_state_tensors() > 0
 
     def acting_views(self) -> dict[str, ViewRequirement]:
         """Returns the columns of past steps that acting needs, e.g. `prev_actions`, by name."""

@@ -277,6 +277,7 @@ def rebuilder(
 
     def rebuild(policy: Policy) -> None:
         made_by.__init__(policy, *given, *arguments, **keywords)
+        policy.run_first()
         furnish(policy)
 
     return rebuild

@@ -304,6 +304,16 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             raise NotImplementedError(f"{type(self).__name__} has no loss: pass loss_fn, or override loss()")
         return self._loss(self, model, dist_class, train_batch)
 
+    def _loss_of_zeros(self, samples: SampleBatch, stats_fn: Callable[[Any, Any], Any] | None) -> None:
+        with tf.device(self.device):
+            columns = _tensor_columns(self._learned_columns(samples))
+            batch = SampleBatch.from_columns(tf.nest.map_structure(tf.convert_to_tensor, columns))
+            batch.set_training(True)
+            if self._has_own_loss():
+                self.loss(self.model, self.dist_class, batch)
+            if stats_fn is not None:
+                stats_fn(self, batch)
+
     @property
     def trace_count(self) -> int:
         """How often the learner step was traced; it stays what it is once every kind of batch has occurred."""

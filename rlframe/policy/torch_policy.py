@@ -235,6 +235,17 @@ class TorchPolicy(LearningPolicy):
         result: Tensor | list[Tensor] = self._loss(self, model, dist_class, train_batch)
         return result
 
+    def _loss_of_zeros(self, samples: SampleBatch, stats_fn: Callable[[Any, Any], Any] | None) -> None:
+        batch = self._lazy_tensor_dict(self._learned_columns(samples))
+        batch.set_training(True)
+        training = self.model.training
+        self.model.eval()  # layers that follow their inputs' statistics must not follow zeros
+        if self._has_own_loss():
+            self.loss(self.model, self.dist_class, batch)
+        if stats_fn is not None:
+            stats_fn(self, batch)
+        self.model.train(training)
+
     def learn_on_batch(self, postprocessed_batch: SampleBatch) -> dict[str, Any]:
         """Does one learner step and returns `{"learner_stats": ..., "model": ..., "custom_metrics": ...}`.
 

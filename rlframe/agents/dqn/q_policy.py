@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rlframe.agents.dqn.q_actor import QActor
 from rlframe.agents.dqn.q_postprocessing import postprocess_nstep
 from rlframe.data.columns import ACTIONS, DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS, TERMINATEDS, WEIGHTS
+from rlframe.data.returns import terminal_rows
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.catalog import ModelCatalog
 from rlframe.policy.schedules import LearningRateSchedule
@@ -78,6 +79,18 @@ class SimpleQPolicy(LearningRateSchedule, TargetPolicy):
 
     postprocess_trajectory.framework_free = postprocess_nstep  # type: ignore[attr-defined]  # a marker for NumPy workers
 
+    def complete_columns(self, batch: SampleBatch) -> SampleBatch:
+        """Returns the batch with `discounts` = γⁿ · (1 − terminated), where postprocessing wrote none."""
+        if DISCOUNTS in batch:
+            return batch
+        batch = batch.copy(shallow=True)
+        power = np.float32(float(self.config["gamma"]) ** int(self.config.get("n_step", 1)))
+        batch[DISCOUNTS] = power * ~terminal_rows(batch)
+        return batch
+
+    def _learned_columns(self, samples: SampleBatch) -> SampleBatch:
+        return super()._learned_columns(self.complete_columns(samples))
+
     def compute_td_error(
         self, obs_t: Any, act_t: Any, rew_t: Any, obs_tp1: Any, terminateds: Any, importance_weights: Any = None,
         discounts: Any = None,
@@ -109,6 +122,12 @@ class DQNPolicy(SimpleQPolicy):
     defaults_from = "rlframe.agents.dqn.dqn:DEFAULT_CONFIG"
 
     learn_columns = (*SimpleQPolicy.learn_columns, WEIGHTS)
+
+    def _learned_columns(self, samples: SampleBatch) -> SampleBatch:
+        if WEIGHTS not in samples:  # a batch that comes from no replay buffer
+            samples = samples.copy(shallow=True)
+            samples[WEIGHTS] = np.ones(samples.count, np.float32)
+        return super()._learned_columns(samples)
 
     @property
     def selects_online(self) -> bool:  # type: ignore[override]  # a constant there

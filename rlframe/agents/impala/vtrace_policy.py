@@ -33,8 +33,8 @@ class VTracePolicy(BoundedMeans, ValueUnits, LearningRateSchedule, EntropyCoeffS
     defaults_from = "rlframe.agents.impala.impala:DEFAULT_CONFIG"
 
     wants_values = learns_values = True
-    train_columns: tuple[str, ...] = (ACTION_LOGP,)
-    learn_columns: tuple[str, ...] = (
+    train_columns: tuple[str, ...] | None = (ACTION_LOGP,)
+    learn_columns: tuple[str, ...] | None = (
         OBS,
         ACTIONS,
         ACTION_LOGP,
@@ -53,8 +53,14 @@ class VTracePolicy(BoundedMeans, ValueUnits, LearningRateSchedule, EntropyCoeffS
         self.scales_advantages = _default(config["scale_advantages"], config["vtrace"])
         # Workers would store values in units that they do not know; nothing reads them.
         self.wants_values = not self.normalizes
-        if not config["vtrace_drop_last_ts"]:
+        if not config["vtrace_drop_last_ts"] and self.train_columns is not None:
             self.train_columns = (*self.train_columns, NEXT_OBS)
+
+    def complete_columns(self, batch: SampleBatch) -> SampleBatch:
+        """Returns the batch with what V-trace needs, where postprocessing made none of it."""
+        if not self.config["vtrace"] or TRAJECTORY_ENDS in batch:
+            return batch
+        return postprocess_for_vtrace(self, batch)
 
     def vtrace_options(self) -> dict[str, Any]:
         """Returns the keywords of `batch_vtrace` that the config sets."""

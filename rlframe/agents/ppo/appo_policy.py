@@ -48,8 +48,11 @@ class AsyncPPOPolicy(KLCoeffMixin, TargetPolicy, VTracePolicy):
         """Starts the KL penalty and the schedules; without V-trace, other columns are collected and learned from."""
         KLCoeffMixin.__init__(self, config)
         super().setup_mixins(config)
-        if not config["vtrace"]:
+        if config["vtrace"]:
+            return
+        if self.train_columns is not None:
             self.train_columns = (ACTION_DIST_INPUTS, ACTION_LOGP, NEXT_OBS, DONES, ENV_ID)
+        if self.learn_columns is not None:
             self.learn_columns = (OBS, ACTIONS, ACTION_DIST_INPUTS, ACTION_LOGP, ADVANTAGES, VALUE_TARGETS)
 
     def postprocess_trajectory(

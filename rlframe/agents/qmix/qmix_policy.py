@@ -196,6 +196,9 @@ class QMixPolicy(LearningRateSchedule, TargetPolicy):
         """Columns wanted beside those always there."""
         return (NEXT_OBS,) if self.mixes else (NEXT_OBS, INFOS)
 
+    def collect_all_columns(self) -> None:
+        """Keeps the columns: a group's further ones are no columns of an agent's."""
+
     @property
     def learn_columns(self) -> tuple[str, ...]:  # type: ignore[override]  # a constant there
         """Columns that the loss reads."""

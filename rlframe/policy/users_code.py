@@ -1,0 +1,141 @@
+"""What policies give code of a user's own: all columns, one trajectory at a time, and a first run on zeros."""
+
+from __future__ import annotations
+
+from abc import ABCMeta
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rlframe.data.columns import (
+    ACTIONS,
+    AGENT_INDEX,
+    DONES,
+    ENV_ID,
+    EPS_ID,
+    INFOS,
+    NEXT_OBS,
+    OBS,
+    REWARDS,
+    TERMINATEDS,
+    TRUNCATEDS,
+    UNROLL_ID,
+    T,
+)
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.policy.memory import ActingMemory, column_layout
+
+#: By method, what a class declares for its sake, and what holds where the method is the user's.
+_DECLARED_FOR: Mapping[str, Mapping[str, Any]] = {
+    "loss": {"train_columns": None, "learn_columns": None},
+    "extra_grad_info": {"train_columns": None, "learn_columns": None},
+    "postprocess_trajectory": {"train_columns": None, "postprocesses_many": False},
+}
+#: Methods that a first run goes through.
+_RUN_FIRST = ("loss", "postprocess_trajectory")
+#: Fewest rows of the first run, and how many of the divisor that a policy's batches have.
+_FIRST_ROWS, _DIVISORS = 32, 4
+
+
+def is_users(cls: type[Any]) -> bool:
+    """Returns whether a class is a user's own: written outside of rlframe, or made of hooks."""
+    return not cls.__module__.startswith("rlframe.") or "_hooks" in cls.__dict__
+
+
+def place_of(cls: type[Any], name: str) -> int | None:
+    """Returns which class in the line of inheritance gives an attribute: 0 the class itself; None for none."""
+    return next((place for place, above in enumerate(cls.__mro__) if name in above.__dict__), None)
+
+
+def overridden_by_user(cls: type[Any], name: str) -> bool:
+    """Returns whether a method is a user's own."""
+    place = place_of(cls, name)
+    return place is not None and is_users(cls.__mro__[place])
+
+
+def acts_by(cls: type[Any], base: type[Any]) -> str | None:
+    """Returns the method by which a class of the user's own acts as a whole, None where it acts by `forward`.
+
+    Args:
+        cls: A policy class.
+        base: `Policy`.
+    """
+    if overridden_by_user(cls, "compute_actions_from_input_dict"):
+        return "compute_actions_from_input_dict"
+    plain = cls.forward is base.forward
+    return "compute_actions" if plain and overridden_by_user(cls, "compute_actions") else None
+
+
+def widen(cls: type[Any]) -> None:
+    """Takes back what built-in classes declare for the sake of methods that a user's class replaces.
+
+    A built-in loss names the columns it reads, and built-in postprocessing takes many trajectories in one call. What
+    the class of the user's method itself declares, or one that derives from it, holds.
+    """
+    for method, declared in _DECLARED_FOR.items():
+        if not overridden_by_user(cls, method):
+            continue
+        place = place_of(cls, method)
+        for name, value in declared.items():
+            where = place_of(cls, name)
+            if place is not None and where is not None and where > place:
+                setattr(cls, name, value)
+
+
+class PolicyType(ABCMeta):
+    """The type of policies: `run_first` is called when the outermost constructor is through."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Returns a new policy."""
+        policy = super().__call__(*args, **kwargs)
+        policy.run_first()
+        return policy
+
+
+def needs_first_run(cls: type[Any]) -> bool:
+    """Returns whether a class has a loss or postprocessing of its own on a policy that is ready to learn.
+
+    Classes straight below `Policy`, `TorchPolicy` or `TFPolicy` call `_initialize_loss_from_dummy_batch` themselves.
+    """
+    made = any("_hooks" in above.__dict__ or above.__module__.startswith("rlframe.agents.") for above in cls.__mro__)
+    return made and any(overridden_by_user(cls, method) for method in _RUN_FIRST)
+
+
+def postprocess(policy: Any, trajectory: SampleBatch, others: Mapping[Any, Any], episode: Any) -> SampleBatch:
+    """Returns one trajectory as the policy postprocesses it, with the columns that its learning cannot do without.
+
+    Args:
+        policy: The policy that acted.
+        trajectory: Its rows.
+        others: `{agent id: (policy, rows)}` of those who acted in the same episode.
+        episode: The episode.
+
+    Raises:
+        TypeError: If a user's postprocessing returns no batch.
+    """
+    made = policy.postprocess_trajectory(trajectory, others, episode)
+    if not isinstance(made, SampleBatch):
+        raise TypeError(
+            f"{type(policy).__name__}.postprocess_trajectory returned {type(made).__name__}, wanted the SampleBatch"
+        )
+    completed: SampleBatch = policy.complete_columns(made)
+    return completed
+
+
+def zeros(policy: Any) -> SampleBatch:
+    """Returns rows of zeros in the columns that sampling gives a policy's postprocessing, those of acting included."""
+    count = max(_FIRST_ROWS, _DIVISORS * int(policy.batch_divisibility_req))
+    columns: dict[str, Any] = {}
+    for name, column in ((OBS, OBS), (NEXT_OBS, OBS), (ACTIONS, ACTIONS)):
+        shape, dtype = column_layout(policy, column)
+        columns[name] = np.zeros((count, *shape), dtype)
+    columns.update({name: np.zeros(count, np.float32) for name in (REWARDS, INFOS)})
+    columns.update({name: np.zeros(count, np.bool_) for name in (TERMINATEDS, TRUNCATEDS, DONES)})
+    columns.update({name: np.zeros(count, np.int64) for name in (EPS_ID, UNROLL_ID, AGENT_INDEX, ENV_ID)})
+    columns[T] = np.arange(count)
+    inputs = ActingMemory(policy, count).inputs(columns[OBS]) if policy.needs_memory() else None
+    _, extras = policy.act(columns[OBS], False, 0, inputs)
+    columns.update(inputs or {})
+    columns.update({name: np.zeros_like(column) for name, column in extras.items()})
+    return SampleBatch(columns)

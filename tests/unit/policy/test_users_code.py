@@ -1,0 +1,294 @@
+"""What policies give code of a user's own: one trajectory with its episode, all columns, the originals of others."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from rlframe.agents.dqn.dqn_torch_policy import DQNTorchPolicy
+from rlframe.agents.ppo.ppo import PPOConfig
+from rlframe.agents.ppo.ppo_torch_policy import PPOTorchPolicy, ppo_surrogate_loss
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.evaluation.env_runner import Hooks
+from rlframe.evaluation.multi_agent_postprocessing import MultiAgentPostprocessing
+from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
+from rlframe.evaluation.rollout_worker import RolloutWorker
+from rlframe.models.torch.fcnet import FullyConnectedNetwork
+from rlframe.policy.policy import Policy, PolicySpec
+from rlframe.policy.torch_policy import TorchPolicy
+from tests.helpers.envs import Counting
+from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.workers import make_worker
+
+#: Columns that RLlib gave every loss and every postprocessing function.
+ALL = {"obs", "new_obs", "actions", "rewards", "dones", "infos", "eps_id", "unroll_id", "agent_index", "t"}
+
+
+def ppo_worker(policy_class, **overrides):
+    config = PPOConfig.defaults()
+    config["model"].update(fcnet_hiddens=[8])
+    config |= {"seed": 3, "rollout_fragment_length": 20, "num_envs_per_worker": 2, **overrides}
+    worker = RolloutWorker(env_creator=Counting, policy_config=config)
+    worker.add_policies(PolicySpec(policy_class=policy_class))
+    return worker
+
+
+class Looking:
+    """A mixin, as postprocessing of a user's own often is."""
+
+    def postprocess_trajectory(self, sample_batch, other_agent_batches=None, episode=None):
+        self.__dict__.setdefault("seen", []).append((sample_batch, episode, self.loss_initialized()))
+        sample_batch["twice"] = 2 * sample_batch["rewards"]
+        return super().postprocess_trajectory(sample_batch, other_agent_batches, episode)
+
+
+class LookingPPO(Looking, PPOTorchPolicy):
+    def loss(self, model, dist_class, train_batch):
+        self.columns = set(train_batch)
+        return super().loss(model, dist_class, train_batch) + 0.0 * train_batch["twice"].mean()
+
+
+@pytest.mark.parametrize("mode", ["truncate_episodes", "complete_episodes"])
+def test_postprocessing_of_a_subclass_gets_one_trajectory_its_episode_and_all_columns(mode):
+    worker = ppo_worker(LookingPPO, batch_mode=mode)
+    worker.sample()
+    first, *real = worker.get_policy().seen
+    assert not first[2]
+    assert all(initialized for _, _, initialized in real)
+    assert len(real) >= 4
+    for trajectory, episode, _ in real:
+        assert trajectory.keys() >= ALL
+        assert len(set(trajectory["eps_id"].tolist())) == 1
+        assert episode is not None
+        assert not trajectory["dones"][:-1].any()
+
+
+def test_loss_of_a_subclass_sees_what_its_postprocessing_wrote():
+    worker = ppo_worker(LookingPPO)
+    policy = worker.get_policy()
+    policy.learn_on_batch(worker.sample())
+    assert policy.columns >= ALL | {"twice", "advantages", "vf_preds", "action_dist_inputs"}
+
+
+def test_stats_function_alone_sees_all_columns():
+    seen = {}
+    made = PPOTorchPolicy.with_updates(
+        stats_fn=lambda policy, batch: {"infos": seen.setdefault("infos", batch["infos"])}
+    )
+    worker = ppo_worker(made)
+    worker.learn_on_batch(worker.sample())
+    assert len(seen["infos"]) == 40
+
+
+def test_custom_loss_of_a_model_sees_all_columns():
+    class Imitating(FullyConnectedNetwork):
+        def custom_loss(self, policy_loss, loss_inputs):
+            self.columns = set(loss_inputs)
+            return policy_loss
+
+    config = PPOConfig.defaults()
+    worker = ppo_worker(PPOTorchPolicy, model={**config["model"], "custom_model": Imitating})
+    worker.learn_on_batch(worker.sample())
+    assert worker.get_policy().model.columns >= ALL
+
+
+def test_columns_that_a_class_declares_for_its_own_loss_hold():
+    class Knowing(PPOTorchPolicy):
+        learn_columns = ("obs", "rewards")
+
+        def loss(self, model, dist_class, train_batch):
+            return model.value_function().mean()
+
+    class Further(Knowing):
+        pass
+
+    assert Further.learn_columns == ("obs", "rewards")
+    assert Further.train_columns is None
+    assert PPOTorchPolicy.with_updates(optimizer_fn=None).learn_columns == PPOTorchPolicy.learn_columns
+
+
+def test_callbacks_that_are_given_rows_find_all_columns():
+    from rlframe.evaluation.callbacks import DefaultCallbacks
+
+    seen = []
+
+    class Callbacks(DefaultCallbacks):
+        def on_sample_end(self, *, worker, samples, **kwargs):
+            seen.append(set(samples))
+
+    ppo_worker(PPOTorchPolicy, callbacks=Callbacks).sample()
+    assert seen[0] >= ALL
+
+
+def test_postprocessing_without_a_batch_says_whose_it_is():
+    class Forgetful(DQNTorchPolicy):
+        def postprocess_trajectory(self, sample_batch, other_agent_batches=None, episode=None):
+            if self.loss_initialized():
+                return None
+            return sample_batch
+
+    with pytest.raises(TypeError, match=r"Forgetful.postprocess_trajectory returned NoneType, wanted the SampleBatch"):
+        make_worker(Counting, Forgetful).sample()
+
+
+# --- the first run ----------------------------------------------------------------------------------------------
+
+
+def central_critic(base, surrogate):
+    """A policy as in RLlib's example of a central critic: its loss installs what its postprocessing then calls."""
+
+    def postprocess(policy, batch, other_agent_batches=None, episode=None):
+        if policy.loss_initialized():
+            batch["others"] = policy.compute_others(batch["obs"])
+        else:
+            batch["others"] = np.zeros_like(batch["rewards"])
+        return compute_gae_for_sample_batch(policy, batch, other_agent_batches, episode)
+
+    def loss(policy, model, dist_class, train_batch):
+        policy.compute_others = lambda obs: np.ones(len(obs), np.float32)
+        policy.loss_calls = getattr(policy, "loss_calls", 0) + 1
+        assert train_batch["others"].shape == train_batch["rewards"].shape
+        return surrogate(policy, model, dist_class, train_batch)
+
+    return base.with_updates(name="Central", loss_fn=loss, postprocess_fn=postprocess)
+
+
+def parts(framework):
+    if framework == "torch":
+        return PPOTorchPolicy, ppo_surrogate_loss
+    from rlframe.agents.ppo import ppo_tf_policy
+
+    return ppo_tf_policy.PPOTFPolicy, ppo_tf_policy.ppo_surrogate_loss
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_first_sample_is_postprocessed_with_what_the_loss_left(framework):
+    base, surrogate = parts(framework)
+    worker = ppo_worker(central_critic(base, surrogate), framework=framework)
+    assert worker.get_policy().loss_calls == 1
+    batch = worker.sample()
+    assert batch["others"].min() == 1.0
+    worker.learn_on_batch(batch)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_first_run_leaves_streams_counters_and_weights_alone(framework):
+    base, surrogate = parts(framework)
+    plain, own = ppo_worker(base, framework=framework), ppo_worker(central_critic(base, surrogate), framework=framework)
+    one, other = plain.sample(), own.sample()
+    assert plain.get_policy().global_timestep == own.get_policy().global_timestep
+    for name in ("obs", "actions", "action_dist_inputs", "advantages"):
+        np.testing.assert_array_equal(one[name], other[name])
+
+
+@pytest.mark.parametrize("memory", ["use_lstm", "use_attention"])
+def test_first_run_of_a_policy_with_memory_is_of_sequences(memory):
+    shapes = []
+
+    def loss(policy, model, dist_class, train_batch):
+        shapes.append((len(train_batch["seq_lens"]), len(train_batch["obs"]) // len(train_batch["seq_lens"])))
+        return ppo_surrogate_loss(policy, model, dist_class, train_batch)
+
+    model = {**PPOConfig.defaults()["model"], memory: True, "max_seq_len": 8}
+    model |= {"fcnet_hiddens": [8], "lstm_cell_size": 8, "attention_dim": 8, "attention_head_dim": 4}
+    worker = ppo_worker(PPOTorchPolicy.with_updates(loss_fn=loss), model=model)
+    worker.learn_on_batch(worker.sample())
+    assert shapes[0] == (4, 8)
+
+
+def test_classes_straight_below_torch_policy_say_when_the_first_run_is():
+    calls = []
+
+    class Own(TorchPolicy):
+        def __init__(self, obs_space, action_space, config):
+            super().__init__(obs_space, action_space, config)
+            self.scale = 2.0
+            if config.get("own_first_run"):
+                self._initialize_loss_from_dummy_batch()
+
+        def loss(self, model, dist_class, train_batch):
+            calls.append(len(train_batch["obs"]))
+            return self.scale * model(train_batch)[0].mean()
+
+    ppo_worker(Own)
+    assert calls == []
+    ppo_worker(Own, own_first_run=True)
+    assert calls == [32]
+
+
+def test_error_in_the_first_run_says_what_it_was():
+    def loss(policy, model, dist_class, train_batch):
+        raise LookupError("no such thing")
+
+    with pytest.raises(LookupError, match="no such thing") as caught:
+        ppo_worker(PPOTorchPolicy.with_updates(loss_fn=loss))
+    assert "first run" in "".join(getattr(caught.value, "__notes__", ["first run"]))
+
+
+# --- Q-learning ---------------------------------------------------------------------------------------------------
+
+
+def test_q_learning_takes_batches_of_rllibs_columns():
+    worker = make_worker(Counting)
+    policy, batch = worker.get_policy(), worker.sample()
+    given = {name: batch[name] for name in ("obs", "actions", "rewards", "new_obs", "dones")}
+    learned = policy.learn_on_batch(SampleBatch(given))
+    same = make_worker(Counting).get_policy()
+    expected = same.learn_on_batch(SampleBatch({**given, "discounts": np.float32(0.99) * ~batch["dones"],
+                                                "weights": np.ones(len(batch), np.float32)}))  # fmt: skip
+    np.testing.assert_array_equal(learned["td_error"], expected["td_error"])
+
+
+def test_q_learning_with_postprocessing_of_a_users_own_discounts_by_its_dones():
+    class Ending(DQNTorchPolicy):
+        """Ends trajectories where RLlib's columns say so."""
+
+        def postprocess_trajectory(self, sample_batch, other_agent_batches=None, episode=None):
+            sample_batch["dones"] = np.arange(len(sample_batch)) % 2 == 0
+            return sample_batch
+
+    batch = make_worker(Counting, Ending).sample()
+    np.testing.assert_array_equal(batch["discounts"], np.float32(0.99) * ~batch["dones"])
+    assert batch["dones"].any()
+
+
+# --- several agents -------------------------------------------------------------------------------------------------
+
+
+class Noting(Policy):
+    """Notes what it is given, and spoils it in place."""
+
+    notes: list
+    exploration = SimpleNamespace(has_postprocessing=False)
+
+    def __init__(self, notes):
+        self.notes = notes
+
+    def postprocess_trajectory(self, sample_batch, other_agent_batches=None, episode=None):
+        others = {agent: batch["rewards"].tolist() for agent, (_, batch) in other_agent_batches.items()}
+        self.notes.append((sample_batch["rewards"].tolist(), others, episode))
+        sample_batch["rewards"][:] = -1.0
+        return sample_batch
+
+
+def test_agents_are_postprocessed_in_order_and_see_the_originals_of_the_others():
+    notes = []
+    policies = {f"policy {letter}": Noting(notes) for letter in "dacb"}
+    built_in = Policy.__new__(Policy)
+    built_in.exploration = Noting.exploration
+    policies["built in"] = built_in
+    batches = {
+        pid: SampleBatch(
+            {"rewards": np.array([agent, 10.0 + agent]), "eps_id": np.array([7, 8]), "agent_index": np.full(2, agent)}
+        )
+        for agent, pid in enumerate(policies)
+    }
+    names = {(episode, agent): f"agent {agent}" for episode in (7, 8) for agent in range(5)}
+    made = MultiAgentPostprocessing(policies, Hooks())(batches, names, {7: "seven", 8: "eight"})
+    assert [(rewards[0], episode) for rewards, _, episode in notes] == [
+        (agent + ten, episode) for ten, episode in ((0.0, "seven"), (10.0, "eight")) for agent in range(4)
+    ]
+    for rewards, others, _ in notes:
+        ten = 10.0 if rewards[0] >= 10.0 else 0.0
+        assert others == {f"agent {a}": [ten + a] for a in range(5) if ten + a != rewards[0]}
+    assert all(made[pid]["rewards"].tolist() == [-1.0, -1.0] for pid in list(policies)[:4])
