@@ -9,14 +9,16 @@ from typing import Any
 
 from rlframe.evaluation.metrics import RolloutMetrics, summarize_episodes
 from rlframe.evaluation.worker_set import WorkerSet
+from rlframe.policy.learning_policy import ONLY_EVALUATES
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.seeding import derive_seed
 
-#: What evaluation workers always have: whole episodes, one at a time, and no learning.
+#: What evaluation workers always have: whole episodes, one at a time, and no learning (so no optimisers either).
 FORCED = {
     "batch_mode": "complete_episodes",
     "rollout_fragment_length": 1,
     "in_evaluation": True,
+    ONLY_EVALUATES: True,
     "vectorized_env": False,
 }
 

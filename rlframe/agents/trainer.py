@@ -310,8 +310,8 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         self.workers.update_workers()
         if evaluation is not None:
             self._last_evaluation = evaluation["evaluation"]
-        if self._last_evaluation is not None:
-            # Repeated between evaluations, with its age, so that stop criteria and plots find the key in every result.
+        attached = evaluation is not None or self.config["always_attach_evaluation_results"]
+        if attached and self._last_evaluation is not None:
             age = self.iteration + 1 - self._last_evaluation.get("training_iteration", self.iteration + 1)
             result["evaluation"] = {**self._last_evaluation, "age_iterations": max(age, 0)}
         return dict(result)

@@ -39,7 +39,7 @@ def build_trainer(name: str, **arguments: Any) -> type[Trainer]:
     """Returns a trainer class made from functions.
 
     Args:
-        name: Name of the algorithm; used in log directories and checkpoints.
+        name: Name of the algorithm and of the class; used in log directories and checkpoints.
         **arguments: Any of the following; those left out keep the default.
 
             * `default_config`: dict of defaults. Keys of your own are allowed in it, and then in users' configs.
@@ -95,7 +95,7 @@ def _build(arguments: Mapping[str, Any], base: type[Trainer]) -> type[Trainer]:
     for argument in ("execution_plan", "validate_env"):
         if arguments.get(argument) is not None:
             body[argument] = staticmethod(arguments[argument])
-    return type(f"{name}Trainer" if not name.endswith("Trainer") else name, (*mixins, base), body)
+    return type(name, (*mixins, base), body)
 
 
 def _doc(arguments: Mapping[str, Any]) -> str:

@@ -197,6 +197,12 @@ class CommonConfig(AlgorithmConfig):
         low=1,
         tunable=False,
     )
+    always_attach_evaluation_results: bool = option(
+        False,
+        "Results of iterations without an evaluation repeat the last one, with its age: for stop criteria and "
+        "schedulers that want the key in every result.",
+        tunable=False,
+    )
     evaluation_parallel_to_training: bool = option(False, "Evaluate while training goes on.", tunable=False)
     in_evaluation: bool = option(False, "Set by rlframe on evaluation workers.", tunable=False)
     evaluation_config: FreeForm = option({}, "Overrides of this config for evaluation.", overrides=True)

@@ -79,6 +79,7 @@ class Option:
     alias: str | None = None
     log: bool | None = None
     tunable: bool | None = None
+    infinite: bool = False
 
     def fresh_default(self) -> Any:
         """Returns the default value, shared with nobody."""
@@ -97,10 +98,10 @@ class Option:
         return False
 
     def _within(self, value: float) -> bool:
-        """Whether a number is finite and within the bounds."""
+        """Whether a number is within the bounds, and finite unless infinity is declared as "no limit"."""
         return (
             value == value
-            and abs(value) != float("inf")
+            and (self.infinite or abs(value) != float("inf"))
             and (self.low is None or value >= self.low)
             and (self.high is None or value <= self.high)
             and (self.above is None or value > self.above)
@@ -126,6 +127,7 @@ def option(  # noqa: PLR0913  every keyword is one column of the reference page
     alias: str | None = None,
     log: bool | None = None,
     tunable: bool | None = None,
+    infinite: bool = False,
 ) -> Any:
     """Declares one key of a section.
 
@@ -150,10 +152,11 @@ def option(  # noqa: PLR0913  every keyword is one column of the reference page
         log: Whether a search goes by orders of magnitude: learning rates, weights.
         tunable: Whether a search may vary it; None goes by its type. False for keys that say how a run is carried
             out, or what is solved.
+        infinite: Whether infinity is a value: of limits, it sets none.
     """
     declared = Option(
         default, description, unit, low, high, above, tuple(choices) if choices is not None else None, source, rule,
-        wanted, None, variants, overrides, deprecated, alias, log, tunable,
+        wanted, None, variants, overrides, deprecated, alias, log, tunable, infinite,
     )  # fmt: skip
     return _field(declared, key)
 

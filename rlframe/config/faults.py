@@ -74,6 +74,11 @@ def nearest_keys(dotted: str, known: Iterable[str], limit: int = 3) -> tuple[str
     return tuple(key for score, key in sorted(scored) if score <= best + 0.5)[:limit]
 
 
+def is_slip(key: str, known: Iterable[str]) -> bool:
+    """Returns whether a key is a known one with a slip of the keyboard in it."""
+    return bool(_scored(key, known, _slips))
+
+
 def did_you_mean(names: Iterable[str]) -> str:
     """Returns "; did you mean a or b?", or "" where there are no names."""
     text = " or ".join(names)

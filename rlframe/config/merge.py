@@ -63,7 +63,7 @@ def merge_configs(
         return _merge_undeclared(defaults, overrides or {}, allow_unknown, frozenset(allow_unknown_subkeys), typed)
     base, faults = _translate(defaults, (), declaration, are_defaults=True)
     own = frozenset(map(str, base)) - frozenset(declaration.options())
-    over, conflicts = _translate(overrides or {}, own, declaration, are_defaults=False)
+    over, conflicts = _translate(overrides or {}, own, declaration, are_defaults=False, defaults=base)
     merged = overlay(base, _without_empty_sections(over, declaration), typed)
     tolerance = Tolerance(own, allow_unknown, frozenset(allow_unknown_subkeys), typed)
     inspector = declaration.inspect(merged, tolerance)
@@ -113,16 +113,21 @@ def _read(value: Any, declared: Option, annotation: Any, declaration: type[Secti
 
 
 def _translate(
-    config: Mapping[str, Any], own: Iterable[str], declaration: type[AlgorithmConfig], *, are_defaults: bool
+    config: Mapping[str, Any],
+    own: Iterable[str],
+    declaration: type[AlgorithmConfig],
+    *,
+    are_defaults: bool,
+    defaults: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[Fault]]:
     """Returns a config with the names used here, in its overrides for evaluation too, and conflicts; warns."""
     known = declaration.known_keys() | set(own)
     deprecated = declaration.deprecated_keys()
-    translation = Translation(config, known, deprecated=deprecated, other_name_wins=are_defaults)
+    translation = Translation(config, known, deprecated=deprecated, other_name_wins=are_defaults, defaults=defaults)
     translated, sentences, faults = translation.config, translation.sentences, translation.faults
     for key, declared in declaration.options().items():
         if declared.overrides and isinstance(translated.get(key), dict):
-            inner = Translation(translated[key], known, deprecated=deprecated)
+            inner = Translation(translated[key], known, deprecated=deprecated, defaults=defaults)
             translated[key] = inner.config
             sentences += [f"in {key}: {sentence}" for sentence in inner.sentences]
             faults += [fault.below(key) for fault in inner.faults]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlframe.config.check import Inspector, Tolerance
 from rlframe.config.declaration import Section, option
-from rlframe.config.faults import fault_list, got
+from rlframe.config.faults import fault_list, got, is_slip
 from rlframe.config.plain import lookup, same
 from rlframe.config.renames import RenamedKeyWarning, Translation
 from rlframe.utils.errors import ConfigError
@@ -116,21 +116,25 @@ def check_policy_config(
 ) -> dict[str, Any]:
     """Returns the keys that a policy overrides, with their values in the declared form.
 
-    Faults between keys are not looked for: most of the config is the trainer's, which was checked as a whole.
+    Faults between keys are not looked for: most of the config is the trainer's, which was checked as a whole. Keys that
+    nobody declared are the program's own (callbacks and models find them in `policy.config`), unless they are known
+    ones with a slip of the keyboard in them.
 
     Args:
         merged: The policy's config.
         base: What it was before the overrides: keys and values in it are good.
         overridden: The keys that it overrides.
         declaration: The keys of the policy's algorithm.
-        allow_unknown: Whether any key is allowed.
+        allow_unknown: Whether keys with such slips are allowed, too.
 
     Raises:
         ConfigError: If a key is unknown or has a wrong value; the message lists all of them.
     """
     empty_sections = {key for key in overridden if merged[key] is None and isinstance(base.get(key), Mapping)}
     config = {key: merged[key] for key in overridden if key not in empty_sections}
-    inspector = Inspector(declaration, Tolerance(frozenset(map(str, base)), allow_unknown))
+    known = [key for key in declaration.known_keys() if "." not in key]
+    own = {str(key) for key in overridden if not is_slip(str(key), known)}
+    inspector = Inspector(declaration, Tolerance(frozenset(map(str, base)) | own, allow_unknown))
     inspector.inspect(config)
     faults = [*inspector.faults, *(f for f in declaration.refusals(config) if f.key not in inspector.faulty)]
     faults = [f for f in faults if f.key and not same(lookup(merged, f.key), lookup(base, f.key, _MISSING))]

@@ -10,6 +10,7 @@ from rlframe.utils.errors import ConfigError
 
 SENTINEL = -1
 """The value by which RLlib 1.x marked a deprecated key as not set."""
+_MISSING = object()
 
 
 class RenamedKeyWarning(FutureWarning):
@@ -145,6 +146,7 @@ class Translation:
         *,
         deprecated: Collection[str] = (),
         other_name_wins: bool = False,
+        defaults: Mapping[str, Any] | None = None,
     ) -> None:
         """Translates a config.
 
@@ -153,6 +155,7 @@ class Translation:
             known: Dotted keys of the algorithm.
             deprecated: Known keys that are other names all the same; they are left behind as "not set".
             other_name_wins: In defaults both names have a value, and the other name is what the user wrote.
+            defaults: Whole config that this one may be a copy of: values that stand there were not written by hand.
         """
         self.config: dict[str, Any] = copy_containers(dict(config))
         self.sentences: list[str] = []
@@ -160,10 +163,11 @@ class Translation:
         self._known = known
         self._deprecated = deprecated
         self._other_name_wins = other_name_wins
-        missing = object()
+        self._defaults = defaults or {}
+        self._written: set[str] = set()
         for dotted, rename in RENAMES.items():
-            value = lookup(config, dotted, missing)
-            if value is not missing and self._means_something(dotted, rename):
+            value = lookup(config, dotted, _MISSING)
+            if value is not _MISSING and self._means_something(dotted, rename):
                 self._replace(dotted, rename, value)
 
     def _means_something(self, dotted: str, rename: Rename) -> bool:
@@ -187,7 +191,9 @@ class Translation:
     def _write(self, dotted: str, target: str, value: Any) -> None:
         """Writes a value under the name used here, or notes that another value stands there already."""
         present = lookup(self.config, target, value)
-        if self._other_name_wins or same(present, value):
+        copied = target not in self._written and same(present, lookup(self._defaults, target, _MISSING))
+        if self._other_name_wins or copied or same(present, value):
+            self._written.add(target)
             assign(self.config, target, value)
         else:
             text = f"got {shorten(value)}, but {target}, the name used here, is {shorten(present)}; leave out {dotted}"

@@ -35,7 +35,7 @@ class Lesson:
 
     Attributes:
         num_sgd_iter: Passes over the rows.
-        sgd_minibatch_size: Rows of a learner step.
+        sgd_minibatch_size: Rows of a learner step; 0 takes all.
         standardize: Columns that are standardised first.
     """
 
@@ -157,7 +157,9 @@ def _sample_and_learn(worker: Any, lesson: Lesson, global_vars: dict[str, int]) 
         learner._rng = make_rng(policy.seed, "minibatches", worker.worker_index, global_vars["timestep"])
         steps = []
         for _ in range(lesson.num_sgd_iter):
-            minibatches = [] if rows is None else list(learner._minibatches(rows, lesson.sgd_minibatch_size))
+            minibatches = (
+                [] if rows is None else list(learner._minibatches(rows, lesson.sgd_minibatch_size or rows.count))
+            )
             # Every step needs all workers: where some have fewer minibatches, nobody has more.
             steps += [policy.learn_on_batch(part) for part in minibatches[: policy.agreed_minimum(len(minibatches))]]
         policy.steps_learned += len(steps)

@@ -113,8 +113,8 @@ class ModelV2:
         restored = self._restored(input_dict)
         if seq_lens is None:
             seq_lens = restored.get(SEQ_LENS)
-        if not state:
-            state = states_of(restored)
+        # A list of its own: what `forward` puts into it must not change what the caller has.
+        state = list(state) if state else states_of(restored)
         with self.context():
             result = self.forward(restored, state, seq_lens)
         outputs, new_state = self._checked(result)

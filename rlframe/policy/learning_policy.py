@@ -31,6 +31,9 @@ from rlframe.policy.users_code import needs_first_run, overridden_by_user, zeros
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 from rlframe.utils.seeding import derive_seed
 
+#: Key in the config of policies that never learn. `in_evaluation` says something else: programs set it themselves.
+ONLY_EVALUATES = "_only_evaluates"
+
 
 class LearningPolicy(Policy):
     """Base of `TorchPolicy` and `TFPolicy`.
@@ -132,7 +135,7 @@ class LearningPolicy(Policy):
         """Returns what a remote worker needs to act without the framework, None where it needs it."""
         method = type(self).postprocess_trajectory
         free = method is Policy.postprocess_trajectory or getattr(method, "framework_free", False)
-        if not (free and self.acts_in_numpy() and self._acts_by is None):
+        if not (free and self.acts_in_numpy() and not self._acts_by_itself):
             return None
         return ActingRecipe(
             build_actor=type(self).build_actor,
@@ -242,7 +245,7 @@ class LearningPolicy(Policy):
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         """Returns actions [B, ...] and extra columns for preprocessed observations [B, ...]."""
         plain = self._action_sampler_fn is None and self._action_distribution_fn is None
-        if self._acts_by is not None or plain and self.numpy_dist is not None and not self.has_custom_action_out():
+        if self._acts_by_itself or (plain and self.numpy_dist is not None and not self.has_custom_action_out()):
             return super().act(obs, explore, timestep, inputs)
         return self.act_in_framework({OBS: obs, **(inputs or {})}, explore, timestep)
 

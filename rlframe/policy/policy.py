@@ -36,7 +36,7 @@ from rlframe.exploration import make_exploration
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
 from rlframe.policy.memory import ActingMemory, views_after
 from rlframe.policy.rllib_names import RLlibPolicyNames
-from rlframe.policy.users_code import PolicyType, acts_by, widen
+from rlframe.policy.users_code import PolicyType, overridden_by_user, widen
 from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.seeding import entropy_seed, make_rng
 from rlframe.utils.spaces.observations import describe
@@ -91,15 +91,18 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
     max_seq_len = 20
     #: Learner steps so far, where several processes have to agree on them.
     steps_learned = 0
-    #: The user's method that acts as a whole, None where `forward` does.
-    _acts_by: str | None = None
+    #: Whether a user's method acts as a whole: `compute_actions_from_input_dict`, or `compute_actions` behind it.
+    _acts_by_itself = _by_compute_actions = False
     #: Learners in other processes that gradients are averaged with, this one included; None learns alone.
     distributed_world_size: int | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         widen(cls)
-        cls._acts_by = acts_by(cls, Policy)
+        plain = cls.forward is Policy.forward
+        cls._by_compute_actions = plain and overridden_by_user(cls, "compute_actions")
+        whole = overridden_by_user(cls, "compute_actions_from_input_dict")
+        cls._acts_by_itself = whole or cls._by_compute_actions
 
     def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any], config: dict[str, Any]) -> None:
         self.observation_space = observation_space = known_to_both(observation_space)
@@ -184,7 +187,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
 
         Policies with memory take what `ActingMemory.inputs` gives, and return their states as columns `state_out_i`.
         """
-        if self._acts_by is not None:
+        if self._acts_by_itself:
             return self._act_by_users_method(obs, explore, timestep, inputs or {})
         return self._act(obs, explore, timestep, self.train_columns, inputs)
 
@@ -206,7 +209,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             return tree.map_structure(lambda *leaves: np.stack(leaves), *actions)
         return actions if isinstance(actions, (tuple, dict)) else np.asarray(actions)
 
-    def _by_compute_actions(
+    def _compute_actions_of(
         self, given: Mapping[str, Any], explore: bool, timestep: int | None, episodes: Any, **kwargs: Any
     ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
         """Returns what a user's `compute_actions` gives for a dict of columns."""
@@ -298,9 +301,9 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         """Returns actions [B, ...], recurrent states (`[]`) and extra columns for a dict of columns with `obs`."""
         explore = bool(self.config.get("explore", True)) if explore is None else explore
         obs = np.asarray(input_dict[OBS])
-        if self._acts_by is not None:
+        if self._by_compute_actions:
             given = {**input_dict, **(self._memory_inputs(input_dict, len(obs)) or {})}
-            return self._by_compute_actions(given, explore, timestep, episodes, **kwargs)
+            return self._compute_actions_of(given, explore, timestep, episodes, **kwargs)
         self.exploration.before_compute_actions(timestep=timestep, explore=explore)
         actions, columns = self._act(obs, explore, timestep, None, self._memory_inputs(input_dict, len(obs)))
         self.exploration.restore_weights()

@@ -19,7 +19,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.modelv2 import states_of
 from rlframe.models.tf.check_model import check_model
 from rlframe.models.tf.misc import seeded_initial_weights
-from rlframe.policy.learning_policy import LearningPolicy, merge_kept, sampled
+from rlframe.policy.learning_policy import ONLY_EVALUATES, LearningPolicy, merge_kept, sampled
 from rlframe.policy.nonfinite import explain_nonfinite
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
@@ -159,7 +159,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         check_model(model, self.observation_space, num_outputs, values=self.wants_values or self.learns_values)
 
     def _make_optimizers(self) -> list[Any]:
-        if self.config.get("in_evaluation"):
+        if self.config.get(ONLY_EVALUATES):
             return []
         made = self.optimizer()
         optimizers = list(made) if isinstance(made, (list, tuple)) else [made]

@@ -16,7 +16,7 @@ from rlframe.data.columns import OBS, SEQ_LENS, VF_PREDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.modelv2 import states_of
 from rlframe.models.torch.check_model import check_model
-from rlframe.policy.learning_policy import LearningPolicy, sampled
+from rlframe.policy.learning_policy import ONLY_EVALUATES, LearningPolicy, sampled
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.torch import distributed
@@ -120,7 +120,7 @@ class TorchPolicy(LearningPolicy):
         check_model(model, self.observation_space, num_outputs, values=self.wants_values or self.learns_values)
 
     def _make_optimizers(self) -> list[torch.optim.Optimizer]:
-        if self.config.get("in_evaluation"):
+        if self.config.get(ONLY_EVALUATES):
             return []
         made = self.optimizer()
         optimizers = list(made) if isinstance(made, (list, tuple)) else [made]

@@ -54,19 +54,6 @@ def overridden_by_user(cls: type[Any], name: str) -> bool:
     return place is not None and is_users(cls.__mro__[place])
 
 
-def acts_by(cls: type[Any], base: type[Any]) -> str | None:
-    """Returns the method by which a class of the user's own acts as a whole, None where it acts by `forward`.
-
-    Args:
-        cls: A policy class.
-        base: `Policy`.
-    """
-    if overridden_by_user(cls, "compute_actions_from_input_dict"):
-        return "compute_actions_from_input_dict"
-    plain = cls.forward is base.forward
-    return "compute_actions" if plain and overridden_by_user(cls, "compute_actions") else None
-
-
 def widen(cls: type[Any]) -> None:
     """Takes back what built-in classes declare for the sake of methods that a user's class replaces.
 

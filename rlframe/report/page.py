@@ -105,7 +105,7 @@ def _run_data(label: str, curve: Curve) -> dict[str, Any]:
             "seconds": _plain(columns["time"][-1]),
         },
         "plan": _plan_rows(_read_json(curve.path / PLAN_FILE)),
-        "evaluation": _evaluation(last.get("evaluation") or {}),
+        "evaluation": _evaluation(next((row["evaluation"] for row in reversed(rows) if row.get("evaluation")), {})),
         "machine": _read_json(curve.path / MACHINE_FILE),
     }
 

@@ -54,7 +54,9 @@ class SimpleQConfig(CommonConfig):
     )
     replay_sequence_length: int = option(1, "Consecutive rows replayed together; 1 replays single rows.", low=1)
     adam_epsilon: float = option(1e-8, "Adam's ε.", above=0)
-    grad_clip: float | None = option(40.0, "Largest global norm of the gradient; None does not clip.", above=0)
+    grad_clip: float | None = option(
+        40.0, "Largest global norm of the gradient; None does not clip.", above=0, infinite=True
+    )
     learning_starts: int = option(1000, "Steps sampled before the first update.", unit="env steps", low=0)
 
     def faults(self) -> Iterator[str]:

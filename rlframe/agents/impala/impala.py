@@ -35,7 +35,9 @@ class ImpalaConfig(CommonConfig):
 
     # The correction
     vtrace: bool = option(True, "Correct for the workers' lag; False takes A3C's losses.", source="eq. 1")
-    vtrace_clip_rho_threshold: float | None = option(1.0, "ρ̄: largest importance weight of a value error.", above=0)
+    vtrace_clip_rho_threshold: float | None = option(
+        1.0, "ρ̄: largest importance weight of a value error.", above=0, infinite=True
+    )
     vtrace_clip_pg_rho_threshold: float | None = option(
         1.0, "Largest importance weight of the policy gradient.", above=0
     )
@@ -78,7 +80,9 @@ class ImpalaConfig(CommonConfig):
     # The loss and the optimiser
     # RLlib's 40 bounded the sum over 500 rows, and acted at nearly every step. On their mean it hardly would: 5 of 35
     # runs on CartPole then took 180,000 steps or more; with 0.5, or 40 / 500, none of 43 took 60,000.
-    grad_clip: float | None = option(0.5, "Largest global norm of the gradient; None does not clip.", above=0)
+    grad_clip: float | None = option(
+        0.5, "Largest global norm of the gradient; None does not clip.", above=0, infinite=True
+    )
     opt_type: str = option("adam", "The optimiser.", choices=("adam", "rmsprop"))
     lr_schedule: Sequence[Sequence[float]] | None = option(
         None, "Points [env step, learning rate], linear between them; None keeps lr.", wanted="a list of [step, value]"

@@ -21,7 +21,9 @@ class APPOConfig(ImpalaConfig):
     # RLlib's losses were means here, not sums as IMPALA's: its bound of the gradient and its rate hold as they are.
     new_defaults = {"replay_buffer_num_slots": 100, "grad_clip": 40.0, "lr": 5e-4}  # noqa: RUF012
 
-    clip_param: float = option(0.4, "ε: how far the probability ratio counts.", above=0, source="Schulman 2017, eq. 7")
+    clip_param: float = option(
+        0.4, "ε: how far the probability ratio counts.", above=0, infinite=True, source="Schulman 2017, eq. 7"
+    )
     use_kl_loss: bool = option(False, "Add the KL penalty to the loss.")
     kl_coeff: float = option(1.0, "Weight of the KL penalty at the start.", low=0)
     kl_target: float = option(0.01, "KL divergence that the penalty's weight is adapted to.", unit="nats", low=0)

@@ -31,7 +31,9 @@ class PPOConfig(CommonConfig):
     lr_schedule: Sequence[Sequence[float]] | None = option(
         None, "Points [env step, learning rate], linear between them; None keeps lr.", wanted="a list of [step, value]"
     )
-    sgd_minibatch_size: int = option(128, "Rows of one learner step.", unit="rows", low=1)
+    sgd_minibatch_size: int = option(
+        128, "Rows of one learner step; 0 takes the whole train batch.", unit="rows", low=0
+    )
     num_sgd_iter: int = option(30, "Passes over a train batch.", low=1)
     shuffle_sequences: bool = option(True, "Each pass takes the rows in a new random order.")
     use_critic: bool = option(True, "Advantages are measured against values.")
@@ -49,9 +51,13 @@ class PPOConfig(CommonConfig):
         "Weight of the squared distance, in half widths of the action bounds, of Gaussian means beyond them.",
         low=0,
     )
-    clip_param: float = option(0.3, "ε: how far the probability ratio counts.", above=0, source="eq. 7")
+    clip_param: float = option(0.3, "ε: how far the probability ratio counts.", above=0, infinite=True, source="eq. 7")
     vf_clip_param: float = option(
-        10.0, "How far a value may move from its old one in a train batch.", unit="discounted return", above=0
+        10.0,
+        "How far a value may move from its old one in a train batch.",
+        unit="discounted return",
+        above=0,
+        infinite=True,
     )
     normalize_values: bool | None = option(
         None,
@@ -60,7 +66,9 @@ class PPOConfig(CommonConfig):
         "loss is PPO's own.",
         source="Yu et al. 2022, section 5.1; van Hasselt et al. 2016",
     )
-    grad_clip: float | None = option(None, "Largest global norm of the gradient; None does not clip.", above=0)
+    grad_clip: float | None = option(
+        None, "Largest global norm of the gradient; None does not clip.", above=0, infinite=True
+    )
     vf_share_layers: int = option(-1, "Old place of model.vf_share_layers.", deprecated=True)
 
     def faults(self) -> Iterator[str]:

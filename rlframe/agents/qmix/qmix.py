@@ -73,7 +73,9 @@ class QMixConfig(CommonConfig):
     )
     optim_alpha: float = option(0.99, "RMSProp's decay of squared gradients.", low=0, high=1)
     optim_eps: float = option(1e-5, "RMSProp's ε.", above=0)
-    grad_clip: float | None = option(10.0, "Largest global norm of the gradient; None does not clip.", above=0)
+    grad_clip: float | None = option(
+        10.0, "Largest global norm of the gradient; None does not clip.", above=0, infinite=True
+    )
 
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""

@@ -656,6 +656,22 @@ def test_target_network_and_optimizer_are_restored(tmp_path):
     assert any(not np.array_equal(online[name], target[name]) for name in online)
 
 
+def test_compute_actions_gives_states_where_they_are_asked_for():
+    trainer = make(Counting)
+    observations = {"a": [0.0, 0.0], "b": [1.0, 1.0], "c": [2.0, 0.0]}
+    plain = trainer.compute_actions(observations, explore=False)
+    for state in ({}, []):
+        actions, states, extra = trainer.compute_actions(observations, state=state, explore=False)
+        assert actions == plain
+        assert states == {"a": [], "b": [], "c": []}
+        assert set(extra) == {"a", "b", "c"}
+
+
+def test_classes_are_named_as_they_are_called():
+    assert build_trainer(name="Mine", default_policy=DQNTorchPolicy).__name__ == "Mine"
+    assert DQNTrainer.with_updates(name="Yours").__name__ == "Yours"
+
+
 # --- evaluation -------------------------------------------------------------------------------------------------
 
 
@@ -667,13 +683,21 @@ def test_evaluate_runs_exactly_so_many_fresh_episodes():
     assert evaluation["hist_stats"]["episode_lengths"] == [6] * 4
 
 
-def test_evaluation_interval_stamps_the_weights_it_speaks_of():
-    trainer = make(Counting, env_config={"length": 6}, evaluation_interval=2, evaluation_num_episodes=2)
+@pytest.mark.parametrize("always", [False, True])
+def test_evaluation_interval_stamps_the_weights_it_speaks_of(always):
+    trainer = make(
+        Counting,
+        env_config={"length": 6},
+        evaluation_interval=2,
+        evaluation_num_episodes=2,
+        always_attach_evaluation_results=always,
+    )
     results = [trainer.train() for _ in range(3)]
     assert "evaluation" not in results[0]
     assert results[1]["evaluation"]["training_iteration"] == 2
     assert results[1]["evaluation"]["age_iterations"] == 0
-    assert results[2]["evaluation"]["age_iterations"] == 1
+    assert ("evaluation" in results[2]) == always
+    assert not always or results[2]["evaluation"]["age_iterations"] == 1
 
 
 def test_evaluation_does_not_change_training():

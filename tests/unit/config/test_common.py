@@ -13,7 +13,14 @@ from rlframe.config.plain import assign, lookup
 from rlframe.config.unsupported import UNSUPPORTED
 from rlframe.utils.errors import ConfigError
 
-NEW_KEYS = {"recreate_failed_workers", "sample_in_numpy", "jit_compile", "share_memory", "vectorized_env"}
+NEW_KEYS = {
+    "recreate_failed_workers",
+    "always_attach_evaluation_results",
+    "sample_in_numpy",
+    "jit_compile",
+    "share_memory",
+    "vectorized_env",
+}
 
 
 def merged(**overrides: Any) -> dict[str, Any]:

@@ -43,7 +43,6 @@ def made(base, policy_class, config):
         ),
         (PG, PGTorchPolicy, {"gamma": "x"}, r"PolicySpec.config.gamma: got 'x' \(str\), wanted a number in \[0, 1\]"),
         (PG, PGTorchPolicy, {"gama": 0.5, "gamma": 2.0}, "2 faults"),
-        (PG, PGTorchPolicy, {"clip_param": 0.1}, "clip_param: unknown key"),
         (PG, PGTorchPolicy, {"lr": None}, "lr: got None"),
         (PG, PGTorchPolicy, {"model": {"fcnet_hidens": [4]}}, "model.fcnet_hidens: unknown key; did you mean"),
         (PPO, DQNTorchPolicy, {"double_q": 3}, "double_q: got 3"),
@@ -74,6 +73,7 @@ def test_unknown_keys_and_wrong_values_are_named(base, policy_class, config, fau
         (PG, Mine, {"mine": 2}),
         (PG, PGTorchPolicy.with_updates(name="Mine"), {"mine": 2}),
         (PG, Heuristic, {"mine": 2}),
+        (PG, PGTorchPolicy, {"clip_param": 0.1, "agent_id": 3, "obs_space_dict": {"a": 1}}),
         (PG, PGTorchPolicy, {"model": None}),
     ],
 )

@@ -134,3 +134,15 @@ def test_plans_read_values_under_other_names_too():
     read = with_other_names(config, {"buffer_size", "monitor", "grad_norm_clipping"})
     assert read == {**config, "buffer_size": 7}
     assert config["buffer_size"] == -1
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_other_name_beside_a_copy_of_the_defaults_is_what_the_user_wrote(other):
+    given = {**ToyConfig.defaults(), "buffer_size": 5}
+    if other:  # a value under both names, none of which is the default
+        given["replay_buffer_config"] = {**given["replay_buffer_config"], "capacity": 7}
+        with pytest.warns(RenamedKeyWarning), pytest.raises(ConfigError, match="buffer_size: got 5, but"):
+            merge_configs(ToyConfig.defaults(), given, ToyConfig)
+        return
+    with pytest.warns(RenamedKeyWarning, match="buffer_size"):
+        assert merge_configs(ToyConfig.defaults(), given, ToyConfig)["replay_buffer_config"]["capacity"] == 5

@@ -98,7 +98,7 @@ def test_hooks_are_called_in_the_documented_order_and_once_for_any_number_of_ste
         extra_learn_fetches_fn=note("fetches", dict),
     )
     policy = cls(OBS_SPACE, ACTIONS, common_config())
-    assert order == ["validate_spaces", "before_init", "before_loss_init", "after_init"]
+    assert order == ["validate_spaces", "before_init", "before_loss_init", "loss", "after_init"]
     order.clear()
     for rows in (12, 5, 12):
         policy.learn_on_batch(make_batch(rows))

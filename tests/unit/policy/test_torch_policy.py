@@ -76,7 +76,7 @@ def test_hooks_are_called_in_the_documented_order():
         extra_learn_fetches_fn=note("fetches", dict),
     )
     policy = cls(OBS_SPACE, ACTIONS, common_config())
-    assert order == ["validate_spaces", "before_init", "before_loss_init", "after_init"]
+    assert order == ["validate_spaces", "before_init", "before_loss_init", "loss", "after_init"]
     order.clear()
     policy.learn_on_batch(make_batch())
     assert order == ["loss", "grad_process", "stats", "fetches"]

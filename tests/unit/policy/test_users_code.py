@@ -292,3 +292,42 @@ def test_agents_are_postprocessed_in_order_and_see_the_originals_of_the_others()
         ten = 10.0 if rewards[0] >= 10.0 else 0.0
         assert others == {f"agent {a}": [ten + a] for a in range(5) if ten + a != rewards[0]}
     assert all(made[pid]["rewards"].tolist() == [-1.0, -1.0] for pid in list(policies)[:4])
+
+
+# --- states and keys -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_in_evaluation_is_a_value_of_a_trainers_config(framework):
+    base, _ = parts(framework)
+    worker = ppo_worker(base, framework=framework, in_evaluation=True)
+    before = worker.get_policy().get_weights()
+    worker.learn_on_batch(worker.sample())
+    assert any((before[name] != array).any() for name, array in worker.get_policy().get_weights().items())
+
+
+def test_states_that_forward_changes_in_place_stay_the_callers():
+    import torch
+
+    from rlframe.models.torch.torch_modelv2 import TorchModelV2
+
+    class Own(TorchModelV2, torch.nn.Module):
+        def __init__(self, *args, **kwargs):
+            TorchModelV2.__init__(self, *args, **kwargs)
+            torch.nn.Module.__init__(self)
+            self.layer = torch.nn.Linear(2, self.num_outputs)
+
+        def get_initial_state(self):
+            return [np.zeros(4, np.float32)]
+
+        def forward(self, input_dict, state, seq_lens):
+            state[0] = state[0].unsqueeze(0)
+            self.out = self.layer(input_dict["obs_flat"])
+            return self.out, [state[0].squeeze(0)]
+
+        def value_function(self):
+            return self.out[:, 0]
+
+    model = {**PPOConfig.defaults()["model"], "custom_model": Own, "max_seq_len": 4}
+    worker = ppo_worker(PPOTorchPolicy, model=model)
+    worker.learn_on_batch(worker.sample())

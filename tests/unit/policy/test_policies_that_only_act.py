@@ -1,0 +1,98 @@
+"""Policies of users' own that act by `compute_actions` or `compute_actions_from_input_dict`, as RLlib's examples do."""
+
+import random
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rlframe.agents.ppo.ppo_torch_policy import PPOTorchPolicy
+from rlframe.data.view_requirements import ViewRequirement
+from rlframe.policy.policy import Policy
+from tests.helpers.envs import Counting
+from tests.helpers.workers import make_worker
+
+OBS_SPACE = gym.spaces.Box(-1.0, 1.0, (3,), np.float32)
+
+
+class Fixed(Policy):
+    """Has no learning, no weights, and lists instead of arrays."""
+
+    action = 1
+
+    def compute_actions(self, obs_batch, state_batches=None, prev_action_batch=None, prev_reward_batch=None, **kwargs):
+        return [self.action for _ in obs_batch], [], {}
+
+    def get_weights(self):
+        pass
+
+    def set_weights(self, weights):
+        pass
+
+
+class StickToOne(Policy):
+    """Begins each episode with a random move, and sticks with it."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.exploration = self._create_exploration()
+        space = gym.spaces.Box(0, 100, shape=(), dtype=np.int32)
+        self.view_requirements["state_in_0"] = ViewRequirement("state_out_0", shift=-1, space=space)
+        self.draws = random.Random(3)
+
+    def get_initial_state(self):
+        return [self.draws.choice([0, 1])]
+
+    def compute_actions(self, obs_batch, state_batches=None, prev_action_batch=None, **kwargs):
+        return state_batches[0], state_batches, {}
+
+
+class Looking(PPOTorchPolicy):
+    """Replaces the actions of a policy that learns."""
+
+    def compute_actions_from_input_dict(self, input_dict, explore=None, timestep=None, episodes=None, **kwargs):
+        actions, states, extra = super().compute_actions_from_input_dict(input_dict, explore, timestep, **kwargs)
+        return np.zeros_like(actions), states, {**extra, "seen": np.asarray(input_dict["obs"])[:, 0]}
+
+
+def test_compute_actions_alone_acts_however_it_is_asked():
+    policy = Fixed(OBS_SPACE, gym.spaces.Discrete(2), {})
+    obs = np.zeros((4, 3), np.float32)
+    assert policy.compute_single_action(obs[0])[0] == 1
+    assert policy.compute_actions_from_input_dict({"obs": obs})[0].tolist() == [1] * 4
+    actions, columns = policy.act(obs)
+    assert (actions.tolist(), columns) == ([1] * 4, {})
+    assert policy.global_timestep == 4
+
+
+def test_lists_of_nested_actions_are_taken_apart():
+    class Pairs(Fixed):
+        action = (1, np.float32(0.5))
+
+    space = gym.spaces.Tuple([gym.spaces.Discrete(2), gym.spaces.Box(-1.0, 1.0, ())])
+    first, second = Pairs(OBS_SPACE, space, {}).act(np.zeros((2, 3), np.float32))[0]
+    assert (first.tolist(), second.tolist()) == ([1, 1], [0.5, 0.5])
+
+
+def test_initial_state_is_asked_for_in_each_episode():
+    worker = make_worker(Counting, StickToOne, env_config={"length": 4}, rollout_fragment_length=80)
+    actions = [set(part["actions"].tolist()) for part in worker.sample().split_by_episode()]
+    assert all(len(moves) == 1 for moves in actions)
+    assert set.union(*actions) == {0, 1}
+
+
+def test_sampling_acts_by_the_users_method():
+    from tests.unit.policy.test_users_code import ppo_worker
+
+    worker = ppo_worker(Looking)
+    policy, batch = worker.get_policy(), worker.sample()
+    assert not batch["actions"].any()
+    np.testing.assert_array_equal(batch["seen"], batch["obs"][:, 0])
+    assert policy.global_timestep == len(batch)
+    assert policy.acting_recipe() is None
+    worker.learn_on_batch(batch)
+
+
+def test_nothing_to_act_by_is_said():
+    with pytest.raises(NotImplementedError, match="defines neither forward"):
+        Policy(OBS_SPACE, gym.spaces.Discrete(2), {}).forward(np.zeros((1, 3)))
