@@ -33,7 +33,6 @@ class RLlibTFPolicyNames:
     """Methods of every `TFPolicy` for the sake of RLlib's names alone."""
 
     model: Any
-    _loss: Any
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Refuses methods of a subclass that nothing would call.
@@ -53,12 +52,6 @@ class RLlibTFPolicyNames:
     def variables(self) -> list[Any]:
         """Returns all variables of the model."""
         return list(self.model.variables())
-
-    def loss_initialized(self) -> bool:
-        """Returns whether there is a loss to learn by."""
-        from rlframe.policy.tf_policy import TFPolicy
-
-        return self._loss is not None or type(self).loss is not TFPolicy.loss  # type: ignore[attr-defined]
 
     def get_placeholder(self, name: str) -> NoReturn:
         """There are no placeholders.
