@@ -42,7 +42,7 @@ from rlframe.evaluation.filter_manager import FilterManager
 from rlframe.evaluation.rollout_worker import set_environment
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.common import StepsLimitReached
-from rlframe.execution.iterators import LocalIterator
+from rlframe.execution.iterators import LocalIterator, as_local_iterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.plan_report import PlanReport, plan_report
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
@@ -180,12 +180,13 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         keywords = {} if self.local_replay_buffer is None else {"local_replay_buffer": self.local_replay_buffer}
         config = with_other_names(self.config, self._config_class.deprecated_keys())
         plan = call_by_signature(self.execution_plan, self.workers, config, **keywords)
-        if not isinstance(plan, LocalIterator):
+        try:
+            return as_local_iterator(plan)
+        except ValueError as error:
             raise ConfigError(
-                f"execution_plan returned {type(plan).__name__}, wanted a LocalIterator of result dicts: end the plan "
-                "with StandardMetricsReporting(train_op, workers, config)"
-            )
-        return plan
+                f"execution_plan returned {type(plan).__name__}, wanted an iterator of result dicts: end the plan with "
+                "StandardMetricsReporting(train_op, workers, config)"
+            ) from error
 
     def _setup_logdir(self) -> None:
         if self._storage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import defaultdict, deque
 from time import perf_counter
@@ -190,7 +191,19 @@ class SharedMetrics:
 class ActiveContext(threading.local):
     """The context of the plan that this thread is pulling an item through; None outside of any plan."""
 
-    metrics: MetricsContext | None = None
+    _metrics: MetricsContext | None = None
+
+    @property
+    def metrics(self) -> MetricsContext | None:
+        """The context itself."""
+        return self._metrics
+
+    @metrics.setter
+    def metrics(self, metrics: MetricsContext | None) -> None:
+        self._metrics = metrics
+        ray_iterators = sys.modules.get("ray.util.iter")
+        if ray_iterators is not None:  # its LocalIterator.get_metrics() is what operators of Ray 1.x ask
+            ray_iterators.LocalIterator.thread_local.metrics = metrics
 
 
 ACTIVE_CONTEXT = ActiveContext()

@@ -6,7 +6,7 @@ import queue as queues
 from typing import TYPE_CHECKING, Any
 
 from rlframe.execution.common import SharedMetrics, _NextValueNotReady
-from rlframe.execution.local_iterator import LocalIterator
+from rlframe.execution.local_iterator import LocalIterator, as_local_iterator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ QUEUE_WAIT_S = 0.001
 
 
 def Concurrently(
-    ops: Sequence[LocalIterator[Any]],
+    ops: Sequence[Any],
     *,
     mode: str = "round_robin",
     output_indexes: Sequence[int] | None = None,
@@ -27,7 +27,7 @@ def Concurrently(
     Gives the items of the branches in `output_indexes`; the items of the others are dropped. Touches no counters.
 
     Args:
-        ops: Two iterators or more.
+        ops: Two iterators or more; plain ones, generators and those of `ray.util.iter` too.
         mode: "round_robin" takes items from each in its turn, and waits for them; "async" passes over those that have
             nothing ready.
         output_indexes: Branches whose items are given on; all when None.
@@ -43,7 +43,7 @@ def Concurrently(
         raise ValueError(f"Got mode={mode!r}, wanted 'round_robin' or 'async'")
     if mode == "async" and round_robin_weights is not None:
         raise ValueError("Got round_robin_weights with mode='async', wanted them with mode='round_robin' only")
-    return ops[0].union(
+    return as_local_iterator(ops[0]).union(
         *ops[1:],
         deterministic=mode == "round_robin",
         round_robin_weights=round_robin_weights,

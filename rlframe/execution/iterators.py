@@ -1,7 +1,7 @@
 """The iterators that execution plans are made of, under one roof."""
 
 from rlframe.execution.common import SharedMetrics, _NextValueNotReady
-from rlframe.execution.local_iterator import LocalIterator
+from rlframe.execution.local_iterator import LocalIterator, as_local_iterator
 from rlframe.execution.parallel_iterator import (
     ParallelIterator,
     from_actors,
@@ -17,6 +17,7 @@ __all__ = [
     "ParallelIteratorWorker",
     "SharedMetrics",
     "_NextValueNotReady",
+    "as_local_iterator",
     "from_actors",
     "from_items",
     "from_iterators",

@@ -8,7 +8,13 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from rlframe.execution.common import ACTIVE_CONTEXT, MetricsContext, SharedMetrics, _get_shared_metrics
+from rlframe.execution.common import (
+    ACTIVE_CONTEXT,
+    MetricsContext,
+    SharedMetrics,
+    _get_shared_metrics,
+    _NextValueNotReady,
+)
 from rlframe.execution.plan_nodes import (
     BatchNode,
     FilterNode,
@@ -29,7 +35,7 @@ from rlframe.execution.plan_nodes import (
 from rlframe.utils.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -277,7 +283,7 @@ class LocalIterator(Generic[T]):
 
     def union(
         self,
-        *others: LocalIterator[Any],
+        *others: Any,
         deterministic: bool = False,
         round_robin_weights: Sequence[float | str] | None = None,
         output_indexes: Sequence[int] | None = None,
@@ -285,17 +291,14 @@ class LocalIterator(Generic[T]):
         """Joins this iterator and `others` into one stream; all then share one metrics context.
 
         Args:
-            *others: The iterators to join with.
+            *others: The iterators to join with, of any kind.
             deterministic: Whether to wait for each iterator in its turn; otherwise one that has nothing ready is
                 passed over.
             round_robin_weights: Items per turn of each iterator. Fractions are kept exactly over the turns; "*" means
                 all that are ready. Only with `deterministic=True`.
             output_indexes: Which iterators' items to hand on (all when None). The others run, their items are dropped.
         """
-        iterators: tuple[LocalIterator[Any], ...] = (self, *others)
-        for other in others:
-            if not isinstance(other, LocalIterator):
-                raise ValueError(f"Got an item of type {type(other).__name__} to join, wanted a LocalIterator")
+        iterators = (self, *map(as_local_iterator, others))
         if round_robin_weights is not None and not deterministic:
             raise ValueError("round_robin_weights need deterministic=True: without it no turns are waited for")
         factory = _UnionFactory(
@@ -308,6 +311,36 @@ class LocalIterator(Generic[T]):
         joined.shared_metrics = SharedMetrics(parents=[it.shared_metrics for it in iterators])
         joined.timeout = None
         return joined
+
+
+def as_local_iterator(given: Any) -> LocalIterator[Any]:
+    """Returns any iterator as a plan, or as a branch of one; a `LocalIterator` itself.
+
+    Args:
+        given: A generator, an iterator, or a `LocalIterator` of `ray.util.iter`, whose operators then count in the
+            plan's own counters.
+
+    Raises:
+        ValueError: If it is no iterator.
+    """
+    if isinstance(given, LocalIterator):
+        return given
+    if not hasattr(given, "__next__"):
+        raise ValueError(
+            f"Got an item of type {type(given).__name__}, wanted a LocalIterator, another iterator or a generator"
+        )
+    return LocalIterator(lambda: _items_of(given), SharedMetrics(), name=getattr(given, "name", type(given).__name__))
+
+
+def _items_of(given: Iterable[Any]) -> Iterator[Any]:
+    """Yields what another library's iterator gives, its operators having the plan's context."""
+    ray_iterators = sys.modules.get("ray.util.iter")
+    if ray_iterators is None or not isinstance(given, ray_iterators.LocalIterator):
+        yield from given
+        return
+    given.shared_metrics.set(_get_shared_metrics())
+    for item in given:
+        yield _NextValueNotReady() if isinstance(item, ray_iterators._NextValueNotReady) else item
 
 
 def _zip_with_source(item: Any) -> tuple[Any, Any]:

@@ -16,11 +16,10 @@ from rlframe.execution.common import (
     MetricsContext,
     _get_shared_metrics,
 )
+from rlframe.execution.local_iterator import LocalIterator, as_local_iterator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from rlframe.execution.local_iterator import LocalIterator
 
 
 class OncePerTimestepsElapsed:
@@ -194,7 +193,7 @@ def _info(metrics: MetricsContext) -> dict[str, Any]:
 
 
 def StandardMetricsReporting(
-    train_op: LocalIterator[Any],
+    train_op: Any,
     workers: Any,
     config: Mapping[str, Any],
     selected_workers: Sequence[Any] | None = None,
@@ -207,7 +206,7 @@ def StandardMetricsReporting(
     the metrics is reached.
 
     Args:
-        train_op: The plan; its items are dropped.
+        train_op: The plan, an iterator of any kind; its items are dropped.
         workers: The WorkerSet whose episodes are reported.
         config: Reads `timesteps_per_iteration`, `min_iter_time_s`, `metrics_smoothing_episodes` and
             `collect_metrics_timeout`.
@@ -221,7 +220,8 @@ def StandardMetricsReporting(
         selected_workers=selected_workers,
     )
     return (
-        train_op.filter(OncePerTimestepsElapsed(config["timesteps_per_iteration"], by_steps_trained))
+        as_local_iterator(train_op)
+        .filter(OncePerTimestepsElapsed(config["timesteps_per_iteration"], by_steps_trained))
         .filter(OncePerTimeInterval(config["min_iter_time_s"]))
         .for_each(collect)
         .finish_at_limit(collect)

@@ -435,8 +435,19 @@ def test_subclass_of_a_built_trainer_may_override_its_plan():
     assert called == [1]
 
 
+def test_plan_may_end_in_a_generator():
+    def plan(workers, config):
+        for result in StandardMetricsReporting(ParallelRollouts(workers), workers, config):
+            yield {**result, "mine": 1}
+
+    trainer = DQNTrainer.with_updates(execution_plan=plan)(copy.deepcopy(SMALL), env=Bandit)
+    assert [trainer.train()["mine"] for _ in range(2)] == [1, 1]
+    assert trainer.train()["timesteps_total"] > 0
+    trainer.restore(trainer.save())
+
+
 def test_plan_that_returns_something_else_is_named():
-    with pytest.raises(ConfigError, match="LocalIterator"):
+    with pytest.raises(ConfigError, match="wanted an iterator"):
         DQNTrainer.with_updates(execution_plan=lambda workers, config: [1])(copy.deepcopy(SMALL), env=Bandit)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from rlframe.execution.common import _NextValueNotReady
+from rlframe.execution.common import _get_shared_metrics, _NextValueNotReady
 from rlframe.execution.concurrency_ops import Concurrently, Dequeue, Enqueue
 from tests.helpers.fakes_execution import iterate
 
@@ -23,6 +24,40 @@ def test_concurrently_round_robin_outputs_one_branch() -> None:
 
 def test_concurrently_async_gives_all() -> None:
     assert sorted(Concurrently([iterate("ac"), iterate("bd")], mode="async")) == ["a", "b", "c", "d"]
+
+
+def test_concurrently_takes_any_iterator() -> None:
+    def generator() -> Iterator[str]:
+        yield from "ab"
+
+    assert "".join(Concurrently([generator(), iterate("12"), iter("xy")])) == "a1xb2y"
+    with pytest.raises(ValueError, match="int, wanted a LocalIterator"):
+        Concurrently([iterate("a"), 3])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ray.util.annotations.RayDeprecationWarning")
+def test_iterators_of_ray_count_in_the_plan() -> None:
+    from ray.util.iter import LocalIterator
+    from ray.util.iter import _NextValueNotReady as NotReadyOfRay
+    from ray.util.iter_metrics import SharedMetrics
+
+    def source(timeout: float | None) -> Iterator[Any]:
+        yield 1
+        yield NotReadyOfRay()
+        yield 2
+
+    def count_in_rays(item: int) -> int:
+        LocalIterator.get_metrics().counters["seen"] += item
+        return item
+
+    def count_here(item: int) -> int:
+        _get_shared_metrics().counters["seen"] += 10 * item
+        return item
+
+    rays = LocalIterator(source, SharedMetrics()).for_each(count_in_rays).for_each(count_here)
+    plan = Concurrently([rays, iterate([3, 4]).for_each(count_in_rays)], mode="round_robin")
+    assert [item for item in plan if not isinstance(item, _NextValueNotReady)] == [1, 3, 4, 2]
+    assert plan.shared_metrics.get().counters["seen"] == 1 + 2 + 10 + 20 + 3 + 4
 
 
 @pytest.mark.parametrize(
