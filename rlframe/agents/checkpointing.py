@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rlframe.agents.loggers import to_jsonable
+from rlframe.agents.loggers import flatten, to_jsonable
 from rlframe.config.faults import shorten
 from rlframe.execution.distributed_ops import policy_states, set_policy_states
 from rlframe.utils import names
@@ -169,7 +169,24 @@ def _take_over(trainer: Any, state: dict[str, Any], meta: dict[str, Any], direct
         apply(trainer, before)
         if isinstance(error, CheckpointError):
             raise
-        raise CheckpointError(f"checkpoint {directory!r} does not fit this trainer: {error}") from error
+        differs = _differences(meta.get("config"), describe(trainer)["config"])
+        raise CheckpointError(f"checkpoint {directory!r} does not fit this trainer: {error}{differs}") from error
+
+
+#: Sections and keys whose values can change what is restored; the first to be named where a checkpoint does not fit.
+_SHAPING = ("model", "hiddens", "dueling", "num_atoms", "noisy", "framework", "twin_q", "mixer")
+_MOST_NAMED = 6
+
+
+def _differences(saved: Any, mine: Mapping[str, Any]) -> str:
+    """Returns in words which keys of a checkpoint's config have other values here, those of networks first."""
+    if not isinstance(saved, Mapping):
+        return ""
+    theirs, ours = dict(flatten(saved)), dict(flatten(mine))
+    keys = [key for key in ours if key in theirs and theirs[key] != ours[key] and key.partition("/")[0] != "seed"]
+    keys.sort(key=lambda key: key.partition("/")[0] not in _SHAPING)
+    named = [f"{key.replace('/', '.')} ({shorten(theirs[key])} there, {shorten(ours[key])} here)" for key in keys]
+    return f". Their configs differ in {', '.join(named[:_MOST_NAMED])}" if named else ""
 
 
 def check_fits(trainer: Any, meta: dict[str, Any], directory: str) -> list[str]:

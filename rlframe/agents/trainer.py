@@ -17,6 +17,7 @@ from ray.tune.execution.placement_groups import PlacementGroupFactory
 from rlframe.agents import checkpointing
 from rlframe.agents.acting import ActingMixin
 from rlframe.agents.describing import DescribingMixin
+from rlframe.agents.endless import EndsWatch
 from rlframe.agents.evaluating import auto_rounds, make_evaluation_workers, run_episodes, send_weights, summarize
 from rlframe.agents.exporting import ExportingMixin
 from rlframe.agents.loggers import RunLogger
@@ -36,7 +37,7 @@ from rlframe.config.common import CommonConfig
 from rlframe.config.merge import with_common_config
 from rlframe.config.options import AlgorithmConfig
 from rlframe.config.renames import with_other_names
-from rlframe.evaluation.callbacks import call_hook, make_callbacks
+from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks
 from rlframe.evaluation.cluster import unwrap_ray_error
 from rlframe.evaluation.filter_manager import FilterManager
 from rlframe.evaluation.rollout_worker import set_environment
@@ -116,6 +117,7 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         self._last_evaluation: dict[str, Any] | None = None
         self._usage: Any = None
         self._goes_on_exactly = True
+        self._ends = EndsWatch()
         super().__init__(given, storage)
         # Tune's monitor is a thread; system usage is read here once an iteration instead.
         self._monitor.stop()
@@ -154,6 +156,8 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         seed_process(seed)
         set_environment("extra_python_environs_for_driver", self.config)
         self.callbacks = make_callbacks(self.config["callbacks"])
+        for sentence in misnamed_hooks(self.callbacks):
+            _LOGGER.warning(sentence)
         set_log_level(self.config["log_level"])
         call_by_signature(self.validate_config, self.config)
         self.policy_class = self.get_default_policy_class(self.config)
@@ -274,6 +278,7 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         result["experiment_id"] = self.experiment_id
         result["num_healthy_workers"] = len(self.workers.remote_workers())
         result["num_worker_restarts"] = self.workers.restarts
+        self._ends.watch(self, result)
         if self.config["log_sys_usage"]:
             result["perf"] = system_usage()
         if self.config["env_task_fn"] is not None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from rlframe.cli.config_files import parse
 from rlframe.config.convert import kinds_of, parse_number, spells_number
 from rlframe.config.declaration import Option, Section
-from rlframe.config.faults import did_you_mean, nearest_keys
+from rlframe.config.faults import did_you_mean, nearest_keys, other_librarys_key
 from rlframe.config.plain import assign, lookup
 from rlframe.config.renames import RENAMES
 from rlframe.config.search import Domain, check_ends, search_domain
@@ -226,6 +226,11 @@ def _read(flag: Flag, keys: Keys) -> tuple[str, Any]:
     raise ConfigError(f"--{flag.name}: got no value, wanted one: --{flag.name}=VALUE")
 
 
+def flag_of(key: str) -> str:
+    """Returns how a dotted key is typed: "--model.fcnet-hiddens"."""
+    return f"--{key[0]}{key[1:].replace('_', '-')}"
+
+
 def _read_negation(flag: Flag, dotted: str, keys: Keys) -> tuple[str, Any]:
     """Returns (key, False) for --no-key; anything else is unknown."""
     if dotted.startswith("no_") and flag.value is None:
@@ -235,7 +240,8 @@ def _read_negation(flag: Flag, dotted: str, keys: Keys) -> tuple[str, Any]:
                 return positive, False
         except KeyError:
             pass
-    near = did_you_mean(f"--{key}" for key in nearest_keys(dotted, keys.known()))
+    here = other_librarys_key(dotted, keys.known())
+    near = did_you_mean(map(flag_of, here or nearest_keys(dotted, keys.known())))
     raise ConfigError(f"--{flag.name}: no such option or config key{near}")
 
 

@@ -58,12 +58,13 @@ def show_flags(algorithm: str) -> None:
         ConfigError: If there is no such algorithm.
     """
     from rlframe.cli.algorithms import canonical_name, find_trainer_class
+    from rlframe.cli.flags import flag_of
 
     rows = []
     for row in find_trainer_class(algorithm)._config_class.reference():
         if row.default != "{...}" and not row.note:  # sections are not typed whole, and what is refused is no choice
             names = [row.key, row.alias] if row.alias else [row.key]
-            flags = ", ".join(f"--{name[0]}{name[1:].replace('_', '-')}" for name in names)
+            flags = ", ".join(map(flag_of, names))
             rows.append((flags, row.default, row.type, row.unit, row.meaning))
     sys.stdout.write(f"Config keys of {canonical_name(algorithm)}:\n")
     print_table(("flag", "default", "type", "unit", "meaning"), rows)

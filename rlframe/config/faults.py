@@ -60,7 +60,48 @@ def unknown_key(key: str, prefix: str, known: Collection[str], siblings: Collect
         return Fault(prefix + key, f"unknown key for this type, which takes {', '.join(sorted(siblings))}")
     if "." in key and key in known:  # {"model.fcnet_hiddens": ...}: the dots belong to the notation
         return Fault(prefix + key, f"unknown key; nest it: {_nested(key)}")
+    here = other_librarys_key(prefix + key, known)
+    if here:
+        return Fault(prefix + key, f"unknown key; here it is called {' or '.join(here)}")
     return Fault(prefix + key, "unknown key", nearest_keys(prefix + key, known))
+
+
+def other_librarys_key(key: str, known: Collection[str]) -> tuple[str, ...]:
+    """Returns the known keys that mean what Stable-Baselines3 calls `key`; none where it has no such key."""
+    return tuple(name for name in _STABLE_BASELINES.get(key, ()) if name in known)
+
+
+#: What Stable-Baselines3 calls things, and what they are here, the most specific first.
+_STABLE_BASELINES = {
+    "activation_fn": ("model.fcnet_activation",),
+    "batch_size": ("sgd_minibatch_size", "train_batch_size"),
+    "buffer_size": ("replay_buffer_config.capacity",),
+    "clip_range": ("clip_param",),
+    "clip_range_vf": ("vf_clip_param",),
+    "device": ("num_gpus",),
+    "ent_coef": ("entropy_coeff",),
+    "exploration_final_eps": ("exploration_config.final_epsilon",),
+    "exploration_fraction": ("exploration_config.epsilon_timesteps",),
+    "exploration_initial_eps": ("exploration_config.initial_epsilon",),
+    "features_extractor_class": ("model.custom_model",),
+    "gae_lambda": ("lambda",),
+    "gradient_steps": ("training_intensity",),
+    "learning_rate": ("lr",),
+    "max_grad_norm": ("grad_clip",),
+    "n_envs": ("num_envs_per_worker",),
+    "n_epochs": ("num_sgd_iter",),
+    "n_steps": ("rollout_fragment_length",),
+    "net_arch": ("model.fcnet_hiddens",),
+    "policy_kwargs": ("model",),
+    "policy_kwargs.activation_fn": ("model.fcnet_activation",),
+    "policy_kwargs.net_arch": ("model.fcnet_hiddens",),
+    "target_kl": ("kl_target",),
+    "target_update_interval": ("target_network_update_freq",),
+    "tensorboard_log": ("logger_config",),
+    "train_freq": ("rollout_fragment_length",),
+    "verbose": ("log_level",),
+    "vf_coef": ("vf_loss_coeff",),
+}
 
 
 def nearest_keys(dotted: str, known: Iterable[str], limit: int = 3) -> tuple[str, ...]:

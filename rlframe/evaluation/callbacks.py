@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import tracemalloc
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from rlframe.config.faults import did_you_mean
 from rlframe.utils.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -205,6 +207,32 @@ def make_callbacks(spec: Any) -> DefaultCallbacks:
     if not any(hasattr(made, hook) for hook in HOOKS):
         raise ConfigError(f"callbacks: {spec!r} made {made!r}, which has none of the hooks {', '.join(HOOKS)}")
     return made  # type: ignore[no-any-return]  # a user's factory
+
+
+def misnamed_hooks(callbacks: Any) -> list[str]:
+    """Returns a sentence for each method that looks like a hook, but that nobody calls.
+
+    Hooks of later releases of RLlib are such methods as well.
+    """
+    sentences = []
+    for name in dir(type(callbacks)):
+        if not name.startswith("on_") or name in HOOKS or not callable(getattr(type(callbacks), name)):
+            continue
+        near = difflib.get_close_matches(name, HOOKS, n=2, cutoff=_ALIKE)
+        if near or name in _LATER_HOOKS:
+            hooks = did_you_mean(near) if name not in _LATER_HOOKS else f"; hooks here are {', '.join(HOOKS)}"
+            sentences.append(f"callbacks: {type(callbacks).__name__}.{name} is no hook, and is never called{hooks}")
+    return sentences
+
+
+#: From which ratio of difflib on a method's name is taken for a hook's, misspelt.
+_ALIKE = 0.8
+#: Hooks of RLlib 1.10 to 2.x.
+_LATER_HOOKS = frozenset({
+    "on_algorithm_init", "on_checkpoint_loaded", "on_create_policy", "on_env_runners_recreated",
+    "on_environment_created", "on_episode_created", "on_evaluate_end", "on_evaluate_start",
+    "on_sub_environment_created", "on_trainer_init", "on_workers_recreated",
+})  # fmt: skip
 
 
 def overridden_hooks(callbacks: Any) -> frozenset[str]:

@@ -394,6 +394,12 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             NonFiniteError: If it holds NaN or infinity.
         """
         given, preprocessor = obs, self.preprocessor
+        space = getattr(self.observation_space, "original_space", self.observation_space)
+        if type(obs) is tuple and len(obs) == 2 and isinstance(obs[1], dict) and not hasattr(space, "spaces"):
+            raise EnvError(
+                "the observation to act on is a tuple of two, the second a dict: that is what reset() returns; pass "
+                "the observation alone: obs, info = env.reset()"
+            )
         if preprocessor is not None:
             obs = obs if _is_preprocessed(obs, preprocessor) else _preprocess(preprocessor, obs)
         array = np.asarray(obs)

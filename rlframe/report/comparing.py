@@ -28,7 +28,7 @@ class Comparison:
     Attributes:
         names: Of both sides.
         tasks: Environments that both have.
-        runs: Fewest runs of a task, of both sides.
+        runs: Fewest seeds of a task, of both sides. Runs that repeat a seed count once, with their mean.
         means: Mean score of both sides, with 95 % intervals.
         iqms: Interquartile mean of both sides, with 95 % intervals.
         improvement: Probability that a run of the first beats one of the second, with its 95 % interval.
@@ -93,8 +93,8 @@ def compare(names: tuple[str, str], first: Sequence[Curve], second: Sequence[Cur
 def _verdict(names: tuple[str, str], runs: tuple[int, int], improvement: Interval) -> str:
     if min(runs) < ENOUGH_RUNS:
         return (
-            f"not enough seeds: {runs[0]} of {names[0]} and {runs[1]} of {names[1]}, wanted at least {ENOUGH_RUNS} of "
-            "each; these intervals are too narrow"
+            f"not enough different seeds: {runs[0]} of {names[0]} and {runs[1]} of {names[1]}, wanted at least "
+            f"{ENOUGH_RUNS} of each; these intervals are too narrow"
         )
     if improvement.low > 0.5:
         return f"{names[0]} is better"
@@ -104,12 +104,14 @@ def _verdict(names: tuple[str, str], runs: tuple[int, int], improvement: Interva
 
 
 def _by_task(name: str, curves: Sequence[Curve]) -> dict[str, Array]:
-    scores: dict[str, list[float]] = {}
-    for curve in curves:
+    """Returns the scores of the seeds by environment; the mean where several runs have a seed: they are no new ones."""
+    scores: dict[str, dict[Any, list[float]]] = {}
+    for number, curve in enumerate(curves):
         if not math.isfinite(curve.score):
             raise ConfigError(f"{name}: no episode has ended in {str(curve.path)!r}")
-        scores.setdefault(curve.env or "(unnamed)", []).append(curve.score)
-    return {task: np.array(values) for task, values in scores.items()}
+        seed = ("drawn", number) if curve.seed is None else curve.seed
+        scores.setdefault(curve.env or "(unnamed)", {}).setdefault(seed, []).append(curve.score)
+    return {task: np.array([np.mean(repeats) for repeats in by_seed.values()]) for task, by_seed in scores.items()}
 
 
 def _normalised(x: list[Array], y: list[Array]) -> tuple[list[Array], list[Array]]:

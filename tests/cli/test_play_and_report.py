@@ -148,7 +148,7 @@ def test_plot_of_runs_and_histories(runs: Path) -> None:
 def test_compare_with_few_seeds_says_so(runs: Path) -> None:
     code, out, _ = invoke("compare", "all", "all/1")
     assert code == 0
-    assert "not enough seeds: 2 of all and 1 of all/1" in out
+    assert "not enough different seeds: 2 of all and 1 of all/1" in out
     assert json.loads(invoke("compare", "all", "all/1", "--json")[1])["runs"] == [2, 1]
 
 

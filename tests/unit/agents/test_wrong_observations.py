@@ -30,6 +30,7 @@ def trainer(space, **model):
         (ONE, None, EnvError, "NoneType"),
         (ONE, "abc", EnvError, "obs is"),
         (ONE, {"a": 1}, EnvError, "dict"),
+        (ONE, (np.zeros(4, np.float32), {}), EnvError, r"what reset\(\) returns; pass the observation alone"),
         (ONE, [0.0, np.nan, 0.0, 0.0], NonFiniteError, "NaN or infinity"),
         (PARTS, {"a": np.zeros(2, np.float32)}, EnvError, '"?b"?'),
         (PARTS, {"a": np.zeros(5, np.float32), "b": 1}, EnvError, r'obs\["a"\]'),

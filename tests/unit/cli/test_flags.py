@@ -68,8 +68,11 @@ def test_unknown_flags_are_all_reported_with_the_nearest_names() -> None:
     _, faults = make_config(Flag("gama", "1"), Flag("model.fcnet-hidens", "[1]"), Flag("no-zzzzzz", None))
     assert faults == [
         "--gama: no such option or config key; did you mean --gamma?",
-        "--model.fcnet-hidens: no such option or config key; did you mean --model.fcnet_hiddens?",
+        "--model.fcnet-hidens: no such option or config key; did you mean --model.fcnet-hiddens?",
         "--no-zzzzzz: no such option or config key",
+    ]
+    assert make_config(Flag("learning-rate", "1"))[1] == [
+        "--learning-rate: no such option or config key; did you mean --lr?"
     ]
 
 

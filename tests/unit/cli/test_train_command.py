@@ -99,7 +99,7 @@ def test_train_by_an_rllib_experiment_file_alone() -> None:
 def test_train_wrong_config_reports_all_faults_at_once_and_makes_nothing() -> None:
     code, out, err = train("--gama", "1", "--lr", "fast", "--model.fcnet-hidens", "[1]", "--num-workers", "-1")
     assert (code, out) == (2, "")
-    for wanted in ("--gamma", "lr: got 'fast'", "--model.fcnet_hiddens", "num_workers: got -1"):
+    for wanted in ("--gamma", "lr: got 'fast'", "--model.fcnet-hiddens", "num_workers: got -1"):
         assert wanted in err
     assert "Traceback" not in err
     assert not Path("run").exists()

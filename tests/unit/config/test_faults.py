@@ -1,6 +1,8 @@
 import pytest
 
-from rlframe.config.faults import Fault, fault_list, got, near_choice, nearest_keys, shorten
+from rlframe.agents.registry import get_trainer_class
+from rlframe.config.faults import _STABLE_BASELINES, Fault, fault_list, got, near_choice, nearest_keys, shorten
+from rlframe.utils.errors import ConfigError
 
 
 class Rude:
@@ -54,3 +56,27 @@ def test_got_shows_the_type_where_the_value_does_not() -> None:
 def test_near_choice_of_no_string_is_empty() -> None:
     assert near_choice(3, ["a"]) == ""
     assert near_choice("aa", ["a", 3]) == "; did you mean 'a'?"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "theirs", "ours"),
+    [
+        ("PPO", "learning_rate", "lr"), ("PPO", "n_steps", "rollout_fragment_length"), ("PPO", "gae_lambda", "lambda"),
+        ("PPO", "batch_size", "sgd_minibatch_size or train_batch_size"), ("DQN", "batch_size", "train_batch_size"),
+        ("PPO", "ent_coef", "entropy_coeff"), ("PPO", "clip_range", "clip_param"), ("PPO", "vf_coef", "vf_loss_coeff"),
+        ("PPO", "net_arch", "model.fcnet_hiddens"), ("PPO", "n_epochs", "num_sgd_iter"),
+        ("PPO", "max_grad_norm", "grad_clip"), ("PPO", "target_kl", "kl_target"),
+        ("PPO", "n_envs", "num_envs_per_worker"), ("DQN", "gradient_steps", "training_intensity"),
+        ("DQN", "target_update_interval", "target_network_update_freq"),
+        ("DQN", "exploration_initial_eps", "exploration_config.initial_epsilon"),
+    ],
+)  # fmt: skip
+def test_keys_of_stable_baselines_are_answered_with_ours(algorithm: str, theirs: str, ours: str) -> None:
+    trainer_class = get_trainer_class(algorithm)
+    with pytest.raises(ConfigError, match=rf"{theirs}: unknown key; here it is called {ours}$"):
+        trainer_class.merge_trainer_configs(trainer_class.get_default_config(), {theirs: 1})
+
+
+def test_every_name_for_a_key_of_stable_baselines_is_one_that_an_algorithm_has() -> None:
+    known = set().union(*(get_trainer_class(name)._config_class.known_keys() for name in ("PPO", "DQN")))
+    assert [name for names in _STABLE_BASELINES.values() for name in names if name not in known] == []

@@ -5,7 +5,7 @@ import tracemalloc
 import pytest
 
 from rlframe.agents.callbacks import DefaultCallbacks, MemoryTrackingCallbacks, MultiCallbacks
-from rlframe.evaluation.callbacks import call_hook, make_callbacks, overridden_hooks
+from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks, overridden_hooks
 from rlframe.utils.errors import ConfigError
 from tests.helpers.envs import Counting
 from tests.helpers.workers import make_worker
@@ -77,6 +77,22 @@ def test_dict_of_functions_gets_one_info():
 def test_dict_with_unknown_hook_is_refused():
     with pytest.raises(ConfigError, match="on_episode_ends"):
         make_callbacks({"on_episode_ends": print})
+
+
+def test_methods_that_look_like_hooks_are_told_of():
+    class Mine(DefaultCallbacks):
+        def on_episode_ends(self, **kwargs): ...
+        def on_postprocess_trajectories(self, **kwargs): ...
+        def on_algorithm_init(self, **kwargs): ...
+        def on_episode_end(self, **kwargs): ...
+        def on_price_of_bread(self): ...
+        def episode_end(self): ...
+
+    assert misnamed_hooks(DefaultCallbacks()) == []
+    later, ends, trajectories = misnamed_hooks(Mine())
+    assert later.startswith("callbacks: Mine.on_algorithm_init is no hook, and is never called; hooks here are on_ep")
+    assert ends.startswith("callbacks: Mine.on_episode_ends is no hook, and is never called; did you mean on_episode_")
+    assert trajectories.endswith("did you mean on_postprocess_trajectory?")
 
 
 def test_old_signatures_get_what_they_declare():

@@ -1,5 +1,7 @@
 """Statistics over seeds, with numbers worked by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -94,7 +96,17 @@ def test_comparison_says_what_is_better():
 
 def test_comparison_of_few_seeds_says_so():
     few = compare(("a", "b"), runs([10, 11, 12, 13]), runs([1, 2, 3, 4, 5]))
-    assert few.verdict.startswith("not enough seeds: 4 of a and 5 of b, wanted at least 5")
+    assert few.verdict.startswith("not enough different seeds: 4 of a and 5 of b, wanted at least 5")
+
+
+def test_comparison_counts_runs_of_one_seed_once():
+    def seeded(returns, seeds):
+        return [replace(run, config={"seed": seed}) for run, seed in zip(runs(returns), seeds, strict=True)]
+
+    some = compare(("a", "b"), seeded([10, 20, 60], [0, 0, 1]), seeded([1, 1, 1], [2, 2, 2]))
+    assert some.runs == (2, 1)
+    assert [interval.value for interval in some.means] == [37.5, 1.0]
+    assert compare(("a", "b"), seeded([1, 2], [None, None]), runs([3])).runs == (2, 1)
 
 
 def test_comparison_over_tasks_is_scaled_by_each():
