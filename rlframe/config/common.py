@@ -252,6 +252,14 @@ class CommonConfig(AlgorithmConfig):
         choices=("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"),
         tunable=False,
     )
+    learner_threads: int | None = option(
+        None,
+        "Threads of the framework that learns, and acts where NumPy cannot; None takes one for small networks and all "
+        "usable CPUs for large ones, unless OMP_NUM_THREADS or the program says.",
+        unit="threads",
+        low=1,
+        tunable=False,
+    )
     tf_session_args: FreeForm = option(
         TF_SESSION_ARGS,
         "TensorFlow's threads: intra_op_parallelism_threads share one operation, inter_op_parallelism_threads several.",

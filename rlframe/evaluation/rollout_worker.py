@@ -47,6 +47,7 @@ from rlframe.utils.logs import set_log_level
 from rlframe.utils.names import Gate, check, install
 from rlframe.utils.seeding import derive_seed, entropy_seed
 from rlframe.utils.spaces.old_gym import convert_spaces
+from rlframe.utils.threads import blas_in_one_thread
 
 _LOGGER = logging.getLogger("rlframe")
 shared_names.connect()
@@ -405,7 +406,8 @@ class RolloutWorker(RLlibWorkerNames):
             )
         if self._fake_batch is not None:
             return self._fake_batch
-        batch: SampleBatch | MultiAgentBatch = self.runner.sample()
+        with blas_in_one_thread():
+            batch: SampleBatch | MultiAgentBatch = self.runner.sample()
         if "on_sample_end" in self._hooks:
             call_hook(self.callbacks, "on_sample_end", {"worker": self, "samples": batch})
         if self.policy_config.get("compress_observations"):

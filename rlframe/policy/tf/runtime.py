@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from rlframe.config.unsupported import TF_SESSION_ARGS
 from rlframe.utils.errors import ConfigError
+from rlframe.utils.threads import capped, usable_cpus
 
 _LOGGER = logging.getLogger("rlframe")
 _THREADS = ("intra_op_parallelism_threads", "inter_op_parallelism_threads")
@@ -21,8 +22,9 @@ def prepare(config: Mapping[str, Any]) -> list[str]:
     """Limits TensorFlow to the threads and GPUs that the config gives it, and returns the devices to learn on.
 
     Threads come from `tf_session_args` (in the driver with `local_tf_session_args` over it), as they did for sessions,
-    and are at most OMP_NUM_THREADS, or the machine's CPUs. TensorFlow takes such settings before its first operation
-    only: a program that used it earlier keeps its own. GPU memory grows as it is needed.
+    and are at most OMP_NUM_THREADS, or the CPUs that this process may use; `learner_threads` goes before all that.
+    TensorFlow takes such settings before its first operation only: a program that used it earlier keeps its own. GPU
+    memory grows as it is needed.
 
     Returns:
         "/CPU:0", or "/GPU:0" and so on; with `_fake_gpus` as many times "/CPU:0" as GPUs were asked for.
@@ -43,7 +45,7 @@ def prepare(config: Mapping[str, Any]) -> list[str]:
     use_gpu = bool(wanted) and bool(gpus) and not config.get("_fake_gpus")
     args = _session_args(config, worker)
     try:
-        _set_threads(args)
+        _set_threads(args, config.get("learner_threads"))
         if gpus and not use_gpu:
             tf.config.set_visible_devices([], "GPU")
         for gpu in gpus if use_gpu else ():
@@ -79,10 +81,12 @@ def _session_args(config: Mapping[str, Any], worker: bool) -> dict[str, Any]:
     return args
 
 
-def _set_threads(args: Mapping[str, Any]) -> None:
+def _set_threads(args: Mapping[str, Any], asked: int | None) -> None:
     # Ray sets OMP_NUM_THREADS to the CPUs that an actor asked for; more threads than that take from its neighbours.
-    most = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+    most = int(os.environ.get("OMP_NUM_THREADS") or usable_cpus())
     # Where sessions took a negative number for the thread that called, functions take it for all CPUs.
     intra, inter = (max(min(int(args[name] or most), most), 1) for name in _THREADS)
+    if asked is not None:
+        intra = capped(asked)
     tf.config.threading.set_intra_op_parallelism_threads(intra)
     tf.config.threading.set_inter_op_parallelism_threads(inter)

@@ -18,6 +18,7 @@ NEW_KEYS = {
     "always_attach_evaluation_results",
     "sample_in_numpy",
     "jit_compile",
+    "learner_threads",
     "share_memory",
     "vectorized_env",
 }
