@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
@@ -13,7 +13,8 @@ from rlframe.policy.learning_policy import ONLY_EVALUATES
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.seeding import derive_seed
 
-#: What evaluation workers always have: whole episodes, one at a time, and no learning (so no optimisers either).
+#: What evaluation workers always have: whole episodes, each reported when it ends, and no learning (so no optimisers
+#: either).
 FORCED = {
     "batch_mode": "complete_episodes",
     "rollout_fragment_length": 1,
@@ -87,6 +88,9 @@ def run_episodes(
 ) -> list[RolloutMetrics]:
     """Runs fresh episodes and returns exactly `episodes` of them (or, with None, as many as `keep_going` allows).
 
+    Slots that step side by side finish short episodes first, so it is not the first to finish that count: each slot
+    gives its share, and with `keep_going` all that were begun in time.
+
     Args:
         workers: Evaluation workers.
         episodes: How many; None goes by `keep_going`.
@@ -101,21 +105,86 @@ def run_episodes(
             '"evaluation_interval" (with "evaluation_num_workers" if wanted), or "create_env_on_driver": True'
         )
     workers.foreach_worker(_restart)
-    done: list[RolloutMetrics] = []
-    while (episodes is None and keep_going is not None and keep_going(len(done))) or len(done) < (episodes or 0):
-        done.extend(_one_round(workers))
-    return done if episodes is None else done[:episodes]
+    tally = _Tally(workers)
+    if episodes is not None:
+        wanted = tally.shares(episodes)
+    else:
+        while keep_going is not None and keep_going(len(tally.done)):
+            tally.run_round()
+        wanted = tally.begun()
+    while tally.lacks(wanted):
+        tally.run_round(wanted)
+    return tally.first(wanted)
 
 
-def _one_round(workers: WorkerSet) -> list[RolloutMetrics]:
-    remotes = workers.remote_workers()
-    if not remotes:
-        workers.local_worker().sample()
-        return workers.local_worker().get_metrics()
-    import ray
+_Place = tuple[int, int]  # worker, slot
 
-    ray.get([worker.sample.remote() for worker in remotes])
-    return [metric for metrics in ray.get([worker.get_metrics.remote() for worker in remotes]) for metric in metrics]
+
+class _Tally:
+    """The finished episodes of evaluation workers, by the place they ran in."""
+
+    def __init__(self, workers: WorkerSet) -> None:
+        self.done: list[tuple[_Place, RolloutMetrics]] = []
+        self._workers = workers.remote_workers()
+        self._local = workers.local_worker()
+        self._num_places = self._on_each(range(len(self._workers) or 1), _num_places)
+        # One slot of each worker, then the next: workers share what is left over.
+        self._places = sorted(
+            ((worker, slot) for worker, count in enumerate(self._num_places) for slot in range(count)),
+            key=lambda place: (place[1], place[0]),
+        )
+        self._finished = dict.fromkeys(self._places, 0)
+
+    def shares(self, episodes: int) -> dict[_Place, int]:
+        """Returns how many of `episodes` each place has to give."""
+        count, rest = divmod(episodes, len(self._places))
+        return {place: count + (number < rest) for number, place in enumerate(self._places)}
+
+    def begun(self) -> dict[_Place, int]:
+        """Returns how many episodes each place has begun; a worker with one of them stands between two."""
+        return {place: done + (self._num_places[place[0]] > 1) for place, done in self._finished.items() if self.done}
+
+    def lacks(self, wanted: dict[_Place, int]) -> bool:
+        """Whether a place has finished fewer episodes than are wanted of it."""
+        return any(self._finished[place] < count for place, count in wanted.items())
+
+    def first(self, wanted: dict[_Place, int]) -> list[RolloutMetrics]:
+        """Returns the first episodes of each place, as many as are wanted of it, in the order they ended."""
+        left, chosen = dict(wanted), []
+        for place, metric in self.done:
+            if left.get(place, 0) > 0:
+                left[place] -= 1
+                chosen.append(metric)
+        return chosen
+
+    def run_round(self, wanted: dict[_Place, int] | None = None) -> None:
+        """Lets every worker of which episodes are `wanted` finish one or more."""
+        chosen = list(range(len(self._num_places)))
+        if wanted is not None:
+            chosen = sorted({place[0] for place, count in wanted.items() if self._finished[place] < count})
+        for worker, metrics in zip(chosen, self._on_each(chosen, _finish_some), strict=True):
+            for metric in metrics:
+                place = worker, metric.slot if self._num_places[worker] > 1 else 0
+                self._finished[place] += 1
+                self.done.append((place, metric))
+
+    def _on_each(self, chosen: Iterable[int], function: Callable[[Any], Any]) -> list[Any]:
+        if not self._workers:
+            return [function(self._local)]
+        import ray
+
+        made: list[Any] = ray.get([self._workers[index].apply.remote(function) for index in chosen])
+        return made
+
+
+def _num_places(worker: Any) -> int:
+    return int(worker.runner.num_places)
+
+
+def _finish_some(worker: Any) -> list[RolloutMetrics]:
+    worker.sample()
+    metrics: list[RolloutMetrics] = worker.get_metrics()
+    return metrics
 
 
 def summarize(episodes: list[RolloutMetrics], iteration: int, started: float) -> dict[str, Any]:

@@ -141,6 +141,11 @@ class EnvRunner:
             return self._postprocess(*self._run_block())
         return self._sample_complete()
 
+    @property
+    def num_places(self) -> int:
+        """In how many slots episodes run side by side, each followed by the next one at once."""
+        return len(self.slots)
+
     def get_metrics(self) -> list[RolloutMetrics]:
         """Returns the episodes that ended since the last call."""
         metrics, self._metrics = self._metrics, []
@@ -234,6 +239,7 @@ class EnvRunner:
                 perf_stats=self._times.stats(),
                 hist_data={} if episode is None else episode.hist_data,
                 media={} if episode is None else episode.media,
+                slot=index,
             )
         )
         self._unchecked.discard(index)

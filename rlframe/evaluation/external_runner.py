@@ -74,6 +74,11 @@ class ExternalRunner(MultiAgentRunner):
         self._not_reported: set[int] = set()
         self._failures: dict[int, EnvError] = {}  # by slot
 
+    @property
+    def num_places(self) -> int:
+        """1: simulators begin episodes when they like, so none is waited for."""
+        return 1
+
     # --- sampling ------------------------------------------------------------------------------------------------
 
     def sample(self) -> MultiAgentBatch:

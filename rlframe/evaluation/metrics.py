@@ -32,6 +32,7 @@ class RolloutMetrics:
         perf_stats: Milliseconds per vector step the sampler spent on each kind of work, by name.
         hist_data: Lists of numbers that callbacks set, by name.
         media: Anything that callbacks want shown, by name.
+        slot: The environment slot it ran in.
     """
 
     episode_length: int
@@ -41,6 +42,7 @@ class RolloutMetrics:
     perf_stats: dict[str, float] = field(default_factory=dict)
     hist_data: dict[str, list[Any]] = field(default_factory=dict)
     media: dict[str, Any] = field(default_factory=dict)
+    slot: int = 0
 
     def to_state(self) -> dict[str, Any]:
         """Returns the metrics as plain state; `media` is left out, and agent ids that are no numbers become text."""
@@ -54,6 +56,7 @@ class RolloutMetrics:
             "custom_metrics": {str(name): _as_float(value) for name, value in self.custom_metrics.items()},
             "perf_stats": {str(name): _as_float(value) for name, value in self.perf_stats.items()},
             "hist_data": {str(name): [_as_float(v) for v in values] for name, values in self.hist_data.items()},
+            "slot": int(self.slot),
         }
 
     @classmethod
@@ -66,6 +69,7 @@ class RolloutMetrics:
             custom_metrics=dict(state["custom_metrics"]),
             perf_stats=dict(state["perf_stats"]),
             hist_data={name: list(values) for name, values in state["hist_data"].items()},
+            slot=int(state.get("slot", 0)),
         )
 
 

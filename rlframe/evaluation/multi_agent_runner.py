@@ -134,6 +134,11 @@ class MultiAgentRunner:
             return sum(int(side.store.closed[: len(side.store)].sum()) for side in self._sides.values())
         return env_steps
 
+    @property
+    def num_places(self) -> int:
+        """In how many slots episodes run side by side, each followed by the next one at once."""
+        return len(self.slots)
+
     def get_metrics(self) -> list[RolloutMetrics]:
         """Returns the episodes that ended since the last call."""
         metrics, self._metrics = self._metrics, []
@@ -604,6 +609,7 @@ class MultiAgentRunner:
                 perf_stats=self._times.stats(),
                 hist_data=episode.hist_data,
                 media=episode.media,
+                slot=index,
             )
         )
         return episode

@@ -29,8 +29,11 @@ class WholeGames:
         if not monitors or any(monitor is None for monitor in monitors):
             return list(lives)
         self._lives += lives
-        games = [result for monitor in monitors for result in monitor.next_episode_results()]
-        merged = [RolloutMetrics(length, reward) for reward, length in games]
+        merged = [
+            RolloutMetrics(length, reward, slot=slot)
+            for slot, monitor in enumerate(monitors)
+            for reward, length in monitor.next_episode_results()
+        ]
         if merged:
             for life in self._lives:
                 _add(merged[0], life)

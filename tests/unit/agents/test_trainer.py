@@ -10,10 +10,12 @@ import pytest
 from rlframe.agents import dqn
 from rlframe.agents.dqn import DEFAULT_CONFIG, SIMPLE_Q_DEFAULT_CONFIG, DQNTorchPolicy, DQNTrainer, SimpleQTrainer
 from rlframe.agents.dqn.dqn import calculate_rr_weights
+from rlframe.agents.pg import PGTrainer
 from rlframe.agents.trainer import COMMON_CONFIG, Trainer, with_common_config
 from rlframe.agents.trainer_template import build_trainer
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.env import register_env
+from rlframe.env.multi_agent_env import make_multi_agent
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.policy import build_policy_class
@@ -692,6 +694,31 @@ def test_evaluate_runs_exactly_so_many_fresh_episodes():
     assert evaluation["episodes_this_iter"] == 4
     assert evaluation["episode_reward_mean"] == 21.0
     assert evaluation["hist_stats"]["episode_lengths"] == [6] * 4
+
+
+def slow_second_slot(context):
+    """One step an episode in the first slot, five in the second."""
+    return Counting({"length": 5 if context.vector_index else 1})
+
+
+@pytest.mark.parametrize("multi_agent", [False, True])
+def test_evaluation_counts_long_episodes_of_slots_beside_short_ones(multi_agent):
+    def creator(context):
+        return make_multi_agent(lambda _: slow_second_slot(context))() if multi_agent else slow_second_slot(context)
+
+    register_env("slow_second_slot", creator)
+    trainer = PGTrainer(
+        {"num_workers": 0, "num_envs_per_worker": 2, "evaluation_num_episodes": 5}, env="slow_second_slot"
+    )
+
+    def lengths(*going):
+        return sorted(trainer.evaluate(*going)["evaluation"]["hist_stats"]["episode_lengths"])
+
+    assert lengths() == [1, 1, 1, 5, 5]
+    counts = lengths(lambda so_far: so_far < 3)  # and what had begun by then
+    assert counts.count(5) == 1
+    assert counts.count(1) >= 3
+    assert lengths(lambda so_far: so_far < 0) == []
 
 
 @pytest.mark.parametrize("always", [False, True])
