@@ -24,7 +24,7 @@ _OBS = "obs"
 # Epsilon after the random time steps, beside the noisy weights.
 _LAST_EPSILON = 0.01
 _ADAPTATION = 1.01
-_UNTOUCHED = re.compile(r"norm|running_|target|(^|[._])bn\d*[._]", re.IGNORECASE)
+_UNTOUCHED = re.compile(r"norm|running_|target|value_units|(^|[._])bn\d*[._]", re.IGNORECASE)
 
 
 class ParameterNoise(Exploration):
@@ -32,8 +32,8 @@ class ParameterNoise(Exploration):
 
     The noise's standard deviation follows the effect that it has: after each trajectory it grows by 1 % if noisy and
     clean actions differed less than they should, and shrinks by 1 % otherwise. In between rounds of acting the policy
-    has its own weights; layer norms and target networks are never touched. All environment slots share the noise, and
-    an episode that begins in one of them draws it anew. Wants `batch_mode="complete_episodes"`.
+    has its own weights; layer norms, units of values and target networks are never touched. All environment slots share
+    the noise, and an episode that begins in one of them draws it anew. Wants `batch_mode="complete_episodes"`.
 
     Args:
         action_space: The environment's action space, Discrete or a Box of floats.

