@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
+#: Env steps of an iteration where neither a batch nor the clock gives it a sensible length.
+SYNCHRONOUS_ITER_STEPS = 4000
+
+
 class OncePerTimestepsElapsed:
     """True once in every `delay_steps` env steps; for `.filter()`.
 
@@ -198,12 +202,15 @@ def StandardMetricsReporting(
     config: Mapping[str, Any],
     selected_workers: Sequence[Any] | None = None,
     by_steps_trained: bool = False,
+    *,
+    asynchronous_iter_time_s: float = 10,
 ) -> LocalIterator[dict[str, Any]]:
     """Runs the plan, and gives one result dict per iteration; never a not-ready marker.
 
     An iteration ends with the first item at which `timesteps_per_iteration` env steps have passed since that was last
     so, provided that `min_iter_time_s` seconds have passed since the last result; in any case where `steps_limit` of
-    the metrics is reached.
+    the metrics is reached. Where `min_iter_time_s` is None, as in plans whose remote workers sample on their own, the
+    clock is that of these workers: without any, iterations are the same work on every machine.
 
     Args:
         train_op: The plan, an iterator of any kind; its items are dropped.
@@ -212,7 +219,14 @@ def StandardMetricsReporting(
             `collect_metrics_timeout`.
         selected_workers: Remote workers whose episodes are reported, instead of all.
         by_steps_trained: Count `timesteps_per_iteration` in steps trained instead of steps sampled.
+        asynchronous_iter_time_s: What `min_iter_time_s=None` means with remote workers; without, it means 0, and
+            `timesteps_per_iteration=0` means `SYNCHRONOUS_ITER_STEPS`.
     """
+    seconds, steps = config["min_iter_time_s"], config["timesteps_per_iteration"]
+    if seconds is None and workers.remote_workers():
+        seconds = asynchronous_iter_time_s
+    elif seconds is None:
+        steps = steps or SYNCHRONOUS_ITER_STEPS
     collect = CollectMetrics(
         workers,
         min_history=config["metrics_smoothing_episodes"],
@@ -221,8 +235,8 @@ def StandardMetricsReporting(
     )
     return (
         as_local_iterator(train_op)
-        .filter(OncePerTimestepsElapsed(config["timesteps_per_iteration"], by_steps_trained))
-        .filter(OncePerTimeInterval(config["min_iter_time_s"]))
+        .filter(OncePerTimestepsElapsed(steps, by_steps_trained))
+        .filter(OncePerTimeInterval(seconds))
         .for_each(collect)
         .finish_at_limit(collect)
     )

@@ -10,7 +10,7 @@ from rlframe.agents.trainer_template import build_trainer
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
-from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.execution.metric_ops import SYNCHRONOUS_ITER_STEPS, StandardMetricsReporting
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import ApplyGradients, AverageGradients, ComputeGradients, TrainOneStep
 
@@ -18,7 +18,8 @@ from rlframe.execution.train_ops import ApplyGradients, AverageGradients, Comput
 class A2CConfig(ActorCriticConfig):
     """Keys of A2C."""
 
-    new_defaults = {"rollout_fragment_length": 20, "min_iter_time_s": 10}  # noqa: RUF012
+    # RLlib's iterations lasted 10 s: as many steps as the machine made.
+    new_defaults = {"rollout_fragment_length": 20, "timesteps_per_iteration": SYNCHRONOUS_ITER_STEPS}  # noqa: RUF012
 
     microbatch_size: int | None = option(
         None, "Rows whose gradients are computed at once, and averaged over a train batch; None takes it whole.", low=1

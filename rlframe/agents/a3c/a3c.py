@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rlframe.agents.trainer_template import build_trainer
-from rlframe.config.common import CommonConfig
+from rlframe.config.common import CommonConfig, Number
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
@@ -43,7 +43,16 @@ class ActorCriticConfig(CommonConfig):
 class A3CConfig(ActorCriticConfig):
     """Keys of A3C."""
 
-    new_defaults = {"rollout_fragment_length": 10, "min_iter_time_s": 5, "sample_async": True}  # noqa: RUF012
+    new_defaults = {"rollout_fragment_length": 10, "sample_async": True}  # noqa: RUF012
+
+    min_iter_time_s: Number | None = option(  # type: ignore[assignment]  # None as well, unlike the base's
+        None,
+        "Shortest iteration. None: 5 s with remote workers; without, iterations are the same work on every machine: "
+        "timesteps_per_iteration, or 4000 env steps.",
+        unit="s",
+        low=0,
+        tunable=False,
+    )
 
 
 def validate_config(config: dict[str, Any]) -> None:
@@ -54,7 +63,7 @@ def validate_config(config: dict[str, Any]) -> None:
 def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
     """Applies each worker's gradients as they come, and gives that worker the new weights."""
     train = AsyncGradients(workers).for_each(ApplyGradients(workers, update_all=False))
-    return StandardMetricsReporting(train, workers, config)
+    return StandardMetricsReporting(train, workers, config, asynchronous_iter_time_s=5)
 
 
 DEFAULT_CONFIG: dict[str, Any] = A3CConfig.defaults()

@@ -38,7 +38,6 @@ class SimpleQConfig(CommonConfig):
         {"explore": False}, "Overrides of this config for evaluation.", overrides=True
     )
     timesteps_per_iteration: int = option(1000, "Sampled steps of one train() at least.", unit="env steps", low=0)
-    min_iter_time_s: float = option(1, "One train() lasts at least this long.", unit="s", low=0)
     target_network_update_freq: int = option(
         500, "Steps between two copies into the target network.", unit="env steps sampled", low=0,
         source="Mnih et al. 2015, algorithm 1",

@@ -28,7 +28,6 @@ class ImpalaConfig(CommonConfig):
     new_defaults = {  # noqa: RUF012
         "rollout_fragment_length": 50,
         "train_batch_size": 500,
-        "min_iter_time_s": 10,
         "lr": 7e-4,
         "model": {"free_log_std": None},
     }
@@ -63,6 +62,14 @@ class ImpalaConfig(CommonConfig):
     lambda_: float = option(1.0, "Without V-trace: decay of the advantages' trace.", low=0, high=1, key="lambda")
 
     # The flow of data
+    min_iter_time_s: Number | None = option(  # type: ignore[assignment]  # None as well, unlike the base's
+        None,
+        "Shortest iteration. None: 10 s with remote workers; without, iterations are the same work on every machine: "
+        "timesteps_per_iteration, or 4000 env steps.",
+        unit="s",
+        low=0,
+        tunable=False,
+    )
     num_multi_gpu_tower_stacks: int = option(
         1, "Batches that are unpacked ahead for the learner; above 1 by a thread of their own.", low=1
     )

@@ -27,7 +27,6 @@ class QMixConfig(CommonConfig):
         "rollout_fragment_length": 4,
         "batch_mode": "complete_episodes",
         "timesteps_per_iteration": 1000,
-        "min_iter_time_s": 1,
         "lr": 5e-4,
         "exploration_config": {
             "type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 0.02, "epsilon_timesteps": 10_000

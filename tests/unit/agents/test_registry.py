@@ -52,6 +52,12 @@ def test_get_agent_class_works_and_says_it_is_old(caplog, monkeypatch):
     assert "get_trainer_class" in caplog.text
 
 
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_no_clock_ends_the_iterations_of_algorithms_that_sample_synchronously(name):
+    asynchronous = name in ("A3C", "APPO", "IMPALA")
+    assert ALGORITHMS[name]()[1]["min_iter_time_s"] == (None if asynchronous else 0)
+
+
 @pytest.mark.parametrize("name", sorted(RLLIB_ALGORITHMS - set(ALGORITHMS)))
 def test_names_of_rllib_that_are_missing_say_so_and_what_there_is(name):
     available = ", ".join(sorted(ALGORITHMS))

@@ -286,6 +286,39 @@ class TestWholePlan:
         workers.local.sample = sample  # type: ignore[method-assign]
         assert next(plan)["timesteps_total"] == 32, "after 6 s and at a multiple of 8"
 
+    def test_without_remote_workers_no_clock_ends_an_iteration_unless_it_was_asked_for(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock = Clock(monkeypatch)
+
+        def tick(item: int) -> int:
+            clock.now += 100
+            return item
+
+        for steps, wanted in ((0, metric_ops.SYNCHRONOUS_ITER_STEPS), (1200, 1200)):
+            config = {**CONFIG, "min_iter_time_s": None, "timesteps_per_iteration": steps}
+            source = advancing(list(range(100, 10_000, 100))).for_each(tick)
+            plan = StandardMetricsReporting(source, FakeWorkerSet(), config)
+            assert [next(plan)["timesteps_this_iter"] for _ in range(2)] == [wanted, wanted]
+
+    @pytest.mark.parametrize(("seconds", "rounds"), [({}, 11), ({"asynchronous_iter_time_s": 5}, 6)])
+    def test_iterations_of_remote_workers_that_sample_on_their_own_last_seconds(
+        self, monkeypatch: pytest.MonkeyPatch, seconds: dict[str, float], rounds: int
+    ) -> None:
+        clock = Clock(monkeypatch)
+        workers = FakeWorkerSet()
+        source: LocalIterator[int] = advancing(list(range(1, 100)))
+
+        def tick(item: int) -> int:
+            clock.now += 1
+            return item
+
+        workers.remote_workers = lambda: [workers.local]  # type: ignore[method-assign]
+        monkeypatch.setattr(metric_ops, "collect_episodes", lambda *_: ([], []))
+        plan = StandardMetricsReporting(source.for_each(tick), workers, {**CONFIG, "min_iter_time_s": None}, **seconds)
+        assert next(plan)["timesteps_this_iter"] == 1
+        assert next(plan)["timesteps_this_iter"] == rounds
+
     def test_plan_report_shows_the_tree(self) -> None:
         plan = dqn_plan(FakeWorkerSet(), FakeBuffer(), timesteps_per_iteration=40)
         plan.take(2)
