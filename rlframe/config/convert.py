@@ -10,6 +10,9 @@ from typing import Any, Union, get_args, get_origin
 
 from rlframe.utils.errors import ConfigError
 
+#: The largest integer that arrays and counters hold.
+LARGEST_COUNT = 2**63 - 1
+
 
 def kinds_of(annotation: Any) -> tuple[Any, ...]:
     """Returns the members of a union at every depth, or the annotation alone. None stands as NoneType."""
@@ -71,7 +74,7 @@ def spells_number(value: Any) -> bool:
 def _convert_number(value: float, kinds: tuple[Any, ...]) -> int | float:
     """Returns a count for an integral float and a float for an int, where only that kind is declared."""
     if isinstance(value, float) and int in kinds and float not in kinds and value.is_integer():
-        return int(value)
+        return int(value) if abs(value) <= LARGEST_COUNT else value
     if isinstance(value, int) and float in kinds and int not in kinds and abs(value) < 2**1023:
         return float(value)
     return value

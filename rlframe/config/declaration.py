@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast, get_args, 
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rlframe.config.convert import kinds_of
+from rlframe.config.convert import LARGEST_COUNT, kinds_of
 from rlframe.config.plain import copy_containers, overlay
 
 SectionT = TypeVar("SectionT", bound="Section")
@@ -98,9 +98,13 @@ class Option:
         return False
 
     def _within(self, value: float) -> bool:
-        """Whether a number is within the bounds, and finite unless infinity is declared as "no limit"."""
+        """Whether a number is within the bounds, and finite unless infinity is declared as "no limit".
+
+        Integers are those that arrays and counters hold.
+        """
         return (
             value == value
+            and not (isinstance(value, int) and abs(value) > LARGEST_COUNT)
             and (self.infinite or abs(value) != float("inf"))
             and (self.low is None or value >= self.low)
             and (self.high is None or value <= self.high)

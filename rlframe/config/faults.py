@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,6 +32,15 @@ class Fault:
         """Returns the line that is shown."""
         line = f"{self.key}: {self.text}" if self.key else self.text
         return line + did_you_mean(self.near)
+
+    def as_written(self, names: Mapping[str, str]) -> Fault:
+        """Returns the same fault under the name that the user wrote.
+
+        Args:
+            names: Other names that were written, by the names used here.
+        """
+        written = names.get(self.key)
+        return self if written is None else replace(self, key=f"{written} (here {self.key})")
 
     def below(self, section: str) -> Fault:
         """Returns the same fault, seen from outside the section it was found in."""

@@ -61,14 +61,15 @@ def merge_configs(
     typed = tuple(override_all_if_type_changes)
     if declaration is None:
         return _merge_undeclared(defaults, overrides or {}, allow_unknown, frozenset(allow_unknown_subkeys), typed)
-    base, faults = _translate(defaults, (), declaration, are_defaults=True)
+    base, faults, _ = _translate(defaults, (), declaration, are_defaults=True)
     own = frozenset(map(str, base)) - frozenset(declaration.options())
-    over, conflicts = _translate(overrides or {}, own, declaration, are_defaults=False, defaults=base)
+    over, conflicts, written = _translate(overrides or {}, own, declaration, are_defaults=False, defaults=base)
     merged = overlay(base, _without_empty_sections(over, declaration), typed)
     tolerance = Tolerance(own, allow_unknown, frozenset(allow_unknown_subkeys), typed)
     inspector = declaration.inspect(merged, tolerance)
     if faults or conflicts or inspector.faults:
-        raise ConfigError(fault_list(faults + conflicts + inspector.faults))
+        found = [fault.as_written(written) for fault in inspector.faults]
+        raise ConfigError(fault_list(faults + conflicts + found))
     for remark in inspector.remarks:
         warnings.warn(remark, UserWarning, stacklevel=2)
     return inspector.config
@@ -119,20 +120,25 @@ def _translate(
     *,
     are_defaults: bool,
     defaults: Mapping[str, Any] | None = None,
-) -> tuple[dict[str, Any], list[Fault]]:
-    """Returns a config with the names used here, in its overrides for evaluation too, and conflicts; warns."""
+) -> tuple[dict[str, Any], list[Fault], dict[str, str]]:
+    """Returns a config with the names used here, in its overrides for evaluation too; warns.
+
+    Conflicts come with it, and the other names that were written, by the names used here.
+    """
     known = declaration.known_keys() | set(own)
     deprecated = declaration.deprecated_keys()
     translation = Translation(config, known, deprecated=deprecated, other_name_wins=are_defaults, defaults=defaults)
     translated, sentences, faults = translation.config, translation.sentences, translation.faults
+    written = dict(translation.written)
     for key, declared in declaration.options().items():
         if declared.overrides and isinstance(translated.get(key), dict):
             inner = Translation(translated[key], known, deprecated=deprecated, defaults=defaults)
             translated[key] = inner.config
             sentences += [f"in {key}: {sentence}" for sentence in inner.sentences]
             faults += [fault.below(key) for fault in inner.faults]
+            written |= {f"{key}.{here}": f"{key}.{there}" for here, there in inner.written.items()}
     _warn(sentences, stacklevel=4)
-    return translated, faults
+    return translated, faults, written
 
 
 def _warn(sentences: Iterable[str], stacklevel: int) -> None:

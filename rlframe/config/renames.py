@@ -137,6 +137,7 @@ class Translation:
         config: The translated copy.
         sentences: One for each name that was replaced.
         faults: Names that contradict each other, or have no meaning here.
+        written: The other name that was written, by the name used here.
     """
 
     def __init__(
@@ -160,11 +161,11 @@ class Translation:
         self.config: dict[str, Any] = copy_containers(dict(config))
         self.sentences: list[str] = []
         self.faults: list[Fault] = []
+        self.written: dict[str, str] = {}
         self._known = known
         self._deprecated = deprecated
         self._other_name_wins = other_name_wins
         self._defaults = defaults or {}
-        self._written: set[str] = set()
         for dotted, rename in RENAMES.items():
             value = lookup(config, dotted, _MISSING)
             if value is not _MISSING and self._means_something(dotted, rename):
@@ -191,9 +192,9 @@ class Translation:
     def _write(self, dotted: str, target: str, value: Any) -> None:
         """Writes a value under the name used here, or notes that another value stands there already."""
         present = lookup(self.config, target, value)
-        copied = target not in self._written and same(present, lookup(self._defaults, target, _MISSING))
+        copied = target not in self.written and same(present, lookup(self._defaults, target, _MISSING))
         if self._other_name_wins or copied or same(present, value):
-            self._written.add(target)
+            self.written[target] = dotted
             assign(self.config, target, value)
         else:
             text = f"got {shorten(value)}, but {target}, the name used here, is {shorten(present)}; leave out {dotted}"

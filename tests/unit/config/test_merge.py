@@ -217,3 +217,11 @@ def test_read_numbers_reads_text_only_where_a_number_is_declared() -> None:
         "model": {"dim": 42, "custom_model": "7"}, "evaluation_config": {"gamma": 1.0},
         "exploration_config": {"type": "EpsilonGreedy", "final_epsilon": 0.01}, "gamma": "much",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [1e308, 10**40, 2**63, -(2**70)])
+@pytest.mark.parametrize("key", ["num_workers", "horizon", "train_batch_size"])
+def test_counts_that_no_array_holds_are_refused(key: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=rf"{key}: got .*wanted an integer"):
+        merge_configs(CommonConfig.defaults(), {key: value}, CommonConfig)
+    assert merge_configs(CommonConfig.defaults(), {key: 1e6}, CommonConfig)[key] == 1_000_000

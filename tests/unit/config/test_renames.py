@@ -113,7 +113,7 @@ def test_name_without_meaning_here_is_dropped_where_it_says_nothing(key: str, va
 
 
 def test_old_names_of_refused_features_are_refused_under_the_new_name() -> None:
-    with pytest.raises(ConfigError, match="record_env: got True"), pytest.warns(RenamedKeyWarning):
+    with pytest.raises(ConfigError, match=r"monitor \(here record_env\): got True"), pytest.warns(RenamedKeyWarning):
         merge_configs(ToyConfig.defaults(), {"monitor": True}, ToyConfig)
 
 
@@ -146,3 +146,22 @@ def test_other_name_beside_a_copy_of_the_defaults_is_what_the_user_wrote(other):
         return
     with pytest.warns(RenamedKeyWarning, match="buffer_size"):
         assert merge_configs(ToyConfig.defaults(), given, ToyConfig)["replay_buffer_config"]["capacity"] == 5
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"monitor": True}, "monitor (here record_env): got True, not available"),
+        ({"num_rollout_workers": "two"}, "num_rollout_workers (here num_workers): got 'two' (str), wanted an integer"),
+        ({"num_workers": "two"}, "  num_workers: got 'two'"),
+        (
+            {"evaluation_config": {"num_envs_per_env_runner": 0}},
+            "evaluation_config.num_envs_per_env_runner (here evaluation_config.num_envs_per_worker): got 0",
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:config key|in evaluation_config")
+def test_fault_of_another_name_begins_with_the_name_that_was_written(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as said:
+        merge_configs(CommonConfig.defaults(), config, CommonConfig)
+    assert message in str(said.value)
