@@ -7,14 +7,15 @@ from typing import Any
 
 from rlframe.env.adapt import user_env
 from rlframe.env.multi_agent_adapt import MultiAgentAdapter, SingleAgentAsMany
+from rlframe.env.polled_simulator import ASYNC_RESET_RETURN as ASYNC_RESET_RETURN
+from rlframe.env.polled_simulator import PolledSimulator
+from rlframe.env.vector_places import VectorPlace
 from rlframe.utils.errors import EnvError
 
 _DUMMY_AGENT_ID = "agent0"
 """What the agent of an environment with one agent is called."""
 
 
-ASYNC_RESET_RETURN = "async_reset_return"
-"""What `try_reset` returns where the observation comes with a later `poll`."""
 _NOT_POLLED = (
     "The worker steps these environments itself; a loop of your own polls BaseEnv.to_base_env(env), or a subclass of "
     "BaseEnv that defines poll(), send_actions() and try_reset()"
@@ -22,12 +23,16 @@ _NOT_POLLED = (
 
 
 class BaseEnv:
-    """A view of the environments that one worker steps.
+    """A view of the environments that one worker steps; or the base of environments of one's own that are polled.
 
-    It looks at the worker's own list, so an environment that was replaced after a failure is seen at once.
+    As a view it looks at the worker's own list, so an environment that was replaced after a failure is seen at once.
+    A subclass defines `poll()`, `send_actions()` and `try_reset()`, and trainers take it as environment.
     """
 
-    def __init__(self, envs: list[Any]) -> None:
+    _envs: Any = ()
+    _own_spaces: dict[str, Any] | None = None
+
+    def __init__(self, envs: Any = ()) -> None:
         """Keeps a reference to `envs`, one per slot, as the worker steps them."""
         self._envs = envs
 
@@ -38,8 +43,8 @@ class BaseEnv:
 
     @property
     def envs(self) -> list[Any]:
-        """The environments as the user's creator returned them, one per slot."""
-        return [_as_made(env) for env in self._envs]
+        """The environments as the user's creator returned them, one per slot; of a `VectorEnv` those in it."""
+        return [made for env in self._envs for made in _as_made(env)]
 
     def get_sub_environments(self, as_dict: bool = False) -> Any:
         """Returns the environments as the user's creator returned them: a list, or a dict by slot."""
@@ -51,13 +56,33 @@ class BaseEnv:
 
     @property
     def observation_space(self) -> Any:
-        """The observation space of the first environment, or None without any."""
-        return self._envs[0].observation_space if self._envs else None
+        """The observation space of the first environment, or None without any; subclasses may set it."""
+        return self._space("observation_space")
+
+    @observation_space.setter
+    def observation_space(self, space: Any) -> None:
+        self._own_spaces = {**(self._own_spaces or {}), "observation_space": space}
 
     @property
     def action_space(self) -> Any:
-        """The action space of the first environment, or None without any."""
-        return self._envs[0].action_space if self._envs else None
+        """The action space of the first environment, or None without any; subclasses may set it."""
+        return self._space("action_space")
+
+    @action_space.setter
+    def action_space(self, space: Any) -> None:
+        self._own_spaces = {**(self._own_spaces or {}), "action_space": space}
+
+    def _space(self, name: str) -> Any:
+        if self._own_spaces is not None and name in self._own_spaces:
+            return self._own_spaces[name]
+        return getattr(self._envs[0], name) if self._envs else None
+
+    def __getattr__(self, name: str) -> Any:
+        """Finds the user's `VectorEnv` under the name that RLlib had for it."""
+        made = maker_of(self._envs[0]) if name == "vector_env" and self._envs else None
+        if made is None:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return made
 
     @staticmethod
     def to_base_env(
@@ -122,6 +147,28 @@ class BaseEnv:
             env.close()
 
 
-def _as_made(env: Any) -> Any:
-    """Returns an environment as the user's creator returned it."""
+def maker_of(env: Any) -> Any:
+    """Returns the user's `VectorEnv` or `BaseEnv` that an environment is a part of, None for others."""
+    inner = _inner(env)
+    if isinstance(inner, PolledSimulator):
+        return inner.base_env
+    return inner.vector_env if isinstance(inner, VectorPlace) else None
+
+
+def _inner(env: Any) -> Any:
     return user_env(env.env) if isinstance(env, (MultiAgentAdapter, SingleAgentAsMany)) else user_env(env)
+
+
+def _as_made(env: Any) -> list[Any]:
+    """Returns an environment as the user's creator returned it; of one of several, those in it, with its first."""
+    inner, maker = _inner(env), maker_of(env)
+    if maker is None:
+        return [inner]
+    return list(_single_envs(maker)) if getattr(inner, "index", 0) == 0 else []
+
+
+def _single_envs(maker: Any) -> Any:
+    """Returns the single environments, by the newer or the older name: whichever the user's class defines."""
+    older = type(maker).__dict__.get("get_unwrapped")
+    newer = type(maker).__dict__.get("get_sub_environments")
+    return maker.get_unwrapped() if older is not None and newer is None else maker.get_sub_environments()

@@ -140,6 +140,24 @@ class Desk:
             raise error
         return answer
 
+    def ask_all(self, asked: Mapping[str, Mapping[Any, Any]]) -> dict[str, Any]:
+        """Hands over observations of several episodes, by their ids, and waits for the actions of all.
+
+        Raises:
+            ValueError: If there is no such episode.
+            TrainingStopped: If the trainer is stopped.
+        """
+        with self._lock:
+            episodes = {episode_id: self._find("get_action", episode_id) for episode_id in asked}
+            for episode_id, episode in episodes.items():
+                episode.waits = True
+                self._hand_over(episode, asked[episode_id], actions=None)
+        answers = {episode_id: episode.reply.get() for episode_id, episode in episodes.items()}
+        for _, error in answers.values():
+            if error is not None:
+                raise error
+        return {episode_id: actions for episode_id, (actions, _) in answers.items()}
+
     def end(self, episode_id: str, obs: Mapping[Any, Any], truncated: bool) -> None:
         """Ends an episode.
 

@@ -51,6 +51,7 @@ class PolledVectorEnv(BaseEnv):
     def __init__(self, vector_env: VectorEnv) -> None:
         super().__init__([])
         self.vector_env = vector_env
+        self.observation_space, self.action_space = vector_env.observation_space, vector_env.action_space
         self._result: tuple[list[Any], ...] | None = None
 
     @property
@@ -62,16 +63,6 @@ class PolledVectorEnv(BaseEnv):
     def envs(self) -> list[Any]:
         """The single environments, if there are such."""
         return list(self.vector_env.get_sub_environments())
-
-    @property
-    def observation_space(self) -> Any:
-        """The space of one copy's observations."""
-        return self.vector_env.observation_space
-
-    @property
-    def action_space(self) -> Any:
-        """The space of one copy's actions."""
-        return self.vector_env.action_space
 
     def poll(self) -> Polled:
         """Returns what came of the last actions; of none, all copies are reset, and rewards and infos are None."""

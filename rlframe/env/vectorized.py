@@ -54,7 +54,7 @@ class VectorizedGymEnv(VectorEnv):
 
     def vector_step(self, actions: list[Any]) -> tuple[list[Any], list[float], list[bool], list[dict[str, Any]]]:
         """Steps all copies, and returns observations, rewards, dones and infos, one per copy."""
-        rows: tuple[list[Any], list[float], list[bool], list[dict[str, Any]]] = ([], [], [], [])
+        rows: tuple[list[Any], list[Any], list[Any], list[Any]] = ([], [], [], [])
         for index, env in enumerate(self._envs[: self.num_envs]):
             step = check_step_result(env.step(actions[index]), f"step() of copy {index}")
             obs, reward, terminated, truncated, info = step

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.sequences import cut_into_sequences
 from rlframe.env.checks import check_observation, check_step_result
-from rlframe.evaluation.env_slots import EnvSlot
+from rlframe.evaluation.env_slots import EnvSlot, fail_together, step_together
 from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
 from rlframe.evaluation.fragments import Block, Segment, assemble, clip_rewards, split_segments
 from rlframe.evaluation.metrics import RolloutMetrics
@@ -159,6 +159,7 @@ class EnvRunner:
     # --- episodes ---------------------------------------------------------------------------------------------
 
     def _ensure_started(self) -> None:
+        fail_together(self.slots)
         for index, slot in enumerate(self.slots):
             if not self._started or slot.failed:
                 if slot.failed and self.settings.recreate_envs:
@@ -312,6 +313,7 @@ class EnvRunner:
         ended: list[_End] = []
         infos = block.info_row(t)
         index = 0
+        step_together(self.slots, env_actions)
         try:
             for index, slot in enumerate(self.slots):
                 action = env_actions[index]
@@ -338,6 +340,8 @@ class EnvRunner:
 
     def _keep_places(self, t: int, block: Block, failing: int, ended: list[_End]) -> None:
         """Notes where the other slots stand when one fails in the middle of step t: the block is lost, not they."""
+        if self.slots[0].place is not None:
+            return  # all were stepped, and begin anew
         if self._memory is not None:
             self._started = False  # memories are a step ahead of the slots that were not stepped
             return

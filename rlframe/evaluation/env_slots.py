@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -11,9 +11,12 @@ import tree
 from numpy.typing import NDArray
 
 from rlframe.env.adapt import adapt_env, adapt_external
+from rlframe.env.base_env import BaseEnv
 from rlframe.env.env_context import EnvContext
 from rlframe.env.external_env import ExternalEnv
 from rlframe.env.multi_agent_adapt import MultiAgentAdapter, SingleAgentAsMany, is_multi_agent
+from rlframe.env.polled_simulator import PolledSimulator
+from rlframe.env.vector_places import VectorPlace
 from rlframe.evaluation.episode import DUMMY_AGENT_ID
 from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.seeding import derive_seed
@@ -36,7 +39,9 @@ class EnvSlot:
         index: Number of the slot within the worker.
         episode: Number of the running episode, from 0; -1 before the first.
         episode_seed: What the running episode was reset with.
-        actions: The running episode's actions so far, in the environment's space; None when too many.
+        actions: The running episode's actions so far, in the environment's space; None when too many, or when the
+            environment cannot be brought back alone.
+        place: The place in a user's `VectorEnv` that `env` is; None for an environment of its own.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only but for two
@@ -62,6 +67,7 @@ class EnvSlot:
         self.episode_seed = 0
         self.actions: list[Any] | None = []
         self.failed = False
+        self.place: VectorPlace | None = None
         self.env = self._make()
 
     def _make(self) -> Any:
@@ -81,8 +87,12 @@ class EnvSlot:
 
     def _adapted(self, env: Any) -> Any:
         """Returns an environment with the contract that the sampling loop expects of it."""
+        if isinstance(env, BaseEnv):
+            env = PolledSimulator(env)
         if isinstance(env, ExternalEnv):
             return adapt_external(env)
+        if isinstance(env, VectorPlace):
+            self.place = env
         if is_multi_agent(env):
             return MultiAgentAdapter(env)
         adapted = adapt_env(env)
@@ -110,7 +120,7 @@ class EnvSlot:
         """
         self.episode += 1
         self.episode_seed = derive_seed(self.seed, "env", self.stream, self.index, self.episode)
-        self.actions = []
+        self.actions = [] if self.place is None else None
         self.failed = False
         try:
             result = self.env.reset(seed=self.episode_seed)
@@ -142,6 +152,8 @@ class EnvSlot:
             EnvError: With `cause` as its cause; errors that say where already are raised as they are.
         """
         self.failed = True
+        if self.place is not None:
+            self.place.group.fail()
         if isinstance(cause, (EnvError, NonFiniteError)):
             raise cause
         raise EnvError(
@@ -173,6 +185,35 @@ class EnvSlot:
             if terminated or truncated:
                 return None
         return obs
+
+
+def step_together(slots: Sequence[EnvSlot], actions: Sequence[Any], agent_id: str | None = None) -> None:
+    """Steps the user's `VectorEnv` that all slots are places in; each slot then takes its part.
+
+    Args:
+        slots: All slots of a worker.
+        actions: One for each, in the environment's space.
+        agent_id: Key of an action in each of `actions`, where they are dicts by agent.
+
+    Raises:
+        EnvError: If it raises; all slots begin anew then, see `fail_together`.
+    """
+    place = slots[0].place
+    if place is None:
+        return
+    try:
+        place.group.step(actions if agent_id is None else [by_agent[agent_id] for by_agent in actions])
+    except Exception as error:
+        slots[0].fail("vector_step", error)
+
+
+def fail_together(slots: Sequence[EnvSlot]) -> None:
+    """Has all places in a user's `VectorEnv` begin anew where one has failed: nobody knows where the others stand."""
+    place = slots[0].place
+    if place is not None and any(slot.failed for slot in slots):
+        place.group.fail()
+        for slot in slots:
+            slot.failed = True
 
 
 def _columns(actions: list[Any]) -> dict[str, NDArray[Any]]:

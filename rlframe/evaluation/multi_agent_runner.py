@@ -16,8 +16,8 @@ from rlframe.data.sequences import cut_into_sequences
 from rlframe.env.checks import check_observation
 from rlframe.env.multi_agent_adapt import ALL, StepDicts
 from rlframe.evaluation.env_runner import EPISODE_HOOKS, Hooks, RunnerSettings
-from rlframe.evaluation.env_slots import EnvSlot
-from rlframe.evaluation.episode import Episode
+from rlframe.evaluation.env_slots import EnvSlot, fail_together, step_together
+from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
 from rlframe.evaluation.fragments import clip_rewards
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.multi_agent_postprocessing import MultiAgentPostprocessing
@@ -157,6 +157,7 @@ class MultiAgentRunner:
             self._over = set()
             self._finished_steps, self._steps_of = 0, {}
             self._episodes = [None for _ in self.slots]  # type: ignore[misc]  # filled below
+        fail_together(self.slots)
         for index, slot in enumerate(self.slots):
             if not self._started or slot.failed:
                 if slot.failed and self.settings.recreate_envs:
@@ -352,6 +353,7 @@ class MultiAgentRunner:
         env_time, clock = 0.0, time.perf_counter
         over: list[int] = []
         failed: Exception | None = None
+        step_together(self.slots, actions, DUMMY_AGENT_ID)
         for index, slot in enumerate(self.slots):
             slot.record(actions[index])
             before = clock()

@@ -12,10 +12,11 @@ from typing import Any
 import gymnasium as gym
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
-from rlframe.env.base_env import BaseEnv
+from rlframe.env.base_env import BaseEnv, maker_of
 from rlframe.env.checks import check_observation, check_spaces
 from rlframe.env.env_context import EnvContext
 from rlframe.env.external_env import ExternalEnv
+from rlframe.env.vector_places import Places
 from rlframe.env.wrappers.atari_wrappers import is_atari, with_preprocessing
 from rlframe.evaluation import shared_names
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, overridden_hooks
@@ -168,12 +169,11 @@ class RolloutWorker(RLlibWorkerNames):
         config = self.policy_config
         seed = config.get("seed")
         seed = entropy_seed() if seed is None else int(seed)
-        slots = []
-        # A vectorised environment needs one of its kind beside it, for spaces and for users to look at.
-        count = 1 if config.get("vectorized_env") else int(config.get("num_envs_per_worker", 1))
-        for index in range(count):
-            slot = EnvSlot(
-                creator,
+        places = Places(creator)
+
+        def make_slot(index: int) -> EnvSlot:
+            return EnvSlot(
+                places.creator_of(index),
                 self.env_context.copy_with_overrides(vector_index=index),
                 index=index,
                 seed=seed,
@@ -181,8 +181,11 @@ class RolloutWorker(RLlibWorkerNames):
                 horizon=config.get("horizon"),
                 as_many=has_several(config),
             )
-            slots.append(slot)
-        first = slots[0]
+
+        first = make_slot(0)
+        # A vectorised environment needs one of its kind beside it, for spaces and for users to look at.
+        count = 1 if config.get("vectorized_env") else int(config.get("num_envs_per_worker", 1))
+        slots = [first, *map(make_slot, range(1, places.count or count))]
         where = f"the environment of worker {self.worker_index}"
         self._several = not isinstance(first.env, gym.Env)
         if self._several:
@@ -208,8 +211,10 @@ class RolloutWorker(RLlibWorkerNames):
         if self._env_creator is None:
             return
         self.slots = self._make_slots(self._env_creator, self._validate_env)
-        env = self.slots[0].env
-        self.observation_space, self.action_space = env.observation_space, env.action_space
+        for name in ("observation_space", "action_space"):
+            told = getattr(self.slots[0].env, name)
+            if told is not None:  # simulators need not know
+                setattr(self, name, told)
 
     def get_spaces(self) -> tuple[Any, Any]:
         """Returns the environment's observation and action space."""
@@ -386,7 +391,10 @@ class RolloutWorker(RLlibWorkerNames):
     @property
     def env(self) -> Any:
         """The first environment as the user made it, None if this worker has none."""
-        return BaseEnv(_LiveEnvs(self.slots)).envs[0] if self.slots else None
+        if not self.slots:
+            return None
+        first = self.slots[0].env
+        return maker_of(first) or BaseEnv([first]).envs[0]
 
     @property
     def async_env(self) -> BaseEnv:
@@ -494,12 +502,16 @@ class RolloutWorker(RLlibWorkerNames):
         return [func(self.policy_map[pid], pid) for pid in self.policies_to_train]
 
     def foreach_env(self, func: Callable[[Any], Any]) -> list[Any]:
-        """Returns `func(env)` for each environment of this worker."""
-        return [func(env) for env in self.async_env.envs]
+        """Returns `func(env)` for each environment of this worker; for a user's own of several that has none in it."""
+        return [func(env) for env in self.async_env.envs or [self.env]]
 
     def foreach_env_with_context(self, func: Callable[[Any, EnvContext], Any]) -> list[Any]:
         """Returns `func(env, env_context)` for each environment of this worker."""
-        return [func(env, slot._context) for env, slot in zip(self.async_env.envs, self.slots, strict=True)]
+        envs = self.async_env.envs
+        contexts = [slot._context for slot in self.slots]
+        if len(envs) != len(contexts):  # of a VectorEnv or BaseEnv of the user's
+            return [func(env, contexts[0]) for env in envs or [self.env]]
+        return [func(env, context) for env, context in zip(envs, contexts, strict=True)]
 
     def get_weights(self, policies: list[str] | None = None) -> dict[str, Any]:
         """Returns `{policy_id: weights}`, of all policies unless named."""
