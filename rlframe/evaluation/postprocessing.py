@@ -182,7 +182,7 @@ def _values_after(
     if len(rows) == 0:
         return np.zeros(0, np.float32)
     single = getattr(policy, "_value", None)
-    if single is None:
+    if single is None or getattr(single, "is_values_after", False):
         return np.asarray(policy.values_after(batch, rows), np.float32).reshape(-1)
     starts = np.append(0, np.flatnonzero(ends) + 1)
     found = []

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rlframe.data.columns import OBS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.catalog import ModelCatalog
 from rlframe.policy.learning_policy import LearningPolicy
@@ -108,6 +109,20 @@ def _postprocess(function: Any) -> tuple[str, Any]:
     return "postprocess_trajectory", postprocess_trajectory
 
 
+def _action_distribution(function: Any) -> tuple[str, Any]:
+    # Programs of older releases define it as fn(policy, model, obs_batch, *, explore, ...).
+    parameters = inspect.signature(function).parameters
+    if "input_dict" in parameters:
+        return "_action_distribution_fn", staticmethod(function)
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+
+    def of_observations(policy: Any, model: Any, *, input_dict: Any, **given: Any) -> Any:
+        accepted = {name: value for name, value in given.items() if takes_all or name in parameters}
+        return function(policy, model, input_dict[OBS], **accepted)
+
+    return "_action_distribution_fn", staticmethod(of_observations)
+
+
 def _extra_action_out(function: Any) -> tuple[str, Any]:
     # TensorFlow's programs define it as fn(policy), torch's as fn(policy, input_dict, state_batches, model, dist).
     count = len(inspect.signature(function).parameters)
@@ -122,7 +137,7 @@ def _extra_action_out(function: Any) -> tuple[str, Any]:
 #: Hooks that mean the same in every framework.
 COMMON_METHODS: Methods = {
     "action_sampler_fn": lambda fn: ("_action_sampler_fn", staticmethod(fn)),
-    "action_distribution_fn": lambda fn: ("_action_distribution_fn", staticmethod(fn)),
+    "action_distribution_fn": _action_distribution,
     "loss_fn": lambda fn: ("loss", lambda self, model, dist_class, batch: fn(self, model, dist_class, batch)),
     "stats_fn": lambda fn: ("extra_grad_info", lambda self, batch: fn(self, batch)),
     "extra_learn_fetches_fn": lambda fn: ("extra_compute_grad_fetches", lambda self: fn(self)),

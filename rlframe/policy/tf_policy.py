@@ -459,6 +459,10 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         """Lets one optimiser do its step."""
         optimizer.apply_gradients(grads_and_vars)
 
+    def keep(self, **stats: Tensor) -> None:
+        """Keeps what the loss computed beside the loss, for the learner's report."""
+        self.kept = dict(stats)
+
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns learner statistics of the batch."""
         return {}

@@ -379,6 +379,10 @@ class TorchPolicy(LearningPolicy):
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         return {"grad_gnorm": nn.utils.clip_grad_norm_(parameters, grad_clip)}
 
+    def keep(self, **stats: Tensor) -> None:
+        """Keeps what the loss computed beside the loss, for the learner's report."""
+        self.kept = {name: value.detach() for name, value in stats.items()}
+
     def extra_grad_process(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> dict[str, Any]:
         """Called after `backward`, before the step; clip gradients here. Returns statistics."""
         return {}

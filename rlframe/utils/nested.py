@@ -103,8 +103,13 @@ def add_mixins(base: type, mixins: Iterable[type] | None, reversed: bool = False
 
 
 def new_mixins(base: type, mixins: Iterable[type] | None) -> tuple[type, ...]:
-    """Returns the mixins that `base` does not derive from yet.
+    """Returns the mixins that neither `base` nor another of them derives from yet.
 
     Who replaces some of a class's mixins names all of them, and Python puts no class before one that derives from it.
     """
-    return tuple(mixin for mixin in mixins or () if not issubclass(base, mixin))
+    named = tuple(mixins or ())
+    return tuple(
+        mixin
+        for mixin in named
+        if not issubclass(base, mixin) and not any(issubclass(other, mixin) for other in named if other is not mixin)
+    )

@@ -9,9 +9,10 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
+from rlframe.policy.value_network import ValueNetworkMixin
 
 
-class A3CPolicy(LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
+class A3CPolicy(ValueNetworkMixin, LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
     """An actor with a critic, trained on advantages."""
 
     defaults_from = "rlframe.agents.a3c.a3c:DEFAULT_CONFIG"

@@ -62,10 +62,6 @@ class A3CTFPolicy(A3CPolicy, TFPolicy):
         """Returns the loss of one batch; see `actor_critic_loss`."""
         return actor_critic_loss(self, model, dist_class, train_batch)
 
-    def keep(self, **stats: Tensor) -> None:
-        """Keeps what the loss computed beside the loss, for the learner's report."""
-        self.kept = dict(stats)
-
     def gradients(self, optimizer: Any, loss: Tensor) -> list[tuple[Any, Any]]:
         """Clips the gradient's global norm to `grad_clip`."""
         return self.clip_gradients(super().gradients(optimizer, loss), self.config["grad_clip"])

@@ -59,10 +59,6 @@ class A3CTorchPolicy(A3CPolicy, TorchPolicy):
         """Returns the loss of one batch; see `actor_critic_loss`."""
         return actor_critic_loss(self, model, dist_class, train_batch)
 
-    def keep(self, **stats: Tensor) -> None:
-        """Keeps what the loss computed beside the loss, for the learner's report."""
-        self.kept = {name: value.detach() for name, value in stats.items()}
-
     def extra_grad_process(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> Stats:
         """Clips the gradient's global norm to `grad_clip`."""
         return self.clip_gradients(optimizer, self.config["grad_clip"])

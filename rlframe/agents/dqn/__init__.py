@@ -12,7 +12,6 @@ from rlframe.agents.dqn.simple_q import SimpleQConfig, SimpleQTrainer
 _POLICIES = {
     "DQNTFPolicy": "rlframe.agents.dqn.dqn_tf_policy",
     "DQNTorchPolicy": "rlframe.agents.dqn.dqn_torch_policy",
-    "QLoss": "rlframe.agents.dqn.dqn_torch_policy",
     "SimpleQTFPolicy": "rlframe.agents.dqn.simple_q_tf_policy",
     "SimpleQTorchPolicy": "rlframe.agents.dqn.simple_q_torch_policy",
 }

@@ -1,6 +1,7 @@
 """DQN's loss and its gradient for dense networks without autograd: the same numbers in two thirds of the time.
 
-Nothing here is needed to understand DQN: `QLoss` says what is computed, and a test holds both to the same gradients.
+Nothing here is needed to understand DQN: `DoubleQLoss` says what is computed, and a test holds both to the same
+gradients.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEI
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.torch.dense_chain import DenseChain
+from rlframe.policy.torch_policy import TorchPolicy
 
 _PACKAGE = __name__.rpartition(".")[0]
 
@@ -45,8 +47,9 @@ class DenseQGradients:
         It must where the loss, or what it is made of, is not the built-in one; where the model adds to it, has noise,
         normalisation, several atoms or other layers than dense ones; and where the parameters do not share a buffer.
         """
-        methods = [getattr(type(policy), name) for name in ("loss", "online", "target", "keep")]
+        methods = [getattr(type(policy), name) for name in ("loss", "online", "target")]
         own = all(method.__module__.rpartition(".")[0] == _PACKAGE for method in methods)
+        own = own and type(policy).keep is TorchPolicy.keep
         plain = own and type(policy.model).custom_loss is ModelV2.custom_loss
         if not plain or policy.flat is None or policy.model.use_noisy or policy.model.add_layer_norm:
             return None
@@ -78,7 +81,7 @@ class DenseQGradients:
         if weights is not None:
             slope, per_row = weights * slope, weights * per_row
         low, high = q_t.aminmax()
-        policy.keep(td_error, mean_q=q_t.mean(), min_q=low, max_q=high)
+        policy.keep(td_error=td_error, mean_q=q_t.mean(), min_q=low, max_q=high)
         self._backward(trunk, advantage, value, index, (slope / rows).unsqueeze(1))
         loss: Tensor = per_row.mean()
         return loss

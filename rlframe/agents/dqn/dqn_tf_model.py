@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from rlframe.data.columns import OBS
 from rlframe.models.actor import Dense, Layer, LayerNorm, NoisyDense
 from rlframe.models.tf.misc import activation_function, initial_rng
 from rlframe.models.tf.noisy import NoisyLayer
@@ -44,6 +45,7 @@ class DQNTFModel(TFModelV2):
         name: Name of the model.
         q_hiddens: Hidden layers of each head.
         dueling: Whether there is a state-value head.
+        dueling_activation: Of the heads' hidden layers.
         num_atoms: Z; 1 for expected values.
         use_noisy: Whether the heads are noisy.
         v_min: Smallest atom.
@@ -67,6 +69,7 @@ class DQNTFModel(TFModelV2):
         *,
         q_hiddens: tuple[int, ...] = (256,),
         dueling: bool = False,
+        dueling_activation: str = "relu",
         num_atoms: int = 1,
         use_noisy: bool = False,
         v_min: float = -10.0,
@@ -77,6 +80,7 @@ class DQNTFModel(TFModelV2):
         super().__init__(obs_space, action_space, num_outputs, model_config, name)
         self.num_atoms, self.v_min, self.v_max = num_atoms, v_min, v_max
         self.sigma0, self.use_noisy, self.add_layer_norm = sigma0, use_noisy, add_layer_norm
+        self.dueling, self._activation = dueling, dueling_activation
         actions = int(action_space.n)
         self.num_actions = actions
         plain = not q_hiddens and not dueling and num_atoms == 1 and not use_noisy
@@ -91,7 +95,9 @@ class DQNTFModel(TFModelV2):
         assert self.num_outputs is not None  # the policy says it
         width = int(self.num_outputs)
         for index, units in enumerate(hiddens):
-            layers += self._make_layer(f"{prefix}_{index}", width, int(units), "relu", norm=self.add_layer_norm)
+            layers += self._make_layer(
+                f"{prefix}_{index}", width, int(units), self._activation, norm=self.add_layer_norm
+            )
             width = int(units)
         return layers + self._make_layer(f"{prefix}_output", width, out, "linear", norm=False)
 
@@ -124,9 +130,36 @@ class DQNTFModel(TFModelV2):
 
     def q_values(self, features: Tensor) -> QOutput:
         """Returns Q-values [B, A] (and logits [B, A, Z] with atoms) of the trunk's features [B, num_outputs]."""
+        if self._has_own_heads():
+            scores = self.get_q_value_distributions(features)[0 if self.num_atoms == 1 else 2]
+            flat = tf.reshape(scores, [tf.shape(scores)[0], -1])
+            return self.combine(flat, self.get_state_value(features) if self.dueling else None)
         scores = self._run_q_layers(self.advantage_layers, features)
         value = self._run_q_layers(self.state_value_layers, features) if self.state_value_layers else None
         return self.combine(scores, value)
+
+    def _has_own_heads(self) -> bool:
+        """Whether a subclass of the user's makes advantages or state values in another way."""
+        own, plain = type(self), DQNTFModel
+        return (
+            own.get_q_value_distributions is not plain.get_q_value_distributions
+            or own.get_state_value is not plain.get_state_value
+        )
+
+    def get_q_value_distributions(self, model_out: Tensor) -> tuple[Tensor, ...]:
+        """Returns what the advantage head makes of the trunk's features [B, num_outputs]; override for another head.
+
+        Returns:
+            With one atom: scores [B, A], and twice ones [B, A, 1]. With Z: expected values [B, A], atoms [Z], logits
+            [B, A, Z] twice, and their probabilities [B, A, Z].
+        """
+        scores = self._run_q_layers(self.advantage_layers, model_out)
+        if self.num_atoms == 1:
+            ones = tf.ones_like(scores)[..., None]
+            return scores, ones, ones
+        logits = tf.reshape(scores, [-1, self.num_actions, self.num_atoms])
+        probs = tf.nn.softmax(logits)
+        return tf.linalg.matvec(probs, self.support), self.support, logits, logits, probs
 
     def combine(self, scores: Tensor, value: Tensor | None) -> QOutput:
         """Returns Q-values of the heads' outputs: advantages [B, A·Z], state values [B, Z] or None."""
@@ -139,16 +172,16 @@ class DQNTFModel(TFModelV2):
             logits = dueling_q(value[:, None], logits)
         return QOutput(tf.linalg.matvec(tf.nn.softmax(logits), self.support), logits)
 
-    def get_state_value(self, features: Tensor) -> Tensor:
-        """Returns the state-value head's output [B, Z]; zeros without dueling."""
+    def get_state_value(self, model_out: Tensor) -> Tensor:
+        """Returns the state-value head's output [B, Z]; zeros without dueling. Override for another head."""
         if not self.state_value_layers:
-            return tf.zeros([tf.shape(features)[0], self.num_atoms], features.dtype)
-        return self._run_q_layers(self.state_value_layers, features)
+            return tf.zeros([tf.shape(model_out)[0], self.num_atoms], model_out.dtype)
+        return self._run_q_layers(self.state_value_layers, model_out)
 
     def actor_spec(self) -> dict[str, Any] | None:
         """Returns what `QActor` acts by; None when the trunk is no chain of dense layers."""
         trunk = super().actor_spec()
-        if trunk is None:
+        if trunk is None or self._has_own_heads():
             return None
         return {
             "trunk": {"outputs": trunk["outputs"], "values": None, "shared": 0},
@@ -158,3 +191,10 @@ class DQNTFModel(TFModelV2):
             "v_min": self.v_min,
             "v_max": self.v_max,
         }
+
+
+def q_output(model: Any, obs: Tensor, *, training: bool) -> QOutput:
+    """Returns a model's Q-values of `obs` [B, ...]: its heads', or, where it has none, its outputs."""
+    outputs = model({OBS: obs, "is_training": training})[0]
+    result: QOutput = model.q_values(outputs) if isinstance(model, DQNTFModel) else QOutput(outputs, None)
+    return result

@@ -22,7 +22,7 @@ from rlframe.utils.quiet_tf import tf
 Tensor: TypeAlias = Any
 
 
-class QLoss:
+class DoubleQLoss:
     """The loss of one batch, its TD errors, and statistics.
 
     With one atom: mean of w · huber(δ), δ the n-step double-Q error. With Z atoms: mean of w · cross-entropy between
@@ -66,13 +66,14 @@ class QLoss:
 
 
 def build_q_losses(policy: DQNTFPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
-    """Returns the loss of one batch, a scalar; see `QLoss`."""
-    del model, dist_class
+    """Returns the loss of one batch, a scalar; see `DoubleQLoss`."""
+    del dist_class
     q_t = policy.online(train_batch[OBS])
     q_tp1 = policy.target(train_batch[NEXT_OBS])
     selector = policy.online(train_batch[NEXT_OBS]).q if policy.selects_online else q_tp1.q
-    q_loss = QLoss(q_t, q_tp1, selector, train_batch, policy.model.support)
-    policy.keep(q_loss.td_error, **q_loss.stats)
+    q_loss = DoubleQLoss(q_t, q_tp1, selector, train_batch, getattr(model, "support", None))
+    model.tower_stats.update(td_error=q_loss.td_error, q_loss=q_loss)
+    policy.keep(td_error=q_loss.td_error, **q_loss.stats)
     return q_loss.loss
 
 
@@ -102,7 +103,7 @@ class DQNTFPolicy(DQNPolicy, SimpleQTFPolicy):
             return super().online(obs)
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
-        """Returns the loss of one batch; see `QLoss`."""
+        """Returns the loss of one batch; see `DoubleQLoss`."""
         return build_q_losses(self, model, dist_class, train_batch)
 
 
@@ -111,4 +112,4 @@ def _noisy_layers(model: Any) -> list[NoisyLayer]:
     return [value for value in vars(model).values() if isinstance(value, NoisyLayer)]
 
 
-__all__ = ["DQNTFPolicy", "QLoss", "build_q_losses", "postprocess_nstep_and_prio"]
+__all__ = ["DQNTFPolicy", "DoubleQLoss", "build_q_losses", "postprocess_nstep_and_prio"]

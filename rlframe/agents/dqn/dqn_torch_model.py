@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rlframe.data.columns import OBS
 from rlframe.losses.torch.q_learning import dueling as dueling_q
 from rlframe.models.actor import Dense, Layer, LayerNorm, NoisyDense
 from rlframe.models.torch.misc import activation_function, activation_module
@@ -42,6 +43,7 @@ class DQNTorchModel(RLlibLayers, TorchModelV2):
         name: Name of the model.
         q_hiddens: Hidden layers of each head.
         dueling: Whether there is a state-value head.
+        dueling_activation: Of the heads' hidden layers.
         num_atoms: Z; 1 for expected values.
         use_noisy: Whether the heads are noisy.
         v_min: Smallest atom.
@@ -70,6 +72,7 @@ class DQNTorchModel(RLlibLayers, TorchModelV2):
         *,
         q_hiddens: tuple[int, ...] = (256,),
         dueling: bool = False,
+        dueling_activation: str = "relu",
         num_atoms: int = 1,
         use_noisy: bool = False,
         v_min: float = -10.0,
@@ -80,6 +83,7 @@ class DQNTorchModel(RLlibLayers, TorchModelV2):
         super().__init__(obs_space, action_space, num_outputs, model_config, name)
         self.num_atoms, self.v_min, self.v_max = num_atoms, v_min, v_max
         self.sigma0, self.use_noisy, self.add_layer_norm = sigma0, use_noisy, add_layer_norm
+        self.dueling, self._activation = dueling, dueling_activation
         actions = int(action_space.n)
         self.num_actions = actions
         plain = not q_hiddens and not dueling and num_atoms == 1 and not use_noisy
@@ -100,7 +104,9 @@ class DQNTorchModel(RLlibLayers, TorchModelV2):
         assert self.num_outputs is not None  # the policy says it
         width = int(self.num_outputs)
         for index, units in enumerate(hiddens):
-            layers += self._make_layer(f"{prefix}_{index}", width, int(units), "relu", norm=self.add_layer_norm)
+            layers += self._make_layer(
+                f"{prefix}_{index}", width, int(units), self._activation, norm=self.add_layer_norm
+            )
             width = int(units)
         return layers + self._make_layer(f"{prefix}_output", width, out, "linear", norm=False)
 
@@ -125,9 +131,35 @@ class DQNTorchModel(RLlibLayers, TorchModelV2):
 
     def q_values(self, features: Tensor) -> QOutput:
         """Returns Q-values [B, A] (and logits [B, A, Z] with atoms) of the trunk's features [B, num_outputs]."""
+        if self._has_own_heads():
+            scores = self.get_q_value_distributions(features)[0 if self.num_atoms == 1 else 2]
+            return self.combine(scores.flatten(1), self.get_state_value(features) if self.dueling else None)
         scores = self._run_q_layers(self._q_advantage, features)
         value = self._run_q_layers(self._q_state_value, features) if self._q_state_value else None
         return self.combine(scores, value)
+
+    def _has_own_heads(self) -> bool:
+        """Whether a subclass of the user's makes advantages or state values in another way."""
+        own, plain = type(self), DQNTorchModel
+        return (
+            own.get_q_value_distributions is not plain.get_q_value_distributions
+            or own.get_state_value is not plain.get_state_value
+        )
+
+    def get_q_value_distributions(self, model_out: Tensor) -> tuple[Tensor, ...]:
+        """Returns what the advantage head makes of the trunk's features [B, num_outputs]; override for another head.
+
+        Returns:
+            With one atom: scores [B, A], and twice ones [B, A, 1]. With Z: expected values [B, A], atoms [Z], logits
+            [B, A, Z] twice, and their probabilities [B, A, Z].
+        """
+        scores = self._run_q_layers(self._q_advantage, model_out)
+        if self.num_atoms == 1:
+            ones = torch.ones_like(scores).unsqueeze(-1)
+            return scores, ones, ones
+        logits = scores.view(-1, self.num_actions, self.num_atoms)
+        probs = logits.softmax(-1)
+        return probs @ self.support, self.support, logits, logits, probs
 
     def combine(self, scores: Tensor, value: Tensor | None) -> QOutput:
         """Returns Q-values of the heads' outputs: advantages [B, A·Z], state values [B, Z] or None."""
@@ -140,16 +172,16 @@ class DQNTorchModel(RLlibLayers, TorchModelV2):
             logits = dueling_q(value.unsqueeze(1), logits)
         return QOutput(logits.softmax(-1) @ self.support, logits)
 
-    def get_state_value(self, features: Tensor) -> Tensor:
-        """Returns the state-value head's output [B, Z]; zeros without dueling."""
+    def get_state_value(self, model_out: Tensor) -> Tensor:
+        """Returns the state-value head's output [B, Z]; zeros without dueling. Override for another head."""
         if not self._q_state_value:
-            return features.new_zeros((len(features), self.num_atoms))
-        return self._run_q_layers(self._q_state_value, features)
+            return model_out.new_zeros((len(model_out), self.num_atoms))
+        return self._run_q_layers(self._q_state_value, model_out)
 
     def actor_spec(self) -> dict[str, Any] | None:
         """Returns what `QActor` acts by; None when the trunk is no chain of dense layers."""
         trunk = super().actor_spec()
-        if trunk is None:
+        if trunk is None or self._has_own_heads():
             return None
         return {
             "trunk": {"outputs": trunk["outputs"], "values": None, "shared": 0},
@@ -179,13 +211,20 @@ def _followed(module: nn.Module, activation: nn.Module | None) -> nn.Module:
     return module if activation is None else nn.Sequential(module, activation)
 
 
+def q_output(model: Any, obs: Tensor, *, training: bool) -> QOutput:
+    """Returns a model's Q-values of `obs` [B, ...]: its heads', or, where it has none, its outputs."""
+    outputs = model({OBS: obs, "is_training": training})[0]
+    result: QOutput = model.q_values(outputs) if isinstance(model, DQNTorchModel) else QOutput(outputs, None)
+    return result
+
+
 def functional_q(model: Any) -> Callable[[Tensor], QOutput] | None:
     """Returns the Q-network as a function of observations [B, D] that skips the modules' calls.
 
     It reads the live parameters, gives what `model.q_values(model(...))` gives, and saves a third of a small network's
     forward time. None for networks that are not made of dense layers alone, or are noisy.
     """
-    spec = model.actor_spec()
+    spec = model.actor_spec() if isinstance(model, DQNTorchModel) else None
     if spec is None or model.use_noisy or model.add_layer_norm:
         return None
     chains = [_dense_chain(model, spec[part] or ()) for part in ("advantage", "state_value")]

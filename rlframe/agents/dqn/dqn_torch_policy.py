@@ -22,7 +22,7 @@ from rlframe.losses.torch.q_learning import (
 from rlframe.models.torch.noisy import NoisyLayer
 
 
-class QLoss:
+class DoubleQLoss:
     """The loss of one batch, its TD errors, and statistics.
 
     With one atom: mean of w · huber(δ), δ the n-step double-Q error. With Z atoms: mean of w · cross-entropy between
@@ -66,14 +66,15 @@ class QLoss:
 
 
 def build_q_losses(policy: DQNTorchPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
-    """Returns the loss of one batch, a scalar; see `QLoss`."""
-    del model, dist_class
+    """Returns the loss of one batch, a scalar; see `DoubleQLoss`."""
+    del dist_class
     q_t = policy.online(train_batch[OBS])
     with torch.no_grad():
         q_tp1 = policy.target(train_batch[NEXT_OBS])
         selector = policy.online(train_batch[NEXT_OBS]).q if policy.selects_online else q_tp1.q
-    q_loss = QLoss(q_t, q_tp1, selector, train_batch, policy.model.support)
-    policy.keep(q_loss.td_error, **q_loss.stats)
+    q_loss = DoubleQLoss(q_t, q_tp1, selector, train_batch, getattr(model, "support", None))
+    model.tower_stats.update(td_error=q_loss.td_error, q_loss=q_loss)
+    policy.keep(td_error=q_loss.td_error, **q_loss.stats)
     return q_loss.loss
 
 
@@ -103,7 +104,7 @@ class DQNTorchPolicy(DQNPolicy, SimpleQTorchPolicy):
             return super().online(obs)
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
-        """Returns the loss of one batch; see `QLoss`."""
+        """Returns the loss of one batch; see `DoubleQLoss`."""
         return build_q_losses(self, model, dist_class, train_batch)
 
 
@@ -112,4 +113,4 @@ def _noisy_layers(model: Any) -> list[NoisyLayer]:
     return [layer for layer in model.modules() if isinstance(layer, NoisyLayer)]
 
 
-__all__ = ["DQNTorchPolicy", "QLoss", "build_q_losses", "postprocess_nstep_and_prio"]
+__all__ = ["DQNTorchPolicy", "DoubleQLoss", "build_q_losses", "postprocess_nstep_and_prio"]

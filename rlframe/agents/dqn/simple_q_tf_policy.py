@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 
 import gymnasium as gym
 
-from rlframe.agents.dqn.dqn_tf_model import DQNTFModel, QOutput
-from rlframe.agents.dqn.q_policy import SimpleQPolicy
+from rlframe.agents.dqn.dqn_tf_model import DQNTFModel, QOutput, q_output
+from rlframe.agents.dqn.q_policy import QTargetPolicy, SimpleQPolicy
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.tf.q_learning import huber, select_by_action
@@ -27,16 +27,42 @@ def build_q_losses(policy: SimpleQTFPolicy, model: Any, dist_class: Any, train_b
 
     Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning", algorithm 1.
     """
-    del model, dist_class
+    del dist_class
     q_t = policy.online(train_batch[OBS]).q
     q_tp1 = policy.target(train_batch[NEXT_OBS]).q
     target = tf.stop_gradient(train_batch[REWARDS] + train_batch[DISCOUNTS] * tf.reduce_max(q_tp1, axis=1))
     td_error = select_by_action(q_t, train_batch[ACTIONS]) - target
-    policy.keep(td_error, mean_q=tf.reduce_mean(q_t), min_q=tf.reduce_min(q_t), max_q=tf.reduce_max(q_t))
+    model.tower_stats["td_error"] = td_error
+    policy.keep(td_error=td_error, mean_q=tf.reduce_mean(q_t), min_q=tf.reduce_min(q_t), max_q=tf.reduce_max(q_t))
     return tf.reduce_mean(huber(td_error))
 
 
-class SimpleQTFPolicy(SimpleQPolicy, TFPolicy):
+class TargetNetworkMixin(QTargetPolicy):
+    """A Q-network and the copy of it that targets come from; also for policies that are made of functions.
+
+    Call the constructor when the policy's model exists: in `before_loss_init` or `after_init`. A `target_model` that
+    was built with the model becomes the copy.
+    """
+
+    def __init__(self: Any, obs_space: Any = None, action_space: Any = None, config: Any = None) -> None:
+        if "target_network" not in self.__dict__:
+            if self.target_model is None:
+                with tf.device(self.device), self.seeded("target"):
+                    self.target_model = self.make_model_and_dist()[0]
+            self.target_network = TargetNetwork(self.model, self.target_model)
+            self.target_models = {self.model: self.target_model}
+        self.update_target()
+
+    def online(self, obs: Tensor) -> QOutput:
+        """Returns the online network's Q-values of `obs` [B, ...]."""
+        return q_output(self.model, obs, training=True)
+
+    def target(self, obs: Tensor) -> QOutput:
+        """Returns the target network's Q-values of `obs` [B, ...]."""
+        return q_output(self.target_network.model, obs, training=False)
+
+
+class SimpleQTFPolicy(SimpleQPolicy, TargetNetworkMixin, TFPolicy):
     """A Q-network, a periodically copied target, and exploration on Q-values."""
 
     model_interface = DQNTFModel
@@ -44,9 +70,7 @@ class SimpleQTFPolicy(SimpleQPolicy, TFPolicy):
     def __init__(self, obs_space: gym.Space[Any], action_space: gym.Space[Any], config: dict[str, Any]) -> None:
         self.check_action_space(action_space)
         TFPolicy.__init__(self, obs_space, action_space, config)
-        with tf.device(self.device), self.seeded("target"):
-            self.target_network = TargetNetwork(self.model, self.make_model_and_dist()[0])
-        self.target_models = {self.model: self.target_network.model}
+        TargetNetworkMixin.__init__(self)
         LearningRateSchedule.__init__(self, config["lr"], config["lr_schedule"])
 
     # --- parts ------------------------------------------------------------------------------------------------
@@ -54,17 +78,6 @@ class SimpleQTFPolicy(SimpleQPolicy, TFPolicy):
     def optimizer(self) -> Adam:
         """Returns Adam with `lr` and `adam_epsilon`."""
         return self.adam(lr=self.config["lr"], eps=self.config["adam_epsilon"])
-
-    def online(self, obs: Tensor) -> QOutput:
-        """Returns the online network's Q-values of `obs` [B, ...]."""
-        result: QOutput = self.model.q_values(self.model({OBS: obs, "is_training": True})[0])
-        return result
-
-    def target(self, obs: Tensor) -> QOutput:
-        """Returns the target network's Q-values of `obs` [B, ...]."""
-        model = self.target_network.model
-        result: QOutput = model.q_values(model({OBS: obs, "is_training": False})[0])
-        return result
 
     # --- acting -----------------------------------------------------------------------------------------------
 
@@ -82,10 +95,6 @@ class SimpleQTFPolicy(SimpleQPolicy, TFPolicy):
         """Returns the loss of one batch; see `build_q_losses`."""
         return build_q_losses(self, model, dist_class, train_batch)
 
-    def keep(self, td_error: Tensor, **stats: Tensor) -> None:
-        """Keeps what the loss computed beside the loss, for the learner's report."""
-        self.kept = {"td_error": td_error, **stats}
-
     def gradients(self, optimizer: Any, loss: Tensor) -> list[tuple[Any, Any]]:
         """Clips the gradient's global norm to `grad_clip`."""
         return self.clip_gradients(super().gradients(optimizer, loss), self.config["grad_clip"])
@@ -102,9 +111,4 @@ class SimpleQTFPolicy(SimpleQPolicy, TFPolicy):
         return {"td_error": td_error, "mean_td_error": tf.reduce_mean(td_error)}
 
 
-def build_q_models(policy: SimpleQTFPolicy) -> tuple[Any, Any]:
-    """Returns the online and the target model (RLlib's name)."""
-    return policy.model, policy.target_network.model
-
-
-__all__ = ["SimpleQTFPolicy", "build_q_losses", "build_q_models"]
+__all__ = ["SimpleQTFPolicy", "TargetNetworkMixin", "build_q_losses"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -9,8 +10,8 @@ import torch
 from torch import Tensor
 
 from rlframe.agents.dqn.dense_q_torch import DenseQGradients
-from rlframe.agents.dqn.dqn_torch_model import DQNTorchModel, QOutput, functional_q
-from rlframe.agents.dqn.q_policy import SimpleQPolicy
+from rlframe.agents.dqn.dqn_torch_model import DQNTorchModel, QOutput, functional_q, q_output
+from rlframe.agents.dqn.q_policy import QTargetPolicy, SimpleQPolicy
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.torch.q_learning import huber, select_by_action
@@ -27,17 +28,48 @@ def build_q_losses(policy: SimpleQTorchPolicy, model: Any, dist_class: Any, trai
 
     Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning", algorithm 1.
     """
-    del model, dist_class
+    del dist_class
     q_t = policy.online(train_batch[OBS]).q
     with torch.no_grad():
         q_tp1 = policy.target(train_batch[NEXT_OBS]).q
         target = train_batch[REWARDS] + train_batch[DISCOUNTS] * q_tp1.amax(1)
     td_error = select_by_action(q_t, train_batch[ACTIONS]) - target
-    policy.keep(td_error, mean_q=q_t.mean(), min_q=q_t.min(), max_q=q_t.max())
+    model.tower_stats["td_error"] = td_error.detach()
+    policy.keep(td_error=td_error, mean_q=q_t.mean(), min_q=q_t.min(), max_q=q_t.max())
     return huber(td_error).mean()
 
 
-class SimpleQTorchPolicy(SimpleQPolicy, TorchPolicy):
+class TargetNetworkMixin(QTargetPolicy):
+    """A Q-network and the copy of it that targets come from; also for policies that are made of functions.
+
+    Call the constructor when the policy's model exists: in `before_loss_init` or `after_init`. A `target_model` that
+    was built with the model becomes the copy.
+    """
+
+    _fast_online: Callable[[Tensor], QOutput] | None = None
+    _fast_target: Callable[[Tensor], QOutput] | None = None
+
+    def __init__(self, obs_space: Any = None, action_space: Any = None, config: Any = None) -> None:
+        if "target_network" not in self.__dict__:
+            self.target_network = TargetNetwork(self.model, self.target_model)
+            self.target_model = self.target_network.model
+            self.target_models = {self.model: self.target_model}
+            self._fast_online = functional_q(self.model)
+            self._fast_target = functional_q(self.target_model)
+        self.update_target()
+
+    def online(self, obs: Tensor) -> QOutput:
+        """Returns the online network's Q-values of `obs` [B, ...]."""
+        return self._fast_online(obs) if self._fast_online is not None else q_output(self.model, obs, training=True)
+
+    def target(self, obs: Tensor) -> QOutput:
+        """Returns the target network's Q-values of `obs` [B, ...]."""
+        if self._fast_target is not None:
+            return self._fast_target(obs)
+        return q_output(self.target_network.model, obs, training=False)
+
+
+class SimpleQTorchPolicy(SimpleQPolicy, TargetNetworkMixin, TorchPolicy):
     """A Q-network, a periodically copied target, and exploration on Q-values."""
 
     model_interface = DQNTorchModel
@@ -45,11 +77,8 @@ class SimpleQTorchPolicy(SimpleQPolicy, TorchPolicy):
     def __init__(self, obs_space: gym.Space[Any], action_space: gym.Space[Any], config: dict[str, Any]) -> None:
         self.check_action_space(action_space)
         TorchPolicy.__init__(self, obs_space, action_space, config)
-        self.target_network = TargetNetwork(self.model)
-        self.target_models = {self.model: self.target_network.model}
+        TargetNetworkMixin.__init__(self)
         LearningRateSchedule.__init__(self, config["lr"], config["lr_schedule"])
-        self._fast_online = functional_q(self.model)
-        self._fast_target = functional_q(self.target_network.model)
         self.without_autograd = DenseQGradients.of(self)
 
     # --- parts ------------------------------------------------------------------------------------------------
@@ -57,21 +86,6 @@ class SimpleQTorchPolicy(SimpleQPolicy, TorchPolicy):
     def optimizer(self) -> torch.optim.Optimizer:
         """Returns Adam with `lr` and `adam_epsilon`."""
         return self.adam(self.model.parameters(), lr=self.config["lr"], eps=self.config["adam_epsilon"])
-
-    def online(self, obs: Tensor) -> QOutput:
-        """Returns the online network's Q-values of `obs` [B, ...]."""
-        if self._fast_online is not None:
-            return self._fast_online(obs)
-        result: QOutput = self.model.q_values(self.model({OBS: obs, "is_training": True})[0])
-        return result
-
-    def target(self, obs: Tensor) -> QOutput:
-        """Returns the target network's Q-values of `obs` [B, ...]."""
-        if self._fast_target is not None:
-            return self._fast_target(obs)
-        model = self.target_network.model
-        result: QOutput = model.q_values(model({OBS: obs, "is_training": False})[0])
-        return result
 
     # --- acting -----------------------------------------------------------------------------------------------
 
@@ -90,10 +104,6 @@ class SimpleQTorchPolicy(SimpleQPolicy, TorchPolicy):
         """Returns the loss of one batch; see `build_q_losses`."""
         return build_q_losses(self, model, dist_class, train_batch)
 
-    def keep(self, td_error: Tensor, **stats: Tensor) -> None:
-        """Keeps what the loss computed beside the loss, for the learner's report."""
-        self.kept = {name: value.detach() for name, value in {"td_error": td_error, **stats}.items()}
-
     def extra_grad_process(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> Stats:
         """Clips the gradient's global norm to `grad_clip`."""
         return self.clip_gradients(optimizer, self.config["grad_clip"])
@@ -110,9 +120,4 @@ class SimpleQTorchPolicy(SimpleQPolicy, TorchPolicy):
         return {"td_error": td_error, "mean_td_error": float(td_error.mean())}
 
 
-def build_q_models(policy: SimpleQTorchPolicy) -> tuple[Any, Any]:
-    """Returns the online and the target model (RLlib's name)."""
-    return policy.model, policy.target_network.model
-
-
-__all__ = ["SimpleQTorchPolicy", "build_q_losses", "build_q_models"]
+__all__ = ["SimpleQTorchPolicy", "TargetNetworkMixin", "build_q_losses"]

@@ -27,6 +27,7 @@ def from_importance_weights(
     bootstrap_value: Tensor,
     clip_rho_threshold: float | None = 1.0,
     clip_pg_rho_threshold: float | None = 1.0,
+    name: str | None = None,
 ) -> VTraceReturns:
     """Returns V-trace of B trajectories side by side.
 
@@ -38,9 +39,11 @@ def from_importance_weights(
         bootstrap_value: V(s_T). Float `[B]`.
         clip_rho_threshold: ρ̄; None does not clip.
         clip_pg_rho_threshold: ρ̄_pg; None does not clip.
+        name: Not used: of a scope in TensorFlow 1's graphs.
 
     Source: Espeholt et al. 2018, eq. 1.
     """
+    del name
     steps = tf.shape(values)[0]
     following = tf.concat([values[1:], bootstrap_value[None]], 0)
     ends = tf.repeat((tf.range(steps) == steps - 1)[:, None], tf.shape(values)[1], axis=1)

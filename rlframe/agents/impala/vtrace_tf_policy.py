@@ -83,10 +83,6 @@ class VTraceTFPolicy(VTracePolicy, TFPolicy):
         """Returns the loss of one batch; see `vtrace_loss`."""
         return vtrace_loss(self, model, dist_class, train_batch)
 
-    def keep(self, **stats: Tensor) -> None:
-        """Keeps what the loss computed beside the loss, for the learner's report."""
-        self.kept = dict(stats)
-
     def target_stats(self, targets: Tensor, mean: Callable[[Tensor], Tensor]) -> Stats:
         """Returns the mean of the value targets, and of ((v_s − μ) / σ)², where the units of values follow them."""
         if not self.normalizes:

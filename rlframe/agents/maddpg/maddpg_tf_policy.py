@@ -91,7 +91,7 @@ def maddpg_losses(policy: MADDPGTFPolicy, model: Any, dist_class: Any, train_bat
         tf.reduce_mean(tf.square(td_error)),
     ]
     policy.keep(
-        td_error,
+        td_error=td_error,
         actor_loss=losses[0],
         critic_loss=losses[1],
         mean_q=tf.reduce_mean(q_t),
@@ -135,10 +135,6 @@ class MADDPGTFPolicy(MADDPGPolicy, TFPolicy):
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> list[Tensor]:
         """Returns the losses of one batch; see `maddpg_losses`."""
         return maddpg_losses(self, model, dist_class, train_batch)
-
-    def keep(self, td_error: Tensor, **stats: Tensor) -> None:
-        """Keeps what the loss computed beside the losses, for the learner's report."""
-        self.kept = {"td_error": td_error, **stats}
 
     def gradients(self, optimizer: Any, loss: Tensor) -> list[tuple[Any, Any]]:
         """Clips the norm of each weight array's gradient to `grad_norm_clipping`."""

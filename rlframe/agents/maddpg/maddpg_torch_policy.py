@@ -90,7 +90,12 @@ def maddpg_losses(policy: MADDPGTorchPolicy, model: Any, dist_class: Any, train_
         td_error.square().mean(),
     ]
     policy.keep(
-        td_error, actor_loss=losses[0], critic_loss=losses[1], mean_q=q_t.mean(), min_q=q_t.min(), max_q=q_t.max()
+        td_error=td_error,
+        actor_loss=losses[0],
+        critic_loss=losses[1],
+        mean_q=q_t.mean(),
+        min_q=q_t.min(),
+        max_q=q_t.max(),
     )
     return losses
 
@@ -127,10 +132,6 @@ class MADDPGTorchPolicy(MADDPGPolicy, TorchPolicy):
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> list[Tensor]:
         """Returns the losses of one batch; see `maddpg_losses`."""
         return maddpg_losses(self, model, dist_class, train_batch)
-
-    def keep(self, td_error: Tensor, **stats: Tensor) -> None:
-        """Keeps what the loss computed beside the losses, for the learner's report."""
-        self.kept = {name: value.detach() for name, value in {"td_error": td_error, **stats}.items()}
 
     def extra_grad_process(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> Stats:
         """Clips the norm of each weight array's gradient to `grad_norm_clipping`."""

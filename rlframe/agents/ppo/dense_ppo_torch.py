@@ -26,6 +26,7 @@ from rlframe.losses.torch.policy_gradients import clipped_surrogate, clipped_val
 from rlframe.models.fcnet_spec import VALUE_UNITS
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.torch.dense_chain import DenseChain
+from rlframe.policy.torch_policy import TorchPolicy
 
 _PACKAGE = __name__.rpartition(".")[0]
 
@@ -63,8 +64,8 @@ class DensePPOGradients:
         layers than dense ones; where actions are not discrete, there is no critic, or the parameters do not share a
         buffer.
         """
-        methods = [getattr(type(policy), name) for name in ("loss", "keep")]
-        own = all(method.__module__ == f"{_PACKAGE}.ppo_torch_policy" for method in methods)
+        kind: Any = type(policy)
+        own = kind.loss.__module__ == f"{_PACKAGE}.ppo_torch_policy" and kind.keep is TorchPolicy.keep
         plain = own and type(policy.model).custom_loss is ModelV2.custom_loss and policy.numpy_dist is not None
         discrete = isinstance(policy.action_space, gym.spaces.Discrete)
         if not (plain and discrete and policy.flat is not None and policy.config["use_critic"]):

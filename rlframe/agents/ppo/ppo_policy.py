@@ -27,6 +27,7 @@ from rlframe.policy.bounded_means import BoundedMeans
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
+from rlframe.policy.value_network import ValueNetworkMixin
 from rlframe.policy.value_units import ValueUnits
 from rlframe.utils.errors import ConfigError
 
@@ -54,7 +55,15 @@ class KLCoeffMixin:
         return self.kl_coeff
 
 
-class PPOPolicy(BoundedMeans, ValueUnits, KLCoeffMixin, LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
+class PPOPolicy(
+    BoundedMeans,
+    ValueUnits,
+    KLCoeffMixin,
+    ValueNetworkMixin,
+    LearningRateSchedule,
+    EntropyCoeffSchedule,
+    LearningPolicy,
+):
     """An actor with a critic; what a framework adds is the loss and the learner step."""
 
     defaults_from = "rlframe.agents.ppo.ppo:DEFAULT_CONFIG"
@@ -160,10 +169,3 @@ def setup_mixins(policy: Any, obs_space: Any, action_space: Any, config: dict[st
     """Starts the KL penalty and the schedules of a policy with PPO's mixins; RLlib's `before_loss_init` of PPO."""
     ValueNetworkMixin.__init__(policy, obs_space, action_space, config)
     PPOPolicy.setup_mixins(policy, config)
-
-
-class ValueNetworkMixin:
-    """RLlib's name for what gives postprocessing functions a policy's values; every policy here has `values(obs)`."""
-
-    def __init__(self, obs_space: Any = None, action_space: Any = None, config: Any = None) -> None:
-        """Takes RLlib's arguments; there is nothing to set up."""

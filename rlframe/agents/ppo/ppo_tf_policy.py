@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, ValueNetworkMixin, setup_mixins, value_std
+from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, setup_mixins, value_std
 from rlframe.data.columns import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS, VF_PREDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.tf_policy import TFPolicy
+from rlframe.policy.value_network import ValueNetworkMixin
 from rlframe.utils.quiet_tf import tf
 
 from rlframe.losses.tf.masking import valid_mean, valid_rows  # isort: skip - after TensorFlow was loaded quietly
@@ -97,10 +98,6 @@ class PPOTFPolicy(PPOPolicy, TFPolicy):
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
         """Returns the loss of one batch; see `ppo_surrogate_loss`."""
         return ppo_surrogate_loss(self, model, dist_class, train_batch)
-
-    def keep(self, **stats: Tensor) -> None:
-        """Keeps what the loss computed beside the loss, for the learner's report."""
-        self.kept = dict(stats)
 
     def gradients(self, optimizer: Any, loss: Tensor) -> list[tuple[Any, Any]]:
         """Clips the gradient's global norm to `grad_clip`."""

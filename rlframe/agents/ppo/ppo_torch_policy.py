@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rlframe.agents.ppo.dense_ppo_torch import DensePPOGradients
-from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, ValueNetworkMixin, setup_mixins, value_std
+from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, setup_mixins, value_std
 from rlframe.data.columns import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS, VF_PREDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.torch.masking import valid_mean, valid_rows
@@ -19,6 +19,7 @@ from rlframe.losses.torch.policy_gradients import (
     explained_variance,
 )
 from rlframe.policy.torch_policy import TorchPolicy
+from rlframe.policy.value_network import ValueNetworkMixin
 
 Stats = dict[str, Any]
 
@@ -98,10 +99,6 @@ class PPOTorchPolicy(PPOPolicy, TorchPolicy):
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
         """Returns the loss of one batch; see `ppo_surrogate_loss`."""
         return ppo_surrogate_loss(self, model, dist_class, train_batch)
-
-    def keep(self, **stats: Tensor) -> None:
-        """Keeps what the loss computed beside the loss, for the learner's report."""
-        self.kept = {name: value.detach() for name, value in stats.items()}
 
     def extra_grad_process(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> Stats:
         """Clips the gradient's global norm to `grad_clip`."""

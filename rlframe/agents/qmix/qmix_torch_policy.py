@@ -123,10 +123,6 @@ class QMixTorchPolicy(QMixPolicy, TorchPolicy):
         """Returns the loss of one batch; see `qmix_loss`."""
         return qmix_loss(self, model, dist_class, train_batch)
 
-    def keep(self, **stats: Tensor) -> None:
-        """Keeps what the loss computed, for the learner's report."""
-        self.kept = {name: value.detach() for name, value in stats.items()}
-
     def extra_grad_process(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> Stats:  # noqa: ARG002 - a hook
         """Clips the gradient's global norm to `grad_clip`."""
         return self.clip_gradients(optimizer, self.config["grad_clip"])

@@ -19,11 +19,12 @@ class TargetNetwork:
 
     Args:
         online: The model that learns. Its parameters may be flattened later; the copy does not care.
+        model: A second model of the same make, to be the copy; None makes one.
     """
 
-    def __init__(self, online: nn.Module) -> None:
+    def __init__(self, online: nn.Module, model: nn.Module | None = None) -> None:
         self.online = online
-        self.model: Any = copy.deepcopy(online)
+        self.model: Any = copy.deepcopy(online) if model is None else model.to(next(online.parameters()).device)
         # The copy is one buffer too, so that a full update is one copy when the online side is one as well.
         self._flat = flatten_parameters(self.model.parameters())
         for parameter in self.model.parameters():

@@ -1,0 +1,83 @@
+"""What RLlib's APPO was made of in PyTorch, for policies that are made of functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlframe.agents.impala.vtrace_policy import VTracePolicy
+from rlframe.agents.impala.vtrace_torch_policy import VTraceTorchPolicy
+from rlframe.agents.ppo.appo_policy import AsyncPPOPolicy
+from rlframe.agents.ppo.ppo_policy import KLCoeffMixin
+from rlframe.data.columns import VF_PREDS
+from rlframe.losses.torch.policy_gradients import beyond_bounds
+from rlframe.models.catalog import ModelCatalog
+from rlframe.policy.torch.target import TargetNetwork
+from rlframe.rllib1x.vtrace_torch import setup_mixins as setup_early_mixins
+from rlframe.rllib1x.vtrace_torch import stats as impala_stats
+
+
+class TargetNetworkMixin(AsyncPPOPolicy):
+    """What `appo_surrogate_loss` asks of a policy: V-trace's options, and a copy of the network that follows it.
+
+    Call the constructor when the policy's model exists: in `before_loss_init` or `after_init`. A `target_model` that
+    was built with the model becomes the copy.
+    """
+
+    beyond_bounds = staticmethod(beyond_bounds)
+    target_stats = VTraceTorchPolicy.target_stats
+    target_model: Any = None
+
+    def __init__(self: Any, obs_space: Any = None, action_space: Any = None, config: Any = None) -> None:
+        if "target_network" not in self.__dict__:
+            self.target_network = TargetNetwork(self.model, self.target_model)
+            self.target_model = self.target_network.model
+            VTracePolicy.setup_mixins(self, self.config)
+        self.update_target()
+
+    def variables(self) -> list[Any]:
+        """Returns the variables of the network and of its copy."""
+        return [*self.model.variables(), *self.target_network.model.variables()]
+
+
+def make_appo_model(policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> Any:
+    """Returns the model that the config describes; a second one becomes `policy.target_model`."""
+    _, num_outputs = ModelCatalog.get_action_dist(action_space, config["model"], framework="torch")
+    made = [
+        ModelCatalog.get_model_v2(obs_space, action_space, num_outputs, config["model"], "torch", name)
+        for name in (POLICY_SCOPE, TARGET_POLICY_SCOPE)
+    ]
+    policy.target_model = made[1]
+    return made[0]
+
+
+POLICY_SCOPE = "func"
+TARGET_POLICY_SCOPE = "target_func"
+
+
+def add_values(policy: Any, input_dict: Any, state_batches: Any, model: Any, action_dist: Any) -> dict[str, Any]:
+    """Returns V [B] of the observations that were acted on where there is no V-trace, to be stored as `vf_preds`."""
+    del input_dict, state_batches, action_dist
+    return {} if policy.config["vtrace"] else {VF_PREDS: model.value_function()}
+
+
+def setup_late_mixins(policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
+    """Starts the KL penalty, and makes the target network."""
+    KLCoeffMixin.__init__(policy, config)
+    TargetNetworkMixin.__init__(policy, obs_space, action_space, config)
+
+
+def stats(policy: Any, train_batch: Any) -> dict[str, Any]:
+    """Returns IMPALA's statistics, and the weight of the KL penalty."""
+    return {**impala_stats(policy, train_batch), "KL_Coeff": policy.kl_coeff}
+
+
+__all__ = [
+    "POLICY_SCOPE",
+    "TARGET_POLICY_SCOPE",
+    "TargetNetworkMixin",
+    "add_values",
+    "make_appo_model",
+    "setup_early_mixins",
+    "setup_late_mixins",
+    "stats",
+]

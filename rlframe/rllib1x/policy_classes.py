@@ -1,0 +1,26 @@
+"""`get_policy_class(config)` of each algorithm, as RLlib's `build_trainer` calls took it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rlframe.agents.trainer_setup import import_path
+
+
+def _torch_or_default(path: str) -> Callable[[dict[str, Any]], Any]:
+    """Returns what gives the torch policy at `module:Class` for torch, and None, the default, for TensorFlow."""
+
+    def get_policy_class(config: dict[str, Any]) -> Any:
+        """Returns the torch policy's class; None, which means `default_policy`, for TensorFlow."""
+        return import_path(path) if config["framework"] == "torch" else None
+
+    return get_policy_class
+
+
+of_a3c = _torch_or_default("rlframe.agents.a3c.a3c_torch_policy:A3CTorchPolicy")
+of_appo = _torch_or_default("rlframe.agents.ppo.appo_torch_policy:AsyncPPOTorchPolicy")
+of_dqn = _torch_or_default("rlframe.agents.dqn.dqn_torch_policy:DQNTorchPolicy")
+of_pg = _torch_or_default("rlframe.agents.pg.pg_torch_policy:PGTorchPolicy")
+of_ppo = _torch_or_default("rlframe.agents.ppo.ppo_torch_policy:PPOTorchPolicy")
+of_simple_q = _torch_or_default("rlframe.agents.dqn.simple_q_torch_policy:SimpleQTorchPolicy")

@@ -1,0 +1,175 @@
+"""What RLlib's DQN and SimpleQ were made of in PyTorch, for policies that are made of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlframe.agents.dqn.dqn_torch_model import DQNTorchModel, q_output
+from rlframe.agents.dqn.q_policy import Q_SCOPE, Q_TARGET_SCOPE, check_discrete, make_q_model, q_heads
+from rlframe.agents.dqn.simple_q_torch_policy import TargetNetworkMixin
+from rlframe.losses.torch.q_learning import categorical_q_loss, huber, project_distribution
+from rlframe.models.torch.torch_action_dist import TorchCategorical
+
+
+def build_q_model_and_distribution(
+    policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Returns DQN's Q-network and the distribution whose inputs are Q-values; sets `policy.target_model`.
+
+    Raises:
+        UnsupportedSpaceException: If actions are not Discrete.
+    """
+    return _build(policy, obs_space, action_space, q_heads(config)), TorchCategorical
+
+
+def build_q_models(policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> Any:
+    """Returns SimpleQ's Q-network, whose outputs are the Q-values; sets `policy.target_model`.
+
+    Raises:
+        UnsupportedSpaceException: If actions are not Discrete.
+    """
+    del config
+    return _build(policy, obs_space, action_space, {"q_hiddens": (), "dueling": False})
+
+
+def build_simple_q_model_and_distribution(
+    policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Returns SimpleQ's Q-network and the distribution whose inputs are Q-values; sets `policy.target_model`."""
+    return build_q_models(policy, obs_space, action_space, config), TorchCategorical
+
+
+def _build(policy: Any, obs_space: Any, action_space: Any, heads: Mapping[str, Any]) -> Any:
+    check_discrete(type(policy).__name__, action_space)
+    policy.observation_space, policy.action_space = obs_space, action_space
+    model = make_q_model(policy, DQNTorchModel, heads, Q_SCOPE)[0]
+    policy.target_model = make_q_model(policy, DQNTorchModel, heads, Q_TARGET_SCOPE)[0]
+    return model
+
+
+def setup_late_mixins(policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
+    """Makes the target network of a policy with a `TargetNetworkMixin`, once the model is there."""
+    TargetNetworkMixin.__init__(policy, obs_space, action_space, config)
+
+
+def compute_q_values(
+    policy: Any,
+    model: Any,
+    input_dict: Any,
+    state_batches: Any = None,
+    seq_lens: Any = None,
+    explore: Any = None,
+    is_training: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, list[Any]]:
+    """Returns Q-values [B, A], logits and probabilities of the value's atoms [B, A, Z], and new states.
+
+    With one atom both are ones. `explore` changes nothing: noisy layers are noisy while training.
+    """
+    del policy, explore
+    inputs = input_dict if hasattr(input_dict, "set_training") else {"is_training": is_training, **input_dict}
+    features, state = model(inputs, state_batches or [], seq_lens)
+    made = model.q_values(features)
+    if made.logits is None:
+        ones = torch.ones_like(made.q).unsqueeze(-1)
+        return made.q, ones, ones, state
+    return made.q, made.logits, made.logits.softmax(-1), state
+
+
+def compute_simple_q_values(policy: Any, model: Any, obs: Any, explore: Any, is_training: Any = None) -> Tensor:
+    """Returns a model's Q-values [B, A] of observations [B, ...]."""
+    del policy, explore
+    return q_output(model, obs, training=bool(is_training)).q
+
+
+def get_distribution_inputs_and_class(
+    policy: Any, model: Any, input_dict: Any, *, explore: bool = True, is_training: bool = False, **kwargs: Any
+) -> tuple[Tensor, Any, list[Any]]:
+    """Returns Q-values [B, A], their distribution class, and new states; keeps them as `policy.q_values`."""
+    del kwargs
+    policy.q_values = compute_q_values(policy, model, input_dict, explore=explore, is_training=is_training)[0]
+    model.tower_stats["q_values"] = policy.q_values
+    return policy.q_values, TorchCategorical, []
+
+
+def get_simple_distribution_inputs_and_class(
+    policy: Any, q_model: Any, obs_batch: Any, *, explore: bool = True, is_training: bool = True, **kwargs: Any
+) -> tuple[Tensor, Any, list[Any]]:
+    """Returns Q-values [B, A], their distribution class, and new states; keeps them as `policy.q_values`."""
+    del kwargs
+    policy.q_values = compute_simple_q_values(policy, q_model, obs_batch, explore, is_training)
+    return policy.q_values, TorchCategorical, []
+
+
+def extra_action_out_fn(
+    policy: Any, input_dict: Any, state_batches: Any, model: Any, action_dist: Any
+) -> dict[str, Tensor]:
+    """Returns the Q-values [B, A] that were acted on."""
+    del input_dict, state_batches, model, action_dist
+    return {"q_values": policy.q_values}
+
+
+def adam_optimizer(policy: Any, config: dict[str, Any]) -> torch.optim.Optimizer:
+    """Returns Adam with `lr` and `adam_epsilon` over the Q-network's parameters."""
+    optimizer: torch.optim.Optimizer = policy.adam(
+        policy.model.parameters(), lr=getattr(policy, "cur_lr", config["lr"]), eps=config["adam_epsilon"]
+    )
+    return optimizer
+
+
+class QLoss:
+    """The loss of Q-values that were selected by the caller.
+
+    Args:
+        q_t_selected: Q(s, a). Float [B].
+        q_logits_t_selected: Logits of its atoms, float [B, Z]; read with several.
+        q_tp1_best: Q⁻(s', a*). Float [B].
+        q_probs_tp1_best: Probabilities of its atoms, float [B, Z]; read with several.
+        importance_weights: Float [B].
+        rewards: Float [B].
+        done_mask: Where the episode terminated. Float [B].
+        gamma: Discount per step.
+        n_step: Rewards that were summed.
+        num_atoms: Z.
+        v_min: Smallest atom.
+        v_max: Largest atom.
+
+    Attributes:
+        loss: Scalar.
+        td_error: Float [B].
+        stats: Scalars for the report.
+
+    Source: Mnih et al. 2015, algorithm 1; Bellemare et al. 2017, algorithm 1.
+    """
+
+    def __init__(
+        self,
+        q_t_selected: Tensor,
+        q_logits_t_selected: Tensor | None,
+        q_tp1_best: Tensor,
+        q_probs_tp1_best: Tensor | None,
+        importance_weights: Tensor,
+        rewards: Tensor,
+        done_mask: Tensor,
+        gamma: float = 0.99,
+        n_step: int = 1,
+        num_atoms: int = 1,
+        v_min: float = -10.0,
+        v_max: float = 10.0,
+    ) -> None:
+        discounts = gamma**n_step * (1.0 - done_mask.float())
+        self.stats: dict[str, Tensor] = {}
+        if num_atoms > 1:
+            assert q_logits_t_selected is not None
+            assert q_probs_tp1_best is not None
+            atoms = torch.linspace(v_min, v_max, num_atoms, device=rewards.device)
+            target = project_distribution(q_probs_tp1_best.detach(), rewards, discounts, atoms)
+            per_row = self.td_error = categorical_q_loss(q_logits_t_selected, target)
+        else:
+            self.td_error = q_t_selected - (rewards + discounts * q_tp1_best).detach()
+            per_row = huber(self.td_error)
+            self.stats = {"mean_q": q_t_selected.mean(), "min_q": q_t_selected.min(), "max_q": q_t_selected.max()}
+        self.loss = (importance_weights.float() * per_row).mean()

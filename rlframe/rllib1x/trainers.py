@@ -1,0 +1,149 @@
+"""Functions around trainers that RLlib's algorithms were made of, and that the plans here do in operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rlframe.agents.ppo.appo import UpdateTargetAndKL
+from rlframe.agents.ppo.ppo import FollowValueTargets
+from rlframe.agents.resources import placement_group_factory
+from rlframe.evaluation.worker_set import WorkerSet
+from rlframe.execution.common import (
+    STEPS_TRAINED_COUNTER,
+    STEPS_TRAINED_THIS_ITER_COUNTER,
+    _get_shared_metrics,
+)
+from rlframe.execution.iterators import LocalIterator
+from rlframe.execution.learner_thread import LearnerThread
+from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences, StandardizeFields
+from rlframe.execution.train_ops import MultiGPUTrainOneStep
+from rlframe.utils.errors import ConfigError
+from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
+
+
+class OverrideDefaultResourceRequest:
+    """Mixin of trainers: what a trial reserves; that of every trainer here."""
+
+    @classmethod
+    def default_resource_request(cls: Any, config: dict[str, Any]) -> Any:
+        """Returns one bundle for the driver, and one for each rollout and evaluation worker."""
+        return placement_group_factory(cls.merge_trainer_configs(cls.get_default_config(), dict(config)))
+
+
+# --- PPO and APPO -------------------------------------------------------------------------------------------------
+
+
+def choose_policy_optimizer(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
+    """Returns PPO's plan without the adaptation of the KL penalty, for trainers that call `update_kl` themselves.
+
+    Programs of RLlib 0.8 give it to `build_trainer(make_policy_optimizer=...)`, which takes plans here.
+    """
+    train = (
+        ParallelRollouts(workers, mode="bulk_sync")
+        .for_each(SelectExperiences(workers.trainable_policies))
+        .combine(ConcatBatches(config["train_batch_size"], config["multiagent"]["count_steps_by"]))
+        .for_each(StandardizeFields(["advantages"]))
+        .for_each(FollowValueTargets(workers))
+        .for_each(
+            MultiGPUTrainOneStep(
+                workers=workers,
+                sgd_minibatch_size=config["sgd_minibatch_size"],
+                num_sgd_iter=config["num_sgd_iter"],
+                shuffle_sequences=config.get("shuffle_sequences", True),
+            )
+        )
+    )
+    return StandardMetricsReporting(train, workers, config)
+
+
+def update_kl(trainer: Any, fetches: Mapping[str, Any]) -> None:
+    """Adapts the KL penalty of every policy that was trained; the `after_optimizer_step` of RLlib 0.8's PPO.
+
+    Args:
+        trainer: The trainer.
+        fetches: By policy id, learner infos with the mean divergence, in nats; or one policy's own.
+    """
+    local = trainer.workers.local_worker()
+    infos = {next(iter(local.policy_map)): fetches} if LEARNER_STATS_KEY in fetches or "kl" in fetches else fetches
+    for policy_id, info in infos.items():
+        kl = info.get(LEARNER_STATS_KEY, info).get("kl")
+        if kl is not None:
+            local.policy_map[policy_id].update_kl(kl)
+
+
+def setup_config(policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
+    """Moves `vf_share_layers` to where it belongs, the `model` section; RLlib's `before_init` of PPO."""
+    del policy, obs_space, action_space
+    if config.get("vf_share_layers", -1) != -1:
+        config["model"]["vf_share_layers"] = bool(config["vf_share_layers"])
+
+
+def add_target_callback(config: dict[str, Any]) -> None:
+    """Has the target policy and the KL penalty updated behind learner steps, unless the config says what is."""
+    config["after_train_step"] = config.get("after_train_step") or UpdateTargetAndKL
+
+
+def initialize_target(trainer: Any) -> None:
+    """Copies every policy that learns into its target policy; RLlib's `after_init` of APPO."""
+    trainer.workers.local_worker().foreach_trainable_policy(lambda policy, _: policy.update_target())
+
+
+# --- IMPALA -------------------------------------------------------------------------------------------------------
+
+
+def validate_impala_config(config: dict[str, Any]) -> None:
+    """Raises a ConfigError where IMPALA's keys contradict each other."""
+    if config["entropy_coeff"] < 0:
+        raise ConfigError(f"entropy_coeff: got {config['entropy_coeff']}, wanted a number of at least 0")
+    if config["num_aggregation_workers"] > config["num_workers"]:
+        raise ConfigError(
+            f"num_aggregation_workers={config['num_aggregation_workers']} must be at most num_workers="
+            f"{config['num_workers']}"
+        )
+
+
+def make_learner_thread(local_worker: Any, config: Mapping[str, Any]) -> LearnerThread:
+    """Returns the thread that learns from the batches in its `inqueue`; start it, and take from its `outqueue`."""
+    return LearnerThread(
+        local_worker,
+        minibatch_buffer_size=config["minibatch_buffer_size"],
+        num_sgd_iter=config["num_sgd_iter"],
+        learner_queue_size=config["learner_queue_size"],
+        learner_queue_timeout=config["learner_queue_timeout"],
+    )
+
+
+class BroadcastUpdateLearnerWeights:
+    """Has workers get the learner's weights before they sample again. Takes `(actor, batch)`; gives it on.
+
+    Counts `num_weight_broadcasts`.
+
+    Args:
+        learner_thread: The learner.
+        workers: The WorkerSet.
+        broadcast_interval: Batches from one sending of weights to the next.
+    """
+
+    def __init__(self, learner_thread: LearnerThread, workers: WorkerSet, broadcast_interval: int) -> None:
+        self.learner_thread, self.workers, self.broadcast_interval = learner_thread, workers, broadcast_interval
+        self.steps_since_broadcast = 0
+
+    def __call__(self, item: tuple[Any, Any]) -> tuple[Any, Any]:
+        """Says that weights have changed when it is time."""
+        self.steps_since_broadcast += 1
+        if self.steps_since_broadcast >= self.broadcast_interval and self.learner_thread.has_learned:
+            self.steps_since_broadcast = 0
+            metrics = _get_shared_metrics()
+            metrics.counters["num_weight_broadcasts"] += 1
+            self.workers.weights_changed(weights=self.workers.local_worker().get_weights())
+        return item
+
+
+def record_steps_trained(item: tuple[int, Any]) -> tuple[int, Any]:
+    """Counts what a learner thread learned; `(env steps, learner infos)` in and out."""
+    counters = _get_shared_metrics().counters
+    counters[STEPS_TRAINED_THIS_ITER_COUNTER] = item[0]
+    counters[STEPS_TRAINED_COUNTER] += item[0]
+    return item

@@ -1,0 +1,188 @@
+"""RLlib's policies, put together again from its functions under their old names: what programs derive from.
+
+Each learns, and where its parts are those of the built-in policy, it learns the same.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+
+from rlframe.agents.registry import get_trainer_class
+from rlframe.policy.policy_template import build_policy_class
+from tests.helpers.frameworks import FRAMEWORKS
+
+COMMON = {
+    "num_workers": 0, "rollout_fragment_length": 20, "min_iter_time_s": 0, "timesteps_per_iteration": 0, "seed": 3,
+    "log_sys_usage": False, "model": {"fcnet_hiddens": [8]},
+}  # fmt: skip
+CONFIGS = {
+    "PPO": {"train_batch_size": 40, "sgd_minibatch_size": 20, "num_sgd_iter": 2, "normalize_values": False, "lr": 1e-3},
+    "A2C": {"train_batch_size": 40},
+    "DQN": {"learning_starts": 20, "train_batch_size": 16, "n_step": 2, "target_network_update_freq": 40},
+    "SimpleQ": {"learning_starts": 20, "train_batch_size": 16},
+    "IMPALA": {"train_batch_size": 40, "grad_clip": 40.0, "num_sgd_iter": 2},
+    "APPO": {"train_batch_size": 40, "grad_clip": 40.0, "num_sgd_iter": 2, "normalize_values": False},
+}
+
+
+def module(path, framework):
+    return importlib.import_module(f"rlframe.agents.{path}_{framework}_policy")
+
+
+def schedules(framework):
+    found = importlib.import_module(f"rlframe.policy.{framework}_policy")
+    return [found.LearningRateSchedule, found.EntropyCoeffSchedule]
+
+
+def ppo_parts(framework):
+    """The call that RLlib's PPO policies were made by."""
+    ppo = module("ppo/ppo".replace("/", "."), framework)
+    from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
+
+    parts = {
+        "loss_fn": ppo.ppo_surrogate_loss,
+        "stats_fn": ppo.kl_and_loss_stats,
+        "extra_action_out_fn": ppo.vf_preds_fetches,
+        "postprocess_fn": compute_gae_for_sample_batch,
+        "before_init": ppo.setup_config,
+        "before_loss_init": ppo.setup_mixins,
+        "mixins": [*schedules(framework), ppo.KLCoeffMixin, ppo.ValueNetworkMixin],
+    }
+    if framework == "torch":
+        return {**parts, "extra_grad_process_fn": ppo.apply_grad_clipping}
+    return {**parts, "gradients_fn": ppo.compute_and_clip_gradients}
+
+
+def a3c_parts(framework):
+    a3c = module("a3c.a3c", framework)
+    parts = {
+        "loss_fn": a3c.actor_critic_loss,
+        "stats_fn": a3c.stats,
+        "before_loss_init": a3c.setup_mixins,
+        "postprocess_fn": a3c.postprocess_advantages,
+        "mixins": [*schedules(framework), a3c.ValueNetworkMixin],
+    }
+    if framework == "torch":
+        grads = {"extra_grad_process_fn": a3c.apply_grad_clipping, "optimizer_fn": a3c.torch_optimizer}
+        return {**parts, **grads, "extra_action_out_fn": a3c.vf_preds_fetches}
+    grads = {"gradients_fn": a3c.clip_gradients, "grad_stats_fn": a3c.grad_stats}
+    return {**parts, **grads, "extra_action_out_fn": a3c.add_value_function_fetch}
+
+
+def dqn_parts(framework):
+    dqn = module("dqn.dqn", framework)
+    parts = {
+        "loss_fn": dqn.build_q_losses,
+        "stats_fn": dqn.build_q_stats,
+        "postprocess_fn": dqn.postprocess_nstep_and_prio,
+        "optimizer_fn": dqn.adam_optimizer,
+        "action_distribution_fn": dqn.get_distribution_inputs_and_class,
+        "mixins": [dqn.TargetNetworkMixin, dqn.ComputeTDErrorMixin, schedules(framework)[0]],
+    }
+    if framework == "torch":
+        return {
+            **parts,
+            "make_model_and_action_dist": dqn.build_q_model_and_distribution,
+            "extra_grad_process_fn": dqn.grad_process_and_td_error_fn,
+            "extra_learn_fetches_fn": dqn.concat_multi_gpu_td_errors,
+            "extra_action_out_fn": dqn.extra_action_out_fn,
+            "before_init": dqn.setup_early_mixins,
+            "before_loss_init": dqn.before_loss_init,
+        }
+    return {
+        **parts,
+        "make_model": dqn.build_q_model,
+        "gradients_fn": dqn.clip_gradients,
+        "extra_action_out_fn": lambda policy: {"q_values": policy.q_values},
+        "extra_learn_fetches_fn": lambda policy: {"td_error": policy.kept["td_error"]},
+        "before_loss_init": dqn.setup_mid_mixins,
+        "after_init": dqn.setup_late_mixins,
+    }
+
+
+def simple_q_parts(framework):
+    simple_q = module("dqn.simple_q", framework)
+    parts = {
+        "loss_fn": simple_q.build_q_losses,
+        "action_distribution_fn": simple_q.get_distribution_inputs_and_class,
+        "after_init": simple_q.setup_late_mixins,
+        "mixins": [simple_q.TargetNetworkMixin],
+    }
+    if framework == "torch":
+        more = {"stats_fn": simple_q.stats_fn, "extra_action_out_fn": simple_q.extra_action_out_fn}
+        return {**parts, **more, "make_model_and_action_dist": simple_q.build_q_model_and_distribution}
+    return {**parts, "make_model": simple_q.build_q_models}
+
+
+def impala_parts(framework):
+    impala = module("impala.vtrace", framework)
+    parts = {
+        "loss_fn": impala.build_vtrace_loss,
+        "stats_fn": impala.stats,
+        "optimizer_fn": impala.choose_optimizer,
+        "before_init": impala.setup_mixins,
+        "mixins": schedules(framework),
+        "get_batch_divisibility_req": lambda policy: policy.config["rollout_fragment_length"],
+    }
+    return parts if framework == "torch" else {**parts, "gradients_fn": impala.clip_gradients}
+
+
+def appo_parts(framework):
+    appo, impala = module("ppo.appo", framework), module("impala.vtrace", framework)
+    return {
+        "loss_fn": appo.appo_surrogate_loss,
+        "stats_fn": appo.stats,
+        "postprocess_fn": appo.postprocess_trajectory,
+        "extra_action_out_fn": appo.add_values,
+        "optimizer_fn": impala.choose_optimizer,
+        "before_init": impala.setup_mixins,
+        "before_loss_init": appo.setup_late_mixins,
+        "make_model": appo.make_appo_model,
+        "mixins": [*schedules(framework), appo.KLCoeffMixin, appo.TargetNetworkMixin, appo.ValueNetworkMixin],
+    }
+
+
+PARTS = {
+    "PPO": ppo_parts,
+    "A2C": a3c_parts,
+    "DQN": dqn_parts,
+    "SimpleQ": simple_q_parts,
+    "IMPALA": impala_parts,
+    "APPO": appo_parts,
+}
+
+
+def make_trainer(name, framework, *, derived):
+    trainer_class, defaults = get_trainer_class(name, return_config=True)
+    if derived:
+        hooks = {"get_default_config": lambda: defaults, **PARTS[name](framework)}
+        policy = build_policy_class(f"My{name}", framework=framework, **hooks)
+        trainer_class = trainer_class.with_updates(name=f"My{name}", default_policy=policy)
+    return trainer_class({**COMMON, **CONFIGS[name], "framework": framework}, env="CartPole-v1")
+
+
+def train(trainer, iterations=3):
+    for _ in range(iterations):
+        infos = trainer.train()["info"]["learner"]
+    return infos["default_policy"]["learner_stats"]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("name", PARTS)
+def test_a_policy_of_rllibs_functions_learns(name, framework):
+    trainer = make_trainer(name, framework, derived=True)
+    before = trainer.get_weights()["default_policy"]
+    stats = train(trainer)
+    after = trainer.get_weights()["default_policy"]
+    assert any(np.abs(after[key] - before[key]).max() > 1e-6 for key in before)
+    assert all(np.isfinite(value) for value in stats.values())
+    if name in {"PPO", "A2C", "DQN"}:  # no part is RLlib's alone: the numbers are the built-in policy's
+        built_in = make_trainer(name, framework, derived=False)
+        expected = train(built_in)
+        assert set(expected) <= set(stats)
+        assert {key: stats[key] for key in expected} == pytest.approx(expected, rel=1e-3, abs=1e-5)
+        built_in.stop()
+    trainer.stop()
