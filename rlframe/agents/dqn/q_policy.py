@@ -153,7 +153,7 @@ class SimpleQPolicy(ComputeTDErrorMixin, LearningRateSchedule, QTargetPolicy):
     build_actor = staticmethod(QActor)
     #: The interface that puts heads on a model.
     model_interface: Any
-
+    selects_online = False  # whatever the config says of double_q
     #: Q-values [B, A] of the observations that were acted on last.
     q_values: Any = None
 
@@ -199,6 +199,7 @@ class DQNPolicy(SimpleQPolicy):
     defaults_from = "rlframe.agents.dqn.dqn:DEFAULT_CONFIG"
 
     learn_columns = (*SimpleQPolicy.learn_columns, WEIGHTS)
+    selects_online = QTargetPolicy.selects_online
 
     def _learned_columns(self, samples: SampleBatch) -> SampleBatch:
         if WEIGHTS not in samples:  # a batch that comes from no replay buffer
