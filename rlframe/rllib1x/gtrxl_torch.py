@@ -48,7 +48,7 @@ class GTrXLNet(AttentionWrapper):
     Source: Parisotto et al. 2020, "Stabilizing Transformers for Reinforcement Learning".
     """
 
-    def __init__(  # noqa: PLR0913 - RLlib's signature
+    def __init__(
         self,
         observation_space: Any,
         action_space: Any,

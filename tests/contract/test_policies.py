@@ -201,7 +201,10 @@ def test_acting_in_numpy_is_acting_in_the_framework(framework, name, overrides):
     actions, _, extra = policy.compute_actions(obs, explore=False)
     np.testing.assert_array_equal(actions, policy.distribution(in_numpy).deterministic_sample())
     np.testing.assert_array_equal(policy.to_env_actions(actions), in_numpy.argmax(1))
-    assert {"action_dist_inputs", "action_logp", "action_prob"} == set(extra) - {"vf_preds"}
+    assert {"action_dist_inputs", "action_logp", "action_prob"} == set(extra) - {"vf_preds", "q_values"}
+    if "q_values" in extra:
+        np.testing.assert_allclose(extra["q_values"], in_framework, atol=1e-5)
+        np.testing.assert_array_equal(policy.q_values, in_numpy)
     if policy.wants_values:
         np.testing.assert_allclose(extra["vf_preds"], policy.forward_in_framework({"obs": obs}, False)[1], atol=1e-5)
         np.testing.assert_allclose(policy.values(obs), extra["vf_preds"], atol=1e-6)

@@ -144,7 +144,8 @@ class FullyConnectedNetwork(RLlibLayers, TorchModelV2, nn.Module):
         same = (
             own.forward is FullyConnectedNetwork.forward and own.value_function is FullyConnectedNetwork.value_function
         )
-        plain = all(isinstance(module, nn.Linear | AppendBiasLayer | Units) for module in self._modules.values())
+        own_layers = [layer["name"] for part in ("outputs", "values") for layer in self._spec[part] or ()]
+        plain = all(isinstance(self._modules[name], nn.Linear | AppendBiasLayer | Units) for name in own_layers)
         return self._spec if same and plain else None
 
 
