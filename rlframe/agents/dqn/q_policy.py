@@ -189,7 +189,8 @@ class SimpleQPolicy(ComputeTDErrorMixin, LearningRateSchedule, QTargetPolicy):
     ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
         """Returns actions [B], states and extra columns, among them `q_values` [B, A], for a dict of columns."""
         actions, states, columns = super().compute_actions_from_input_dict(input_dict, *args, **kwargs)
-        columns.setdefault("q_values", columns[ACTION_DIST_INPUTS])
+        if ACTION_DIST_INPUTS in columns:  # a user's way of acting may have none
+            columns.setdefault("q_values", columns[ACTION_DIST_INPUTS])
         return actions, states, columns
 
 

@@ -41,17 +41,20 @@ class TargetNetworkMixin(QTargetPolicy):
     """A Q-network and the copy of it that targets come from; also for policies that are made of functions.
 
     Call the constructor when the policy's model exists: in `before_loss_init` or `after_init`. A `target_model` that
-    was built with the model becomes the copy.
+    was built with the model becomes the copy. A loss that runs before finds the copy, too.
     """
 
     def __init__(self: Any, obs_space: Any = None, action_space: Any = None, config: Any = None) -> None:
+        self._make_target()
+        self.update_target()
+
+    def _make_target(self: Any) -> None:
         if "target_network" not in self.__dict__:
             if self.target_model is None:
                 with tf.device(self.device), self.seeded("target"):
                     self.target_model = self.make_model_and_dist()[0]
             self.target_network = TargetNetwork(self.model, self.target_model)
             self.target_models = {self.model: self.target_model}
-        self.update_target()
 
     def online(self, obs: Tensor) -> QOutput:
         """Returns the online network's Q-values of `obs` [B, ...]."""
@@ -59,6 +62,7 @@ class TargetNetworkMixin(QTargetPolicy):
 
     def target(self, obs: Tensor) -> QOutput:
         """Returns the target network's Q-values of `obs` [B, ...]."""
+        self._make_target()
         return q_output(self.target_network.model, obs, training=False)
 
 

@@ -43,20 +43,23 @@ class TargetNetworkMixin(QTargetPolicy):
     """A Q-network and the copy of it that targets come from; also for policies that are made of functions.
 
     Call the constructor when the policy's model exists: in `before_loss_init` or `after_init`. A `target_model` that
-    was built with the model becomes the copy.
+    was built with the model becomes the copy. A loss that runs before finds the copy, too.
     """
 
     _fast_online: Callable[[Tensor], QOutput] | None = None
     _fast_target: Callable[[Tensor], QOutput] | None = None
 
     def __init__(self, obs_space: Any = None, action_space: Any = None, config: Any = None) -> None:
+        self._make_target()
+        self.update_target()
+
+    def _make_target(self) -> None:
         if "target_network" not in self.__dict__:
             self.target_network = TargetNetwork(self.model, self.target_model)
             self.target_model = self.target_network.model
             self.target_models = {self.model: self.target_model}
             self._fast_online = functional_q(self.model)
             self._fast_target = functional_q(self.target_model)
-        self.update_target()
 
     def online(self, obs: Tensor) -> QOutput:
         """Returns the online network's Q-values of `obs` [B, ...]."""
@@ -66,6 +69,7 @@ class TargetNetworkMixin(QTargetPolicy):
         """Returns the target network's Q-values of `obs` [B, ...]."""
         if self._fast_target is not None:
             return self._fast_target(obs)
+        self._make_target()
         return q_output(self.target_network.model, obs, training=False)
 
 
