@@ -2,7 +2,7 @@
 PYTHON ?= python
 TESTS = $(PYTHON) -m pytest
 
-.PHONY: help check fix lint types layers spelling unit test learning search fault docs bench
+.PHONY: help check fix lint types layers spelling unit test learning search hostile fault docs bench
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -37,6 +37,9 @@ learning:  ## Every algorithm reaches its return
 
 search:  ## Property tests with many new random examples
 	PROPERTY_PROFILE=search $(TESTS) tests/property
+
+hostile:  ## Checkpoints, run directories and configs of somebody who means harm, 1,900 of them
+	$(PYTHON) -m tests.hostile.campaign
 
 fault:  ## Workers killed, disks full, checkpoints cut short
 	$(TESTS) -m fault

@@ -19,7 +19,7 @@ from rlframe.config.faults import shorten
 from rlframe.execution.distributed_ops import policy_states, set_policy_states
 from rlframe.utils import names
 from rlframe.utils.errors import CheckpointError
-from rlframe.utils.state_files import read_state, write_state
+from rlframe.utils.state_files import is_file_of_a_state, read_state, write_state
 from rlframe.version import __version__
 
 _LOGGER = logging.getLogger("rlframe")
@@ -144,6 +144,7 @@ def load(trainer: Any, directory: str) -> None:
     _LOGGER.info("goes on from iteration %s: %s", trainer.iteration, directory)
 
 
+_SINCE_RESTORE = ("_time_since_restore", "_timesteps_since_restore", "_iterations_since_restore")
 _ADVICE = "Name it in this trainer's config, or add the policy before restore(); if you trust the file: trust=True"
 
 
@@ -154,8 +155,12 @@ def _named_by(trainer: Any) -> frozenset[str]:
 
 
 def _take_over(trainer: Any, state: dict[str, Any], meta: dict[str, Any], directory: str) -> None:
-    missing = check_fits(trainer, meta, directory)
+    try:
+        missing = check_fits(trainer, meta, directory)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"checkpoint {directory!r} is malformed: {_said(error)}") from error
     before = gather(trainer, buffer=False)
+    since = {name: getattr(trainer, name) for name in (*_SINCE_RESTORE, "_goes_on_exactly")}
     added: list[str] = []
     try:
         for pid in missing:
@@ -163,14 +168,15 @@ def _take_over(trainer: Any, state: dict[str, Any], meta: dict[str, Any], direct
             added.append(pid)
         _check_spaces(meta, describe(trainer)["spaces"], directory)
         apply(trainer, state)
-    except Exception as error:
+    except BaseException as error:
         for pid in added:
             trainer.remove_policy(pid)
         apply(trainer, before)
-        if isinstance(error, CheckpointError):
+        vars(trainer).update(since)
+        if isinstance(error, CheckpointError) or not isinstance(error, Exception):
             raise
         differs = _differences(meta.get("config"), describe(trainer)["config"])
-        raise CheckpointError(f"checkpoint {directory!r} does not fit this trainer: {error}{differs}") from error
+        raise CheckpointError(f"checkpoint {directory!r} does not fit this trainer: {_said(error)}{differs}") from error
 
 
 #: Sections and keys whose values can change what is restored; the first to be named where a checkpoint does not fit.
@@ -187,6 +193,11 @@ def _differences(saved: Any, mine: Mapping[str, Any]) -> str:
     keys.sort(key=lambda key: key.partition("/")[0] not in _SHAPING)
     named = [f"{key.replace('/', '.')} ({shorten(theirs[key])} there, {shorten(ours[key])} here)" for key in keys]
     return f". Their configs differ in {', '.join(named[:_MOST_NAMED])}" if named else ""
+
+
+def _said(error: Exception) -> str:
+    """Returns an error in words; those that Python raises itself often hold no more than a key."""
+    return str(error) if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: {error}"
 
 
 def check_fits(trainer: Any, meta: dict[str, Any], directory: str) -> list[str]:
@@ -262,7 +273,7 @@ def apply(trainer: Any, state: dict[str, Any]) -> None:
     trainer._timesteps_total = state["timesteps_total"]
     trainer._episodes_total = state["episodes_total"]
     trainer.experiment_id = state["experiment_id"]
-    trainer._time_since_restore, trainer._timesteps_since_restore, trainer._iterations_since_restore = 0.0, 0, 0
+    vars(trainer).update(dict.fromkeys(_SINCE_RESTORE, 0))
     if workers.remote_workers():
         _restore_remotes(workers, state["remote_workers"])
     # Remote workers may be more or fewer than were saved; the plan starts from its counters in any case.
@@ -339,15 +350,42 @@ def from_bytes(trainer: Any, data: bytes) -> None:
     """Takes over what `to_bytes` returned.
 
     Raises:
-        CheckpointError: If the bytes are no checkpoint.
+        CheckpointError: If the bytes are no checkpoint, or none that fits.
     """
     with tempfile.TemporaryDirectory() as directory:
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                _check_members(archive, len(data))
                 archive.extractall(directory)
-        except zipfile.BadZipFile as error:
-            raise CheckpointError("these bytes are no checkpoint: wanted what save_to_object() returned") from error
-        load(trainer, directory)
+        except (zipfile.BadZipFile, ValueError, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+            raise CheckpointError(
+                f"these bytes are no checkpoint ({_said(error)}): wanted what save_to_object() returned"
+            ) from error
+        try:
+            load(trainer, directory)
+        except CheckpointError as error:  # a directory that is gone by now says nothing to anybody
+            text = str(error).replace(os.path.realpath(directory), _BYTES).replace(directory, _BYTES)
+            raise CheckpointError(text) from error
+
+
+#: Files of a checkpoint, one for each array of more than a MiB, beyond which it is none.
+_MOST_FILES = 4096
+_BYTES = "<bytes of save_to_object()>"
+
+
+def _check_members(archive: zipfile.ZipFile, size: int) -> None:
+    """Raises ValueError where an archive is not one of a checkpoint's files as they are.
+
+    Unpacking takes no more than the archive has then.
+    """
+    members = archive.infolist()
+    if len(members) > _MOST_FILES:
+        raise ValueError(f"it holds {len(members):,} files, wanted at most {_MOST_FILES:,}")
+    strange = [member.filename for member in members if not is_file_of_a_state(member.filename)]
+    if strange or len({member.filename for member in members}) < len(members):
+        raise ValueError(f"it holds {strange[0] if strange else 'a file twice'!r}")
+    if any(m.compress_type != zipfile.ZIP_STORED for m in members) or sum(m.file_size for m in members) > size:
+        raise ValueError("its files are compressed")
 
 
 def delete(path: str) -> None:

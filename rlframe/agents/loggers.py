@@ -17,6 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from rlframe.config.faults import shorten
+from rlframe.utils.errors import CheckpointError
+from rlframe.utils.files import parse_json, read_lines
+
 _LOGGER = logging.getLogger("rlframe")
 
 RESULT_FILE = "result.jsonl"
@@ -104,17 +108,59 @@ class RunLogger:
 
 
 def read_results(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Returns the results in a run directory, oldest first; a last line that was cut short by a kill is left out."""
+    """Returns the results in a run directory, oldest first; a last line that was cut short by a kill is left out.
+
+    Raises:
+        CheckpointError: If the file is none that this package wrote: no regular one, or with other things in it.
+    """
     path = Path(directory, RESULT_FILE)
-    if not path.exists():
+    if not os.path.lexists(path):
         return []
     rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
+    try:
+        for number, line in enumerate(read_lines(path), start=1):
+            try:
+                row = parse_json(line)
+            except ValueError:
+                break
+            _check_row(row, f"{str(path)!r}, line {number}")
+            rows.append(row)
+    except OSError as error:
+        raise CheckpointError(f"{str(path)!r} cannot be read: {error.strerror}") from error
     return rows
+
+
+#: What of a result is a number wherever it is looked at again; and what is a dict.
+_NUMBERS = (
+    "training_iteration", "timesteps_total", "episodes_total", "time_total_s", "time_this_iter_s",
+    "episode_reward_mean", "episode_reward_min", "episode_reward_max", "episode_len_mean", "num_steps_trained",
+    "episodes_this_iter",
+)  # fmt: skip
+_MAPPINGS = ("hist_stats", "info", "evaluation", "policy_reward_mean")
+_LARGEST = 2.0**63
+
+
+def _check_row(row: Any, where: str) -> None:
+    """Raises a CheckpointError where a line of results holds what no result has."""
+    if not isinstance(row, dict):
+        raise CheckpointError(f"{where}, is damaged: got a JSON {type(row).__name__}, wanted an object")
+    for key in _NUMBERS:
+        _check_number(row.get(key), key, where)
+    for key in _MAPPINGS:
+        if not isinstance(row.get(key), (dict, type(None))):
+            raise CheckpointError(f"{where}, is damaged: {key} is a JSON {type(row[key]).__name__}, wanted an object")
+    ended = (row.get("hist_stats") or {}).get("episode_reward") or []
+    for value in ended if isinstance(ended, list) else [ended]:
+        _check_number(value, "hist_stats.episode_reward", where)
+    for part in ("info", "evaluation"):
+        for key in _NUMBERS:
+            _check_number((row.get(part) or {}).get(key), f"{part}.{key}", where)
+
+
+def _check_number(value: Any, key: str, where: str) -> None:
+    plain = value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+    if not plain or (value is not None and not -_LARGEST <= value <= _LARGEST):
+        raise CheckpointError(f"{where}, is damaged: {key} is {shorten(value)}, wanted a number")
 
 
 def to_jsonable(value: Any) -> Any:
@@ -236,10 +282,18 @@ class _ProgressFile:
         return self._read()
 
     def _read(self) -> tuple[list[str], list[dict[str, str]]]:
-        with self._path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            rows = [row for row in reader if None not in row.values()]  # a row cut short by a kill
+        try:
+            reader = csv.DictReader(line.decode("utf-8") for line in read_lines(self._path))
+            # A row may have been cut short by a kill.
+            rows = [row for row in reader if None not in row.values() and None not in row]
+            for row in rows:
+                int(row.get("training_iteration") or 0)
             return list(reader.fieldnames or ()), rows
+        except (csv.Error, ValueError, OSError) as error:
+            text = getattr(error, "strerror", None) or error
+            raise CheckpointError(
+                f"{str(self._path)!r} is damaged ({text}): remove it to go on; {RESULT_FILE} has the same results"
+            ) from error
 
     def _rewrite(self, rows: list[dict[str, str]]) -> None:
         temporary = self._path.with_name(self._path.name + ".tmp")

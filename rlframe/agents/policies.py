@@ -50,8 +50,15 @@ class PolicyTableMixin:
         if policy_id in local.policy_map:
             raise ValueError(f"policy_id={policy_id!r}: there is one already, wanted a new id")
         spec = PolicySpec(policy_cls or self.policy_class, observation_space, action_space, config)
-        for workers in self._worker_sets(evaluation_workers):
-            workers.add_policy(policy_id, spec, policy_mapping_fn, policies_to_train)
+        sets = self._worker_sets(evaluation_workers)
+        try:
+            for workers in sets:
+                workers.add_policy(policy_id, spec, policy_mapping_fn, policies_to_train)
+        except Exception:
+            for workers in sets:
+                if policy_id in workers.local_worker().policy_map:
+                    workers.remove_policy(policy_id)
+            raise
         return local.policy_map[policy_id]
 
     def remove_policy(

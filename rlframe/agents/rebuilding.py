@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import re
@@ -15,6 +14,8 @@ from rlframe.config.convert import kinds_of
 from rlframe.config.plain import overlay
 from rlframe.utils import names
 from rlframe.utils.errors import CheckpointError, ConfigError
+from rlframe.utils.files import read_json
+from rlframe.utils.state_files import MOST_STRUCTURE_BYTES, STRUCTURE
 
 if TYPE_CHECKING:
     import os
@@ -65,7 +66,7 @@ def read_description(directory: Path) -> dict[str, Any]:
         CheckpointError: If it is missing or damaged.
     """
     try:
-        meta = json.loads((directory / "state.json").read_text(encoding="utf-8"))["meta"]
+        meta = read_json(directory / STRUCTURE, MOST_STRUCTURE_BYTES)["meta"]
         return {**meta, "algorithm": str(meta["algorithm"]), "env": str(meta["env"]), "config": dict(meta["config"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(

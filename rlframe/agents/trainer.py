@@ -50,7 +50,7 @@ from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep
 from rlframe.utils.errors import ConfigError, WorkerError
 from rlframe.utils.logs import set_log_level, silence_tune
-from rlframe.utils.names import trusting
+from rlframe.utils.names import gates, trusting, under
 from rlframe.utils.seeding import entropy_seed
 
 _LOGGER = logging.getLogger("rlframe")
@@ -117,6 +117,7 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         self._last_evaluation: dict[str, Any] | None = None
         self._usage: Any = None
         self._goes_on_exactly = True
+        self._gates = gates()
         self._ends = EndsWatch()
         super().__init__(given, storage)
         # Tune's monitor is a thread; system usage is read here once an iteration instead.
@@ -392,7 +393,8 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         """Returns workers for an evaluation that the config did not announce; they are kept for the next one."""
         if self.env_creator is None:
             return self.workers  # says what is missing when it is asked to run
-        made = make_evaluation_workers(self, self.merge_trainer_configs)
+        with under(self._gates):
+            made = make_evaluation_workers(self, self.merge_trainer_configs)
         send_weights(self.workers, made)
         self.evaluation_workers = made
         return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from rlframe.utils import names
@@ -15,6 +16,16 @@ def canonical_name(name: str) -> str:
     return {known.lower(): known for known in ALGORITHMS}.get(name.lower(), name)
 
 
+#: Where the `rlframe` script looks for a user's own modules: the working directory, as `python` does.
+OWN_PLACES: list[str] = []
+
+
+def _find_own_modules() -> None:
+    """Has modules of the user's own found, but not for commands about runs: others' modules may lie beside those."""
+    if not names.gates() and "" not in sys.path:
+        sys.path[:0] = [place for place in OWN_PLACES if place not in sys.path]
+
+
 def find_trainer_class(name: str) -> Any:
     """Returns the trainer class for a name, or for "module:Class" of the user's own.
 
@@ -24,6 +35,7 @@ def find_trainer_class(name: str) -> Any:
     Raises:
         ConfigError: If there is no such algorithm, module or class.
     """
+    _find_own_modules()
     if ":" not in name:
         from rlframe.agents.registry import get_trainer_class
 

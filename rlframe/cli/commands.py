@@ -5,12 +5,13 @@ Nothing heavy is imported here: `rlframe --help` loads neither Ray nor a learnin
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated, Any
 
 import typer
 
-from rlframe.cli import lookup_commands, play_commands, report_commands, train_command, tune_command
+from rlframe.cli import algorithms, lookup_commands, play_commands, report_commands, train_command, tune_command
 from rlframe.cli.app import app
 from rlframe.version import __version__
 
@@ -45,6 +46,7 @@ def _root(
 
 def run() -> int:
     """Carries out the command of this process's arguments, and returns its exit code."""
+    algorithms.OWN_PLACES.append(os.getcwd())
     try:
         return int(app(standalone_mode=False) or 0)
     except typer.Abort:

@@ -97,7 +97,7 @@ def loaded_trainer(path: Path, *, best: bool = False, trust: bool = False) -> It
     if not path.is_dir():
         raise CheckpointError(f"there is no directory {str(path)!r}")
     spec, is_run = _find_spec(path)
-    with checked_names(spec, str(path), trust=trust):
+    with checked_names(spec, path, trust=trust):
         trainer_class = find_trainer_class(spec.algorithm)
         config = {**_without_code(spec.config), **_known(_PLAYING, trainer_class)}
         with tempfile.TemporaryDirectory() as logdir:

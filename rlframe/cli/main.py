@@ -5,7 +5,6 @@ Next to nothing is imported before `main` runs, so that Ctrl-C is answered in th
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +26,6 @@ def __getattr__(name: str) -> Any:
 
 def main() -> None:
     """Runs the command line; the entry point of the `rlframe` script."""
-    # As `python` does and console scripts do not: modules of the user's own are found by --env and ALGO.
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
     try:
         from rlframe.cli.commands import run
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import fcntl
 import json
 import os
 import re
@@ -15,9 +16,14 @@ from typing import Any
 
 from rlframe.cli.patience import Patience
 from rlframe.cli.stop import StopCriterion
+from rlframe.config.faults import shorten
 from rlframe.utils.errors import CheckpointError, ConfigError
+from rlframe.utils.files import is_inside, read_json
+from rlframe.utils.state_files import MOST_STRUCTURE_BYTES
 
 RUN_FILE = "run.json"
+#: Is there while a process trains, and locked by it.
+LOCK_FILE = "run.lock"
 CHECKPOINTS = "checkpoints"
 #: Where the checkpoint with the best mean return is.
 BEST = "best"
@@ -25,6 +31,7 @@ BEST = "best"
 RUNS = "runs"
 
 _SCHEMA = 1
+_MOST_ITERATIONS = 1 << 62
 _CHECKPOINT_NAME = re.compile(r"checkpoint_(\d{6,})")
 
 
@@ -71,13 +78,14 @@ class RunSpec:
             CheckpointError: If it is missing or damaged.
         """
         path = directory / RUN_FILE
-        if not path.is_file():
+        if not os.path.lexists(path):
             raise CheckpointError(f"{str(directory)!r} is no run directory: it has no {RUN_FILE}")
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path)
             schema = content.pop("schema", None)
             if schema != _SCHEMA:
                 raise CheckpointError(f"{str(path)!r} has schema {schema!r}, wanted {_SCHEMA}")
+            _check_fields(content)
             content["stop"] = StopCriterion.from_dict(content["stop"])
             content["patience"] = Patience(**content.get("patience", {}))
             content["monitors"] = tuple(content.get("monitors", ()))
@@ -85,11 +93,96 @@ class RunSpec:
         except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
             if isinstance(error, CheckpointError):
                 raise
-            raise CheckpointError(f"{str(path)!r} is damaged: {error}") from error
+            said = getattr(error, "strerror", None) or error
+            raise CheckpointError(f"{str(path)!r} is damaged: {said}") from error
 
     def with_stop(self, stop: StopCriterion) -> RunSpec:
         """Returns the spec with another criterion, if that sets any limit."""
         return replace(self, stop=self.stop.updated(stop))
+
+
+#: What the fields of `run.json` are: types, and in words.
+_FIELDS: dict[str, tuple[Any, str]] = {
+    "algorithm": (str, "a text"),
+    "env": (str, "a text"),
+    "config": (dict, "an object"),
+    "stop": (dict, "an object"),
+    "checkpoint_freq": (int, "a number >= 0"),
+    "keep_checkpoints": (int, "a number >= 0"),
+    "keep_best": (bool, "true or false"),
+    "patience": (dict, "an object"),
+    "history": ((str, type(None)), "a text or null"),
+    "monitors": (list, "a list of texts"),
+}
+
+
+def _check_fields(content: dict[str, Any]) -> None:
+    """Raises a ValueError where a field has another type."""
+    for name, value in content.items():
+        kind, words = _FIELDS.get(name, (object, ""))
+        fits = isinstance(value, kind) and (kind is not int or (type(value) is int and 0 <= value < _MOST_ITERATIONS))
+        if name == "monitors":
+            fits = fits and all(isinstance(monitor, str) for monitor in value)
+        if name == "patience":
+            fits = fits and all(type(limit) in (int, float) for limit in value.values())
+        if not fits:
+            raise ValueError(f"{name} is {shorten(value)}, wanted {words}")
+
+
+class RunLock:
+    """Keeps other processes from training in a run directory; the system gives it up when this process ends.
+
+    Args:
+        directory: The run directory.
+
+    Raises:
+        ConfigError: If another process trains there.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / LOCK_FILE
+        while True:
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                owner = os.read(self._descriptor, 20).decode("ascii", "replace").strip()
+                os.close(self._descriptor)
+                raise ConfigError(
+                    f"the run directory {str(directory)!r} is in use: process {owner or 'unknown'} trains there; wait "
+                    "until it ends, or train in another directory"
+                ) from error
+            if self._is_current():
+                break
+            os.close(self._descriptor)  # its owner has removed it since: there is a new one, or none
+        os.ftruncate(self._descriptor, 0)
+        os.write(self._descriptor, str(os.getpid()).encode())
+
+    def _is_current(self) -> bool:
+        try:
+            return os.path.samestat(os.lstat(self._path), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            return False
+
+    def release(self) -> None:
+        """Gives the directory free. Doing it again does nothing."""
+        if self._descriptor >= 0:
+            self._path.unlink(missing_ok=True)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def strange_entries(directory: Path) -> list[str]:
+    """Returns what lies in a run directory that no run writes: links that lead outside, pipes, devices.
+
+    Written through, they would change files elsewhere, or wait for ever.
+    """
+    strange = []
+    for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
+        plain = entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)
+        if not plain and not (entry.is_symlink() and is_inside(Path(entry.path), directory)):
+            strange.append(entry.name)
+    return strange
 
 
 def make_run_directory(algorithm: str, env: str, wanted: Path | None = None) -> Path:
@@ -123,7 +216,7 @@ def remove_if_unused(directory: Path) -> None:
     """Removes a run directory in which nothing was started yet; a user's own files in it stay."""
     if (directory / RUN_FILE).exists():
         return
-    for name in ("params.json", "result.jsonl", "progress.csv"):
+    for name in ("params.json", "result.jsonl", "progress.csv", LOCK_FILE):
         (directory / name).unlink(missing_ok=True)
     for path in (directory / CHECKPOINTS, directory):
         with contextlib.suppress(OSError):  # not empty: the user's own
@@ -190,8 +283,10 @@ def describe_checkpoint(checkpoint: Path) -> RunSpec:
     """
     path = checkpoint / "state.json"
     try:
-        meta = json.loads(path.read_text(encoding="utf-8"))["meta"]
-        return RunSpec(meta["algorithm"], meta["env"], dict(meta["config"]))
+        meta = read_json(path, MOST_STRUCTURE_BYTES)["meta"]
+        named = {"algorithm": meta["algorithm"], "env": meta["env"], "config": meta["config"]}
+        _check_fields(named)
+        return RunSpec(**named)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             f"{str(checkpoint)!r} is neither a run directory nor a checkpoint: wanted a directory with {RUN_FILE}, or "

@@ -238,7 +238,7 @@ def _go_on(directory: Path, algo: str | None, others: list[str], limits: StopCri
     spec = RunSpec.read(directory)
     if algo is not None and canonical_name(algo) != spec.algorithm:
         raise ConfigError(f"--resume: {str(directory)!r} is a run of {spec.algorithm}, not of {algo}")
-    with checked_names(spec, str(directory), trust=trust):
+    with checked_names(spec, directory, trust=trust):
         _finish(TrainingRun.resume(directory, limits, warn))
 
 

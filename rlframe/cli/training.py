@@ -22,6 +22,7 @@ from rlframe.cli.patience import Verdict, Watch, reduce_learning_rate
 from rlframe.cli.run_directory import (
     BEST,
     CHECKPOINTS,
+    RunLock,
     RunSpec,
     checkpoints,
     make_run_directory,
@@ -102,9 +103,18 @@ class TrainingRun:
         directory: The run directory.
         trainer: The trainer, at the place where training starts.
         checkpoint: The checkpoint of that place, if there is one.
+        lock: Keeps others out of the directory until `close`.
     """
 
-    def __init__(self, spec: RunSpec, directory: Path, trainer: Any, checkpoint: Path | None = None) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        directory: Path,
+        trainer: Any,
+        checkpoint: Path | None = None,
+        lock: RunLock | None = None,
+    ) -> None:
+        self._lock = lock
         self.spec = spec
         self.directory = directory
         self.trainer = trainer
@@ -128,15 +138,17 @@ class TrainingRun:
         trainer_class = find_trainer_class(spec.algorithm)
         _check_outputs(spec)
         directory = make_run_directory(spec.algorithm.rpartition(":")[2], spec.env, wanted)
+        lock = RunLock(directory)
         try:
             trainer, logger = _make_trainer(trainer_class, spec, directory)
         except BaseException:
+            lock.release()
             remove_if_unused(directory)
             raise
         logger.update_config(trainer.config)
         spec.write(directory)
         _replace(directory / MACHINE_FILE, json.dumps(describe_machine(), indent=2) + "\n")
-        return cls(spec, directory, trainer)
+        return cls(spec, directory, trainer, lock=lock)
 
     @classmethod
     def resume(cls, directory: Path, stop: StopCriterion, warn: Callable[[str], None]) -> TrainingRun:
@@ -152,19 +164,20 @@ class TrainingRun:
         """
         spec = RunSpec.read(directory).with_stop(stop)
         check_monitors(spec.monitors)
-        trainer, logger = _make_trainer(find_trainer_class(spec.algorithm), spec, directory)
-        try:
+        lock = RunLock(directory)
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(lock.release)
+            trainer, logger = _make_trainer(find_trainer_class(spec.algorithm), spec, directory)
+            on_failure.callback(trainer.stop)
             logger.update_config(trainer.config)
             checkpoint = restore_newest(trainer, directory, warn) if checkpoints(directory) else None
             if checkpoint is None:
                 warn(f"{str(directory)!r} has no checkpoint yet: the run starts from the beginning")
             logger.truncate_after(trainer.iteration)
             spec.write(directory)
-            run = cls(spec, directory, trainer, checkpoint)
+            run = cls(spec, directory, trainer, checkpoint, lock)
             run._catch_up()
-        except BaseException:
-            trainer.stop()
-            raise
+            on_failure.pop_all()
         return run
 
     def run(self, make_view: Callable[[str, StopCriterion, Watched], Any] = make_view) -> Outcome:
@@ -203,6 +216,8 @@ class TrainingRun:
         self.trainer.stop()
         for monitor in self._monitors:
             monitor.close()
+        if self._lock is not None:
+            self._lock.release()
 
     def _catch_up(self) -> None:
         """Brings patience, learning rate and history to where the results before the checkpoint left them."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,39 +20,55 @@ Trust = Annotated[
     bool,
     typer.Option("--trust", help="Run code that the run names: environments, models, algorithms of its author's."),
 ]
+#: Characters of what a file says that are repeated in a message.
+_MOST_WORDS = 1000
 _ADVICE = "If you trust where it comes from, give --trust"
 
 
 @contextlib.contextmanager
-def checked_names(spec: RunSpec, source: str, *, trust: bool) -> Iterator[None]:
+def checked_names(spec: RunSpec, place: Path, *, trust: bool) -> Iterator[None]:
     """A context in which what a run or checkpoint names is imported if it is rlframe's own, or trusted.
 
     Args:
         spec: What the run names.
-        source: Where that stands, for messages.
-        trust: Whether everything is imported.
+        place: Its directory.
+        trust: Whether everything is imported, and links are followed wherever they lead.
 
     Raises:
-        CheckpointError: Lists the names that are not imported.
+        CheckpointError: Lists the names that are not imported, and entries that no run writes.
     """
     if trust:
         with names.trusting():
             yield
         return
-    foreign = foreign_names(spec)
+    from rlframe.cli.run_directory import strange_entries
+
+    foreign, strange = foreign_names(spec), strange_entries(place)
     if foreign:
-        listed = ", ".join(foreign)
         raise CheckpointError(
-            f"{source} names what is neither built in nor registered with Gymnasium, and would run code of its "
-            f"author's: {listed}. {_ADVICE}"
+            f"{place} names what is neither built in nor registered with Gymnasium, and would run code of its "
+            f"author's: {_listed(foreign)}. {_ADVICE}"
         )
-    with names.process_from_file(source, _ADVICE):
+    if strange:
+        raise CheckpointError(
+            f"{place} holds {_listed(strange)}: links that lead out of it, pipes or devices, which no run "
+            f"writes. {_ADVICE}"
+        )
+    with names.process_from_file(str(place), _ADVICE):
         yield
+
+
+def _listed(items: list[str]) -> str:
+    text = ", ".join(items)
+    return text if len(text) <= _MOST_WORDS else f"{text[:_MOST_WORDS]}..."
 
 
 def foreign_names(spec: RunSpec) -> list[str]:
     """Returns what a run names that is not rlframe's own, as "key: name"."""
-    return list(names.foreign({"algorithm": spec.algorithm, "env": spec.env, **spec.config}))
+    found = list(names.foreign({**spec.config, "algorithm": spec.algorithm, "env": spec.env}))
+    if spec.history is not None and not os.path.isfile(spec.history):
+        found.append(f"history: {spec.history}, a file to be made")
+    return found
 
 
 def flag_for(spec: RunSpec) -> str:

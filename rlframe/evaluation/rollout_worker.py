@@ -318,10 +318,11 @@ class RolloutWorker(RLlibWorkerNames):
             preprocessor: Any = NoPreprocessor(raw_space)
         else:
             preprocessor = ModelCatalog.get_preprocessor_for_space(raw_space, model_config)
-        self.preprocessors[policy_id] = preprocessor
-        self.filters[policy_id] = get_filter(config.get("observation_filter", "NoFilter"), preprocessor.shape)
+        made_filter = get_filter(config.get("observation_filter", "NoFilter"), preprocessor.shape)
         arguments = (preprocessor.observation_space, spec.action_space, config)
         policy: Policy = spec.policy_class(*arguments)
+        # Nothing of a policy that cannot be made stays behind.
+        self.preprocessors[policy_id], self.filters[policy_id] = preprocessor, made_filter
         furnish = partial(self._furnish, policy_id)
         furnish(policy)
         self.policy_map.add(policy_id, policy, rebuilder(spec.policy_class, arguments, furnish))
@@ -651,16 +652,25 @@ def _call_learn_hook(callbacks: Any, **kwargs: Any) -> None:
 _CONSTRUCTOR_NAMES = {"num_envs": "num_envs_per_worker", "episode_horizon": "horizon", "model_config": "model"}
 
 
+def check_environment(key: str, config: Mapping[str, Any]) -> None:
+    """Raises where a config's environment variables come from a file.
+
+    Raises:
+        CheckpointError: If so: they can make programs load anything.
+    """
+    variables = config.get(key)
+    if variables:
+        check(f"environment variables ({key}: {', '.join(map(str, variables))})")
+
+
 def set_environment(key: str, config: Mapping[str, Any]) -> None:
     """Sets the environment variables that a config asks for at `key`.
 
     Raises:
-        CheckpointError: If the config comes from a file: they can make programs load anything.
+        CheckpointError: If they come from a file.
     """
-    variables = config.get(key) or {}
-    if variables:
-        check(f"environment variables ({key}: {', '.join(map(str, variables))})")
-    for name, value in variables.items():
+    check_environment(key, config)
+    for name, value in (config.get(key) or {}).items():
         os.environ[name] = str(value)
 
 
@@ -675,4 +685,4 @@ def _with_overrides(
     return made
 
 
-__all__ = ["RolloutWorker", "get_global_worker", "set_environment"]
+__all__ = ["RolloutWorker", "check_environment", "get_global_worker", "set_environment"]

@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any
 
 from rlframe.evaluation.policy_table import policy_specs
-from rlframe.evaluation.rollout_worker import RolloutWorker
+from rlframe.evaluation.rollout_worker import RolloutWorker, check_environment
 from rlframe.policy.numpy_policy import NumpyPolicy
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import WorkerError
-from rlframe.utils.names import gates
+from rlframe.utils.names import process_gates
 
 _LOGGER = logging.getLogger("rlframe")
 
@@ -70,6 +70,7 @@ class WorkerSet:
             local_env = num_workers == 0 or bool(self._config.get("create_env_on_driver"))
         spaces = None
         if num_workers > 0:
+            check_environment("extra_python_environs_for_worker", self._config)
             self._start_remotes(num_workers)
         if num_workers > 0 and not local_env and env_creator is not None:
             spaces = self._ask_spaces()
@@ -123,7 +124,7 @@ class WorkerSet:
             resources=config.get("custom_resources_per_worker") or None,
         )
         return actor_class.options(max_restarts=0).remote(
-            **self._worker_arguments(index), make_env=False, gates=gates()
+            **self._worker_arguments(index), make_env=False, gates=process_gates()
         )
 
     def _open_envs(self, remotes: list[Any]) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from rlframe.agents.loggers import PARAMS_FILE, RESULT_FILE, read_results
 from rlframe.report.history import HISTORY_COLUMNS, read_history
 from rlframe.utils.errors import ConfigError
+from rlframe.utils.files import is_inside, read_json
 
 Array = np.ndarray[Any, Any]
 
@@ -54,8 +55,8 @@ class Curve:
     @property
     def seed(self) -> int | None:
         """Returns the seed that was asked for."""
-        seed: int | None = self.config.get("seed")
-        return seed
+        seed = self.config.get("seed")
+        return seed if isinstance(seed, int) else None
 
 
 def read_curve(path: str | os.PathLike[str]) -> Curve:
@@ -67,24 +68,58 @@ def read_curve(path: str | os.PathLike[str]) -> Curve:
     place = Path(path)
     if place.is_file():
         return Curve(place, read_history(place))
-    if not (place / RESULT_FILE).is_file():
+    if not os.path.lexists(place / RESULT_FILE):
         raise ConfigError(
             f"{str(place)!r} is no run directory: it has no {RESULT_FILE}"
             if place.is_dir()
             else f"there is no run directory or history file {str(place)!r}"
         )
+    check_inside(place, RESULT_FILE)
     rows = read_results(place)
     if not rows:
         raise ConfigError(f"{str(place)!r} has no result yet")
-    spec, params = _read_json(place / _RUN_FILE), _read_json(place / PARAMS_FILE)
+    spec, params = read_run_json(place, _RUN_FILE), read_run_json(place, PARAMS_FILE)
+    config = spec.get("config") or {}
+    if not isinstance(config, dict):
+        raise ConfigError(f"{str(place / _RUN_FILE)!r} is damaged: config is a JSON {type(config).__name__}")
     return Curve(
         place,
         columns_of(rows),
         str(spec.get("algorithm", "")),
         str(spec.get("env") or params.get("env") or ""),
-        dict(spec.get("config") or {}),
+        config,
         params,
     )
+
+
+def read_run_json(run: Path, name: str) -> dict[str, Any]:
+    """Returns what a JSON file of a run directory says; an empty dict if there is no such file.
+
+    Raises:
+        ConfigError: If it is damaged, or a link that leads outside of the run directory.
+    """
+    path = run / name
+    if not os.path.lexists(path):
+        return {}
+    check_inside(run, name)
+    try:
+        content = read_json(path)
+    except OSError as error:
+        raise ConfigError(f"{str(path)!r} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{str(path)!r} is damaged: {error}") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{str(path)!r} is damaged: got a JSON {type(content).__name__}, wanted an object")
+    return content
+
+
+def check_inside(run: Path, name: str) -> None:
+    """Raises a ConfigError where a file of a run directory is a link that leads outside of it."""
+    if not is_inside(run / name, run):
+        raise ConfigError(
+            f"{str(run / name)!r} is a link that leads outside of the run directory: what it leads to is not read; "
+            "copy it to its place if it belongs there"
+        )
 
 
 def columns_of(rows: Iterable[dict[str, Any]]) -> dict[str, Array]:
@@ -121,9 +156,9 @@ def find_curves(paths: Sequence[str | os.PathLike[str]]) -> list[Curve]:
 
 def _runs_in(place: Path) -> list[Path]:
     """Returns a run itself, or the runs in a directory of runs."""
-    if place.is_file() or (place / RESULT_FILE).exists():
+    if place.is_file() or os.path.lexists(place / RESULT_FILE):
         return [place]
-    found = sorted(path.parent for path in place.rglob(RESULT_FILE) if path.stat().st_size)
+    found = sorted(path.parent for path in place.rglob(RESULT_FILE) if path.lstat().st_size)
     return found or [place]  # `read_curve` says what is missing
 
 
@@ -144,12 +179,17 @@ def _labels(curves: Sequence[Curve]) -> list[str]:
     labels = []
     for curve in curves:
         rivals = [other for other in curves if (other.algorithm, other.env) == (curve.algorithm, curve.env)]
-        parts = [curve.algorithm or curve.path.stem, *([curve.env] if envs and curve.env else [])]
+        names = (curve.algorithm or curve.path.stem, curve.env if envs else "")
+        parts = [_cut(name) for name in names if name]
         differing = differing_keys(rivals)[rivals.index(curve)]
         text = " ".join(f"{key}={_short(value)}" for key, value in differing.items())
         # A search varies many keys at once: its trials are told apart by the names of their directories.
-        labels.append(" ".join([*parts, text if len(text) <= _LONGEST_LABEL else curve.path.name]).strip())
+        labels.append(" ".join([*parts, text if len(text) <= _LONGEST_LABEL else _cut(curve.path.name)]).strip())
     return [label if labels.count(label) == 1 else f"{label} ({n})" for n, label in enumerate(labels, start=1)]
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…"
 
 
 def differing_keys(curves: Sequence[Curve]) -> list[dict[str, Any]]:
@@ -198,14 +238,6 @@ def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return json.dumps(value, default=str).strip('"')
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def _number(value: Any) -> float:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rlframe.utils.errors import ConfigError
+from rlframe.utils.files import open_regular
 
 #: Columns of a history file: mean return of the last episodes, the best of these means so far, return of the episode
 #: that ended last (all three in reward units of the environment), env steps, seconds of training.
@@ -95,16 +96,34 @@ def read_history(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]
     from pyarrow import parquet
 
     try:
-        table = parquet.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise ConfigError(f"{os.fspath(path)!r} is no history: {str(error).splitlines()[0]}") from error
-    missing = [name for name in HISTORY_COLUMNS if name not in table.column_names]
-    if missing:
+        with open_regular(path) as file:
+            content = parquet.ParquetFile(file)
+            names, rows = content.schema_arrow.names, content.metadata.num_rows
+            _check_table(os.fspath(path), names, rows)
+            table = content.read(list(HISTORY_COLUMNS))
+        columns = {name: table.column(name).to_numpy() for name in HISTORY_COLUMNS}
+        return {
+            name: values if name == "step" and values.dtype == np.int64 else values.astype(np.float64)
+            for name, values in columns.items()
+        }
+    except ConfigError:
+        raise
+    except (OSError, pa.ArrowException, ValueError, TypeError) as error:
+        raise ConfigError(f"{os.fspath(path)!r} is no history: {(str(error).splitlines() or [''])[0]}") from error
+
+
+#: Rows beyond which a file is no history: a thousand times what the longest run has.
+_MOST_ROWS = 10_000_000
+
+
+def _check_table(path: str, names: Sequence[str], rows: int) -> None:
+    if any(name not in names for name in HISTORY_COLUMNS):
         raise ConfigError(
-            f"{os.fspath(path)!r} has columns {', '.join(table.column_names) or 'none'}, wanted "
+            f"{path!r} has columns {', '.join(names) or 'none'}, wanted "
             f"{', '.join(HISTORY_COLUMNS)}: it is no history that `rlframe train --history` wrote"
         )
-    return {name: table.column(name).to_numpy() for name in HISTORY_COLUMNS}
+    if rows > _MOST_ROWS:
+        raise ConfigError(f"{path!r} has {rows:,} rows, wanted at most {_MOST_ROWS:,}: it is no history")
 
 
 def _number(value: Any) -> float:

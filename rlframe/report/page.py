@@ -7,14 +7,16 @@ import datetime
 import json
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from rlframe.agents.loggers import flatten, read_results
-from rlframe.report.curves import Curve, columns_of, differing_keys, find_curves, group_curves
+from rlframe.report.curves import Curve, columns_of, differing_keys, find_curves, group_curves, read_run_json
 from rlframe.utils.errors import ConfigError
+from rlframe.utils.files import is_inside, read_bytes
 
 PLAN_FILE = "plan.json"
 MACHINE_FILE = "machine.json"
@@ -23,6 +25,8 @@ VIDEOS = "videos"
 
 #: Points of a curve beyond which rows are left out of the page, evenly; the last one stays.
 _MOST_POINTS = 1_000
+#: Bytes of a video beyond which no browser would open the page.
+_MOST_VIDEO_BYTES = 1 << 28
 _SHOWN = {
     "mean return": "episode_reward_mean",
     "lowest return": "episode_reward_min",
@@ -40,8 +44,8 @@ def render_page(data: Mapping[str, Any]) -> str:
         data: From `page_data`.
     """
     template = resources.files("rlframe.report").joinpath("page.html").read_text(encoding="utf-8")
-    # "</script>" in a text of the user's must not end the block that holds the data.
-    return template.replace("__DATA__", json.dumps(data, allow_nan=False).replace("</", "<\\/"))
+    # No text of the user's may look like a tag: "</script>" ends the block that holds the data, "<!--" hides its end.
+    return template.replace("__DATA__", json.dumps(data, allow_nan=False).replace("<", "\\u003c"))
 
 
 def page_data(
@@ -104,9 +108,9 @@ def _run_data(label: str, curve: Curve) -> dict[str, Any]:
             "episodes": last.get("episodes_total"),
             "seconds": _plain(columns["time"][-1]),
         },
-        "plan": _plan_rows(_read_json(curve.path / PLAN_FILE)),
+        "plan": _plan_of(curve.path),
         "evaluation": _evaluation(next((row["evaluation"] for row in reversed(rows) if row.get("evaluation")), {})),
-        "machine": _read_json(curve.path / MACHINE_FILE),
+        "machine": read_run_json(curve.path, MACHINE_FILE),
     }
 
 
@@ -146,15 +150,24 @@ def _plan_rows(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
         for operator in operators:
             for branch in operator.get("branches", ()):
                 add(branch["operators"], depth + 1)
-            keys = ("name", "arguments", "items", "items_per_s", "own_s", "share")
-            rows.append({**{key: operator[key] for key in keys}, "depth": depth})
+            numbers = {key: _plain(operator[key]) for key in ("items", "items_per_s", "own_s", "share")}
+            words = {key: str(operator[key]) for key in ("name", "arguments")}
+            rows.append({**words, **numbers, "depth": depth})
 
     add(plan.get("operators", ()), 0)
-    if rows and plan.get("elapsed_s"):
-        rest = max(0.0, plan["elapsed_s"] - sum(row["own_s"] for row in rows))
+    elapsed = _plain(plan.get("elapsed_s"))
+    if rows and elapsed:
+        rest = max(0.0, elapsed - sum(row["own_s"] or 0.0 for row in rows))
         rows.append({"name": "outside of operators", "arguments": "", "items": None, "items_per_s": None,
-                     "own_s": rest, "share": rest / plan["elapsed_s"], "depth": 0})  # fmt: skip
+                     "own_s": rest, "share": rest / elapsed, "depth": 0})  # fmt: skip
     return rows
+
+
+def _plan_of(run: Path) -> list[dict[str, Any]]:
+    try:
+        return _plan_rows(read_run_json(run, PLAN_FILE))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{str(run / PLAN_FILE)!r} is damaged: it is no plan ({type(error).__name__})") from error
 
 
 def _evenly(count: int) -> list[int]:
@@ -164,14 +177,19 @@ def _evenly(count: int) -> list[int]:
 
 
 def _own_videos(run: Path) -> list[Path]:
-    return sorted((run / VIDEOS).glob("*.mp4")) if run.is_dir() else []
+    """Returns the videos of a run; links that lead outside of it are left out, with a warning."""
+    found = sorted((run / VIDEOS).glob("*.mp4")) if run.is_dir() else []
+    outside = [path for path in found if not is_inside(path, run)]
+    for path in outside:
+        warnings.warn(f"{str(path)!r} leads outside of the run directory; it is left out of the page", stacklevel=2)
+    return [path for path in found if path not in outside]
 
 
 def _data_uri(path: Path) -> str:
     try:
-        return "data:video/mp4;base64," + base64.b64encode(path.read_bytes()).decode()
+        return "data:video/mp4;base64," + base64.b64encode(read_bytes(path, _MOST_VIDEO_BYTES)).decode()
     except OSError as error:
-        raise ConfigError(f"the video {str(path)!r} cannot be read: {error}") from error
+        raise ConfigError(f"the video {str(path)!r} cannot be read: {error.strerror}") from error
 
 
 def _plain(value: Any) -> float | None:
@@ -179,11 +197,3 @@ def _plain(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
     return int(value) if isinstance(value, int) else float(value)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}

@@ -25,6 +25,7 @@ _WORDS = {
     "mean_reward": "mean return", "best_reward": "best mean return", "episode_reward": "return of the last episode"
 }  # fmt: skip
 _RESAMPLES = 1_000
+_LONGEST_TITLE = 80
 
 
 def plot_history(  # noqa: PLR0913, PLR0917  xagents' signature
@@ -111,9 +112,10 @@ def draw(
         _draw_group(axes, scaled, values, label if len(curves) == 1 else f"{label} ({len(curves)} runs)", statistic)
     axes.set_xlabel("env steps" if x == "step" else f"time ({unit})")
     axes.set_ylabel(_WORDS[value])
-    axes.set_title(title)
+    axes.set_title(title[:_LONGEST_TITLE], parse_math=False)  # names are no formulas, though they may hold a $
     axes.grid(alpha=0.3)
-    axes.legend()
+    for text in axes.legend().get_texts():
+        text.set_parse_math(False)
     return figure
 
 
@@ -164,7 +166,8 @@ def _middle(samples: Array, statistic: str) -> Array:
 
 def _draw_group(axes: Axes, places: Array, values: Array, label: str, statistic: str) -> None:
     line, low, high = summarize_runs(values, statistic)
-    (drawn,) = axes.plot(places, line, label=label)
+    # Matplotlib leaves lines out of the legend whose label begins with an underscore.
+    (drawn,) = axes.plot(places, line, label=f" {label}" if label.startswith("_") else label)
     if np.isfinite(low).any():
         axes.fill_between(places, low, high, alpha=0.2, color=drawn.get_color(), linewidth=0)
 

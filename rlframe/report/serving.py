@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlframe.report.page import page_data, render_page
-from rlframe.utils.errors import ConfigError
+from rlframe.utils.errors import CheckpointError, ConfigError
 
 
 class LivePage(ThreadingHTTPServer):
@@ -43,7 +43,7 @@ class LivePage(ThreadingHTTPServer):
         """Returns the data of this moment; without runs before the first result."""
         try:
             return page_data(self.paths, live=True)
-        except ConfigError as error:
+        except (ConfigError, CheckpointError) as error:
             return {"made": "", "live": True, "groups": [], "runs": [], "waiting": str(error)}
 
 

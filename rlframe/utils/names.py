@@ -82,8 +82,23 @@ _everywhere: list[Gate] = []
 
 
 def gates() -> tuple[Gate, ...]:
-    """Returns the gates that hold here, for another process; none where names are the program's own."""
+    """Returns the gates that hold here; none where names are the program's own."""
     return () if _trusted.get() else (*_everywhere, *_here.get())
+
+
+def process_gates() -> tuple[Gate, ...]:
+    """Returns those that hold in the whole process, and in processes that it starts."""
+    return () if _trusted.get() else tuple(_everywhere)
+
+
+@contextlib.contextmanager
+def under(former: tuple[Gate, ...]) -> Iterator[None]:
+    """A context with the gates of an earlier moment: what a file said then is still the file's word."""
+    token = _here.set((*_here.get(), *former))
+    try:
+        yield
+    finally:
+        _here.reset(token)
 
 
 @contextlib.contextmanager

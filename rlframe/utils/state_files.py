@@ -8,7 +8,8 @@ A directory holds
     array_0000.npy, ...   larger ones, and those of types that safetensors has not, one file each
 
 It is written beside its final place and moved there when all of it has reached the disk, so a crash at any instant
-leaves the earlier state or the new one, whole. Reading executes nothing and checks everything first.
+leaves the earlier state or the new one, whole. Reading executes nothing and checks everything first: files are regular
+ones, and take no more memory than the machine has.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import os
 import re
 import secrets
 import shutil
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Final
@@ -31,6 +33,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from rlframe.utils.errors import CheckpointError
+from rlframe.utils.files import MOST_TEXT_BYTES, open_regular, parse_json, read_bytes
 
 State = dict[str, Any]
 
@@ -41,6 +44,11 @@ MANIFEST: Final = "manifest.json"
 STRUCTURE: Final = "state.json"
 SMALL_ARRAYS: Final = "arrays.safetensors"
 BIG_ARRAY_BYTES: Final = 1 << 20
+
+#: Bytes of JSON beyond which a state is not read: far more than numbers and names of any trainer take.
+MOST_STRUCTURE_BYTES: Final = 1 << 28
+#: Characters of what a file says that are repeated in a message.
+_MOST_WORDS: Final = 300
 
 _OWN_FILES = re.compile(r"manifest\.json|state\.json|arrays\.safetensors|array_\d{4,}\.npy")
 _SAFETENSORS_TYPES: Final = frozenset(["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"])
@@ -319,10 +327,18 @@ def read_state(directory: str | os.PathLike[str]) -> tuple[State, State]:
         state, meta = decoder.decode(structure["state"]), decoder.decode(structure["meta"])
     except CheckpointError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CheckpointError(f"{path / STRUCTURE} is malformed: {error!r}; the state cannot be used.") from error
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
+        said = repr(error)[:_MOST_WORDS]
+        raise CheckpointError(f"{path / STRUCTURE} is malformed: {said}; the state cannot be used.") from error
     decoder.check_all_used()
+    if not isinstance(state, dict) or not isinstance(meta, dict):
+        raise CheckpointError(f"{path / STRUCTURE} is malformed: state and meta must be JSON objects.")
     return state, meta
+
+
+def is_file_of_a_state(name: str) -> bool:
+    """Returns whether a directory that `write_state` wrote can have a file of this name."""
+    return _OWN_FILES.fullmatch(name) is not None
 
 
 def _existing(target: Path) -> Path:
@@ -338,7 +354,7 @@ def _existing(target: Path) -> Path:
 
 def _parse_json(path: Path, data: bytes) -> dict[str, Any]:
     try:
-        parsed = json.loads(data)
+        parsed = parse_json(data)
     except ValueError as error:
         raise CheckpointError(f"{path} is damaged: got no valid JSON ({error}); wanted what was written.") from error
     if not isinstance(parsed, dict):
@@ -357,18 +373,21 @@ def _check_schema(path: Path, parsed: dict[str, Any]) -> None:
 def _read_manifest(path: Path) -> dict[str, dict[str, Any]]:
     file = path / MANIFEST
     try:
-        data = file.read_bytes()
+        data = read_bytes(file, MOST_TEXT_BYTES)
     except OSError as error:
         raise CheckpointError(f"{file} cannot be read ({error.strerror}); {path} holds no complete state.") from error
     manifest = _parse_json(file, data)
     _check_schema(file, manifest)
     files = manifest.get("files")
     well_formed = isinstance(files, dict) and all(
-        isinstance(entry, dict) and isinstance(entry.get("bytes"), int) and isinstance(entry.get("sha256"), str)
+        isinstance(entry, dict) and type(entry.get("bytes")) is int and isinstance(entry.get("sha256"), str)
         for entry in files.values()
     )
     if not well_formed or not isinstance(files, dict):
         raise CheckpointError(f"{file} is damaged: wanted size and SHA-256 of every file.")
+    unknown = sorted(name for name in files if not _OWN_FILES.fullmatch(name) or name == MANIFEST)
+    if unknown:
+        raise CheckpointError(f"{file} is damaged: it lists {unknown[:5]}, which are no files of a state.")
     return files
 
 
@@ -386,6 +405,20 @@ def _check_names_and_sizes(path: Path, files: dict[str, dict[str, Any]]) -> None
             raise CheckpointError(
                 f"{path / name} is damaged: got {got.st_size:,} bytes, wanted a plain file of {entry['bytes']:,} bytes."
             )
+    for name, size, most in (
+        (STRUCTURE, files[STRUCTURE]["bytes"], MOST_STRUCTURE_BYTES),
+        ("all of it", sum(entry["bytes"] for entry in files.values()), _memory_bytes()),
+    ):
+        if size > most:
+            raise CheckpointError(f"{path}: {name} has {size:,} bytes, wanted at most {most:,} on this machine.")
+
+
+def _memory_bytes() -> int:
+    """Returns how much memory this machine has; 64 GiB where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 36
 
 
 def _check_digest(path: Path, got: str, entry: dict[str, Any]) -> None:
@@ -395,7 +428,9 @@ def _check_digest(path: Path, got: str, entry: dict[str, Any]) -> None:
 
 def _read_checked(path: Path, name: str, files: dict[str, dict[str, Any]]) -> bytes:
     try:
-        data = (path / name).read_bytes()
+        data = read_bytes(path / name, files[name]["bytes"])
+    except MemoryError as error:
+        raise CheckpointError(f"{path / name} does not fit into memory: {files[name]['bytes']:,} bytes.") from error
     except OSError as error:
         raise CheckpointError(f"{path / name} cannot be read ({error.strerror}).") from error
     _check_digest(path / name, hashlib.sha256(data).hexdigest(), files[name])
@@ -431,9 +466,9 @@ class _Decoder:
         return {key.removeprefix("$"): self.decode(part) for key, part in node.items()}
 
     def _array(self, reference: dict[str, Any]) -> NDArray[Any]:
-        dtype, shape = np.dtype(reference["dtype"]), tuple(reference["shape"])
-        if dtype.hasobject:
-            raise ValueError(f"an array of dtype {dtype}")
+        dtype, shape = _plain_dtype(reference["dtype"]), tuple(reference["shape"])
+        if not all(type(size) is int and size >= 0 for size in shape):
+            raise ValueError(f"an array of shape {shape}")
         if reference["file"] == SMALL_ARRAYS:
             array = self.small.pop(reference["name"])
             if array.dtype != dtype or array.shape != shape:
@@ -449,13 +484,24 @@ class _Decoder:
             raise CheckpointError(f"{self.path} holds arrays that {STRUCTURE} does not mention: {surplus}.")
 
 
+def _plain_dtype(text: Any) -> np.dtype[Any]:
+    if not isinstance(text, str):
+        raise ValueError(f"an array of dtype {text!r}")
+    dtype = np.dtype(text)
+    if dtype.hasobject or dtype.kind == "V":
+        raise ValueError(f"an array of dtype {dtype}")
+    return dtype
+
+
 def _read_npy(path: Path, entry: dict[str, Any], dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Reads an `.npy` file straight into a new array, hashing on the way."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             array, digest = _read_npy_body(path, file, dtype, shape)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}).") from error
+    except (SyntaxError, tokenize.TokenError, RecursionError) as error:  # from NumPy's reading of the header
+        raise CheckpointError(f"{path} is damaged: its header is that of no array ({error}).") from error
     _check_digest(path, digest, entry)
     return array
 

@@ -13,6 +13,7 @@ from rlframe.agents.rebuilding import _with_infinities
 from rlframe.agents.trainer import Trainer
 from rlframe.env import register_env
 from rlframe.utils.errors import CheckpointError
+from rlframe.utils.state_files import read_state, write_state
 from tests.helpers.envs import Counting
 
 SMALL = {"seed": 3, "num_workers": 0, "train_batch_size": 20, "rollout_fragment_length": 10, "gamma": 0.5}
@@ -99,3 +100,13 @@ def test_what_is_no_checkpoint_is_said(tmp_path, saved):
     (tmp_path / "checkpoints").mkdir()
     with pytest.raises(CheckpointError, match="no checkpoint yet"):
         Trainer.from_checkpoint(tmp_path)
+
+
+def test_what_is_only_made_when_it_is_asked_for_is_still_the_files_word(saved, tmp_path):
+    state, meta = read_state(saved[0])
+    meta["config"]["evaluation_config"] = {"exploration_config": {"type": "os.system", "command": "true"}}
+    write_state(tmp_path / "hostile", state, meta)
+    again = Trainer.from_checkpoint(tmp_path / "hostile")
+    with pytest.raises(CheckpointError, match=r"names the Exploration 'os.system'"):
+        again.evaluate()
+    again.stop()

@@ -79,3 +79,25 @@ def test_read_of_anything_else_raises_configerror(tmp_path: Path, text: str, mes
 def test_read_missing_file_raises_configerror(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read the config file"):
         read_config_file(tmp_path / "nothing.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("k0: &k0 x\n" + "".join(f"k{n + 1}: &k{n + 1} [*k{n}, *k{n}]\n" for n in range(30)), "more than 100,000"),
+        ("a: &a [*a]", "a part of"),
+        ("[" * 3000, "nests deeper"),
+    ],
+)  # fmt: skip
+def test_yaml_that_stands_for_more_than_memory_holds_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        parse(text)
+    assert parse("a: &a [1, 2]\nb: *a") == {"a": [1, 2], "b": [1, 2]}
+
+
+def test_an_experiments_parts_have_their_types(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    for key, value in (("stop", "5"), ("config", "[1]"), ("run", "null"), ("checkpoint_freq", "x")):
+        path.write_text(f"e: {{run: PG, {key}: {value}}}\n")
+        with pytest.raises(ConfigError, match=f"c.yaml: {key}: got"):
+            read_config_file(path)

@@ -9,9 +9,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from rlframe.cli import show
+from rlframe.cli import algorithms, show
 from rlframe.cli.evaluating import PlayedEpisode
-from rlframe.cli.main import app
+from rlframe.cli.main import app, main
+from rlframe.cli.run_directory import RunSpec, make_run_directory
 from rlframe.config.common import CommonConfig
 from rlframe.version import __version__
 
@@ -99,3 +100,18 @@ def test_evaluate_of_nothing_is_a_user_mistake(tmp_path: Path, monkeypatch: pyte
     assert code == 2
     assert err.startswith("error: ")
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_modules_beside_a_run_are_found_for_the_users_own_commands_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(algorithms, "OWN_PLACES", [])
+    monkeypatch.setattr(sys, "path", ["/somewhere", *filter(None, sys.path)])
+    words = ["train", "pg", "--env", "no_such_thing_here:Env"] if own else ["evaluate", "run"]
+    monkeypatch.setattr(sys, "argv", ["rlframe", *words])
+    RunSpec("PG", "NoSuchEnv-v7").write(make_run_directory("PG", "x", tmp_path / "run"))
+    with pytest.raises(SystemExit):
+        main()
+    assert (str(tmp_path) in sys.path) is own

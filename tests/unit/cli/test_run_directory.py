@@ -1,17 +1,22 @@
 """Run directories and their checkpoints."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from rlframe.cli.run_directory import (
+    RunLock,
     RunSpec,
     checkpoints,
     describe_checkpoint,
     make_run_directory,
     prune,
     remove_if_unused,
+    strange_entries,
 )
 from rlframe.cli.stop import StopCriterion
 from rlframe.utils.errors import CheckpointError, ConfigError
@@ -37,6 +42,11 @@ def test_spec_written_and_read_is_the_same(tmp_path: Path) -> None:
         ("[1]", "damaged"),
         ('{"schema": 2}', "schema 2"),
         ('{"schema": 1, "algorithm": "x"}', "damaged"),
+        ('{"schema": 1, "algorithm": "x", "env": ["y"], "stop": {}}', "env is .*wanted a text"),
+        ('{"schema": 1, "algorithm": "x", "env": "y", "stop": {}, "patience": {"early_stop": "z"}}', "patience is"),
+        ('{"schema": 1, "algorithm": "x", "env": "y", "stop": {}, "checkpoint_freq": -1}', "checkpoint_freq is -1"),
+        ('{"schema": NaN}', "NaN"),
+        ("[" * 100_000, "nests deeper than 100 levels"),
     ],
 )
 def test_spec_damaged_raises_checkpointerror(tmp_path: Path, content: str, message: str) -> None:
@@ -110,3 +120,37 @@ def test_describe_checkpoint_that_is_none_raises_checkpointerror(tmp_path: Path,
         (tmp_path / "state.json").write_text(content)
     with pytest.raises(CheckpointError, match="neither a run directory nor a checkpoint"):
         describe_checkpoint(tmp_path)
+
+
+def test_one_process_trains_in_a_directory_and_leaves_it_free(tmp_path: Path) -> None:
+    lock = RunLock(tmp_path)
+    with pytest.raises(ConfigError, match=f"in use: process {os.getpid()} trains there"):
+        RunLock(tmp_path)
+    lock.release()
+    lock.release()
+    assert list(tmp_path.iterdir()) == []
+    RunLock(tmp_path).release()
+
+
+def test_the_lock_of_a_process_that_was_killed_is_taken_over(tmp_path: Path) -> None:
+    holds = f"import os, time; from pathlib import Path; from rlframe.cli.run_directory import RunLock\n" \
+            f"lock = RunLock(Path({str(tmp_path)!r})); print('held', flush=True); time.sleep(60)"  # fmt: skip
+    process = subprocess.Popen([sys.executable, "-c", holds], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"held\n"
+    with pytest.raises(ConfigError, match=f"process {process.pid} trains there"):
+        RunLock(tmp_path)
+    process.kill()
+    process.communicate()
+    assert (tmp_path / "run.lock").exists()
+    RunLock(tmp_path).release()
+
+
+def test_links_that_lead_outside_and_pipes_are_strange(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    SPEC.write(make_run_directory("DQN", "x", run))
+    (run / "newest").symlink_to("checkpoints")
+    assert strange_entries(run) == []
+    (run / "result.jsonl").symlink_to(tmp_path / "elsewhere")
+    os.mkfifo(run / "progress.csv")
+    assert strange_entries(run) == ["progress.csv", "result.jsonl"]
