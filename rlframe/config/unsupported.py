@@ -18,6 +18,11 @@ def _is_later(kind: Any) -> bool:
     return isinstance(type_name(kind), str) and type_name(kind) in EXPLORATIONS.later
 
 
+def _is_rllibs_own(collector: Any) -> bool:
+    """Whether it is the collector that RLlib's configs name: copies of them say nothing by it."""
+    return getattr(collector, "__name__", "") == "SimpleListCollector" and collector.__module__.startswith("rlframe.")
+
+
 _OFFLINE = "data in files is neither read nor written; train with input='sampler'"
 _REMOTE_ENVS = "set num_workers to step environments in several processes"
 TF_SESSION_ARGS: dict[str, Any] = {
@@ -33,7 +38,10 @@ LOCAL_TF_SESSION_ARGS: dict[str, Any] = {"intra_op_parallelism_threads": 8, "int
 UNSUPPORTED: dict[str, Refusal] = {
     "model._use_default_native_models": Refusal(bool, "both frameworks have the same default models"),
     "optimizer": Refusal(bool, "no algorithm here reads it; use lr and the algorithm's own keys"),
-    "sample_collector": Refusal(other_than(None), "samples are collected in columns; change them in callbacks"),
+    "sample_collector": Refusal(
+        lambda value: not (value is None or _is_rllibs_own(value)),
+        "samples are collected in columns; change them in callbacks",
+    ),
     "remote_worker_envs": Refusal(bool, _REMOTE_ENVS),
     "remote_env_batch_wait_ms": Refusal(bool, _REMOTE_ENVS),
     "record_env": Refusal(other_than(False, None), "wrap the environment in gymnasium.wrappers.RecordVideo"),
