@@ -10,7 +10,6 @@ from rlframe.env.multi_agent_adapt import MultiAgentAdapter, SingleAgentAsMany
 from rlframe.env.polled_simulator import ASYNC_RESET_RETURN as ASYNC_RESET_RETURN
 from rlframe.env.polled_simulator import PolledSimulator
 from rlframe.env.vector_places import VectorPlace
-from rlframe.utils.errors import EnvError
 
 _DUMMY_AGENT_ID = "agent0"
 """What the agent of an environment with one agent is called."""
@@ -109,9 +108,7 @@ class BaseEnv:
         from rlframe.env.polled_envs import to_base_env
 
         del remote_env_batch_wait_ms, policy_config
-        if remote_envs:
-            raise EnvError("remote_envs is True; set num_workers to step environments in several processes")
-        return to_base_env(env, make_env, num_envs)
+        return to_base_env(env, make_env, num_envs, remote_envs)
 
     def poll(self) -> Any:
         """Returns observations, rewards, dones, infos and off-policy actions, each by environment and agent.

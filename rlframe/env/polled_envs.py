@@ -19,12 +19,17 @@ ByAgent = dict[Any, Any]
 Polled = tuple[dict[int, ByAgent], dict[int, ByAgent], dict[int, ByAgent], dict[int, ByAgent], dict[int, ByAgent]]
 
 
-def to_base_env(env: Any, make_env: Callable[[int], Any] | None, num_envs: int) -> BaseEnv:
+def to_base_env(
+    env: Any, make_env: Callable[[int], Any] | None = None, num_envs: int = 1, remote_envs: bool = False, **unused: Any
+) -> BaseEnv:
     """Returns environments of any kind as a `BaseEnv`; see `BaseEnv.to_base_env`.
 
     Raises:
-        EnvError: If it is an `ExternalEnv`, or more environments are wanted and nothing makes them.
+        EnvError: If it is an `ExternalEnv`, more environments are wanted and nothing makes them, or remote ones are.
     """
+    del unused
+    if remote_envs:
+        raise EnvError("remote_envs is True; set num_workers to step environments in several processes")
     if isinstance(env, BaseEnv):
         return env
     if isinstance(env, ExternalEnv):

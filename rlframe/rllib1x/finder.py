@@ -12,7 +12,9 @@ from typing import Any
 
 def install() -> None:
     """Makes every module of rlframe one that knows RLlib's names. Done by `import rlframe`."""
-    sys.modules["rlframe"].__class__ = Room
+    for name, module in list(sys.modules.items()):  # those that `rlframe` has imported to be able to call this, too
+        if name.partition(".")[0] == "rlframe" and type(module) is ModuleType:
+            module.__class__ = Room
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, Finder())
 

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ import tree
 import yaml
 from gymnasium import spaces
 
-from rlframe.data.sample_batch import DEFAULT_POLICY_ID, SampleBatch
+from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.env.base_env import _DUMMY_AGENT_ID
 from rlframe.execution.replay_memory import check_fits, memory_bytes
 from rlframe.policy.policy import PolicySpec
@@ -166,6 +166,50 @@ def linear_interpolation(left: float, right: float, alpha: float) -> float:
 def with_dummy_agent_id(env_id_to_values: Mapping[int, Any], dummy_id: Any = _DUMMY_AGENT_ID) -> dict[int, Any]:
     """Returns what each environment has as what its one agent has."""
     return {env_id: {dummy_id: value} for env_id, value in env_id_to_values.items()}
+
+
+class TupleActions(tuple[Any, ...]):
+    """Actions of several parts, as RLlib 0.8 had them: a tuple made of a list.
+
+    Attributes:
+        batches: The parts, as a list.
+    """
+
+    __slots__ = ()
+
+    @property
+    def batches(self) -> list[Any]:
+        """The parts, as a list."""
+        return list(self)
+
+
+def explained_variance(y: Any, pred: Any, framework: str = "tf") -> Any:
+    """Returns the share of the variance of `y` that `pred` explains, as a tensor of a framework; float `[B]` each."""
+    if framework == "torch":
+        from rlframe.utils.torch_utils import explained_variance as of_framework
+    else:
+        from rlframe.utils.tf_utils import explained_variance as of_framework
+    return of_framework(y, pred)
+
+
+def concat_samples(samples: Sequence[Any]) -> Any:
+    """Returns batches as one; see `SampleBatch.concat_samples`."""
+    return SampleBatch.concat_samples(samples)
+
+
+def convert_ma_batch_to_sample_batch(batch: SampleBatch | MultiAgentBatch) -> SampleBatch:
+    """Returns the batch of the default policy, which is the only one.
+
+    Raises:
+        ValueError: If there are others.
+    """
+    if isinstance(batch, SampleBatch):
+        return batch
+    if set(batch.policy_batches) != {DEFAULT_POLICY_ID}:
+        raise ValueError(
+            f"Got a batch of the policies {sorted(batch.policy_batches)}; wanted {DEFAULT_POLICY_ID} alone."
+        )
+    return batch.policy_batches[DEFAULT_POLICY_ID]
 
 
 def make_divisible_by(a: Any, n: int) -> Any:

@@ -299,3 +299,19 @@ def test_wrappers_hand_seeds_on():
     box = gym.spaces.Tuple([gym.spaces.Discrete(2)])
     grouped = Older().with_agent_groups({"team": ["one"]}, obs_space=box, act_space=box)
     assert grouped.seed(3) == [3]
+
+
+def test_names_of_older_versions():
+    torch = pytest.importorskip("torch")
+    from rlframe.policy.sample_batch import concat_samples, convert_ma_batch_to_sample_batch
+    from rlframe.utils.explained_variance import explained_variance
+    from rlframe.utils.tuple_actions import TupleActions
+
+    actions = TupleActions([1, 2])
+    assert (actions, actions.batches) == ((1, 2), [1, 2])
+    targets = torch.tensor([1.0, 2.0, 3.0])
+    assert float(explained_variance(targets, targets / 2, framework="torch")) == pytest.approx(0.75)
+    batch = concat_samples([SampleBatch(obs=np.arange(2)), SampleBatch(obs=np.arange(3))])
+    assert convert_ma_batch_to_sample_batch(batch.as_multi_agent()) is batch is convert_ma_batch_to_sample_batch(batch)
+    with pytest.raises(ValueError, match=r"policies \['p'\]; wanted default_policy alone"):
+        convert_ma_batch_to_sample_batch(MultiAgentBatch({"p": batch}, 5))

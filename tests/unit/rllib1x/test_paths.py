@@ -85,6 +85,12 @@ def test_names_that_nobody_had_are_missing_in_pythons_words():
         importlib.import_module("rlframe.no_such_module")
 
 
+def test_modules_that_are_imported_first_of_all_know_rllibs_names_too():
+    code = "import sys, rlframe; print({type(sys.modules[name]).__name__ for name in sys.modules if name[:3] == 'rlf'})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "{'Room'}"
+
+
 def test_a_room_that_finds_names_itself_keeps_its_own_words():
     room = finder.Room("rlframe.own_words")
 
