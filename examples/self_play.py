@@ -1,6 +1,6 @@
 """Self-play with a growing league: tic-tac-toe against past selves, which a callback adds.
 
-python examples/self_play.py --iterations 40        (needs: pip install "rlframe[multiagent]" pygame-ce)
+python examples/self_play.py --iterations 40        (needs: pip install "rlframe[multiagent]")
 """
 
 import argparse
@@ -33,20 +33,20 @@ def opponents(league):
 
 
 class League(DefaultCallbacks):
-    """Adds a frozen copy of the learner to the league whenever it loses less than one game in ten."""
+    """Adds a frozen copy of the learner to the league whenever it loses less than three games in ten."""
 
     def on_train_result(self, *, trainer, result, **kwargs):
         games = result["hist_stats"]["policy_main_reward"]
         result["not_lost"] = float(np.mean([reward >= 0 for reward in games]))
         result["league"] = len(trainer.workers.local_worker().policy_map) - 1
-        if result["not_lost"] > 0.9 and result["league"] < 5:
+        if result["not_lost"] > 0.7 and result["league"] < 5:
             name = f"past_{result['league']}"
             league = [pid for pid in trainer.workers.local_worker().policy_map if pid != "main"] + [name]
             past = trainer.add_policy(name, policy_mapping_fn=opponents(league), policies_to_train=["main"])
             past.set_weights(trainer.get_policy("main").get_weights())
 
 
-def main(iterations: int = 40) -> float:
+def main(iterations: int = 40) -> tuple[float, int]:
     multiagent = {
         "policies": {"main": PolicySpec(), "random": PolicySpec(RandomMoves)},
         "policy_mapping_fn": opponents(["random"]),
@@ -61,7 +61,7 @@ def main(iterations: int = 40) -> float:
         result = trainer.train()
         print(f"{iteration + 1}: not lost {result['not_lost']:.2f}, league of {result['league']}")
     trainer.stop()
-    return float(result["not_lost"])
+    return float(result["not_lost"]), result["league"]
 
 
 if __name__ == "__main__":
