@@ -36,6 +36,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its tables cut the names of options at 80 columns
+    context_settings={"max_content_width": 100},
 )
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -63,10 +65,10 @@ class ConfigFlagsCommand(TyperCommand):
         super().format_help(ctx, formatter)
         algorithm = ctx.meta.get(_ALGORITHM, "")
         if algorithm and not algorithm.startswith("-"):
-            from rlframe.cli.show import show_flags
+            from rlframe.cli.show import flags_text
 
             with reporting(debug=False):
-                show_flags(algorithm)
+                formatter.write("\n" + flags_text(algorithm))
 
 
 class ManyValuesCommand(ConfigFlagsCommand):

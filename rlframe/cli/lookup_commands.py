@@ -44,7 +44,9 @@ def list_algorithms(
 @app.command(name="config")
 def config_keys(
     algo: Annotated[str, typer.Argument(help="Name of the algorithm.")],
-    search: Annotated[str | None, typer.Option(help="Only keys with this word in their name or meaning.")] = None,
+    search: Annotated[
+        str | None, typer.Option("--search", "--filter", help="Only keys with this word in their name or meaning.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """List every config key of an algorithm: default, type, unit, meaning."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from rlframe.cli.evaluating import PlayedEpisode
     from rlframe.cli.run_directory import RunSpec
+    from rlframe.config.reference import ReferenceRow
 
 
 def show_algorithms() -> None:
@@ -26,7 +29,7 @@ def show_algorithms() -> None:
 
 
 def show_config(algorithm: str, search: str | None = None) -> None:
-    """Prints every config key of an algorithm.
+    """Prints every config key of an algorithm, on a terminal those that this version honours.
 
     Args:
         algorithm: Its name.
@@ -37,19 +40,20 @@ def show_config(algorithm: str, search: str | None = None) -> None:
     """
     from rlframe.cli.algorithms import find_trainer_class
 
-    rows = []
-    for row in find_trainer_class(algorithm)._config_class.reference():
-        if search is None or search.lower() in f"{row.key} {row.meaning}".lower():
-            meaning = f"{row.meaning} ({row.source})" if row.source else row.meaning
-            meaning += f" Not available in this version: {row.note}" if row.note else ""
-            rows.append((row.key, row.default, row.type, row.unit, meaning))
-    print_table(("key", "default", "type", "unit", "meaning"), rows)
-    if not rows:
+    declaration = find_trainer_class(algorithm)._config_class
+    left_out = {row.key for row in declaration.reference() if row.note} | declaration.deprecated_keys()
+    entries = [
+        Entry(row.key, (row.key,), row.default, row.type, row.unit, _meaning(row), row.key not in left_out)
+        for row in declaration.reference()
+        if search is None or search.lower() in f"{row.key} {row.meaning}".lower()
+    ]
+    sys.stdout.write(entries_text("key", entries))
+    if not entries:
         sys.stderr.write(f"no key of {algorithm} has {search!r} in its name or meaning\n")
 
 
-def show_flags(algorithm: str) -> None:
-    """Prints the config keys of an algorithm as flags: default, type, unit, meaning.
+def flags_text(algorithm: str) -> str:
+    """Returns the config keys of an algorithm as flags: default, type, unit, meaning.
 
     Args:
         algorithm: Its name.
@@ -60,14 +64,88 @@ def show_flags(algorithm: str) -> None:
     from rlframe.cli.algorithms import canonical_name, find_trainer_class
     from rlframe.cli.flags import flag_of
 
-    rows = []
-    for row in find_trainer_class(algorithm)._config_class.reference():
-        if row.default != "{...}" and not row.note:  # sections are not typed whole, and what is refused is no choice
-            names = [row.key, row.alias] if row.alias else [row.key]
-            flags = ", ".join(map(flag_of, names))
-            rows.append((flags, row.default, row.type, row.unit, row.meaning))
-    sys.stdout.write(f"Config keys of {canonical_name(algorithm)}:\n")
-    print_table(("flag", "default", "type", "unit", "meaning"), rows)
+    declaration, entries = find_trainer_class(algorithm)._config_class, []
+    for row in declaration.reference():
+        # Sections are not typed whole, and what is refused or has another name is no choice.
+        if row.default != "{...}" and not row.note and row.key not in declaration.deprecated_keys():
+            flags = tuple(map(flag_of, filter(None, (row.key, row.alias))))
+            entries.append(Entry(row.key, flags, row.default, row.type, row.unit, row.meaning))
+    return f"Config keys of {canonical_name(algorithm)}:\n{entries_text('flag', entries)}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is shown of a config key.
+
+    Attributes:
+        key: Dotted key.
+        names: How it is typed.
+        default: Its default.
+        type: Type, bounds and choices in words.
+        unit: Unit of the value, or "".
+        meaning: One sentence.
+        honoured: Whether this version honours more than the default, and the key is no other's old name.
+    """
+
+    key: str
+    names: tuple[str, ...]
+    default: str
+    type: str
+    unit: str
+    meaning: str
+    honoured: bool = True
+
+
+def entries_text(heading: str, entries: Sequence[Entry]) -> str:
+    """Returns config keys for a terminal, in groups and with whole names; tab-separated lines for programs."""
+    console = Console()
+    if not console.is_terminal:
+        rows = [(", ".join(e.names), e.default, e.type, e.unit, e.meaning) for e in entries]
+        return _tabbed([(heading, "default", "type", "unit", "meaning"), *rows])
+    parts: list[str] = []
+    for group, members in _grouped([entry for entry in entries if entry.honoured]).items():
+        parts += [f"\n{group}:", *(_entry_text(entry, min(console.width, _WIDEST)) for entry in members)]
+    hidden = sum(not entry.honoured for entry in entries)
+    if hidden:
+        parts.append(
+            f"\n{hidden} keys are not shown: old names, and those that take their default only; `| cat` has all"
+        )
+    return "\n".join(parts) + "\n"
+
+
+_WIDEST = 100
+_OWN, _COMMON = "The algorithm's own", "Common to all algorithms"
+
+
+def _grouped(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+    """Returns the algorithm's own keys, the common ones, and those of each section, in this order."""
+    from rlframe.config.common import CommonConfig
+
+    groups: dict[str, list[Entry]] = {_OWN: [], _COMMON: []}
+    for entry in entries:
+        section, dot, _ = entry.key.partition(".")
+        group = section if dot else _COMMON if entry.key in CommonConfig.options() else _OWN
+        groups.setdefault(group, []).append(entry)
+    return {group: members for group, members in groups.items() if members}
+
+
+def _entry_text(entry: Entry, width: int) -> str:
+    """Returns the name and default of a key, and below them its meaning, type and unit."""
+    head, default = f"  {', '.join(entry.names)}", f"[{entry.default}]"
+    told = f"{entry.meaning} ({entry.type}{f', {entry.unit}' if entry.unit else ''})"
+    if len(head) + len(default) + 2 <= width:
+        head = f"{head}  {default}"
+    else:
+        told = f"{default} {told}"
+    return f"{head}\n{textwrap.fill(told, width, initial_indent=_BELOW, subsequent_indent=_BELOW)}"
+
+
+_BELOW = " " * 6
+
+
+def _meaning(row: ReferenceRow) -> str:
+    meaning = f"{row.meaning} ({row.source})" if row.source else row.meaning
+    return meaning + (f" Not available in this version: {row.note}" if row.note else "")
 
 
 def show_presets() -> None:
@@ -135,8 +213,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Prints a table on a terminal, and lines of tab-separated cells for programs."""
     console = Console()
     if not console.is_terminal:
-        for row in (headings, *rows):
-            sys.stdout.write("\t".join(cell.replace("\t", " ") for cell in row) + "\n")
+        sys.stdout.write(_tabbed([headings, *rows]))
         return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
@@ -144,6 +221,10 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*(_plain(cell) for cell in row))
     console.print(table)
+
+
+def _tabbed(rows: Iterable[Sequence[str]]) -> str:
+    return "".join("\t".join(cell.replace("\t", " ") for cell in row) + "\n" for row in rows)
 
 
 def _plain(cell: str) -> str:

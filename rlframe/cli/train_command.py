@@ -59,13 +59,19 @@ def train(  # noqa: PLR0913, PLR0917  one parameter for each option
     divergence_monitoring_steps: Annotated[
         int | None, typer.Option(min=0, help="Env steps before these patiences begin to count.")
     ] = None,
-    run_dir: Annotated[Path | None, typer.Option(help="Directory of this run. [default: a new one in runs/]")] = None,
+    run_dir: Annotated[
+        Path | None,
+        typer.Option("--run-dir", "--checkpoints", help="Directory of this run. [default: a new one in runs/]"),
+    ] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this directory.")] = None,
     checkpoint_freq: Annotated[int | None, typer.Option(min=0, help="Iterations between checkpoints. [10]")] = None,
     keep_checkpoints: Annotated[int | None, typer.Option(min=0, help="How many are kept; 0 is all. [2]")] = None,
     keep_best: Annotated[bool, typer.Option(help="Keep the checkpoint with the best mean return as well.")] = True,
     history: Annotated[
-        Path | None, typer.Option(help="Parquet file that gets mean, best and last return, steps and time.")
+        Path | None,
+        typer.Option(
+            "--history", "--history-checkpoint", help="Parquet file that gets mean, best and last return, steps, time."
+        ),
     ] = None,
     monitor: Annotated[
         list[str] | None, typer.Option(help="Send results to wandb, mlflow or tensorboard; may be given twice.")

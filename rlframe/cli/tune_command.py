@@ -32,7 +32,7 @@ def tune(  # noqa: PLR0913, PLR0917  one parameter for each option
     config: ConfigPath = None,
     preset: UsePreset = False,
     max_steps: Annotated[
-        int, typer.Option("--max-steps", "--stop-timesteps", min=1, help="Env steps of a trial.")
+        int, typer.Option("--max-steps", "--stop-timesteps", "--trial-steps", min=1, help="Env steps of a trial.")
     ] = _MAX_STEPS,
     target_reward: StopReward = None,
     n_trials: Annotated[int, typer.Option(min=1, help="Finished trials in all, those before a stop included.")] = 20,
@@ -40,9 +40,12 @@ def tune(  # noqa: PLR0913, PLR0917  one parameter for each option
     storage: Annotated[
         str | None, typer.Option(help="Database of the study, sqlite:///FILE. [study.db in --study-dir]")
     ] = None,
-    study_name: Annotated[str | None, typer.Option(help="Name in the database. [ALGO_ENV]")] = None,
+    study_name: Annotated[
+        str | None, typer.Option("--study-name", "--study", help="Name in the database. [ALGO_ENV]")
+    ] = None,
     study_dir: Annotated[Path | None, typer.Option(help="Directory of trials and plots. [runs/tune_ALGO_ENV]")] = None,
     prune: Annotated[bool, typer.Option(help="End trials early that are below the median of those before.")] = True,
+    warmup_trials: Annotated[int, typer.Option(min=1, help="Finished trials before one is ended early.")] = 4,
     tune_seed: Annotated[int, typer.Option(help="Of the search, and of each trial that has no --seed.")] = 0,
     debug: Debug = False,
 ) -> None:
@@ -56,8 +59,9 @@ def tune(  # noqa: PLR0913, PLR0917  one parameter for each option
         base = make_spec(request)
         domains = _domains(ctx.meta[CONFIG_FLAGS], base.algorithm, base.config)
         spec = StudySpec(
-            base.algorithm, base.env, base.config, tuple(domains), max_steps, target_reward, tune_seed, prune
-        )
+            base.algorithm, base.env, base.config, tuple(domains), max_steps, target_reward, tune_seed, prune,
+            warmup_trials,
+        )  # fmt: skip
         place = _place(spec, storage, study_name, study_dir)
         _search(place, spec, n_trials, n_jobs)
 

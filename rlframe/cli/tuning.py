@@ -46,6 +46,7 @@ class StudySpec:
         target: Mean return at which a trial ends early, None for none.
         seed: Of the search's draws, and of every trial.
         prune: Whether trials that are behind the median of those before are ended early.
+        warmup_trials: Finished trials before the first is ended early.
     """
 
     algorithm: str
@@ -56,6 +57,7 @@ class StudySpec:
     target: float | None = None
     seed: int = 0
     prune: bool = True
+    warmup_trials: int = 4
 
     def to_dict(self) -> dict[str, Any]:
         """Returns it as JSON can hold it."""
@@ -102,7 +104,8 @@ class Place:
             text = str(error).splitlines()[0]
             raise ConfigError(f"--storage: {self.storage!r} cannot be used: {text}") from error
         held = study.user_attrs.get(_SPEC)
-        if spec is not None and held is not None and held != spec.to_dict():
+        # Through the class: a study that an older version began lacks what has a default since.
+        if spec is not None and held is not None and StudySpec.from_dict(held).to_dict() != spec.to_dict():
             raise ConfigError(
                 f"the study {self.name!r} in {self.storage} searches something else ({_difference(held, spec)}): name "
                 "another by --study-name, or repeat the flags it was begun with"
@@ -258,7 +261,7 @@ def make_pruner(spec: StudySpec) -> Any:
     optuna = import_optuna()
     if not spec.prune:
         return optuna.pruners.NopPruner()
-    return optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=PARTS // 4)
+    return optuna.pruners.MedianPruner(n_startup_trials=spec.warmup_trials, n_warmup_steps=PARTS // 4)
 
 
 def _difference(held: Mapping[str, Any], spec: StudySpec) -> str:

@@ -63,8 +63,36 @@ def test_config_lists_every_key_with_its_meaning() -> None:
 
 def test_config_search_looks_in_keys_and_meanings() -> None:
     keys = [line.split("\t")[0] for line in invoke("config", ALGO, "--search", "Discount")[1].splitlines()[1:]]
+    assert invoke("config", ALGO, "--filter", "Discount") == invoke("config", ALGO, "--search", "Discount")
     assert "gamma" in keys
     assert len(keys) < 20
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_keys_on_a_terminal_have_whole_names_in_groups(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(show, "Console", lambda: Console(force_terminal=True, width=width))
+    text = show.flags_text("PPO")
+    for whole in ("--num-envs-per-worker, --n-envs  [1]", "--evaluation-parallel-to-training  [", "\nmodel:\n"):
+        assert whole in text
+    assert text.index("The algorithm's own:") < text.index("--kl-target") < text.index("Common to all algorithms:")
+    assert max(map(len, text.splitlines())) <= min(width, 100)
+
+
+def test_keys_on_a_terminal_are_those_that_do_something(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(show, "Console", lambda: Console(force_terminal=True, width=80))
+    show.show_config("PPO")
+    text = capsys.readouterr().out
+    assert "remote_worker_envs" not in text
+    assert "monitor  [" not in text
+    assert "keys are not shown" in text
+
+
+def test_help_has_whole_names_of_options() -> None:
+    out = invoke("train", "--help")[1]
+    for whole in ("--stop-timesteps, --max-steps", "--divergence-monitoring-steps", "--history, --history-checkpoint"):
+        assert whole in out
 
 
 def test_config_search_without_a_match_says_so() -> None:
