@@ -81,8 +81,12 @@ def user_env(env: Any) -> Any:
     return env.env if isinstance(env, OldGymAdapter) else env
 
 
+class KeepsContract:
+    """Marks wrappers of Gymnasium's kind that answer in the contract of what they wrap, which is an older one."""
+
+
 def _is_native(env: Any) -> bool:
-    if not isinstance(env, gymnasium.Env):
+    if not isinstance(env, gymnasium.Env) or isinstance(env, KeepsContract):
         return False
     if not isinstance(env.observation_space, spaces.Space) or not isinstance(env.action_space, spaces.Space):
         return False
@@ -120,6 +124,8 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
 
     Attributes:
         env: The environment as its creator returned it.
+        reset_gives_info: Whether its `reset()` returns an info; None before the first.
+        step_gives: How many items its last `step()` returned.
     """
 
     def __init__(self, env: Any) -> None:
@@ -132,7 +138,8 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
         self.spec = getattr(env, "spec", None)
         self._takes_options = _takes(env, "options") is not None
         self._seed_into = self._find_seeding()
-        self._reset_gives_info: bool | None = None
+        self.reset_gives_info: bool | None = None
+        self.step_gives = 5
 
     def _find_seeding(self) -> Literal["reset", "seed"] | None:
         takes = _takes(self.env, "seed")
@@ -158,9 +165,9 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
 
     def _split(self, result: Any) -> tuple[Any, dict[str, Any]]:
         pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)
-        if self._reset_gives_info is None:
-            self._reset_gives_info = pair and self._is_with_info(result)
-        if not self._reset_gives_info:
+        if self.reset_gives_info is None:
+            self.reset_gives_info = pair and self._is_with_info(result)
+        if not self.reset_gives_info:
             return result, {}
         if not pair:
             raise EnvError(
@@ -189,7 +196,7 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Does one step and returns five items."""
         result = self.env.step(action)
-        size = len(result) if isinstance(result, tuple) else 0
+        size = self.step_gives = len(result) if isinstance(result, tuple) else 0
         if size == 5:
             obs, reward, terminated, truncated, info = result
             return obs, reward, bool(terminated), bool(truncated), info

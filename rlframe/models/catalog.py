@@ -17,6 +17,7 @@ from rlframe.models.dist_plan import is_gaussian, plan_dist, space_struct
 from rlframe.models.distributions import dist_from_plan, numpy_dist_for
 from rlframe.models.fcnet_spec import fcnet_spec
 from rlframe.models.modelv2 import ModelV2
+from rlframe.models.preprocessed_env import PreprocessedEnv
 from rlframe.models.preprocessors import Preprocessor, get_preprocessor
 from rlframe.utils import shared_names
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
@@ -234,9 +235,11 @@ class ModelCatalog:
         return preprocessor
 
     @staticmethod
-    def get_preprocessor_as_wrapper(env: Any, options: Mapping[str, Any] | None = None) -> gymnasium.Env[Any, Any]:
-        """Returns the environment with its observations preprocessed."""
+    def get_preprocessor_as_wrapper(env: Any, options: Mapping[str, Any] | None = None) -> Any:
+        """Returns the environment with its observations preprocessed, in the contract that it has."""
         preprocessor = ModelCatalog.get_preprocessor(env, options)
+        if not isinstance(env, gymnasium.Env):
+            return PreprocessedEnv(env, preprocessor)
         return gymnasium.wrappers.TransformObservation(env, preprocessor.transform, preprocessor.observation_space)
 
 

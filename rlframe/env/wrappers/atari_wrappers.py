@@ -14,12 +14,12 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from rlframe.env.wrappers.any_contract import AnyContract
 from rlframe.utils.errors import EnvError
 
 Array = np.ndarray[Any, Any]
 Reset = tuple[Any, dict[str, Any]]
 Step = tuple[Any, Any, bool, bool, dict[str, Any]]
-AnyWrapper = gymnasium.Wrapper[Any, Any, Any, Any]
 
 _NOOP, _FIRE = 0, 1
 _COLOURS = 3
@@ -37,7 +37,7 @@ def get_wrapper_by_cls(env: Any, cls: type[Any]) -> Any:
     while current is not None:
         if isinstance(current, cls):
             return current
-        current = current.env if isinstance(current, gymnasium.Wrapper) else None
+        current = getattr(current, "env", None)
     return None
 
 
@@ -52,7 +52,9 @@ def wrap_deepmind(env: Any, dim: int = 84, framestack: bool = True, episodic_lif
         framestack: Whether the last four frames are one observation: `[dim, dim, 4]` instead of `[dim, dim, 1]`.
         episodic_life: Whether losing a life ends an episode.
     """
-    wrapped: Any = GreyScreen(NoopResetEnv(MonitorEnv(env), noop_max=30))
+    wrapped: Any = NoopResetEnv(MonitorEnv(env), noop_max=30)
+    if hasattr(getattr(env.unwrapped, "ale", None), "getScreenGrayscale"):
+        wrapped = GreyScreen(wrapped)
     if _shows_every_frame(env):
         wrapped = MaxAndSkipEnv(wrapped, skip=4)
     if episodic_life:
@@ -99,11 +101,16 @@ def _is_raw(env: Any) -> bool:
 
 def _shows_every_frame(env: Any) -> bool:
     """Whether a game skips no frames of its own."""
-    named = env.spec is not None and "NoFrameskip" in env.spec.id
+    spec = getattr(env, "spec", None)
+    named = spec is not None and "NoFrameskip" in spec.id
     return named or getattr(env.unwrapped, "_frameskip", None) == 1
 
 
-class MonitorEnv(AnyWrapper):
+class AtariWrapper(AnyContract, gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Base of the wrappers: around an environment of the old gym, they answer in its contract."""
+
+
+class MonitorEnv(AtariWrapper):
     """Adds up the returns of whole games, whatever other wrappers make of them.
 
     Args:
@@ -154,7 +161,7 @@ class MonitorEnv(AnyWrapper):
             yield self._results[self._reported - 1]
 
 
-class NoopResetEnv(AnyWrapper):
+class NoopResetEnv(AtariWrapper):
     """Begins each game with a random number of steps in which nothing is done.
 
     Args:
@@ -172,7 +179,7 @@ class NoopResetEnv(AnyWrapper):
     def reset(self, **kwargs: Any) -> Reset:
         """Begins a game and waits."""
         obs, info = self.env.reset(**kwargs)
-        drawn = self.override_num_noops or int(self.unwrapped.np_random.integers(1, self.noop_max + 1))
+        drawn = self.override_num_noops or _draw(self.unwrapped.np_random, self.noop_max)
         for _ in range(drawn):
             obs, _, terminated, truncated, info = self.env.step(_NOOP)
             if terminated or truncated:
@@ -180,7 +187,12 @@ class NoopResetEnv(AnyWrapper):
         return obs, info
 
 
-class GreyScreen(AnyWrapper):
+def _draw(rng: Any, most: int) -> int:
+    """Returns a number from 1 to `most`; generators of the older gym have other names for that."""
+    return int(rng.integers(1, most + 1) if hasattr(rng, "integers") else rng.randint(1, most + 1))
+
+
+class GreyScreen(AtariWrapper):
     """Gives the screen in grey, as the emulator itself makes it: `[210, 160, 1]` uint8.
 
     Args:
@@ -208,7 +220,7 @@ class GreyScreen(AnyWrapper):
         return screen[:, :, None]
 
 
-class MaxAndSkipEnv(AnyWrapper):
+class MaxAndSkipEnv(AtariWrapper):
     """Repeats each action, and gives the maximum of the last two frames: sprites are drawn in every other one.
 
     Args:
@@ -234,7 +246,7 @@ class MaxAndSkipEnv(AnyWrapper):
         return np.max(np.stack(frames), axis=0), total, terminated, truncated, info
 
 
-class EpisodicLifeEnv(AnyWrapper):
+class EpisodicLifeEnv(AtariWrapper):
     """Ends an episode where a life is lost; the game itself goes on, so that all of its states are reached.
 
     Args:
@@ -273,7 +285,7 @@ class EpisodicLifeEnv(AnyWrapper):
         return int(game.ale.lives())
 
 
-class FireResetEnv(AnyWrapper):
+class FireResetEnv(AtariWrapper):
     """Presses FIRE after a reset, in games that stand still until then.
 
     Args:
@@ -296,7 +308,7 @@ class FireResetEnv(AnyWrapper):
         return obs, info
 
 
-class ClipRewardEnv(gymnasium.RewardWrapper[Any, Any]):
+class ClipRewardEnv(AnyContract, gymnasium.RewardWrapper[Any, Any]):
     """Gives the sign of each reward."""
 
     def reward(self, reward: Any) -> float:
@@ -304,7 +316,7 @@ class ClipRewardEnv(gymnasium.RewardWrapper[Any, Any]):
         return float(np.sign(reward))
 
 
-class WarpFrame(gymnasium.ObservationWrapper[Any, Any, Any]):
+class WarpFrame(AnyContract, gymnasium.ObservationWrapper[Any, Any, Any]):
     """Resizes frames to a grey square, `[dim, dim, 1]` uint8.
 
     Args:
@@ -333,7 +345,7 @@ class WarpFrame(gymnasium.ObservationWrapper[Any, Any, Any]):
         return small[:, :, None]
 
 
-class FrameStack(AnyWrapper):
+class FrameStack(AtariWrapper):
     """Gives the last k frames as one observation, the newest last: `[H, W, k·C]`.
 
     After a reset all k are the first frame.

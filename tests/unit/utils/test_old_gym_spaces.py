@@ -214,3 +214,24 @@ def test_custom_preprocessor_makes_what_policies_see(monkeypatch):
     np.testing.assert_array_equal(worker.sample()["obs"], np.full((3, 2), 0.5))
     worker.get_policy().compute_single_action(np.ones(2, np.float32))
     np.testing.assert_array_equal(worker.get_policy().seen, [[0.5, 0.5]])
+
+
+@pytest.mark.parametrize("with_info", [False, True])
+def test_preprocessed_env_of_old_gym_keeps_its_contract(with_info):
+    class Nested(Ones):
+        observation_space = gym.spaces.Dict(a=gym.spaces.Discrete(2), b=gym.spaces.Discrete(2))
+        label = "mine"
+
+        def reset(self):
+            obs = {"a": 1, "b": 0}
+            return (obs, {"k": 1}) if with_info else obs
+
+        def step(self, action):
+            return {"a": 0, "b": 1}, 1.0, True, {}
+
+    env = ModelCatalog.get_preprocessor_as_wrapper(Nested())
+    begun = env.reset()
+    np.testing.assert_array_equal(begun[0] if with_info else begun, [0, 1, 1, 0])
+    obs, *rest = env.step(0)
+    assert (obs.tolist(), rest, env.label) == ([1, 0, 0, 1], [1.0, True, {}], "mine")
+    assert isinstance(env.observation_space, gym.spaces.Box)
