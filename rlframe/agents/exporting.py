@@ -36,6 +36,21 @@ class ExportingMixin:
         policy = self.workers.local_worker().policy_map[policy_id]
         write_state(os.path.join(export_dir, filename_prefix), policy.get_state(), {"kind": "policy", "id": policy_id})
 
+    def import_policy_model_from_h5(self, import_file: str, policy_id: str = DEFAULT_POLICY_ID) -> None:
+        """Has a policy's model load an HDF5 file, by its method `import_from_h5(file)`; workers get the weights."""
+        self.workers.local_worker().policy_map[policy_id].import_model_from_h5(import_file)
+        self.workers.weights_changed()
+
+    def import_model(self, import_file: str) -> None:
+        """Does what `import_policy_model_from_h5` does, for the one policy of a single agent.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+        """
+        if not os.path.isfile(import_file):
+            raise FileNotFoundError(f"import_file: {import_file!r} is no file")
+        self.import_policy_model_from_h5(import_file)
+
     def _export_model(self, export_formats: list[str], export_dir: str) -> dict[str, str]:
         unknown = sorted(set(export_formats) - set(_FORMATS))
         if unknown:

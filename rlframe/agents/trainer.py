@@ -504,9 +504,9 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
 
         return rebuild(cls, path, config, env, trust)
 
-    def load_checkpoint(self, checkpoint: Any) -> None:
+    def load_checkpoint(self, checkpoint_path: Any) -> None:
         """Takes over the state of a checkpoint directory."""
-        checkpointing.load(self, checkpointing.resolve_path(checkpoint))
+        checkpointing.load(self, checkpointing.resolve_path(checkpoint_path))
 
     def save_to_object(self) -> bytes:
         """Returns a checkpoint as bytes (a zip of the checkpoint's files)."""

@@ -75,12 +75,12 @@ def merge_configs(
     return inspector.config
 
 
-def with_common_config(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the common defaults with `extra` laid on them, new keys included: the defaults of a user's algorithm.
+def with_common_config(extra_config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the common defaults with `extra_config` laid on them, new keys included: defaults for a user's algorithm.
 
     Values are checked when a trainer is made with them.
     """
-    translation = Translation(extra, CommonConfig.known_keys(), deprecated=CommonConfig.deprecated_keys())
+    translation = Translation(extra_config, CommonConfig.known_keys(), deprecated=CommonConfig.deprecated_keys())
     if translation.faults:
         raise ConfigError(fault_list(translation.faults))
     _warn(translation.sentences, stacklevel=3)

@@ -132,8 +132,7 @@ def resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def MultiCallbacks(callback_class_list: list[Callable[[], DefaultCallbacks]]) -> type[DefaultCallbacks]:  # noqa: N802 - RLlib's name
-    """Returns a callbacks class that forwards every hook to each of the given classes, in order."""
+def _forwarding(callback_class_list: list[Callable[[], DefaultCallbacks]]) -> type[DefaultCallbacks]:
     classes = list(callback_class_list)
 
     class _MultiCallbacks(DefaultCallbacks):
@@ -153,6 +152,16 @@ def MultiCallbacks(callback_class_list: list[Callable[[], DefaultCallbacks]]) ->
         if hook in overridden:
             setattr(_MultiCallbacks, hook, forwarder(hook))
     return _MultiCallbacks
+
+
+class MultiCallbacks(DefaultCallbacks):
+    """`MultiCallbacks([First, Second])` is a callbacks class that forwards every hook to each of them, in order."""
+
+    def __new__(  # type: ignore[misc]  # a class, as the key `callbacks` takes one
+        cls, callback_class_list: list[Callable[[], DefaultCallbacks]]
+    ) -> type[DefaultCallbacks]:
+        """Returns the class."""
+        return _forwarding(callback_class_list)
 
 
 #: The hooks of the oldest form by their names now, where these differ.

@@ -88,11 +88,11 @@ class PPOTorchPolicy(PPOPolicy, TorchPolicy):
 
     beyond_bounds = staticmethod(beyond_bounds)
 
-    def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
+    def __init__(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         self.kept: Stats = {}
         self.setup_mixins(config)
         self.setup_units(config)
-        TorchPolicy.__init__(self, obs_space, action_space, config)
+        TorchPolicy.__init__(self, observation_space, action_space, config)
         self.check_value_units()
         self.without_autograd = DensePPOGradients.of(self)
 

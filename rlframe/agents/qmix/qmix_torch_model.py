@@ -27,17 +27,17 @@ class VDNMixer(nn.Module):
     Source: Sunehag et al. 2018, "Value-Decomposition Networks For Cooperative Multi-Agent Learning", section 3.
     """
 
-    def forward(self, agent_qs: Tensor, states: Tensor) -> Tensor:
+    def forward(self, agent_qs: Tensor, batch: Any = None) -> Tensor:
         """Returns the values of all agents together.
 
         Args:
             agent_qs: Values of the agents' actions. Float `[..., N]`.
-            states: Not needed; float `[..., Ds]`.
+            batch: Not needed; where `QMixer` takes states.
 
         Returns:
             Float `[..., 1]`.
         """
-        del states
+        del batch
         return agent_qs.sum(dim=-1, keepdim=True)
 
 
