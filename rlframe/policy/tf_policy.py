@@ -437,17 +437,17 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         made: Gradients = optimizer.compute_gradients(loss, self.model.trainable_variables())
         return made
 
-    def clip_gradients(self, gradients: Gradients, grad_clip: float | None) -> Gradients:
+    def clip_gradients(self, gradients: Gradients, grad_clip: float | Tensor | None) -> Gradients:
         """Returns gradients scaled so that their global L2 norm is at most `grad_clip`; None leaves them.
 
         The norm before clipping is reported as `grad_gnorm`.
         """
-        if not grad_clip:
+        if not tf.is_tensor(grad_clip) and not grad_clip:
             return gradients
         known = [gradient for gradient, _ in gradients if gradient is not None]
         norm = tf.linalg.global_norm(known)
         self._grad_stats["grad_gnorm"] = norm
-        scale = grad_clip / tf.maximum(norm, grad_clip)
+        scale = tf.minimum(grad_clip / norm, 1.0)  # 1 where the limit is infinite, or the norm 0
         return [(None if gradient is None else gradient * scale, variable) for gradient, variable in gradients]
 
     def _apply(self, gradients: list[Gradients]) -> Tensor:

@@ -8,11 +8,12 @@ from rlframe.data.columns import ACTIONS, ADVANTAGES, DONES, ENV_ID, NEXT_OBS, O
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.row_sums import RowSums
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.value_network import ValueNetworkMixin
 
 
-class A3CPolicy(ValueNetworkMixin, LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
+class A3CPolicy(ValueNetworkMixin, RowSums, LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
     """An actor with a critic, trained on advantages."""
 
     defaults_from = "rlframe.agents.a3c.a3c:DEFAULT_CONFIG"
@@ -23,6 +24,8 @@ class A3CPolicy(ValueNetworkMixin, LearningRateSchedule, EntropyCoeffSchedule, L
 
     def setup_mixins(self, config: dict[str, Any]) -> None:
         """Starts the schedules."""
+        # IMPALA's grad_clip, which these are the policies of without V-trace, is for sums.
+        self.setup_rows(config, sums="vtrace" in config)
         EntropyCoeffSchedule.__init__(self, config["entropy_coeff"], config["entropy_coeff_schedule"])
         LearningRateSchedule.__init__(self, config["lr"], config["lr_schedule"])
 

@@ -53,6 +53,8 @@ def actor_critic_loss(policy: A3CTFPolicy, model: Any, dist_class: Any, train_ba
 class A3CTFPolicy(A3CPolicy, TFPolicy):
     """An actor with a critic, trained on advantages."""
 
+    learn_scalars = (*TFPolicy.learn_scalars, "rows_learned")
+
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         self.kept: Stats = {}
         self.setup_mixins(config)
@@ -64,7 +66,7 @@ class A3CTFPolicy(A3CPolicy, TFPolicy):
 
     def gradients(self, optimizer: Any, loss: Tensor) -> list[tuple[Any, Any]]:
         """Clips the gradient's global norm to `grad_clip`."""
-        return self.clip_gradients(super().gradients(optimizer, loss), self.config["grad_clip"])
+        return self.clip_gradients(super().gradients(optimizer, loss), self.for_means(self.config["grad_clip"]))
 
     def extra_grad_info(self, train_batch: SampleBatch) -> Stats:
         """Returns losses, entropy and explained variance, all means over the rows."""

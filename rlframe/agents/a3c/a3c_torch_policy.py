@@ -61,7 +61,7 @@ class A3CTorchPolicy(A3CPolicy, TorchPolicy):
 
     def extra_grad_process(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> Stats:
         """Clips the gradient's global norm to `grad_clip`."""
-        return self.clip_gradients(optimizer, self.config["grad_clip"])
+        return self.clip_gradients(optimizer, self.for_means(self.config["grad_clip"]))
 
     def extra_grad_info(self, train_batch: SampleBatch) -> Stats:
         """Returns losses, entropy and explained variance, all means over the rows."""

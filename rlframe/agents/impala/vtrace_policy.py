@@ -25,6 +25,7 @@ from rlframe.models.fcnet_spec import VALUE_UNITS
 from rlframe.policy.bounded_means import BoundedMeans
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.policy import State
+from rlframe.policy.row_sums import RowSums
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.value_units import ValueUnits
 from rlframe.utils.errors import ConfigError
@@ -33,11 +34,13 @@ _LOGGER = logging.getLogger("rlframe")
 _SIGMA, _MU = f"{VALUE_UNITS}.weight", f"{VALUE_UNITS}.bias"
 
 
-class VTracePolicy(BoundedMeans, ValueUnits, LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
+class VTracePolicy(BoundedMeans, ValueUnits, RowSums, LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
     """An actor with a critic, trained on rows of policies that lag behind."""
 
     defaults_from = "rlframe.agents.impala.impala:DEFAULT_CONFIG"
 
+    #: Whether `grad_clip` and `epsilon` are for gradients of sums over the rows.
+    limits_are_for_sums = True
     wants_values = learns_values = True
     train_columns: tuple[str, ...] | None = (ACTION_LOGP,)
     learn_columns: tuple[str, ...] | None = (
@@ -54,6 +57,7 @@ class VTracePolicy(BoundedMeans, ValueUnits, LearningRateSchedule, EntropyCoeffS
         """Starts the schedules, and has workers collect `new_obs` where they bootstrap."""
         EntropyCoeffSchedule.__init__(self, config["entropy_coeff"], config["entropy_coeff_schedule"])
         LearningRateSchedule.__init__(self, config["lr"], config["lr_schedule"])
+        self.setup_rows(config, sums=self.limits_are_for_sums)
         normalizes = _default(config["normalize_values"], config["vtrace"] and config["vtrace_drop_last_ts"])
         self.setup_value_units(config, normalizes=normalizes)
         self.scales_advantages = _default(config["scale_advantages"], config["vtrace"])

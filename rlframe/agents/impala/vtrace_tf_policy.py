@@ -70,7 +70,7 @@ def vtrace_loss(policy: VTraceTFPolicy, model: Any, dist_class: Any, train_batch
 class VTraceTFPolicy(VTracePolicy, TFPolicy):
     """An actor with a critic, trained on rows of policies that lag behind."""
 
-    learn_scalars = (*TFPolicy.learn_scalars, "value_mean", "value_std")
+    learn_scalars = (*TFPolicy.learn_scalars, "value_mean", "value_std", "rows_learned")
 
     beyond_bounds = staticmethod(beyond_bounds)
 
@@ -105,7 +105,9 @@ class VTraceTFPolicy(VTracePolicy, TFPolicy):
         config = self.config
         if config["opt_type"] == "adam":
             return Adam(weights, lr)
-        return RMSProp(weights, lr, decay=config["decay"], eps=config["epsilon"], momentum=config["momentum"])
+        return RMSProp(
+            weights, lr, decay=config["decay"], eps=self.for_means(config["epsilon"]), momentum=config["momentum"]
+        )
 
     def split_weights(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Returns the weights that actions depend on, and those that values depend on.
@@ -133,7 +135,14 @@ class VTraceTFPolicy(VTracePolicy, TFPolicy):
 
     def gradients(self, optimizer: Any, loss: Tensor) -> list[tuple[Any, Any]]:
         """Clips the gradient's global norm to `grad_clip`."""
-        return self.clip_gradients(super().gradients(optimizer, loss), self.config["grad_clip"])
+        return self.clip_gradients(super().gradients(optimizer, loss), self.for_means(self.config["grad_clip"]))
+
+    def apply_optimizer(self, optimizer: Any, grads_and_vars: list[tuple[Any, Any]]) -> None:
+        """Lets one optimiser do its step; fits RMSProp's ε to the rows."""
+        if isinstance(optimizer, RMSProp):
+            optimizer.apply_gradients(grads_and_vars, self.for_means(self.config["epsilon"]))
+        else:
+            super().apply_optimizer(optimizer, grads_and_vars)
 
     def extra_grad_info(self, train_batch: SampleBatch) -> Stats:
         """Returns losses, entropy and explained variance, means over the rows, and the norm of the weights."""

@@ -107,9 +107,8 @@ class VTraceTorchPolicy(VTracePolicy, TorchPolicy):
         if flat:
             self.flat = flatten_parameters(weights)
             weights = weights if self.flat is None else [self.flat.param]
-        return torch.optim.RMSprop(
-            weights, lr=lr, alpha=config["decay"], eps=config["epsilon"], momentum=config["momentum"]
-        )
+        eps = self.for_means(config["epsilon"])
+        return torch.optim.RMSprop(weights, lr=lr, alpha=config["decay"], eps=eps, momentum=config["momentum"])
 
     def split_weights(self) -> tuple[list[Any], list[Any]]:
         """Returns the weights that actions depend on, and those that values depend on.
@@ -136,8 +135,11 @@ class VTraceTorchPolicy(VTracePolicy, TorchPolicy):
                 group["lr"] = lr
 
     def extra_grad_process(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> Stats:
-        """Clips the gradient's global norm to `grad_clip`."""
-        return self.clip_gradients(optimizer, self.config["grad_clip"])
+        """Clips the gradient's global norm to `grad_clip`; fits RMSProp's ε to the rows."""
+        if self.config["opt_type"] == "rmsprop":
+            for group in optimizer.param_groups:
+                group["eps"] = self.for_means(self.config["epsilon"])
+        return self.clip_gradients(optimizer, self.for_means(self.config["grad_clip"]))
 
     def extra_grad_info(self, train_batch: SampleBatch) -> Stats:
         """Returns losses, entropy and explained variance, means over the rows, and the norm of the weights."""

@@ -43,6 +43,7 @@ class AsyncPPOPolicy(KLCoeffMixin, TargetPolicy, VTracePolicy):
     """An actor with a critic, trained on a clipped surrogate against a policy of a few batches ago."""
 
     defaults_from = "rlframe.agents.ppo.appo:DEFAULT_CONFIG"
+    limits_are_for_sums = False  # RLlib's losses were means here
 
     def setup_mixins(self, config: dict[str, Any]) -> None:
         """Starts the KL penalty and the schedules; without V-trace, other columns are collected and learned from."""

@@ -37,15 +37,21 @@ class RMSProp:
     def _zeros_like(variable: Any) -> Any:
         return tf.Variable(tf.zeros(variable.shape, variable.dtype), trainable=False)
 
-    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> None:
-        """Does one step. Pairs of (gradient, variable); variables without gradient, or of others, are left alone."""
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]], eps: Any = None) -> None:
+        """Does one step.
+
+        Args:
+            grads_and_vars: Pairs of (gradient, variable); variables without gradient, or of others, are left alone.
+            eps: ε of this step, a number or a scalar tensor; None for that of the constructor.
+        """
+        eps = self.eps if eps is None else eps
         for gradient, variable in grads_and_vars:
             name = self._names.get(variable.ref())
             if gradient is None or name is None:
                 continue
             squares = self._squares[name]
             mean = squares.assign(self.decay * squares + (1.0 - self.decay) * tf.square(gradient))
-            step = gradient / (tf.sqrt(mean) + self.eps)
+            step = gradient / (tf.sqrt(mean) + eps)
             if self.momentum:
                 step = self._steps[name].assign(self.momentum * self._steps[name] + step)
             variable.assign_sub(tf.cast(self.learning_rate, variable.dtype) * step)

@@ -14,6 +14,8 @@ from rlframe.agents.ppo.appo import UpdateTargetAndKL
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.execution.common import ACTIVE_CONTEXT, MetricsContext
 from rlframe.utils.errors import ConfigError
+from tests.contract.test_policies import make as make_policy
+from tests.contract.test_policies import make_batch
 from tests.helpers.frameworks import FRAMEWORKS
 
 SMALL = {
@@ -123,7 +125,8 @@ def test_rmsprop_is_that_of_pytorch(framework):
     ]  # fmt: skip
     weights = policy.get_weights()
     mine = torch.nn.Parameter(torch.from_numpy(start.copy()))
-    optimizer = torch.optim.RMSprop([mine], lr=0.01, alpha=0.9, eps=0.1, momentum=0.5)
+    eps = 0.1 / SMALL["train_batch_size"]  # which is 0.1 for sums
+    optimizer = torch.optim.RMSprop([mine], lr=0.01, alpha=0.9, eps=eps, momentum=0.5)
     rng = np.random.default_rng(0)
     for _ in range(3):
         grads = {key: rng.normal(size=weights[key].shape).astype(np.float32) for key in order}
@@ -135,6 +138,52 @@ def test_rmsprop_is_that_of_pytorch(framework):
         mine.grad = torch.from_numpy(grads[name])
         optimizer.step()
     np.testing.assert_allclose(policy.get_weights()[name], mine.detach().numpy(), atol=1e-6)
+
+
+@every_framework
+@pytest.mark.parametrize(("name", "sums"), [("IMPALA", True), ("APPO", False)])
+def test_epsilon_and_grad_clip_are_rllibs_for_sums_over_the_rows_that_count(framework, name, sums):
+    options = {"opt_type": "rmsprop", "decay": 0.99, "momentum": 0.0, "epsilon": 0.1, "lr": 0.01}
+    batch = make_batch(40)
+    gradients, _ = make_policy(framework, name, {**options, "grad_clip": None}).compute_gradients(batch.copy())
+    rows = int((~(batch["trajectory_ends"] & (batch["discounts"] > 0))).sum()) if sums else 1
+    assert rows not in (0, 40)
+    gradients = [rows * gradient for gradient in gradients]
+    norm = math.sqrt(sum(float(np.square(gradient).sum()) for gradient in gradients))
+    policy = make_policy(framework, name, {**options, "grad_clip": norm / 2})
+
+    def variables():
+        if framework == "tf":
+            return [variable.numpy() for variable in policy.model.trainable_variables()]
+        return [parameter.detach().numpy().copy() for parameter in policy.model.parameters()]
+
+    before = variables()
+    policy.learn_on_batch(batch)
+    for start, gradient, now in zip(before, gradients, variables(), strict=True):
+        clipped = gradient / 2
+        step = 0.01 * clipped / (0.1 * np.abs(clipped) + 0.1)  # sqrt(0.01 g²) + ε
+        np.testing.assert_allclose(now, start - step, atol=1e-5, rtol=1e-4)
+
+
+@every_framework
+def test_limits_are_for_a_loss_of_ones_own_as_it_is(framework):
+    policy = make_policy(framework, "IMPALA", {})
+
+    class Mine(type(policy)):
+        def loss(self, model, dist_class, train_batch):
+            return super().loss(model, dist_class, train_batch)
+
+    mine = Mine(policy.observation_space, policy.action_space, policy.config)
+    assert mine.for_means(40.0) == 40.0
+    assert policy.for_means(40.0) == 40.0 / policy.config["train_batch_size"]
+
+
+@every_framework
+def test_grad_clip_is_for_sums_without_vtrace_too(framework):
+    trainer = make(ImpalaTrainer, framework=framework, vtrace=False, grad_clip=1e-3, train_batch_size=40)
+    policy = trainer.get_policy()
+    policy.learn_on_batch(trainer.workers.local_worker().sample())
+    assert policy.for_means(1e-3) == pytest.approx(1e-3 / 20)
 
 
 # --- configs --------------------------------------------------------------------------------------------------------
