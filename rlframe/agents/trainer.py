@@ -512,9 +512,10 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         """Returns a checkpoint as bytes (a zip of the checkpoint's files)."""
         return checkpointing.to_bytes(self)
 
-    def restore_from_object(self, obj: bytes) -> None:
-        """Goes on from what `save_to_object` returned."""
-        checkpointing.from_bytes(self, obj)
+    def restore_from_object(self, obj: bytes, *, trust: bool = False) -> None:
+        """Goes on from what `save_to_object` returned; `trust` as for `restore`."""
+        with trusting() if trust else contextlib.nullcontext():
+            checkpointing.from_bytes(self, obj)
 
     def delete_checkpoint(self, checkpoint_path: str) -> None:
         """Removes a checkpoint's directory."""

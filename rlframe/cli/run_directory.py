@@ -246,6 +246,13 @@ def prune(directory: Path, keep: int) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def remove_unfinished(directory: Path) -> None:
+    """Removes what a process left in a run directory that was killed while it saved. Nobody may train there."""
+    for kind in (CHECKPOINTS, BEST):
+        for path in (directory / kind).glob(".checkpoint_*.new-*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def restore_newest(trainer: Any, directory: Path, warn: Callable[[str], None], kind: str = CHECKPOINTS) -> Path:
     """Restores the newest checkpoint that can be loaded, and returns it.
 

@@ -28,6 +28,7 @@ from rlframe.cli.run_directory import (
     make_run_directory,
     prune,
     remove_if_unused,
+    remove_unfinished,
     restore_newest,
 )
 from rlframe.cli.stop import StopCriterion
@@ -167,6 +168,7 @@ class TrainingRun:
         lock = RunLock(directory)
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(lock.release)
+            remove_unfinished(directory)
             trainer, logger = _make_trainer(find_trainer_class(spec.algorithm), spec, directory)
             on_failure.callback(trainer.stop)
             logger.update_config(trainer.config)

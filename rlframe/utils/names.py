@@ -297,6 +297,6 @@ def import_for_side_effects(module_name: str, what: str, name: str) -> None:
         ConfigError: If there is no such module, or it cannot be imported.
         CheckpointError: If the name comes from a file, and the program has not imported the module.
     """
-    if module_name not in sys.modules:
+    if module_name not in sys.modules and module_name.split(".")[0] != _OWN:
         check(what, name)
     _import(module_name)

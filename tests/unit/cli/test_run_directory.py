@@ -16,6 +16,7 @@ from rlframe.cli.run_directory import (
     make_run_directory,
     prune,
     remove_if_unused,
+    remove_unfinished,
     strange_entries,
 )
 from rlframe.cli.stop import StopCriterion
@@ -154,3 +155,12 @@ def test_links_that_lead_outside_and_pipes_are_strange(tmp_path: Path) -> None:
     (run / "result.jsonl").symlink_to(tmp_path / "elsewhere")
     os.mkfifo(run / "progress.csv")
     assert strange_entries(run) == ["progress.csv", "result.jsonl"]
+
+
+def test_what_a_killed_save_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    make_checkpoints(tmp_path, 1)
+    for name in (".checkpoint_000002.new-0a1b", ".checkpoint_000001.old-0a1b", "mine"):
+        (tmp_path / "checkpoints" / name).mkdir()
+    remove_unfinished(tmp_path)
+    left = {path.name for path in (tmp_path / "checkpoints").iterdir()}
+    assert left == {"checkpoint_000001", ".checkpoint_000001.old-0a1b", "mine"}

@@ -14,7 +14,8 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 from rlframe.env import EnvContext, register_env, registry
 from rlframe.env.registry import registered_envs, resolve_env
-from rlframe.utils.errors import EnvError
+from rlframe.utils import names
+from rlframe.utils.errors import CheckpointError, EnvError
 
 
 class Plain:
@@ -244,6 +245,17 @@ def test_unknown_name_says_why_each_way_failed(name, says):
 def test_what_is_no_environment_is_never_called(name):
     with pytest.raises(EnvError, match=r"wanted the name of a class with reset\(\)"):
         resolve_env(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["no_such:Env-v0", "tests.helpers.envs:Counting", "x/y.py:Env", "GymV26Environment-v0"]
+)
+def test_what_a_file_names_is_not_imported(name):
+    with names.from_file("the run", "Do this"), pytest.raises(CheckpointError, match=r"the run names .*Do this"):
+        resolve_env(name)
+    with names.from_file("the run", "Do this"):
+        resolve_env("CartPole-v1")
+        resolve_env("rlframe.examples.env.repeat_after_me_env:RepeatAfterMeEnv")
 
 
 def test_import_error_inside_users_module_is_not_hidden(tmp_path, monkeypatch):
