@@ -411,6 +411,8 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
 
     def _make_logger(self) -> Any:
         kind = (self.config["logger_config"] or {}).get("type")
+        if kind is not None and not callable(kind):
+            raise ConfigError(f"logger_config.type: got {kind!r}, wanted a class (config, logdir) of loggers itself")
         if kind is not None:
             return kind(self.config, self.logdir)
         return RunLogger(self.logdir, self.config)

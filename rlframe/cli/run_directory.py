@@ -81,7 +81,7 @@ class RunSpec:
         if not os.path.lexists(path):
             raise CheckpointError(f"{str(directory)!r} is no run directory: it has no {RUN_FILE}")
         try:
-            content = read_json(path)
+            content = read_json(path, infinite=True)
             schema = content.pop("schema", None)
             if schema != _SCHEMA:
                 raise CheckpointError(f"{str(path)!r} has schema {schema!r}, wanted {_SCHEMA}")

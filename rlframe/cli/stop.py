@@ -37,7 +37,8 @@ class StopCriterion:
         for name, limit in limits.items():
             if name not in known:
                 raise ConfigError(f"stop: unknown key {name!r}, wanted one of {', '.join(known)}")
-            if isinstance(limit, bool) or not isinstance(limit, (int, float, type(None))):
+            plain = isinstance(limit, (int, float)) and not isinstance(limit, bool) and abs(limit) < math.inf
+            if not plain and limit is not None:
                 raise ConfigError(f"stop.{name}: got {limit!r}, wanted a number")
         return cls(**limits)
 

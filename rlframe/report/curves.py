@@ -103,7 +103,7 @@ def read_run_json(run: Path, name: str) -> dict[str, Any]:
         return {}
     check_inside(run, name)
     try:
-        content = read_json(path)
+        content = read_json(path, infinite=True)
     except OSError as error:
         raise ConfigError(f"{str(path)!r} cannot be read: {error.strerror}") from error
     except ValueError as error:

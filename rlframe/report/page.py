@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from rlframe.agents.loggers import flatten, read_results
+from rlframe.agents.loggers import flatten, read_results, to_jsonable
 from rlframe.report.curves import Curve, columns_of, differing_keys, find_curves, group_curves, read_run_json
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.files import is_inside, read_bytes
@@ -72,7 +72,7 @@ def page_data(
     runs = []
     for (label, curve), config in zip(curves, different, strict=True):
         run = _run_data(label, curve)
-        run["differing"] = config
+        run["differing"] = to_jsonable(config)
         run["evaluation"] = dict((evaluations or {}).get(curve.path) or run["evaluation"])
         run["videos"] = [_data_uri(path) for path in (*_own_videos(curve.path), *(videos or {}).get(curve.path, ()))]
         runs.append(run)
@@ -96,7 +96,7 @@ def _run_data(label: str, curve: Curve) -> dict[str, Any]:
         "algorithm": curve.algorithm,
         "env": curve.env,
         "seed": curve.seed,
-        "config": curve.config,
+        "config": to_jsonable(curve.config),
         "step": [_plain(columns["step"][index]) for index in kept],
         "time": [_plain(columns["time"][index]) for index in kept],
         "metrics": _metrics([rows[index] for index in kept]) if rows else _history_metrics(columns, kept),
@@ -110,7 +110,7 @@ def _run_data(label: str, curve: Curve) -> dict[str, Any]:
         },
         "plan": _plan_of(curve.path),
         "evaluation": _evaluation(next((row["evaluation"] for row in reversed(rows) if row.get("evaluation")), {})),
-        "machine": read_run_json(curve.path, MACHINE_FILE),
+        "machine": to_jsonable(read_run_json(curve.path, MACHINE_FILE)),
     }
 
 

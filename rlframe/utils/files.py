@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 #: Bytes of a file of settings or descriptions, and of a line of results, beyond which it is not read.
 MOST_TEXT_BYTES = 1 << 24
@@ -58,28 +59,38 @@ def read_text(path: str | os.PathLike[str], most: int = MOST_TEXT_BYTES) -> str:
     return read_bytes(path, most).decode("utf-8")
 
 
-def parse_json(data: str | bytes) -> Any:
+def parse_json(data: str | bytes, *, infinite: bool = False) -> Any:
     """Returns what JSON text says, if another program can be told it: finite numbers, whole characters, some depth.
+
+    Args:
+        data: The text.
+        infinite: Whether `Infinity` is a number, as Python writes it: limits in configs can be.
 
     Raises:
         ValueError: If it is no JSON, or has more than that.
     """
+
+    def constant(name: str) -> float:
+        if name == "NaN" or not infinite:
+            raise ValueError(f"it has {name}, which JSON has not")
+        return float(name)
+
     try:
-        parsed = json.loads(data, parse_constant=_refuse_constant)
+        parsed = json.loads(data, parse_constant=constant, parse_float=_finite)
     except RecursionError:
         raise ValueError(f"it nests deeper than {MOST_DEPTH} levels") from None
     check_plain(parsed)
     return parsed
 
 
-def read_json(path: str | os.PathLike[str], most: int = MOST_TEXT_BYTES) -> Any:
+def read_json(path: str | os.PathLike[str], most: int = MOST_TEXT_BYTES, *, infinite: bool = False) -> Any:
     """Returns what a JSON file says.
 
     Raises:
         OSError: As `read_bytes`.
         ValueError: As `parse_json`.
     """
-    return parse_json(read_bytes(path, most))
+    return parse_json(read_bytes(path, most), infinite=infinite)
 
 
 def read_lines(path: str | os.PathLike[str], most: int = MOST_TEXT_BYTES) -> Iterator[bytes]:
@@ -127,5 +138,8 @@ def _check_characters(text: str) -> None:
             raise ValueError(f"it has half a character (a lone surrogate) in {text[:40]!a}") from error
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"it has {name}, which JSON has not")
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"it has the number {text[:40]}, which is beyond what a float holds")
+    return number

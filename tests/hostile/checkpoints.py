@@ -20,7 +20,6 @@ from rlframe.utils.state_files import read_state, write_state
 from tests.hostile import damage, targets
 from tests.hostile.watch import Tally, attack
 
-_LATE = "spaces.late.config."
 #: Where a checkpoint's description of an added policy can name things.
 POSITIONS = (
     "exploration_config.type", "exploration_config.sub_exploration.type", "exploration_config.epsilon_schedule.type",
@@ -131,21 +130,12 @@ def attack_by_names(directory: Path, tally: Tally, stride: int = 1) -> None:
         elif place == "policy_class":
             changed["spaces"]["late"]["policy_class"] = name
         else:
-            _put(changed["spaces"]["late"]["config"], place, name)
+            targets.put(changed["spaces"]["late"]["config"], place, name)
         hostile = directory / "hostile"
         write_state(hostile, state, changed, durable=False)
         ends, said = victim.suffers(hostile)
         tally.add("names in checkpoints", f"{place} = {name[:60]}", ends, said)
     trainer.stop()
-
-
-def _put(config: dict[str, Any], place: str, name: str) -> None:
-    *path, last = place.split(".")
-    for key in path:
-        config = config.setdefault(key, {})
-    config[last] = name
-    if last == "type":
-        config.update(targets.arguments(name))
 
 
 def attack_by_files(directory: Path, tally: Tally, stride: int = 1, seed: int = 0) -> None:

@@ -60,6 +60,7 @@ def cuts(path: Path, size: int, rng: random.Random, count: int) -> Iterator[tupl
 
 def _flip(path: Path, bit: int) -> None:
     data = bytearray(path.read_bytes())
+    bit %= 8 * len(data)  # the file may be a little shorter than the one the bit was drawn from
     data[bit // 8] ^= 1 << bit % 8
     path.write_bytes(data)
 

@@ -111,17 +111,8 @@ def _damages(run: Path, good: Path, rng: random.Random) -> Iterator[tuple[str, C
                   "config.extra_python_environs_for_worker.LD_PRELOAD", "history", "monitors"):  # fmt: skip
         for name in rng.sample(targets.NAMES, 8):
             changed = json.loads(json.dumps(spec))
-            _put(changed, place, name)
+            targets.put(changed, place, name)
             yield f"run.json: {place} = {name[:40]}", _writer(run / "run.json", json.dumps(changed)), (3, 5)
-
-
-def _put(spec: dict[str, Any], place: str, name: str) -> None:
-    *path, last = place.split(".")
-    for key in path:
-        spec = spec.setdefault(key, {})
-    spec[last] = [name] if place == "monitors" else name
-    if last == "type":
-        spec.update(targets.arguments(name))
 
 
 def _writer(path: Path, text: str) -> Callable[[], Any]:
@@ -170,7 +161,7 @@ def attack_by_texts(directory: Path, tally: Tally, stride: int = 1) -> None:
             number += 1
             if number % stride:
                 continue
-            run = directory / ("all" if where != "directory" else nasty.replace("/", "").replace("\0", "")[:100])
+            run = directory / ("all" if where != "directory" else nasty.replace("/", "").replace("\0", "0")[:100])
             shutil.rmtree(run, ignore_errors=True)
             shutil.copytree(good, run)
             changed = json.loads(json.dumps(spec))
@@ -226,7 +217,8 @@ _CONFIG_TEXTS = {
     "anchors by the thousand": "\n".join(f"k{n}: &x{n} 1" for n in range(3000)),
 }  # fmt: skip
 _NAMED = (
-    "exploration_config.type", "exploration_config", "lr_schedule.type", "lr_schedule", "model.custom_model", "input",
+    "exploration_config.type", "exploration_config", "exploration_config.epsilon_schedule.type",
+    "lr_schedule.type", "lr_schedule", "model.custom_model", "input",
     "model.custom_action_dist", "model.custom_preprocessor", "callbacks", "env", "evaluation_config.env", "output",
     "logger_config.type", "observation_filter", "custom_eval_function", "env_task_fn", "multiagent.policy_mapping_fn",
     "multiagent.policies.a",
@@ -247,7 +239,7 @@ def attack_by_configs(directory: Path, tally: Tally, stride: int = 1, seed: int 
     for place in _NAMED:
         for name in rng.sample([name for name in targets.NAMES if name not in targets.OF_THE_KIND], 9):
             changed: dict[str, Any] = {}
-            _put(changed, place, name)
+            targets.put(changed, place, name)
             cases.append((f"{place} = {name[:40]}", _writer(file, yaml.safe_dump(changed))))
     keys = sorted(key for key in DEFAULT_CONFIG if not any(word in key for word in _SIZES))
     for key in keys:

@@ -1,9 +1,11 @@
 """Run directories and their checkpoints."""
 
 import json
+import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,9 +32,11 @@ def make_checkpoints(directory: Path, *iterations: int) -> None:
         (directory / "checkpoints" / f"checkpoint_{iteration:06d}").mkdir(parents=True)
 
 
-def test_spec_written_and_read_is_the_same(tmp_path: Path) -> None:
-    SPEC.write(tmp_path)
-    assert RunSpec.read(tmp_path) == SPEC
+@pytest.mark.parametrize("config", [{"lr": 1e-3}, {"vf_clip_param": math.inf}])
+def test_spec_written_and_read_is_the_same(tmp_path: Path, config: dict[str, float]) -> None:
+    spec = replace(SPEC, config=config)
+    spec.write(tmp_path)
+    assert RunSpec.read(tmp_path) == spec
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.json"]
 
 

@@ -35,6 +35,7 @@ def test_a_pipe_a_device_and_a_directory_are_not_waited_for(tmp_path):
         ('["\\ud800"]', "half a character"),
         ('{"\\udfff": 1}', "half a character"),
         ("9" * 5000, "digits"),
+        ("[1e999]", "beyond what a float holds"),
     ],
 )
 def test_json_that_nobody_could_write_again_is_refused(text, says):
@@ -55,3 +56,10 @@ def test_links_are_followed_to_tell_what_is_inside(tmp_path):
         (run / name).symlink_to(target)
     inside = {name for name in ("in", "out", "up", "self", "not there") if is_inside(run / name, run)}
     assert inside == {"in", "self", "not there"}
+
+
+def test_infinity_is_a_number_of_configs_alone():
+    assert parse_json('{"clip": Infinity}', infinite=True) == {"clip": float("inf")}
+    for text, infinite in (("[Infinity]", False), ("[NaN]", True)):
+        with pytest.raises(ValueError, match="which JSON has not"):
+            parse_json(text, infinite=infinite)
