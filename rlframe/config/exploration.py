@@ -119,7 +119,7 @@ class ParameterNoiseConfig(Section):
     )
 
 
-@EXPLORATIONS.add("Curiosity", later=True)
+@EXPLORATIONS.add("Curiosity")
 class CuriosityConfig(Section):
     """Rewards transitions that a learned model did not foresee."""
 
@@ -136,7 +136,7 @@ class CuriosityConfig(Section):
     sub_exploration: dict[Any, Any] | None = option(None, "Exploration of the actions.", variants=EXPLORATIONS)
 
 
-@EXPLORATIONS.add("RE3", later=True)
+@EXPLORATIONS.add("RE3")
 class RE3Config(Section):
     """Rewards states that are far from those seen, in a random embedding."""
 
@@ -145,8 +145,21 @@ class RE3Config(Section):
     encoder_net_config: dict[Any, Any] | None = option(None, "Model options of the random encoder.")
     beta: float = option(0.2, "Factor on the intrinsic reward.", low=0)
     beta_schedule: str = option("constant", "How beta changes.", choices=("constant", "linear_decay"))
-    rho: float = option(0.1, "Rate of decay of beta.", low=0)
-    k_nn: int = option(50, "Neighbours in the entropy estimate.", low=1)
+    rho: float = option(0.1, "Rate at which `linear_decay` lowers beta.", unit="per iteration", low=0, high=1)
+    k_nn: int = option(50, "Which of the nearest states counts.", low=1)
+    memory: int = option(4000, "States that distances are measured to.", unit="env steps", low=1)
+    sub_exploration: dict[Any, Any] | None = option(None, "Exploration of the actions.", variants=EXPLORATIONS)
+
+
+@EXPLORATIONS.add("RND")
+class RNDConfig(Section):
+    """Rewards states whose features of a random network a second network does not yet foretell."""
+
+    type: Any = option("RND", _KIND)
+    embed_dim: int = option(128, "Size of the features.", low=1)
+    net_config: dict[Any, Any] | None = option(None, "Model options of both networks.")
+    eta: float = option(1.0, "Factor on the intrinsic reward.", low=0)
+    lr: float = option(1e-4, "Learning rate of the second network.", low=0)
     sub_exploration: dict[Any, Any] | None = option(None, "Exploration of the actions.", variants=EXPLORATIONS)
 
 

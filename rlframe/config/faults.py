@@ -116,12 +116,14 @@ _STABLE_BASELINES = {
 def nearest_keys(dotted: str, known: Iterable[str], limit: int = 3) -> tuple[str, ...]:
     """Returns the known dotted keys nearest to `dotted`, the best first; ties and near ties are all given.
 
-    The last part is compared, so a key that stands in the wrong section is found where it belongs.
+    The last part is compared, so a key that stands in the wrong section is found where it belongs. One outside of
+    sections stands for those of its name in sections.
     """
     candidates = sorted(known)
     scored = _scored(dotted, candidates, _slips) or _scored(dotted, candidates, _unlikeness)
     best = min((score for score, _ in scored), default=0.0)
-    return tuple(key for score, key in sorted(scored) if score <= best + 0.5)[:limit]
+    near = [key for score, key in sorted(scored) if score <= best + 0.5]
+    return tuple(key for key in near if "." not in key or key.rpartition(".")[2] not in near)[:limit]
 
 
 def is_slip(key: str, known: Iterable[str]) -> bool:

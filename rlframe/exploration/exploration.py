@@ -48,6 +48,7 @@ class Exploration:
         last_timestep: Time step of the last actions; schedules follow it.
         has_postprocessing: Whether `postprocess_trajectory` does something.
         has_episode_hooks: Whether `on_episode_start` or `on_episode_end` does something.
+        reads: Columns that `postprocess_trajectory` needs beside observations, actions and rewards.
 
     Args:
         action_space: The environment's action space.
@@ -61,6 +62,7 @@ class Exploration:
 
     has_postprocessing = False
     has_episode_hooks = False
+    reads: tuple[str, ...] = ()
 
     def __init__(  # noqa: PLR0913 (RLlib's signature, and a stream)
         self,

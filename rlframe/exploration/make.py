@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rlframe.exploration.exploration import ExplorationArgs
 
-_NOT_YET = frozenset({"Curiosity", "RE3", "ThompsonSampling", "UpperConfidenceBound"})
+_NOT_YET = frozenset({"ThompsonSampling", "UpperConfidenceBound"})
 
 
 def make_exploration(config: Any, action_space: Any, **base: Unpack[ExplorationArgs]) -> Exploration:

@@ -339,7 +339,7 @@ def _with_memory(
         {**config, "use_lstm": False, "use_attention": False},
         framework,
         f"{name}_inner",
-        default_model=default_model or _features_class(obs_space, config, framework),
+        default_model=default_model or features_class(obs_space, config, framework),
         **model_kwargs,
     )
     if inner.get_initial_state():
@@ -357,9 +357,9 @@ def _with_memory(
     return made(obs_space, action_space, num_outputs, config, name, inner=inner)
 
 
-def _features_class(obs_space: Any, config: Mapping[str, Any], framework: str) -> Any:
+def features_class(obs_space: Any, config: Mapping[str, Any], framework: str) -> Any:
     """Returns the default network without a value head: values are computed behind the memory."""
-    if config["custom_model"]:
+    if config.get("custom_model"):
         return None
     default = _default_model_class(obs_space, framework)
     return type(default.__name__, (default,), {"uses_value_function": False, "__module__": __name__})

@@ -583,6 +583,8 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             rng=self.exploration_rng,
         )
         made.policy = self
+        if self.train_columns is not None and not set(made.reads) <= set(self.train_columns):
+            self.train_columns = tuple(dict.fromkeys([*self.train_columns, *made.reads]))
         return made
 
     def _default_view_requirements(self) -> dict[str, ViewRequirement]:

@@ -22,6 +22,8 @@ CONFIG = {
     "log_sys_usage": False,
 }
 
+CURIOUS = {"type": "Curiosity", "feature_dim": 4, "sub_exploration": {"type": "StochasticSampling"}}
+
 
 @pytest.fixture(autouse=True)
 def _runtime(ray_runtime):
@@ -44,8 +46,12 @@ def trainers():
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize(
     ("cls", "overrides"),
-    [(A2CTrainer, {}), (PPOTrainer, {"sgd_minibatch_size": 40, "num_sgd_iter": 2})],
-    ids=["A2C", "PPO"],
+    [
+        (A2CTrainer, {}),
+        (PPOTrainer, {"sgd_minibatch_size": 40, "num_sgd_iter": 2}),
+        (PPOTrainer, {"sgd_minibatch_size": 40, "num_sgd_iter": 2, "exploration_config": CURIOUS}),
+    ],
+    ids=["A2C", "PPO", "PPO-Curiosity"],
 )
 def test_one_remote_worker_gives_the_numbers_of_none(trainers, cls, overrides, framework):
     local = trainers(cls, num_workers=0, framework=framework, **overrides)

@@ -174,8 +174,7 @@ REFUSED = [
     ("input_config", {"a": 1}), ("actions_in_input_normalized", True), ("input_evaluation", ["simulation"]),
     ("postprocess_inputs", True), ("shuffle_buffer_size", 4), ("output", "logdir"), ("output_compress_columns", []),
     ("output_max_file_size", 1024),
-    ("model._use_default_native_models", True), ("exploration_config.type", "Curiosity"),
-    ("exploration_config.type", "RE3"),
+    ("model._use_default_native_models", True), ("exploration_config.type", "ThompsonSampling"),
 ]  # fmt: skip
 
 

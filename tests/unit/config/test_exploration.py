@@ -37,7 +37,7 @@ def test_exploration_defaults_are_those_of_the_reference() -> None:
         ({"type": "SoftQ", "temperature": 0}, ".temperature: got 0.0 (float), wanted a number > 0"),
         ({"type": 3}, "exploration_config.type: got 3 (int), wanted one of"),
         ({"type": None}, "exploration_config.type: got None, wanted one of"),
-        ({"type": "Curiosity"}, "exploration_config.type: got 'Curiosity' (str), not available in this version"),
+        ({"type": "ThompsonSampling"}, "exploration_config.type: got 'ThompsonSampling' (str), not available in"),
         ("EpsilonGreedy", "exploration_config: got 'EpsilonGreedy' (str), wanted a dict"),
         (None, "exploration_config: got None, wanted a dict"),
     ],

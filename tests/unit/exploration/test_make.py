@@ -36,12 +36,17 @@ class MyExploration(Exploration):
 BASE = {"framework": "torch", "policy_config": {}, "model": None, "num_workers": 0, "worker_index": 0}
 
 
+def config_of(name):
+    sub = {"sub_exploration": {"type": "EpsilonGreedy"}} if name in ("Curiosity", "RE3", "RND") else {}
+    return {"type": name, **sub}
+
+
 @pytest.mark.parametrize("name", available_explorations())
 def test_every_name_is_made_acts_and_restores(name):
     space = PENDULUM if "Noise" in name and name != "ParameterNoise" else THREE
     batch = means([0.1], [0.2]) if space is PENDULUM else values([0, 1, 2], [2, 1, 0])
-    one = make_exploration({"type": name}, space, **BASE, rng=rng(1))
-    two = make_exploration({"type": name}, space, **BASE, rng=rng(2))
+    one = make_exploration(config_of(name), space, **BASE, rng=rng(1))
+    two = make_exploration(config_of(name), space, **BASE, rng=rng(2))
     choose(one, batch, 5)
     state = one.get_state()
     two.set_state(pickle.loads(pickle.dumps(state)))
@@ -56,9 +61,10 @@ def test_every_name_is_made_acts_and_restores(name):
 @pytest.mark.parametrize("name", available_explorations())
 def test_states_are_arrays_and_plain_values(name):
     space = PENDULUM if "Noise" in name and name != "ParameterNoise" else THREE
-    exploration = make_exploration({"type": name}, space, **BASE, rng=rng())
+    exploration = make_exploration(config_of(name), space, **BASE, rng=rng())
     state = exploration.get_state()
-    state.pop("ou_state", None)
+    for arrays in ("ou_state", "returns", "last"):
+        state.pop(arrays, None)
     json.dumps(state)
 
 
@@ -97,7 +103,7 @@ def test_an_unknown_option_is_answered_with_the_nearest():
         make_exploration({"type": "PerWorkerGaussianNoise", "sigma": 5}, PENDULUM, **BASE)
 
 
-@pytest.mark.parametrize("name", ["Curiosity", "RE3", "ThompsonSampling"])
+@pytest.mark.parametrize("name", ["ThompsonSampling", "UpperConfidenceBound"])
 def test_types_of_rllib_that_are_missing_say_so(name):
     with pytest.raises(ConfigError, match=f"{name}.*not in rlframe yet"):
         make_exploration({"type": name}, THREE, **BASE)
@@ -143,7 +149,7 @@ def test_device_is_that_of_the_torch_model():
     assert Exploration(THREE).device is None
 
 
-@pytest.mark.parametrize("name", [*available_explorations(), "Exploration"])
+@pytest.mark.parametrize("name", [*sorted({*available_explorations()} - {"RND"}), "Exploration"])  # RLlib had no RND
 def test_rllibs_paths_lead_to_the_same_classes(name):
     assert getattr(importlib.import_module("rlframe.utils.exploration"), name) is getattr(package, name)
     module = getattr(package, name).__module__.rpartition(".")[2]

@@ -1,0 +1,89 @@
+"""Curiosity: transitions that a learned model of the environment did not foresee are worth a reward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rlframe.data.columns import ACTIONS, NEXT_OBS, OBS
+from rlframe.exploration.exploration import Array
+from rlframe.exploration.intrinsic import IntrinsicReward, choices, one_hot_choices
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rlframe.exploration.exploration import ExplorationArgs
+
+
+class Curiosity(IntrinsicReward):
+    """The intrinsic curiosity module: a reward for what its forward model did not foresee in feature space.
+
+        r^i_t = η/2 · ‖ φ̂(s_{t+1}) − φ(s_{t+1}) ‖²,   φ̂(s_{t+1}) = forward(φ(s_t), a_t)
+        L = (1 − β) · mean −log p(a_t | φ(s_t), φ(s_{t+1})) + β · mean ½ ‖ φ̂(s_{t+1}) − φ(s_{t+1}) ‖²
+
+    One Adam step on L is done for each trajectory, after its rewards were computed.
+
+    Args:
+        action_space: The environment's action space, Discrete or MultiDiscrete.
+        feature_dim: Size of the features φ.
+        feature_net_config: The `model` section of the network φ; None takes the policy's.
+        inverse_net_hiddens: Hidden layers of the inverse model, which tells the action from two features.
+        inverse_net_activation: Their activation.
+        forward_net_hiddens: Hidden layers of the forward model.
+        forward_net_activation: Their activation.
+        beta: Weight β of the forward model's loss, in [0, 1].
+        eta: Factor η on the rewards.
+        lr: Learning rate.
+        sub_exploration: Config of the exploration that chooses actions.
+        **base: See `Exploration`.
+
+    Raises:
+        ConfigError: If there is no `sub_exploration`.
+        UnsupportedSpaceException: If the action space is of another kind.
+
+    Source: Pathak et al. 2017, "Curiosity-driven Exploration by Self-supervised Prediction", eqs. 2 to 7.
+    """
+
+    def __init__(  # noqa: PLR0913 (RLlib's keys)
+        self,
+        action_space: Any,
+        *,
+        feature_dim: int = 288,
+        feature_net_config: Mapping[str, Any] | None = None,
+        inverse_net_hiddens: Sequence[int] = (256,),
+        inverse_net_activation: str = "relu",
+        forward_net_hiddens: Sequence[int] = (256,),
+        forward_net_activation: str = "relu",
+        beta: float = 0.2,
+        eta: float = 1.0,
+        lr: float = 1e-3,
+        sub_exploration: Mapping[str, Any] | None = None,
+        **base: Unpack[ExplorationArgs],
+    ) -> None:
+        self._counts = choices(action_space)
+        super().__init__(action_space, sub_exploration=sub_exploration, **base)
+        self.feature_dim, self.feature_net_config = feature_dim, feature_net_config
+        self.inverse_net = tuple(inverse_net_hiddens), inverse_net_activation
+        self.forward_net = tuple(forward_net_hiddens), forward_net_activation
+        self.beta, self.eta, self.lr = beta, eta, lr
+
+    def make_networks(self, library: Any, obs_space: Any, seed: int) -> Any:
+        """Returns features, inverse and forward model."""
+        return library.CuriosityNetworks(
+            obs_space,
+            self.action_space,
+            counts=self._counts,
+            feature_dim=self.feature_dim,
+            config=self.network_config(self.feature_net_config),
+            inverse=self.inverse_net,
+            forward=self.forward_net,
+            beta=self.beta,
+            lr=self.lr,
+            seed=seed,
+        )
+
+    def intrinsic_rewards(self, batch: Any) -> Array:
+        """Returns r^i for each row, float32 `[B]`, and does a step on the loss."""
+        actions = one_hot_choices(batch[ACTIONS], self.action_space)
+        rewards: Array = self.eta * self.networks.learn(batch[OBS], batch[NEXT_OBS], actions)
+        return rewards
