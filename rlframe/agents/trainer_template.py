@@ -170,16 +170,15 @@ def _policy_getter(arguments: Mapping[str, Any]) -> Callable[..., Any]:
 def _with_updates(cls: type[Trainer], **overrides: Any) -> type[Trainer]:
     """Returns a trainer class with some of `build_trainer`'s arguments replaced.
 
-    `default_policy=X` alone makes X the policy, whatever chose it before.
+    `default_policy=X` makes X the policy, whatever chose it before; a `get_policy_class` beside it comes first, and where
+    that returns None, X is the policy.
     """
     unknown = sorted(set(overrides) - set(ARGUMENTS))
     if unknown:
         raise TypeError(f"with_updates() got {unknown[0]!r}, wanted one of {', '.join(ARGUMENTS)}")
     original: dict[str, Any] = cls._arguments  # type: ignore[attr-defined]  # set on every built class
     arguments = {**original, **overrides}
-    if overrides.get("default_policy") is not None and overrides.get("get_policy_class") is None:
-        arguments["get_policy_class"] = None
+    if overrides.get("default_policy") is not None:
         arguments["policies"] = None
-    if overrides.get("get_policy_class") is not None:
-        arguments["policies"] = original.get("policies")
+        arguments["get_policy_class"] = overrides.get("get_policy_class")
     return _build(arguments, cls)

@@ -64,12 +64,14 @@ def _constructor(hooks: Hooks, base: type[LearningPolicy]) -> Any:
             options["max_seq_len"] = config.get("model", {}).get("max_seq_len", 20)
         if "get_batch_divisibility_req" in takes:
             options["get_batch_divisibility_req"] = hooks.get("get_batch_divisibility_req")
+        self._first_run_waits = True
         base.__init__(self, obs_space, action_space, config, **options)
         for moment in ("before_loss_init", "_after_loss_init", "after_init"):
             if moment in hooks:
                 hooks[moment](self, obs_space, action_space, config)
             if moment == "before_loss_init":
-                self.run_first()
+                self._first_run_waits = False
+                self.run_first(again=True)
         self.global_timestep = 0
 
     return construct

@@ -27,7 +27,7 @@ from rlframe.models.distributions import numpy_dist_for
 from rlframe.models.recurrent_actor import make_actor
 from rlframe.policy.numpy_policy import ActingRecipe
 from rlframe.policy.policy import Policy, pop_states
-from rlframe.policy.users_code import needs_first_run, overridden_by_user, zeros
+from rlframe.policy.users_code import needs_first_run, overridden_by_user, run_first_behind_constructor, zeros
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 from rlframe.utils.seeding import derive_seed
 
@@ -49,6 +49,8 @@ class LearningPolicy(Policy):
     build_actor: Callable[[Any, Mapping[str, NDArray[Any]], Any], Any] = staticmethod(make_actor)
     #: Whether the network has noise of its own while exploring.
     noisy = False
+    #: Whether `before_loss_init` is still to come.
+    _first_run_waits = False
     _action_sampler_fn: Callable[..., Any] | None = None
     _action_distribution_fn: Callable[..., Any] | None = None
     #: The framework's own class, whose `extra_action_out` does nothing.
@@ -58,6 +60,11 @@ class LearningPolicy(Policy):
     #: The model's copies, one per device.
     model_gpu_towers: list[Any]
     dist_class: Any
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in cls.__dict__ and cls.__module__.startswith("rlframe.agents."):
+            run_first_behind_constructor(cls)
 
     def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any], config: dict[str, Any]) -> None:
         super().__init__(observation_space, action_space, config)
@@ -155,16 +162,27 @@ class LearningPolicy(Policy):
         """Returns whether the first run of loss and postprocessing is over; what they get from then on is real."""
         return self._loss_initialized
 
-    def run_first(self) -> None:
+    def run_first(self, *, again: bool = False) -> None:
         """Runs postprocessing and loss once on rows of zeros where they are the user's own.
 
         What they leave in the policy is there from the first sample on.
+
+        Args:
+            again: Whether it will be called again, when constructors of users' own are through: an attribute that is
+                missing now may be set by then.
         """
+        if self._first_run_waits:
+            return
         if overridden_by_user(type(self.model), "custom_loss"):
             self._loss_reads_all = True
             self.collect_all_columns()
         if not self._loss_initialized and needs_first_run(type(self)):
-            self._initialize_loss_from_dummy_batch()
+            try:
+                self._initialize_loss_from_dummy_batch()
+            except AttributeError:
+                if again:
+                    return
+                raise
         self._loss_initialized = True
 
     def _initialize_loss_from_dummy_batch(

@@ -131,8 +131,12 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         shown |= {name: parts.get(name) for name in ("observation_space", "action_space", "global_timestep")}
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
-    def run_first(self) -> None:
-        """Called when the policy is made, before it acts or learns."""
+    def run_first(self, *, again: bool = False) -> None:
+        """Called when the policy is made, before it acts or learns.
+
+        Args:
+            again: Whether it will be called again, when constructors of users' own are through.
+        """
 
     # --- acting -----------------------------------------------------------------------------------------------
 

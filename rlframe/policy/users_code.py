@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABCMeta
 from collections.abc import Mapping
 from typing import Any
@@ -70,8 +71,25 @@ def widen(cls: type[Any]) -> None:
                 setattr(cls, name, value)
 
 
+def run_first_behind_constructor(cls: type[Any]) -> None:
+    """Has the constructor of a built-in policy end with `run_first`, where no other built-in one goes on behind it.
+
+    RLlib's did. So classes of users' own can tell the first run by what they set behind `super().__init__()`.
+    """
+    construct = cls.__dict__["__init__"]
+
+    @functools.wraps(construct)
+    def construct_and_run(self: Any, *args: Any, **kwargs: Any) -> None:
+        construct(self, *args, **kwargs)
+        last = next(above for above in type(self).__mro__ if not is_users(above) and "__init__" in above.__dict__)
+        if last is cls:
+            self.run_first(again=True)
+
+    cls.__init__ = construct_and_run  # type: ignore[misc]  # on purpose
+
+
 class PolicyType(ABCMeta):
-    """The type of policies: `run_first` is called when the outermost constructor is through."""
+    """The type of policies: `run_first` is called for good when the outermost constructor is through."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         """Returns a new policy."""

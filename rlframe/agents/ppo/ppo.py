@@ -112,14 +112,18 @@ class FollowValueTargets:
 
 
 class UpdateKL:
-    """Adapts the KL penalty of every policy that was trained; item in and out: `(batch, learner infos)`."""
+    """Adapts the KL penalty of every policy that was trained.
+
+    Item in and out: `(batch, learner infos)`, or learner infos alone, as RLlib's plans have it.
+    """
 
     def __init__(self, workers: WorkerSet) -> None:
         self.workers = workers
 
-    def __call__(self, item: tuple[Any, Mapping[str, Any]]) -> tuple[Any, Mapping[str, Any]]:
+    def __call__(self, item: Any) -> Any:
         """Hands each policy the mean divergence of its learner steps."""
-        for policy_id, info in item[1].items():
+        infos: Mapping[str, Any] = item[1] if isinstance(item, tuple) else item
+        for policy_id, info in infos.items():
             kl = info.get(LEARNER_STATS_KEY, {}).get("kl")
             if kl is not None:
                 self.workers.local_worker().policy_map[policy_id].update_kl(kl)  # type: ignore[attr-defined]

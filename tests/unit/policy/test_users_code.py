@@ -171,6 +171,36 @@ def test_first_sample_is_postprocessed_with_what_the_loss_left(framework):
     worker.learn_on_batch(batch)
 
 
+def test_first_run_of_a_subclass_comes_before_what_it_sets_behind_its_parents_constructor():
+    class Critic(PPOTorchPolicy):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.compute_others = lambda obs: np.ones(len(obs), np.float32)
+
+        def postprocess_trajectory(self, sample_batch, other_agent_batches=None, episode=None):
+            if hasattr(self, "compute_others"):  # as in RLlib's example of a central critic
+                assert other_agent_batches is not None
+            return super().postprocess_trajectory(sample_batch, other_agent_batches, episode)
+
+    class Later(PPOTorchPolicy):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.scale = 2.0
+
+        def loss(self, model, dist_class, train_batch):
+            self.calls = getattr(self, "calls", 0) + 1
+            return self.scale * super().loss(model, dist_class, train_batch)
+
+    class Wrong(Later):
+        def loss(self, model, dist_class, train_batch):
+            return self.never_set
+
+    ppo_worker(Critic).sample()
+    assert ppo_worker(Later).get_policy().calls == 2  # again, when the attribute is there
+    with pytest.raises(AttributeError, match="never_set"):
+        ppo_worker(Wrong)
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_first_run_leaves_streams_counters_and_weights_alone(framework):
     base, surrogate = parts(framework)
