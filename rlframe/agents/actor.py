@@ -59,7 +59,7 @@ class StatefulActor:
                     f"last action at step {self._steps}, got no reward (call reset() where an episode begins)"
                 )
             self._memory.rewarded(clip_rewards(np.asarray([reward], np.float32), self._how_to_clip))
-        row = self.policy.observe(obs)[None]
+        row = self.policy._observed(obs)[None]
         inputs = self._memory.inputs(row)
         actions, states, _ = self.policy.compute_actions_from_input_dict({OBS: row, **inputs}, explore=self.explore)
         flat = flatten_to_single_ndarray(actions, 1)

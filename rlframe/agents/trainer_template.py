@@ -170,8 +170,8 @@ def _policy_getter(arguments: Mapping[str, Any]) -> Callable[..., Any]:
 def _with_updates(cls: type[Trainer], **overrides: Any) -> type[Trainer]:
     """Returns a trainer class with some of `build_trainer`'s arguments replaced.
 
-    `default_policy=X` makes X the policy, whatever chose it before; a `get_policy_class` beside it comes first, and where
-    that returns None, X is the policy.
+    `default_policy=X` makes X the policy, whatever chose it before; a `get_policy_class` beside it comes first, and
+    where that returns None, X is the policy.
     """
     unknown = sorted(set(overrides) - set(ARGUMENTS))
     if unknown:

@@ -100,7 +100,7 @@ class EnvRunner:
         self.hooks = hooks
         self.obs_filter = obs_filter
         self._raw_space = slots[0].env.observation_space
-        preprocessor = policy.preprocessor
+        preprocessor = policy._obs_preprocessor
         self._preprocess: Any = None if isinstance(preprocessor, NoPreprocessor) else preprocessor
         space = policy.observation_space
         self._obs_shape = space.shape or ()
@@ -276,9 +276,9 @@ class EnvRunner:
         """Returns an action for each slot, and the columns that are stored with it: also those that were acted on."""
         explore, memory = self.settings.explore, self._memory
         if memory is None:
-            return self.policy.act(obs, explore, None)
+            return self.policy.act_on_rows(obs, explore, None)
         inputs = memory.inputs(obs)
-        actions, extras = self.policy.act(obs, explore, None, inputs)
+        actions, extras = self.policy.act_on_rows(obs, explore, None, inputs)
         memory.acted(obs, self._flat(actions), extras)
         return actions, {**inputs, **extras}
 

@@ -357,7 +357,9 @@ def _logp(
 ) -> NDArray[np.float32]:
     """Returns log π(action | observation) [n] of the given rows."""
     if ACTION_DIST_INPUTS in extras:
-        return np.asarray(policy.distribution(extras[ACTION_DIST_INPUTS][rows]).logp(actions[rows]), np.float32)
+        return np.asarray(
+            type(policy).distribution(policy, extras[ACTION_DIST_INPUTS][rows]).logp(actions[rows]), np.float32
+        )
     states: list[NDArray[Any]] = []
     while f"{STATE_IN_PREFIX}{len(states)}" in extras:
         states.append(extras[f"{STATE_IN_PREFIX}{len(states)}"][rows])

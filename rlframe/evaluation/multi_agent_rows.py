@@ -25,7 +25,7 @@ class Side:
         plain = np.dtype(np.float32) if dtype == np.float64 or obs_filter is not None else dtype
         self.shape = tuple(space.shape or ())
         self.store = RowStore(self.shape, plain, policy.train_columns, with_env_steps=with_env_steps)
-        preprocessor = policy.preprocessor
+        preprocessor = policy._obs_preprocessor
         self.preprocess: Any = None if isinstance(preprocessor, NoPreprocessor) else preprocessor
         self.raw_space = getattr(space, "original_space", space)
         self.nested = policy.action_space_struct is not policy.action_space

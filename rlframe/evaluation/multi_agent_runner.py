@@ -249,7 +249,7 @@ class MultiAgentRunner:
 
     def _new_side(self, policy_id: str) -> Side:
         policy = self.policies[policy_id]
-        obs_filter = self.filters.get(policy_id) if policy.obs_filter is not None else None
+        obs_filter = self.filters.get(policy_id) if policy._obs_filter is not None else None
         side = Side(policy_id, policy, obs_filter, with_env_steps=self._with_env_steps)
         self._sides[policy_id] = side
         return side
@@ -322,7 +322,7 @@ class MultiAgentRunner:
         policy, memory = self._prepare(side), side.memory
         places = np.array([agent.place for agent in side.waiting])
         inputs = None if memory is None else memory.inputs(obs, places)
-        made, extras = policy.act(obs, self.settings.explore, None, inputs)
+        made, extras = policy.act_on_rows(obs, self.settings.explore, None, inputs)
         flat = flatten_to_single_ndarray(made, 1) if side.nested else made
         flat, extras = self._as_taken(side, obs, flat, {**(inputs or {}), **extras})
         if memory is not None:

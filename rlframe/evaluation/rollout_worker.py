@@ -330,14 +330,14 @@ class RolloutWorker(RLlibWorkerNames):
 
     def _furnish(self, policy_id: str, policy: Policy) -> None:
         """Gives a policy what it has of its worker."""
-        policy.preprocessor = self.preprocessors[policy_id]
+        policy._obs_preprocessor = self.preprocessors[policy_id]
         if policy.config.get("observation_filter", "NoFilter") != "NoFilter":
-            policy.obs_filter = self.filters[policy_id]
+            policy._obs_filter = self.filters[policy_id]
         policy.callbacks = self.callbacks  # type: ignore[attr-defined]  # RLlib's name for users' code
         if not _BATCH_HOOKS.isdisjoint(self._hooks):
             policy.collect_all_columns()
         if "on_learn_on_batch" in self._hooks:
-            policy.learn_hook = partial(_call_learn_hook, self.callbacks)  # type: ignore[attr-defined]
+            policy._learn_hook = partial(_call_learn_hook, self.callbacks)  # type: ignore[attr-defined]
         if policy.exploration is None:  # a class of the user's own that only acts
             policy.exploration = policy._create_exploration()
 
@@ -384,8 +384,8 @@ class RolloutWorker(RLlibWorkerNames):
             size = int(config.get("num_envs_per_worker", 1))
             vector_env = make_vector_env(config.get("env"), size, dict(config.get("env_config") or {}))
             first = self.slots[0]
-            return VectorRunner(vector_env, first, policy, DEFAULT_POLICY_ID, settings, hooks, policy.obs_filter)
-        return EnvRunner(self.slots, policy, DEFAULT_POLICY_ID, settings, hooks, policy.obs_filter)
+            return VectorRunner(vector_env, first, policy, DEFAULT_POLICY_ID, settings, hooks, policy._obs_filter)
+        return EnvRunner(self.slots, policy, DEFAULT_POLICY_ID, settings, hooks, policy._obs_filter)
 
     # --- sampling ---------------------------------------------------------------------------------------------
 
@@ -567,8 +567,9 @@ class RolloutWorker(RLlibWorkerNames):
             "runner": None if self.runner is None else self.runner.get_state(),
             "global_vars": dict(self.global_vars),
             "streams": {
-                pid: {"exploration": policy.get_exploration_state(), "action_rng": policy.rng.bit_generator.state,
-                      "timestep": policy.global_timestep, "seed": policy.seed}
+                pid: {"exploration": policy.get_exploration_state(),
+                      "action_rng": policy._action_rng.bit_generator.state,
+                      "timestep": policy.global_timestep, "seed": policy._policy_seed}
                 for pid, policy in self.policy_map.items()
             },
         }  # fmt: skip
@@ -587,9 +588,9 @@ class RolloutWorker(RLlibWorkerNames):
             policy = self.policy_map[pid]
             if streams["exploration"]:
                 policy.exploration.set_state(streams["exploration"])
-            policy.rng.bit_generator.state = streams["action_rng"]
+            policy._action_rng.bit_generator.state = streams["action_rng"]
             policy.global_timestep = int(streams["timestep"])
-            policy.seed = int(streams.get("seed", policy.seed))
+            policy._policy_seed = int(streams.get("seed", policy._policy_seed))
         if self.runner is not None and state["runner"] is not None:
             self.runner.set_state(state["runner"])
 

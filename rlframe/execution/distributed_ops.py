@@ -111,7 +111,10 @@ def set_policy_states(worker: Any, states: dict[str, Any]) -> None:
     """Puts `policy_states` into a worker's policies, which keep their own streams of exploration."""
     for pid, state in states.items():
         policy = worker.policy_map[pid]
-        kept = {"_exploration_state": policy.get_exploration_state(), "_action_rng": policy.rng.bit_generator.state}
+        kept = {
+            "_exploration_state": policy.get_exploration_state(),
+            "_action_rng": policy._action_rng.bit_generator.state,
+        }
         policy.set_state({**state, **kept})
         policy.steps_learned = int(state.get("_steps_learned", 0))
 
@@ -154,7 +157,7 @@ def _sample_and_learn(worker: Any, lesson: Lesson, global_vars: dict[str, int]) 
     for pid in sorted(worker.policies_to_train):  # all of them, and in one order: every worker must meet the others
         policy, rows = worker.policy_map[pid], parts.get(pid)
         # From the count of steps, so that a restored run draws the same orders without more to remember.
-        learner._rng = make_rng(policy.seed, "minibatches", worker.worker_index, global_vars["timestep"])
+        learner._rng = make_rng(policy._policy_seed, "minibatches", worker.worker_index, global_vars["timestep"])
         steps = []
         for _ in range(lesson.num_sgd_iter):
             minibatches = (

@@ -48,7 +48,7 @@ class LearningPolicy(Policy):
     #: `fn(spec, weights, rng) -> actor`; importable without a framework, since remote workers call it.
     build_actor: Callable[[Any, Mapping[str, NDArray[Any]], Any], Any] = staticmethod(make_actor)
     #: Whether the network has noise of its own while exploring.
-    noisy = False
+    _noisy_network = False
     #: Whether `before_loss_init` is still to come.
     _first_run_waits = False
     _action_sampler_fn: Callable[..., Any] | None = None
@@ -69,10 +69,10 @@ class LearningPolicy(Policy):
     def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any], config: dict[str, Any]) -> None:
         super().__init__(observation_space, action_space, config)
         self.callbacks: Any = None
-        self.learn_hook: Callable[..., None] | None = None
-        self.actor: Any = None
+        self._learn_hook: Callable[..., None] | None = None
+        self._numpy_actor: Any = None
         #: What the loss computed beside the loss: scalars are means over rows, other tensors have an entry per row.
-        self.kept: dict[str, Any] = {}
+        self._loss_outputs: dict[str, Any] = {}
         self._initial_state: list[Any] | None = None
         self._wanted_columns: tuple[str, ...] | None = None
         self._loss_initialized = False
@@ -83,7 +83,7 @@ class LearningPolicy(Policy):
 
     def stream_seed(self, *path: int | str) -> int:
         """Returns the seed of this policy's random stream named by `path`."""
-        return derive_seed(self.seed, self.framework, *path)
+        return derive_seed(self._policy_seed, self.framework, *path)
 
     def make_model_and_dist(self) -> tuple[Any, Any]:
         """Returns the model and the framework's distribution class that the config describes."""
@@ -148,7 +148,7 @@ class LearningPolicy(Policy):
             build_actor=type(self).build_actor,
             spec=self.actor_spec(),
             wants_values=self.wants_values,
-            noisy=self.noisy,
+            noisy=self._noisy_network,
             train_columns=self.train_columns,
             postprocess=getattr(method, "framework_free", None),
             initial_state=tuple(np.asarray(state) for state in self.get_initial_state()),
@@ -194,7 +194,7 @@ class LearningPolicy(Policy):
             auto_remove_unneeded_view_reqs: Ignored: such policies get all columns.
             stats_fn: `fn(policy, train_batch)`, called behind the loss.
         """
-        step, streams = self.global_timestep, (self.rng, self.exploration_rng)
+        step, streams = self.global_timestep, (self._action_rng, self._exploration_rng)
         drawn = [stream.bit_generator.state for stream in streams]
         with self.seeded("first_run"), np.errstate(all="ignore"):
             try:
@@ -233,19 +233,19 @@ class LearningPolicy(Policy):
         self, obs: NDArray[Any], explore: bool = True
     ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
         """Returns distribution inputs [B, K] and values [B] (None unless wanted) for `obs` [B, ...]."""
-        if self.actor is None:
+        if self._numpy_actor is None:
             inputs, values, _ = self.forward_in_framework({OBS: obs}, explore)
             return inputs, values
-        actor = self.actor if explore else self.actor.mean
+        actor = self._numpy_actor if explore else self._numpy_actor.mean
         return actor.forward_with_values(obs) if self.wants_values else (actor.forward(obs), None)
 
     def forward_with_memory(
         self, obs: NDArray[Any], inputs: Mapping[str, NDArray[Any]], explore: bool = True
     ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
         """Returns distribution inputs [B, K], values [B] (None unless wanted) and new states, see `Policy`."""
-        if self.actor is None:
+        if self._numpy_actor is None:
             return self.forward_in_framework({OBS: obs, **inputs}, explore)
-        made: tuple[Any, Any, list[Any]] = self.actor.step(obs, inputs)
+        made: tuple[Any, Any, list[Any]] = self._numpy_actor.step(obs, inputs)
         return made
 
     def forward_in_framework(
@@ -254,7 +254,7 @@ class LearningPolicy(Policy):
         """Returns what `forward_with_memory` does, by way of the framework, for `obs` and further columns [B, ...]."""
         raise NotImplementedError
 
-    def act(
+    def act_on_rows(
         self,
         obs: NDArray[Any],
         explore: bool = True,
@@ -264,13 +264,13 @@ class LearningPolicy(Policy):
         """Returns actions [B, ...] and extra columns for preprocessed observations [B, ...]."""
         plain = self._action_sampler_fn is None and self._action_distribution_fn is None
         if self._acts_by_itself or (plain and self.numpy_dist is not None and not self.has_custom_action_out()):
-            return super().act(obs, explore, timestep, inputs)
+            return super().act_on_rows(obs, explore, timestep, inputs)
         return self.act_in_framework({OBS: obs, **(inputs or {})}, explore, timestep)
 
     def act_in_framework(
         self, input_dict: Mapping[str, Any], explore: bool, timestep: int | None
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        """Returns what `act` does, by way of the framework and of the hooks that replace parts of acting."""
+        """Returns what `act_on_rows` does, by way of the framework and of the hooks that replace parts of acting."""
         raise NotImplementedError
 
     def compute_actions_from_input_dict(
@@ -282,7 +282,7 @@ class LearningPolicy(Policy):
         **kwargs: Any,
     ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
         """Returns actions [B, ...], states and extra columns for a dict of columns."""
-        if self.acts_in_numpy() and self.actor is not None:
+        if self.acts_in_numpy() and self._numpy_actor is not None:
             return super().compute_actions_from_input_dict(input_dict, explore, timestep, episodes, **kwargs)
         explore = bool(self.config.get("explore", True)) if explore is None else explore
         self.exploration.before_compute_actions(timestep=timestep, explore=explore)
@@ -337,8 +337,8 @@ class LearningPolicy(Policy):
     def _before_learning(self, samples: SampleBatch) -> dict[str, Any]:
         """Calls `on_learn_on_batch` and returns what it wrote, the `custom_metrics`."""
         custom: dict[str, Any] = {}
-        if self.learn_hook is not None:
-            self.learn_hook(policy=self, train_batch=samples, result=custom)
+        if self._learn_hook is not None:
+            self._learn_hook(policy=self, train_batch=samples, result=custom)
         return custom
 
     def _learn_result(

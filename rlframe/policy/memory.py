@@ -200,5 +200,5 @@ def column_layout(policy: Any, column: str) -> tuple[tuple[int, ...], Any]:
         return tuple(int(size or 0) for size in shape[1:]), dtype
     space = policy.observation_space
     dtype = np.dtype(space.dtype or np.float32)
-    filtered = policy.obs_filter is not None
+    filtered = policy._obs_filter is not None
     return tuple(space.shape or ()), np.float32 if dtype == np.float64 or filtered else dtype

@@ -67,13 +67,13 @@ class NumpyPolicy(Policy):
         self.numpy_dist: Any = numpy_dist_for(action_space)[0]
         self.exploration = self._create_exploration()
         self.weights: dict[str, NDArray[Any]] = {}
-        self.actor: Any = None
+        self._numpy_actor: Any = None
 
     def forward(
         self, obs: NDArray[Any], explore: bool = True
     ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
         """Returns distribution inputs [B, K] and values [B] (None unless wanted)."""
-        actor = self.actor if explore else self.actor.mean
+        actor = self._numpy_actor if explore else self._numpy_actor.mean
         if self.wants_values:
             both: tuple[NDArray[np.float32], NDArray[np.float32]] = actor.forward_with_values(obs)
             return both
@@ -83,7 +83,7 @@ class NumpyPolicy(Policy):
         self, obs: NDArray[Any], inputs: Mapping[str, NDArray[Any]], explore: bool = True
     ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
         """Returns distribution inputs [B, K], values [B] and new states; see `Policy`."""
-        made: tuple[Any, Any, list[Any]] = self.actor.step(obs, inputs)
+        made: tuple[Any, Any, list[Any]] = self._numpy_actor.step(obs, inputs)
         return made
 
     def is_recurrent(self) -> bool:
@@ -96,7 +96,7 @@ class NumpyPolicy(Policy):
 
     def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
         """Returns state values [B]."""
-        return np.asarray(self.actor.values(obs))
+        return np.asarray(self._numpy_actor.values(obs))
 
     def postprocess_trajectory(
         self, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
@@ -114,9 +114,11 @@ class NumpyPolicy(Policy):
         """Takes weights; arrays from the object store are used as they are, without a copy."""
         self.weights = {name: np.asarray(array) for name, array in weights.items()}
         if not self.weights:  # the state of one that has not got any yet
-            self.actor = None
+            self._numpy_actor = None
             return
-        self.actor = self.recipe.build_actor(self.recipe.spec, self.weights, self.rng if self.recipe.noisy else None)
+        self._numpy_actor = self.recipe.build_actor(
+            self.recipe.spec, self.weights, self._action_rng if self.recipe.noisy else None
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name in ("model", "dist_class", "device"):

@@ -36,7 +36,7 @@ from rlframe.exploration import make_exploration
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
 from rlframe.policy.memory import ActingMemory, views_after
 from rlframe.policy.rllib_names import RLlibPolicyNames
-from rlframe.policy.users_code import PolicyType, overridden_by_user, widen
+from rlframe.policy.users_code import PolicyType, is_users, overridden_by_user, widen
 from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.seeding import entropy_seed, make_rng
 from rlframe.utils.spaces.observations import describe
@@ -99,7 +99,8 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         widen(cls)
-        plain = cls.forward is Policy.forward
+        built_in = (above for above in cls.__mro__ if not is_users(above))
+        plain = next(c for c in built_in if "compute_actions_from_input_dict" in c.__dict__) is Policy
         cls._by_compute_actions = plain and overridden_by_user(cls, "compute_actions")
         whole = overridden_by_user(cls, "compute_actions_from_input_dict")
         cls._acts_by_itself = whole or cls._by_compute_actions
@@ -112,15 +113,17 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         self.config = config
         self.global_timestep = 0
         seed = config.get("seed")
-        self.seed = entropy_seed() if seed is None else int(seed)
+        self._policy_seed = entropy_seed() if seed is None else int(seed)
         # worker 0 samples itself when there are no remote workers: it then uses the stream of worker 1, so that
         # `num_workers=0` and `num_workers=1` give the same numbers.
         stream = max(int(config.get("worker_index", 0)), 1)
-        self.rng = make_rng(self.seed, "action", stream)
-        self.exploration_rng = make_rng(self.seed, "exploration", stream)
+        self._action_rng = make_rng(self._policy_seed, "action", stream)
+        self._exploration_rng = make_rng(self._policy_seed, "exploration", stream)
         original = getattr(observation_space, "original_space", observation_space)
-        self.preprocessor = None if config.get("_disable_preprocessor_api") else get_preprocessor(original)(original)
-        self.obs_filter: Any = None
+        self._obs_preprocessor = (
+            None if config.get("_disable_preprocessor_api") else get_preprocessor(original)(original)
+        )
+        self._obs_filter: Any = None
         self.view_requirements: dict[str, ViewRequirement] = self._default_view_requirements()
         self.exploration: Any = None
         self._needs_memory: bool | None = None
@@ -169,7 +172,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         """
         next_obs = slice_column(batch[NEXT_OBS], rows)
         if not self.needs_memory():
-            return np.asarray(self.values(next_obs), np.float32).reshape(-1)
+            return np.asarray(type(self).values(self, next_obs), np.float32).reshape(-1)
         inputs = views_after(self.acting_views(), batch, rows, next_obs)
         for index in range(self.num_state_tensors()):
             inputs[f"{STATE_IN_PREFIX}{index}"] = np.asarray(batch[f"{STATE_OUT_PREFIX}{index}"])[rows]
@@ -178,9 +181,9 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
 
     def distribution(self, dist_inputs: NDArray[np.float32]) -> Any:
         """Returns the NumPy action distribution for inputs [B, K]."""
-        return self.numpy_dist(dist_inputs, self.rng)
+        return self.numpy_dist(dist_inputs, self._action_rng)
 
-    def act(
+    def act_on_rows(
         self,
         obs: NDArray[Any],
         explore: bool = True,
@@ -198,7 +201,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
     def _act_by_users_method(
         self, obs: NDArray[Any], explore: bool, timestep: int | None, inputs: Mapping[str, NDArray[Any]]
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        """Returns what `act` does, by way of a user's `compute_actions` or `compute_actions_from_input_dict`."""
+        """Returns actions and columns by way of a user's `compute_actions_from_input_dict` or `compute_actions`."""
         before = self.global_timestep
         actions, states, columns = self.compute_actions_from_input_dict({OBS: obs, **inputs}, explore, timestep)
         if self.global_timestep == before:  # the user's method may end in one that counts
@@ -245,7 +248,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             dist_inputs, values = self.forward(obs, explore)
         else:
             dist_inputs, values, states = self.forward_with_memory(obs, inputs, explore)
-        distribution = self.distribution(dist_inputs)
+        distribution = type(self).distribution(self, dist_inputs)
         step = self.global_timestep if timestep is None else timestep
         actions, logp = self.exploration.get_exploration_action(
             action_distribution=distribution, timestep=step, explore=explore
@@ -378,7 +381,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             given[PREV_ACTIONS] = self.from_env_action(prev_action)
         if prev_reward is not None:
             given[PREV_REWARDS] = prev_reward
-        given[OBS] = self.observe(given[OBS])
+        given[OBS] = self._observed(given[OBS])
         batched = {key: np.asarray(value)[None] for key, value in given.items()}
         for index, part in enumerate(() if state is None else state):
             batched[f"state_in_{index}"] = np.asarray(part)[None]
@@ -390,14 +393,14 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             {key: column[0] for key, column in extra.items()},
         )
 
-    def observe(self, obs: Any) -> NDArray[Any]:
+    def _observed(self, obs: Any) -> NDArray[Any]:
         """Returns one environment observation preprocessed and filtered (filter frozen).
 
         Raises:
             EnvError: If it is no observation of the space; names the leaf that does not fit.
             NonFiniteError: If it holds NaN or infinity.
         """
-        given, preprocessor = obs, self.preprocessor
+        given, preprocessor = obs, self._obs_preprocessor
         space = getattr(self.observation_space, "original_space", self.observation_space)
         if type(obs) is tuple and len(obs) == 2 and isinstance(obs[1], dict) and not hasattr(space, "spaces"):
             raise EnvError(
@@ -417,7 +420,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             raise NonFiniteError(f"the observation to act on has NaN or infinity in it: {array!r:.200}")
         if array.dtype == np.float64:
             array = array.astype(np.float32)
-        return array if self.obs_filter is None else np.asarray(self.obs_filter(array, update=False))
+        return array if self._obs_filter is None else np.asarray(self._obs_filter(array, update=False))
 
     def to_env_actions(self, actions: Any, *, unsquash: bool | None = None, clip: bool | None = None) -> Any:
         """Returns actions [B, ...] of the policy's space as actions of the environment's space.
@@ -465,7 +468,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             dist_inputs, _ = self.forward(known[OBS], False)
         else:
             dist_inputs, _, _ = self.forward_with_memory(known[OBS], inputs, False)
-        return np.asarray(self.distribution(dist_inputs).logp(np.asarray(actions)), np.float32)
+        return np.asarray(type(self).distribution(self, dist_inputs).logp(np.asarray(actions)), np.float32)
 
     # --- learning ---------------------------------------------------------------------------------------------
 
@@ -524,7 +527,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             "weights": self.get_weights(),
             "global_timestep": self.global_timestep,
             "_exploration_state": self.get_exploration_state(),
-            "_action_rng": self.rng.bit_generator.state,
+            "_action_rng": self._action_rng.bit_generator.state,
         }
 
     def set_state(self, state: State) -> None:
@@ -534,7 +537,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         if self.exploration is not None and state.get("_exploration_state"):
             self.exploration.set_state(state["_exploration_state"])
         if "_action_rng" in state:
-            self.rng.bit_generator.state = state["_action_rng"]
+            self._action_rng.bit_generator.state = state["_action_rng"]
 
     def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
         """Takes the global step count; schedules follow it."""
@@ -584,7 +587,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             model=getattr(self, "model", None),
             num_workers=int(self.config.get("num_workers", 0)),
             worker_index=int(self.config.get("worker_index", 0)),
-            rng=self.exploration_rng,
+            rng=self._exploration_rng,
         )
         made.policy = self
         if self.train_columns is not None and not set(made.reads) <= set(self.train_columns):

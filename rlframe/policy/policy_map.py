@@ -20,7 +20,7 @@ from rlframe.utils.errors import ConfigError
 from rlframe.utils.state_files import read_state, write_state
 
 #: What others set on a policy, and `get_state` does not tell.
-_KEPT = ("seed", "steps_learned", "distributed_world_size")
+_KEPT = ("_policy_seed", "steps_learned", "distributed_world_size")
 #: The same of policies that have them: what a callback or `--plateau-reduce-factor` may have replaced.
 _SCHEDULES = ("lr_schedule", "entropy_coeff_schedule")
 _SCHEDULED = ("cur_lr", "entropy_coeff")

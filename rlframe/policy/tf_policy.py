@@ -116,7 +116,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         self._scalar_tensors: dict[str, tuple[float, Tensor]] = {}
         self._mirror: WeightMirror | None = None
         self._mirror_is_stale = False
-        self.actor = self._make_actor()
+        self._numpy_actor = self._make_actor()
 
     # --- building ---------------------------------------------------------------------------------------------
 
@@ -182,7 +182,9 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         if not self.acts_in_numpy():
             return None
         self._mirror = WeightMirror(self.model.named_variables())
-        return self.build_actor(self.actor_spec(), self._mirror.arrays, self.rng if self.noisy else None)
+        return self.build_actor(
+            self.actor_spec(), self._mirror.arrays, self._action_rng if self._noisy_network else None
+        )
 
     def _weights_changed(self) -> None:
         self._mirror_is_stale = True
@@ -214,9 +216,9 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         if self.needs_memory():
             _, values, _ = self.forward_with_memory(obs, self._memory_inputs({OBS: obs}, len(obs)) or {}, False)
             return np.zeros(len(obs), np.float32) if values is None else values
-        if self.actor is not None:
+        if self._numpy_actor is not None:
             self._refreshed()
-            return np.asarray(self.actor.values(obs))
+            return np.asarray(self._numpy_actor.values(obs))
         return np.asarray(self._act_calls({OBS: obs}, {}, explore=False, values=True, extra=False)["values"])
 
     def forward_in_framework(
@@ -286,7 +288,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         )
         inputs = passed["inputs"]
         if self.numpy_dist is not None and self._action_distribution_fn is None:
-            distribution = self.distribution(inputs)
+            distribution = type(self).distribution(self, inputs)
         else:
             distribution = passed["dist_class"](tf.convert_to_tensor(inputs), self.model)
         actions, logp = self.exploration.get_exploration_action(
@@ -310,7 +312,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             batch = SampleBatch.from_columns(tf.nest.map_structure(tf.convert_to_tensor, columns))
             batch.set_training(True)
             if self._has_own_loss():
-                self.loss(self.model, self.dist_class, batch)
+                type(self).loss(self, self.model, self.dist_class, batch)
             if stats_fn is not None:
                 stats_fn(self, batch)
 
@@ -398,7 +400,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             losses = self._losses(batch) if len(self.devices) == 1 else self._losses_of_shares(batch)
         self._grad_stats: dict[str, Any] = {}
         gradients = [
-            self.gradients(with_tape(optimizer, tape), loss)
+            type(self).gradients(self, with_tape(optimizer, tape), loss)
             for optimizer, loss in zip(self._optimizers, losses, strict=True)
         ]
         stats = {**self._grad_stats}
@@ -406,7 +408,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
 
     def _losses(self, batch: SampleBatch) -> list[Tensor]:
         """Returns the losses of a batch of tensors, one for each optimiser."""
-        losses = self.loss(self.model, self.dist_class, batch)
+        losses = type(self).loss(self, self.model, self.dist_class, batch)
         losses = list(losses) if isinstance(losses, (list, tuple)) else [losses]
         changed = self.model.custom_loss(losses if len(losses) > 1 else losses[0], batch)
         losses = list(changed) if isinstance(changed, (list, tuple)) else [changed]
@@ -422,9 +424,9 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         ):
             with tf.device(device):
                 made.append([loss * weight for loss in self._losses(part)])
-            kept.append(self.kept)
+            kept.append(self._loss_outputs)
             weights.append(weight)
-        self.kept = merge_kept(kept, weights, lambda parts: tf.concat(parts, axis=0))
+        self._loss_outputs = merge_kept(kept, weights, lambda parts: tf.concat(parts, axis=0))
         return [tf.add_n(parts) for parts in zip(*made, strict=True)]
 
     def gradients(self, optimizer: Any, loss: Tensor) -> Gradients:
@@ -461,7 +463,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
 
     def keep(self, **stats: Tensor) -> None:
         """Keeps what the loss computed beside the loss, for the learner's report."""
-        self.kept = dict(stats)
+        self._loss_outputs = dict(stats)
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns learner statistics of the batch."""
@@ -513,7 +515,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
 
     def _traced_loss(self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor]) -> dict[str, Any]:
         with self._symbolic(scalars):
-            self.loss(self.model, self.dist_class, SampleBatch.from_columns(dict(columns)))
+            type(self).loss(self, self.model, self.dist_class, SampleBatch.from_columns(dict(columns)))
             return self.extra_compute_grad_fetches()
 
     def set_learning_rate(self, lr: float) -> None:

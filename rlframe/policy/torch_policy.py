@@ -97,12 +97,12 @@ class TorchPolicy(LearningPolicy):
         req = get_batch_divisibility_req
         self.batch_divisibility_req = req(self) if callable(req) else (req or 1)
         self.exploration = self._create_exploration()
-        self.flat: FlatParameters | None = None
+        self._flat_parameters: FlatParameters | None = None
         self._towers: Towers | None = None
         #: `fn(train_batch) -> loss` that fills the gradients itself; None goes by `loss` and autograd.
         self.without_autograd: Callable[[SampleBatch], Tensor] | None = None
         self._optimizers: list[torch.optim.Optimizer] = self._make_optimizers()
-        self.actor = self._make_actor()
+        self._numpy_actor = self._make_actor()
 
     # --- building ---------------------------------------------------------------------------------------------
 
@@ -138,10 +138,10 @@ class TorchPolicy(LearningPolicy):
         params = [p for p in parameters if p.requires_grad]
         if not params:
             return torch.optim.Adam([nn.Parameter(torch.zeros(1))], lr=lr, eps=eps)
-        self.flat = flatten_parameters(params)
-        if self.flat is None:
+        self._flat_parameters = flatten_parameters(params)
+        if self._flat_parameters is None:
             return torch.optim.Adam(params, lr=lr, eps=eps)
-        return FlatAdam([self.flat.param], lr=lr, eps=eps)
+        return FlatAdam([self._flat_parameters.param], lr=lr, eps=eps)
 
     def live_weights(self) -> dict[str, NDArray[Any]]:
         """Returns the model's tensors as arrays that share their memory (CPU only); for actors, not for users."""
@@ -150,7 +150,9 @@ class TorchPolicy(LearningPolicy):
     def _make_actor(self) -> Any:
         if self.device.type != "cpu" or not self.acts_in_numpy():
             return None
-        return self.build_actor(self.actor_spec(), self.live_weights(), self.rng if self.noisy else None)
+        return self.build_actor(
+            self.actor_spec(), self.live_weights(), self._action_rng if self._noisy_network else None
+        )
 
     # --- acting -----------------------------------------------------------------------------------------------
 
@@ -168,8 +170,8 @@ class TorchPolicy(LearningPolicy):
         if self.needs_memory():
             _, values, _ = self.forward_with_memory(obs, self._memory_inputs({OBS: obs}, len(obs)) or {}, False)
             return np.zeros(len(obs), np.float32) if values is None else values
-        if self.actor is not None:
-            return np.asarray(self.actor.values(obs))
+        if self._numpy_actor is not None:
+            return np.asarray(self._numpy_actor.values(obs))
         with torch.no_grad():
             self.model(self._acting_batch({OBS: obs}), [], None)
             return np.asarray(self.model.value_function().cpu().numpy())
@@ -205,7 +207,7 @@ class TorchPolicy(LearningPolicy):
                 return self._finish(count, actions, logp, inputs, {}, states)
             inputs, dist_class, states = self._dist_inputs(batch, explore, step)
             distribution = dist_class(inputs, self.model)
-            twin = distribution if self.numpy_dist is None else self.distribution(inputs.cpu().numpy())
+            twin = distribution if self.numpy_dist is None else type(self).distribution(self, inputs.cpu().numpy())
             actions, logp = self.exploration.get_exploration_action(
                 action_distribution=twin, timestep=step, explore=explore
             )
@@ -244,7 +246,7 @@ class TorchPolicy(LearningPolicy):
         training = self.model.training
         self.model.eval()  # layers that follow their inputs' statistics must not follow zeros
         if self._has_own_loss():
-            self.loss(self.model, self.dist_class, batch)
+            type(self).loss(self, self.model, self.dist_class, batch)
         if stats_fn is not None:
             stats_fn(self, batch)
         self.model.train(training)
@@ -278,10 +280,10 @@ class TorchPolicy(LearningPolicy):
             losses = [[(loss, 1.0)] for loss in self._losses(batch)]
         else:
             losses = self._make_towers().losses(batch)
-        if self.flat is not None:
-            self.flat.zero_grad()
+        if self._flat_parameters is not None:
+            self._flat_parameters.zero_grad()
         for index, (shares, optimizer) in enumerate(zip(losses, self._optimizers, strict=True)):
-            if self.flat is None:
+            if self._flat_parameters is None:
                 optimizer.zero_grad()
             for loss, weight in shares:
                 check_finite_loss(loss, index, self, samples)
@@ -296,8 +298,10 @@ class TorchPolicy(LearningPolicy):
         """Replaces the gradients by their mean over the learners of the group; returns the seconds it took."""
         started = time.perf_counter()
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        one_buffer = self.flat is not None and len(self._optimizers) == 1
-        distributed.average_gradients(parameters, self.flat.grad if one_buffer and self.flat is not None else None)
+        one_buffer = self._flat_parameters is not None and len(self._optimizers) == 1
+        distributed.average_gradients(
+            parameters, self._flat_parameters.grad if one_buffer and self._flat_parameters is not None else None
+        )
         return time.perf_counter() - started
 
     def agreed_minimum(self, number: int) -> int:
@@ -306,7 +310,7 @@ class TorchPolicy(LearningPolicy):
 
     def _losses(self, batch: SampleBatch) -> list[Tensor]:
         """Returns the losses of a batch of tensors, one for each optimiser."""
-        losses = self.loss(self.model, self.dist_class, batch)
+        losses = type(self).loss(self, self.model, self.dist_class, batch)
         losses = list(losses) if isinstance(losses, (list, tuple)) else [losses]
         changed = self.model.custom_loss(losses if len(losses) > 1 else losses[0], batch)
         losses = list(changed) if isinstance(changed, (list, tuple)) else [changed]
@@ -349,7 +353,7 @@ class TorchPolicy(LearningPolicy):
     def evaluate_loss(self, batch: SampleBatch) -> dict[str, Any]:
         """Returns what `extra_compute_grad_fetches` gives for a batch, in arrays, without learning from it."""
         with torch.no_grad():
-            self.loss(self.model, self.dist_class, self._lazy_tensor_dict(batch))
+            type(self).loss(self, self.model, self.dist_class, self._lazy_tensor_dict(batch))
         made: dict[str, Any] = _numpy(self.extra_compute_grad_fetches())
         return made
 
@@ -371,17 +375,17 @@ class TorchPolicy(LearningPolicy):
         """
         if not grad_clip:
             return {}
-        if self.flat is not None:
-            norm = float(self.flat.norm())
+        if self._flat_parameters is not None:
+            norm = float(self._flat_parameters.norm())
             if norm > grad_clip:
-                self.flat.grad.mul_(grad_clip / norm)
+                self._flat_parameters.grad.mul_(grad_clip / norm)
             return {"grad_gnorm": norm}
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         return {"grad_gnorm": nn.utils.clip_grad_norm_(parameters, grad_clip)}
 
     def keep(self, **stats: Tensor) -> None:
         """Keeps what the loss computed beside the loss, for the learner's report."""
-        self.kept = {name: value.detach() for name, value in stats.items()}
+        self._loss_outputs = {name: value.detach() for name, value in stats.items()}
 
     def extra_grad_process(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> dict[str, Any]:
         """Called after `backward`, before the step; clip gradients here. Returns statistics."""
@@ -438,10 +442,10 @@ class TorchPolicy(LearningPolicy):
 
     def _names_of(self, optimizer: torch.optim.Optimizer) -> dict[int, str] | None:
         """Returns the names of the parameters behind the flat buffer of an optimiser; None where it has none."""
-        if not isinstance(optimizer, FlatAdam) or self.flat is None:
+        if not isinstance(optimizer, FlatAdam) or self._flat_parameters is None:
             return None
         names = self._parameter_names()
-        return names if all(id(member) in names for member in self.flat.members()) else None
+        return names if all(id(member) in names for member in self._flat_parameters.members()) else None
 
     def _parameter_names(self) -> dict[int, str]:
         return {id(parameter): name for name, parameter in self.model.named_parameters()}
@@ -453,16 +457,16 @@ class TorchPolicy(LearningPolicy):
         if names is None:
             return optimizer_to_state(optimizer)
         assert isinstance(optimizer, FlatAdam)
-        assert self.flat is not None
-        return adam_to_state(optimizer, self.flat, names)
+        assert self._flat_parameters is not None
+        return adam_to_state(optimizer, self._flat_parameters, names)
 
     def _load_optimizer(self, optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
         if self.named_moments:
             load_named_adam(optimizer, self._parameter_names(), saved)
         elif saved.get("kind") == "adam" and self._names_of(optimizer) is not None:
             assert isinstance(optimizer, FlatAdam)
-            assert self.flat is not None
-            state_to_adam(optimizer, self.flat, self._names_of(optimizer) or {}, saved)
+            assert self._flat_parameters is not None
+            state_to_adam(optimizer, self._flat_parameters, self._names_of(optimizer) or {}, saved)
         else:
             state_to_optimizer(optimizer, saved)
 

@@ -85,7 +85,7 @@ def run_first_behind_constructor(cls: type[Any]) -> None:
         if last is cls:
             self.run_first(again=True)
 
-    cls.__init__ = construct_and_run  # type: ignore[misc]  # on purpose
+    cls.__init__ = construct_and_run
 
 
 class PolicyType(ABCMeta):
@@ -140,7 +140,7 @@ def zeros(policy: Any) -> SampleBatch:
     columns.update({name: np.zeros(count, np.int64) for name in (EPS_ID, UNROLL_ID, AGENT_INDEX, ENV_ID)})
     columns[T] = np.arange(count)
     inputs = ActingMemory(policy, count).inputs(columns[OBS]) if policy.needs_memory() else None
-    _, extras = policy.act(columns[OBS], False, 0, inputs)
+    _, extras = policy.act_on_rows(columns[OBS], False, 0, inputs)
     columns.update(inputs or {})
     columns.update({name: np.zeros_like(column) for name, column in extras.items()})
     return SampleBatch(columns)

@@ -37,7 +37,7 @@ def setup_mixins(policy: Any, obs_space: Any, action_space: Any, config: dict[st
 def stats(policy: Any, train_batch: Any) -> dict[str, Any]:
     """Returns what the loss kept, the learning rate and the weight of the entropy bonus."""
     del train_batch
-    return {"cur_lr": policy.cur_lr, "entropy_coeff": policy.entropy_coeff, **policy.kept}
+    return {"cur_lr": policy.cur_lr, "entropy_coeff": policy.entropy_coeff, **policy._loss_outputs}
 
 
 def grad_stats(policy: Any, train_batch: Any, grads: Sequence[Tensor | None]) -> dict[str, Tensor]:

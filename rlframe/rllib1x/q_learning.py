@@ -16,5 +16,5 @@ def setup_early_mixins(policy: Any, obs_space: Any, action_space: Any, config: d
 def build_q_stats(policy: Any, batch: Any) -> dict[str, Any]:
     """Returns what the loss kept of the Q-values, and the learning rate."""
     del batch
-    kept = {name: value for name, value in policy.kept.items() if name != "td_error"}
+    kept = {name: value for name, value in policy._loss_outputs.items() if name != "td_error"}
     return {"cur_lr": getattr(policy, "cur_lr", policy.config["lr"]), **kept}

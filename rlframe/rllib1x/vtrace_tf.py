@@ -304,4 +304,4 @@ def stats(policy: Any, train_batch: Any) -> dict[str, Any]:
     """Returns what the loss kept, the learning rate, and the norm of the weights."""
     del train_batch
     norm = tf.linalg.global_norm(policy.model.trainable_variables())
-    return {"cur_lr": policy.cur_lr, "entropy_coeff": policy.entropy_coeff, "var_gnorm": norm, **policy.kept}
+    return {"cur_lr": policy.cur_lr, "entropy_coeff": policy.entropy_coeff, "var_gnorm": norm, **policy._loss_outputs}

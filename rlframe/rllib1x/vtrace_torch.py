@@ -295,4 +295,4 @@ def stats(policy: Any, train_batch: Any) -> dict[str, Any]:
     del train_batch
     norms = [torch.linalg.vector_norm(weight.detach()) for weight in policy.model.parameters()]
     norm = torch.linalg.vector_norm(torch.stack(norms))
-    return {"cur_lr": policy.cur_lr, "entropy_coeff": policy.entropy_coeff, "var_gnorm": norm, **policy.kept}
+    return {"cur_lr": policy.cur_lr, "entropy_coeff": policy.entropy_coeff, "var_gnorm": norm, **policy._loss_outputs}

@@ -140,7 +140,7 @@ def test_the_lstm_acts_in_numpy_as_it_does_in_the_framework(framework):
         "prev_actions": np.array([0, 1, 1, 0, 1]),
         "prev_rewards": rng.normal(size=5).astype(np.float32),
     }
-    assert policy.actor is not None
+    assert policy._numpy_actor is not None
     in_numpy = policy.forward_with_memory(obs, inputs, False)
     in_framework = policy.forward_in_framework({"obs": obs, **inputs}, False)
     for mine, theirs in zip([*in_numpy[:2], *in_numpy[2]], [*in_framework[:2], *in_framework[2]], strict=True):

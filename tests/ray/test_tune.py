@@ -102,7 +102,7 @@ def test_names_registered_in_the_driver_are_known_in_trials_and_their_workers(ra
         kinds = trainer.workers.foreach_worker(
             lambda worker: [
                 type(part).__name__
-                for part in (worker.get_policy().model, worker.get_policy().preprocessor)
+                for part in (worker.get_policy().model, worker.get_policy()._obs_preprocessor)
             ] + [worker.get_policy().dist_class.__name__]
         )  # fmt: skip
         tune.report({"kinds": kinds, "steps": trainer.train()["timesteps_total"]})

@@ -56,7 +56,7 @@ class A3CTFPolicy(A3CPolicy, TFPolicy):
     learn_scalars = (*TFPolicy.learn_scalars, "rows_learned")
 
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
-        self.kept: Stats = {}
+        self._loss_outputs: Stats = {}
         self.setup_mixins(config)
         TFPolicy.__init__(self, obs_space, action_space, config)
 
@@ -70,7 +70,7 @@ class A3CTFPolicy(A3CPolicy, TFPolicy):
 
     def extra_grad_info(self, train_batch: SampleBatch) -> Stats:
         """Returns losses, entropy and explained variance, all means over the rows."""
-        return {"cur_lr": self.cur_lr, "entropy_coeff": self.entropy_coeff, **self.kept}
+        return {"cur_lr": self.cur_lr, "entropy_coeff": self.entropy_coeff, **self._loss_outputs}
 
 
 __all__ = ["A3CTFPolicy", "actor_critic_loss"]

@@ -51,7 +51,7 @@ class A3CTorchPolicy(A3CPolicy, TorchPolicy):
     """An actor with a critic, trained on advantages."""
 
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
-        self.kept: Stats = {}
+        self._loss_outputs: Stats = {}
         self.setup_mixins(config)
         TorchPolicy.__init__(self, obs_space, action_space, config)
 
@@ -65,7 +65,7 @@ class A3CTorchPolicy(A3CPolicy, TorchPolicy):
 
     def extra_grad_info(self, train_batch: SampleBatch) -> Stats:
         """Returns losses, entropy and explained variance, all means over the rows."""
-        return {"cur_lr": self.cur_lr, "entropy_coeff": self.entropy_coeff, **self.kept}
+        return {"cur_lr": self.cur_lr, "entropy_coeff": self.entropy_coeff, **self._loss_outputs}
 
 
 __all__ = ["A3CTorchPolicy", "actor_critic_loss"]

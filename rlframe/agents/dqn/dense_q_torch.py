@@ -51,7 +51,7 @@ class DenseQGradients:
         own = all(method.__module__.rpartition(".")[0] == _PACKAGE for method in methods)
         own = own and type(policy).keep is TorchPolicy.keep
         plain = own and type(policy.model).custom_loss is ModelV2.custom_loss
-        if not plain or policy.flat is None or policy.model.use_noisy or policy.model.add_layer_norm:
+        if not plain or policy._flat_parameters is None or policy.model.use_noisy or policy.model.add_layer_norm:
             return None
         try:
             return cls(policy)

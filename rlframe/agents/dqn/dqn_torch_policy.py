@@ -82,7 +82,7 @@ class DQNTorchPolicy(DQNPolicy, SimpleQTorchPolicy):
     """SimpleQ's policy with dueling, distributional and noisy heads, and priorities computed by workers."""
 
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
-        self.noisy = bool(config["noisy"])
+        self._noisy_network = bool(config["noisy"])
         SimpleQTorchPolicy.__init__(self, obs_space, action_space, config)
         self._noisy_layers = _noisy_layers(self.model)
         for index, layer in enumerate(self._noisy_layers):

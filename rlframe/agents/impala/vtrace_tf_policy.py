@@ -75,7 +75,7 @@ class VTraceTFPolicy(VTracePolicy, TFPolicy):
     beyond_bounds = staticmethod(beyond_bounds)
 
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
-        self.kept: Stats = {}
+        self._loss_outputs: Stats = {}
         self.setup_mixins(config)
         TFPolicy.__init__(self, obs_space, action_space, config)
 
@@ -147,7 +147,7 @@ class VTraceTFPolicy(VTracePolicy, TFPolicy):
     def extra_grad_info(self, train_batch: SampleBatch) -> Stats:
         """Returns losses, entropy and explained variance, means over the rows, and the norm of the weights."""
         norm = tf.linalg.global_norm(self.model.trainable_variables())
-        return {"cur_lr": self.cur_lr, **self.kept, "entropy_coeff": self.entropy_coeff, "var_gnorm": norm}
+        return {"cur_lr": self.cur_lr, **self._loss_outputs, "entropy_coeff": self.entropy_coeff, "var_gnorm": norm}
 
 
 __all__ = ["VTraceTFPolicy", "vtrace_loss"]

@@ -71,7 +71,7 @@ class VTraceTorchPolicy(VTracePolicy, TorchPolicy):
     beyond_bounds = staticmethod(beyond_bounds)
 
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
-        self.kept: Stats = {}
+        self._loss_outputs: Stats = {}
         self.setup_mixins(config)
         TorchPolicy.__init__(self, obs_space, action_space, config)
 
@@ -105,8 +105,8 @@ class VTraceTorchPolicy(VTracePolicy, TorchPolicy):
         if config["opt_type"] == "adam":
             return self.adam(weights, lr=lr) if flat else torch.optim.Adam(weights, lr=lr)
         if flat:
-            self.flat = flatten_parameters(weights)
-            weights = weights if self.flat is None else [self.flat.param]
+            self._flat_parameters = flatten_parameters(weights)
+            weights = weights if self._flat_parameters is None else [self._flat_parameters.param]
         eps = self.for_means(config["epsilon"])
         return torch.optim.RMSprop(weights, lr=lr, alpha=config["decay"], eps=eps, momentum=config["momentum"])
 
@@ -143,9 +143,9 @@ class VTraceTorchPolicy(VTracePolicy, TorchPolicy):
 
     def extra_grad_info(self, train_batch: SampleBatch) -> Stats:
         """Returns losses, entropy and explained variance, means over the rows, and the norm of the weights."""
-        weights = list(self.model.parameters()) if self.flat is None else [self.flat.param]
+        weights = list(self.model.parameters()) if self._flat_parameters is None else [self._flat_parameters.param]
         norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(w.detach()) for w in weights]))
-        return {"cur_lr": self.cur_lr, **self.kept, "entropy_coeff": self.entropy_coeff, "var_gnorm": norm}
+        return {"cur_lr": self.cur_lr, **self._loss_outputs, "entropy_coeff": self.entropy_coeff, "var_gnorm": norm}
 
 
 __all__ = ["VTraceTorchPolicy", "vtrace_loss"]

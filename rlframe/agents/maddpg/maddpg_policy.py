@@ -137,8 +137,8 @@ class MADDPGActing(Policy):
     def distribution(self, dist_inputs: Array) -> Any:
         """Returns the NumPy action distribution for the actor's outputs [B, A]."""
         if is_choice(self.action_space):
-            return RelaxedOneHot(dist_inputs, self.rng)
-        return TanhAction(dist_inputs, self.rng, shape=tuple(self.action_space.shape or ()))
+            return RelaxedOneHot(dist_inputs, self._action_rng)
+        return TanhAction(dist_inputs, self._action_rng, shape=tuple(self.action_space.shape or ()))
 
     def _act(
         self,
@@ -176,9 +176,9 @@ class MADDPGActing(Policy):
     def _create_exploration(self) -> Any:
         # Agents may share a seed: without streams of their own they would all draw the same.
         agent, stream = int(self.config["agent_id"]), max(int(self.config.get("worker_index", 0)), 1)
-        self.rng = make_rng(self.seed, "action", stream, agent)
-        self.exploration_rng = make_rng(self.seed, "exploration", stream, agent)
-        self.noise_rng = make_rng(self.seed, "relaxation", agent)
+        self._action_rng = make_rng(self._policy_seed, "action", stream, agent)
+        self._exploration_rng = make_rng(self._policy_seed, "exploration", stream, agent)
+        self.noise_rng = make_rng(self._policy_seed, "relaxation", agent)
         return super()._create_exploration()
 
 

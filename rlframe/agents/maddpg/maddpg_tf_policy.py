@@ -150,13 +150,13 @@ class MADDPGTFPolicy(MADDPGPolicy, TFPolicy):
 
     def extra_grad_info(self, train_batch: SampleBatch) -> Stats:
         """Returns both losses and statistics of the critic's values."""
-        return {name: value for name, value in self.kept.items() if name != "td_error"}
+        return {name: value for name, value in self._loss_outputs.items() if name != "td_error"}
 
     def extra_compute_grad_fetches(self) -> dict[str, Any]:
         """Returns the TD errors of the batch and their mean."""
-        if "td_error" not in self.kept:  # a user's own loss kept none
+        if "td_error" not in self._loss_outputs:  # a user's own loss kept none
             return {}
-        td_error = self.kept["td_error"]
+        td_error = self._loss_outputs["td_error"]
         return {"td_error": td_error, "mean_td_error": tf.reduce_mean(td_error)}
 
 

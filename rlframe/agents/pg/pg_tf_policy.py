@@ -24,7 +24,7 @@ def pg_tf_loss(policy: PGTFPolicy, model: Any, dist_class: Any, train_batch: Sam
     dist_inputs, _ = model(train_batch)
     logp = dist_class(dist_inputs, model).logp(train_batch[ACTIONS])
     loss = valid_mean(train_batch)(policy_gradient(logp, train_batch[ADVANTAGES]))
-    policy.kept = {"policy_loss": loss}
+    policy._loss_outputs = {"policy_loss": loss}
     return loss
 
 
@@ -32,7 +32,7 @@ class PGTFPolicy(PGPolicy, TFPolicy):
     """An actor trained on returns."""
 
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
-        self.kept: dict[str, Any] = {}
+        self._loss_outputs: dict[str, Any] = {}
         TFPolicy.__init__(self, obs_space, action_space, config)
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
@@ -41,7 +41,7 @@ class PGTFPolicy(PGPolicy, TFPolicy):
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns the loss."""
-        return self.kept
+        return self._loss_outputs
 
 
 __all__ = ["PGTFPolicy", "pg_tf_loss", "post_process_advantages"]

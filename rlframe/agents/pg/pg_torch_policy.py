@@ -23,7 +23,7 @@ def pg_torch_loss(policy: PGTorchPolicy, model: Any, dist_class: Any, train_batc
     dist_inputs, _ = model(train_batch)
     logp = dist_class(dist_inputs, model).logp(train_batch[ACTIONS])
     loss = valid_mean(train_batch)(policy_gradient(logp, train_batch[ADVANTAGES]))
-    policy.kept = {"policy_loss": loss.detach()}
+    policy._loss_outputs = {"policy_loss": loss.detach()}
     return loss
 
 
@@ -31,7 +31,7 @@ class PGTorchPolicy(PGPolicy, TorchPolicy):
     """An actor trained on returns."""
 
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
-        self.kept: dict[str, Any] = {}
+        self._loss_outputs: dict[str, Any] = {}
         TorchPolicy.__init__(self, obs_space, action_space, config)
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
@@ -40,7 +40,7 @@ class PGTorchPolicy(PGPolicy, TorchPolicy):
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns the loss."""
-        return self.kept
+        return self._loss_outputs
 
 
 __all__ = ["PGTorchPolicy", "pg_torch_loss", "post_process_advantages"]

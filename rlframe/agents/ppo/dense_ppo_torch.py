@@ -68,7 +68,7 @@ class DensePPOGradients:
         own = kind.loss.__module__ == f"{_PACKAGE}.ppo_torch_policy" and kind.keep is TorchPolicy.keep
         plain = own and type(policy.model).custom_loss is ModelV2.custom_loss and policy.numpy_dist is not None
         discrete = isinstance(policy.action_space, gym.spaces.Discrete)
-        if not (plain and discrete and policy.flat is not None and policy.config["use_critic"]):
+        if not (plain and discrete and policy._flat_parameters is not None and policy.config["use_critic"]):
             return None
         try:
             return cls(policy)

@@ -120,9 +120,9 @@ class PPOPolicy(
         moved = {
             name: array + 1.0 if name.endswith(f"{VALUE_UNITS}.bias") else array for name, array in weights.items()
         }
-        before = self.values(obs)
+        before = type(self).values(self, obs)
         self.set_weights(moved)
-        after = self.values(obs)
+        after = type(self).values(self, obs)
         self.set_weights(weights)
         return bool(np.abs(after - before).max() > _MOVED)
 

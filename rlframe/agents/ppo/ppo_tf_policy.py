@@ -76,7 +76,7 @@ def kl_and_loss_stats(policy: PPOTFPolicy, train_batch: SampleBatch) -> Stats:
     return {
         "cur_kl_coeff": policy.kl_coeff,
         "cur_lr": policy.cur_lr,
-        **policy.kept,
+        **policy._loss_outputs,
         "entropy_coeff": policy.entropy_coeff,
     }
 
@@ -89,7 +89,7 @@ class PPOTFPolicy(PPOPolicy, TFPolicy):
     beyond_bounds = staticmethod(beyond_bounds)
 
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
-        self.kept: Stats = {}
+        self._loss_outputs: Stats = {}
         self.setup_mixins(config)
         self.setup_units(config)
         TFPolicy.__init__(self, obs_space, action_space, config)

@@ -220,7 +220,7 @@ class QMixPolicy(LearningRateSchedule, TargetPolicy):
             model=self.model,
             num_workers=int(self.config.get("num_workers", 0)),
             worker_index=int(self.config.get("worker_index", 0)),
-            rng=self.exploration_rng,
+            rng=self._exploration_rng,
         )
         made.policy = self
         return made
@@ -239,7 +239,7 @@ class QMixPolicy(LearningRateSchedule, TargetPolicy):
                     f'agent number {int(none_valid[0]) % self.layout.n_agents} of a group has an "{_MASK}" of zeros; '
                     "wanted at least one valid action (an agent that is through needs a no-op)"
                 )
-        return Categorical(by_agent, self.rng)
+        return Categorical(by_agent, self._action_rng)
 
     def _act(
         self,
@@ -259,7 +259,7 @@ class QMixPolicy(LearningRateSchedule, TargetPolicy):
     def act_in_framework(
         self, input_dict: Mapping[str, Any], explore: bool, timestep: int | None
     ) -> tuple[Any, dict[str, NDArray[Any]]]:
-        """Returns what `act` does for a dict of columns; a model of the user's own acts through the framework."""
+        """Returns what `act_on_rows` does for a dict of columns; a user's own model acts through the framework."""
         states = {key: np.asarray(value) for key, value in input_dict.items() if key.startswith(STATE_IN_PREFIX)}
         return self._act(np.asarray(input_dict[OBS]), explore, timestep, None, states)
 

@@ -114,8 +114,8 @@ class QMixTorchPolicy(QMixPolicy, TorchPolicy):
     def optimizer(self) -> torch.optim.Optimizer:
         """Returns RMSProp with `lr`, `optim_alpha` and `optim_eps` over agents' network and mixer in one buffer."""
         parameters = list(self.model.parameters())
-        self.flat = flatten_parameters(parameters)
-        flat = parameters if self.flat is None else [self.flat.param]
+        self._flat_parameters = flatten_parameters(parameters)
+        flat = parameters if self._flat_parameters is None else [self._flat_parameters.param]
         config = self.config
         return torch.optim.RMSprop(flat, lr=config["lr"], alpha=config["optim_alpha"], eps=config["optim_eps"])
 
@@ -129,7 +129,7 @@ class QMixTorchPolicy(QMixPolicy, TorchPolicy):
 
     def extra_grad_info(self, train_batch: SampleBatch) -> Stats:  # noqa: ARG002 - a hook
         """Returns the loss, means of errors, values and targets over the steps that count, and the learning rate."""
-        return {"cur_lr": self.cur_lr, **self.kept}
+        return {"cur_lr": self.cur_lr, **self._loss_outputs}
 
 
 __all__ = ["QMixTorchPolicy", "best_values", "chosen_values", "qmix_loss"]

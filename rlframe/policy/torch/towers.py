@@ -61,9 +61,9 @@ class Towers:
         ):
             with policy._computing_with(modules):
                 made.append(policy._losses(_to(part, device)))
-            kept.append(policy.kept)
+            kept.append(policy._loss_outputs)
             weights.append(weight)
-        policy.kept = merge_kept(kept, weights, torch.cat)
+        policy._loss_outputs = merge_kept(kept, weights, torch.cat)
         return [list(zip(parts, weights, strict=True)) for parts in zip(*made, strict=True)]
 
 

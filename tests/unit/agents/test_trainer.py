@@ -680,6 +680,14 @@ def test_compute_actions_gives_states_where_they_are_asked_for():
         assert set(extra) == {"a", "b", "c"}
 
 
+def test_default_policy_is_taken_where_get_policy_class_gives_none():
+    class Mine(DQNTorchPolicy):
+        pass
+
+    made = DQNTrainer.with_updates(name="Mine", default_policy=Mine, get_policy_class=lambda config: None)
+    assert made.get_default_policy_class(None, dict(DEFAULT_CONFIG)) is Mine
+
+
 def test_classes_are_named_as_they_are_called():
     assert build_trainer(name="Mine", default_policy=DQNTorchPolicy).__name__ == "Mine"
     assert DQNTrainer.with_updates(name="Yours").__name__ == "Yours"

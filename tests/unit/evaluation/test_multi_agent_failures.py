@@ -153,7 +153,7 @@ def test_who_acted_before_a_policy_raised_begins_anew(monkeypatch):
     made = trainer(None, DQNTrainer, Faulty, multiagent=EACH, num_envs_per_worker=2, rollout_fragment_length=3)
     worker = made.workers.local_worker()
     policy = made.get_policy("b")
-    act, calls = policy.act, []
+    act, calls = policy.act_on_rows, []
 
     def raising(*args):
         calls.append(args)

@@ -60,7 +60,7 @@ def test_compute_actions_alone_acts_however_it_is_asked():
     obs = np.zeros((4, 3), np.float32)
     assert policy.compute_single_action(obs[0])[0] == 1
     assert policy.compute_actions_from_input_dict({"obs": obs})[0].tolist() == [1] * 4
-    actions, columns = policy.act(obs)
+    actions, columns = policy.act_on_rows(obs)
     assert (actions.tolist(), columns) == ([1] * 4, {})
     assert policy.global_timestep == 4
 

@@ -544,7 +544,7 @@ def test_batch_that_a_hook_changes_is_what_is_learned_on():
         result["seen"] = 1
         seen.append(len(train_batch))
 
-    policy.learn_hook = hook
+    policy._learn_hook = hook
     result = policy.learn_on_batch(SampleBatch(make_batch()))
     assert seen == [12]
     assert result["custom_metrics"] == {"seen": 1}

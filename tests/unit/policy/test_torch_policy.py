@@ -214,7 +214,7 @@ def test_layer_that_two_policies_share_takes_the_steps_of_both():
 def test_gradient_clipping_is_by_global_norm():
     policy = DQNTorchPolicy(OBS_SPACE, ACTIONS, dqn_config(grad_clip=1e-3))
     norm = policy.learn_on_batch(make_batch())["learner_stats"]["grad_gnorm"]
-    clipped = float(torch.linalg.vector_norm(policy.flat.grad))
+    clipped = float(torch.linalg.vector_norm(policy._flat_parameters.grad))
     assert norm > 1e-3
     assert clipped == pytest.approx(1e-3, rel=1e-2)
 
@@ -270,7 +270,7 @@ def test_numpy_actor_agrees_with_torch(options):
     policy = DQNTorchPolicy(OBS_SPACE, ACTIONS, dqn_config(**options))
     obs = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
     in_numpy, _ = policy.forward(obs, explore=False)
-    assert policy.actor is not None
+    assert policy._numpy_actor is not None
     with torch.no_grad():
         in_torch = policy.forward_in_framework({"obs": obs}, False)[0]
     np.testing.assert_allclose(in_numpy, in_torch, atol=2e-6)
@@ -302,7 +302,7 @@ def test_state_restores_weights_target_optimizer_and_exploration(cls):
     for seed in range(5):
         for p in (policy, other):
             p.learn_on_batch(make_batch(seed=20 + seed))
-        np.testing.assert_array_equal(policy.act(obs)[0], other.act(obs)[0])
+        np.testing.assert_array_equal(policy.act_on_rows(obs)[0], other.act_on_rows(obs)[0])
     for name, array in policy.get_weights().items():
         np.testing.assert_array_equal(array, other.get_weights()[name], err_msg=name)
 
@@ -416,7 +416,7 @@ def test_extra_action_out_adds_columns():
         loss_fn=policy_gradient_loss,
         extra_action_out_fn=lambda policy, input_dict, states, model, dist: {"entropy": dist.entropy()},
     )
-    _, extra = cls(OBS_SPACE, ACTIONS, common_config()).act(np.zeros((3, 4), np.float32))
+    _, extra = cls(OBS_SPACE, ACTIONS, common_config()).act_on_rows(np.zeros((3, 4), np.float32))
     assert extra["entropy"].shape == (3,)
 
 

@@ -361,3 +361,30 @@ def test_states_that_forward_changes_in_place_stay_the_callers():
     model = {**PPOConfig.defaults()["model"], "custom_model": Own, "max_seq_len": 4}
     worker = ppo_worker(PPOTorchPolicy, model=model)
     worker.learn_on_batch(worker.sample())
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_attributes_and_methods_of_a_users_class_meet_none_of_ours(framework):
+    base, _ = parts(framework)
+
+    class Own(base):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.rng = np.random.RandomState(0)
+            self.exploration_rng = self.seed = self.actor = self.critic = self.memory = self.kept = self.flat = None
+            self.noisy = self.preprocessor = self.obs_filter = self.learn_hook = "mine"
+            self.loss = self.values = self.gradients = self.distribution = 0.5
+
+        def act(self, observation):
+            raise AssertionError
+
+        def observe(self, everything, at, once):
+            raise AssertionError
+
+    worker = ppo_worker(Own, framework=framework, observation_filter="MeanStdFilter")
+    policy = worker.get_policy()
+    worker.learn_on_batch(worker.sample())
+    policy.compute_single_action(np.zeros(2, np.float32))
+    policy.set_state(policy.get_state())
+    worker.set_state(worker.get_state())
+    assert (policy.rng.randint(1), policy.seed, policy.noisy, policy.values) == (0, None, "mine", 0.5)

@@ -97,7 +97,7 @@ def dqn_parts(framework):
         "make_model": dqn.build_q_model,
         "gradients_fn": dqn.clip_gradients,
         "extra_action_out_fn": lambda policy: {"q_values": policy.q_values},
-        "extra_learn_fetches_fn": lambda policy: {"td_error": policy.kept["td_error"]},
+        "extra_learn_fetches_fn": lambda policy: {"td_error": policy._loss_outputs["td_error"]},
         "before_loss_init": dqn.setup_mid_mixins,
         "after_init": dqn.setup_late_mixins,
     }
