@@ -70,7 +70,7 @@ def test_lists_of_nested_actions_are_taken_apart():
         action = (1, np.float32(0.5))
 
     space = gym.spaces.Tuple([gym.spaces.Discrete(2), gym.spaces.Box(-1.0, 1.0, ())])
-    first, second = Pairs(OBS_SPACE, space, {}).act(np.zeros((2, 3), np.float32))[0]
+    first, second = Pairs(OBS_SPACE, space, {}).act_on_rows(np.zeros((2, 3), np.float32))[0]
     assert (first.tolist(), second.tolist()) == ([1, 1], [0.5, 0.5])
 
 
