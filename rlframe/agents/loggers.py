@@ -46,17 +46,20 @@ class RunLogger:
     Args:
         directory: Where the files go; made if it is missing.
         config: The whole config of the trainer.
+        old_name: Whether results are also found as `result.json`, a link: programs of RLlib 1.x read that.
 
     Raises:
         OSError: If the directory cannot be made or written.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], config: Mapping[str, Any]) -> None:
+    def __init__(self, directory: str | os.PathLike[str], config: Mapping[str, Any], *, old_name: bool = False) -> None:
         self.logdir = os.fspath(directory)
         self._directory = Path(directory)
         self._directory.mkdir(parents=True, exist_ok=True)
         _replace(self._directory / PARAMS_FILE, json.dumps(to_jsonable(config), indent=2, sort_keys=True) + "\n")
         self._rows = (self._directory / RESULT_FILE).open("a", encoding="utf-8")
+        if old_name:
+            _link(self._directory / "result.json", RESULT_FILE)
         self._progress = _ProgressFile(self._directory / PROGRESS_FILE)
         self._events = _Events(self._directory)
 
@@ -105,6 +108,16 @@ class RunLogger:
         self._rows.close()
         self._progress.close()
         self._events.close()
+
+
+def _link(path: Path, name: str) -> None:
+    """Makes a link to a file beside it, unless there is something already."""
+    if os.path.lexists(path):
+        return
+    try:
+        path.symlink_to(name)
+    except OSError as error:  # of file systems without links
+        _LOGGER.warning("there is no %s (%s); results are in %s", path, error, name)
 
 
 def read_results(directory: str | os.PathLike[str]) -> list[dict[str, Any]]:

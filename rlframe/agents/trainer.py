@@ -415,7 +415,7 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
             raise ConfigError(f"logger_config.type: got {kind!r}, wanted a class (config, logdir) of loggers itself")
         if kind is not None:
             return kind(self.config, self.logdir)
-        return RunLogger(self.logdir, self.config)
+        return RunLogger(self.logdir, self.config, old_name=True)
 
     def plan_report(self) -> PlanReport:
         """Returns the plan as a tree with each operator's share of time and rate; `print` shows it."""

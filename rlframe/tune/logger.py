@@ -77,7 +77,7 @@ class UnifiedLogger(RunLogger):
 
     def __init__(self, config: Mapping[str, Any], logdir: str, loggers: Any = None, sync_function: Any = None) -> None:
         del loggers, sync_function
-        super().__init__(logdir, config)
+        super().__init__(logdir, config, old_name=True)
 
 
 class JsonLogger(Logger):

@@ -275,7 +275,7 @@ def test_logger_writes_results(tmp_path):
     trainer.train()
     trainer.stop()
     names = {path.name for path in tmp_path.glob("*/*")}
-    assert {"result.jsonl", "progress.csv", "params.json"} <= names
+    assert {"result.jsonl", "result.json", "progress.csv", "params.json"} <= names
 
 
 # --- acting -----------------------------------------------------------------------------------------------------

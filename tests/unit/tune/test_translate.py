@@ -88,7 +88,7 @@ def test_unified_logger_writes_a_run_directory(tmp_path: Path) -> None:
     logger = UnifiedLogger({"lr": 1}, str(tmp_path), loggers=None)
     logger.on_result({"training_iteration": 1, "timesteps_total": 5})
     logger.close()
-    assert json.loads((tmp_path / "result.jsonl").read_text()) == {"training_iteration": 1, "timesteps_total": 5}
+    assert json.loads((tmp_path / "result.json").read_text()) == {"training_iteration": 1, "timesteps_total": 5}
 
 
 @pytest.mark.parametrize(
