@@ -26,7 +26,7 @@ class QOutput(NamedTuple):
     logits: Tensor | None
 
 
-class DQNTorchModel(RLlibLayers, TorchModelV2):
+class DQNTorchModel(RLlibLayers, TorchModelV2, nn.Module):
     """Interface that DQN puts on a model: advantage and state-value heads, noisy or not, with one or many atoms.
 
         Q(s, a) = V(s) + A(s, a) − mean_a' A(s, a')           (dueling; per atom on logits when distributional)
@@ -80,6 +80,8 @@ class DQNTorchModel(RLlibLayers, TorchModelV2):
         sigma0: float = 0.5,
         add_layer_norm: bool = False,
     ) -> None:
+        if "_parameters" not in self.__dict__:  # a model of the user's own that derives from this one alone
+            nn.Module.__init__(self)
         super().__init__(obs_space, action_space, num_outputs, model_config, name)
         self.num_atoms, self.v_min, self.v_max = num_atoms, v_min, v_max
         self.sigma0, self.use_noisy, self.add_layer_norm = sigma0, use_noisy, add_layer_norm

@@ -6,7 +6,8 @@ from typing import Any
 
 from gymnasium.envs.classic_control import CartPoleEnv
 
-from rlframe.env.multi_agent_env import make_multi_agent
+from rlframe.env.multi_agent_env import MultiAgentEnv, _Copies, make_multi_agent
+from rlframe.examples.env.toy_envs import MockEnv
 
 MultiAgentCartPole = make_multi_agent("CartPole-v1")
 MultiAgentMountainCar = make_multi_agent("MountainCar-v0")
@@ -18,3 +19,49 @@ def _stateless(config: dict[str, Any]) -> CartPoleEnv:
     from rlframe.examples.env.stateless_cartpole import StatelessCartPole
 
     return StatelessCartPole(config)
+
+
+class BasicMultiAgent(_Copies):
+    """N agents with 25 steps each, which pay 1.
+
+    Args:
+        num: N, or a config with `num_agents`.
+    """
+
+    made_by = staticmethod(lambda config: MockEnv(25, config))
+
+    def __init__(self, num: Any = 2) -> None:
+        super().__init__({"num_agents": num} if isinstance(num, int) else num)
+
+
+class RoundRobinMultiAgent(MultiAgentEnv):
+    """N agents that act in turn; each has 5 steps, which pay 1.
+
+    Args:
+        num: N.
+    """
+
+    def __init__(self, num: int = 2) -> None:
+        self.agents = [MockEnv(5) for _ in range(num)]
+        self.possible_agents = list(range(num))
+        self.observation_space, self.action_space = self.agents[0].observation_space, self.agents[0].action_space
+        self._turn = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Begins with agent 0."""
+        del seed, options
+        self._turn = 0
+        for agent in self.agents:
+            agent.reset()
+        return {0: 0}, {}
+
+    def step(self, action_dict: dict[Any, Any]) -> tuple[dict[Any, Any], ...]:
+        """Takes the turn of one agent; the next one sees that it is its turn, and what its last step paid."""
+        done = [agent.i >= agent.episode_length for agent in self.agents]
+        for agent, action in action_dict.items():
+            done[agent] = self.agents[agent].step(action)[2]
+        self._turn = (self._turn + 1) % len(self.agents)
+        paid = 1.0 if self.agents[self._turn].i else 0.0
+        over = all(done)
+        who = self.possible_agents if over else [self._turn]
+        return dict.fromkeys(who, 0), dict.fromkeys(who, paid), {"__all__": over}, {"__all__": False}, {}

@@ -1,0 +1,137 @@
+"""Games of two players and two (or three) actions, played again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium.spaces import Discrete
+
+from rlframe.env.multi_agent_env import MultiAgentDict, MultiAgentEnv
+
+
+class MatrixSequentialSocialDilemma(MultiAgentEnv):
+    """Both players see what both did last; payoffs are by both actions. Derive with a `PAYOUT_MATRIX`.
+
+    A player's observation is its own action times the number of actions, plus the other's; one more at the start.
+
+    Args:
+        config: `players_ids` (player_row, player_col), `max_steps` of an episode (20).
+    """
+
+    #: Payoffs `[own action, other's action, player]`.
+    PAYOUT_MATRIX: ClassVar[Any]
+    NUM_AGENTS = 2
+    NUM_ACTIONS: ClassVar[int] = 2
+    NUM_STATES: ClassVar[int] = 5
+    ACTION_SPACE: ClassVar[Any] = Discrete(2)
+    OBSERVATION_SPACE: ClassVar[Any] = Discrete(5)
+    NAME: ClassVar[str] = "matrix game"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Derives the spaces from the payoffs."""
+        super().__init_subclass__(**kwargs)
+        cls.NUM_ACTIONS = len(cls.PAYOUT_MATRIX)
+        cls.NUM_STATES = cls.NUM_ACTIONS**2 + 1
+        cls.ACTION_SPACE, cls.OBSERVATION_SPACE = Discrete(cls.NUM_ACTIONS), Discrete(cls.NUM_STATES)
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        options = dict(config or {})
+        self.players_ids = list(options.get("players_ids", ["player_row", "player_col"]))
+        self.player_row_id, self.player_col_id = self.players_ids
+        self.possible_agents = self.players_ids
+        self.max_steps = int(options.get("max_steps", 20))
+        self.observation_space, self.action_space = self.OBSERVATION_SPACE, self.ACTION_SPACE
+        self.step_count_in_current_episode = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Begins an episode."""
+        del seed, options
+        self.step_count_in_current_episode = 0
+        return dict.fromkeys(self.players_ids, self.NUM_STATES - 1), {}
+
+    def step(self, actions: MultiAgentDict) -> tuple[MultiAgentDict, ...]:
+        """Pays both for both actions."""
+        self.step_count_in_current_episode += 1
+        row, col = int(actions[self.player_row_id]), int(actions[self.player_col_id])
+        seen = (row * self.NUM_ACTIONS + col, col * self.NUM_ACTIONS + row)
+        obs = dict(zip(self.players_ids, seen, strict=True))
+        paid = dict(zip(self.players_ids, (float(p) for p in self.PAYOUT_MATRIX[row][col]), strict=True))
+        over = self.step_count_in_current_episode >= self.max_steps
+        return obs, paid, {"__all__": over}, {"__all__": False}, {}
+
+
+class IteratedMatchingPennies(MatrixSequentialSocialDilemma):
+    """One player wants the same, the other the opposite."""
+
+    PAYOUT_MATRIX = np.array([[[+1, -1], [-1, +1]], [[-1, +1], [+1, -1]]])
+    NAME = "IMP"
+
+
+class IteratedPrisonersDilemma(MatrixSequentialSocialDilemma):
+    """To defect pays more, whatever the other does; both lose by it."""
+
+    PAYOUT_MATRIX = np.array([[[-1, -1], [-3, +0]], [[+0, -3], [-2, -2]]])
+    NAME = "IPD"
+
+
+class IteratedAsymPrisonersDilemma(MatrixSequentialSocialDilemma):
+    """The prisoners' dilemma with more for the first player where both cooperate."""
+
+    PAYOUT_MATRIX = np.array([[[+0, -1], [-3, +0]], [[+0, -3], [-2, -2]]])
+    NAME = "IPD"
+
+
+class IteratedStagHunt(MatrixSequentialSocialDilemma):
+    """To hunt together pays most, to hunt alone least."""
+
+    PAYOUT_MATRIX = np.array([[[3, 3], [0, 2]], [[2, 0], [1, 1]]])
+    NAME = "IteratedStagHunt"
+
+
+class IteratedChicken(MatrixSequentialSocialDilemma):
+    """Who does not swerve wins, unless the other does not either."""
+
+    PAYOUT_MATRIX = np.array([[[+0, +0], [-1.0, +1.0]], [[+1, -1], [-10, -10]]])
+    NAME = "IteratedChicken"
+
+
+class IteratedAsymChicken(MatrixSequentialSocialDilemma):
+    """Chicken with more for the first player where both swerve."""
+
+    PAYOUT_MATRIX = np.array([[[+2.0, +0], [-1.0, +1.0]], [[+2.5, -1], [-10, -10]]])
+    NAME = "AsymmetricIteratedChicken"
+
+
+class IteratedBoS(MatrixSequentialSocialDilemma):
+    """Both want to meet, each elsewhere."""
+
+    PAYOUT_MATRIX = np.array([[[+3.0, +2.0], [+0.0, +0.0]], [[+0.0, +0.0], [+2.0, +3.0]]])
+    NAME = "IteratedBoS"
+
+
+class IteratedAsymBoS(MatrixSequentialSocialDilemma):
+    """Both want to meet, the first player in one place more than the second in the other."""
+
+    PAYOUT_MATRIX = np.array([[[+4.0, +1.0], [+0.0, +0.0]], [[+0.0, +0.0], [+2.0, +2.0]]])
+    NAME = "AsymmetricIteratedBoS"
+
+
+def define_greed_fear_matrix_game(greed: float, fear: float) -> type[MatrixSequentialSocialDilemma]:
+    """Returns a game in which to defect pays `greed` more than to cooperate with a cooperator, and `fear` more else."""
+    matrix = np.array([[[3, 3], [-fear, 3 + greed]], [[3 + greed, -fear], [0, 0]]])
+    return type("GreedFearGame", (MatrixSequentialSocialDilemma,), {"PAYOUT_MATRIX": matrix, "NAME": "GreedFearGame"})
+
+
+class IteratedBoSAndPD(MatrixSequentialSocialDilemma):
+    """A battle of the sexes with a third action, to defect."""
+
+    PAYOUT_MATRIX = np.array(
+        [
+            [[3.5, +1], [+0, +0], [-3, +2]],
+            [[+0.0, +0], [+1, +3], [-3, +2]],
+            [[+2.0, -3], [+2, -3], [-1, -1]],
+        ]
+    )
+    NAME = "IteratedBoSAndPD"

@@ -1,0 +1,166 @@
+"""Example models in TensorFlow: memory, masks, parametric actions, central critics."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import gymnasium
+import numpy as np
+
+from rlframe.agents.dqn.dqn_tf_model import DQNTFModel
+from rlframe.models.tf.fcnet import FullyConnectedNetwork
+from rlframe.models.tf.recurrent_net import RecurrentNetwork
+from rlframe.models.tf.tf_modelv2 import TFModelV2
+from rlframe.utils.numpy import FLOAT_MIN
+from rlframe.utils.quiet_tf import tf
+
+Tensor: TypeAlias = Any
+
+
+def _masked(logits: Tensor, mask: Tensor) -> Tensor:
+    """Returns logits, those of invalid actions as small as can be."""
+    return logits + tf.maximum(tf.math.log(tf.cast(mask, tf.float32)), FLOAT_MIN)
+
+
+class RNNModel(RecurrentNetwork):
+    """Dense layers and an LSTM of Keras."""
+
+    def __init__(
+        self, obs_space: Any, action_space: Any, num_outputs: int, model_config: dict[str, Any], name: str,
+        hiddens_size: int = 256, cell_size: int = 64,
+    ) -> None:  # fmt: skip
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        self.cell_size = cell_size
+        layers = tf.keras.layers
+        inputs = layers.Input((None, int(np.prod(obs_space.shape))))
+        hidden, cell = layers.Input((cell_size,)), layers.Input((cell_size,))
+        dense = layers.Dense(hiddens_size, activation="relu")(inputs)
+        lstm = layers.LSTM(cell_size, return_sequences=True, return_state=True)
+        features, new_hidden, new_cell = lstm(dense, initial_state=[hidden, cell])
+        outputs, values = layers.Dense(num_outputs)(features), layers.Dense(1)(features)
+        self.rnn_model = tf.keras.Model([inputs, hidden, cell], [outputs, values, new_hidden, new_cell])
+        self._value_out: Tensor = None
+
+    def forward_rnn(self, inputs: Tensor, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
+        """Returns outputs of padded sequences, and the states at their ends."""
+        outputs, self._value_out, hidden, cell = self.rnn_model([inputs, *state])
+        return outputs, [hidden, cell]
+
+    def get_initial_state(self) -> list[Any]:
+        """Returns zeros for both parts of the LSTM's state."""
+        return [np.zeros(self.cell_size, np.float32) for _ in range(2)]
+
+    def value_function(self) -> Tensor:
+        """Returns the value of every row of the last forward pass."""
+        return tf.reshape(self._value_out, [-1])
+
+
+class ActionMaskModel(TFModelV2):
+    """A dense network for `Dict(action_mask=..., observations=...)`; the option `no_masking` leaves it out."""
+
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int,
+        model_config: dict[str, Any],
+        name: str,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(obs_space, action_space, num_outputs, model_config, name, **kwargs)
+        original = getattr(obs_space, "original_space", obs_space)
+        self.internal_model = FullyConnectedNetwork(
+            original["observations"], action_space, num_outputs, model_config, f"{name}_internal"
+        )
+        self.no_masking = bool(model_config["custom_model_config"].get("no_masking", False))
+
+    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
+        """Returns logits, those of invalid actions as small as can be."""
+        logits, _ = self.internal_model({"obs": input_dict["obs"]["observations"]})
+        return logits if self.no_masking else _masked(logits, input_dict["obs"]["action_mask"]), state
+
+    def value_function(self) -> Tensor:
+        """Returns the value of every row of the last forward pass."""
+        return self.internal_model.value_function()
+
+
+class ParametricActionsModel(DQNTFModel):
+    """Scores each action that there is by what the observation says of it; for `ParametricActionsCartPole`.
+
+    For PPO as for DQN: with `hiddens=[]` and `dueling=False` the scores are the Q-values.
+    """
+
+    uses_value_function = True
+
+    def __init__(
+        self, obs_space: Any, action_space: Any, num_outputs: int, model_config: dict[str, Any], name: str,
+        true_obs_shape: tuple[int, ...] = (4,), action_embed_size: int = 2, **kw: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(obs_space, action_space, num_outputs, model_config, name, **{"q_hiddens": (), **kw})
+        space = gymnasium.spaces.Box(-1.0, 1.0, true_obs_shape)
+        self.action_embed_model = FullyConnectedNetwork(
+            space, action_space, action_embed_size, {**model_config, "no_final_linear": False}, f"{name}_action_embed"
+        )
+
+    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
+        """Returns scores [B, A], those of invalid actions as small as can be."""
+        obs = input_dict["obs"]
+        intent, _ = self.action_embed_model({"obs": obs["cart"]})
+        scores = tf.reduce_sum(obs["avail_actions"] * intent[:, None], axis=2)
+        return _masked(scores, obs["action_mask"]), state
+
+    def value_function(self) -> Tensor:
+        """Returns the value of every row of the last forward pass."""
+        return self.action_embed_model.value_function()
+
+
+class CentralizedCriticModel(TFModelV2):
+    """Acts on its own observation; `central_value_function` knows the opponent's, too."""
+
+    def __init__(
+        self, obs_space: Any, action_space: Any, num_outputs: int, model_config: dict[str, Any], name: str
+    ) -> None:
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        self.model = FullyConnectedNetwork(obs_space, action_space, num_outputs, model_config, name)
+        self.num_actions = int(action_space.n)
+        size = 2 * int(np.prod(obs_space.shape)) + self.num_actions
+        dense = [tf.keras.layers.Dense(16, activation="tanh"), tf.keras.layers.Dense(1)]
+        self.central_vf = tf.keras.Sequential([tf.keras.Input((size,)), *dense])
+
+    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
+        """Returns the actor's outputs."""
+        return self.model(input_dict, state, seq_lens)
+
+    def central_value_function(self, obs: Tensor, opponent_obs: Tensor, opponent_actions: Tensor) -> Tensor:
+        """Returns V [B] of both observations [B, D] and the opponent's actions [B]."""
+        actions = tf.one_hot(tf.cast(opponent_actions, tf.int32), self.num_actions)
+        return tf.reshape(self.central_vf(tf.concat([obs, opponent_obs, actions], axis=1)), [-1])
+
+    def value_function(self) -> Tensor:
+        """Returns the actor's own value of every row of the last forward pass; the central one is used instead."""
+        return self.model.value_function()
+
+
+class YetAnotherCentralizedCriticModel(TFModelV2):
+    """Acts on `own_obs`, values the whole observation; observations are a Dict with `own_obs`."""
+
+    def __init__(
+        self, obs_space: Any, action_space: Any, num_outputs: int, model_config: dict[str, Any], name: str
+    ) -> None:
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        size = int(gymnasium.spaces.utils.flatdim(obs_space.original_space["own_obs"]))
+        own = gymnasium.spaces.Box(0.0, 1.0, (size,))
+        self.action_model = FullyConnectedNetwork(own, action_space, num_outputs, model_config, f"{name}_action")
+        self.value_model = FullyConnectedNetwork(
+            gymnasium.spaces.Box(-np.inf, np.inf, obs_space.shape), action_space, 1, model_config, f"{name}_vf"
+        )
+        self._value_out: Tensor = None
+
+    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
+        """Returns the actor's outputs."""
+        self._value_out, _ = self.value_model({"obs": input_dict["obs_flat"]}, state, seq_lens)
+        return self.action_model({"obs": tf.cast(input_dict["obs"]["own_obs"], tf.float32)}, state, seq_lens)
+
+    def value_function(self) -> Tensor:
+        """Returns the value of every row of the last forward pass."""
+        return tf.reshape(self._value_out, [-1])

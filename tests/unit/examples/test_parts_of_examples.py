@@ -1,0 +1,223 @@
+"""Environments, models and policies that programs import from RLlib's examples, at RLlib's paths."""
+
+from __future__ import annotations
+
+import importlib
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rlframe.agents.dqn import DQNTrainer
+from rlframe.agents.ppo import PPOTrainer
+from rlframe.env.multi_agent_env import MultiAgentEnv
+from tests.helpers.frameworks import FRAMEWORKS
+
+
+def example(path, name):
+    return getattr(importlib.import_module(f"rlframe.examples.{path}"), name)
+
+
+SINGLE = {
+    "random_env:RandomEnv": {"max_episode_len": 30},
+    "random_env:RandomLargeObsSpaceEnvContActions": {"max_episode_len": 3},
+    "action_mask_env:ActionMaskEnv": {},
+    "simple_corridor:SimpleCorridor": {"corridor_length": 3},
+    "repeat_initial_obs_env:RepeatInitialObsEnv": 20,
+    "nested_space_repeat_after_me_env:NestedSpaceRepeatAfterMeEnv": {"episode_len": 20},
+    "look_and_push:LookAndPush": {},
+    "fast_image_env:FastImageEnv": {},
+    "debug_counter_env:DebugCounterEnv": {},
+    "mock_env:MockEnv": 5,
+    "mock_env:MockEnv2": 5,
+    "stateless_pendulum:StatelessPendulum": {},
+    "cartpole_mass:CartPoleMassEnv": {},
+    "pendulum_mass:PendulumMassEnv": {},
+    "transformed_action_space_env:TransformedActionPendulum": {"low": -300.0, "high": 100.0},
+    "curriculum_capable_env:CurriculumCapableEnv": {"start_level": 2},
+    "parametric_actions_cartpole:ParametricActionsCartPole": 8,
+    "parametric_actions_cartpole:ParametricActionsCartPoleNoEmbeddings": 8,
+    "windy_maze_env:WindyMazeEnv": {},
+}
+
+
+def valid_action(env, obs, rng):
+    mask = next((obs[key] for key in obs if key.endswith("mask")), None) if isinstance(obs, dict) else None
+    return env.action_space.sample() if mask is None else int(rng.choice(np.flatnonzero(mask)))
+
+
+@pytest.mark.parametrize("place", SINGLE)
+def test_an_environment_gives_what_its_spaces_say(place):
+    path, _, name = place.partition(":")
+    env, rng = example(f"env.{path}", name)(SINGLE[place]), np.random.default_rng(0)
+    env.action_space.seed(0)
+    for episode in range(3):
+        obs, _ = env.reset(seed=episode)
+        for _ in range(40):
+            assert env.observation_space.contains(obs), obs
+            obs, reward, terminated, truncated, _ = env.step(valid_action(env, obs, rng))
+            assert isinstance(reward, float)
+            if terminated or truncated:
+                break
+
+
+MULTI = {
+    "multi_agent:BasicMultiAgent": 3,
+    "multi_agent:RoundRobinMultiAgent": 3,
+    "windy_maze_env:HierarchicalWindyMazeEnv": {},
+    "matrix_sequential_social_dilemma:IteratedPrisonersDilemma": {"max_steps": 4},
+    "matrix_sequential_social_dilemma:IteratedBoSAndPD": {},
+    "random_env:RandomMultiAgentEnv": {"num_agents": 2},
+}
+
+
+@pytest.mark.parametrize("place", MULTI)
+def test_agents_play_to_the_end(place):
+    path, _, name = place.partition(":")
+    env = example(f"env.{path}", name)(MULTI[place])
+    assert isinstance(env, MultiAgentEnv)
+    obs, _ = env.reset()
+    ended, paid = set(), {}
+    for _ in range(3000):
+        actions = {agent: 1 for agent in obs if agent not in ended}
+        obs, rewards, terminateds, truncateds, _ = env.step(actions)
+        ended |= {agent for agent, over in terminateds.items() if over}
+        for agent, reward in rewards.items():
+            paid[agent] = paid.get(agent, 0.0) + reward
+        if terminateds["__all__"] or truncateds["__all__"]:
+            break
+    assert terminateds["__all__"] or truncateds["__all__"]
+    if name in {"BasicMultiAgent", "RoundRobinMultiAgent"}:
+        assert paid == dict.fromkeys(range(3), 25.0 if name == "BasicMultiAgent" else 5.0)
+    if name == "IteratedPrisonersDilemma":
+        assert paid == {"player_row": -8.0, "player_col": -8.0}
+
+
+class OwnObs(gym.Env):
+    """CartPole with its observation in a Dict."""
+
+    def __init__(self, config):
+        self.inner = gym.make("CartPole-v1")
+        own = self.inner.observation_space
+        self.observation_space = gym.spaces.Dict({"own_obs": own, "opponent_obs": own})
+        self.action_space = self.inner.action_space
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = self.inner.reset(seed=seed)
+        return {"own_obs": obs, "opponent_obs": obs}, info
+
+    def step(self, action):
+        obs, *rest = self.inner.step(action)
+        return ({"own_obs": obs, "opponent_obs": obs}, *rest)
+
+
+class Masked(gym.Wrapper):
+    """CartPole with a mask that forbids nothing."""
+
+    def __init__(self, config):
+        super().__init__(gym.make("CartPole-v1"))
+        mask = gym.spaces.Box(0.0, 1.0, (2,))
+        self.observation_space = gym.spaces.Dict({"action_mask": mask, "observations": self.env.observation_space})
+
+    def masked(self, obs):
+        return {"action_mask": np.ones(2, np.float32), "observations": obs}
+
+    def reset(self, **kwargs):
+        obs, info = self.env.reset(**kwargs)
+        return self.masked(obs), info
+
+    def step(self, action):
+        obs, *rest = self.env.step(action)
+        return (self.masked(obs), *rest)
+
+
+def parametric(config):
+    return example("env.parametric_actions_cartpole", "ParametricActionsCartPole")(8)
+
+
+def correlated(config):
+    return example("env.correlated_actions_env", "CorrelatedActionsEnv")(config)
+
+
+#: By place: the environment it is for, and whether there is one in TensorFlow.
+MODELS = {
+    "rnn_model:RNNModel": ("CartPole-v1", True),
+    "action_mask_model:ActionMaskModel": (Masked, True),
+    "parametric_actions_model:ParametricActionsModel": (parametric, True),
+    "centralized_critic_models:CentralizedCriticModel": ("CartPole-v1", True),
+    "centralized_critic_models:YetAnotherCentralizedCriticModel": (OwnObs, True),
+    "autoregressive_action_model:AutoregressiveActionModel": (correlated, False),
+    "trajectory_view_utilizing_models:FrameStackingCartPoleModel": ("CartPole-v1", False),
+}
+CONFIG = {
+    "num_workers": 0, "rollout_fragment_length": 20, "train_batch_size": 40, "sgd_minibatch_size": 20,
+    "num_sgd_iter": 1, "min_iter_time_s": 0, "seed": 1, "log_sys_usage": False,
+}  # fmt: skip
+
+
+def model_class(place, framework):
+    path, _, name = place.partition(":")
+    of_torch = f"YetAnotherTorch{name[10:]}" if name.startswith("YetAnother") else f"Torch{name}"
+    return example(f"models.{path}", of_torch if framework == "torch" else name)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("place", MODELS)
+def test_a_model_learns(place, framework):
+    env, in_tf = MODELS[place]
+    if framework == "tf" and not in_tf:
+        with pytest.raises(ImportError, match="There is Torch"):
+            model_class(place, framework)
+        return
+    model = {"custom_model": model_class(place, framework), "fcnet_hiddens": [8], "max_seq_len": 10}
+    if "autoregressive" in place:
+        model["custom_action_dist"] = example(
+            "models.autoregressive_action_dist", "TorchBinaryAutoregressiveDistribution"
+        )
+    trainer = PPOTrainer({**CONFIG, "framework": framework, "model": model}, env=env)
+    before = trainer.get_weights()["default_policy"]
+    stats = trainer.train()["info"]["learner"]["default_policy"]["learner_stats"]
+    assert np.isfinite(stats["total_loss"])
+    after = trainer.get_weights()["default_policy"]
+    assert any(np.abs(after[key] - before[key]).max() > 0 for key in before)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_scores_of_parametric_actions_are_q_values(framework):
+    model = {"custom_model": model_class("parametric_actions_model:ParametricActionsModel", framework)}
+    config = {"hiddens": [], "dueling": False, "learning_starts": 10, "timesteps_per_iteration": 20,
+              "num_workers": 0, "train_batch_size": 8, "min_iter_time_s": 0, "seed": 1,
+              "model": model, "framework": framework}  # fmt: skip
+    trainer = DQNTrainer(config, env=parametric)
+    trainer.train()
+    obs, _ = parametric({}).reset(seed=1)
+    action, _, extra = trainer.compute_single_action(obs, explore=False, full_fetch=True)
+    assert obs["action_mask"][action] == 1
+    assert (extra["q_values"][obs["action_mask"] == 0] < -1e30).all()
+
+
+def test_a_central_critic_knows_the_opponent():
+    torch = pytest.importorskip("torch")
+    space = gym.spaces.Box(-1.0, 1.0, (6,))
+    model = example("models.centralized_critic_models", "TorchCentralizedCriticModel")(
+        space, gym.spaces.Discrete(2), 2, {"fcnet_hiddens": [8], "fcnet_activation": "tanh"}, "critic"
+    )
+    obs, other = torch.zeros(3, 6), torch.rand(3, 6)
+    one, two = (model.central_value_function(obs, other, torch.full((3,), action)) for action in (0, 1))
+    assert one.shape == (3,)
+    assert (one != two).all()
+
+
+def test_policies_play_rock_paper_scissors():
+    dummies = importlib.import_module("rlframe.examples.policy.rock_paper_scissors_dummies")
+    seen, moves = gym.spaces.Discrete(4), gym.spaces.Discrete(3)
+    beats = dummies.BeatLastHeuristic(seen, moves, {"seed": 1})
+    rows = np.eye(4, dtype=np.float32)[[dummies.ROCK, dummies.PAPER, dummies.SCISSORS]]
+    assert beats.compute_actions(rows)[0].tolist() == [dummies.PAPER, dummies.SCISSORS, dummies.ROCK]
+    same = dummies.AlwaysSameHeuristic(seen, moves, {"seed": 1})
+    state = [np.stack([same.get_initial_state()[0] for _ in range(20)])]
+    actions, after, _ = same.compute_actions(np.zeros((20, 4)), state)
+    assert set(actions) == {0, 1, 2}
+    assert (same.compute_actions(np.zeros((20, 4)), after)[0] == actions).all()
+    random = example("policy.random_policy", "RandomPolicy")(seen, gym.spaces.Box(-1, 1, (2,)), {"seed": 1})
+    assert random.compute_actions(np.zeros((5, 4)))[0].shape == (5, 2)
