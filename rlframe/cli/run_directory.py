@@ -145,13 +145,15 @@ class RunLock:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
+            except BlockingIOError as error:
                 owner = os.read(self._descriptor, 20).decode("ascii", "replace").strip()
                 os.close(self._descriptor)
                 raise ConfigError(
                     f"the run directory {str(directory)!r} is in use: process {owner or 'unknown'} trains there; wait "
                     "until it ends, or train in another directory"
                 ) from error
+            except OSError:  # a file system without locks: it is as it was before there were any
+                break
             if self._is_current():
                 break
             os.close(self._descriptor)  # its owner has removed it since: there is a new one, or none

@@ -175,6 +175,9 @@ class TrainingRun:
             checkpoint = restore_newest(trainer, directory, warn) if checkpoints(directory) else None
             if checkpoint is None:
                 warn(f"{str(directory)!r} has no checkpoint yet: the run starts from the beginning")
+            if spec.history is not None:
+                steps = [int(row.get("timesteps_total") or 0) for row in read_results(directory)]
+                HistoryFile(spec.history).check_same(steps)
             logger.truncate_after(trainer.iteration)
             spec.write(directory)
             run = cls(spec, directory, trainer, checkpoint, lock)

@@ -50,6 +50,22 @@ class HistoryFile:
             self._rows[name].append(value)
         self._write()
 
+    def check_same(self, env_steps: Sequence[int]) -> None:
+        """Raises where the file holds the history of another run.
+
+        Args:
+            env_steps: Those of the run's results, oldest first.
+
+        Raises:
+            ConfigError: If its rows are at other steps.
+        """
+        mine = list(self._rows["step"][: len(env_steps)])
+        if mine != list(env_steps[: len(mine)]) or (len(self) and not mine):
+            raise ConfigError(
+                f"--history: {str(self._path)!r} holds the history of another run, which would be lost: remove it, or "
+                "put the run's own there"
+            )
+
     def truncate_after(self, env_steps: int) -> None:
         """Drops the rows after a number of env steps: a run that goes on from a checkpoint writes them anew."""
         keep = sum(step <= env_steps for step in self._rows["step"])

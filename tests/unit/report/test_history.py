@@ -79,3 +79,15 @@ def test_text_is_no_history(tmp_path: Path) -> None:
 def test_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be written"):
         HistoryFile(tmp_path / "nowhere" / "h.parquet")
+
+
+def test_the_history_of_another_run_is_told_by_its_steps(tmp_path: Path) -> None:
+    history = HistoryFile(tmp_path / "h.parquet")
+    history.check_same([])
+    for iteration in (1, 2):
+        history.append(result(iteration, 1.0))
+    for same in ([100], [100, 200], [100, 200, 300]):
+        history.check_same(same)
+    for other in ([], [50], [100, 250]):
+        with pytest.raises(ConfigError, match="the history of another run"):
+            history.check_same(other)
