@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rlframe.cli.algorithms import find_trainer_class
-from rlframe.cli.recording import Camera
+from rlframe.cli.recording import Camera, describe_failure
 from rlframe.cli.run_directory import BEST, CHECKPOINTS, RUN_FILE, RunSpec, describe_checkpoint, restore_newest
 from rlframe.cli.training import warn
 from rlframe.cli.trust import checked_names
@@ -145,13 +145,15 @@ def play(trainer: Any, count: int, options: PlayOptions) -> Iterator[PlayedEpiso
 
 def _play_one(trainer: Any, env: Any, seed: int | None, options: PlayOptions, camera: Camera) -> PlayedEpisode:
     horizon = options.max_steps or trainer.config.get("horizon")
-    observation, _ = env.reset(seed=seed)
+    with _told("reset()"):
+        observation, _ = env.reset(seed=seed)
     actor = trainer.make_actor(explore=options.explore)
     reward, total, length = None, 0.0, 0
     camera.take()
     while True:
         action = actor.act(observation, reward)
-        observation, reward, terminated, truncated, _ = env.step(action)
+        with _told("step()"):
+            observation, reward, terminated, truncated, _ = env.step(action)
         camera.take()
         total += float(reward)
         length += 1
@@ -159,6 +161,17 @@ def _play_one(trainer: Any, env: Any, seed: int | None, options: PlayOptions, ca
             return PlayedEpisode(total, length, "terminated" if terminated else "truncated")
         if horizon is not None and length >= horizon:
             return PlayedEpisode(total, length, "horizon")
+
+
+@contextlib.contextmanager
+def _told(call: str) -> Iterator[None]:
+    """Turns whatever an environment raises into one message."""
+    try:
+        yield
+    except EnvError:
+        raise
+    except Exception as error:
+        raise EnvError(f"{call} of the environment raised {describe_failure(error)}") from error
 
 
 def _make_env(trainer: Any, render_mode: str | None) -> Any:

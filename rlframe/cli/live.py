@@ -161,6 +161,7 @@ class LiveView:
         self._iteration_steps = 0
         self._row_at = time.monotonic()
         self._notice = ""
+        self._over = False
         # Two frames a second: each costs some milliseconds of the process that trains.
         self._live = Live(
             console=console, get_renderable=self.render, refresh_per_second=2, vertical_overflow="visible"
@@ -173,6 +174,7 @@ class LiveView:
 
     def __exit__(self, *exc_info: object) -> None:
         """Draws the last state and leaves it standing."""
+        self._over = True
         self._live.stop()
 
     def update(self, row: Row, result: Mapping[str, Any]) -> None:
@@ -206,7 +208,9 @@ class LiveView:
             parts.append(self._table(self._row))
         if self._policies:
             parts.append(Text(self._policies, style="dim"))
-        parts += [*self._bar(), *self._curve(), self._iteration()]
+        parts += [*self._bar(), *self._curve()]
+        if not self._over:
+            parts.append(self._iteration())
         if self._notice:
             parts.append(Text(self._notice, style="yellow"))
         return Group(*parts)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlframe.env.registry import how_to_install
 from rlframe.utils.errors import ConfigError, EnvError
 
 if TYPE_CHECKING:
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 
 _FRAMES_PER_S = 30.0
 _INSTALL = 'pip install "rlframe[video]"'
+
+
+def describe_failure(error: Exception) -> str:
+    """Returns what an environment raised, with what to install where that is what it says."""
+    advice = how_to_install(str(error))
+    said = str(error).partition(", run `pip")[0] if advice else str(error)  # Gymnasium's own advice brings less
+    return f"{type(error).__name__}: {said}. {advice}" if advice else f"{type(error).__name__}: {said}"
 
 
 class Camera:
@@ -87,7 +95,7 @@ class Camera:
         try:
             return self._env.render()
         except Exception as error:
-            raise EnvError(f"the environment cannot be drawn: {type(error).__name__}: {error}") from error
+            raise EnvError(f"the environment cannot be drawn: {describe_failure(error)}") from error
 
     def _frame(self) -> np.ndarray[Any, Any]:
         frame = self._rendered()

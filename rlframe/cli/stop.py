@@ -69,6 +69,10 @@ class StopCriterion:
         return f"stops at {' or '.join(words)}" if words else "goes on until Ctrl-C, for no --stop-... limit was given"
 
 
+#: The share of a limit that is shown at most before a result has reached it.
+_NEARLY = 0.99
+
+
 class Progress:
     """How far a run is towards its criterion.
 
@@ -98,7 +102,8 @@ class Progress:
         """
         shares = [self._share(name, limit) for name, limit in self._criterion.limits().items()]
         if env_steps is not None and self._criterion.timesteps_total:
-            shares.append(env_steps / self._criterion.timesteps_total)
+            # What is sampled is not learned from yet: the run is at its end with a result, not before.
+            shares.append(min(_NEARLY, env_steps / self._criterion.timesteps_total))
         known = [share for share in shares if share is not None]
         return min(1.0, max(0.0, *known, 0.0)) if known else None
 

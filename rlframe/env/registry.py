@@ -213,7 +213,7 @@ def _unknown(name: str, gymnasium_says: str, path_says: str) -> EnvError:
         f"Nearest known: {', '.join(near)}." if near else "Nothing known is near it.",
         f"Tried: names given to register_env ({', '.join(sorted(_creators)) or 'none in this process'}); "
         f"Gymnasium ({gymnasium_says.rstrip('.') or 'no such id'}); class path ({path_says}).",
-        _how_to(f"{name} {gymnasium_says}")
+        how_to_install(f"{name} {gymnasium_says}")
         or "Call `rlframe.env.register_env(name, creator)` before making the trainer, or give the class itself.",
     ]
     return EnvError("\n".join(lines))
@@ -229,7 +229,7 @@ _INSTALL = {
 }
 
 
-def _how_to(text: str) -> str:
+def how_to_install(text: str) -> str:
     """Returns which package to install if `text` (a message or an id) speaks of one that Gymnasium makes optional."""
     for pattern, command in _INSTALL.items():
         if re.search(pattern, text.lower()):
@@ -249,7 +249,7 @@ class _SpecCreator:
         try:
             return self.make(self.spec, **config)
         except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
-            how_to = _how_to(f"{self.spec.id} {error}")
+            how_to = how_to_install(f"{self.spec.id} {error}")
             raise EnvError(f"Environment {self.spec.id!r} cannot be made: {error}. {how_to}".rstrip()) from error
         except TypeError as error:
             if "unexpected keyword argument" not in str(error):

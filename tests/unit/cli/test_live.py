@@ -90,6 +90,11 @@ def test_live_view_moves_within_an_iteration() -> None:
     assert "iteration 2" in drawn(view)
     assert "600 env steps" in drawn(view)
     assert "40%" in drawn(view)
+    now[0] = 4000
+    assert "99%" in drawn(view)  # until there is a result
+    with view:
+        assert "iteration 2" in drawn(view)
+    assert "iteration 2" not in drawn(view)
 
 
 def test_live_view_of_a_resumed_run_goes_on_with_progress_and_curve() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import subprocess
 import sys
 
@@ -271,16 +272,19 @@ def test_atari_name_unknown_says_what_to_install(name):
         resolve_env(name)
 
 
-def test_missing_dependency_says_what_to_install():
-    def needs_box2d():
-        raise gymnasium.error.DependencyNotInstalled("Box2D is not installed")
+@pytest.mark.parametrize(
+    ("says", "extra"), [("Box2D is not installed", "gymnasium[box2d]"), ("pygame is not installed", "rlframe[video]")]
+)
+def test_missing_dependency_says_what_to_install(says, extra):
+    def needs_more():
+        raise gymnasium.error.DependencyNotInstalled(says)
 
-    gymnasium.register("NeedsBox2D-v0", needs_box2d)
+    gymnasium.register("NeedsMore-v0", needs_more)
     try:
-        with pytest.raises(EnvError, match=r"NeedsBox2D-v0.*Box2D is not installed.*gymnasium\[box2d\]"):
-            build("NeedsBox2D-v0")
+        with pytest.raises(EnvError, match=rf"NeedsMore-v0.*{says}.*{re.escape(extra)}"):
+            build("NeedsMore-v0")
     finally:
-        del registration.registry["NeedsBox2D-v0"]
+        del registration.registry["NeedsMore-v0"]
 
 
 def test_instance_none_and_numbers_are_refused():
