@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from rlframe.utils.numpy import FLOAT_MAX, FLOAT_MIN
 from rlframe.utils.quiet_tf import tf
-from rlframe.utils.spaces.old_gym import convert_spaces
+from rlframe.utils.spaces.old_gym import converted
 
 Tensor: TypeAlias = Any
 
@@ -76,7 +76,7 @@ def one_hot(x: Tensor, space: Any) -> Tensor:
     Raises:
         ValueError: If the space is neither.
     """
-    space = convert_spaces(space)
+    space = converted(space)
     if isinstance(space, spaces.Discrete):
         return tf.one_hot(tf.cast(x, tf.int64), int(space.n))
     if isinstance(space, spaces.MultiDiscrete):

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlframe.utils.numpy import FLOAT_MAX, FLOAT_MIN, SMALL_NUMBER, convert_to_numpy
-from rlframe.utils.spaces.old_gym import convert_spaces
+from rlframe.utils.spaces.old_gym import converted
 
 __all__ = [
     "FLOAT_MAX",
@@ -138,7 +138,7 @@ def one_hot(x: Tensor, space: Any) -> Tensor:
     Raises:
         ValueError: If the space is neither.
     """
-    space = convert_spaces(space)
+    space = converted(space)
     if isinstance(space, spaces.Discrete):
         return nn.functional.one_hot(x.long(), int(space.n)).float()
     if isinstance(space, spaces.MultiDiscrete):
@@ -165,7 +165,7 @@ def flatten_inputs_to_1d_tensor(inputs: Any, spaces_struct: Any = None, time_axi
 
 
 def _collect_flat(value: Any, space: Any, keep: int, parts: list[Tensor]) -> None:
-    space = convert_spaces(space)
+    space = converted(space)
     nested = getattr(space, "spaces", space)
     if isinstance(value, Mapping):
         for key in sorted(value):

@@ -91,6 +91,12 @@ def convert_spaces(given: Any) -> Any:
     return known_to_both(given) if isinstance(given, spaces.Space) or _old_kind(given) is not None else given
 
 
+def converted(given: Any) -> Any:
+    """Returns a space of the old gym converted; anything else, Gymnasium's spaces too, as it is."""
+    old = not isinstance(given, spaces.Space) and _old_kind(given) is not None
+    return convert_space(given) if old else given
+
+
 def known_to_both(space: Any) -> spaces.Space[Any]:
     """Returns `space` converted, as one that code written for either library knows.
 

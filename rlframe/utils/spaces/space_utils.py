@@ -14,14 +14,14 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlframe.utils.errors import UnsupportedSpaceException
-from rlframe.utils.spaces.old_gym import convert_spaces
+from rlframe.utils.spaces.old_gym import converted
 
 Array = NDArray[Any]
 
 
 def get_base_struct_from_space(space: Any) -> Any:
     """Returns the space as a structure: tuples and dicts in place of Tuple and Dict, other spaces as leaves."""
-    space = convert_spaces(space)
+    space = converted(space)
     if isinstance(space, spaces.Tuple):
         return tuple(get_base_struct_from_space(sub) for sub in space.spaces)
     if isinstance(space, spaces.Dict):
@@ -48,7 +48,7 @@ def map_space(function: Callable[[Any, Any], Any], value: Any, struct: Any) -> A
 def _as_struct(given: Any) -> Any:
     """Returns the structure of a space; asked for each leaf of each action, so what needs no conversion comes first."""
     if not isinstance(given, (spaces.Space, Mapping, tuple, list)):
-        given = convert_spaces(given)
+        given = converted(given)
     return given.spaces if isinstance(given, (spaces.Tuple, spaces.Dict)) else given
 
 

@@ -64,7 +64,7 @@ def test_preprocessor_of_space_has_class_and_shape(space, cls, shape):
     result = preprocessor.transform(observation)
     assert result.shape == shape
     assert preprocessor.observation_space.contains(result)
-    assert preprocessor.observation_space.original_space is space
+    assert preprocessor.observation_space.original_space == space
     assert preprocessor.observation_space is preprocessor.observation_space
     preprocessor.check_shape(observation)
 
