@@ -18,7 +18,7 @@ class RandomPolicy(Policy):
 
     def __init__(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         super().__init__(observation_space, action_space, config)
-        self.action_space.seed(int(self.rng.integers(2**31)))
+        self.action_space.seed(int(self._action_rng.integers(2**31)))
 
     def compute_actions(
         self, obs_batch: Any, state_batches: Any = None, *args: Any, **kwargs: Any

@@ -17,7 +17,7 @@ class _Heuristic(RandomPolicy):
 
     def get_initial_state(self) -> list[Any]:
         """Returns a move, drawn at random, one-hot."""
-        return [np.eye(3, dtype=np.float32)[self.rng.integers(3)]]
+        return [np.eye(3, dtype=np.float32)[self._action_rng.integers(3)]]
 
     def num_state_tensors(self) -> int:
         """Returns 1: the move."""
@@ -43,7 +43,7 @@ class BeatLastHeuristic(Policy):
         """Returns the moves [B]; a random one where there was no last one."""
         obs = np.asarray(obs_batch)
         seen = obs.argmax(axis=1) if obs.ndim > 1 else obs
-        return np.where(seen > SCISSORS, self.rng.integers(0, 3, len(seen)), (seen + 1) % 3), [], {}
+        return np.where(seen > SCISSORS, self._action_rng.integers(0, 3, len(seen)), (seen + 1) % 3), [], {}
 
     def learn_on_batch(self, samples: Any) -> dict[str, Any]:
         """Learns nothing."""
