@@ -17,7 +17,7 @@ def trainer():
 
 def test_a_trainer_says_algorithm_environment_framework_and_steps(trainer):
     shown = repr(trainer)
-    assert shown.startswith("PGTrainer(env='CartPole-v1', framework='torch', num_workers=0, ")
+    assert shown.startswith("PG(env='CartPole-v1', framework='torch', num_workers=0, ")
     assert "'default_policy': 'PGTorchPolicy'" in shown
     assert shown.endswith("iteration=1, env_steps=20)")
     page = trainer._repr_html_()
@@ -53,7 +53,7 @@ def test_the_log_says_what_was_built_and_how_it_goes(caplog, tmp_path):
     made.train()
     made.restore(made.save(str(tmp_path)))
     for wanted in (
-        "built PGTrainer(env='CartPole-v1'", "default_policy: observations Box", "weights: {", "'train_batch_size': 20",
+        "built PG(env='CartPole-v1'", "default_policy: observations Box", "weights: {", "'train_batch_size': 20",
         "iteration 1: 20 env steps, mean return", "learner: {'default_policy'", "ParallelRollouts",
         "checkpoint of iteration 1 written", "goes on from iteration 1",
     ):  # fmt: skip
