@@ -51,6 +51,14 @@ class Random(Exploration):
             return greedy(action_distribution)
         return self._draw(self.rng, action_distribution), no_logp(count_rows(action_distribution))
 
+    def get_tf_exploration_action_op(self, action_dist: Any, explore: bool) -> tuple[Any, Array]:
+        """Returns what `get_exploration_action` does (RLlib's name, for TensorFlow)."""
+        return self.get_exploration_action(action_distribution=action_dist, timestep=None, explore=explore)
+
+    def get_torch_exploration_action(self, action_dist: Any, explore: bool) -> tuple[Any, Array]:
+        """Returns what `get_exploration_action` does (RLlib's name, for PyTorch)."""
+        return self.get_exploration_action(action_distribution=action_dist, timestep=None, explore=explore)
+
 
 def valid_sampler(space: Any, *, normalized: bool) -> Callable[[np.random.Generator, Any], Any]:
     """Returns `fn(rng, distribution) -> actions [B, …]`, uniform over a space but for invalid Discrete actions.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from rlframe.models.actor import normalize_activation
 from rlframe.models.conv_sizes import filters_for, pair
+from rlframe.models.modelv2 import restore_original_dimensions
 from rlframe.utils.framework import try_import_torch
 
 _INITIALIZERS = {None: "uniform", "default": "uniform", "xavier_uniform": "uniform", "xavier_normal": "normal"}
@@ -72,6 +74,17 @@ def _known(framework: str) -> str:
     if framework in ("tf", "tf2", "tfe"):
         return "tf"
     raise ValueError(f"Got framework={framework!r}; wanted 'torch' or 'tf' ('tf2' and 'tfe' mean the same).")
+
+
+def unpack_obs(obs: Any, space: Any, tensorlib: Any = None) -> Any:
+    """Returns flat observations in the structure of the space they were flattened from.
+
+    Args:
+        obs: Float `[B, D]`, NumPy or a tensor.
+        space: The nested space itself, not a preprocessed one.
+        tensorlib: Not needed, the kind of `obs` tells.
+    """
+    return restore_original_dimensions(obs, SimpleNamespace(original_space=space, shape=None), tensorlib)
 
 
 def flatten(obs: Any, framework: str) -> Any:

@@ -18,6 +18,9 @@ CURIOSITY = {
     "inverse_net_hiddens": [64], "forward_net_hiddens": [64], "sub_exploration": SAMPLING,
 }  # fmt: skip
 
+RND = {"type": "RND", "eta": 0.1, "lr": 1e-3, "embed_dim": 32, "net_config": SMALL, "sub_exploration": SAMPLING}
+RE3 = {"type": "RE3", "beta": 0.1, "embeds_dim": 32, "encoder_net_config": SMALL, "sub_exploration": SAMPLING}
+
 
 class Grid(gymnasium.Env):
     """10×10 cells, 20 steps, of which 18 lead from one corner to the other at best; a reward of 1 there, else none."""
@@ -63,3 +66,10 @@ def test_ppo_alone_does_not_find_the_reward(seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_ppo_with_curiosity_does(seed, framework):
     assert best_return(seed, framework=framework, exploration_config=CURIOSITY) >= 0.8
+
+
+@pytest.mark.learning
+@pytest.mark.parametrize("exploration", [RND, RE3], ids=["RND", "RE3"])
+@pytest.mark.parametrize("seed", range(2))
+def test_ppo_with_other_rewards_of_its_own_does(seed, exploration):
+    assert best_return(seed, exploration_config=exploration) >= 0.8

@@ -116,6 +116,14 @@ def test_random_actions_are_valid_ones(make, mask):
     assert np.bincount(actions[1000:], minlength=3) == pytest.approx([500, 500, 0], abs=80)
 
 
+@pytest.mark.parametrize("name", ["get_torch_exploration_action", "get_tf_exploration_action_op"])
+def test_rllibs_names_of_the_frameworks_draw_the_same(name):
+    drawn = [choose(Random(THREE, rng=rng()), values(*[[0.0, 1.0, 2.0]] * 20))[0]]
+    drawn.append(getattr(Random(THREE, rng=rng()), name)(values(*[[0.0, 1.0, 2.0]] * 20), True)[0])
+    assert drawn[0].tolist() == drawn[1].tolist()
+    assert getattr(Random(THREE, rng=rng()), name)(values([0.0, 1.0, 2.0]), False)[0].tolist() == [2]
+
+
 def test_inputs_that_are_no_values_of_actions_say_nothing_of_which_are_valid():
     exploration = Random(Discrete(5), rng=rng())
     actions, _ = choose(exploration, values(*[[FLOAT_MIN, 0.0, 0.0]] * 300))

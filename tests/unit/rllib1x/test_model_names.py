@@ -13,7 +13,7 @@ from torch import nn
 from rlframe.agents.ppo import DEFAULT_CONFIG as PPO
 from rlframe.agents.ppo.ppo_torch_policy import PPOTorchPolicy
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.models import MODEL_DEFAULTS, ModelCatalog
+from rlframe.models import MODEL_DEFAULTS, ModelCatalog, modelv2
 from rlframe.models.modelv2 import flatten
 from rlframe.models.torch.attention_net import GTrXLNet
 from rlframe.models.torch.misc import Reshape
@@ -63,6 +63,15 @@ def test_small_things() -> None:
     actions, logp = TorchSquashedGaussian(torch.zeros(5, 2)).sample_logp()
     assert actions.shape == (5, 1)
     assert logp.shape == (5,)
+
+
+def test_observations_are_unpacked_by_the_nested_space() -> None:
+    space = gym.spaces.Dict({"a": VECTOR, "b": gym.spaces.Tuple([TWO, VECTOR])})
+    flat = np.arange(16, dtype=np.float32).reshape(2, 8)
+    made = modelv2._unpack_obs(flat, space, np)
+    np.testing.assert_array_equal(made["a"], flat[:, :3])
+    np.testing.assert_array_equal(made["b"][0], flat[:, 3:5])
+    np.testing.assert_array_equal(made["b"][1], flat[:, 5:])
 
 
 def test_from_batch_gives_what_a_call_gives() -> None:
