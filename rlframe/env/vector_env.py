@@ -69,7 +69,9 @@ class VectorEnv:
         from rlframe.env.vectorized import VectorizedGymEnv
 
         del env_config, policy_config
-        return VectorizedGymEnv(make_env, existing_envs or [], num_envs, action_space, observation_space)
+        return VectorizedGymEnv(
+            make_env, existing_envs, num_envs, observation_space=observation_space, action_space=action_space
+        )
 
     def wrap(self, *args: Any, **kwargs: Any) -> VectorEnv:
         """Does what `vectorize_gym_envs` does (the older name)."""

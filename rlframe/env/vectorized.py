@@ -19,8 +19,8 @@ class VectorizedGymEnv(VectorEnv):
         make_env: `fn(index)` that makes those that are missing.
         existing_envs: Those that there are.
         num_envs: How many there shall be.
-        action_space: The space of one copy's actions; None takes the first one's.
         observation_space: The space of one copy's observations; None takes the first one's.
+        action_space: The space of one copy's actions; None takes the first one's.
 
     Raises:
         ValueError: If some are missing, and nothing makes them.
@@ -28,13 +28,14 @@ class VectorizedGymEnv(VectorEnv):
 
     def __init__(
         self,
-        make_env: Callable[[int], Any] | None,
-        existing_envs: list[Any],
-        num_envs: int,
-        action_space: Any = None,
+        make_env: Callable[[int], Any] | None = None,
+        existing_envs: list[Any] | None = None,
+        num_envs: int = 1,
+        *,
         observation_space: Any = None,
+        action_space: Any = None,
     ) -> None:
-        envs = list(existing_envs)
+        envs = list(existing_envs or ())
         if make_env is None and len(envs) < num_envs:
             raise ValueError(f"Got {len(envs)} environments and no make_env; wanted {num_envs}, or what makes them.")
         while make_env is not None and len(envs) < num_envs:

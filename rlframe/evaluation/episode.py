@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -51,21 +52,34 @@ class Episode(RLlibEpisodeNames):
         hist_data: `{name: list of numbers}`, reported in `hist_stats`.
         media: `{name: anything}`, reported in `episode_media`.
         worker: The `RolloutWorker` that runs the episode.
+
+    Args:
+        policies: Policies by id.
+        policy_mapping_fn: The one policy's id, or a mapping of agents to policies.
+        batch_builder_factory: Makes `batch_builder`; of programs that step their environment themselves.
+        extra_batch_callback: Becomes `add_extra_batch`; of the same.
+        env_id: Index of the environment slot within its worker.
+        worker: The `RolloutWorker` that runs the episode.
+        episode_id: Number of the episode; None draws one, and takes `policy_mapping_fn` as configs have it.
     """
 
     def __init__(
         self,
         policies: Mapping[str, Policy],
-        mapping: str | Callable[[Any, Episode], str],
-        *,
-        episode_id: int,
-        env_id: int,
+        policy_mapping_fn: str | Callable[..., str],
+        batch_builder_factory: Callable[[], Any] | None = None,
+        extra_batch_callback: Callable[[Any], Any] | None = None,
+        env_id: int = 0,
         worker: Any = None,
+        *,
+        episode_id: int | None = None,
     ) -> None:
         self.policy_map = policies
-        self.episode_id = episode_id
+        self.episode_id = random.getrandbits(48) if episode_id is None else episode_id
         self.env_id = env_id
         self.worker = worker
+        self.batch_builder = None if batch_builder_factory is None else batch_builder_factory()
+        self.add_extra_batch = extra_batch_callback
         self.length = 0
         self.total_reward = 0.0
         self.agent_rewards: dict[tuple[Any, str], float] = {}
@@ -73,9 +87,18 @@ class Episode(RLlibEpisodeNames):
         self.custom_metrics: dict[str, Any] = {}
         self.hist_data: dict[str, list[Any]] = {}
         self.media: dict[str, Any] = {}
-        self._mapping = mapping
+        self._mapping: Any = policy_mapping_fn
+        if episode_id is None and callable(policy_mapping_fn):
+            self._mapping = self._users_mapping(policy_mapping_fn)
         self._policy_of: dict[Any, str] = {}
         self._views: dict[Any, _AgentView] = {}
+
+    def _users_mapping(self, function: Callable[..., str]) -> Callable[[Any, Episode], str]:
+        """Returns a user's mapping function, called with the arguments that it declares."""
+        from rlframe.evaluation.policy_table import agent_mapping
+
+        mapping = agent_mapping(function, list(self.policy_map))
+        return lambda agent_id, episode: mapping(agent_id, episode, self.worker)
 
     def policy_mapping_fn(self, agent_id: Any = DUMMY_AGENT_ID, *args: Any, **kwargs: Any) -> str:
         """Returns the id of the policy that acts for `agent_id`."""

@@ -72,13 +72,32 @@ class PolicyMap(dict[str, Policy]):
     Args:
         capacity: Policies in memory, 1 or more.
         cache: Folder for those that wait; a temporary one when None. Each map makes a folder of its own in it.
+        worker_index: Not used, as the next one: they named RLlib's variable scopes.
+        num_workers: Not used.
+        path: Another name of `cache`.
+        policy_config: Not used: `create_policy` gets each policy's whole config.
+        session_creator: Not used: there are no sessions.
+        seed: Not used: a policy's config has its own.
 
     Raises:
         ConfigError: If the folder cannot be made.
     """
 
-    def __init__(self, capacity: int = 100, cache: str | None = None) -> None:
+    def __init__(
+        self,
+        capacity: int = 100,
+        cache: str | None = None,
+        *,
+        worker_index: int = 0,
+        num_workers: int = 0,
+        path: str | None = None,
+        policy_config: Mapping[str, Any] | None = None,
+        session_creator: Any = None,
+        seed: int | None = None,
+    ) -> None:
         super().__init__()
+        del worker_index, num_workers, policy_config, session_creator, seed
+        cache = path if cache is None else cache
         self.capacity = capacity
         #: Held while policies come and go. Who uses a policy in a thread of its own holds it, too.
         self.lock = threading.RLock()
@@ -107,6 +126,29 @@ class PolicyMap(dict[str, Policy]):
             super().__setitem__(policy_id, policy)
             self._make_room(1)
             self._present[policy_id] = None
+
+    def create_policy(
+        self,
+        policy_id: str,
+        policy_cls: Callable[..., Policy],
+        observation_space: Any,
+        action_space: Any,
+        config_override: Mapping[str, Any] | None,
+        merged_config: dict[str, Any],
+    ) -> None:
+        """Makes a policy and takes it.
+
+        Args:
+            policy_id: Its id.
+            policy_cls: Its class.
+            observation_space: Space of its preprocessed observations.
+            action_space: Space of its actions.
+            config_override: Not used: `merged_config` has it.
+            merged_config: Its whole config.
+        """
+        del config_override
+        arguments = (observation_space, action_space, merged_config)
+        self.add(policy_id, policy_cls(*arguments), rebuilder(policy_cls, arguments, lambda _: None))
 
     def __setitem__(self, policy_id: str, policy: Policy) -> None:
         self.add(policy_id, policy)

@@ -88,18 +88,18 @@ def convert_eager_outputs(func: Callable[..., Any]) -> Callable[..., Any]:
     return converted
 
 
-def _to_tensors(value: Any, dtype: Any = None) -> Any:
-    if value is None or isinstance(value, Policy) or tf.is_tensor(value):
-        return value
-    if isinstance(value, RepeatedValues):
-        return RepeatedValues(_to_tensors(value.values), _to_tensors(value.lengths), value.max_len)
-    if isinstance(value, dict):
-        return {key: _to_tensors(part, dtype) for key, part in value.items() if key != INFOS}
-    if isinstance(value, tuple):
-        return tuple(_to_tensors(part, dtype) for part in value)
-    if isinstance(value, list) and not (value and np.isscalar(value[0])):
-        return [_to_tensors(part, dtype) for part in value]
-    return tf.convert_to_tensor(value, dtype)
+def _to_tensors(x: Any, dtype: Any = None) -> Any:
+    if x is None or isinstance(x, Policy) or tf.is_tensor(x):
+        return x
+    if isinstance(x, RepeatedValues):
+        return RepeatedValues(_to_tensors(x.values), _to_tensors(x.lengths), x.max_len)
+    if isinstance(x, dict):
+        return {key: _to_tensors(part, dtype) for key, part in x.items() if key != INFOS}
+    if isinstance(x, tuple):
+        return tuple(_to_tensors(part, dtype) for part in x)
+    if isinstance(x, list) and not (x and np.isscalar(x[0])):
+        return [_to_tensors(part, dtype) for part in x]
+    return tf.convert_to_tensor(x, dtype)
 
 
 class OptimizerWrapper:

@@ -80,7 +80,18 @@ def try_import_torch(error: bool = False) -> tuple[Any, Any]:
         return None, _MissingNN()
 
 
-def try_import_tf(error: bool = False) -> tuple[Any, Any, int | None]:
+class _TensorFlows(tuple[Any, ...]):
+    """What `try_import_tf` returns; RLlib 0.8 returned `tf.compat.v1` alone, whose attributes it has, too."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self[0], name)
+
+
+def try_import_tf(error: bool = False) -> Any:
     """Returns `(tf.compat.v1, tf, 2)`; `(None, None, None)` where TensorFlow is not installed.
 
     The modules are imported when one of their attributes is used first.
@@ -97,7 +108,7 @@ def try_import_tf(error: bool = False) -> tuple[Any, Any, int | None]:
         return None, None, None
     # TensorFlow greets every process with several lines otherwise.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return LazyModule("tensorflow.compat.v1"), LazyModule("tensorflow"), 2
+    return _TensorFlows((LazyModule("tensorflow.compat.v1"), LazyModule("tensorflow"), 2))
 
 
 def require_framework(framework: str, log_level: str | None = None) -> str:

@@ -337,10 +337,10 @@ class WarpFrame(AnyContract, gymnasium.ObservationWrapper[Any, Any, Any]):
             raise EnvError('Atari frames are resized with OpenCV: pip install "rlframe[atari]"') from error
         self._cv2: Any = cv2
 
-    def observation(self, observation: Any) -> Array:
+    def observation(self, frame: Any) -> Array:
         """Returns a frame resized, by the mean of the pixels that fall on each."""
         cv2 = self._cv2
-        grey = observation[:, :, 0] if observation.shape[2] == 1 else cv2.cvtColor(observation, cv2.COLOR_RGB2GRAY)
+        grey = frame[:, :, 0] if frame.shape[2] == 1 else cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)
         small: Array = cv2.resize(grey, (self.width, self.height), interpolation=cv2.INTER_AREA)
         return small[:, :, None]
 

@@ -9,6 +9,7 @@ import pytest
 from rlframe.env.base_env import _DUMMY_AGENT_ID
 from rlframe.evaluation.episode import Episode
 from rlframe.policy.policy import Policy
+from rlframe.policy.policy_map import PolicyMap
 from rlframe.policy.sample_batch import SampleBatch
 from tests.helpers.frameworks import needs_tf
 from tests.helpers.workers import make_worker
@@ -121,6 +122,24 @@ def test_an_episode_shows_what_it_keeps_of_agents():
     assert episode.last_pi_info_for("left") == {"action_logp": 3.0}
     assert episode._agent_index("left") == 0
     assert Episode({}, "one", episode_id=1, env_id=0).get_agents() == [_DUMMY_AGENT_ID] == ["agent0"]
+
+
+def test_a_program_makes_an_episode_of_its_own():
+    episode = Episode({"p": None, "q": None}, lambda agent_id, **kwargs: "q", lambda: ["rows"], None, 3)
+    other = Episode({"p": None}, lambda agent_id: "p")
+    assert (episode.policy_for("a"), other.policy_for("a")) == ("q", "p")
+    assert (episode.env_id, episode.batch_builder, episode.get_agents()) == (3, ["rows"], ["a"])
+    assert episode.episode_id != other.episode_id
+
+
+def test_a_map_makes_its_policies(tmp_path):
+    table = PolicyMap(worker_index=1, num_workers=2, capacity=1, path=str(tmp_path))
+    for number in range(2):
+        table.create_policy(f"p{number}", Recording, OBS, CHOICES, {}, {"sgd_minibatch_size": number})
+    assert table.in_memory == ["p1"]
+    assert list(tmp_path.iterdir())
+    assert table.get(key="p0").config["sgd_minibatch_size"] == 0
+    table.close()
 
 
 @needs_tf

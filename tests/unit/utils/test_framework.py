@@ -91,3 +91,12 @@ def test_get_variable_makes_what_the_framework_holds():
     tensor = get_variable([1.0], framework="torch", torch_tensor=True, trainable=True)
     assert isinstance(tensor, torch.Tensor)
     assert tensor.requires_grad
+
+
+def test_one_name_for_what_try_import_tf_returns_is_tensorflow_as_in_rllib_0_8(monkeypatch):
+    monkeypatch.setattr(framework, "_is_installed", lambda name: True)
+    assert type(try_import_tf()) is framework._TensorFlows
+    tf = pickle.loads(pickle.dumps(framework._TensorFlows((LazyModule("json"), None, 2))))
+    assert (tf.loads("[1]"), tf[2]) == ([1], 2)
+    with pytest.raises(AttributeError):
+        tf.no_such_name  # noqa: B018
