@@ -2,7 +2,7 @@
 PYTHON ?= python
 TESTS = $(PYTHON) -m pytest
 
-.PHONY: help check fix lint types layers spelling unit test learning search hostile fault docs bench
+.PHONY: help check fix lint types layers spelling unit test learning programs search hostile fault docs bench
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -27,13 +27,16 @@ spelling:  ## Misspelt words
 	codespell
 
 unit:  ## Unit, property, contract, golden and architecture tests that start no Ray
-	$(TESTS) -m "not ray and not learning and not fault and not gpu"
+	$(TESTS) -m "not ray and not learning and not programs and not fault and not gpu"
 
 test:  ## All tests but those that train for minutes
 	$(TESTS)
 
 learning:  ## Every algorithm reaches its return
 	$(TESTS) -m learning
+
+programs:  ## Programs of RLlib's users, re-expressed
+	$(TESTS) -m "programs or not programs" tests/programs
 
 search:  ## Property tests with many new random examples
 	PROPERTY_PROFILE=search $(TESTS) tests/property

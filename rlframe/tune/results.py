@@ -12,8 +12,32 @@ import ray.tune.experiment
 _RESULTS = "result.json"
 
 
+class Checkpoint(ray.tune.Checkpoint):
+    """A checkpoint that is a path as well, as checkpoints were in Ray 1.x: `os.path` and `open` take it."""
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    @property
+    def value(self) -> str:
+        """Returns its directory."""
+        return str(self.path)
+
+
+def with_path(checkpoint: Any) -> Any:
+    """Returns Ray's checkpoint as one that is a path as well; None stays None."""
+    if type(checkpoint) is ray.tune.Checkpoint:
+        checkpoint.__class__ = Checkpoint
+    return checkpoint
+
+
 class Trial(ray.tune.experiment.Trial):
     """A trial with the names that Ray 1.x had for its parts."""
+
+    @property
+    def checkpoint(self) -> Any:
+        """Returns the newest checkpoint, or None; its `value` is its path."""
+        return with_path(super().checkpoint)
 
     @property
     def logdir(self) -> str:
@@ -50,6 +74,31 @@ class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
             with_logdir(analysis.trials)
         made: ExperimentAnalysis = analysis
         return made
+
+    @property
+    def best_checkpoint(self) -> Any:
+        """Returns the best checkpoint of the best trial, by the metric and mode of the experiment."""
+        return with_path(super().best_checkpoint)
+
+    def get_best_checkpoint(self, trial: Any, metric: str | None = None, mode: str | None = None) -> Any:
+        """Returns the best checkpoint of a trial, a path as well; None if it has none.
+
+        Args:
+            trial: One of `trials`.
+            metric: What is compared; None takes the experiment's.
+            mode: "max" or "min"; None takes the experiment's.
+        """
+        return with_path(super().get_best_checkpoint(trial, metric, mode))
+
+    def get_last_checkpoint(self, trial: Any = None, metric: str = "training_iteration", mode: str = "max") -> Any:
+        """Returns the newest checkpoint of a trial, or of the best one, a path as well.
+
+        Args:
+            trial: One of `trials`; None takes the best by `metric` and `mode`.
+            metric: What trials are compared by.
+            mode: "max" or "min".
+        """
+        return with_path(super().get_last_checkpoint(trial, metric, mode))
 
     @property
     def best_logdir(self) -> str:

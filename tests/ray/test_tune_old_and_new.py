@@ -62,8 +62,9 @@ def test_program_for_ray_1_runs_as_it_is(ray_runtime, tmp_path):
     trial = analysis.trials[0]
     assert [metric for _, metric in analysis.get_trial_checkpoints_paths(trial)] == [2, 3]
     checkpoint = analysis.get_best_checkpoint(trial, metric="training_iteration", mode="max")
+    assert trial.checkpoint.value == analysis.get_last_checkpoint(trial).value == os.fspath(analysis.best_checkpoint)
     trainer = DQNTrainer(CONFIG)
-    trainer.restore(checkpoint)
+    trainer.restore(os.path.join(checkpoint))
     assert trainer.iteration == 3
     trainer.stop()
 
