@@ -10,6 +10,7 @@ from rlframe.agents.trainer import Trainer
 from rlframe.agents.trainer_setup import call_by_signature, import_path
 from rlframe.config.common import CommonConfig
 from rlframe.config.options import AlgorithmConfig
+from rlframe.evaluation.policy_table import has_several, policy_specs
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.framework import require_framework
 from rlframe.utils.nested import new_mixins
@@ -154,6 +155,8 @@ def _policy_getter(arguments: Mapping[str, Any]) -> Callable[..., Any]:
                 )
             made = import_path(path) if path is not None else None
         made = arguments.get("default_policy") if made is None else made
+        if made is None and _all_have_classes(config):
+            return None
         if made is None:
             raise ConfigError(f"{arguments['name']} has no policy: pass default_policy or get_policy_class")
         belongs = getattr(made, "framework", None)
@@ -165,6 +168,12 @@ def _policy_getter(arguments: Mapping[str, Any]) -> Callable[..., Any]:
         return made
 
     return get_default_policy_class
+
+
+def _all_have_classes(config: Mapping[str, Any]) -> bool:
+    """Returns whether there is a table of policies, each with a class of its own."""
+    specs = policy_specs(config, None).values() if has_several(config) else ()
+    return bool(specs) and all(spec.policy_class is not None for spec in specs)
 
 
 def _with_updates(cls: type[Trainer], **overrides: Any) -> type[Trainer]:

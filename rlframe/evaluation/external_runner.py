@@ -27,6 +27,7 @@ from rlframe.evaluation.env_slots import EnvSlot
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.multi_agent_rows import Side
 from rlframe.evaluation.multi_agent_runner import MultiAgentRunner
+from rlframe.policy.users_code import method
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
 from rlframe.utils.spaces.observations import check_observation, describe
 
@@ -358,7 +359,7 @@ def _logp(
     """Returns log π(action | observation) [n] of the given rows."""
     if ACTION_DIST_INPUTS in extras:
         return np.asarray(
-            type(policy).distribution(policy, extras[ACTION_DIST_INPUTS][rows]).logp(actions[rows]), np.float32
+            method(policy, "distribution")(extras[ACTION_DIST_INPUTS][rows]).logp(actions[rows]), np.float32
         )
     states: list[NDArray[Any]] = []
     while f"{STATE_IN_PREFIX}{len(states)}" in extras:

@@ -36,7 +36,7 @@ from rlframe.exploration import make_exploration
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
 from rlframe.policy.memory import ActingMemory, views_after
 from rlframe.policy.rllib_names import RLlibPolicyNames
-from rlframe.policy.users_code import PolicyType, is_users, overridden_by_user, widen
+from rlframe.policy.users_code import PolicyType, is_users, method, overridden_by_user, widen
 from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.seeding import entropy_seed, make_rng
 from rlframe.utils.spaces.observations import describe
@@ -172,7 +172,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         """
         next_obs = slice_column(batch[NEXT_OBS], rows)
         if not self.needs_memory():
-            return np.asarray(type(self).values(self, next_obs), np.float32).reshape(-1)
+            return np.asarray(method(self, "values")(next_obs), np.float32).reshape(-1)
         inputs = views_after(self.acting_views(), batch, rows, next_obs)
         for index in range(self.num_state_tensors()):
             inputs[f"{STATE_IN_PREFIX}{index}"] = np.asarray(batch[f"{STATE_OUT_PREFIX}{index}"])[rows]
@@ -248,7 +248,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             dist_inputs, values = self.forward(obs, explore)
         else:
             dist_inputs, values, states = self.forward_with_memory(obs, inputs, explore)
-        distribution = type(self).distribution(self, dist_inputs)
+        distribution = method(self, "distribution")(dist_inputs)
         step = self.global_timestep if timestep is None else timestep
         actions, logp = self.exploration.get_exploration_action(
             action_distribution=distribution, timestep=step, explore=explore
@@ -468,7 +468,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             dist_inputs, _ = self.forward(known[OBS], False)
         else:
             dist_inputs, _, _ = self.forward_with_memory(known[OBS], inputs, False)
-        return np.asarray(type(self).distribution(self, dist_inputs).logp(np.asarray(actions)), np.float32)
+        return np.asarray(method(self, "distribution")(dist_inputs).logp(np.asarray(actions)), np.float32)
 
     # --- learning ---------------------------------------------------------------------------------------------
 

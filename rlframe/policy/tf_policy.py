@@ -30,6 +30,7 @@ from rlframe.policy.tf.runtime import prepare
 from rlframe.policy.tf.towers import shares
 from rlframe.policy.tf.traced import TracedCalls
 from rlframe.policy.tf.weights import WeightMirror, load_weights, to_arrays
+from rlframe.policy.users_code import method
 from rlframe.utils.quiet_tf import tf
 
 __all__ = ["EntropyCoeffSchedule", "LearningRateSchedule", "TFPolicy"]
@@ -288,7 +289,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         )
         inputs = passed["inputs"]
         if self.numpy_dist is not None and self._action_distribution_fn is None:
-            distribution = type(self).distribution(self, inputs)
+            distribution = method(self, "distribution")(inputs)
         else:
             distribution = passed["dist_class"](tf.convert_to_tensor(inputs), self.model)
         actions, logp = self.exploration.get_exploration_action(
@@ -312,7 +313,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             batch = SampleBatch.from_columns(tf.nest.map_structure(tf.convert_to_tensor, columns))
             batch.set_training(True)
             if self._has_own_loss():
-                type(self).loss(self, self.model, self.dist_class, batch)
+                method(self, "loss")(self.model, self.dist_class, batch)
             if stats_fn is not None:
                 stats_fn(self, batch)
 
@@ -400,7 +401,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             losses = self._losses(batch) if len(self.devices) == 1 else self._losses_of_shares(batch)
         self._grad_stats: dict[str, Any] = {}
         gradients = [
-            type(self).gradients(self, with_tape(optimizer, tape), loss)
+            method(self, "gradients")(with_tape(optimizer, tape), loss)
             for optimizer, loss in zip(self._optimizers, losses, strict=True)
         ]
         stats = {**self._grad_stats}
@@ -408,7 +409,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
 
     def _losses(self, batch: SampleBatch) -> list[Tensor]:
         """Returns the losses of a batch of tensors, one for each optimiser."""
-        losses = type(self).loss(self, self.model, self.dist_class, batch)
+        losses = method(self, "loss")(self.model, self.dist_class, batch)
         losses = list(losses) if isinstance(losses, (list, tuple)) else [losses]
         changed = self.model.custom_loss(losses if len(losses) > 1 else losses[0], batch)
         losses = list(changed) if isinstance(changed, (list, tuple)) else [changed]
@@ -515,7 +516,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
 
     def _traced_loss(self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor]) -> dict[str, Any]:
         with self._symbolic(scalars):
-            type(self).loss(self, self.model, self.dist_class, SampleBatch.from_columns(dict(columns)))
+            method(self, "loss")(self.model, self.dist_class, SampleBatch.from_columns(dict(columns)))
             return self.extra_compute_grad_fetches()
 
     def set_learning_rate(self, lr: float) -> None:

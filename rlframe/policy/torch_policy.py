@@ -32,6 +32,7 @@ from rlframe.policy.torch.flat import FlatAdam, FlatParameters, adam_to_state, f
 from rlframe.policy.torch.guards import check_finite_loss, choose_devices
 from rlframe.policy.torch.threads import Threads
 from rlframe.policy.torch.towers import Towers
+from rlframe.policy.users_code import method
 
 __all__ = ["EntropyCoeffSchedule", "LearningRateSchedule", "TorchPolicy"]
 
@@ -207,7 +208,7 @@ class TorchPolicy(LearningPolicy):
                 return self._finish(count, actions, logp, inputs, {}, states)
             inputs, dist_class, states = self._dist_inputs(batch, explore, step)
             distribution = dist_class(inputs, self.model)
-            twin = distribution if self.numpy_dist is None else type(self).distribution(self, inputs.cpu().numpy())
+            twin = distribution if self.numpy_dist is None else method(self, "distribution")(inputs.cpu().numpy())
             actions, logp = self.exploration.get_exploration_action(
                 action_distribution=twin, timestep=step, explore=explore
             )
@@ -246,7 +247,7 @@ class TorchPolicy(LearningPolicy):
         training = self.model.training
         self.model.eval()  # layers that follow their inputs' statistics must not follow zeros
         if self._has_own_loss():
-            type(self).loss(self, self.model, self.dist_class, batch)
+            method(self, "loss")(self.model, self.dist_class, batch)
         if stats_fn is not None:
             stats_fn(self, batch)
         self.model.train(training)
@@ -310,7 +311,7 @@ class TorchPolicy(LearningPolicy):
 
     def _losses(self, batch: SampleBatch) -> list[Tensor]:
         """Returns the losses of a batch of tensors, one for each optimiser."""
-        losses = type(self).loss(self, self.model, self.dist_class, batch)
+        losses = method(self, "loss")(self.model, self.dist_class, batch)
         losses = list(losses) if isinstance(losses, (list, tuple)) else [losses]
         changed = self.model.custom_loss(losses if len(losses) > 1 else losses[0], batch)
         losses = list(changed) if isinstance(changed, (list, tuple)) else [changed]
@@ -353,7 +354,7 @@ class TorchPolicy(LearningPolicy):
     def evaluate_loss(self, batch: SampleBatch) -> dict[str, Any]:
         """Returns what `extra_compute_grad_fetches` gives for a batch, in arrays, without learning from it."""
         with torch.no_grad():
-            type(self).loss(self, self.model, self.dist_class, self._lazy_tensor_dict(batch))
+            method(self, "loss")(self.model, self.dist_class, self._lazy_tensor_dict(batch))
         made: dict[str, Any] = _numpy(self.extra_compute_grad_fetches())
         return made
 

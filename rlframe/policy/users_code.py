@@ -55,6 +55,12 @@ def overridden_by_user(cls: type[Any], name: str) -> bool:
     return place is not None and is_users(cls.__mro__[place])
 
 
+def method(policy: Any, name: str) -> Any:
+    """Returns a method of a policy, also where the user keeps something else under its name, such as the last loss."""
+    found = getattr(policy, name)
+    return found if callable(found) else functools.partial(getattr(type(policy), name), policy)
+
+
 def widen(cls: type[Any]) -> None:
     """Takes back what built-in classes declare for the sake of methods that a user's class replaces.
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlframe.data.columns import OBS
+from rlframe.policy.users_code import method
 
 
 class ValueNetworkMixin:
@@ -28,7 +29,7 @@ class ValueNetworkMixin:
         columns = {name: np.asarray(column) for name, column in input_dict.items()}
         obs = columns.pop(OBS)
         if not self.needs_memory():
-            return float(np.asarray(type(self).values(self, obs)).reshape(-1)[0])
+            return float(np.asarray(method(self, "values")(obs)).reshape(-1)[0])
         _, values, _ = self.forward_with_memory(obs, columns, False)
         return 0.0 if values is None else float(np.asarray(values).reshape(-1)[0])
 

@@ -27,6 +27,7 @@ from rlframe.policy.bounded_means import BoundedMeans
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
+from rlframe.policy.users_code import method
 from rlframe.policy.value_network import ValueNetworkMixin
 from rlframe.policy.value_units import ValueUnits
 from rlframe.utils.errors import ConfigError
@@ -120,9 +121,9 @@ class PPOPolicy(
         moved = {
             name: array + 1.0 if name.endswith(f"{VALUE_UNITS}.bias") else array for name, array in weights.items()
         }
-        before = type(self).values(self, obs)
+        before = method(self, "values")(obs)
         self.set_weights(moved)
-        after = type(self).values(self, obs)
+        after = method(self, "values")(obs)
         self.set_weights(weights)
         return bool(np.abs(after - before).max() > _MOVED)
 

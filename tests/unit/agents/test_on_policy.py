@@ -10,7 +10,7 @@ import pytest
 from rlframe.agents.a3c import A2CTrainer, A3CTrainer
 from rlframe.agents.pg import PGTrainer, post_process_advantages
 from rlframe.agents.ppo import DEFAULT_CONFIG, PPOTrainer
-from rlframe.agents.ppo.ppo import warn_about_bad_reward_scales
+from rlframe.agents.ppo.ppo import UpdateKL, warn_about_bad_reward_scales
 from rlframe.agents.ppo.ppo_policy import KLCoeffMixin
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.utils.errors import ConfigError
@@ -223,3 +223,23 @@ def test_a_policy_of_the_other_framework_is_refused():
     pytest.importorskip("tensorflow")
     with pytest.raises(ConfigError, match="the policy PPOTorchPolicy of Torch learns in 'torch'"):
         derived({**SMALL, "sgd_minibatch_size": 40, "framework": "tf"}, env="CartPole-v1")
+
+
+@every_framework
+def test_limits_may_be_infinite_and_minibatches_whole_batches(framework, tmp_path):
+    asked = {"framework": framework, "vf_clip_param": math.inf, "grad_clip": math.inf, "sgd_minibatch_size": 0}
+    trainer = make(PPOTrainer, **asked)
+    stats = trainer.train()["info"]["learner"]["default_policy"]["learner_stats"]
+    assert all(math.isfinite(value) for value in stats.values())
+    again = make(PPOTrainer, **asked)
+    again.restore(trainer.save(str(tmp_path)))
+    assert {key: again.config[key] for key in asked} == asked
+
+
+def test_update_kl_takes_what_train_ops_give_and_infos_alone():
+    trainer = make(PPOTrainer)
+    policy, infos = trainer.get_policy(), {"default_policy": {"learner_stats": {"kl": 1.0}}}
+    update = UpdateKL(trainer.workers)
+    for factor, item in ((1.5, (None, infos)), (2.25, infos)):
+        assert update(item) is item
+        assert policy.kl_coeff == pytest.approx(0.2 * factor)

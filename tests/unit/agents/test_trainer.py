@@ -680,6 +680,15 @@ def test_compute_actions_gives_states_where_they_are_asked_for():
         assert set(extra) == {"a", "b", "c"}
 
 
+def test_no_default_policy_is_needed_where_each_has_a_class():
+    made = build_trainer(name="Mine")
+    table = {"a": (DQNTorchPolicy, None, None, {}), "b": (DQNTorchPolicy, None, None, {})}
+    assert made.get_default_policy_class(None, {**COMMON_CONFIG, "multiagent": {"policies": table}}) is None
+    table["b"] = (None, None, None, {})
+    with pytest.raises(ConfigError, match="Mine has no policy"):
+        made.get_default_policy_class(None, {**COMMON_CONFIG, "multiagent": {"policies": table}})
+
+
 def test_default_policy_is_taken_where_get_policy_class_gives_none():
     class Mine(DQNTorchPolicy):
         pass
