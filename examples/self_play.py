@@ -17,6 +17,10 @@ from rlframe.policy.policy import Policy, PolicySpec
 class RandomMoves(Policy):
     """Plays any of the allowed moves; has nothing to learn."""
 
+    def __init__(self, observation_space, action_space, config):
+        super().__init__(observation_space, action_space, config)
+        self.rng = np.random.default_rng(config.get("seed"))
+
     def compute_actions(self, obs_batch, state_batches=None, **kwargs):
         masks = obs_batch[:, :9]  # keys of Dict observations are flattened in alphabetical order: action_mask first
         return [self.rng.choice(np.flatnonzero(mask)) for mask in masks], [], {}
