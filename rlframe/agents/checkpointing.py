@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +160,7 @@ def _take_over(trainer: Any, state: dict[str, Any], meta: dict[str, Any], direct
     except (KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"checkpoint {directory!r} is malformed: {_said(error)}") from error
     before = gather(trainer, buffer=False)
-    since = {name: getattr(trainer, name) for name in (*_SINCE_RESTORE, "_goes_on_exactly")}
+    since = {name: getattr(trainer, name) for name in (*_SINCE_RESTORE, "_goes_on_exactly", "_left_behind")}
     added: list[str] = []
     try:
         for pid in missing:
@@ -282,6 +282,7 @@ def apply(trainer: Any, state: dict[str, Any]) -> None:
     _restore_plan(trainer, state["plan"])
     if trainer.evaluation_workers is not None and "evaluation_worker" in state:
         trainer.evaluation_workers.local_worker().set_state(state["evaluation_worker"])
+    trainer._left_behind = _left_behind(trainer, state)
     if trainer.local_replay_buffer is not None and "replay_buffer" in state and _keeps_buffers(trainer):
         trainer.local_replay_buffer.set_state(state["replay_buffer"])
 
@@ -297,8 +298,38 @@ def _restore_plan(trainer: Any, state: dict[str, Any]) -> None:
     plan.set_state(state, counters_only=not trainer._goes_on_exactly)
 
 
+def _left_behind(trainer: Any, state: Mapping[str, Any]) -> str:
+    """Returns in words which episodes and rows of a checkpoint's workers are not gone on with; "" for none."""
+    workers = trainer.workers
+    saved = {index: worker["runner"] for index, worker in state["remote_workers"].items()}
+    saved["0"] = state["local_worker"]["runner"]
+    begun = {index: len(runner["slots"]) for index, runner in saved.items() if runner is not None and runner["started"]}
+    indexes = ["0", *(str(index) for index in workers.remote_indexes())]
+    slots = {index: count for index, count in zip(indexes, workers.foreach_worker(_num_slots), strict=True) if count}
+    said = []
+    if begun and any(begun.get(index) != count for index, count in slots.items()):
+        said.append(
+            f"environments of {len(begun)} workers were saved, with {_listed(begun.values())} slots each; these are "
+            f"{len(slots)} with {_listed(slots.values())}, and new episodes begin where the numbers differ"
+        )
+    if any(runner.get("infos_lost") for runner in saved.values() if runner is not None):
+        said.append("the infos of rows in unfinished episodes are empty, as checkpoints hold none")
+    return "; ".join(said)
+
+
+def _num_slots(worker: Any) -> int:
+    return len(worker.slots)
+
+
+def _listed(counts: Iterable[int]) -> str:
+    return ", ".join(str(count) for count in sorted(set(counts))) or "no"
+
+
 def warn_of_another_plan(trainer: Any) -> None:
-    """Says once that a checkpoint of other operators was restored: when training goes on, for acting needs none."""
+    """Says once that a checkpoint of other operators or slots was restored: when training goes on, not to act."""
+    if trainer._left_behind:
+        _LOGGER.warning("%s was restored, but does not go on exactly: %s", trainer._name, trainer._left_behind)
+        trainer._left_behind = ""
     if trainer._goes_on_exactly:
         return
     trainer._goes_on_exactly = True

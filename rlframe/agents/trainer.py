@@ -117,6 +117,7 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         self._last_evaluation: dict[str, Any] | None = None
         self._usage: Any = None
         self._goes_on_exactly = True
+        self._left_behind = ""  # what of a checkpoint's sampling was not taken over
         self._gates = gates()
         self._ends = EndsWatch()
         super().__init__(given, storage)
@@ -435,8 +436,10 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         return weights
 
     def set_weights(self, weights: dict[str, Any]) -> None:
-        """Takes `{policy_id: weights}` into the local worker; remote ones get them at the next synchronisation."""
-        self.workers.local_worker().set_weights(weights)
+        """Takes `{policy_id: weights}` into the local worker; remote ones get them before they sample next."""
+        local = self.workers.local_worker()
+        local.set_weights(weights)
+        self.workers.weights_changed(list(weights), local.get_global_vars())
 
     def save(self, checkpoint_dir: str | None = None) -> str:  # type: ignore[override]  # Tune's result is Tune's own
         """Writes a checkpoint and returns its directory, `<checkpoint_dir>/checkpoint_<iteration>`.

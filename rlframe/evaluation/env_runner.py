@@ -13,6 +13,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.data.columns import INFOS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.sequences import cut_into_sequences
 from rlframe.env.checks import check_observation, check_step_result
@@ -480,6 +481,7 @@ class EnvRunner:
             "parts": list(self._episode_parts),
             "unchecked": sorted(self._unchecked),
             "pending": {str(i): _pieces_state(pieces) for i, pieces in enumerate(self._pending)},
+            "infos_lost": any(INFOS in piece for pieces in self._pending for piece in pieces),
             "metrics": [metric.to_state() for metric in self._metrics],
             "memory": None if self._memory is None else self._memory.get_state(),
         }
@@ -505,7 +507,7 @@ class EnvRunner:
             if reached is not None and self._same_observation(reached, obs[index]):
                 self._lengths[index] = int(state["lengths"][index])
                 self._returns[index] = float(state["returns"][index])
-                self._pending[index] = _pieces_from_state(state["pending"][str(index)])
+                self._pending[index] = self._pieces_of(state["pending"][str(index)])
                 if self._wants_episodes:
                     self._resume_episode(index, reached, obs[index])
                 continue
@@ -517,6 +519,15 @@ class EnvRunner:
             self._pending[index] = []
             self._obs[index] = self._begin(index)
         self._started = True
+
+    def _pieces_of(self, saved: list[dict[str, Any]]) -> list[SampleBatch]:
+        """Returns rows that were saved, with empty infos where rows of this policy have infos."""
+        pieces = [SampleBatch(dict(piece)) for piece in saved]
+        wanted = self.policy.train_columns
+        if wanted is None or INFOS in wanted:
+            for piece in pieces:
+                piece[INFOS] = np.array([{} for _ in range(piece.count)], object)
+        return pieces
 
     def _resume_episode(self, index: int, raw: Any, obs: Any) -> None:
         self._start_episode(index, raw, obs)
@@ -534,10 +545,6 @@ class EnvRunner:
 
 def _pieces_state(pieces: list[SampleBatch]) -> list[dict[str, Any]]:
     return [{key: value for key, value in piece.items() if value.dtype != object} for piece in pieces]
-
-
-def _pieces_from_state(pieces: list[dict[str, Any]]) -> list[SampleBatch]:
-    return [SampleBatch(dict(piece)) for piece in pieces]
 
 
 __all__ = ["EnvError", "EnvRunner", "Hooks", "RunnerSettings"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -32,7 +33,8 @@ class EnvSlot:
     """Owns one environment and numbers its episodes.
 
     Episode i of slot s in worker w is seeded with `derive_seed(seed, "env", w, s, i)`: it can be repeated on its own
-    from that seed and its actions. With `as_many` an environment with one agent has the contract of several.
+    from that seed and its actions; where a life is an episode, from those of the lives before it, too. With `as_many`
+    an environment with one agent has the contract of several.
 
     Attributes:
         env: The environment with Gymnasium's API.
@@ -41,6 +43,7 @@ class EnvSlot:
         episode_seed: What the running episode was reset with.
         actions: The running episode's actions so far, in the environment's space; None when too many, or when the
             environment cannot be brought back alone.
+        lives: The same of the episodes before it in one game, where `reset()` goes on with a game that is not over.
         place: The place in a user's `VectorEnv` that `env` is; None for an environment of its own.
     """
 
@@ -66,6 +69,8 @@ class EnvSlot:
         self.episode = -1
         self.episode_seed = 0
         self.actions: list[Any] | None = []
+        self.lives: list[list[Any] | None] = []
+        self._recorded = 0  # actions since the game began
         self.failed = False
         self.place: VectorPlace | None = None
         self.env = self._make()
@@ -118,6 +123,12 @@ class EnvSlot:
         Raises:
             EnvError: If `reset` raises; says where, and with which seed.
         """
+        if self.episode < 0:
+            self._end_game()  # of what reset the environment before it was sampled from
+        if any(not game.was_real_done for game in _games(self.env)):
+            self.lives = [*self.lives, None if self.failed else self.actions]
+        else:
+            self.lives, self._recorded = [], 0
         self.episode += 1
         self.episode_seed = derive_seed(self.seed, "env", self.stream, self.index, self.episode)
         self.actions = [] if self.place is None else None
@@ -134,7 +145,8 @@ class EnvSlot:
         """Notes an action of the running episode, for `replay`."""
         if self.actions is not None:
             self.actions.append(action)
-            if len(self.actions) > MAX_REPLAYED_ACTIONS:
+            self._recorded += 1
+            if self._recorded > MAX_REPLAYED_ACTIONS:
                 self.actions = None
 
     def where(self) -> str:
@@ -162,10 +174,22 @@ class EnvSlot:
         ) from cause
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the slot's place: episode, and the actions since its reset."""
-        replayable = self.actions is not None and not self.failed
-        actions = _columns(self.actions) if replayable and self.actions else {}
-        return {"seed": self.seed, "episode": self.episode, "replayable": replayable, "actions": actions}
+        """Returns the slot's place: episode, and the actions since the environment began anew."""
+        done = self.actions_of_game()
+        return {
+            "seed": self.seed,
+            "episode": self.episode,
+            "replayable": done is not None,
+            "actions": _columns(done) if done else {},
+            "lives": [] if done is None else [len(actions or ()) for actions in self.lives],
+        }
+
+    def actions_of_game(self) -> list[Any] | None:
+        """Returns the actions since the environment began anew, of all lives; None where they cannot be repeated."""
+        episodes = [*self.lives, self.actions]
+        if self.failed or any(actions is None for actions in episodes):
+            return None
+        return [action for actions in episodes for action in actions or ()]
 
     def replay(self, state: dict[str, Any]) -> Any | None:
         """Brings the environment to a saved place by repeating its actions.
@@ -173,18 +197,39 @@ class EnvSlot:
         Returns:
             The observation there, or None where the saved place cannot be reached (the caller starts a new episode).
         """
-        self.seed = int(state["seed"])
-        self.episode = int(state["episode"]) - 1
-        if not state["replayable"] or int(state["episode"]) < 0:
-            self.episode = int(state["episode"])
-            return None
-        obs, _ = self.begin()
-        for action in _actions(state["actions"], self.env.action_space):
-            self.record(action)
-            obs, _, terminated, truncated, _ = self.env.step(action)
-            if terminated or truncated:
-                return None
+        self.seed, episode = int(state["seed"]), int(state["episode"])
+        obs = self._repeat(state) if state["replayable"] and episode >= 0 else None
+        self.episode = episode
         return obs
+
+    def _repeat(self, state: dict[str, Any]) -> Any | None:
+        """Repeats a game from its first life on; returns the observation, None where it went another way."""
+        actions = iter(_actions(state["actions"], self.env.action_space))
+        obs, over = None, False
+        for count in self.rewind(state):
+            obs, over = self.begin()[0], False
+            for action in islice(actions, count):
+                if over:
+                    return None
+                self.record(action)
+                obs, _, terminated, truncated, _ = self.env.step(action)
+                over = bool(terminated or truncated)
+        return None if over else obs
+
+    def rewind(self, state: Mapping[str, Any]) -> list[int | None]:
+        """Has the next `begin()` start the game that a saved place is in, whatever game runs now.
+
+        Returns:
+            How many actions follow on each `begin()`; None, for the last, for all that are left.
+        """
+        lives = [int(count) for count in state.get("lives", [])]
+        self._end_game()
+        self.episode = int(state["episode"]) - len(lives) - 1
+        return [*lives, None]
+
+    def _end_game(self) -> None:
+        for game in _games(self.env):
+            game.was_real_done = True
 
 
 def step_together(slots: Sequence[EnvSlot], actions: Sequence[Any], agent_id: str | None = None) -> None:
@@ -214,6 +259,15 @@ def fail_together(slots: Sequence[EnvSlot]) -> None:
         place.group.fail()
         for slot in slots:
             slot.failed = True
+
+
+def _games(env: Any) -> Iterator[Any]:
+    """Yields the wrappers, ours or others of that habit, that say in `was_real_done` whether a game is over."""
+    while env is not None:
+        attributes = getattr(env, "__dict__", {})
+        if "was_real_done" in attributes:
+            yield env
+        env = attributes.get("env")
 
 
 def _columns(actions: list[Any]) -> dict[str, NDArray[Any]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tree
 from numpy.typing import NDArray
 
-from rlframe.data.columns import OBS
+from rlframe.data.columns import INFOS, OBS
 from rlframe.env.multi_agent_adapt import ALL
 from rlframe.evaluation.metrics import RolloutMetrics
 
@@ -110,12 +111,13 @@ def runner_state(runner: MultiAgentRunner) -> State:
     """Returns the place of every environment, unfinished rows, agents' memories, and episodes not yet reported."""
     slots: State = {}
     for slot in runner.slots:
-        replayable = runner._started and slot.actions is not None and not slot.failed
+        actions = slot.actions_of_game() if runner._started else None
         slots[str(slot.index)] = {
             "seed": slot.seed,
             "episode": slot.episode,
-            "replayable": replayable,
-            "actions": pack_actions(slot.actions or []) if replayable else {},
+            "replayable": actions is not None,
+            "actions": {} if actions is None else pack_actions(actions),
+            "lives": [] if actions is None else [len(life or ()) for life in slot.lives],
         }
     state: State = {
         "started": runner._started,
@@ -131,6 +133,7 @@ def runner_state(runner: MultiAgentRunner) -> State:
         "names": [[episode, number, agent_key(agent)] for (episode, number), agent in runner._names.items()],
         "over": sorted(runner._over),
         "parts": list(runner._parts),
+        "infos_lost": any(INFOS in side.store.columns and len(side.store) for side in runner._sides.values()),
         "unchecked": sorted(runner._unchecked),
     }
 
@@ -223,6 +226,7 @@ def _bring_back(runner: MultiAgentRunner, index: int, state: State) -> bool:
     policies = {agent["key"]: agent["policy"] for agent in saved["agents"]}
     ids = _Ids()
     obs = _replay(slot, state["slots"][str(slot.index)], ids, lambda key: runner.policies[policies[key]])
+    slot.episode = int(state["slots"][str(slot.index)]["episode"])
     episode = runner._new_episode(index, int(saved["id"]))
     episode.length = int(saved["length"])
     for number, agent in enumerate(saved["agents"]):
@@ -246,20 +250,20 @@ def _replay(slot: EnvSlot, saved: State, ids: _Ids, policy_of: Callable[[str], A
     """Repeats a slot's episode; returns the last observations by agent, or None where that is not possible."""
     if not saved["replayable"] or int(saved["episode"]) < 0:
         return None
-    steps = unpack_actions(saved["actions"], lambda key: policy_of(key).action_space_struct)
-    slot.episode = int(saved["episode"]) - 1
-    obs, infos = slot.begin()
-    ids.meet(obs, infos)
-    for step in steps:
-        if not ids.know([key for key, _ in step]):
-            return None
-        actions = {ids.find(key): action for key, action in step}
-        slot.record(actions)
-        obs, rewards, terminateds, truncateds, infos = slot.env.step(actions)
-        ids.meet(obs, rewards, infos)
-        if terminateds[ALL] or truncateds.get(ALL):
-            return None
-    result: dict[Any, Any] = obs
+    steps = iter(unpack_actions(saved["actions"], lambda key: policy_of(key).action_space_struct))
+    result: dict[Any, Any] | None = None
+    for count in slot.rewind(saved):
+        obs, infos = slot.begin()
+        ids.meet(obs, infos)
+        result = obs
+        for step in islice(steps, count):
+            if result is None or not ids.know([key for key, _ in step]):
+                return None
+            actions = {ids.find(key): action for key, action in step}
+            slot.record(actions)
+            obs, rewards, terminateds, truncateds, infos = slot.env.step(actions)
+            ids.meet(obs, rewards, infos)
+            result = None if terminateds[ALL] or truncateds.get(ALL) else obs
     return result
 
 

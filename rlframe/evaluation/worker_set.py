@@ -53,6 +53,7 @@ class WorkerSet:
         self._syncs_lazily = False
         self._version = 0
         self._versions: dict[Any, int] = {}
+        self._told: dict[Any, int] = {}  # of how many steps each worker knows
         self._unsent: tuple[list[str] | None, Mapping[str, Any] | None] = (None, None)
         self._reference: Any = None
         self._snapshot: dict[str, Any] | None = None
@@ -283,13 +284,25 @@ class WorkerSet:
         self._unsent = (both, global_vars)
         self._reference, self._snapshot = None, weights
 
-    def update_worker(self, worker: Any) -> None:
-        """Sends a remote worker the newest weights, unless it has them."""
+    def update_worker(self, worker: Any, global_vars: Mapping[str, Any] | None = None) -> None:
+        """Sends a remote worker the newest weights, unless it has them.
+
+        Args:
+            worker: The worker.
+            global_vars: `{"timestep": steps of all workers so far}`, sent where the worker has been told of fewer: it
+                counts its own alone, and schedules of exploration follow the sum. None for those of the last update.
+        """
         if self._versions.get(worker, 0) == self._version:
+            if global_vars is not None and global_vars["timestep"] > self._told.get(worker, 0):
+                self._told[worker] = global_vars["timestep"]
+                worker.set_global_vars.remote(global_vars)
             return
         import ray
 
-        policies, global_vars = self._unsent
+        policies, of_update = self._unsent
+        global_vars = of_update if global_vars is None else global_vars
+        if global_vars is not None:
+            self._told[worker] = global_vars["timestep"]
         if self._reference is None:
             weights = self._local_worker.get_weights(policies) if self._snapshot is None else self._snapshot
             self._reference = ray.put(weights)

@@ -68,13 +68,18 @@ class _LocalRollouts:
         return _count_sampled(self._workers.local_worker().sample())
 
 
+def _inform(workers: Any, worker: Any) -> None:
+    """Sends a worker weights that it lacks, and how many steps all workers have made."""
+    workers.update_worker(worker, {"timestep": _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER]})
+
+
 def _request_sample(workers: Any, worker: Any) -> Any:
-    workers.update_worker(worker)
+    _inform(workers, worker)
     return worker.sample.remote()
 
 
 def _request_shared(workers: Any, reader: Reader, worker: Any) -> Any:
-    workers.update_worker(worker)
+    _inform(workers, worker)
     return worker.sample_shared.remote(reader)
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import gymnasium as gym
 import numpy as np
+
+from rlframe.env.wrappers.atari_wrappers import EpisodicLifeEnv
 
 
 class Counting(gym.Env):
@@ -58,6 +62,34 @@ class Failing(Counting):
 
                 os._exit(1)
         return obs, reward, terminated, truncated, info
+
+
+class ThreeLives(gym.Env):
+    """A random walk that loses one of three lives at every fourth step; a game is over with the last."""
+
+    def __init__(self):
+        self.observation_space = gym.spaces.Box(-1e3, 1e3, (3,), np.float32)
+        self.action_space = gym.spaces.Discrete(2)
+        self.ale = SimpleNamespace(lives=lambda: self.left)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left, self.steps, self.place = 3, 0, 0.0
+        return self._obs(), {}
+
+    def step(self, action):
+        self.steps += 1
+        self.place += float(action) + self.np_random.normal()
+        self.left -= self.steps % 4 == 0
+        return self._obs(), self.place, self.left == 0, False, {}
+
+    def _obs(self):
+        return np.array([self.left, self.steps, self.place], np.float32)
+
+
+def lives_as_episodes(config=None):
+    """Returns a game with three lives, each of them an episode."""
+    return EpisodicLifeEnv(ThreeLives())
 
 
 class Bandit(gym.Env):

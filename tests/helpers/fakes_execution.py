@@ -169,7 +169,7 @@ class FakeWorkerSet:
     def sync_before_sampling(self) -> None:
         """Weights are sent at once here."""
 
-    def update_worker(self, worker: Any) -> None:
+    def update_worker(self, worker: Any, global_vars: Any = None) -> None:
         """Has them already."""
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rlframe.agents.dqn import DQNTrainer
+from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.utils.errors import ConfigError, EnvError, WorkerError
 from tests.helpers.envs import Counting, Failing
 from tests.helpers.frameworks import FRAMEWORKS
@@ -198,3 +199,22 @@ def test_workers_that_sample_ahead_give_every_row_once(trainers):
 def test_sampling_ahead_in_one_process_is_refused():
     with pytest.raises(ConfigError, match="sample_async=True needs num_workers >= 1"):
         make(num_workers=0, sample_async=True)
+
+
+def test_workers_know_the_steps_of_all_and_take_weights_that_are_set(trainers):
+    import ray
+
+    trainer = trainers(num_workers=2, rollout_fragment_length=20)
+    zeros = {name: np.zeros_like(array) for name, array in trainer.get_weights()["default_policy"].items()}
+    trainer.set_weights({"default_policy": zeros})
+    rollouts = ParallelRollouts(trainer.workers, mode="bulk_sync")
+    for _ in range(4):  # as before learning starts, when no update brings weights and counts along
+        next(rollouts)
+
+    def look(worker):
+        policy = worker.get_policy()
+        return policy.global_timestep, [float(np.abs(array).max()) for array in policy.get_weights().values()]
+
+    for steps, largest in ray.get([worker.apply.remote(look) for worker in trainer.workers.remote_workers()]):
+        assert steps == 120 + 20  # 40 a round; its own count would be 80
+        assert not any(largest)

@@ -1,6 +1,7 @@
 """Trainers: what a user does with one, in one process."""
 
 import copy
+import logging
 import math
 
 import gymnasium as gym
@@ -10,7 +11,7 @@ import pytest
 from rlframe.agents import dqn
 from rlframe.agents.dqn import DEFAULT_CONFIG, SIMPLE_Q_DEFAULT_CONFIG, DQNTorchPolicy, DQNTrainer, SimpleQTrainer
 from rlframe.agents.dqn.dqn import calculate_rr_weights
-from rlframe.agents.pg import PGTrainer
+from rlframe.agents.pg import PGTorchPolicy, PGTrainer
 from rlframe.agents.trainer import COMMON_CONFIG, Trainer, with_common_config
 from rlframe.agents.trainer_template import build_trainer
 from rlframe.data.sample_batch import SampleBatch
@@ -612,6 +613,35 @@ def test_checkpoint_of_another_replay_buffer_is_restored_without_it_where_that_i
     assert len(taking.local_replay_buffer) == 0
     taking.train()
     assert taking.iteration == 2
+
+
+def test_restored_run_with_infos_and_whole_episodes_trains_on(tmp_path, caplog):
+    class SeesInfos(PGTorchPolicy):
+        train_columns = None
+
+    config = {"num_workers": 0, "seed": 0, "batch_mode": "complete_episodes", "rollout_fragment_length": 15,
+              "num_envs_per_worker": 2, "train_batch_size": 60, "log_sys_usage": False}  # fmt: skip
+    trainer = PGTrainer.with_updates(name="SeesInfos", default_policy=SeesInfos)
+    one, two = trainer(config, env="CartPole-v1"), trainer({**config, "seed": 3}, env="CartPole-v1")
+    one.train()
+    two.restore(one.save(str(tmp_path)))
+    with caplog.at_level(logging.WARNING, logger="rlframe"):
+        two.train()
+    assert "the infos of rows in unfinished episodes are empty" in caplog.text
+    one.train()
+    assert_same_weights(one, two)
+
+
+def test_restore_with_another_number_of_slots_says_that_episodes_begin_anew(tmp_path, caplog):
+    one, two = make(Counting), make(Counting, num_envs_per_worker=3)
+    one.train()
+    with caplog.at_level(logging.WARNING, logger="rlframe"):
+        two.restore(one.save(str(tmp_path)))
+        assert not caplog.records  # acting needs no episodes
+        two.train()
+    assert (
+        "environments of 1 workers were saved, with 1 slots each; these are 1 with 3, and new episodes" in caplog.text
+    )
 
 
 def test_restore_that_fails_at_its_end_leaves_the_replay_buffer_as_it_was(tmp_path, monkeypatch):

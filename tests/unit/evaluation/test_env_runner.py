@@ -8,7 +8,7 @@ from rlframe.data.columns import DONES, EPS_ID, NEXT_OBS, OBS, REWARDS, TERMINAT
 from rlframe.evaluation import env_runner
 from rlframe.evaluation.fragments import Block
 from rlframe.utils.errors import EnvError, NonFiniteError
-from tests.helpers.envs import Counting, Failing
+from tests.helpers.envs import Counting, Failing, lives_as_episodes
 from tests.helpers.workers import make_worker
 
 
@@ -257,3 +257,18 @@ def test_state_of_a_nondeterministic_env_warns_and_begins_a_new_episode():
     with pytest.warns(UserWarning, match="not deterministic"):
         other.set_state(worker.get_state())
     assert other.sample()[T][0] == 0
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_restored_game_goes_on_in_the_life_where_it_was(used):
+    worker = make_worker(lives_as_episodes, rollout_fragment_length=5, num_envs_per_worker=2)
+    other = make_worker(lives_as_episodes, rollout_fragment_length=5, num_envs_per_worker=2, seed=9)
+    for _ in range(7):  # games last eleven steps and two waits
+        worker.sample()
+        if used:
+            other.sample()
+        other.set_state(worker.get_state())
+        one, two = worker.sample(), other.sample()
+        for column in (OBS, NEXT_OBS, REWARDS, EPS_ID):
+            np.testing.assert_array_equal(one[column], two[column])
+    assert {metric.episode_length for metric in worker.get_metrics()} == {4, 3}

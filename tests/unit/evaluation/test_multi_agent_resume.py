@@ -9,11 +9,13 @@ import pytest
 
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.ppo import PPOTrainer
+from rlframe.env import register_env
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.evaluation.multi_agent_state import agent_key, pack_actions, unpack_actions
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.models.torch.action_mask import ActionMaskModel
 from rlframe.policy.policy import Policy, PolicySpec
+from tests.helpers.envs import lives_as_episodes
 from tests.helpers.frameworks import FRAMEWORKS
 from tests.helpers.multi_agent_envs import ON
 
@@ -91,6 +93,11 @@ def test_a_game_in_turns_goes_on_exactly(cls, config, tmp_path):
 
 def test_a_table_of_policies_on_one_agent_goes_on_exactly(tmp_path):
     assert_goes_on(DQNTrainer, "CartPole-v1", {**DQN, "multiagent": {"policies": {"only"}}}, tmp_path)
+
+
+def test_lives_of_a_game_go_on_exactly(tmp_path):
+    register_env("lives_as_episodes", lives_as_episodes)
+    assert_goes_on(DQNTrainer, "lives_as_episodes", {**DQN, "multiagent": {"policies": {"only"}}}, tmp_path)
 
 
 class Spaces(MultiAgentEnv):
