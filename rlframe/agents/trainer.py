@@ -336,6 +336,14 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
             shared.get().steps_limit = None
             return next(self.train_exec_impl)
 
+    def try_recover_from_step_attempt(self) -> None:
+        """Drops or replaces dead workers and builds the plan anew; `train()` does so by itself if the config says so.
+
+        Raises:
+            WorkerError: If no healthy worker is left.
+        """
+        recover(self, WorkerError("the program asked for it"))
+
     def _train_and_evaluate(self, beside: WorkerSet) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Trains while evaluation runs beside it, on the weights from before this iteration."""
         send_weights(self.workers, beside)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from rlframe.agents.step_hooks import STEP_HOOKS, StepHooks
 from rlframe.agents.trainer import Trainer
 from rlframe.agents.trainer_setup import call_by_signature, import_path
 from rlframe.config.common import CommonConfig
@@ -33,6 +34,7 @@ ARGUMENTS = (
     "allow_unknown_configs",
     "allow_unknown_subkeys",
     "override_all_subkeys_if_type_changes",
+    *STEP_HOOKS,
 )
 
 
@@ -57,6 +59,9 @@ def build_trainer(name: str, **arguments: Any) -> type[Trainer]:
             * `execution_plan(workers, config, **kwargs)`: the dataflow; `local_replay_buffer` is passed where declared.
             * `allow_unknown_configs`, `allow_unknown_subkeys`, `override_all_subkeys_if_type_changes`: see
               `rlframe.config.merge.merge_configs`.
+            * `before_train_step(trainer)`, `after_optimizer_step(trainer, learner infos)`,
+              `after_train_result(trainer, result)`: around each iteration.
+            * `make_policy_optimizer`: an older name of `execution_plan`.
 
     Returns:
         A `Trainer` subclass with `with_updates(**overrides)`. Calls come in this order: validate_config,
@@ -65,10 +70,16 @@ def build_trainer(name: str, **arguments: Any) -> type[Trainer]:
     Raises:
         TypeError: If an argument is unknown.
     """
+    arguments = _renamed(arguments)
     unknown = sorted(set(arguments) - set(ARGUMENTS))
     if unknown:
         raise TypeError(f"build_trainer() got {unknown[0]!r}, wanted one of {', '.join(ARGUMENTS)}")
     return _build({"name": name, **arguments}, Trainer)
+
+
+def _renamed(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments with the plan under its name, whatever it was given as."""
+    return {"execution_plan" if name == "make_policy_optimizer" else name: made for name, made in arguments.items()}
 
 
 def _build(arguments: Mapping[str, Any], base: type[Trainer]) -> type[Trainer]:
@@ -85,6 +96,9 @@ def _build(arguments: Mapping[str, Any], base: type[Trainer]) -> type[Trainer]:
         "get_default_policy_class": _policy_getter(arguments),
         "with_updates": classmethod(cast(Any, _with_updates)),
     }
+    hooks = {hook: arguments[hook] for hook in STEP_HOOKS if arguments.get(hook) is not None}
+    if hooks:
+        body["_step_hooks"], mixins = hooks, (*mixins, *new_mixins(base, [StepHooks]))
     replaced = tuple(arguments.get("override_all_subkeys_if_type_changes") or ())
     body["_override_all_subkeys_if_type_changes"] = (*Trainer._override_all_subkeys_if_type_changes, *replaced)
     defaults = arguments.get("default_config")
@@ -182,6 +196,7 @@ def _with_updates(cls: type[Trainer], **overrides: Any) -> type[Trainer]:
     `default_policy=X` makes X the policy, whatever chose it before; a `get_policy_class` beside it comes first, and
     where that returns None, X is the policy.
     """
+    overrides = _renamed(overrides)
     unknown = sorted(set(overrides) - set(ARGUMENTS))
     if unknown:
         raise TypeError(f"with_updates() got {unknown[0]!r}, wanted one of {', '.join(ARGUMENTS)}")

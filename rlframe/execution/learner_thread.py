@@ -186,6 +186,11 @@ class LearnerThread(threading.Thread):
 
     # --- for the plan -----------------------------------------------------------------------------------------
 
+    def start(self) -> None:
+        """Starts the thread; it learns until it is stopped, or a plan that runs `within` it stands still."""
+        super().start()
+        self._gate.open()
+
     def __enter__(self) -> LearnerThread:
         if self.ident is None and not self.stopped:
             self.start()

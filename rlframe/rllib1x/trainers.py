@@ -10,12 +10,13 @@ from rlframe.agents.ppo.ppo import FollowValueTargets
 from rlframe.agents.resources import placement_group_factory
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.common import (
+    LEARNER_INFO,
     STEPS_TRAINED_COUNTER,
     STEPS_TRAINED_THIS_ITER_COUNTER,
     _get_shared_metrics,
 )
 from rlframe.execution.iterators import LocalIterator
-from rlframe.execution.learner_thread import LearnerThread
+from rlframe.execution.learner_thread import Learned, LearnerThread
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences, StandardizeFields
 from rlframe.execution.train_ops import MultiGPUTrainOneStep
@@ -141,9 +142,11 @@ class BroadcastUpdateLearnerWeights:
         return item
 
 
-def record_steps_trained(item: tuple[int, Any]) -> tuple[int, Any]:
-    """Counts what a learner thread learned; `(env steps, learner infos)` in and out."""
-    counters = _get_shared_metrics().counters
-    counters[STEPS_TRAINED_THIS_ITER_COUNTER] = item[0]
-    counters[STEPS_TRAINED_COUNTER] += item[0]
-    return item
+def record_steps_trained(item: Any) -> tuple[int, Any]:
+    """Counts what a learner thread learned: takes what is in its `outqueue`, gives `(env steps, learner infos)`."""
+    env_steps, infos = (item.env_steps, item.infos) if isinstance(item, Learned) else item
+    metrics = _get_shared_metrics()
+    metrics.info[LEARNER_INFO] = infos
+    metrics.counters[STEPS_TRAINED_THIS_ITER_COUNTER] = env_steps
+    metrics.counters[STEPS_TRAINED_COUNTER] += env_steps
+    return env_steps, infos

@@ -130,8 +130,14 @@ class UpdateKL:
         return item
 
 
-def warn_about_bad_reward_scales(config: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    """Warns where returns are so large that clipped values cannot reach them; returns the result."""
+def warn_about_bad_reward_scales(config: Any, result: dict[str, Any]) -> dict[str, Any]:
+    """Warns where returns are so large that clipped values cannot reach them; returns the result.
+
+    Args:
+        config: A config with `vf_clip_param`; or a trainer, as `after_train_result` hands it over.
+        result: Result of an iteration.
+    """
+    config = getattr(config, "config", config)
     mean = result.get("episode_reward_mean", math.nan)
     if math.isfinite(mean) and abs(mean) / config["vf_clip_param"] > _SCALE_LIMIT:
         _LOGGER.warning(

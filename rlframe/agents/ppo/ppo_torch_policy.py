@@ -100,9 +100,9 @@ class PPOTorchPolicy(PPOPolicy, TorchPolicy):
         """Returns the loss of one batch; see `ppo_surrogate_loss`."""
         return ppo_surrogate_loss(self, model, dist_class, train_batch)
 
-    def extra_grad_process(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> Stats:
+    def extra_grad_process(self, local_optimizer: torch.optim.Optimizer, loss: Tensor) -> Stats:
         """Clips the gradient's global norm to `grad_clip`."""
-        return self.clip_gradients(optimizer, self.config["grad_clip"])
+        return self.clip_gradients(local_optimizer, self.config["grad_clip"])
 
     def extra_grad_info(self, train_batch: SampleBatch) -> Stats:
         """Returns losses, divergence, entropy and explained variance; see `kl_and_loss_stats`."""
