@@ -124,7 +124,12 @@ def test_heads_of_ones_own_make_the_q_values(framework):
         def get_q_value_distributions(self, model_out):
             return 0.0 * model_out[:, :2] + tensor(framework, [[-1.0, 1.0]]), None, None
 
-    config = {"num_workers": 0, "seed": 1, "framework": framework, "model": {"custom_model": Second, "fcnet_hiddens": [4]}}
+    config = {
+        "num_workers": 0,
+        "seed": 1,
+        "framework": framework,
+        "model": {"custom_model": Second, "fcnet_hiddens": [4]},
+    }
     trainer = DQNTrainer(config, env="CartPole-v1")
     obs = np.zeros(4, np.float32)
     action, _, extra = trainer.compute_single_action(obs, explore=False, full_fetch=True)
