@@ -63,11 +63,16 @@ def _file_of(module: str) -> Path:
 
 @cache
 def _table(path: Path) -> Mapping[str, Rows]:
+    parser = _parser(path)
+    return {module: dict(_split_names(parser[module])) for module in parser.sections()}
+
+
+def _parser(path: Path) -> configparser.ConfigParser:
     parser = configparser.ConfigParser(delimiters=("=",), comment_prefixes=("#",), interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # the documented way to keep capitals
     with path.open(encoding="utf-8") as file:
         parser.read_file(file)
-    return {module: dict(_split_names(parser[module])) for module in parser.sections()}
+    return parser
 
 
 def _split_names(section: Mapping[str, str]) -> Iterator[tuple[str, str]]:

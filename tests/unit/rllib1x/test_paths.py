@@ -25,6 +25,14 @@ def rows(file):
 
 
 @pytest.mark.parametrize("file", FILES)
+def test_no_name_stands_in_two_rows(file):
+    parser = tables._parser(tables.FOLDER / f"{file}.ini")
+    for module in parser.sections():
+        names = [name.strip() for row in parser[module] for name in row.split(",")]
+        assert len(names) == len(set(names)), (module, sorted(name for name in names if names.count(name) > 1))
+
+
+@pytest.mark.parametrize("file", FILES)
 def test_every_target_is_there(file):
     pytest.importorskip("tensorflow")
     pytest.importorskip("torch")
