@@ -41,7 +41,7 @@ programs:  ## Programs of RLlib's users, re-expressed
 search:  ## Property tests with many new random examples
 	PROPERTY_PROFILE=search $(TESTS) tests/property
 
-hostile:  ## Checkpoints, run directories and configs of somebody who means harm, 1,900 of them
+hostile:  ## Checkpoints, run directories and configs of somebody who means harm, 3,000 of them
 	$(PYTHON) -m tests.hostile.campaign
 
 fault:  ## Workers killed, disks full, checkpoints cut short

@@ -168,6 +168,8 @@ def _take_over(trainer: Any, state: dict[str, Any], meta: dict[str, Any], direct
             added.append(pid)
         _check_spaces(meta, describe(trainer)["spaces"], directory)
         apply(trainer, state)
+        for part, parts in _working_parts(trainer).items():
+            check_kinds(before[part], parts, part)
     except BaseException as error:
         for pid in added:
             trainer.remove_policy(pid)
@@ -195,9 +197,59 @@ def _differences(saved: Any, mine: Mapping[str, Any]) -> str:
     return f". Their configs differ in {', '.join(named[:_MOST_NAMED])}" if named else ""
 
 
+def _working_parts(trainer: Any) -> dict[str, Any]:
+    """Returns what a trainer works with now, beside its policies' own states."""
+    return {
+        "plan": trainer.train_exec_impl.get_state(),
+        "local_worker": trainer.workers.local_worker().get_state(policies=False),
+    }
+
+
+_LARGEST = 2**63
+#: Characters of what a file says that are repeated in a message.
+_MOST_WORDS = 2000
+
+
+def check_kinds(before: Any, after: Any, place: str) -> None:
+    """Raises where a state that was taken over has another kind of value than the trainer's own had.
+
+    Much of a state is only looked at when training goes on: it is then too late to refuse it.
+
+    Args:
+        before: What the trainer had, nested dicts and lists.
+        after: What it has now. None on either side fits everything.
+        place: Where that is, dotted.
+
+    Raises:
+        CheckpointError: Names the first place.
+    """
+    if before is None or after is None:
+        return
+    kind = _kind_of(before)
+    beyond = kind == "number" and abs(before) < _LARGEST <= abs(after) if kind == _kind_of(after) else True
+    if beyond:
+        raise CheckpointError(f"a checkpoint's {place} is {shorten(after)}, wanted a {kind} such as {shorten(before)}")
+    if kind == "dict":
+        for key in before.keys() & after.keys():
+            check_kinds(before[key], after[key], f"{place}.{key}")
+    elif kind == "list":
+        for number, (mine, theirs) in enumerate(zip(before, after, strict=False)):
+            check_kinds(mine, theirs, f"{place}.{number}")
+
+
+def _kind_of(value: Any) -> str:
+    if isinstance(value, (bool, int, float, np.generic)) and not isinstance(value, (np.str_, np.bytes_)):
+        return "number"
+    for kind, classes in {"text": str, "dict": Mapping, "list": (list, tuple), "array": np.ndarray}.items():
+        if isinstance(value, classes):  # type: ignore[arg-type]
+            return kind
+    return type(value).__name__
+
+
 def _said(error: Exception) -> str:
     """Returns an error in words; those that Python raises itself often hold no more than a key."""
-    return str(error) if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: {error}"
+    text = str(error) if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: {error}"
+    return text if len(text) <= _MOST_WORDS else f"{text[:_MOST_WORDS]}..."
 
 
 def check_fits(trainer: Any, meta: dict[str, Any], directory: str) -> list[str]:

@@ -72,6 +72,13 @@ def _pack_pairs(pairs: Any, on_unknown: str) -> dict[str, Any]:
     return {"keys": keys, "values": values}
 
 
+def _items_of(state: dict[str, Any]) -> list[Any]:
+    items = state["items"]
+    if not isinstance(items, list):
+        raise CheckpointError(f"An item that a plan held is a {type(items).__name__}, wanted a list of its parts")
+    return items
+
+
 def unpack_item(state: Any) -> Any:
     """Returns the item that `pack_item()` turned into `state`."""
     if isinstance(state, list):
@@ -89,7 +96,7 @@ def unpack_item(state: Any) -> Any:
     if kind == "multi_agent_batch":
         return MultiAgentBatch({pid: unpack_item(b) for pid, b in state["policies"].items()}, state["env_steps"])
     if kind in ("tuple", "list", "objects"):
-        return _unpack_sequence(kind, [unpack_item(part) for part in state["items"]])
+        return _unpack_sequence(kind, [unpack_item(part) for part in _items_of(state)])
     raise CheckpointError(f"Got saved item of kind {kind!r}, wanted one that pack_item() writes")
 
 

@@ -305,7 +305,8 @@ class MeanStdFilter(Filter):
         rs, buffer = RunningStat(self.shape), RunningStat(self.shape)
         rs.set_state(state["rs"])
         buffer.set_state(state["buffer"])
-        self.demean, self.destd, self.clip = state["demean"], state["destd"], state["clip"]
+        clip = None if state["clip"] is None else float(state["clip"])
+        self.demean, self.destd, self.clip = bool(state["demean"]), bool(state["destd"]), clip
         self.rs, self.buffer = rs, buffer
 
     def __repr__(self) -> str:

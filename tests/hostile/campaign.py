@@ -30,6 +30,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=CLASSES, action="append", help="a class of attacks; may be given twice")
     parser.add_argument("--stride", type=int, default=1, help="every how manyth attack is made")
+    parser.add_argument("--seed", type=int, default=0, help="of the places that are damaged")
     chosen = parser.parse_args()
     logging.disable(logging.CRITICAL)
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
@@ -40,7 +41,7 @@ def main() -> int:
             started = time.monotonic()
             place = Path(text, name)
             place.mkdir()
-            CLASSES[name](place, tally, chosen.stride)
+            CLASSES[name](place, tally, chosen.stride, chosen.seed)
             sys.stderr.write(f"{name}: {time.monotonic() - started:.0f} s\n")
     return report(tally)
 

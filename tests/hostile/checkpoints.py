@@ -110,8 +110,9 @@ def _digest(value: Any, digest: Any) -> None:
         digest.update(repr(value).encode())
 
 
-def attack_by_names(directory: Path, tally: Tally, stride: int = 1) -> None:
+def attack_by_names(directory: Path, tally: Tally, stride: int = 1, seed: int = 0) -> None:
     """Restores policies that were added, with names at every place of their configs."""
+    del seed  # nothing is drawn
     trainer = several_agents()
     trainer.add_policy("late", config={"gamma": 0.5})
     state, meta = read_state(trainer.save(str(directory / "late")))

@@ -151,8 +151,9 @@ NASTY = (
 )  # fmt: skip
 
 
-def attack_by_texts(directory: Path, tally: Tally, stride: int = 1) -> None:
+def attack_by_texts(directory: Path, tally: Tally, stride: int = 1, seed: int = 0) -> None:
     """Puts texts into every name that a page or a picture shows."""
+    del seed  # nothing is drawn
     good = make_run(directory)
     spec, machine, plan = (json.loads((good / f"{name}.json").read_text()) for name in ("run", "machine", "plan"))
     number = 0

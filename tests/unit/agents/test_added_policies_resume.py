@@ -120,3 +120,26 @@ def test_what_the_program_itself_names_is_imported(tmp_path, bait):
     saved.add_policy("late", config={"exploration_config": {"type": "Random"}})
     other.restore(name_exploration(saved.save(str(tmp_path)), tmp_path / "same", "bait_policy.Theirs"))
     assert type(other.get_policy("late").exploration).__name__ == "Theirs"
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong", "says"),
+    [
+        ("plan.metrics.counters", {"num_steps_sampled": {}}, r"TypeError: int\(\)"),
+        ("local_worker.streams.main.timestep", 1e308, "timestep is|too large"),
+        ("local_worker.global_vars.timestep", "x", r"global_vars.timestep is 'x', wanted a number"),
+    ],
+)
+def test_what_only_training_would_stumble_over_is_refused(tmp_path, place, wrong, says):
+    trainer = make()
+    trainer.train()
+    state, meta = read_state(trainer.save(str(tmp_path / "good")))
+    holder, (*path, last) = state, place.split(".")
+    for key in path:
+        holder = holder[key]
+    holder[last] = wrong
+    write_state(tmp_path / "hostile", state, meta)
+    with pytest.raises(CheckpointError, match=says):
+        trainer.restore(str(tmp_path / "hostile"))
+    trainer.restore(str(tmp_path / "good" / "checkpoint_000001"))
+    trainer.train()
