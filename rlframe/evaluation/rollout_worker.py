@@ -334,7 +334,9 @@ class RolloutWorker(RLlibWorkerNames):
         if policy.config.get("observation_filter", "NoFilter") != "NoFilter":
             policy._obs_filter = self.filters[policy_id]
         policy.callbacks = self.callbacks  # type: ignore[attr-defined]  # RLlib's name for users' code
-        if not _BATCH_HOOKS.isdisjoint(self._hooks):
+        # An evaluation of the user's own samples by itself, and looks at what it likes.
+        evaluated = self.policy_config.get("in_evaluation") and self.policy_config.get("custom_eval_function")
+        if evaluated or not _BATCH_HOOKS.isdisjoint(self._hooks):
             policy.collect_all_columns()
         if "on_learn_on_batch" in self._hooks:
             policy._learn_hook = partial(_call_learn_hook, self.callbacks)  # type: ignore[attr-defined]

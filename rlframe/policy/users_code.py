@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import importlib
 from abc import ABCMeta
 from collections.abc import Mapping
 from typing import Any
@@ -94,11 +96,39 @@ def run_first_behind_constructor(cls: type[Any]) -> None:
     cls.__init__ = construct_and_run
 
 
+def completed(cls: type[Any], config: Any) -> Any:
+    """Returns a policy's config with the defaults of its algorithm for keys that it lacks, also below `model`.
+
+    Trainers hand on whole configs; programs that make a policy by hand name a few keys.
+
+    Args:
+        cls: The policy's class; `defaults_from` says where its defaults are.
+        config: What the program gave; anything but a dict is left to the constructor.
+    """
+    path = getattr(cls, "defaults_from", None)
+    if path is None or not isinstance(config, dict):
+        return config
+    module, _, name = path.partition(":")
+    defaults = getattr(importlib.import_module(module), name)
+    missing = [key for key in defaults if key not in config]
+    model = config.get("model")
+    if not missing and (not isinstance(model, dict) or defaults["model"].keys() <= model.keys()):
+        return config
+    made = {**copy.deepcopy({key: defaults[key] for key in missing}), **config}
+    if isinstance(model, dict):
+        made["model"] = {**copy.deepcopy(defaults["model"]), **model}
+    return made
+
+
 class PolicyType(ABCMeta):
     """The type of policies: `run_first` is called for good when the outermost constructor is through."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Returns a new policy."""
+        """Returns a new policy. Its config is completed from its algorithm's defaults, as RLlib's policies do it."""
+        if len(args) > 2:  # (observation_space, action_space, config, ...)
+            args = (*args[:2], completed(cls, args[2]), *args[3:])
+        elif "config" in kwargs:
+            kwargs["config"] = completed(cls, kwargs["config"])
         policy = super().__call__(*args, **kwargs)
         policy.run_first()
         return policy

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlframe.agents.a3c.a3c_policy import A3CPolicy
 from rlframe.data.columns import VF_PREDS
+from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.value_network import ValueNetworkMixin
 
 
@@ -32,7 +32,8 @@ def torch_optimizer(policy: Any, config: dict[str, Any]) -> torch.optim.Optimize
 def setup_mixins(policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
     """Starts the schedules of the entropy bonus and of the learning rate."""
     ValueNetworkMixin.__init__(policy, obs_space, action_space, config)
-    A3CPolicy.setup_mixins(policy, config)
+    EntropyCoeffSchedule.__init__(policy, config["entropy_coeff"], config["entropy_coeff_schedule"])
+    LearningRateSchedule.__init__(policy, config["lr"], config["lr_schedule"])
 
 
 def stats(policy: Any, train_batch: Any) -> dict[str, Any]:

@@ -10,13 +10,15 @@ from pathlib import Path
 #: Where the tables are.
 FOLDER = Path(__file__).parent / "paths"
 EVERYTHING = "*"
+#: What RLlib's modules had by importing it: programs import it from there, too.
+_IMPORTED = FOLDER / "imported.ini"
 
 Rows = Mapping[str, str]
 
 
 def rows_of(module: str) -> Rows:
     """Returns the rows of a module of RLlib's: by name, a target or a sentence; `{}` where no table has it."""
-    return _table(_file_of(module)).get(module, {})
+    return {**_table(_IMPORTED).get(module, {}), **_table(_file_of(module)).get(module, {})}
 
 
 def is_sentence(entry: str) -> bool:

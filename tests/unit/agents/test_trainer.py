@@ -802,6 +802,7 @@ def test_custom_eval_function_is_called_once_and_must_return_metrics():
 
     def custom(trainer, eval_workers):
         calls.append(eval_workers)
+        assert len(eval_workers.local_worker().sample()["infos"]) > 0, "an evaluation of one's own sees all columns"
         return {"score": 3}
 
     trainer = make(Bandit, evaluation_interval=1, custom_eval_function=custom)

@@ -1,7 +1,9 @@
 """What policies give code of a user's own: one trajectory with its episode, all columns, the originals of others."""
 
+import importlib
 from types import SimpleNamespace
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -388,3 +390,22 @@ def test_attributes_and_methods_of_a_users_class_meet_none_of_ours(framework):
     policy.set_state(policy.get_state())
     worker.set_state(worker.get_state())
     assert (policy.rng.randint(1), policy.seed, policy.noisy, policy.values) == (0, None, "mine", 0.5)
+
+
+@pytest.mark.parametrize("name", ["PPO", "DQN", "PG"])
+def test_a_policy_made_by_hand_has_its_algorithms_defaults_for_keys_that_it_was_not_given(name):
+    cls = {
+        "PPO": "rlframe.agents.ppo.ppo_torch_policy:PPOTorchPolicy",
+        "DQN": "rlframe.agents.dqn.dqn_torch_policy:DQNTorchPolicy",
+        "PG": "rlframe.agents.pg.pg_torch_policy:PGTorchPolicy",
+    }[name]
+    module, _, attribute = cls.partition(":")
+    made = getattr(importlib.import_module(module), attribute)
+    spaces = gym.spaces.Box(-1, 1, (3,), np.float32), gym.spaces.Discrete(2)
+    given = {"lr": 0.125, "model": {"fcnet_hiddens": [7]}}
+    policy = made(*spaces, given)
+    assert (policy.config["lr"], policy.config["gamma"]) == (0.125, 0.99)
+    assert policy.config["model"]["fcnet_hiddens"] == [7]
+    assert policy.config["model"]["fcnet_activation"] == "tanh"
+    assert given == {"lr": 0.125, "model": {"fcnet_hiddens": [7]}}
+    assert policy.compute_actions(np.zeros((2, 3), np.float32))[0].shape == (2,)

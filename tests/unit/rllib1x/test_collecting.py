@@ -131,7 +131,7 @@ def test_a_sampler_samples_ahead_in_its_thread(worker):
 
 
 def test_what_a_samplers_thread_raises_is_raised_where_it_is_asked(worker):
-    worker.policy_map["default_policy"].act = None
+    worker.policy_map["default_policy"].act_on_rows = None
     sampler = AsyncSampler(worker=worker)
     sampler.start()
     with pytest.raises(TypeError, match="not callable"):
