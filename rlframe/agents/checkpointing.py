@@ -101,6 +101,7 @@ def gather(trainer: Any, *, buffer: bool | None = None) -> dict[str, Any]:
         "timesteps_total": trainer._timesteps_total,
         "episodes_total": trainer._episodes_total,
         "seed": trainer.seed,
+        "worker_restarts": workers.restarts,
         "experiment_id": trainer.experiment_id,
         "local_worker": workers.local_worker().get_state(),
         "remote_workers": _remote_states(workers),
@@ -114,12 +115,21 @@ def gather(trainer: Any, *, buffer: bool | None = None) -> dict[str, Any]:
 
 
 def _remote_states(workers: Any) -> dict[str, Any]:
+    """Returns the states of the remote workers that live, by number; what those that died knew is lost with them."""
     if not workers.remote_workers():
         return {}
-    import ray
+    from rlframe.evaluation.cluster import answers_of
 
-    states = ray.get([worker.get_state.remote(policies=False) for worker in workers.remote_workers()])
-    return {str(index): state for index, state in zip(workers.remote_indexes(), states, strict=True)}
+    indexes = workers.remote_indexes()
+    states, failures = answers_of([worker.get_state.remote(policies=False) for worker in workers.remote_workers()])
+    for place, error in failures.items():
+        _LOGGER.warning(
+            "worker %s does not answer (%s): its random streams and the places of its environments are not in the "
+            "checkpoint, with which it begins new episodes",
+            indexes[place],
+            str(error).strip().partition("\n")[0],
+        )
+    return {str(indexes[place]): state for place, state in states.items()}
 
 
 def resolve_path(path: str) -> str:
@@ -320,6 +330,7 @@ def apply(trainer: Any, state: dict[str, Any]) -> None:
     workers = trainer.workers
     workers.local_worker().set_state(state["local_worker"])
     trainer.seed = int(state["seed"])
+    workers.restarts = max(workers.restarts, int(state.get("worker_restarts", 0)))
     trainer._iteration = int(state["iteration"])
     trainer._time_total = float(state["time_total"])
     trainer._timesteps_total = state["timesteps_total"]
@@ -395,10 +406,20 @@ def warn_of_another_plan(trainer: Any) -> None:
 
 
 def pull_policies(workers: Any) -> None:
-    """Brings the local worker's policies to the state of those that have learned, in a remote worker."""
+    """Brings the local worker's policies to the state of those that have learned, in a remote worker that lives."""
     import ray
 
-    set_policy_states(workers.local_worker(), ray.get(workers.remote_workers()[0].apply.remote(policy_states)))
+    for worker in workers.remote_workers():
+        try:
+            states = ray.get(worker.apply.remote(policy_states))
+        except ray.exceptions.RayActorError:
+            continue
+        set_policy_states(workers.local_worker(), states)
+        return
+    _LOGGER.warning(
+        "no worker that learned is alive: of what they knew there are the weights that the driver had last, but not "
+        "the optimisers' state"
+    )
 
 
 def _restore_remotes(workers: Any, states: dict[str, Any]) -> None:

@@ -8,14 +8,15 @@ from types import TracebackType
 
 from ray.tune.trainable import trainable
 
+from rlframe.agents import recovery
 from rlframe.execution import local_iterator, plan_nodes
 
 #: Files whose frames say nothing of what went wrong, but that the plan was running.
-_MACHINERY = frozenset(str(module.__file__) for module in (local_iterator, plan_nodes, trainable))
+_MACHINERY = frozenset(str(module.__file__) for module in (local_iterator, plan_nodes, trainable, recovery))
 #: What stands between `Trainer.train` and the plan.
 _TRAINER, _STEPS = (
     str(Path(__file__).with_name("trainer.py")),
-    ("step", "_step_with_retries", "step_attempt", "_next_result"),
+    ("step", "step_attempt", "_next_result"),
 )
 
 

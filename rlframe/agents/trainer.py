@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, ClassVar, cast
 
 from ray.tune import Checkpoint, Trainable
@@ -22,7 +23,7 @@ from rlframe.agents.evaluating import auto_rounds, make_evaluation_workers, run_
 from rlframe.agents.exporting import ExportingMixin
 from rlframe.agents.loggers import RunLogger
 from rlframe.agents.policies import PolicyTableMixin
-from rlframe.agents.recovery import recover
+from rlframe.agents.recovery import MAX_WORKER_FAILURE_RETRIES, with_recovery
 from rlframe.agents.resources import placement_group_factory
 from rlframe.agents.tracebacks import shorten_traceback
 from rlframe.agents.trainer_setup import (
@@ -38,7 +39,6 @@ from rlframe.config.merge import with_common_config
 from rlframe.config.options import AlgorithmConfig
 from rlframe.config.renames import with_other_names
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks
-from rlframe.evaluation.cluster import unwrap_ray_error
 from rlframe.evaluation.filter_manager import FilterManager
 from rlframe.evaluation.rollout_worker import set_environment
 from rlframe.evaluation.worker_set import WorkerSet
@@ -48,7 +48,7 @@ from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.plan_report import PlanReport, plan_report
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep
-from rlframe.utils.errors import ConfigError, WorkerError
+from rlframe.utils.errors import ConfigError
 from rlframe.utils.logs import set_log_level, silence_tune
 from rlframe.utils.names import gates, trusting, under
 from rlframe.utils.seeding import entropy_seed
@@ -57,8 +57,6 @@ _LOGGER = logging.getLogger("rlframe")
 silence_tune()
 
 COMMON_CONFIG: dict[str, Any] = CommonConfig.defaults()
-#: How often one `train()` tries again after a worker failure, with `ignore_worker_failures` and the like.
-MAX_WORKER_FAILURE_RETRIES = 3
 
 
 class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Trainable):
@@ -272,11 +270,9 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         return result
 
     def step(self) -> dict[str, Any]:
-        """Runs one iteration, again after worker failures if the config says so; called by `train()`."""
+        """Runs one iteration, what workers failed in again if the config says so; called by `train()`."""
         checkpointing.warn_of_another_plan(self)
-        result = self._step_with_retries()
-        if self.config["synchronize_filters"]:
-            FilterManager.synchronize(self.workers.local_worker().filters, self.workers.remote_workers())
+        result = self.step_attempt()
         result["experiment_id"] = self.experiment_id
         result["num_healthy_workers"] = len(self.workers.remote_workers())
         result["num_worker_restarts"] = self.workers.restarts
@@ -284,38 +280,23 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         if self.config["log_sys_usage"]:
             result["perf"] = system_usage()
         if self.config["env_task_fn"] is not None:
-            self._set_tasks(result)
+            with_recovery(self, partial(self._set_tasks, result))
         return result
 
-    def _step_with_retries(self) -> dict[str, Any]:
-        tolerant = self.config["ignore_worker_failures"] or self.config["recreate_failed_workers"]
-        attempts = 1 + (MAX_WORKER_FAILURE_RETRIES if tolerant else 0)
-        for attempt in range(attempts):
-            try:
-                return self.step_attempt()
-            except Exception as error:
-                cause = unwrap_ray_error(error)
-                if not tolerant:
-                    if cause is error:
-                        raise
-                    raise cause from error
-                recover(self, cause)
-                if attempt == attempts - 1:
-                    raise WorkerError(
-                        f"gave up after {attempts} attempts to run iteration {self.iteration + 1}: {cause}"
-                    ) from cause
-        raise AssertionError("unreachable: every attempt returns or raises")
-
     def step_attempt(self) -> dict[str, Any]:
-        """Pulls one result from the plan, evaluates if it is time to."""
+        """Pulls one result from the plan, evaluates if it is time to, and brings all workers to the same state.
+
+        After a failure only the part that failed is done again.
+        """
         interval = self.config["evaluation_interval"]
         evaluates = bool(interval) and (self.iteration + 1) % interval == 0
         beside = self.evaluation_workers if self.config["evaluation_parallel_to_training"] else None
         if evaluates and beside is not None:
             result, evaluation = self._train_and_evaluate(beside)
         else:
-            result, evaluation = self._next_result(), (self.evaluate() if evaluates else None)
-        self.workers.update_workers()
+            result = with_recovery(self, self._next_result, in_plan=True)
+            evaluation = self.evaluate() if evaluates else None
+        with_recovery(self, self._align_workers)
         if evaluation is not None:
             self._last_evaluation = evaluation["evaluation"]
         attached = evaluation is not None or self.config["always_attach_evaluation_results"]
@@ -323,6 +304,12 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
             age = self.iteration + 1 - self._last_evaluation.get("training_iteration", self.iteration + 1)
             result["evaluation"] = {**self._last_evaluation, "age_iterations": max(age, 0)}
         return dict(result)
+
+    def _align_workers(self) -> None:
+        """Gives all workers the newest weights, and what the others have seen."""
+        self.workers.update_workers()
+        if self.config["synchronize_filters"]:
+            FilterManager.synchronize(self.workers.local_worker().filters, self.workers.remote_workers())
 
     def _next_result(self) -> Any:
         """Pulls a result from the plan; at `env_steps_limit` the iteration ends, whatever is left of it."""
@@ -346,12 +333,14 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
 
     def _train_and_evaluate(self, beside: WorkerSet) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Trains while evaluation runs beside it, on the weights from before this iteration."""
-        send_weights(self.workers, beside)
+        with_recovery(self, partial(send_weights, self.workers, beside))
+        auto = self.config["evaluation_num_episodes"] == "auto"
         with ThreadPoolExecutor(2) as pool:
             training = pool.submit(self._next_result)
-            auto = self.config["evaluation_num_episodes"] == "auto"
-            evaluating = pool.submit(self.evaluate, auto_rounds(training) if auto else None, synced=True)
-            return training.result(), evaluating.result()
+            evaluating = pool.submit(self._evaluate_once, auto_rounds(training) if auto else None, synced=True)
+        result = with_recovery(self, self._next_result, first=training.result, in_plan=True)
+        # What is left to evaluate after a failure has nothing beside it.
+        return result, with_recovery(self, self._evaluate_once, first=evaluating.result)
 
     def _set_tasks(self, result: dict[str, Any]) -> None:
         task_fn = self.config["env_task_fn"]
@@ -362,12 +351,12 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
             if env.get_task() != task:
                 env.set_task(task)
 
-        self.workers.foreach_env_with_context(set_task)
+        self.workers.set_tasks(set_task)
 
     def evaluate(
         self, episodes_left_fn: Callable[[int], bool] | None = None, *, synced: bool = False
     ) -> dict[str, Any]:
-        """Runs `evaluation_num_episodes` fresh episodes with the current weights.
+        """Runs `evaluation_num_episodes` fresh episodes with the current weights; anew where evaluation workers failed.
 
         Args:
             episodes_left_fn: `fn(episodes so far) -> whether to go on`, instead of a number.
@@ -379,6 +368,11 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         Raises:
             EnvError: If there is no environment to evaluate in.
         """
+        return with_recovery(self, partial(self._evaluate_once, episodes_left_fn, synced=synced))
+
+    def _evaluate_once(
+        self, episodes_left_fn: Callable[[int], bool] | None = None, *, synced: bool = False
+    ) -> dict[str, Any]:
         started = time.time()
         self.before_evaluate()
         if self.evaluation_workers is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
@@ -74,5 +74,35 @@ def unwrap_ray_error(error: BaseException) -> BaseException:
     if isinstance(error, ray.exceptions.ActorDiedError):
         inner = getattr(error, "cause", None) or error
         text = str(inner)
-        return WorkerError(f"a remote worker died while it was made: {text}")
+        return WorkerError(
+            f"a remote worker died: {text}\nrecreate_failed_workers=True replaces dead workers, "
+            "ignore_worker_failures=True goes on without them"
+        )
     return error
+
+
+def answers_of(
+    references: Sequence[Any], timeout_s: float | None = None
+) -> tuple[dict[int, Any], dict[int, BaseException]]:
+    """Returns what remote calls answered and with what others failed, both by their places in `references`.
+
+    Who asks several workers loses with a dead one only what that one had.
+
+    Args:
+        references: What the calls returned.
+        timeout_s: Seconds after which a call that has no answer has failed; None waits.
+    """
+    answers: dict[int, Any] = {}
+    failures: dict[int, BaseException] = {}
+    if not references:
+        return answers, failures
+    _, late = ray.wait(list(references), num_returns=len(references), timeout=timeout_s)
+    waiting = set(late)
+    for place, reference in enumerate(references):
+        try:
+            if reference in waiting:
+                raise ray.exceptions.GetTimeoutError(f"no answer within {timeout_s:g} s")
+            answers[place] = ray.get(reference)
+        except ray.exceptions.RayError as error:
+            failures[place] = error
+    return answers, failures

@@ -55,6 +55,7 @@ class EnvSlot:
         index: int,
         seed: int,
         stream: int,
+        restarts: int = 0,
         horizon: int | None = None,
         as_many: bool = False,
     ) -> None:
@@ -65,6 +66,8 @@ class EnvSlot:
         self.index = index
         self.seed = seed
         self.stream = stream
+        # 15 bits of an episode's id: rows of a worker and of the one that replaces it must not look like one episode.
+        self.id_stream = (stream + (restarts << 10)) & 0x7FFF
         self.worker_index = int(context.worker_index)
         self.episode = -1
         self.episode_seed = 0
@@ -115,7 +118,7 @@ class EnvSlot:
     @property
     def episode_id(self) -> int:
         """A number unique among all episodes of all workers of a run."""
-        return (self.stream << 48) | (self.index << 36) | max(self.episode, 0)
+        return (self.id_stream << 48) | (self.index << 36) | max(self.episode, 0)
 
     def begin(self) -> tuple[Any, dict[str, Any]]:
         """Starts the next episode and returns its first observation and info.

@@ -79,6 +79,7 @@ class RolloutWorker(RLlibWorkerNames):
         make_env: Whether this worker has environments.
         spaces: `(observation_space, action_space)` where there is no environment to take them from.
         callbacks: Callbacks class (or any other form that `make_callbacks` takes).
+        restarts: How many workers were replaced before, where this one replaces another; tells their episodes apart.
         gates: Which names the driver does not import since a file gave them; for the process of a remote worker.
         **overrides: Keys of the trainer's config that differ for this worker, by RLlib's constructor names
             (`num_envs`, `episode_horizon`, `rollout_fragment_length`, ...).
@@ -97,6 +98,7 @@ class RolloutWorker(RLlibWorkerNames):
         spaces: tuple[gym.Space[Any], gym.Space[Any]] | None = None,
         callbacks: Any = None,
         gates: tuple[Gate, ...] = (),
+        restarts: int = 0,
         **overrides: Any,
     ) -> None:
         global _GLOBAL_WORKER
@@ -110,7 +112,7 @@ class RolloutWorker(RLlibWorkerNames):
         }  # fmt: skip
         self.policy_config = _with_overrides(policy_config or {}, overrides, worker_index, num_workers)
         config = self.policy_config
-        self.worker_index, self.num_workers = worker_index, num_workers
+        self.worker_index, self.num_workers, self._restarts = worker_index, num_workers, restarts
         self.env_context = EnvContext(config.get("env_config") or {}, worker_index, num_workers=num_workers)
         if worker_index > 0:
             set_environment("extra_python_environs_for_worker", config)
@@ -178,6 +180,7 @@ class RolloutWorker(RLlibWorkerNames):
                 index=index,
                 seed=seed,
                 stream=max(self.worker_index, 1),
+                restarts=self._restarts,
                 horizon=config.get("horizon"),
                 as_many=has_several(config),
             )

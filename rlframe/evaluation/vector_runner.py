@@ -49,7 +49,7 @@ class _Place:
     failed = False
 
     def __init__(self, first: EnvSlot, index: int) -> None:
-        self.env, self.stream, self.index = first.env, first.stream, index
+        self.env, self.stream, self.index = first.env, first.id_stream, index
         self.worker_index = first.worker_index
         self.episode = 0
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -13,8 +12,12 @@ from rlframe.policy.numpy_policy import NumpyPolicy
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import WorkerError
 from rlframe.utils.names import process_gates
+from rlframe.utils.seeding import derive_seed
 
-_LOGGER = logging.getLogger("rlframe")
+#: Seconds that a worker may take to answer a ping; it may be sampling, or waiting for a neighbour.
+PATIENCE_S = 120.0
+#: How often a replacement is begun anew that died, or failed, before it was ready.
+_STARTS = 3
 
 
 class WorkerSet:
@@ -61,7 +64,9 @@ class WorkerSet:
         self._logdir = logdir
         self._remote_workers: list[Any] = []
         self._indexes: list[int] = []
+        #: How many remote workers were replaced.
         self.restarts = 0
+        self._set_task: Callable[[Any, Any], Any] | None = None
         #: Whether the remote workers' policies learn, and the local worker's follow them.
         self.learns_remotely = False
         self._local_worker: Any = None
@@ -84,13 +89,17 @@ class WorkerSet:
 
     # --- building ---------------------------------------------------------------------------------------------
 
-    def _worker_arguments(self, index: int) -> dict[str, Any]:
+    def _worker_arguments(self, index: int, restarts: int = 0) -> dict[str, Any]:
+        config = self._config
+        if restarts and config.get("seed") is not None:
+            # Else it would repeat the episodes and the exploration of the worker that it replaces.
+            config = {**config, "seed": derive_seed(int(config["seed"]), "restart", restarts)}
         return {
             "env_creator": self._env_creator,
             "validate_env": self._validate_env,
             "worker_index": index,
             "num_workers": self._num_workers,
-            "policy_config": self._config,
+            "policy_config": config,
         }
 
     def _make_local(self, local_env: bool, spaces: Any) -> RolloutWorker:
@@ -117,7 +126,7 @@ class WorkerSet:
             self._give_policies(self._remote_workers[-num_workers:])
             self.sync_weights()
 
-    def _make_remote(self, index: int) -> Any:
+    def _make_remote(self, index: int, restarts: int = 0) -> Any:
         config = self._config
         actor_class = RolloutWorker.as_remote(
             num_cpus=config.get("num_cpus_per_worker", 1),
@@ -125,7 +134,7 @@ class WorkerSet:
             resources=config.get("custom_resources_per_worker") or None,
         )
         return actor_class.options(max_restarts=0).remote(
-            **self._worker_arguments(index), make_env=False, gates=process_gates()
+            **self._worker_arguments(index, restarts), make_env=False, gates=process_gates(), restarts=restarts
         )
 
     def _open_envs(self, remotes: list[Any]) -> None:
@@ -152,17 +161,23 @@ class WorkerSet:
 
         from rlframe.evaluation.cluster import unwrap_ray_error
 
-        specs = ray.put({pid: self._remote_spec(pid) for pid in self._local_worker.policy_map})
-        registered = _registered_models()
         try:
-            ray.get([worker.apply.remote(_install_models, registered) for worker in remotes])
-            local = self._local_worker
-            ray.get([worker.set_policy_mapping_fn.remote(local._mapping_fn) for worker in remotes])
-            ray.get([worker.set_policies_to_train.remote(local.is_policy_to_train.wanted) for worker in remotes])
-            ray.get([worker.add_policies.remote(specs) for worker in remotes])
+            ray.get(self._policy_calls(remotes))
         except Exception as error:
             self._kill()
             raise unwrap_ray_error(error) from error
+
+    def _policy_calls(self, remotes: list[Any]) -> list[Any]:
+        """Returns the references of the calls that give workers their policies, in the order in which they run."""
+        import ray
+
+        local = self._local_worker
+        specs = ray.put({pid: self._remote_spec(pid) for pid in local.policy_map})
+        registered = _registered_models()
+        calls = [worker.apply.remote(_install_models, registered) for worker in remotes]
+        calls += [worker.set_policy_mapping_fn.remote(local._mapping_fn) for worker in remotes]
+        calls += [worker.set_policies_to_train.remote(local.is_policy_to_train.wanted) for worker in remotes]
+        return calls + [worker.add_policies.remote(specs) for worker in remotes]
 
     def _remote_spec(self, policy_id: str) -> PolicySpec:
         """Returns what a remote worker builds a policy from: what acts in NumPy, where the local policy can."""
@@ -355,40 +370,100 @@ class WorkerSet:
         """Returns, per worker, `func(env, env_context)` of each of its environments."""
         return self.foreach_worker(lambda worker: worker.foreach_env_with_context(func))
 
+    def set_tasks(self, set_task: Callable[[Any, Any], Any]) -> None:
+        """Calls `set_task(env, env_context)` on all environments, and on those of workers that are replaced later."""
+        self._set_task = set_task
+        self.foreach_env_with_context(set_task)
+
     # --- failures and end -------------------------------------------------------------------------------------
 
-    def probe(self, timeout_s: float = 30.0) -> list[int]:
-        """Returns the positions of remote workers that do not answer a ping (no sampling involved)."""
-        import ray
+    def probe(self, timeout_s: float = PATIENCE_S) -> dict[int, str]:
+        """Returns the positions of remote workers that do not answer a ping (no sampling involved), and in words why.
 
-        calls = {worker.ping.remote(): position for position, worker in enumerate(self._remote_workers)}
-        ready, pending = ray.wait(list(calls), num_returns=len(calls), timeout=timeout_s)
-        dead = [calls[reference] for reference in pending]
-        for reference in ready:
-            try:
-                ray.get(reference)
-            except ray.exceptions.RayError:
-                dead.append(calls[reference])
-        return sorted(dead)
+        Args:
+            timeout_s: Seconds after which one that has not answered counts as dead.
+        """
+        if not self._remote_workers:
+            return {}
+        from rlframe.evaluation.cluster import answers_of
 
-    def drop(self, positions: list[int]) -> None:
+        _, failures = answers_of([worker.ping.remote() for worker in self._remote_workers], timeout_s)
+        return {position: str(error).strip().partition("\n")[0] for position, error in failures.items()}
+
+    def drop(self, positions: Collection[int]) -> None:
         """Forgets remote workers that are dead."""
+        for position in positions:
+            self._end(self._remote_workers[position])
         kept = [i for i in range(len(self._remote_workers)) if i not in positions]
         self._remote_workers = [self._remote_workers[i] for i in kept]
         self._indexes = [self._indexes[i] for i in kept]
 
-    def recreate(self, positions: list[int]) -> None:
-        """Replaces dead remote workers by new ones with the same numbers."""
-        fresh = []
+    def recreate(self, positions: Collection[int]) -> dict[int, BaseException]:
+        """Replaces dead remote workers by new ones with the same numbers and random streams of their own.
+
+        They get what the others have: policies, weights, filters, and the task of `set_tasks`. One that cannot be
+        replaced, because there is no room for it or its environment fails, is dropped.
+
+        Returns:
+            Why workers could not be replaced, by their numbers.
+        """
+        from rlframe.evaluation.cluster import check_room
+
+        missing, failures = sorted(positions), dict[int, BaseException]()
+        for position in missing:
+            self._end(self._remote_workers[position])
+        for _ in range(_STARTS):
+            try:
+                check_room(self._config, len(missing))
+            except WorkerError as error:
+                failures = dict.fromkeys(missing, error)
+                break
+            failures = self._start_anew(missing)
+            missing = sorted(failures)
+            if not missing:
+                break
+        lost = {self._indexes[position]: error for position, error in failures.items()}
+        self.drop(missing)
+        return lost
+
+    def _start_anew(self, positions: list[int]) -> dict[int, BaseException]:
+        """Starts new workers at these positions, and returns how those failed that are not ready."""
+        failures = dict[int, BaseException]()
         for position in positions:
-            worker = self._make_remote(self._indexes[position])
-            self._remote_workers[position] = worker
-            fresh.append(worker)
             self.restarts += 1
-            _LOGGER.warning("worker %s died and was replaced", self._indexes[position])
-        self._open_envs(fresh)
-        self._give_policies(fresh)
-        self.sync_weights(global_vars=self._local_worker.get_global_vars())
+            self._remote_workers[position] = self._make_remote(self._indexes[position], self.restarts)
+        for position in positions:
+            try:
+                self._equip(self._remote_workers[position])
+            except Exception as error:
+                failures[position] = error
+        return failures
+
+    def _equip(self, worker: Any) -> None:
+        """Gives a new worker what the others have."""
+        import ray
+
+        from rlframe.evaluation.cluster import unwrap_ray_error
+
+        local = self._local_worker
+        calls = [worker.open_envs.remote(), *self._policy_calls([worker])]
+        calls.append(worker.set_weights.remote(local.get_weights(), local.get_global_vars()))
+        calls.append(worker.sync_filters.remote(local.get_filters()))
+        if self._set_task is not None:
+            calls.append(worker.foreach_env_with_context.remote(self._set_task))
+        try:
+            ray.get(calls)
+        except Exception as error:
+            self._end(worker)
+            raise unwrap_ray_error(error) from error
+        self._versions[worker] = self._version
+
+    def _end(self, worker: Any) -> None:
+        """Ends a worker that is dead or does not answer, so that it holds no resources."""
+        import ray
+
+        self._versions.pop(worker, None)
+        ray.kill(worker, no_restart=True)
 
     def reset(self, new_remote_workers: list[Any]) -> None:
         """Takes a given list of remote workers."""

@@ -83,7 +83,7 @@ def connect(workers: Any, backend: str, timeout_s: float) -> None:
     remotes = workers.remote_workers()
     steps = ray.get([worker.apply.remote(_steps_learned) for worker in remotes])
     ahead = remotes[max(range(len(remotes)), key=steps.__getitem__)]
-    if max(steps) != min(steps):
+    if max(steps) > 0:  # also where all have learned as often: a worker that died may have left one half a step ahead
         states = ahead.apply.remote(policy_states)
         ray.get([worker.apply.remote(set_policy_states, states) for worker in remotes if worker is not ahead])
     host, port = ray.get([remotes[0].get_node_ip.remote(), remotes[0].find_free_port.remote()])
@@ -164,8 +164,9 @@ def _sample_and_learn(worker: Any, lesson: Lesson, global_vars: dict[str, int]) 
                 [] if rows is None else list(learner._minibatches(rows, lesson.sgd_minibatch_size or rows.count))
             )
             # Every step needs all workers: where some have fewer minibatches, nobody has more.
-            steps += [policy.learn_on_batch(part) for part in minibatches[: policy.agreed_minimum(len(minibatches))]]
-        policy.steps_learned += len(steps)
+            for part in minibatches[: policy.agreed_minimum(len(minibatches))]:
+                steps.append(policy.learn_on_batch(part))
+                policy.steps_learned += 1
         if steps:
             infos[pid] = merge_learner_infos(steps)
     return batch.count, agent_steps(batch), infos

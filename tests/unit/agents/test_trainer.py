@@ -20,7 +20,7 @@ from rlframe.env.multi_agent_env import make_multi_agent
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.policy import build_policy_class
-from rlframe.utils.errors import CheckpointError, ConfigError, EnvError, UnsupportedSpaceException
+from rlframe.utils.errors import CheckpointError, ConfigError, EnvError, UnsupportedSpaceException, WorkerError
 from tests.helpers.envs import Bandit, Counting, Failing, Masked
 from tests.helpers.frameworks import needs_tf
 
@@ -827,6 +827,33 @@ def test_recreate_failed_workers_makes_a_new_environment():
     first = trainer.workers.local_worker().env
     trainer.train()
     assert trainer.workers.local_worker().env is not first
+
+
+class Flaky(Counting):
+    """Raises in every so many steps of all its episodes together."""
+
+    def __init__(self, config=None):
+        super().__init__(config)
+        self.every, self.made = config["every"], 0
+
+    def step(self, action):
+        self.made += 1
+        if self.made % self.every == 0:
+            raise RuntimeError("the motor stutters")
+        return super().step(action)
+
+
+def test_rare_failures_end_nothing_however_many_there_are():
+    trainer = make(
+        Flaky, env_config={"every": 30, "length": 10}, ignore_worker_failures=True, timesteps_per_iteration=400
+    )
+    assert trainer.train()["timesteps_total"] >= 400
+
+
+def test_failures_without_end_are_given_up():
+    trainer = make(Flaky, env_config={"every": 1}, ignore_worker_failures=True)
+    with pytest.raises(WorkerError, match="gave up iteration 1 after 4 attempts in a row in which nothing was sampled"):
+        trainer.train()
 
 
 def test_exception_in_a_callback_reaches_the_user():
