@@ -23,7 +23,7 @@ from rlframe.agents.evaluating import auto_rounds, make_evaluation_workers, run_
 from rlframe.agents.exporting import ExportingMixin
 from rlframe.agents.loggers import RunLogger
 from rlframe.agents.policies import PolicyTableMixin
-from rlframe.agents.recovery import MAX_WORKER_FAILURE_RETRIES, with_recovery
+from rlframe.agents.recovery import MAX_WORKER_FAILURE_RETRIES, recover, with_recovery
 from rlframe.agents.resources import placement_group_factory
 from rlframe.agents.tracebacks import shorten_traceback
 from rlframe.agents.trainer_setup import (
@@ -48,7 +48,7 @@ from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.plan_report import PlanReport, plan_report
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep
-from rlframe.utils.errors import ConfigError
+from rlframe.utils.errors import ConfigError, WorkerError
 from rlframe.utils.logs import set_log_level, silence_tune
 from rlframe.utils.names import gates, trusting, under
 from rlframe.utils.seeding import entropy_seed
@@ -329,7 +329,7 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         Raises:
             WorkerError: If no healthy worker is left.
         """
-        recover(self, WorkerError("the program asked for it"))
+        recover(self, WorkerError("the program asked for it"), in_plan=True)
 
     def _train_and_evaluate(self, beside: WorkerSet) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Trains while evaluation runs beside it, on the weights from before this iteration."""
