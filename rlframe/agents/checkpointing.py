@@ -390,18 +390,19 @@ def _listed(counts: Iterable[int]) -> str:
 
 def warn_of_another_plan(trainer: Any) -> None:
     """Says once that a checkpoint of other operators or slots was restored: when training goes on, not to act."""
-    if trainer._left_behind:
-        _LOGGER.warning("%s was restored, but does not go on exactly: %s", trainer._name, trainer._left_behind)
-        trainer._left_behind = ""
+    left, trainer._left_behind = trainer._left_behind, ""
     if trainer._goes_on_exactly:
+        if left:
+            _LOGGER.warning("%s was restored, but does not go on exactly: %s", trainer._name, left)
         return
     trainer._goes_on_exactly = True
     _LOGGER.warning(
         "%s was restored from a checkpoint whose plan had other operators, as with other settings (num_workers=0 or "
         "more, num_aggregation_workers, microbatch_size) or another execution plan. Policies, filters and counters "
         "are those of the checkpoint; rows that its plan held, and the plan's random streams, are not: training goes "
-        "on, but not exactly where it stopped",
+        "on, but not exactly where it stopped%s",
         trainer._name,
+        f"; also, {left}" if left else "",
     )
 
 

@@ -509,7 +509,7 @@ class RolloutWorker(RLlibWorkerNames):
 
     def foreach_env(self, func: Callable[[Any], Any]) -> list[Any]:
         """Returns `func(env)` for each environment of this worker; for a user's own of several that has none in it."""
-        return [func(env) for env in self.async_env.envs or [self.env]]
+        return [func(env) for env in self.async_env.envs or [self.env] if env is not None]
 
     def foreach_env_with_context(self, func: Callable[[Any, EnvContext], Any]) -> list[Any]:
         """Returns `func(env, env_context)` for each environment of this worker."""

@@ -203,7 +203,7 @@ def StandardMetricsReporting(
     selected_workers: Sequence[Any] | None = None,
     by_steps_trained: bool = False,
     *,
-    asynchronous_iter_time_s: float = 10,
+    asynchronous_iter_time_s: float | None = 10,
 ) -> LocalIterator[dict[str, Any]]:
     """Runs the plan, and gives one result dict per iteration; never a not-ready marker.
 
@@ -219,11 +219,11 @@ def StandardMetricsReporting(
             `collect_metrics_timeout`.
         selected_workers: Remote workers whose episodes are reported, instead of all.
         by_steps_trained: Count `timesteps_per_iteration` in steps trained instead of steps sampled.
-        asynchronous_iter_time_s: What `min_iter_time_s=None` means with remote workers; without, it means 0, and
-            `timesteps_per_iteration=0` means `SYNCHRONOUS_ITER_STEPS`.
+        asynchronous_iter_time_s: What `min_iter_time_s=None` means with remote workers; without, or with None here as
+            in plans that sample synchronously, it means 0, and `timesteps_per_iteration=0` `SYNCHRONOUS_ITER_STEPS`.
     """
     seconds, steps = config["min_iter_time_s"], config["timesteps_per_iteration"]
-    if seconds is None and workers.remote_workers():
+    if seconds is None and asynchronous_iter_time_s is not None and workers.remote_workers():
         seconds = asynchronous_iter_time_s
     elif seconds is None:
         steps = steps or SYNCHRONOUS_ITER_STEPS

@@ -7,10 +7,11 @@ from typing import Any
 
 from rlframe.agents.a3c.a3c import ActorCriticConfig
 from rlframe.agents.trainer_template import build_trainer
+from rlframe.config.common import Number
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
-from rlframe.execution.metric_ops import SYNCHRONOUS_ITER_STEPS, StandardMetricsReporting
+from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import ApplyGradients, AverageGradients, ComputeGradients, TrainOneStep
 
@@ -18,9 +19,17 @@ from rlframe.execution.train_ops import ApplyGradients, AverageGradients, Comput
 class A2CConfig(ActorCriticConfig):
     """Keys of A2C."""
 
-    # RLlib's iterations lasted 10 s: as many steps as the machine made.
-    new_defaults = {"rollout_fragment_length": 20, "timesteps_per_iteration": SYNCHRONOUS_ITER_STEPS}  # noqa: RUF012
+    new_defaults = {"rollout_fragment_length": 20}  # noqa: RUF012
 
+    # RLlib's iterations lasted 10 s: as many steps as the machine made.
+    min_iter_time_s: Number | None = option(  # type: ignore[assignment]  # None as well, unlike the base's
+        None,
+        "Shortest iteration. None: iterations are the same work on every machine, timesteps_per_iteration or 4000 env "
+        "steps. 0 gives a result for each train batch.",
+        unit="s",
+        low=0,
+        tunable=False,
+    )
     microbatch_size: int | None = option(
         None, "Rows whose gradients are computed at once, and averaged over a train batch; None takes it whole.", low=1
     )
@@ -32,14 +41,15 @@ def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[
     concat = ConcatBatches(micro or rows, config["multiagent"]["count_steps_by"])
     batches = ParallelRollouts(workers, mode="bulk_sync").combine(concat)
     if not micro:
-        return StandardMetricsReporting(batches.for_each(TrainOneStep(workers)), workers, config)
+        whole = batches.for_each(TrainOneStep(workers))
+        return StandardMetricsReporting(whole, workers, config, asynchronous_iter_time_s=None)
     train = (
         batches.for_each(ComputeGradients(workers))
         .batch(math.ceil(rows / micro))
         .for_each(AverageGradients())
         .for_each(ApplyGradients(workers))
     )
-    return StandardMetricsReporting(train, workers, config)
+    return StandardMetricsReporting(train, workers, config, asynchronous_iter_time_s=None)
 
 
 A2C_DEFAULT_CONFIG: dict[str, Any] = A2CConfig.defaults()

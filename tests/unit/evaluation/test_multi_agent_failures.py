@@ -161,7 +161,7 @@ def test_who_acted_before_a_policy_raised_begins_anew(monkeypatch):
             raise KeyboardInterrupt
         return act(*args)
 
-    monkeypatch.setattr(policy, "act", raising)
+    monkeypatch.setattr(policy, "act_on_rows", raising)
     with pytest.raises(KeyboardInterrupt):
         worker.sample()
     for part in worker.sample().policy_batches.values():

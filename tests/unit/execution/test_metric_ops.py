@@ -286,10 +286,16 @@ class TestWholePlan:
         workers.local.sample = sample  # type: ignore[method-assign]
         assert next(plan)["timesteps_total"] == 32, "after 6 s and at a multiple of 8"
 
-    def test_without_remote_workers_no_clock_ends_an_iteration_unless_it_was_asked_for(
-        self, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("remote", [False, True])
+    def test_no_clock_ends_iterations_of_synchronous_plans_unless_it_was_asked_for(
+        self, monkeypatch: pytest.MonkeyPatch, remote: bool
     ) -> None:
-        clock = Clock(monkeypatch)
+        clock, workers = Clock(monkeypatch), FakeWorkerSet()
+        more: dict[str, Any] = {}
+        if remote:
+            workers.remote_workers = lambda: [workers.local]  # type: ignore[method-assign]
+            monkeypatch.setattr(metric_ops, "collect_episodes", lambda *_: ([], []))
+            more = {"asynchronous_iter_time_s": None}
 
         def tick(item: int) -> int:
             clock.now += 100
@@ -298,7 +304,7 @@ class TestWholePlan:
         for steps, wanted in ((0, metric_ops.SYNCHRONOUS_ITER_STEPS), (1200, 1200)):
             config = {**CONFIG, "min_iter_time_s": None, "timesteps_per_iteration": steps}
             source = advancing(list(range(100, 10_000, 100))).for_each(tick)
-            plan = StandardMetricsReporting(source, FakeWorkerSet(), config)
+            plan = StandardMetricsReporting(source, workers, config, **more)
             assert [next(plan)["timesteps_this_iter"] for _ in range(2)] == [wanted, wanted]
 
     @pytest.mark.parametrize(("seconds", "rounds"), [({}, 11), ({"asynchronous_iter_time_s": 5}, 6)])
