@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from rlframe.agents.loggers import flatten, to_jsonable
+from rlframe.agents.recovery import revive
 from rlframe.config.faults import shorten
 from rlframe.execution.distributed_ops import policy_states, set_policy_states
 from rlframe.utils import names
@@ -149,6 +150,7 @@ def load(trainer: Any, directory: str) -> None:
         CheckpointError: Names what does not fit.
     """
     state, meta = read_state(directory)
+    revive(trainer)
     with names.from_file(f"checkpoint {directory!r}", _ADVICE, _named_by(trainer)):
         _take_over(trainer, state, meta, directory)
     _LOGGER.info("goes on from iteration %s: %s", trainer.iteration, directory)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from rlframe.agents.recovery import MAX_WORKER_FAILURE_RETRIES
 from rlframe.evaluation.metrics import RolloutMetrics, summarize_episodes
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.policy.learning_policy import ONLY_EVALUATES
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.seeding import derive_seed
 
+_LOGGER = logging.getLogger("rlframe")
 #: What evaluation workers always have: whole episodes, each reported when it ends, and no learning (so no optimisers
 #: either).
 FORCED = {
@@ -127,6 +130,8 @@ class _Tally:
         self.done: list[tuple[_Place, RolloutMetrics]] = []
         self._workers = workers.remote_workers()
         self._local = workers.local_worker()
+        self._tolerant = workers.tolerates_failures
+        self._fruitless = 0
         self._num_places = self._on_each(range(len(self._workers) or 1), _num_places)
         # One slot of each worker, then the next: workers share what is left over.
         self._places = sorted(
@@ -162,11 +167,37 @@ class _Tally:
         chosen = list(range(len(self._num_places)))
         if wanted is not None:
             chosen = sorted({place[0] for place, count in wanted.items() if self._finished[place] < count})
-        for worker, metrics in zip(chosen, self._on_each(chosen, _finish_some), strict=True):
+        before = len(self.done)
+        made, failures = self._try_each(chosen)
+        for worker, metrics in made.items():
             for metric in metrics:
                 place = worker, metric.slot if self._num_places[worker] > 1 else 0
                 self._finished[place] += 1
                 self.done.append((place, metric))
+        self._fruitless = 0 if len(self.done) > before else self._fruitless + 1
+        for failure in failures:
+            self._bear(failure)
+
+    def _bear(self, failure: BaseException) -> None:
+        """Raises a failure, unless it is one of an environment that begins anew, and episodes are still finished."""
+        from rlframe.evaluation.cluster import unwrap_ray_error
+
+        cause = unwrap_ray_error(failure)
+        if not (self._tolerant and isinstance(cause, EnvError)) or self._fruitless > MAX_WORKER_FAILURE_RETRIES:
+            raise cause
+        _LOGGER.warning("an environment failed and evaluation goes on: %s", cause)
+
+    def _try_each(self, chosen: Sequence[int]) -> tuple[dict[int, list[RolloutMetrics]], list[BaseException]]:
+        """Lets workers finish episodes; returns these by worker, and what failed."""
+        if not self._workers:
+            try:
+                return {0: _finish_some(self._local)}, []
+            except EnvError as error:
+                return {}, [error]
+        from rlframe.evaluation.cluster import answers_of
+
+        answers, failures = answers_of([self._workers[index].apply.remote(_finish_some) for index in chosen])
+        return {chosen[place]: metrics for place, metrics in answers.items()}, list(failures.values())
 
     def _on_each(self, chosen: Iterable[int], function: Callable[[Any], Any]) -> list[Any]:
         if not self._workers:

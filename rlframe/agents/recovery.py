@@ -12,17 +12,14 @@ from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError, WorkerEr
 _LOGGER = logging.getLogger("rlframe")
 #: How often in a row something is tried again, with `ignore_worker_failures` and the like, while nothing moves on.
 MAX_WORKER_FAILURE_RETRIES = 3
+#: The same where workers have died: somebody else may be killing them, and each may be the last.
+_MOST_DEATHS = 10
 
 T = TypeVar("T")
 
 
 class NoWorkersLeftError(WorkerError):
     """All remote workers are dead, and none could be replaced."""
-
-
-def is_tolerant(trainer: Any) -> bool:
-    """Returns whether a trainer goes on after failures of workers and environments."""
-    return bool(trainer.config["ignore_worker_failures"] or trainer.config["recreate_failed_workers"])
 
 
 def with_recovery(
@@ -47,7 +44,7 @@ def with_recovery(
         WorkerError: If all workers are dead, or nothing moves on in several attempts.
         Exception: What `work` raised, if failures are not to be ignored or it is another.
     """
-    if not is_tolerant(trainer):
+    if not trainer.workers.tolerates_failures:
         return _once(first or work)
     measure = progress or (lambda: _steps_sampled(trainer))
     before, failures = measure(), 0
@@ -59,8 +56,8 @@ def with_recovery(
             cause = unwrap_ray_error(error)
         first, now = None, measure()
         before, failures = now, 1 if now > before else failures + 1
-        recover(trainer, cause, in_plan=in_plan)
-        if failures > MAX_WORKER_FAILURE_RETRIES:
+        has_died = recover(trainer, cause, in_plan=in_plan)
+        if failures > (_MOST_DEATHS if has_died else MAX_WORKER_FAILURE_RETRIES):
             raise WorkerError(
                 f"gave up iteration {trainer.iteration + 1} after {failures} attempts in a row in which nothing was "
                 f"sampled: {cause}"
@@ -84,14 +81,22 @@ def _steps_sampled(trainer: Any) -> int:
 
 
 def _require_workers(trainer: Any) -> None:
-    if trainer.config["num_workers"] and not trainer.workers.remote_workers():
-        raise NoWorkersLeftError(
-            "not enough healthy workers remain to continue: all remote workers died; make a new trainer and restore() "
-            "what this one saves (save() still works)"
-        )
+    """Raises where no worker is left; where dead ones are replaced, what could not be had before is tried again."""
+    workers = trainer.workers
+    if not trainer.config["num_workers"] or workers.remote_workers():
+        return
+    failures = workers.recreate() if trainer.config["recreate_failed_workers"] else {}
+    if workers.remote_workers():
+        _rebuild_plan(trainer)
+        return
+    why = "".join(f"; worker {index}: {error}" for index, error in failures.items())
+    raise NoWorkersLeftError(
+        f"not enough healthy workers remain to continue: all remote workers died{why}. save() still works, and a new "
+        "trainer can restore() what it saves"
+    )
 
 
-def recover(trainer: Any, cause: BaseException, *, in_plan: bool = False) -> None:
+def recover(trainer: Any, cause: BaseException, *, in_plan: bool = False) -> bool:
     """Drops or replaces dead workers, those of evaluation too, and builds the plan anew where it needs it.
 
     The plan's counters and positions are kept. An environment that raised in a living worker needs nothing here: its
@@ -102,33 +107,42 @@ def recover(trainer: Any, cause: BaseException, *, in_plan: bool = False) -> Non
         cause: What was raised.
         in_plan: Whether the plan raised it.
 
+    Returns:
+        Whether workers had died.
+
     Raises:
         WorkerError: If no healthy worker is left, or workers die faster than they are replaced.
         Exception: `cause` itself where it is no failure of a worker or environment.
     """
     _raise_others(cause)
-    told, needs_plan = False, in_plan
-    for _ in range(1 + MAX_WORKER_FAILURE_RETRIES):
+    has_died, needs_plan, fruitless = False, in_plan, 0
+    for _ in range(_MOST_DEATHS):
+        deaths = False
         try:
             for workers, name in ((trainer.workers, "worker"), (trainer.evaluation_workers, "evaluation worker")):
-                changes = _heal(trainer, workers, name)
-                if changes:
-                    told = True
+                if _heal(trainer, workers, name):
+                    has_died = deaths = True
                     needs_plan = needs_plan or workers is trainer.workers
-                    _LOGGER.warning("%s", changes)
             if needs_plan:
                 _require_workers(trainer)
                 _rebuild_plan(trainer)
-            break
-        except NoWorkersLeftError:
-            raise
         except Exception as error:
             cause = unwrap_ray_error(error)
             _raise_others(cause)
-    else:
-        raise WorkerError(f"workers die faster than they are replaced: {cause}") from cause
-    if not told:
-        _LOGGER.warning("an environment or a helper process failed and training goes on: %s", cause)
+        else:
+            if not has_died:
+                _LOGGER.warning("an environment or a helper process failed and training goes on: %s", cause)
+            return has_died
+        fruitless = 0 if deaths else fruitless + 1
+        if fruitless > MAX_WORKER_FAILURE_RETRIES:
+            break
+    raise WorkerError(f"workers fail faster than they are replaced: {cause}") from cause
+
+
+def revive(trainer: Any) -> None:
+    """Replaces or drops workers that have died unnoticed, if the config says so."""
+    if trainer.workers.tolerates_failures and trainer.workers.probe():
+        recover(trainer, WorkerError("workers died between two iterations"))
 
 
 def _raise_others(cause: BaseException) -> None:
@@ -140,11 +154,11 @@ def _raise_others(cause: BaseException) -> None:
         raise cause
 
 
-def _heal(trainer: Any, workers: Any, name: str) -> str:
-    """Drops or replaces the dead ones of a WorkerSet; returns what was done and lost in words, "" for nothing."""
+def _heal(trainer: Any, workers: Any, name: str) -> bool:
+    """Drops or replaces the dead ones of a WorkerSet, and says so; returns whether there were any."""
     dead = {} if workers is None else workers.probe()
     if not dead:
-        return ""
+        return False
     indexes, had = workers.remote_indexes(), len(workers.remote_workers())
     # An evaluation without workers is none, and what replaces the last one has nothing to take over.
     is_last = workers is not trainer.workers and len(dead) == had
@@ -162,7 +176,8 @@ def _heal(trainer: Any, workers: Any, name: str) -> str:
         "lost: their running episodes, and what they had sampled or seen since they last sent it. "
         f"{len(workers.remote_workers())} of {had} go on"
     )
-    return "; ".join(said)
+    _LOGGER.warning("%s", "; ".join(said))
+    return True
 
 
 def _rebuild_plan(trainer: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
@@ -10,13 +11,13 @@ from rlframe.evaluation.policy_table import policy_specs
 from rlframe.evaluation.rollout_worker import RolloutWorker, check_environment
 from rlframe.policy.numpy_policy import NumpyPolicy
 from rlframe.policy.policy import PolicySpec
-from rlframe.utils.errors import WorkerError
+from rlframe.utils.errors import EnvError, WorkerError
 from rlframe.utils.names import process_gates
 from rlframe.utils.seeding import derive_seed
 
 #: Seconds that a worker may take to answer a ping; it may be sampling, or waiting for a neighbour.
 PATIENCE_S = 120.0
-#: How often a replacement is begun anew that died, or failed, before it was ready.
+#: How often a replacement is begun that dies before it is ready.
 _STARTS = 3
 
 
@@ -66,6 +67,7 @@ class WorkerSet:
         self._indexes: list[int] = []
         #: How many remote workers were replaced.
         self.restarts = 0
+        self._vacant: list[int] = []
         self._set_task: Callable[[Any, Any], Any] | None = None
         #: Whether the remote workers' policies learn, and the local worker's follow them.
         self.learns_remotely = False
@@ -263,6 +265,11 @@ class WorkerSet:
         return bool(self._config.get("share_memory"))
 
     @property
+    def tolerates_failures(self) -> bool:
+        """Whether failures of workers and environments end nothing: the dead are replaced, or left out."""
+        return bool(self._config.get("ignore_worker_failures") or self._config.get("recreate_failed_workers"))
+
+    @property
     def samples_ahead(self) -> bool:
         """Whether remote workers sample the next round while the learner learns from the last (`sample_async`)."""
         return bool(self._config.get("sample_async"))
@@ -398,45 +405,52 @@ class WorkerSet:
         self._remote_workers = [self._remote_workers[i] for i in kept]
         self._indexes = [self._indexes[i] for i in kept]
 
-    def recreate(self, positions: Collection[int]) -> dict[int, BaseException]:
+    def recreate(self, positions: Collection[int] = ()) -> dict[int, BaseException]:
         """Replaces dead remote workers by new ones with the same numbers and random streams of their own.
 
-        They get what the others have: policies, weights, filters, and the task of `set_tasks`. One that cannot be
-        replaced, because there is no room for it or its environment fails, is dropped.
+        They get what the others have: policies, weights, filters, and the task of `set_tasks`. Those that cannot be
+        replaced, because there is no room or their environments fail, are dropped, and begun anew at the next call.
 
         Returns:
             Why workers could not be replaced, by their numbers.
         """
         from rlframe.evaluation.cluster import check_room
 
-        missing, failures = sorted(positions), dict[int, BaseException]()
-        for position in missing:
-            self._end(self._remote_workers[position])
+        missing = sorted({*self._vacant, *(self._indexes[position] for position in positions)})
+        self.drop(positions)
+        failures = dict[int, BaseException]()
         for _ in range(_STARTS):
+            if not missing:
+                break
             try:
                 check_room(self._config, len(missing))
             except WorkerError as error:
-                failures = dict.fromkeys(missing, error)
+                failures.update(dict.fromkeys(missing, error))
                 break
-            failures = self._start_anew(missing)
-            missing = sorted(failures)
-            if not missing:
-                break
-        lost = {self._indexes[position]: error for position, error in failures.items()}
-        self.drop(missing)
-        return lost
+            for number in missing:
+                failures.pop(number, None)
+            failures.update(self._start_anew(missing))
+            missing = [
+                number for number in missing if number in failures and not isinstance(failures[number], EnvError)
+            ]
+        self._vacant = sorted(failures)
+        return failures
 
-    def _start_anew(self, positions: list[int]) -> dict[int, BaseException]:
-        """Starts new workers at these positions, and returns how those failed that are not ready."""
-        failures = dict[int, BaseException]()
-        for position in positions:
+    def _start_anew(self, numbers: list[int]) -> dict[int, BaseException]:
+        """Starts new workers with these numbers, and returns how those failed that are not ready."""
+        failures, started = dict[int, BaseException](), dict[int, Any]()
+        for number in numbers:
             self.restarts += 1
-            self._remote_workers[position] = self._make_remote(self._indexes[position], self.restarts)
-        for position in positions:
+            started[number] = self._make_remote(number, self.restarts)
+        for number, worker in started.items():
             try:
-                self._equip(self._remote_workers[position])
+                self._equip(worker)
             except Exception as error:
-                failures[position] = error
+                failures[number] = error
+                continue
+            place = bisect.bisect(self._indexes, number)
+            self._indexes.insert(place, number)
+            self._remote_workers.insert(place, worker)
         return failures
 
     def _equip(self, worker: Any) -> None:

@@ -850,6 +850,16 @@ def test_rare_failures_end_nothing_however_many_there_are():
     assert trainer.train()["timesteps_total"] >= 400
 
 
+def test_evaluation_goes_on_behind_rare_failures():
+    trainer = make(Flaky, env_config={"every": 10**9, "length": 10}, ignore_worker_failures=True,
+                   evaluation_interval=1, evaluation_num_episodes=20,
+                   evaluation_config={"env_config": {"every": 23, "length": 10}})  # fmt: skip
+    assert trainer.train()["evaluation"]["hist_stats"]["episode_lengths"] == [10] * 20
+    trainer.evaluation_workers.local_worker().env.every = 3
+    with pytest.raises(WorkerError, match=r"gave up.*the motor stutters"):
+        trainer.evaluate()
+
+
 def test_failures_without_end_are_given_up():
     trainer = make(Flaky, env_config={"every": 1}, ignore_worker_failures=True)
     with pytest.raises(WorkerError, match="gave up iteration 1 after 4 attempts in a row in which nothing was sampled"):
