@@ -11,6 +11,7 @@ from rlframe.agents.ppo.ppo import FollowValueTargets
 from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, ValueNetworkMixin, setup_mixins
 from rlframe.agents.trainer_setup import import_path
 from rlframe.data.sample_batch import MultiAgentBatch
+from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.models import ModelCatalog
 from rlframe.models.tf.fcnet import FullyConnectedNetwork as TFNetwork
 from rlframe.models.torch.fcnet import FullyConnectedNetwork as TorchNetwork
@@ -326,6 +327,8 @@ def test_mixins_on_other_policies(framework):
         "Mine",
         framework,
         loss_fn=import_path(f"rlframe.agents.ppo.ppo_{framework}_policy:ppo_surrogate_loss"),
+        postprocess_fn=compute_gae_for_sample_batch,
+        extra_action_out_fn=import_path(f"rlframe.agents.ppo.ppo_{framework}_policy:vf_preds_fetches"),
         mixins=[KLCoeffMixin, ValueNetworkMixin, EntropyCoeffSchedule, LearningRateSchedule, Keeping],
         before_loss_init=setup_mixins,
         get_default_config=lambda: plain.config,
