@@ -144,6 +144,17 @@ class _Here:
         return ()
 
 
+def _round_of_many(worker: Any, lesson: Lesson, global_vars: dict[str, int]) -> tuple[int, int, dict[str, Any]]:
+    """Runs on a worker of a group: as `_sample_and_learn`; one that fails leaves the group, so that nobody waits."""
+    try:
+        return _sample_and_learn(worker, lesson, global_vars)
+    except BaseException:
+        from rlframe.policy.torch import distributed
+
+        distributed.leave()
+        raise
+
+
 def _sample_and_learn(worker: Any, lesson: Lesson, global_vars: dict[str, int]) -> tuple[int, int, dict[str, Any]]:
     """Runs on a worker: samples and learns; returns env steps, agent steps and learner infos by policy."""
     worker.set_global_vars(global_vars)
@@ -194,18 +205,13 @@ def _answers(calls: list[Any]) -> list[Any]:
     """Returns the results of calls that need each other; where one fails, the error of the worker that died."""
     import ray
 
-    try:
-        answers: list[Any] = ray.get(calls)
-        return answers
-    except ray.exceptions.RayError as first:
-        for call in calls:
-            try:
-                ray.get(call)
-            except ray.exceptions.RayActorError:
-                raise  # the others only say that a neighbour is gone
-            except ray.exceptions.RayError:
-                continue
-        raise first
+    from rlframe.evaluation.cluster import answers_of
+
+    answers, failures = answers_of(calls)
+    # The others only say that a neighbour is gone.
+    for failure in sorted(failures.values(), key=lambda error: not isinstance(error, ray.exceptions.RayActorError)):
+        raise failure
+    return list(answers.values())
 
 
 class _Alone:
@@ -255,7 +261,7 @@ class _Together:
         started = perf_counter()
         remotes = self._workers.remote_workers()
         global_vars = {"timestep": _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER]}
-        rounds = _answers([worker.apply.remote(_sample_and_learn, self._lesson, global_vars) for worker in remotes])
+        rounds = _answers([worker.apply.remote(_round_of_many, self._lesson, global_vars) for worker in remotes])
         made = _record(rounds, perf_counter() - started)
         if self._keeps_local_in_sync:
             self._workers.local_worker().set_weights(ray.get(remotes[0].get_weights.remote()))

@@ -216,3 +216,43 @@ def test_a_checkpoint_is_written_whoever_has_died(trainers, tmp_path, caplog):
     kill(again.workers.remote_workers()[0])
     again.restore(path)
     assert again.train()["timesteps_total"] == 80
+
+
+def _die_at_third_step(worker):
+    policy = worker.policy_map["default_policy"]
+    learn, steps = policy.learn_on_batch, iter(range(2))
+
+    def learn_or_die(batch):
+        if next(steps, None) is None:
+            os._exit(1)
+        return learn(batch)
+
+    policy.learn_on_batch = learn_or_die
+
+
+def _in_a_group(worker):
+    import torch
+
+    return torch.distributed.is_initialized()
+
+
+def test_learners_that_lose_one_in_the_middle_of_a_round_are_equal_again(trainers):
+    trainer = trainers(
+        DDPPOTrainer,
+        num_workers=3,
+        num_envs_per_worker=1,
+        train_batch_size=-1,
+        sgd_minibatch_size=10,
+        ignore_worker_failures=True,
+    )
+    first, second, third = trainer.workers.remote_workers()
+    ask(first, _die_at_third_step)
+    with pytest.raises(Exception, match="died"):
+        next(trainer.train_exec_impl)
+    assert [ask(worker, _in_a_group) for worker in (second, third)] == [False, False]  # else they wait for each other
+    result = trainer.train()
+    assert result["num_healthy_workers"] == 2
+    assert result["info"]["num_steps_trained"] == result["timesteps_total"] == 40
+    one, other = (ask(worker, lambda w: w.get_weights()["default_policy"]) for worker in (second, third))
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, other[name])
