@@ -37,6 +37,7 @@ from rlframe.agents.usage import system_usage
 from rlframe.config.common import CommonConfig
 from rlframe.config.merge import with_common_config
 from rlframe.config.options import AlgorithmConfig
+from rlframe.config.plain import copy_containers, overlay
 from rlframe.config.renames import with_other_names
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks
 from rlframe.evaluation.filter_manager import FilterManager
@@ -57,6 +58,13 @@ _LOGGER = logging.getLogger("rlframe")
 silence_tune()
 
 COMMON_CONFIG: dict[str, Any] = CommonConfig.defaults()
+
+
+class _DefaultConfig:
+    """`_default_config` of trainer classes, which RLlib had beside `get_default_config()`."""
+
+    def __get__(self, trainer: Any, cls: type[Trainer]) -> dict[str, Any]:
+        return cls.get_default_config()
 
 
 class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Trainable):
@@ -86,6 +94,7 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
     _name: ClassVar[str] = "Trainer"
     #: Declaration of the config keys: types, bounds, meanings.
     _config_class: ClassVar[type[AlgorithmConfig]] = CommonConfig
+    _default_config: Any = _DefaultConfig()
     _allow_unknown_configs: bool = False
     _allow_unknown_subkeys: tuple[str, ...] = ()
     _override_all_subkeys_if_type_changes: tuple[str, ...] = ("exploration_config", "replay_buffer_config")
@@ -123,6 +132,19 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         self._monitor.stop()
 
     # --- construction -----------------------------------------------------------------------------------------
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Takes the defaults of a subclass that names them as RLlib's did: `_default_config = {…}`."""
+        super().__init_subclass__(**kwargs)
+        given = cls.__dict__.get("_default_config")
+        if isinstance(given, Mapping):
+            declaration = cls._config_class
+
+            def get_default_config(cls: type[Trainer]) -> dict[str, Any]:
+                del cls
+                return overlay(declaration.defaults(), copy_containers(given))
+
+            cls.get_default_config = classmethod(get_default_config)  # type: ignore[method-assign,assignment]
 
     @classmethod
     def get_default_config(cls) -> dict[str, Any]:

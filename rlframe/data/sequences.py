@@ -356,9 +356,13 @@ def add_time_dimension(
     Raises:
         ValueError: If the rows are not B times T, or neither argument is given.
     """
-    rows = int(padded_inputs.shape[0])
     if max_seq_len is None and isinstance(seq_lens, (int, np.integer)):
         max_seq_len = seq_lens
+    if not hasattr(padded_inputs, "reshape") and not (seq_lens is None and max_seq_len is None):
+        from rlframe.data import sequences_tf
+
+        return sequences_tf.add_time_dimension(padded_inputs, seq_lens, max_seq_len, time_major)
+    rows = int(padded_inputs.shape[0])
     if max_seq_len is not None:
         length = int(max_seq_len)
         sequences = rows // max(length, 1)

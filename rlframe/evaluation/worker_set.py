@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-from rlframe.evaluation.policy_table import policy_specs
+from rlframe.evaluation.policy_table import has_several, policy_specs
 from rlframe.evaluation.rollout_worker import RolloutWorker, check_environment
 from rlframe.policy.numpy_policy import NumpyPolicy
 from rlframe.policy.policy import PolicySpec
@@ -106,9 +106,13 @@ class WorkerSet:
 
     def _make_local(self, local_env: bool, spaces: Any) -> RolloutWorker:
         worker = RolloutWorker(**self._worker_arguments(0), make_env=local_env, spaces=spaces)
-        if self._policy_class is not None:
+        if self._has_policies():
             worker.add_policies(policy_specs(self._config, self._policy_class))
         return worker
+
+    def _has_policies(self) -> bool:
+        """Returns whether there are policies: a default one, or a table, which may name each one's class."""
+        return self._policy_class is not None or has_several(self._config)
 
     def _start_remotes(self, count: int) -> None:
         from rlframe.evaluation.cluster import check_room, ensure_ray
@@ -157,7 +161,7 @@ class WorkerSet:
 
     def _give_policies(self, remotes: list[Any]) -> None:
         """Sends remote workers the policies they sample with: NumPy ones where the local policy can be one."""
-        if not remotes or self._policy_class is None:
+        if not remotes or not self._has_policies():
             return
         import ray
 

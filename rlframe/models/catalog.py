@@ -102,6 +102,8 @@ class ModelCatalog:
         """
         framework = _known_framework(framework)
         obs_space, action_space = convert_spaces(obs_space), convert_spaces(action_space)
+        if isinstance(num_outputs, np.integer):
+            num_outputs = int(num_outputs)  # Keras takes no other for the size of a layer
         config = _complete(model_config)
         config["free_log_std"] = _frees_log_std(config, obs_space, action_space, num_outputs)
         if config["use_lstm"] or config["use_attention"]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tree
+from gymnasium import spaces
 
 from rlframe.data.columns import ACTIONS
+from rlframe.models.past_views import previous_step_views
 from rlframe.models.preprocessors import get_preprocessor
-from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray
+from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, get_base_struct_from_space, map_space
 
 #: Rows of the batch that a model is tried with.
 ROWS = 2
@@ -23,6 +26,43 @@ def probe_inputs(model: Any, obs_space: Any) -> dict[str, Any]:
         if column not in inputs and requirement.space is not None and not column.startswith("state_"):
             inputs[column] = _zero_column(requirement)
     return tree.map_structure(_single, inputs)  # type: ignore[no-any-return]  # tree is untyped
+
+
+def try_model(model: Any, obs_space: Any, call: Callable[[dict[str, Any]], Any]) -> Any:
+    """Returns `call(inputs)`, with the columns that the model asks for.
+
+    A model that reads the last action or reward without a view requirement gets one: RLlib has these in `input_dict`.
+
+    Args:
+        model: A model of either framework.
+        obs_space: Preprocessed observation space.
+        call: Calls the model with arrays, see `probe_inputs`.
+    """
+    while True:
+        try:
+            return call(probe_inputs(model, obs_space))
+        except KeyError as error:
+            if not declare_past(model, error):
+                raise
+
+
+def declare_past(model: Any, error: KeyError) -> bool:
+    """Gives a model the view of the last action or reward, where an error says that it has read that in vain.
+
+    Args:
+        model: A model of either framework; its view requirements are added to.
+        error: Of a forward pass.
+
+    Returns:
+        Whether there is such a view now that was not there.
+    """
+    said = str(error.args[0]) if error.args else ""
+    for column, view in previous_step_views(True, True, model.action_space).items():
+        missed = said == column or said.startswith(f"the batch has no column {column!r}")
+        if missed and column not in model.view_requirements:
+            model.view_requirements[column] = view
+            return True
+    return False
 
 
 def _single(array: Any) -> Any:
@@ -38,11 +78,28 @@ def _observations(obs_space: Any) -> list[Any]:
         preprocessor = get_preprocessor(original)(original)
         if preprocessor.shape == obs_space.shape:
             original.seed(0)
-            return [preprocessor.transform(original.sample()) for _ in range(ROWS)]
+            return [preprocessor.transform(_sample(original)) for _ in range(ROWS)]
     # No preprocessor, or not the usual one: samples of the space itself must do.
     given = copy.deepcopy(obs_space)
     given.seed(0)
-    return [given.sample() for _ in range(ROWS)]
+    return [_sample(given) for _ in range(ROWS)]
+
+
+def _sample(space: Any) -> Any:
+    """Returns an element of a space: also where Gymnasium cannot draw, as the bounds are as wide as the type."""
+    try:
+        with np.errstate(over="raise"):
+            return space.sample()
+    except (ValueError, OverflowError, FloatingPointError):
+        struct = get_base_struct_from_space(space)
+        return map_space(lambda _, leaf: _inside(leaf), struct, struct)
+
+
+def _inside(leaf: Any) -> Any:
+    """Returns zeros where a `Box` holds them, else what is next to zero in it; samples of other spaces."""
+    if not isinstance(leaf, spaces.Box):
+        return leaf.sample()
+    return np.clip(np.zeros(leaf.shape, leaf.dtype), leaf.low, leaf.high)
 
 
 def _zero_column(requirement: Any) -> Any:
@@ -55,7 +112,7 @@ def _zero_column(requirement: Any) -> Any:
         array = np.asarray(leaf)
         return np.zeros((ROWS, *several, *array.shape), array.dtype)
 
-    made = tree.map_structure(zeros, space.sample())
+    made = tree.map_structure(zeros, _sample(space))
     # Past actions come as they are stored: the parts of nested ones side by side.
     return flatten_to_single_ndarray(made, 1 + len(several)) if requirement.data_col == ACTIONS else made
 

@@ -24,6 +24,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.sequences import padded_sequences
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.distributions import numpy_dist_for
+from rlframe.models.probe import declare_past
 from rlframe.models.recurrent_actor import make_actor
 from rlframe.policy.numpy_policy import ActingRecipe
 from rlframe.policy.policy import Policy, pop_states
@@ -198,10 +199,7 @@ class LearningPolicy(Policy):
         drawn = [stream.bit_generator.state for stream in streams]
         with self.seeded("first_run"), np.errstate(all="ignore"):
             try:
-                samples = zeros(self)
-                if overridden_by_user(type(self.exploration), "postprocess_trajectory"):
-                    samples = self.exploration.postprocess_trajectory(self, samples) or samples
-                self._loss_of_zeros(self.postprocess_trajectory(samples), stats_fn)
+                self._run_on_zeros(stats_fn)
             except Exception as error:
                 if hasattr(error, "add_note"):  # Python 3.11
                     error.add_note(
@@ -214,6 +212,20 @@ class LearningPolicy(Policy):
         self.global_timestep = step
         self._needs_memory = None
         self._loss_initialized = True
+
+    def _run_on_zeros(self, stats_fn: Callable[[Any, Any], Any] | None) -> None:
+        """Runs postprocessing and loss on rows of zeros, with the columns that the model turns out to read."""
+        while True:
+            try:
+                samples = zeros(self)
+                if overridden_by_user(type(self.exploration), "postprocess_trajectory"):
+                    samples = self.exploration.postprocess_trajectory(self, samples) or samples
+                self._loss_of_zeros(self.postprocess_trajectory(samples), stats_fn)
+                return
+            except KeyError as error:
+                if not declare_past(self.model, error):
+                    raise
+                self.view_requirements.update(self.model.view_requirements)
 
     def _loss_of_zeros(self, samples: SampleBatch, stats_fn: Callable[[Any, Any], Any] | None) -> None:
         """Calls the user's loss, if there is one, and `stats_fn` with postprocessed rows."""

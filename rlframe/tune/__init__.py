@@ -6,6 +6,7 @@ write (`local_dir`, `loggers`, `queue_trials`, `tune.function`, …) is understo
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -14,7 +15,8 @@ import ray.tune
 from rlframe.agents.registry import register_trainables
 from rlframe.tune.functions import as_trainable, checkpoint_dir, register_trainable, report  # noqa: F401
 from rlframe.tune.results import ExperimentAnalysis, NamesOfRay1, with_logdir
-from rlframe.tune.translate import printing, translate_experiments, translate_run
+from rlframe.tune.trainable import Trainable  # noqa: F401
+from rlframe.tune.translate import loggers_of_experiments, printing, translate_experiments, translate_run
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,6 +25,7 @@ __all__ = sorted(
     {
         *ray.tune.__all__,
         "ExperimentAnalysis",
+        "Trainable",
         "checkpoint_dir",
         "function",
         "register_trainable",
@@ -42,7 +45,7 @@ def run(run_or_experiment: Any, name: str | None = None, **kwargs: Any) -> Exper
 
     Args:
         run_or_experiment: Name of an algorithm, a trainer class, a function, or an `Experiment`.
-        name: The experiment's name.
+        name: The experiment's name. None takes the algorithm's, with `local_dir`, as in Ray 1.x; else Ray adds a date.
         **kwargs: Arguments of either version; old ones are translated, see `rlframe.tune.translate`.
 
     Returns:
@@ -51,6 +54,8 @@ def run(run_or_experiment: Any, name: str | None = None, **kwargs: Any) -> Exper
     Raises:
         ConfigError: If an old argument has no counterpart; the message names what to use.
     """
+    if name is None and isinstance(run_or_experiment, str) and kwargs.get("local_dir") is not None:
+        name = run_or_experiment  # the folder below local_dir, as Ray 1.x named it
     arguments = _with_defaults(translate_run(kwargs))
     with printing(arguments):
         return ExperimentAnalysis.of(ray.tune.run(as_trainable(run_or_experiment), name=name, **arguments))
@@ -67,6 +72,7 @@ def run_experiments(experiments: Any, **kwargs: Any) -> list[Any]:
         ConfigError: If an old argument has no counterpart.
     """
     arguments = _with_defaults(translate_run(kwargs))
+    arguments["callbacks"] += loggers_of_experiments(experiments)
     with printing(arguments):
         trials: list[Any] = ray.tune.run_experiments(translate_experiments(experiments), **arguments)
     return with_logdir(trials)
@@ -83,7 +89,13 @@ def function(func: F) -> F:
     return func
 
 
+#: Modules of Ray 1.x that `import ray.tune` had imported already.
+_MODULES = ("logger", "registry", "result", "trial", "tune", "utils")
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
     return getattr(ray.tune, name)
 
 

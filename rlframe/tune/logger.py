@@ -96,16 +96,17 @@ DEFAULT_LOGGERS = (JsonLogger, CSVLogger, TBXLogger)
 _MADE_ANYWAY = (*DEFAULT_LOGGERS, NoopLogger, UnifiedLogger)
 
 
-def logger_callbacks(loggers: Iterable[Callable[..., Any]]) -> list[Any]:
+def logger_callbacks(loggers: Iterable[Callable[..., Any]], experiment: str | None = None) -> list[Any]:
     """Returns the callbacks that do what loggers of Ray 1.x did.
 
     Args:
         loggers: Logger classes or functions `(config, logdir, trial)`; those that Tune makes anyway are left out.
+        experiment: Name of the experiment whose trials get loggers; None for all trials.
     """
     own = [logger for logger in loggers if logger not in _MADE_ANYWAY]
     made: list[Any] = [logger for logger in own if isinstance(logger, LoggerCallback)]
     classes = [logger for logger in own if not isinstance(logger, LoggerCallback)]
-    return [*made, *([OldLoggers(classes)] if classes else [])]
+    return [*made, *([OldLoggers(classes, experiment)] if classes else [])]
 
 
 class OldLoggers(LoggerCallback):
@@ -113,14 +114,18 @@ class OldLoggers(LoggerCallback):
 
     Args:
         classes: Called with `(config, logdir, trial)` for each trial.
+        experiment: Name of the experiment whose trials get loggers; None for all trials.
     """
 
-    def __init__(self, classes: Iterable[Callable[..., Any]]) -> None:
+    def __init__(self, classes: Iterable[Callable[..., Any]], experiment: str | None = None) -> None:
         self._classes = tuple(classes)
+        self._experiment = experiment
         self._loggers: dict[str, list[Any]] = {}
 
     def log_trial_start(self, trial: Any) -> None:
         """Makes the loggers of a trial."""
+        if self._experiment not in (None, trial.storage.experiment_dir_name):
+            return
         self._loggers[trial.trial_id] = [make(trial.config, trial.local_path, trial) for make in self._classes]
 
     def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:

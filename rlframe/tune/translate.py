@@ -4,7 +4,7 @@
 |---|---|
 | `local_dir` | `storage_path`, an absolute path |
 | `checkpoint_freq`, `checkpoint_at_end`, `keep_checkpoints_num`, `checkpoint_score_attr` | `checkpoint_config` |
-| `loggers` | callbacks; those that Tune makes anyway are left out |
+| `loggers`, of a run or of one experiment | callbacks; those that Tune makes anyway are left out |
 | `run_errored_only` | `resume="ERRORED_ONLY"` |
 | `restore`: a directory, a file's name in it, a `Checkpoint` | `restore`: the directory |
 | `resources_per_trial={"cpu": 1, "extra_cpu": 2}` | bundles, of which the first is the trial's own |
@@ -104,10 +104,27 @@ def checkpoint_path(checkpoint: Any) -> str:
     return directory if name.startswith("checkpoint-") and not os.path.isdir(path) else path
 
 
+def loggers_of_experiments(experiments: Any) -> list[Any]:
+    """Returns the callbacks for the `loggers` that experiments of Ray 1.x name, each for its own experiment's trials.
+
+    Args:
+        experiments: As `run_experiments` takes them.
+    """
+    if isinstance(experiments, (list, tuple)):
+        return [callback for experiment in experiments for callback in loggers_of_experiments(experiment)]
+    specs = experiments.items() if isinstance(experiments, Mapping) else ()
+    return [
+        callback
+        for name, spec in specs
+        if isinstance(spec, Mapping)
+        for callback in logger_callbacks(spec.get("loggers") or (), experiment=name)
+    ]
+
+
 def _translate_experiment(spec: Any) -> Any:
     if not isinstance(spec, Mapping):
         return spec
-    translated = translate_run(spec)
+    translated = translate_run({key: value for key, value in spec.items() if key != "loggers"})
     if "run" in translated:
         translated["run"] = as_trainable(translated["run"])
     env = translated.pop("env", None)  # RLlib's files have it beside the config

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 import tree
 
-from rlframe.models.probe import ROWS, probe_inputs, require_outputs, require_states, require_values
+from rlframe.models.probe import ROWS, require_outputs, require_states, require_values, try_model
 
 
 def check_model(model: Any, obs_space: Any, num_outputs: int | None, *, values: bool = False) -> None:
@@ -26,10 +26,13 @@ def check_model(model: Any, obs_space: Any, num_outputs: int | None, *, values: 
         ValueError: If outputs, states or values have another shape than promised, or are no float tensors.
     """
     wanted = model.num_outputs if num_outputs is None else num_outputs
-    inputs = tree.map_structure(tf.convert_to_tensor, probe_inputs(model, obs_space))
     states = [_state(initial) for initial in model.get_initial_state()]
     seq_lens = tf.ones(ROWS, tf.int32) if states else None
-    outputs, new_states = model(inputs, states, seq_lens)
+
+    def call(arrays: Any) -> Any:
+        return model(tree.map_structure(tf.convert_to_tensor, arrays), states, seq_lens)
+
+    outputs, new_states = try_model(model, obs_space, call)
     require_outputs(model, outputs, wanted, _no_float_tensor(outputs))
     require_states(model, states, new_states)
     if values:

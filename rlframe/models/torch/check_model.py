@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import tree
 
-from rlframe.models.probe import ROWS, probe_inputs, require_outputs, require_states, require_values
+from rlframe.models.probe import ROWS, require_outputs, require_states, require_values, try_model
 
 
 def check_model(model: Any, obs_space: Any, num_outputs: int | None, *, values: bool = False) -> None:
@@ -32,11 +32,14 @@ def check_model(model: Any, obs_space: Any, num_outputs: int | None, *, values: 
     model.eval()
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            arrays = probe_inputs(model, obs_space)
-            inputs = tree.map_structure(lambda array: torch.as_tensor(array, device=device), arrays)
             states = [_state(initial, device) for initial in model.get_initial_state()]
             seq_lens = torch.ones(ROWS, dtype=torch.int32, device=device) if states else None
-            outputs, new_states = model(inputs, states, seq_lens)
+
+            def call(arrays: Any) -> Any:
+                inputs = tree.map_structure(lambda array: torch.as_tensor(array, device=device), arrays)
+                return model(inputs, states, seq_lens)
+
+            outputs, new_states = try_model(model, obs_space, call)
             require_outputs(model, outputs, wanted, _no_float_tensor(outputs))
             require_states(model, states, new_states)
             if values:

@@ -123,6 +123,8 @@ def _known_inside(value: Any) -> Any:
     """Returns an attribute of a space, with the spaces in it known to both."""
     if isinstance(value, spaces.Space):
         return known_to_both(value)
+    if isinstance(value, np.integer):
+        return int(value)  # as in the old gym: Keras takes no NumPy integer for the size of a layer
     if isinstance(value, dict) and value and all(isinstance(item, spaces.Space) for item in value.values()):
         return {key: known_to_both(item) for key, item in value.items()}
     if isinstance(value, tuple) and value and all(isinstance(item, spaces.Space) for item in value):
@@ -210,6 +212,12 @@ def _make_dict(space: Any) -> spaces.Dict:
     return spaces.Dict([(key, convert_space(sub)) for key, sub in dict(space.spaces).items()])
 
 
+def _make_discrete(space: Any) -> spaces.Discrete:
+    made = spaces.Discrete(int(space.n), start=int(getattr(space, "start", 0)))
+    made.n = int(space.n)  # type: ignore[assignment]  # as the old gym has it, see _known_inside
+    return made
+
+
 def _make_multi_discrete(space: Any) -> spaces.MultiDiscrete:
     start = getattr(space, "start", None)
     return spaces.MultiDiscrete(space.nvec, dtype=space.dtype, start=start)
@@ -221,7 +229,7 @@ def _make_text(space: Any) -> spaces.Text:
 
 _MAKERS: dict[str, Callable[[Any], spaces.Space[Any]]] = {
     "Box": _make_box,
-    "Discrete": lambda space: spaces.Discrete(int(space.n), start=int(getattr(space, "start", 0))),
+    "Discrete": _make_discrete,
     "MultiDiscrete": _make_multi_discrete,
     "MultiBinary": lambda space: spaces.MultiBinary(space.n),
     "Tuple": lambda space: spaces.Tuple([convert_space(sub) for sub in space.spaces]),

@@ -62,6 +62,14 @@ def test_default_config_can_be_copied_poked_and_passed_on():
     dqn.DEFAULT_CONFIG["model"]["fcnet_hiddens"] = [256, 256]
 
 
+def test_default_config_of_a_class_is_read_and_set_as_in_rllib():
+    class Quick(DQNTrainer):
+        _default_config = {"lr": 0.5}  # noqa: RUF012 - as users write it
+
+    assert DQNTrainer._default_config == DQNTrainer.get_default_config()
+    assert {**DQNTrainer.get_default_config(), "lr": 0.5} == Quick.get_default_config()
+
+
 def test_all_faults_of_a_config_are_reported_at_once():
     with pytest.raises(ConfigError) as error:
         DQNTrainer({"lrr": 1, "gamma": 2.0, "model": {"fcnet_hidens": [3]}, "n_step": "three"}, env=Bandit)
@@ -714,6 +722,11 @@ def test_no_default_policy_is_needed_where_each_has_a_class():
     made = build_trainer(name="Mine")
     table = {"a": (DQNTorchPolicy, None, None, {}), "b": (DQNTorchPolicy, None, None, {})}
     assert made.get_default_policy_class(None, {**COMMON_CONFIG, "multiagent": {"policies": table}}) is None
+    multiagent = {"policies": table, "policy_mapping_fn": lambda agent_id, **kwargs: "a"}
+    assert sorted(made({"num_workers": 0, "multiagent": multiagent}, env=Bandit).workers.local_worker().policy_map) == [
+        "a",
+        "b",
+    ]
     table["b"] = (None, None, None, {})
     with pytest.raises(ConfigError, match="Mine has no policy"):
         made.get_default_policy_class(None, {**COMMON_CONFIG, "multiagent": {"policies": table}})

@@ -160,6 +160,17 @@ def test_add_time_dimension_by_lengths_by_maximum_and_time_major():
     np.testing.assert_array_equal(add_time_dimension(rows, 3, time_major=True)[:, 1], rows[3:])
 
 
+def test_add_time_dimension_of_tensorflow_in_a_graph_without_sizes():
+    tf = pytest.importorskip("tensorflow")
+    signature = [tf.TensorSpec([None, 2]), tf.TensorSpec([None], tf.int32)]
+    rows = np.arange(12, dtype=np.float32).reshape(6, 2)
+    for time_major in (False, True):
+        cut = tf.function(lambda x, lens, m=time_major: add_time_dimension(x, lens, time_major=m), signature)
+        wanted = add_time_dimension(rows, np.array([3, 2]), time_major=time_major)
+        np.testing.assert_array_equal(cut(rows, np.array([3, 2], np.int32)), wanted)
+    np.testing.assert_array_equal(add_time_dimension(tf.constant(rows), 3), add_time_dimension(rows, 3))
+
+
 def test_add_time_dimension_torch_tensor_stays_one():
     torch = pytest.importorskip("torch")
     shaped = add_time_dimension(torch.arange(6), seq_lens=torch.tensor([2, 3]), framework="torch", time_major=True)

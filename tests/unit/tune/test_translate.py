@@ -1,15 +1,17 @@
 """Arguments of Ray 1.x's `tune.run`, before anything is run."""
 
+import importlib
 import inspect
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from rlframe.tune.functions import as_trainable
-from rlframe.tune.logger import DEFAULT_LOGGERS, Logger, NoopLogger, UnifiedLogger
-from rlframe.tune.translate import checkpoint_path, translate_experiments, translate_run
+from rlframe.tune.logger import DEFAULT_LOGGERS, Logger, NoopLogger, TBXLogger, UnifiedLogger
+from rlframe.tune.translate import checkpoint_path, loggers_of_experiments, translate_experiments, translate_run
 from rlframe.utils.errors import ConfigError
 
 
@@ -77,6 +79,17 @@ def test_experiments_of_rllib_files_are_translated() -> None:
     assert "env" in spec, "what the user wrote is not changed"
 
 
+def test_loggers_of_an_experiment_log_its_trials_alone() -> None:
+    made: list[tuple[object, ...]] = []
+    experiments = {"a": {"run": "DQN", "loggers": [TBXLogger, lambda *given: made.append(given)]}, "b": {"run": "DQN"}}
+    assert translate_experiments(experiments)["a"] == {"run": "DQN"}
+    (callback,) = loggers_of_experiments([experiments])
+    for name in "ab":
+        storage = SimpleNamespace(experiment_dir_name=name)
+        callback.log_trial_start(SimpleNamespace(trial_id=name, config={}, local_path=name, storage=storage))
+    assert [logdir for _, logdir, _ in made] == ["a"]
+
+
 def test_checkpoints_are_found_by_any_spelling(tmp_path: Path) -> None:
     directory = tmp_path / "checkpoint_000010"
     directory.mkdir()
@@ -121,3 +134,19 @@ def test_functions_reserve_for_the_trainer_they_make() -> None:
 @pytest.mark.parametrize("trainable", ["DQN", dict, lambda config: None, lambda config, other: None])
 def test_what_ray_takes_or_refuses_itself_stays(trainable: object) -> None:
     assert as_trainable(trainable) is trainable
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("util", ["merge_dicts"]),
+        ("utils", ["merge_dicts"]),
+        ("trial", ["Trial"]),
+        ("tune", ["run", "run_experiments"]),
+        ("result", ["DEFAULT_RESULTS_DIR", "TRAINING_ITERATION"]),
+        ("registry", ["ENV_CREATOR", "_global_registry", "get_trainable_cls", "register_env"]),
+    ],
+)
+def test_modules_of_ray_1_are_found(module: str, names: list[str]) -> None:
+    found = importlib.import_module(f"rlframe.tune.{module}")
+    assert all(hasattr(found, name) for name in names)

@@ -109,6 +109,11 @@ def test_gymnasium_spaces_stay_unless_the_program_knows_the_old_gym(monkeypatch)
         assert (known is new) == (module is not gym.spaces)
 
 
+def test_sizes_are_plain_integers_as_keras_wants_them():
+    for space in (gym.spaces.Discrete(3), gymnasium.spaces.Discrete(3)):
+        assert type(known_to_both(space).n) is int
+
+
 def test_functions_on_spaces_take_old_ones():
     batch = get_dummy_batch_for_space(NESTED, batch_size=2)
     assert batch["a"][1]["c"].shape == (2, 2)
