@@ -173,7 +173,8 @@ def _heal(trainer: Any, workers: Any, name: str) -> bool:
         said.append(f"replaced: {', '.join(map(str, replaced))}")
     said += [f"{name} {index} could not be replaced: {error}" for index, error in failures.items() if error is not None]
     said.append(
-        "lost: their running episodes, and what they had sampled or seen since they last sent it. "
+        "lost: their running episodes, what they had sampled or seen since they last sent it"
+        f"{', and what was on its way to the learner' if workers is trainer.workers else ''}. "
         f"{len(workers.remote_workers())} of {had} go on"
     )
     _LOGGER.warning("%s", "; ".join(said))

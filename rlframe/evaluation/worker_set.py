@@ -68,6 +68,7 @@ class WorkerSet:
         #: How many remote workers were replaced.
         self.restarts = 0
         self._vacant: list[int] = []
+        self._highest = 0
         self._set_task: Callable[[Any, Any], Any] | None = None
         #: Whether the remote workers' policies learn, and the local worker's follow them.
         self.learns_remotely = False
@@ -122,15 +123,21 @@ class WorkerSet:
         self.add_workers(count)
 
     def add_workers(self, num_workers: int) -> None:
-        """Starts more remote workers, numbered on from the last one."""
-        first = max(self._indexes, default=0) + 1
-        for index in range(first, first + num_workers):
-            self._remote_workers.append(self._make_remote(index))
-            self._indexes.append(index)
-        self._open_envs(self._remote_workers[-num_workers:])
-        if self._local_worker is not None:
-            self._give_policies(self._remote_workers[-num_workers:])
-            self.sync_weights()
+        """Starts more remote workers, numbered on from the last one there was; they get what the others have."""
+        had = len(self._remote_workers)
+        for _ in range(num_workers):
+            self._highest += 1
+            self._remote_workers.append(self._make_remote(self._highest))
+            self._indexes.append(self._highest)
+        if self._local_worker is None:
+            self._open_envs(self._remote_workers)
+            return
+        try:
+            for worker in self._remote_workers[had:]:
+                self._equip(worker)
+        except BaseException:
+            self.drop(range(had, len(self._remote_workers)))
+            raise
 
     def _make_remote(self, index: int, restarts: int = 0) -> Any:
         config = self._config
@@ -487,6 +494,7 @@ class WorkerSet:
         """Takes a given list of remote workers."""
         self._remote_workers = list(new_remote_workers)
         self._indexes = list(range(1, len(new_remote_workers) + 1))
+        self._highest = max(self._highest, len(new_remote_workers))
 
     def stop(self) -> None:
         """Closes environments and ends the remote workers."""

@@ -179,8 +179,13 @@ def test_a_replacement_knows_what_the_others_know_and_repeats_nothing(trainers):
     for name in ("seeds", "ids"):
         assert not {*after[name]} & ({*before[name], *beside[name]} - {None})
     assert after["actions"] != before["actions"]
+    trainer.workers.add_workers(1)
+    assert trainer.workers.remote_indexes() == [1, 2, 3]
+    added = ask(trainer.workers.remote_workers()[2], look)
+    assert (added["n"], added["task"]) == (beside["n"], 7)
     for name, array in beside["weights"].items():
         np.testing.assert_array_equal(after["weights"][name], array)
+        np.testing.assert_array_equal(added["weights"][name], array)
 
 
 def test_what_cannot_be_replaced_is_said_and_the_others_go_on(trainers, tmp_path, caplog):
