@@ -329,6 +329,8 @@ class CommonConfig(AlgorithmConfig):
         """Yields what is allowed but hardly meant."""
         if self.evaluation_num_workers > 0 and not self.evaluation_interval:
             yield "evaluation_num_workers > 0 without evaluation_interval: only a call of evaluate() evaluates"
+        if "rollout_fragment_length" in self.evaluation_config and not self._repeats("rollout_fragment_length"):
+            yield "evaluation_config.rollout_fragment_length has no effect: evaluation runs whole episodes"
 
     def _repeats(self, key: str) -> bool:
         """Whether evaluation_config says of a key what the config says anyway."""
@@ -339,7 +341,6 @@ _EVALUATION_ADVICE = {
     "in_evaluation": "rlframe sets it; leave it out",
     "num_workers": "set evaluation_num_workers beside evaluation_config",
     "batch_mode": "evaluation runs whole episodes; leave it out",
-    "rollout_fragment_length": "evaluation runs whole episodes; leave it out",
 }
 """Keys that have no effect inside evaluation_config, and what to do instead."""
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import ray.tune
 
 from rlframe.agents.registry import register_trainables
+from rlframe.tune.experiment import Experiment, with_present_keys  # noqa: F401
 from rlframe.tune.functions import as_trainable, checkpoint_dir, register_trainable, report  # noqa: F401
 from rlframe.tune.results import ExperimentAnalysis, NamesOfRay1, with_logdir
 from rlframe.tune.trainable import Trainable  # noqa: F401
@@ -24,6 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 __all__ = sorted(
     {
         *ray.tune.__all__,
+        "Experiment",
         "ExperimentAnalysis",
         "Trainable",
         "checkpoint_dir",
@@ -58,7 +60,9 @@ def run(run_or_experiment: Any, name: str | None = None, **kwargs: Any) -> Exper
         name = run_or_experiment  # the folder below local_dir, as Ray 1.x named it
     arguments = _with_defaults(translate_run(kwargs))
     with printing(arguments):
-        return ExperimentAnalysis.of(ray.tune.run(as_trainable(run_or_experiment), name=name, **arguments))
+        return ExperimentAnalysis.of(
+            ray.tune.run(as_trainable(with_present_keys(run_or_experiment)), name=name, **arguments)
+        )
 
 
 def run_experiments(experiments: Any, **kwargs: Any) -> list[Any]:

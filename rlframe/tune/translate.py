@@ -173,6 +173,13 @@ def _translate_checkpoints(arguments: dict[str, Any]) -> None:
     )
 
 
+def with_old_checkpoints(spec: dict[str, Any]) -> None:
+    """Puts what a program wrote into an experiment's `spec` under old names, such as `checkpoint_freq`, in place."""
+    written = {name: spec.pop(name) for name in _CHECKPOINTS if name in spec}
+    _translate_checkpoints(written)
+    spec.update(written)
+
+
 def _translate_loggers(arguments: dict[str, Any]) -> None:
     loggers: list[Callable[..., Any]] | None = arguments.pop("loggers", None)
     callbacks = logger_callbacks(loggers or ())

@@ -222,6 +222,11 @@ def test_evaluation_workers_without_interval_are_remarked() -> None:
         merged(evaluation_num_workers=1)
 
 
+def test_fragments_of_evaluation_are_remarked() -> None:
+    with pytest.warns(UserWarning, match="evaluation runs whole episodes"):
+        merged(evaluation_config={"rollout_fragment_length": 1})
+
+
 @pytest.mark.parametrize(
     ("override", "advice"),
     [
