@@ -113,6 +113,8 @@ def loss(policy, model, dist_class, train_batch):
     policy._mean_kl, policy._mean_entropy = tf.reduce_mean(prev.kl(curr)), tf.reduce_mean(curr.entropy())
     policy._mean_vf_loss = tf.reduce_mean(tf.square(model.value_function() - train_batch[Postprocessing.VALUE_TARGETS]))
     policy._mean_nei_value_loss = tf.reduce_mean(tf.square(model.get_nei_value() - train_batch[NEI_TARGET]))
+    policy._adv = tf.reduce_mean(train_batch["advantages"])
+    policy._adv_nei = tf.reduce_mean(train_batch[NEI_ADVANTAGE])
     policy._total_loss = (
         -tf.reduce_mean(surrogate) + policy.kl_coeff * policy._mean_kl - policy.entropy_coeff * policy._mean_entropy
         + policy.config["vf_loss_coeff"] * (policy._mean_vf_loss + policy._mean_nei_value_loss)
@@ -125,6 +127,7 @@ def new_stats(policy, batch):
         "cur_kl_coeff": tf.cast(policy.kl_coeff, tf.float64),
         "cur_lr": tf.cast(policy.cur_lr, tf.float64),
         "total_loss": policy._total_loss, "vf_loss": policy._mean_vf_loss, "kl": policy._mean_kl,
+        "adv": policy._adv, "adv_nei": policy._adv_nei,
         "nei_value_loss": policy._mean_nei_value_loss, "entropy": policy._mean_entropy,
         "vf_explained_var": explained_variance(batch["value_targets"], policy.model.value_function()),
     }
