@@ -17,6 +17,7 @@ from ray.tune.execution.placement_groups import PlacementGroupFactory
 
 from rlframe.agents import checkpointing
 from rlframe.agents.acting import ActingMixin
+from rlframe.agents.classic import ClassicTrainerMixin
 from rlframe.agents.describing import DescribingMixin
 from rlframe.agents.endless import EndsWatch
 from rlframe.agents.evaluating import auto_rounds, make_evaluation_workers, run_episodes, send_weights, summarize
@@ -28,6 +29,7 @@ from rlframe.agents.resources import placement_group_factory
 from rlframe.agents.tracebacks import shorten_traceback
 from rlframe.agents.trainer_setup import (
     call_by_signature,
+    import_path,
     make_logdir,
     merge_trainer_config,
     resolve_trainer_env,
@@ -39,7 +41,7 @@ from rlframe.config.merge import with_common_config
 from rlframe.config.options import AlgorithmConfig
 from rlframe.config.plain import copy_containers, overlay
 from rlframe.config.renames import with_other_names
-from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks
+from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks, overridden_hooks
 from rlframe.evaluation.filter_manager import FilterManager
 from rlframe.evaluation.rollout_worker import set_environment
 from rlframe.evaluation.worker_set import WorkerSet
@@ -67,7 +69,7 @@ class _DefaultConfig:
         return cls.get_default_config()
 
 
-class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Trainable):
+class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Trainable):
     """Trains policies with an execution plan; a `ray.tune.Trainable`.
 
     Use a built one (`DQNTrainer(config, env=...)`), derive one (`DQNTrainer.with_updates(...)`,
@@ -182,6 +184,8 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
             _LOGGER.warning(sentence)
         set_log_level(self.config["log_level"])
         call_by_signature(self.validate_config, self.config)
+        if self._builds_itself():
+            return
         self.policy_class = self.get_default_policy_class(self.config)
         self.before_init()
         self.local_replay_buffer = self.make_replay_buffer(self.config)
@@ -190,6 +194,8 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
         if self.config["evaluation_interval"] or self.config["evaluation_num_workers"]:
             self.evaluation_workers = make_evaluation_workers(self, self.merge_trainer_configs)
         self.after_init()
+        if "on_trainer_init" in overridden_hooks(self.callbacks):
+            call_hook(self.callbacks, "on_trainer_init", {"trainer": self})
         self._log_parts(config)
 
     def _make_workers(self) -> WorkerSet:
@@ -436,8 +442,10 @@ class Trainer(ActingMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Tr
 
     def _make_logger(self) -> Any:
         kind = (self.config["logger_config"] or {}).get("type")
+        if isinstance(kind, str):
+            kind = import_path(kind.replace("ray.tune.logger", "rlframe.tune.logger"))
         if kind is not None and not callable(kind):
-            raise ConfigError(f"logger_config.type: got {kind!r}, wanted a class (config, logdir) of loggers itself")
+            raise ConfigError(f"logger_config.type: got {kind!r}, wanted a logger class (config, logdir) or its path")
         if kind is not None:
             return kind(self.config, self.logdir)
         return RunLogger(self.logdir, self.config, old_name=True)

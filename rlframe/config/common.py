@@ -45,9 +45,10 @@ class CommonConfig(AlgorithmConfig):
     )
     rollout_fragment_length: int = option(
         200,
-        "Steps of each environment in one sample (what counts as a step: multiagent.count_steps_by).",
+        "Steps of each environment in one sample (what counts as a step: multiagent.count_steps_by); 0 with "
+        "complete_episodes is one episode each.",
         unit="steps",
-        low=1,
+        low=0,
         alias="n_steps",
     )
     batch_mode: str = option(
@@ -308,6 +309,7 @@ class CommonConfig(AlgorithmConfig):
 
     def faults(self) -> Iterator[str]:
         """Yields what contradicts itself between the common keys."""
+        yield from self._empty_fragment_faults()
         if self.evaluation_num_episodes == "auto" and not self.evaluation_parallel_to_training:
             yield "evaluation_num_episodes='auto' needs evaluation_parallel_to_training=True; else give a number"
         if self.num_gpus > 1 and self.simple_optimizer is True:
@@ -324,6 +326,11 @@ class CommonConfig(AlgorithmConfig):
         for key in self.evaluation_config:
             if str(key).startswith("evaluation_") and key != "evaluation_config" and not self._repeats(key):
                 yield f"evaluation_config.{key} has no effect there; set {key} beside evaluation_config"
+
+    def _empty_fragment_faults(self) -> Iterator[str]:
+        """Yields a fault where samples would have no rows."""
+        if self.rollout_fragment_length == 0 and self.batch_mode != "complete_episodes":
+            yield "rollout_fragment_length=0: wanted an integer >= 1 (steps), or batch_mode='complete_episodes'"
 
     def remarks(self) -> Iterator[str]:
         """Yields what is allowed but hardly meant."""

@@ -24,6 +24,7 @@ HOOKS = (
     "on_sample_end",
     "on_learn_on_batch",
     "on_train_result",
+    "on_trainer_init",
 )
 
 
@@ -37,6 +38,9 @@ class DefaultCallbacks:
 
     def __init__(self, legacy_callbacks_dict: Mapping[str, Callable[[dict[str, Any]], None]] | None = None) -> None:
         self.legacy_callbacks = dict(legacy_callbacks_dict or {})
+
+    def on_trainer_init(self, *, trainer: Any, **kwargs: Any) -> None:
+        """Called once in the trainer, when workers and plan are there: the place to put weights in."""
 
     def on_episode_start(
         self,
@@ -240,7 +244,7 @@ _ALIKE = 0.8
 _LATER_HOOKS = frozenset({
     "on_algorithm_init", "on_checkpoint_loaded", "on_create_policy", "on_env_runners_recreated",
     "on_environment_created", "on_episode_created", "on_evaluate_end", "on_evaluate_start",
-    "on_sub_environment_created", "on_trainer_init", "on_workers_recreated",
+    "on_sub_environment_created", "on_workers_recreated",
 })  # fmt: skip
 
 

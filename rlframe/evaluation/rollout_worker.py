@@ -359,7 +359,7 @@ class RolloutWorker(RLlibWorkerNames):
             hook: partial(_call_keywords, self.callbacks, hook) for hook in self._hooks
         }
         settings = RunnerSettings(
-            rollout_fragment_length=int(config.get("rollout_fragment_length", 100)),
+            rollout_fragment_length=max(int(config.get("rollout_fragment_length", 100)), 1),
             batch_mode=config.get("batch_mode", "truncate_episodes"),
             horizon=config.get("horizon"),
             soft_horizon=bool(config.get("soft_horizon")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 from collections.abc import Mapping
@@ -169,6 +170,8 @@ class ModelCatalog:
         custom = (config or {}).get("custom_action_dist") or (dist_type if isinstance(dist_type, type) else None)
         if custom:
             dist_class = _resolve("action_dist", custom, ActionDistribution)
+            if getattr(dist_class, "takes_children", False):
+                return _with_children(dist_class, action_space, config or {}, framework)
             shape = dist_class.required_model_output_shape(action_space, dict(config or {}))
             return dist_class, int(np.prod(shape))
         if framework == "numpy":
@@ -252,6 +255,17 @@ def _register(kind: str, name: str, value: Any) -> None:
         raise ConfigError(f"The custom {kind} {name!r} must be a class; got {value!r} ({type(value).__name__}).")
     _REGISTRY[kind][name] = value
     shared_names.tell(kind, name, value)
+
+
+def _with_children(dist_class: Any, action_space: Any, config: Mapping[str, Any], framework: str) -> tuple[Any, int]:
+    """Returns a program's subclass of a multi-action distribution, bound to the space's own distributions."""
+    plain = {key: value for key, value in config.items() if key != "custom_action_dist"}
+    made = [ModelCatalog.get_action_dist(leaf, plain, framework=framework) for leaf in _leaf_spaces(action_space)]
+    widths = [int(width) for _, width in made]
+    bound = functools.partial(
+        dist_class, child_distributions=[child for child, _ in made], input_lens=widths, action_space=action_space
+    )
+    return bound, sum(widths)
 
 
 def _resolve(kind: str, given: Any, base: type) -> Any:

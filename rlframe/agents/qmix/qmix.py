@@ -83,13 +83,13 @@ class QMixConfig(CommonConfig):
             yield f"framework={self.framework!r}: QMIX learns in PyTorch only; set framework='torch'"
         if self.multiagent.replay_mode == "lockstep":
             yield "multiagent.replay_mode='lockstep': a group is one agent here, whose steps are together; leave it out"
-        yield from self._unread_faults()
         kind = (self.replay_buffer_config or {}).get("type")
         if kind in (None, "LocalReplayBuffer"):
             yield f"replay_buffer_config.type={kind!r}: QMIX replays whole episodes; set 'EpisodeReplayBuffer'"
 
-    def _unread_faults(self) -> Iterator[str]:
-        """Yields keys of other networks that were set and would have no effect."""
+    def remarks(self) -> Iterator[str]:
+        """Yields remarks, one on each key of another network: programs hand whole copies of MODEL_DEFAULTS over."""
+        yield from super().remarks()
         model, defaults = self.model, self.defaults()["model"]
         if model.custom_model or model.use_lstm or model.use_attention:
             return

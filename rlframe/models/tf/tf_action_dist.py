@@ -470,6 +470,9 @@ class MultiActionDistribution(TFActionDistribution):
         leaf_shapes: Shape of one action of every leaf, to cut apart actions that come concatenated.
     """
 
+    #: The catalogue binds subclasses that programs register to the distributions of the action space's leaves.
+    takes_children = True
+
     def __init__(  # noqa: PLR0913 - the first five are the signature users' programs call
         self,
         inputs: Any,

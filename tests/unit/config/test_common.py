@@ -280,3 +280,10 @@ def test_effective_model_config_takes_preprocessor_switch_from_above() -> None:
 def test_import_of_rlframe_loads_no_pydantic() -> None:
     code = "import rlframe, sys; sys.exit('pydantic' in sys.modules or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_fragment_of_no_steps_is_for_whole_episodes_only():
+    whole = {"rollout_fragment_length": 0, "batch_mode": "complete_episodes"}
+    assert merge_configs(CommonConfig.defaults(), whole, CommonConfig)["rollout_fragment_length"] == 0
+    with pytest.raises(ConfigError, match="rollout_fragment_length=0: wanted an integer >= 1"):
+        merge_configs(CommonConfig.defaults(), {"rollout_fragment_length": 0}, CommonConfig)

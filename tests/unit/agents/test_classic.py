@@ -1,0 +1,72 @@
+"""Trainers in the form that programs before `setup` had: `_default_config`, `_init`; loggers named by their path."""
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+from rlframe.agents.callbacks import DefaultCallbacks, MultiCallbacks
+from rlframe.agents.pg import PGTrainer
+from rlframe.agents.trainer import Trainer, with_common_config
+from rlframe.utils.annotations import override
+from rlframe.utils.errors import ConfigError
+
+
+class Rounds(Trainer):
+    _name = "Rounds"
+    _default_config = with_common_config({"rounds": 3})
+
+    @override(Trainer)
+    def _init(self, config, env_creator):
+        self.env = env_creator(config["env_config"])
+
+    @override(Trainer)
+    def step(self):
+        for _ in range(self.config["rounds"]):
+            self.env.reset()
+        return {"episode_reward_mean": 1.0, "timesteps_this_iter": self.config["rounds"]}
+
+
+def test_a_trainer_builds_its_own_parts():
+    trainer = Rounds(config={"rounds": 4}, env="CartPole-v1")
+    assert trainer.train()["timesteps_this_iter"] == 4
+    assert trainer.workers is None
+    trainer.stop()
+
+
+def test_its_own_keys_have_defaults_and_others_are_refused():
+    assert Rounds.get_default_config()["rounds"] == 3
+    with pytest.raises(ConfigError, match="round"):
+        Rounds(config={"round": 4}, env="CartPole-v1")
+
+
+def test_defaults_are_an_attribute_of_the_class():
+    config = deepcopy(PGTrainer._default_config)
+    assert config == PGTrainer.get_default_config()
+    config["lr"] = 1.0
+    assert PGTrainer._default_config["lr"] != 1.0
+
+
+class Weights(DefaultCallbacks):
+    def on_trainer_init(self, trainer, **kwargs):
+        policy = trainer.workers.local_worker().get_policy()
+        policy.set_weights({name: np.zeros_like(weights) for name, weights in policy.get_weights().items()})
+
+
+def test_callbacks_see_a_trainer_that_is_built():
+    trainer = PGTrainer({"num_workers": 0, "callbacks": MultiCallbacks([DefaultCallbacks, Weights])}, env="CartPole-v1")
+    assert not any(weights.any() for weights in trainer.get_policy().get_weights().values())
+    trainer.stop()
+
+
+def test_a_logger_is_named_by_its_path(tmp_path):
+    config = {"num_workers": 0, "train_batch_size": 20, "rollout_fragment_length": 20}
+    logger = {"type": "ray.tune.logger.NoopLogger", "logdir": str(tmp_path)}
+    trainer = PGTrainer({**config, "logger_config": logger}, env="CartPole-v1")
+    trainer.train()
+    assert type(trainer._logger).__name__ == "NoopLogger"
+    trainer.stop()
+    wrong = PGTrainer({**config, "logger_config": {"type": "ray.tune.logger.Nothing"}}, env="CartPole-v1")
+    with pytest.raises(ConfigError, match="cannot import"):
+        wrong.train()
+    wrong.stop()
