@@ -23,7 +23,7 @@ def policy(views=VIEWS, state=()):
         acting_views=lambda: views,
         observation_space=gym.spaces.Box(-9, 9, (1,), np.float32),
         action_space=gym.spaces.Discrete(5),
-        obs_filter=None,
+        _obs_filter=None,
     )
 
 

@@ -95,7 +95,7 @@ def test_random_streams_go_on():
     mine, other = make("ab", 1), make("ab", 2)
     for _ in range(3):
         for name in "ab":
-            assert mine[name].rng.random() == other[name].rng.random()
+            assert mine[name]._action_rng.random() == other[name]._action_rng.random()
 
 
 def test_what_was_missed_is_heard_later():
@@ -289,7 +289,7 @@ class Heuristic(Policy):
     """Draws from its own stream."""
 
     def compute_actions(self, obs_batch, state_batches=None, **kwargs):
-        return self.rng.integers(2, size=len(obs_batch)), [], {}
+        return self._action_rng.integers(2, size=len(obs_batch)), [], {}
 
 
 def test_policies_without_weights_wait_too():
