@@ -44,7 +44,7 @@ search:  ## Property tests with many new random examples
 hostile:  ## Checkpoints, run directories and configs of somebody who means harm, 3,000 of them
 	$(PYTHON) -m tests.hostile.campaign
 
-kills:  ## Workers of every algorithm killed at random instants, 20 in each of two modes; half an hour
+kills:  ## Workers of every algorithm killed at random instants, 20 in each of two modes; long
 	$(PYTHON) -m tests.fault.kill_campaign
 
 fault:  ## Workers killed, disks full, checkpoints cut short
