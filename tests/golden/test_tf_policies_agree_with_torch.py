@@ -88,8 +88,10 @@ def symbols(path: Path) -> list[str]:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             found.append(node.name)
         if isinstance(node, ast.ClassDef):
-            found += [f"{node.name}.{item.name}" for item in node.body if isinstance(item, ast.FunctionDef)]
-    # Torch clips gradients that it has, TensorFlow as it makes them: the one hook that differs.
+            # Torch fits RMSProp's epsilon when it clips, TensorFlow when it applies gradients.
+            methods = [item.name for item in node.body if isinstance(item, ast.FunctionDef)]
+            found += [f"{node.name}.{name}" for name in methods if name != "apply_optimizer"]
+    # Torch clips gradients that it has, TensorFlow as it makes them: the one hook of the same use that differs.
     words = {"Torch": "", "TF": "", "_torch": "", "_tf": "", ".gradients": ".extra_grad_process"}
     return [functools.reduce(lambda name, word: name.replace(word, words[word]), words, name) for name in found]
 
