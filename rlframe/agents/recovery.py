@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from rlframe.evaluation.cluster import unwrap_ray_error
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError, WorkerError
 
 _LOGGER = logging.getLogger("rlframe")
@@ -53,7 +52,7 @@ def with_recovery(
         try:
             return (first or work)()
         except Exception as error:
-            cause = unwrap_ray_error(error)
+            cause = _cause_of(error)
         first, now = None, measure()
         before, failures = now, 1 if now > before else failures + 1
         has_died = recover(trainer, cause, in_plan=in_plan)
@@ -68,10 +67,16 @@ def _once(work: Callable[[], T]) -> T:
     try:
         return work()
     except Exception as error:
-        cause = unwrap_ray_error(error)
+        cause = _cause_of(error)
         if cause is error:
             raise
         raise cause from error
+
+
+def _cause_of(error: BaseException) -> BaseException:
+    from rlframe.evaluation.cluster import unwrap_ray_error  # Ray is loaded when something failed, not before
+
+    return unwrap_ray_error(error)
 
 
 def _steps_sampled(trainer: Any) -> int:
@@ -127,7 +132,7 @@ def recover(trainer: Any, cause: BaseException, *, in_plan: bool = False) -> boo
                 _require_workers(trainer)
                 _rebuild_plan(trainer)
         except Exception as error:
-            cause = unwrap_ray_error(error)
+            cause = _cause_of(error)
             _raise_others(cause)
         else:
             if not has_died:
