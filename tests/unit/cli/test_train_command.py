@@ -173,7 +173,12 @@ def test_train_stopped_while_it_starts_leaves_nothing(monkeypatch: pytest.Monkey
         stop()  # the last is what Ray does about SIGTERM once it has started
 
     monkeypatch.setattr(CountingTrainer, "__init__", interrupted)
-    code, _, err = train("--stop-iters", "1")
+    # Processes that a shell started in the background ignore it from the start.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        code, _, err = train("--stop-iters", "1")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (code, err) == (130, "aborted\n")
     assert not Path("run").exists()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import re
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 from rlframe.env import EnvContext, register_env, registry
 from rlframe.env.registry import registered_envs, resolve_env
-from rlframe.utils import names
+from rlframe.utils import names, shared_names
 from rlframe.utils.errors import CheckpointError, EnvError
 
 
@@ -46,6 +47,11 @@ class Bare(gymnasium.Env):
 @pytest.fixture(autouse=True)
 def _clean_registry(monkeypatch):
     monkeypatch.setattr(registry, "_creators", {})
+    # Tune's registry keeps what it is told, for all tests of this process.
+    importlib.import_module("rlframe.evaluation.rollout_worker")  # connects the two when it is first imported
+    monkeypatch.setattr(shared_names, "_publish", None)
+    monkeypatch.setattr(shared_names, "_look_up", None)
+    monkeypatch.setattr(shared_names, "_told", {})
 
 
 def build(env, config=None, **place):
