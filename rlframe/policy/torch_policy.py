@@ -91,7 +91,7 @@ class TorchPolicy(LearningPolicy):
             action_distribution_class = action_distribution_class or default_dist
         self.model: Any = model.to(self.device)
         self.model_gpu_towers = [self.model]
-        self.threads = Threads(self.model, self.observation_space, config.get("learner_threads"))
+        self._threads = Threads(self.model, self.observation_space, config.get("learner_threads"))
         self.dist_class = action_distribution_class
         self.numpy_dist: Any = self._numpy_distribution()
         self.view_requirements.update(getattr(self.model, "view_requirements", {}))
@@ -184,7 +184,7 @@ class TorchPolicy(LearningPolicy):
 
     def _acting_batch(self, input_dict: Mapping[str, Any]) -> SampleBatch:
         """Returns columns as tensors, and puts the model into the mode for acting."""
-        self.threads.use(len(input_dict[OBS]))
+        self._threads.use(len(input_dict[OBS]))
         columns = SampleBatch.from_columns(dict(input_dict))
         if self.is_recurrent():  # sequences of one step
             columns[SEQ_LENS] = np.ones(len(input_dict[OBS]), np.int32)
@@ -271,7 +271,7 @@ class TorchPolicy(LearningPolicy):
 
     def _backward(self, batch: SampleBatch, samples: SampleBatch) -> dict[str, Any]:
         """Fills the gradients for one batch and returns the statistics of `extra_grad_process`."""
-        self.threads.use(samples.count)
+        self._threads.use(samples.count)
         stats: dict[str, Any] = {"allreduce_latency": 0.0}
         if self.without_autograd is not None and len(self.devices) == 1 and not self.distributed_world_size:
             loss = self.without_autograd(batch)

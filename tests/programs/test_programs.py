@@ -13,7 +13,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-QUICK = {"program_pettingzoo_a2c"}
+QUICK = {"program_impact_critic", "program_kitchen_with_dummy", "program_pettingzoo_a2c"}
 TIMEOUT_S = 300
 
 

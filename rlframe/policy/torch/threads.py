@@ -67,7 +67,7 @@ def multiplications(model: nn.Module, shape: tuple[int, ...]) -> int:
         model: The network; all its layers are counted, in the order in which it names them.
         shape: Shape of an observation; `[H, W, C]` or `[C, H, W]` for images.
     """
-    places = float(np.prod(shape)) / min(shape) if len(shape) > 1 else 1.0
+    places = float(np.prod(shape)) / max(min(shape), 1) if len(shape) > 1 else 1.0
     work = 0.0
     for layer in model.modules():
         own = sum(parameter.numel() for parameter in layer.parameters(recurse=False))
