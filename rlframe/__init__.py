@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlframe._tune_names import register_when_tune_is_imported
 from rlframe.rllib1x.finder import install
-from rlframe.utils.threads import shorten_spinning
+from rlframe.utils.spinning import shorten_spinning
 
 if TYPE_CHECKING:
     from rlframe.agents.a3c import A2CTrainer, A3CTrainer

@@ -3,7 +3,7 @@
 Threads of one operation meet at its end. Those that come first spin: GNU OpenMP, which PyTorch is built with, for about
 a millisecond, and OpenBLAS, which NumPy is, for longer. Where a thread has to share its CPU, the others spin while it
 is off it, again at each small operation: a learner with two threads beside one busy CPU was 10 to 100 times slower than
-with one. So spinning is kept short (`shorten_spinning`), workers sample in one thread (`blas_in_one_thread`), and
+with one. So spinning is kept short (`rlframe.utils.spinning`), workers sample in one thread (`blas_in_one_thread`), and
 learners have as many threads as their work is worth (`rlframe.policy.torch.threads`).
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,19 +22,6 @@ _LOGGER = logging.getLogger("rlframe")
 #: Variables by which a user says how many threads PyTorch has. Ray sets the first for its workers.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _BLAS_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-#: Variables that say how OpenMP's threads wait; any of them is the user's word.
-_WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
-#: Rounds, some microseconds: enough for threads of one operation that end together, too few to burn a time slice.
-_SPIN_ROUNDS = "1000"
-
-
-def shorten_spinning() -> None:
-    """Lets OpenMP's threads sleep soon where they wait, unless the environment says how they wait.
-
-    The library reads the variable when it is loaded: with PyTorch. It holds for processes that this one starts, too.
-    """
-    if "torch" not in sys.modules and not any(name in os.environ for name in _WAIT_VARIABLES):
-        os.environ["GOMP_SPINCOUNT"] = _SPIN_ROUNDS
 
 
 def usable_cpus() -> int:
