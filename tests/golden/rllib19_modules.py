@@ -2,7 +2,6 @@
 
 Runs beside RLlib, not here: Python 3.8, ray[rllib]==1.9.2, torch 1.13.1; `python rllib19_modules.py OUTPUT.npz`.
 """
-# ruff: noqa: ANN001, ANN201, D103
 
 import sys
 
