@@ -1,1 +1,1 @@
-"""What algorithms minimise, as functions of arrays: one module per framework, and a NumPy oracle to test them by."""
+"""What algorithms minimise, as functions of tensors of either framework, each written once."""

@@ -9,7 +9,7 @@ from rlframe.agents.impala.vtrace_torch_policy import VTraceTorchPolicy
 from rlframe.agents.ppo.appo_policy import AsyncPPOPolicy
 from rlframe.agents.ppo.ppo_policy import KLCoeffMixin
 from rlframe.data.columns import VF_PREDS
-from rlframe.losses.torch.policy_gradients import beyond_bounds
+from rlframe.losses.policy_gradients import beyond_bounds
 from rlframe.models.catalog import ModelCatalog
 from rlframe.policy.torch.target import TargetNetwork
 from rlframe.rllib1x.vtrace_torch import setup_mixins as setup_early_mixins

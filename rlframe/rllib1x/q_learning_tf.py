@@ -8,14 +8,13 @@ from typing import Any, TypeAlias
 from rlframe.agents.dqn.dqn_tf_model import DQNTFModel, q_output
 from rlframe.agents.dqn.q_policy import Q_SCOPE, Q_TARGET_SCOPE, check_discrete, make_q_model, q_heads
 from rlframe.agents.dqn.simple_q_tf_policy import TargetNetworkMixin
-from rlframe.models.tf.tf_action_dist import Categorical
-from rlframe.utils.quiet_tf import tf
-
-from rlframe.losses.tf.q_learning import (  # isort: skip - after TensorFlow was loaded quietly
+from rlframe.losses.q_learning import (
     categorical_q_loss,
     huber,
     project_distribution,
 )
+from rlframe.models.tf.tf_action_dist import Categorical
+from rlframe.utils.quiet_tf import tf
 
 Tensor: TypeAlias = Any
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from rlframe.agents.dqn.dqn_torch_model import DQNTorchModel, q_output
 from rlframe.agents.dqn.q_policy import Q_SCOPE, Q_TARGET_SCOPE, check_discrete, make_q_model, q_heads
 from rlframe.agents.dqn.simple_q_torch_policy import TargetNetworkMixin
-from rlframe.losses.torch.q_learning import categorical_q_loss, huber, project_distribution
+from rlframe.losses.q_learning import categorical_q_loss, huber, project_distribution
 from rlframe.models.torch.torch_action_dist import TorchCategorical
 
 

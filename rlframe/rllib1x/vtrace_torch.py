@@ -19,7 +19,7 @@ from rlframe.data.columns import (
     SEQ_LENS,
     VALID_MASK,
 )
-from rlframe.losses.torch.policy_gradients import explained_variance
+from rlframe.losses.policy_gradients import explained_variance
 from rlframe.models.torch.torch_action_dist import TorchCategorical
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 

@@ -103,9 +103,3 @@ def test_the_two_files_of_an_algorithm_have_the_same_symbols_in_the_same_order(n
     folder = Path(__file__).parents[2] / "rlframe" / "agents"
     of_torch, of_tf = (symbols(folder / f"{name}_{framework}_policy.py") for framework in ("torch", "tf"))
     assert of_torch == of_tf
-
-
-@pytest.mark.parametrize("name", ["q_learning.py", "policy_gradients.py", "vtrace.py", "masking.py"])
-def test_losses_have_the_same_symbols_in_the_same_order(name):
-    folder = Path(__file__).parents[2] / "rlframe" / "losses"
-    assert symbols(folder / "torch" / name) == symbols(folder / "tf" / name)

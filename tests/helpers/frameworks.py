@@ -1,10 +1,43 @@
-"""Which frameworks are installed here."""
+"""Which frameworks are installed here, and tensors and gradients in each."""
 
 import importlib.util
 
+import numpy as np
 import pytest
 
 HAS_TF = importlib.util.find_spec("tensorflow") is not None
 needs_tf = pytest.mark.skipif(not HAS_TF, reason="TensorFlow is not installed: pip install 'rlframe[tf]'")
 #: For `pytest.mark.parametrize("framework", FRAMEWORKS)`.
 FRAMEWORKS = ["torch", pytest.param("tf", marks=needs_tf)]
+both_frameworks = pytest.mark.parametrize("framework", FRAMEWORKS)
+
+
+def to_tensor(framework, array):
+    """Returns an array as a tensor of the framework, in the array's dtype."""
+    if framework == "torch":
+        import torch
+
+        return torch.as_tensor(np.asarray(array))
+    import tensorflow as tf
+
+    return tf.constant(array)
+
+
+def gradients_of(framework, function, arrays):
+    """Returns d sum(function(*tensors)) / d array of each array, as NumPy; None where nothing flows."""
+    tensors = [to_tensor(framework, array) for array in arrays]
+    if framework == "torch":
+        import torch
+
+        total = function(*[tensor.requires_grad_() for tensor in tensors]).sum()
+        if not total.requires_grad:
+            return [None] * len(tensors)
+        found = torch.autograd.grad(total, tensors, allow_unused=True)
+    else:
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            total = tf.reduce_sum(function(*tensors))
+        found = tape.gradient(total, tensors)
+    return [None if gradient is None else gradient.numpy() for gradient in found]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rlframe.data.returns import continues, discount_cumsum, gae, n_step, trajectory_ends
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import compute_advantages
-from rlframe.losses import reference
+from tests.helpers import loss_oracle as reference
 
 unit = st.floats(0.0, 1.0, width=32)
 

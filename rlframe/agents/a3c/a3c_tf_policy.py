@@ -7,14 +7,13 @@ from typing import Any, TypeAlias
 from rlframe.agents.a3c.a3c_policy import A3CPolicy
 from rlframe.data.columns import ACTIONS, ADVANTAGES, VALUE_TARGETS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.policy.tf_policy import TFPolicy
-from rlframe.utils.quiet_tf import tf
-
-from rlframe.losses.tf.masking import valid_mean, valid_rows  # isort: skip - after TensorFlow was loaded quietly
-from rlframe.losses.tf.policy_gradients import (  # isort: skip - after TensorFlow was loaded quietly
+from rlframe.losses.masking import valid_mean, valid_rows
+from rlframe.losses.policy_gradients import (
     explained_variance,
     policy_gradient,
 )
+from rlframe.policy.tf_policy import TFPolicy
+from rlframe.utils.quiet_tf import tf
 
 Stats = dict[str, Any]
 Tensor: TypeAlias = Any

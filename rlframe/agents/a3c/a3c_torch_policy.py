@@ -10,8 +10,8 @@ from torch import Tensor
 from rlframe.agents.a3c.a3c_policy import A3CPolicy
 from rlframe.data.columns import ACTIONS, ADVANTAGES, VALUE_TARGETS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.losses.torch.masking import valid_mean, valid_rows
-from rlframe.losses.torch.policy_gradients import explained_variance, policy_gradient
+from rlframe.losses.masking import valid_mean, valid_rows
+from rlframe.losses.policy_gradients import explained_variance, policy_gradient
 from rlframe.policy.torch_policy import TorchPolicy
 
 Stats = dict[str, Any]

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from rlframe.data.columns import OBS
+from rlframe.losses.q_learning import dueling as dueling_q
 from rlframe.models.actor import Dense, Layer, LayerNorm, NoisyDense
 from rlframe.models.tf.misc import activation_function, initial_rng
 from rlframe.models.tf.noisy import NoisyLayer
 from rlframe.models.tf.tf_modelv2 import TFModelV2
 from rlframe.utils.quiet_tf import tf
-
-from rlframe.losses.tf.q_learning import dueling as dueling_q  # isort: skip - after TensorFlow was loaded quietly
 
 Tensor: TypeAlias = Any
 #: ε of layer normalisation, as torch and the NumPy actor have it.

@@ -9,7 +9,7 @@ from rlframe.agents.dqn.q_policy import DQNPolicy, postprocess_nstep_and_prio
 from rlframe.agents.dqn.simple_q_tf_policy import SimpleQTFPolicy
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.losses.tf.q_learning import (
+from rlframe.losses.q_learning import (
     categorical_q_loss,
     double_q_td_error,
     huber,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlframe.data.columns import OBS
-from rlframe.losses.torch.q_learning import dueling as dueling_q
+from rlframe.losses.q_learning import dueling as dueling_q
 from rlframe.models.actor import Dense, Layer, LayerNorm, NoisyDense
 from rlframe.models.torch.misc import activation_function, activation_module
 from rlframe.models.torch.noisy import NoisyLayer

@@ -12,7 +12,7 @@ from rlframe.agents.dqn.q_policy import DQNPolicy, postprocess_nstep_and_prio
 from rlframe.agents.dqn.simple_q_torch_policy import SimpleQTorchPolicy
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.losses.torch.q_learning import (
+from rlframe.losses.q_learning import (
     categorical_q_loss,
     double_q_td_error,
     huber,
@@ -75,7 +75,8 @@ def build_q_losses(policy: DQNTorchPolicy, model: Any, dist_class: Any, train_ba
     q_loss = DoubleQLoss(q_t, q_tp1, selector, train_batch, getattr(model, "support", None))
     model.tower_stats.update(td_error=q_loss.td_error, q_loss=q_loss)
     policy.keep(td_error=q_loss.td_error, **q_loss.stats)
-    return q_loss.loss
+    loss: Tensor = q_loss.loss
+    return loss
 
 
 class DQNTorchPolicy(DQNPolicy, SimpleQTorchPolicy):

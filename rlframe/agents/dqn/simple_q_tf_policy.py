@@ -10,7 +10,7 @@ from rlframe.agents.dqn.dqn_tf_model import DQNTFModel, QOutput, q_output
 from rlframe.agents.dqn.q_policy import QTargetPolicy, SimpleQPolicy
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.losses.tf.q_learning import huber, select_by_action
+from rlframe.losses.q_learning import huber, select_by_action
 from rlframe.policy.tf.adam import Adam
 from rlframe.policy.tf.target import TargetNetwork
 from rlframe.policy.tf_policy import LearningRateSchedule, TFPolicy

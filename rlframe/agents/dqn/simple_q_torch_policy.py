@@ -14,7 +14,7 @@ from rlframe.agents.dqn.dqn_torch_model import DQNTorchModel, QOutput, functiona
 from rlframe.agents.dqn.q_policy import QTargetPolicy, SimpleQPolicy
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.losses.torch.q_learning import huber, select_by_action
+from rlframe.losses.q_learning import huber, select_by_action
 from rlframe.policy.torch.target import TargetNetwork
 from rlframe.policy.torch_policy import LearningRateSchedule, TorchPolicy
 
@@ -36,7 +36,8 @@ def build_q_losses(policy: SimpleQTorchPolicy, model: Any, dist_class: Any, trai
     td_error = select_by_action(q_t, train_batch[ACTIONS]) - target
     model.tower_stats["td_error"] = td_error.detach()
     policy.keep(td_error=td_error, mean_q=q_t.mean(), min_q=q_t.min(), max_q=q_t.max())
-    return huber(td_error).mean()
+    loss: Tensor = huber(td_error).mean()
+    return loss
 
 
 class TargetNetworkMixin(QTargetPolicy):

@@ -1,13 +1,12 @@
-"""V-trace in TensorFlow under RLlib's name, on columns `[T, B]`; policies use `rlframe.losses.tf.vtrace`, on rows."""
+"""V-trace in TensorFlow under RLlib's name, on columns `[T, B]`; policies use `rlframe.losses.vtrace`, on rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from rlframe.losses.vtrace import vtrace
 from rlframe.utils.quiet_tf import tf
-
-from rlframe.losses.tf.vtrace import vtrace  # isort: skip - after TensorFlow was loaded quietly
 
 Tensor: TypeAlias = Any
 

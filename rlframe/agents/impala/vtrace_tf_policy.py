@@ -8,21 +8,20 @@ from typing import Any, TypeAlias
 from rlframe.agents.impala.vtrace_policy import VTracePolicy
 from rlframe.data.columns import ACTION_LOGP, ACTIONS, OBS, VALID_MASK
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.policy.tf.adam import Adam
-from rlframe.policy.tf.optimizers import set_rate
-from rlframe.policy.tf.rmsprop import RMSProp
-from rlframe.policy.tf_policy import TFPolicy
-from rlframe.utils.quiet_tf import tf
-
-from rlframe.losses.tf.masking import valid_mean, valid_rows  # isort: skip - after TensorFlow was loaded quietly
-from rlframe.losses.tf.policy_gradients import (  # isort: skip - after TensorFlow was loaded quietly
+from rlframe.losses.masking import valid_mean, valid_rows
+from rlframe.losses.policy_gradients import (
     beyond_bounds,
     explained_variance,
     policy_gradient,
     sampled_kl,
     scaled_by_rms,
 )
-from rlframe.losses.tf.vtrace import batch_vtrace  # isort: skip - after TensorFlow was loaded quietly
+from rlframe.losses.vtrace import batch_vtrace
+from rlframe.policy.tf.adam import Adam
+from rlframe.policy.tf.optimizers import set_rate
+from rlframe.policy.tf.rmsprop import RMSProp
+from rlframe.policy.tf_policy import TFPolicy
+from rlframe.utils.quiet_tf import tf
 
 Stats = dict[str, Any]
 Tensor: TypeAlias = Any

@@ -1,4 +1,4 @@
-"""V-trace in PyTorch under RLlib's name, on columns `[T, B]`; policies use `rlframe.losses.torch.vtrace`, on rows."""
+"""V-trace in PyTorch under RLlib's name, on columns `[T, B]`; policies use `rlframe.losses.vtrace`, on rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rlframe.losses.torch.vtrace import vtrace
+from rlframe.losses.vtrace import vtrace
 
 
 class VTraceReturns(NamedTuple):

@@ -11,15 +11,15 @@ from torch import Tensor
 from rlframe.agents.impala.vtrace_policy import VTracePolicy
 from rlframe.data.columns import ACTION_LOGP, ACTIONS, OBS, VALID_MASK
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.losses.torch.masking import valid_mean, valid_rows
-from rlframe.losses.torch.policy_gradients import (
+from rlframe.losses.masking import valid_mean, valid_rows
+from rlframe.losses.policy_gradients import (
     beyond_bounds,
     explained_variance,
     policy_gradient,
     sampled_kl,
     scaled_by_rms,
 )
-from rlframe.losses.torch.vtrace import batch_vtrace
+from rlframe.losses.vtrace import batch_vtrace
 from rlframe.policy.torch.flat import flatten_parameters
 from rlframe.policy.torch_policy import TorchPolicy
 

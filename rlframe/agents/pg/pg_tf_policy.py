@@ -8,10 +8,9 @@ from rlframe.agents.pg.pg_policy import PGPolicy
 from rlframe.data.columns import ACTIONS, ADVANTAGES
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import post_process_advantages
+from rlframe.losses.masking import valid_mean
+from rlframe.losses.policy_gradients import policy_gradient
 from rlframe.policy.tf_policy import TFPolicy
-
-from rlframe.losses.tf.masking import valid_mean  # isort: skip - after TensorFlow was loaded quietly
-from rlframe.losses.tf.policy_gradients import policy_gradient  # isort: skip - after TensorFlow was loaded quietly
 
 Tensor: TypeAlias = Any
 

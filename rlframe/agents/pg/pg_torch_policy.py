@@ -10,8 +10,8 @@ from rlframe.agents.pg.pg_policy import PGPolicy
 from rlframe.data.columns import ACTIONS, ADVANTAGES
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import post_process_advantages
-from rlframe.losses.torch.masking import valid_mean
-from rlframe.losses.torch.policy_gradients import policy_gradient
+from rlframe.losses.masking import valid_mean
+from rlframe.losses.policy_gradients import policy_gradient
 from rlframe.policy.torch_policy import TorchPolicy
 
 
@@ -22,7 +22,7 @@ def pg_torch_loss(policy: PGTorchPolicy, model: Any, dist_class: Any, train_batc
     """
     dist_inputs, _ = model(train_batch)
     logp = dist_class(dist_inputs, model).logp(train_batch[ACTIONS])
-    loss = valid_mean(train_batch)(policy_gradient(logp, train_batch[ADVANTAGES]))
+    loss: Tensor = valid_mean(train_batch)(policy_gradient(logp, train_batch[ADVANTAGES]))
     policy._loss_outputs = {"policy_loss": loss.detach()}
     return loss
 

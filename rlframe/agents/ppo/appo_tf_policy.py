@@ -16,17 +16,16 @@ from rlframe.data.columns import (
     VALUE_TARGETS,
 )
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.policy.tf.target import TargetNetwork
-from rlframe.utils.quiet_tf import tf
-
-from rlframe.losses.tf.masking import valid_mean, valid_rows  # isort: skip - after TensorFlow was loaded quietly
-from rlframe.losses.tf.policy_gradients import (  # isort: skip - after TensorFlow was loaded quietly
+from rlframe.losses.masking import valid_mean, valid_rows
+from rlframe.losses.policy_gradients import (
     clipped_surrogate,
     explained_variance,
     sampled_kl,
     scaled_by_rms,
 )
-from rlframe.losses.tf.vtrace import batch_vtrace  # isort: skip - after TensorFlow was loaded quietly
+from rlframe.losses.vtrace import batch_vtrace
+from rlframe.policy.tf.target import TargetNetwork
+from rlframe.utils.quiet_tf import tf
 
 Tensor: TypeAlias = Any
 Terms = tuple[Tensor, Tensor, Tensor, Tensor | None, Any]

@@ -19,14 +19,14 @@ from rlframe.data.columns import (
     VALUE_TARGETS,
 )
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.losses.torch.masking import valid_mean, valid_rows
-from rlframe.losses.torch.policy_gradients import (
+from rlframe.losses.masking import valid_mean, valid_rows
+from rlframe.losses.policy_gradients import (
     clipped_surrogate,
     explained_variance,
     sampled_kl,
     scaled_by_rms,
 )
-from rlframe.losses.torch.vtrace import batch_vtrace
+from rlframe.losses.vtrace import batch_vtrace
 from rlframe.policy.torch.target import TargetNetwork
 
 Terms = tuple[Tensor, Tensor, Tensor, Tensor | None, Any]

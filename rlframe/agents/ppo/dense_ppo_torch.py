@@ -22,7 +22,7 @@ from rlframe.data.columns import (
     VF_PREDS,
 )
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.losses.torch.policy_gradients import clipped_surrogate, clipped_value_loss, explained_variance
+from rlframe.losses.policy_gradients import clipped_surrogate, clipped_value_loss, explained_variance
 from rlframe.models.fcnet_spec import VALUE_UNITS
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.torch.dense_chain import DenseChain

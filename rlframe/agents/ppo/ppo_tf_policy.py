@@ -7,17 +7,16 @@ from typing import Any, TypeAlias
 from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, setup_mixins, value_std
 from rlframe.data.columns import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS, VF_PREDS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.policy.tf_policy import TFPolicy
-from rlframe.policy.value_network import ValueNetworkMixin
-from rlframe.utils.quiet_tf import tf
-
-from rlframe.losses.tf.masking import valid_mean, valid_rows  # isort: skip - after TensorFlow was loaded quietly
-from rlframe.losses.tf.policy_gradients import (  # isort: skip - after TensorFlow was loaded quietly
+from rlframe.losses.masking import valid_mean, valid_rows
+from rlframe.losses.policy_gradients import (
     beyond_bounds,
     clipped_surrogate,
     clipped_value_loss,
     explained_variance,
 )
+from rlframe.policy.tf_policy import TFPolicy
+from rlframe.policy.value_network import ValueNetworkMixin
+from rlframe.utils.quiet_tf import tf
 
 Stats = dict[str, Any]
 Tensor: TypeAlias = Any

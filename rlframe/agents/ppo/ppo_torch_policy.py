@@ -11,8 +11,8 @@ from rlframe.agents.ppo.dense_ppo_torch import DensePPOGradients
 from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, setup_mixins, value_std
 from rlframe.data.columns import ACTION_DIST_INPUTS, ACTION_LOGP, ACTIONS, ADVANTAGES, VALUE_TARGETS, VF_PREDS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.losses.torch.masking import valid_mean, valid_rows
-from rlframe.losses.torch.policy_gradients import (
+from rlframe.losses.masking import valid_mean, valid_rows
+from rlframe.losses.policy_gradients import (
     beyond_bounds,
     clipped_surrogate,
     clipped_value_loss,

@@ -12,7 +12,7 @@ from rlframe.agents.qmix.qmix_policy import MEMBER_REWARDS, QMixPolicy
 from rlframe.agents.qmix.qmix_torch_model import QMixTorchModel
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, SEQ_LENS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.losses.torch.masking import valid_mean
+from rlframe.losses.masking import valid_mean
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.modelv2 import states_of
 from rlframe.policy.torch.flat import flatten_parameters
@@ -76,7 +76,7 @@ def qmix_loss(policy: QMixTorchPolicy, model: Any, dist_class: Any, train_batch:
         aim = rewards + by_step(train_batch[DISCOUNTS]).unsqueeze(-1) * target.mix(best, next_obs)
     mean = valid_mean(train_batch)
     td_error = (total - aim).flatten(0, 1)
-    loss = mean(td_error.square())
+    loss: Tensor = mean(td_error.square())
     policy.keep(
         loss=loss,
         td_error_abs=mean(td_error.abs()),

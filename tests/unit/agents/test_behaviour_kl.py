@@ -5,9 +5,9 @@ import pytest
 
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.losses import reference
 from rlframe.utils.errors import ConfigError
 from tests.contract.test_policies import make
+from tests.helpers import loss_oracle as reference
 from tests.helpers.frameworks import FRAMEWORKS
 
 every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -13,7 +13,7 @@ from rlframe.evaluation.postprocessing import (
     compute_advantages,
     compute_gae_for_sample_batch,
 )
-from rlframe.losses import reference
+from tests.helpers import loss_oracle as reference
 
 
 def rollout(**columns: object) -> SampleBatch:

@@ -1,15 +1,13 @@
-"""Means over the rows that count, in TensorFlow."""
+"""Means over the rows that count."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
-
-import tensorflow as tf
+from typing import Any
 
 from rlframe.data.columns import VALID_MASK
-
-Tensor: TypeAlias = Any
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
 
 
 def valid_mean(batch: Mapping[str, Any]) -> Callable[[Tensor], Tensor]:
@@ -24,13 +22,12 @@ def valid_mean(batch: Mapping[str, Any]) -> Callable[[Tensor], Tensor]:
     """
     mask = batch.get(VALID_MASK)
     if mask is None:
-        return tf.reduce_mean  # type: ignore[no-any-return]  # TensorFlow has no types here
-    count = tf.maximum(tf.math.count_nonzero(mask, dtype=tf.int32), 1)
+        return ops.mean
+    count = ops.maximum(ops.sum(ops.to_float(mask)), 1.0)
 
     def mean(column: Tensor) -> Tensor:
-        shaped = tf.reshape(mask, tf.concat([tf.shape(mask), tf.ones([tf.rank(column) - 1], tf.int32)], 0))
-        total = tf.reduce_sum(tf.where(shaped, column, tf.zeros_like(column)))
-        return total / tf.cast(count * tf.reduce_prod(tf.shape(column)[1:]), column.dtype)
+        counted = ops.where(ops.expand_like(mask, column), column, ops.zeros_like(column))
+        return ops.sum(counted) / (ops.cast_like(count, column) * ops.row_size(column))
 
     return mean
 
@@ -38,4 +35,4 @@ def valid_mean(batch: Mapping[str, Any]) -> Callable[[Tensor], Tensor]:
 def valid_rows(batch: Mapping[str, Any]) -> Callable[[Tensor], Tensor]:
     """Returns the function that leaves the padding rows of `batch` out of a column: `[B, ...]` to `[valid, ...]`."""
     mask = batch.get(VALID_MASK)
-    return (lambda column: column) if mask is None else (lambda column: tf.boolean_mask(column, mask))
+    return (lambda column: column) if mask is None else (lambda column: ops.boolean_mask(column, mask))

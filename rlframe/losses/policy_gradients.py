@@ -1,14 +1,13 @@
-"""Policy gradients in TensorFlow: surrogates, value losses and diagnostics, per row, as pure functions."""
+"""Policy gradients: surrogates, value losses and diagnostics, per row, as pure functions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
-import tensorflow as tf
-
-Tensor: TypeAlias = Any
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
 
 #: Probability ratio from which on `sampled_kl` grows with its logarithm only.
 MOST_RATIO = 20.0
@@ -41,7 +40,7 @@ def scaled_by_rms(advantages: Tensor, mean: Callable[[Tensor], Tensor]) -> Tenso
     Returns:
         Float `[B]`.
     """
-    return advantages / tf.maximum(tf.sqrt(mean(tf.square(advantages))), 1e-4)
+    return advantages / ops.maximum(ops.sqrt(mean(ops.square(advantages))), 1e-4)
 
 
 def sampled_kl(logp: Tensor, behaviour_logp: Tensor) -> Tensor:
@@ -60,8 +59,8 @@ def sampled_kl(logp: Tensor, behaviour_logp: Tensor) -> Tensor:
     Source: Schulman 2020, "Approximating KL Divergence", the estimator k3.
     """
     log_ratio = logp - behaviour_logp
-    beyond = tf.maximum(log_ratio - math.log(MOST_RATIO), 0.0)
-    return tf.exp(log_ratio - beyond) * (1.0 + beyond) - 1.0 - log_ratio
+    beyond = ops.maximum(log_ratio - math.log(MOST_RATIO), 0.0)
+    return ops.exp(log_ratio - beyond) * (1.0 + beyond) - 1.0 - log_ratio
 
 
 def clipped_surrogate(logp: Tensor, logp_old: Tensor, advantages: Tensor, clip: float) -> Tensor:
@@ -78,11 +77,11 @@ def clipped_surrogate(logp: Tensor, logp_old: Tensor, advantages: Tensor, clip: 
 
     Source: Schulman et al. 2017, "Proximal Policy Optimization Algorithms", eq. 7.
     """
-    ratio = tf.exp(logp - logp_old)
-    return tf.minimum(ratio * advantages, tf.clip_by_value(ratio, 1.0 - clip, 1.0 + clip) * advantages)
+    ratio = ops.exp(logp - logp_old)
+    return ops.minimum(ratio * advantages, ops.clip(ratio, 1.0 - clip, 1.0 + clip) * advantages)
 
 
-def beyond_bounds(means: Tensor, low: Tensor, high: Tensor) -> Tensor:
+def beyond_bounds(means: Tensor, low: Any, high: Any) -> Tensor:
     """Returns Σ (max(low − m, m − high, 0) / half)², half = (high − low) / 2: what means beyond the bounds cost.
 
     Actions beyond the bounds are clipped to them, and all do the same: no advantage says which of two such means is
@@ -90,14 +89,15 @@ def beyond_bounds(means: Tensor, low: Tensor, high: Tensor) -> Tensor:
 
     Args:
         means: m. Float `[B, A]`.
-        low: Lower bounds. Float `[A]`.
+        low: Lower bounds, an array or a tensor. Float `[A]`.
         high: Upper bounds, above `low`. Float `[A]`.
 
     Returns:
         Float `[B]`.
     """
-    beyond = tf.abs(means - (low + high) / 2.0) / ((high - low) / 2.0) - 1.0
-    return tf.reduce_sum(tf.square(tf.nn.relu(beyond)), axis=-1)
+    least, most = ops.tensor_like(low, means), ops.tensor_like(high, means)
+    beyond = ops.abs(means - (least + most) / 2.0) / ((most - least) / 2.0) - 1.0
+    return ops.sum(ops.square(ops.maximum(beyond, 0.0)), axis=-1)
 
 
 def clipped_value_loss(values: Tensor, values_old: Tensor, targets: Tensor, clip: float) -> Tensor:
@@ -114,8 +114,8 @@ def clipped_value_loss(values: Tensor, values_old: Tensor, targets: Tensor, clip
 
     Source: the reference implementation of Schulman et al. 2017; the paper's eq. 9 has it without the clipping.
     """
-    clipped = values_old + tf.clip_by_value(values - values_old, -clip, clip)
-    return tf.maximum(tf.square(values - targets), tf.square(clipped - targets))
+    clipped = values_old + ops.clip(values - values_old, -clip, clip)
+    return ops.maximum(ops.square(values - targets), ops.square(clipped - targets))
 
 
 def explained_variance(targets: Tensor, predictions: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ def explained_variance(targets: Tensor, predictions: Tensor) -> Tensor:
     Returns:
         Scalar, at most 1.
     """
-    variance = tf.math.reduce_variance(targets)
-    unexplained = tf.math.reduce_variance(targets - predictions)
-    explained = tf.where(variance > 0, 1.0 - unexplained / tf.maximum(variance, 1e-12), -tf.ones_like(variance))
-    return tf.maximum(explained, -tf.ones_like(variance))
+    variance = ops.variance(targets)
+    unexplained = ops.variance(targets - predictions)
+    explained = 1.0 - unexplained / ops.maximum(variance, 1e-12)
+    return ops.maximum(ops.where(variance > 0, explained, -ops.ones_like(variance)), -1.0)

@@ -1,14 +1,13 @@
-"""V-trace in PyTorch: off-policy corrected value targets and advantages of rows, without a loop over time."""
+"""V-trace: off-policy corrected value targets and advantages of rows, without a loop over time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-
 from rlframe.data.columns import ACTION_LOGP, DISCOUNTS, REWARDS, TRAJECTORY_ENDS, VALID_MASK, VALUES_AFTER
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
 
 
 class VTrace(NamedTuple):
@@ -54,7 +53,7 @@ def batch_vtrace(  # noqa: PLR0913 - a batch, two columns that depend on the pol
     values_next = next_values(values, batch[VALUES_AFTER], ends)
     if drop_last:
         cut = ends & (discounts > 0)
-        ends = ends | torch.roll(cut, -1)
+        ends = ends | ops.roll(cut, -1)
         counts = ~cut if counts is None else ~cut & counts
     sampled = batch[ACTION_LOGP], batch[REWARDS]
     made = vtrace(logp, *sampled, values, values_next, discounts, ends, clip_rho, clip_pg_rho, lambda_)
@@ -63,33 +62,9 @@ def batch_vtrace(  # noqa: PLR0913 - a batch, two columns that depend on the pol
 
 def next_values(values: Tensor, values_after: Tensor, ends: Tensor) -> Tensor:
     """Returns V(s_{t+1}): the next row's value, and `values_after` at the ends of trajectories; float `[B]` each."""
-    return torch.where(ends, values_after, torch.roll(values, -1))
+    return ops.where(ends, values_after, ops.roll(values, -1))
 
 
-def backward_sum(terms: Tensor, decays: Tensor) -> Tensor:
-    """Returns x with x_t = terms_t + decays_t · x_{t+1}, and x_t = terms_t where decays_t is 0 or t is the last row.
-
-    By recursive doubling: after k rounds each row has summed the 2ᵏ rows from itself on, and knows the product of their
-    decays. A trajectory of T rows is done after ⌈log2 T⌉ rounds, however many of them there are.
-
-    Args:
-        terms: Float `[B]`.
-        decays: Float `[B]`; 0 where the next row is of another trajectory.
-
-    Returns:
-        Float `[B]`.
-    """
-    rows, reach = len(terms), 1
-    decays = decays.clone()
-    decays[rows - 1 :] = 0.0  # so that what comes round from the front is multiplied by 0
-    while reach < rows and bool(decays.any()):
-        terms = terms + decays * torch.roll(terms, -reach)
-        decays = decays * torch.roll(decays, -reach)
-        reach *= 2
-    return terms
-
-
-@torch.no_grad()
 def vtrace(  # noqa: PLR0913, PLR0917 - the columns of the formula, in its order
     logp: Tensor,
     behaviour_logp: Tensor,
@@ -125,12 +100,14 @@ def vtrace(  # noqa: PLR0913, PLR0917 - the columns of the formula, in its order
     Source: Espeholt et al. 2018, "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
     Architectures", eq. 1, remark 2 and section 4.2.
     """
-    ratios = torch.exp(logp - behaviour_logp)
-    rho = ratios if clip_rho is None else ratios.clamp(max=clip_rho)
-    pg_rho = ratios if clip_pg_rho is None else ratios.clamp(max=clip_pg_rho)
-    alive = (~ends).to(values.dtype)
+    sampled = (logp, behaviour_logp, values, values_next)
+    logp, behaviour_logp, values, values_next = (ops.stop_gradient(column) for column in sampled)
+    ratios = ops.exp(logp - behaviour_logp)
+    rho = ratios if clip_rho is None else ops.minimum(ratios, clip_rho)
+    pg_rho = ratios if clip_pg_rho is None else ops.minimum(ratios, clip_pg_rho)
+    alive = ops.cast_like(~ends, values)
     deltas = rho * (rewards + discounts * values_next - values)
-    corrections = backward_sum(deltas, discounts * lambda_ * ratios.clamp(max=1.0) * alive)
+    corrections = ops.reverse_scan(deltas, discounts * lambda_ * ops.minimum(ratios, 1.0) * alive)
     # v_{s+1} = V(s_{s+1}) + the next row's correction, which at the end of a trajectory there is none of.
-    targets_next = values_next + alive * torch.roll(corrections, -1)
+    targets_next = values_next + alive * ops.roll(corrections, -1)
     return VTrace(values + corrections, pg_rho * (rewards + discounts * targets_next - values))

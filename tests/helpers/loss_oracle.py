@@ -134,7 +134,7 @@ def categorical_q_loss(logits_t: ArrayLike, target_probs: ArrayLike) -> Array:
 # --- returns --------------------------------------------------------------------------------------------------------
 
 
-def gae(  # noqa: PLR0913, PLR0917 - the columns of the formula, in its order
+def gae(
     rewards: ArrayLike,
     values: ArrayLike,
     next_values: ArrayLike,
@@ -170,7 +170,7 @@ def gae(  # noqa: PLR0913, PLR0917 - the columns of the formula, in its order
     return advantages, advantages + values
 
 
-def vtrace(  # noqa: PLR0913, PLR0917 - the columns of the formula, in its order
+def vtrace(
     logp: ArrayLike,
     behaviour_logp: ArrayLike,
     rewards: ArrayLike,

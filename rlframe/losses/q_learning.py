@@ -1,10 +1,11 @@
-"""Q-learning in PyTorch: temporal-difference errors and losses, per transition, as pure functions."""
+"""Q-learning: temporal-difference errors and losses, per transition, as pure functions."""
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-from torch.nn import functional
+from collections.abc import Sequence
+
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
 
 
 def huber(x: Tensor, delta: float = 1.0) -> Tensor:
@@ -19,7 +20,7 @@ def huber(x: Tensor, delta: float = 1.0) -> Tensor:
 
     Source: Huber 1964, "Robust Estimation of a Location Parameter".
     """
-    return functional.huber_loss(x, torch.zeros_like(x), reduction="none", delta=delta)
+    return ops.huber(x, delta)
 
 
 def select_by_action(q: Tensor, actions: Tensor) -> Tensor:
@@ -32,8 +33,7 @@ def select_by_action(q: Tensor, actions: Tensor) -> Tensor:
     Returns:
         `[B]`, or `[B, Z]`.
     """
-    index = actions.long().reshape(-1, *[1] * (q.dim() - 1)).expand(-1, 1, *q.shape[2:])
-    return q.gather(1, index).squeeze(1)
+    return ops.batched_index(q, actions)
 
 
 def dueling(values: Tensor, advantages: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ def dueling(values: Tensor, advantages: Tensor) -> Tensor:
 
     Source: Wang et al. 2016, "Dueling Network Architectures for Deep Reinforcement Learning", eq. 9.
     """
-    return values + advantages - advantages.mean(dim=1, keepdim=True)
+    return values + advantages - ops.mean(advantages, axis=1, keepdims=True)
 
 
 def double_q_td_error(
@@ -72,7 +72,7 @@ def double_q_td_error(
         One signed error per transition. Float `[B]`.
 
     Raises:
-        ValueError: If leading dimensions differ.
+        ValueError: If leading dimensions are known to differ.
 
     Source: van Hasselt et al. 2016, "Deep Reinforcement Learning with Double Q-learning".
     That paper writes R_{t+1} for the reward called r_t here.
@@ -85,9 +85,8 @@ def double_q_td_error(
         q_tp1_value=q_tp1_value,
         q_tp1_selector=q_tp1_selector,
     )
-    with torch.no_grad():
-        target = rewards + discounts * select_by_action(q_tp1_value, q_tp1_selector.argmax(dim=1))
-    return select_by_action(q_t, actions) - target
+    best = select_by_action(ops.stop_gradient(q_tp1_value), ops.argmax(q_tp1_selector, axis=1))
+    return select_by_action(q_t, actions) - ops.stop_gradient(rewards + discounts * best)
 
 
 def project_distribution(probs: Tensor, rewards: Tensor, discounts: Tensor, atoms: Tensor) -> Tensor:
@@ -106,27 +105,18 @@ def project_distribution(probs: Tensor, rewards: Tensor, discounts: Tensor, atom
         Probabilities. Float `[B, Z]`; rows add up to what those of `probs` do.
 
     Raises:
-        ValueError: If leading dimensions differ, or `probs` and `atoms` have different Z.
+        ValueError: If leading dimensions are known to differ, or `probs` and `atoms` have different Z.
 
     Source: Bellemare et al. 2017, "A Distributional Perspective on Reinforcement Learning", algorithm 1.
     """
     _check_rows(probs=probs, rewards=rewards, discounts=discounts)
-    if probs.shape[1:] != atoms.shape:
+    if _differ(probs.shape[1:], atoms.shape):
         raise ValueError(f"Got probs {tuple(probs.shape)} and atoms {tuple(atoms.shape)}; wanted [B, Z] and [Z].")
-    with torch.no_grad():
-        last = len(atoms) - 1
-        spacing = (atoms[-1] - atoms[0]) / last
-        moved = rewards.unsqueeze(1) + discounts.unsqueeze(1) * atoms
-        # In units of atoms. The lower neighbour gets what the upper one does not, so none is lost where they coincide.
-        place = ((moved - atoms[0]) / spacing).clamp(0, last)
-        lower = place.floor()
-        upper_share = place - lower
-        below = lower.nan_to_num().long()  # NaN as an index would be an IndexError; its share still makes the loss NaN
-        above = (below + 1).clamp(max=last)
-        projected = torch.zeros_like(probs)
-        projected.scatter_add_(1, below, probs * (1.0 - upper_share))
-        projected.scatter_add_(1, above, probs * upper_share)
-    return projected
+    last = atoms.shape[0] - 1
+    spacing = (atoms[-1] - atoms[0]) / last
+    moved = rewards[:, None] + discounts[:, None] * atoms
+    places = ops.clip((moved - atoms[0]) / spacing, 0.0, float(last))  # in units of atoms
+    return ops.linear_scatter(ops.stop_gradient(probs), places, last + 1)
 
 
 def categorical_q_loss(logits_t: Tensor, target_probs: Tensor) -> Tensor:
@@ -144,20 +134,26 @@ def categorical_q_loss(logits_t: Tensor, target_probs: Tensor) -> Tensor:
         One loss per transition, at least the target's entropy. Float `[B]`.
 
     Raises:
-        ValueError: If the shapes differ.
+        ValueError: If the shapes are known to differ.
 
     Source: Bellemare et al. 2017, "A Distributional Perspective on Reinforcement Learning", algorithm 1.
     """
-    if logits_t.shape != target_probs.shape:
+    if _differ(logits_t.shape, target_probs.shape):
         raise ValueError(
             f"Got logits {tuple(logits_t.shape)} and target {tuple(target_probs.shape)}; wanted [B, Z] for both."
         )
-    log_probs = functional.log_softmax(logits_t, dim=1)
-    return -(target_probs.detach() * log_probs).sum(dim=1)
+    return -ops.sum(ops.stop_gradient(target_probs) * ops.log_softmax(logits_t), axis=1)
+
+
+def _differ(shape: Sequence[int | None], other: Sequence[int | None]) -> bool:
+    """Returns whether shapes are known to differ; the lengths that a traced graph leaves open are None."""
+    pairs = zip(shape, other, strict=False)
+    return len(shape) != len(other) or any(a != b for a, b in pairs if a is not None and b is not None)
 
 
 def _check_rows(**tensors: Tensor) -> None:
-    """Raises ValueError unless all tensors have the same first dimension."""
-    if len({tensor.shape[0] for tensor in tensors.values()}) > 1:
-        shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items())
+    """Raises ValueError where tensors are known to have different first dimensions."""
+    known = {name: tuple(tensor.shape) for name, tensor in tensors.items() if tensor.shape[0] is not None}
+    if len({shape[0] for shape in known.values()}) > 1:
+        shapes = ", ".join(f"{name} {shape}" for name, shape in known.items())
         raise ValueError(f"Got leading dimensions that differ: {shapes}; wanted one number of transitions.")

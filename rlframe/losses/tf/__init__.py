@@ -1,1 +1,0 @@
-"""Losses in TensorFlow."""

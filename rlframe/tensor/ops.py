@@ -1,0 +1,285 @@
+"""What a loss computes with: functions of native tensors, the same in PyTorch and in TensorFlow.
+
+A function looks at the type of its first tensor and has that framework compute, `torch_ops` or `tf_ops`; a framework
+that no tensor comes from is never imported. What comes in and goes out are native tensors, so arithmetic, comparisons,
+`~`, `&`, `|` and slices are written as in NumPy. No framework is "on": tensors of both may be worked on at a time, by
+several threads, eagerly or while a graph is traced.
+
+    def policy_gradient(logp, advantages):
+        return -ops.mean(logp * ops.stop_gradient(advantages))
+
+Functions of several tensors take those of one framework; a number may stand for any but the first.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+#: A `torch.Tensor` or a `tf.Tensor`.
+Tensor: TypeAlias = Any
+
+#: What computes with tensors of a type, and None for types that are no tensors, as they come.
+_BACKENDS: dict[type, Any] = {}
+#: Top-level packages whose types are tensors: what computes with them, and the framework's name.
+_HOMES = {"torch": "torch_ops", "tensorflow": "tf_ops"}
+_NAMES = {"torch_ops": "PyTorch", "tf_ops": "TensorFlow"}
+_CONVERT = "torch.as_tensor(x) or tf.convert_to_tensor(x)"
+
+
+# --- one value after the other --------------------------------------------------------------------------------------
+
+
+def abs(x: Tensor) -> Tensor:
+    """Returns |x|."""
+    return _backend(x).abs(x)
+
+
+def exp(x: Tensor) -> Tensor:
+    """Returns eˣ."""
+    return _backend(x).exp(x)
+
+
+def sqrt(x: Tensor) -> Tensor:
+    """Returns √x."""
+    return _backend(x).sqrt(x)
+
+
+def square(x: Tensor) -> Tensor:
+    """Returns x²."""
+    return _backend(x).square(x)
+
+
+def tanh(x: Tensor) -> Tensor:
+    """Returns tanh x."""
+    return _backend(x).tanh(x)
+
+
+def huber(x: Tensor, delta: float = 1.0) -> Tensor:
+    """Returns x²/2 where |x| ≤ delta, and delta · (|x| − delta/2) beyond."""
+    return _backend(x).huber(x, delta)
+
+
+def minimum(x: Tensor, y: Tensor | float) -> Tensor:
+    """Returns the smaller of two values each."""
+    return _backend(x, y).minimum(x, y)
+
+
+def maximum(x: Tensor, y: Tensor | float) -> Tensor:
+    """Returns the larger of two values each."""
+    return _backend(x, y).maximum(x, y)
+
+
+def clip(x: Tensor, low: float, high: float) -> Tensor:
+    """Returns `x` within two numbers."""
+    return _backend(x).clip(x, low, high)
+
+
+def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Returns `x` where `condition`, bool, is true, and `y` elsewhere; nothing of the other one, NaN included."""
+    return _backend(condition, x, y).where(condition, x, y)
+
+
+# --- along an axis --------------------------------------------------------------------------------------------------
+
+
+def sum(x: Tensor, axis: int | None = None) -> Tensor:
+    """Returns the sum along an axis; of everything for None."""
+    return _backend(x).sum(x, axis)
+
+
+def mean(x: Tensor, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
+    """Returns the mean along an axis, which stays with length 1 for `keepdims`; of everything for None."""
+    return _backend(x).mean(x, axis, keepdims)
+
+
+def max(x: Tensor, axis: int | None = None) -> Tensor:
+    """Returns the largest value along an axis; of everything for None."""
+    return _backend(x).max(x, axis)
+
+
+def min(x: Tensor, axis: int | None = None) -> Tensor:
+    """Returns the smallest value along an axis; of everything for None."""
+    return _backend(x).min(x, axis)
+
+
+def argmax(x: Tensor, axis: int) -> Tensor:
+    """Returns the place of the largest value along an axis, an integer; of the first of several."""
+    return _backend(x).argmax(x, axis)
+
+
+def variance(x: Tensor) -> Tensor:
+    """Returns the mean squared distance of all values from their mean, a scalar."""
+    return _backend(x).variance(x)
+
+
+def softmax(x: Tensor) -> Tensor:
+    """Returns probabilities of logits along the last axis."""
+    return _backend(x).softmax(x)
+
+
+def log_softmax(x: Tensor) -> Tensor:
+    """Returns logarithms of the probabilities of logits along the last axis."""
+    return _backend(x).log_softmax(x)
+
+
+# --- gradients ------------------------------------------------------------------------------------------------------
+
+
+def stop_gradient(x: Tensor) -> Tensor:
+    """Returns `x` as a constant: no gradient flows through it."""
+    return _backend(x).stop_gradient(x)
+
+
+def without_gradient(function: Callable[..., Any], x: Tensor) -> Any:
+    """Returns `function(x)`, a tensor or a tuple of tensors and None, as constants.
+
+    PyTorch then builds no graph of it, which takes less time than to cut one off.
+    """
+    return _backend(x).without_gradient(function, x)
+
+
+# --- kinds and shapes -----------------------------------------------------------------------------------------------
+
+
+def zeros_like(x: Tensor) -> Tensor:
+    """Returns zeros of the shape and dtype of `x`."""
+    return _backend(x).zeros_like(x)
+
+
+def ones_like(x: Tensor) -> Tensor:
+    """Returns ones of the shape and dtype of `x`."""
+    return _backend(x).ones_like(x)
+
+
+def cast_like(x: Tensor, like: Tensor) -> Tensor:
+    """Returns the values of `x` in the dtype of `like`."""
+    return _backend(x, like).cast_like(x, like)
+
+
+def to_float(x: Tensor) -> Tensor:
+    """Returns the values of `x` in float32."""
+    return _backend(x).to_float(x)
+
+
+def tensor_like(values: Any, like: Tensor) -> Tensor:
+    """Returns an array, or a tensor, as a tensor where `like` is: on its device, in its framework, in its own dtype."""
+    return _backend(like, values).tensor_like(values, like)
+
+
+def row_size(x: Tensor) -> Any:
+    """Returns how many values a row of `x [B, ...]` has: a number, or, where only the graph knows, a scalar."""
+    return _backend(x).row_size(x)
+
+
+def expand_like(mask: Tensor, like: Tensor) -> Tensor:
+    """Returns `mask [B]` as `[B, 1, ...]` with as many axes as `like [B, ...]`."""
+    return _backend(mask, like).expand_like(mask, like)
+
+
+def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
+    """Returns tensors side by side along an axis."""
+    return _backend(*tensors).concat(tensors, axis)
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+def roll(x: Tensor, shift: int) -> Tensor:
+    """Returns `x [B, ...]` with each row `shift` rows further down; what leaves at one end comes in at the other."""
+    return _backend(x).roll(x, shift)
+
+
+def boolean_mask(x: Tensor, mask: Tensor) -> Tensor:
+    """Returns the rows of `x [B, ...]` where `mask`, bool `[B]`, is true: `[rows, ...]`."""
+    return _backend(x, mask).boolean_mask(x, mask)
+
+
+def batched_index(x: Tensor, index: Tensor) -> Tensor:
+    """Returns the entry of each row that its index names.
+
+    Args:
+        x: `[B, A]` or `[B, A, Z]`.
+        index: Integer `[B]`, each in `[0, A)`.
+
+    Returns:
+        `[B]` or `[B, Z]`.
+    """
+    return _backend(x, index).batched_index(x, index)
+
+
+def linear_scatter(values: Tensor, places: Tensor, size: int) -> Tensor:
+    """Returns rows in which each value was shared between the two whole places beside its own, by distance.
+
+    A value at place 1.25 adds three quarters of itself to place 1, and one quarter to place 2. NaN as a place makes
+    something in its row NaN. No gradient flows through `places`.
+
+    Args:
+        values: Float `[B, N]`.
+        places: Float `[B, N]`, each in `[0, size − 1]`.
+        size: Number of places, at least 1.
+
+    Returns:
+        Float `[B, size]`; the sum of each row is that of its values.
+    """
+    return _backend(values, places).linear_scatter(values, places, size)
+
+
+def reverse_scan(terms: Tensor, decays: Tensor) -> Tensor:
+    """Returns x with x_t = terms_t + decays_t · x_{t+1}, and x_t = terms_t where decays_t is 0 or t is the last row.
+
+    By recursive doubling: after k rounds each row has summed the 2ᵏ rows from itself on, and knows the product of their
+    decays. A trajectory of T rows is done after ⌈log2 T⌉ rounds, however many of them there are.
+
+    Args:
+        terms: Float `[B]`.
+        decays: Float `[B]`; 0 where the next row is of another trajectory.
+
+    Returns:
+        Float `[B]`.
+    """
+    return _backend(terms, decays).reverse_scan(terms, decays)
+
+
+# --- which framework ------------------------------------------------------------------------------------------------
+
+
+def _backend(first: Any, *others: Any) -> Any:
+    """Returns the module that computes with the tensors of a call.
+
+    Raises:
+        TypeError: If the first is no tensor, or they are of two frameworks.
+    """
+    kind = type(first)
+    backend = _BACKENDS[kind] if kind in _BACKENDS else _find_backend(kind)
+    for other in others:
+        kind = type(other)
+        found = _BACKENDS[kind] if kind in _BACKENDS else _find_backend(kind)
+        if found is not backend and found is not None:
+            _refuse(first, other, backend, found)
+    if backend is None:
+        _refuse(first, first, None, None)
+    return backend
+
+
+def _find_backend(kind: type) -> Any:
+    """Returns what computes with tensors of a type, None if there are no such tensors, and remembers it."""
+    homes = (_HOMES.get(base.__module__.partition(".")[0]) for base in kind.__mro__)
+    home = next((home for home in homes if home is not None), None)
+    _BACKENDS[kind] = None if home is None else importlib.import_module(f"rlframe.tensor.{home}")
+    return _BACKENDS[kind]
+
+
+def _refuse(first: Any, other: Any, backend: Any, found: Any) -> None:
+    """Raises a TypeError about a tensor that is none, or is of another framework than the first."""
+    if backend is None:
+        raise TypeError(
+            f"rlframe.tensor.ops: got {type(first).__module__}.{type(first).__name__} where a tensor was wanted; "
+            f"convert it: {_CONVERT}"
+        )
+    names = [_NAMES[module.__name__.rpartition(".")[2]] for module in (backend, found)]
+    raise TypeError(
+        f"rlframe.tensor.ops: got a tensor of {names[0]} and one of {names[1]} ({type(other).__name__}) in one call; "
+        f"wanted tensors of one framework, so make both in the one that the policy's config names: {_CONVERT}"
+    )

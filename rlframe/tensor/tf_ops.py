@@ -1,0 +1,87 @@
+"""`rlframe.tensor.ops` in TensorFlow; what the functions do is said there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from rlframe.utils.quiet_tf import tf
+
+Tensor: TypeAlias = Any
+
+abs, exp, sqrt, square, tanh = tf.abs, tf.exp, tf.sqrt, tf.square, tf.tanh
+minimum, maximum, where, clip = tf.minimum, tf.maximum, tf.where, tf.clip_by_value
+sum, max, min, argmax = tf.reduce_sum, tf.reduce_max, tf.reduce_min, tf.argmax
+variance, softmax, log_softmax = tf.math.reduce_variance, tf.nn.softmax, tf.nn.log_softmax
+stop_gradient, zeros_like, ones_like = tf.stop_gradient, tf.zeros_like, tf.ones_like
+concat, boolean_mask = tf.concat, tf.boolean_mask
+
+
+def huber(x: Tensor, delta: float) -> Tensor:
+    size = tf.abs(x)
+    # The quadratic part of |x| is min(|x|, delta); one formula then serves both sides, without a branch.
+    quadratic = tf.minimum(size, delta)
+    return quadratic * (size - 0.5 * quadratic)
+
+
+def mean(x: Tensor, axis: int | None, keepdims: bool) -> Tensor:
+    return tf.reduce_mean(x, axis, keepdims)
+
+
+def without_gradient(function: Callable[..., Any], x: Tensor) -> Any:
+    return tf.nest.map_structure(lambda made: None if made is None else tf.stop_gradient(made), function(x))
+
+
+def cast_like(x: Tensor, like: Tensor) -> Tensor:
+    return tf.cast(x, like.dtype)
+
+
+def to_float(x: Tensor) -> Tensor:
+    return tf.cast(x, tf.float32)
+
+
+def tensor_like(values: Any, like: Tensor) -> Tensor:
+    del like
+    return tf.convert_to_tensor(values)
+
+
+def row_size(x: Tensor) -> Any:
+    known = x.shape[1:].num_elements()
+    return tf.cast(tf.reduce_prod(tf.shape(x)[1:]), x.dtype) if known is None else known
+
+
+def expand_like(mask: Tensor, like: Tensor) -> Tensor:
+    return mask if like.shape.rank == 1 else tf.reshape(mask, [-1, *[1] * (like.shape.rank - 1)])
+
+
+def roll(x: Tensor, shift: int) -> Tensor:
+    return tf.roll(x, shift, axis=0)
+
+
+def batched_index(x: Tensor, index: Tensor) -> Tensor:
+    # A sum over all entries but one, times 0: the gradient of tf.gather takes longer than a small network's.
+    chosen = tf.one_hot(index, x.shape[1], dtype=x.dtype)
+    return tf.reduce_sum(x * (chosen if x.shape.rank == 2 else chosen[:, :, None]), axis=1)
+
+
+def linear_scatter(values: Tensor, places: Tensor, size: int) -> Tensor:
+    # Place k gets the share 1 − distance of every value less than one away from it.
+    numbers = tf.range(size, dtype=places.dtype)
+    share = tf.maximum(1.0 - tf.abs(tf.stop_gradient(places)[:, :, None] - numbers), 0.0)
+    return tf.einsum("bn,bnk->bk", values, share)
+
+
+def reverse_scan(terms: Tensor, decays: Tensor) -> Tensor:
+    rows = tf.shape(terms)[0]
+    # The last decay is 0, so that what comes round from the front is multiplied by 0.
+    decays = tf.where(tf.range(rows) == rows - 1, tf.zeros_like(decays), decays)
+
+    def goes_on(reach: Tensor, summed: Tensor, product: Tensor) -> Tensor:
+        del summed
+        return (reach < rows) & tf.reduce_any(product != 0)
+
+    def doubled(reach: Tensor, summed: Tensor, product: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        summed = summed + product * tf.roll(summed, -reach, axis=0)
+        return 2 * reach, summed, product * tf.roll(product, -reach, axis=0)
+
+    return tf.while_loop(goes_on, doubled, (tf.constant(1), terms, decays))[1]

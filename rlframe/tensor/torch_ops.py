@@ -1,0 +1,131 @@
+"""`rlframe.tensor.ops` in PyTorch; what the functions do is said there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+abs, exp, sqrt, square, tanh = torch.abs, torch.exp, torch.sqrt, torch.square, torch.tanh
+where, zeros_like, ones_like = torch.where, torch.zeros_like, torch.ones_like
+
+
+def huber(x: Tensor, delta: float) -> Tensor:
+    return functional.huber_loss(x, torch.zeros_like(x), reduction="none", delta=delta)
+
+
+def minimum(x: Tensor, y: Any) -> Tensor:
+    return torch.minimum(x, y) if isinstance(y, Tensor) else x.clamp(max=y)
+
+
+def maximum(x: Tensor, y: Any) -> Tensor:
+    return torch.maximum(x, y) if isinstance(y, Tensor) else x.clamp(min=y)
+
+
+def clip(x: Tensor, low: float, high: float) -> Tensor:
+    return x.clamp(low, high)
+
+
+def sum(x: Tensor, axis: int | None) -> Tensor:
+    return x.sum() if axis is None else x.sum(axis)
+
+
+def mean(x: Tensor, axis: int | None, keepdims: bool) -> Tensor:
+    return x.mean() if axis is None else x.mean(axis, keepdim=keepdims)
+
+
+def max(x: Tensor, axis: int | None) -> Tensor:
+    return x.max() if axis is None else x.amax(axis)
+
+
+def min(x: Tensor, axis: int | None) -> Tensor:
+    return x.min() if axis is None else x.amin(axis)
+
+
+def argmax(x: Tensor, axis: int) -> Tensor:
+    return x.argmax(axis)
+
+
+def variance(x: Tensor) -> Tensor:
+    return x.var(unbiased=False)
+
+
+def softmax(x: Tensor) -> Tensor:
+    return x.softmax(-1)
+
+
+def log_softmax(x: Tensor) -> Tensor:
+    return x.log_softmax(-1)
+
+
+def stop_gradient(x: Tensor) -> Tensor:
+    return x.detach()
+
+
+def without_gradient(function: Callable[..., Any], x: Tensor) -> Any:
+    with torch.no_grad():
+        return function(x)
+
+
+def cast_like(x: Tensor, like: Tensor) -> Tensor:
+    return x.to(like.dtype)
+
+
+def to_float(x: Tensor) -> Tensor:
+    return x.float()
+
+
+def tensor_like(values: Any, like: Tensor) -> Tensor:
+    return torch.as_tensor(values, device=like.device)
+
+
+def row_size(x: Tensor) -> int:
+    return math.prod(x.shape[1:])
+
+
+def expand_like(mask: Tensor, like: Tensor) -> Tensor:
+    return mask.reshape(mask.shape + (1,) * (like.dim() - 1))
+
+
+def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
+    return torch.cat(tuple(tensors), dim=axis)
+
+
+def roll(x: Tensor, shift: int) -> Tensor:
+    return torch.roll(x, shift, 0)
+
+
+def boolean_mask(x: Tensor, mask: Tensor) -> Tensor:
+    return x[mask]
+
+
+def batched_index(x: Tensor, index: Tensor) -> Tensor:
+    wide = index.long().reshape(-1, *[1] * (x.dim() - 1)).expand(-1, 1, *x.shape[2:])
+    return x.gather(1, wide).squeeze(1)
+
+
+def linear_scatter(values: Tensor, places: Tensor, size: int) -> Tensor:
+    places = places.detach()
+    lower = places.floor()
+    upper_share = places - lower
+    below = lower.nan_to_num().long()  # NaN as an index would be an IndexError; its share is NaN still
+    above = (below + 1).clamp(max=size - 1)
+    made = values.new_zeros(values.shape[0], size)
+    # The lower place gets what the upper one does not, so none is lost where they coincide.
+    made.scatter_add_(1, below, values * (1.0 - upper_share))
+    return made.scatter_add_(1, above, values * upper_share)
+
+
+def reverse_scan(terms: Tensor, decays: Tensor) -> Tensor:
+    rows, reach = len(terms), 1
+    decays = decays.clone()
+    decays[rows - 1 :] = 0.0  # so that what comes round from the front is multiplied by 0
+    while reach < rows and bool(decays.any()):
+        terms = terms + decays * torch.roll(terms, -reach)
+        decays = decays * torch.roll(decays, -reach)
+        reach *= 2
+    return terms
