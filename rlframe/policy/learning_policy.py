@@ -363,7 +363,8 @@ class LearningPolicy(Policy):
             if key == LEARNER_STATS_KEY:
                 numbers.update({name: self._number(item) for name, item in value.items()})
             else:
-                result[key] = value if isinstance(value, (np.ndarray, float)) else self.to_numpy(value)
+                value = self.to_numpy(value)
+                result[key] = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
         return result
 
     def _number(self, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""SimpleQ in TensorFlow: the loss and the policy of the original deep Q-network."""
+"""SimpleQ in TensorFlow: the networks and the optimiser; see `simple_q_policy`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Any, TypeAlias
 import gymnasium as gym
 
 from rlframe.agents.dqn.dqn_tf_model import DQNTFModel, QOutput, q_output
-from rlframe.agents.dqn.q_policy import QTargetPolicy, SimpleQPolicy
-from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
-from rlframe.data.sample_batch import SampleBatch
-from rlframe.losses.q_learning import huber, select_by_action
+from rlframe.agents.dqn.q_policy import QTargetPolicy
+from rlframe.agents.dqn.simple_q_policy import SimpleQPolicy, build_q_losses
 from rlframe.policy.tf.adam import Adam
 from rlframe.policy.tf.target import TargetNetwork
 from rlframe.policy.tf_policy import LearningRateSchedule, TFPolicy
@@ -18,23 +16,6 @@ from rlframe.utils.quiet_tf import tf
 
 Stats = dict[str, Any]
 Tensor: TypeAlias = Any
-
-
-def build_q_losses(policy: SimpleQTFPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
-    """Returns the mean Huber loss of the one-step temporal-difference error, a scalar.
-
-        δ = Q(s, a) − [ r + γ (1 − terminated) · max_a' Q⁻(s', a') ]
-
-    Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning", algorithm 1.
-    """
-    del dist_class
-    q_t = policy.online(train_batch[OBS]).q
-    q_tp1 = policy.target(train_batch[NEXT_OBS]).q
-    target = tf.stop_gradient(train_batch[REWARDS] + train_batch[DISCOUNTS] * tf.reduce_max(q_tp1, axis=1))
-    td_error = select_by_action(q_t, train_batch[ACTIONS]) - target
-    model.tower_stats["td_error"] = td_error
-    policy.keep(td_error=td_error, mean_q=tf.reduce_mean(q_t), min_q=tf.reduce_min(q_t), max_q=tf.reduce_max(q_t))
-    return tf.reduce_mean(huber(td_error))
 
 
 class TargetNetworkMixin(QTargetPolicy):
@@ -83,39 +64,9 @@ class SimpleQTFPolicy(SimpleQPolicy, TargetNetworkMixin, TFPolicy):
         """Returns Adam with `lr` and `adam_epsilon`."""
         return self.adam(lr=self.config["lr"], eps=self.config["adam_epsilon"])
 
-    # --- acting -----------------------------------------------------------------------------------------------
-
-    def dist_inputs(self, obs: Tensor) -> Tensor:
-        """Returns Q-values [B, A] for a tensor of preprocessed observations [B, ...]."""
-        return self.model.q_values(self.model({OBS: obs, "is_training": False}, [], None)[0]).q
-
-    def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any, list[Tensor]]:
-        del step, explore
-        return self.model.q_values(self.model(batch, [], None)[0]).q, self.dist_class, []
-
-    # --- learning ---------------------------------------------------------------------------------------------
-
-    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
-        """Returns the loss of one batch; see `build_q_losses`."""
-        return build_q_losses(self, model, dist_class, train_batch)
-
     def gradients(self, optimizer: Any, loss: Tensor) -> list[tuple[Any, Any]]:
         """Clips the gradient's global norm to `grad_clip`."""
         return self.clip_gradients(super().gradients(optimizer, loss), self.config["grad_clip"])
-
-    def extra_grad_info(self, train_batch: SampleBatch) -> Stats:
-        """Returns `loss` statistics of the batch and the learning rate."""
-        return {
-            "cur_lr": self.cur_lr,
-            **{name: value for name, value in self._loss_outputs.items() if name != "td_error"},
-        }
-
-    def extra_compute_grad_fetches(self) -> dict[str, Any]:
-        """Returns the TD errors of the batch and their mean."""
-        if "td_error" not in self._loss_outputs:  # a user's own loss kept none
-            return {}
-        td_error = self._loss_outputs["td_error"]
-        return {"td_error": td_error, "mean_td_error": tf.reduce_mean(td_error)}
 
 
 __all__ = ["SimpleQTFPolicy", "TargetNetworkMixin", "build_q_losses"]

@@ -1,4 +1,4 @@
-"""SimpleQ in PyTorch: the loss and the policy of the original deep Q-network."""
+"""SimpleQ in PyTorch: the networks and the optimiser; see `simple_q_policy`."""
 
 from __future__ import annotations
 
@@ -11,33 +11,12 @@ from torch import Tensor
 
 from rlframe.agents.dqn.dense_q_torch import DenseQGradients
 from rlframe.agents.dqn.dqn_torch_model import DQNTorchModel, QOutput, functional_q, q_output
-from rlframe.agents.dqn.q_policy import QTargetPolicy, SimpleQPolicy
-from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
-from rlframe.data.sample_batch import SampleBatch
-from rlframe.losses.q_learning import huber, select_by_action
+from rlframe.agents.dqn.q_policy import QTargetPolicy
+from rlframe.agents.dqn.simple_q_policy import SimpleQPolicy, build_q_losses
 from rlframe.policy.torch.target import TargetNetwork
 from rlframe.policy.torch_policy import LearningRateSchedule, TorchPolicy
 
 Stats = dict[str, Any]
-
-
-def build_q_losses(policy: SimpleQTorchPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
-    """Returns the mean Huber loss of the one-step temporal-difference error, a scalar.
-
-        δ = Q(s, a) − [ r + γ (1 − terminated) · max_a' Q⁻(s', a') ]
-
-    Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning", algorithm 1.
-    """
-    del dist_class
-    q_t = policy.online(train_batch[OBS]).q
-    with torch.no_grad():
-        q_tp1 = policy.target(train_batch[NEXT_OBS]).q
-        target = train_batch[REWARDS] + train_batch[DISCOUNTS] * q_tp1.amax(1)
-    td_error = select_by_action(q_t, train_batch[ACTIONS]) - target
-    model.tower_stats["td_error"] = td_error.detach()
-    policy.keep(td_error=td_error, mean_q=q_t.mean(), min_q=q_t.min(), max_q=q_t.max())
-    loss: Tensor = huber(td_error).mean()
-    return loss
 
 
 class TargetNetworkMixin(QTargetPolicy):
@@ -92,40 +71,9 @@ class SimpleQTorchPolicy(SimpleQPolicy, TargetNetworkMixin, TorchPolicy):
         """Returns Adam with `lr` and `adam_epsilon`."""
         return self.adam(self.model.parameters(), lr=self.config["lr"], eps=self.config["adam_epsilon"])
 
-    # --- acting -----------------------------------------------------------------------------------------------
-
-    def dist_inputs(self, obs: Tensor) -> Tensor:
-        """Returns Q-values [B, A] for a tensor of preprocessed observations [B, ...]."""
-        q: Tensor = self.model.q_values(self.model({OBS: obs, "is_training": False}, [], None)[0]).q
-        return q
-
-    def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any, list[Tensor]]:
-        del step, explore
-        return self.model.q_values(self.model(batch, [], None)[0]).q, self.dist_class, []
-
-    # --- learning ---------------------------------------------------------------------------------------------
-
-    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
-        """Returns the loss of one batch; see `build_q_losses`."""
-        return build_q_losses(self, model, dist_class, train_batch)
-
     def extra_grad_process(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> Stats:
         """Clips the gradient's global norm to `grad_clip`."""
         return self.clip_gradients(optimizer, self.config["grad_clip"])
-
-    def extra_grad_info(self, train_batch: SampleBatch) -> Stats:
-        """Returns `loss` statistics of the batch and the learning rate."""
-        return {
-            "cur_lr": self.cur_lr,
-            **{name: value for name, value in self._loss_outputs.items() if name != "td_error"},
-        }
-
-    def extra_compute_grad_fetches(self) -> dict[str, Any]:
-        """Returns the TD errors of the batch and their mean."""
-        if "td_error" not in self._loss_outputs:  # a user's own loss kept none
-            return {}
-        td_error = self._loss_outputs["td_error"].cpu().numpy()
-        return {"td_error": td_error, "mean_td_error": float(td_error.mean())}
 
 
 __all__ = ["SimpleQTorchPolicy", "TargetNetworkMixin", "build_q_losses"]
