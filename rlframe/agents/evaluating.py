@@ -58,7 +58,7 @@ def make_evaluation_workers(trainer: Any, merge: Any) -> WorkerSet:
     config = evaluation_config(trainer.config, merge, trainer.seed)
     return WorkerSet(
         env_creator=trainer.env_creator,
-        validate_env=trainer.validate_env,
+        validate_env=trainer.env_validator(),
         policy_class=trainer.policy_class,
         trainer_config=config,
         num_workers=config["num_workers"],

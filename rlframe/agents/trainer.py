@@ -201,7 +201,7 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
     def _make_workers(self) -> WorkerSet:
         return WorkerSet(
             env_creator=self.env_creator,
-            validate_env=self.validate_env,
+            validate_env=self.env_validator(),
             policy_class=self.policy_class,
             trainer_config={**self.config, "seed": self.seed},
             num_workers=self.config["num_workers"],
@@ -237,6 +237,10 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
     @staticmethod
     def validate_env(env: Any, env_context: Any) -> None:
         """Hook: raises on a wrong environment; called in every worker that has one."""
+
+    def env_validator(self) -> Callable[[Any, Any], None] | None:
+        """Returns `validate_env` if it was overridden: a worker that is sent the hook imports the hook's module."""
+        return None if self.validate_env is Trainer.validate_env else self.validate_env
 
     def get_default_policy_class(self, config: dict[str, Any]) -> Any:
         """Hook: returns the policy class for a config.

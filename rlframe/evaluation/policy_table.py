@@ -58,11 +58,11 @@ def policy_config(config: Mapping[str, Any], spec: PolicySpec) -> dict[str, Any]
     Raises:
         ConfigError: If the specification has unknown keys, or wrong values.
     """
-    declaration = _declaration(spec.policy_class)
-    given = translate_policy_config(spec.config or {}, declaration)
-    made = {**_defaults(spec.policy_class), **config}
-    if not given:
+    made = {**algorithm_defaults(spec.policy_class), **config}
+    if not spec.config:  # checked as the trainer's: whoever samples only need not import the algorithm for it
         return made
+    declaration = _declaration(spec.policy_class)
+    given = translate_policy_config(spec.config, declaration)
     exploration, before = given.get("exploration_config"), made.get("exploration_config") or {}
     if isinstance(exploration, Mapping) and exploration.get("type") not in (None, before.get("type")):
         made["exploration_config"] = {}
@@ -71,7 +71,11 @@ def policy_config(config: Mapping[str, Any], spec: PolicySpec) -> dict[str, Any]
     return merged | check_policy_config(merged, made, given, declaration, allow_unknown=users)
 
 
-def _defaults(policy_class: Any) -> Mapping[str, Any]:
+def algorithm_defaults(policy_class: Any) -> Mapping[str, Any]:
+    """Returns the defaults of a policy's algorithm, `algorithm_defaults` of the class where it has been sent them."""
+    sent: Mapping[str, Any] | None = getattr(policy_class, "algorithm_defaults", None)
+    if sent is not None:
+        return sent
     path = getattr(policy_class, "defaults_from", None)
     if path is None:
         return {}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-from rlframe.evaluation.policy_table import has_several, policy_specs
+from rlframe.evaluation.policy_table import algorithm_defaults, has_several, policy_specs
 from rlframe.evaluation.rollout_worker import RolloutWorker, check_environment
 from rlframe.policy.numpy_policy import NumpyPolicy
 from rlframe.policy.policy import PolicySpec
@@ -201,7 +201,10 @@ class WorkerSet:
         if recipe is None:
             return spec
         made: Any = partial(recipe.policy_class or NumpyPolicy, recipe=recipe)
-        made.defaults_from = getattr(spec.policy_class, "defaults_from", None)  # postprocessing reads the config, too
+        made.defaults_from = getattr(spec.policy_class, "defaults_from", None)
+        # Postprocessing reads the config, too. With the algorithm's module a worker would import all of Ray Tune.
+        defaults = algorithm_defaults(spec.policy_class).items()
+        made.algorithm_defaults = {key: value for key, value in defaults if key not in self._config}
         return spec._replace(policy_class=made)
 
     def add_policy(

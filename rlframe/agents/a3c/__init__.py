@@ -1,16 +1,26 @@
-"""Advantage actor-critic: `A2CTrainer`, `A3CTrainer` and their policies (imported when asked for)."""
+"""Advantage actor-critic: `A2CTrainer`, `A3CTrainer` and their policies; each is imported when it is asked for."""
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlframe.agents.a3c.a2c import A2C_DEFAULT_CONFIG, A2CConfig, A2CTrainer
-from rlframe.agents.a3c.a3c import DEFAULT_CONFIG, A3CConfig, A3CTrainer
+from rlframe.utils.lazy import import_name
 
-_POLICIES = {
+if TYPE_CHECKING:
+    from rlframe.agents.a3c.a2c import A2C_DEFAULT_CONFIG, A2CConfig, A2CTrainer
+    from rlframe.agents.a3c.a3c import DEFAULT_CONFIG, A3CConfig, A3CTrainer
+    from rlframe.agents.a3c.a3c_tf_policy import A3CTFPolicy
+    from rlframe.agents.a3c.a3c_torch_policy import A3CTorchPolicy
+
+_NAMES = {
+    "A2CConfig": "rlframe.agents.a3c.a2c",
+    "A2CTrainer": "rlframe.agents.a3c.a2c",
+    "A2C_DEFAULT_CONFIG": "rlframe.agents.a3c.a2c",
+    "A3CConfig": "rlframe.agents.a3c.a3c",
     "A3CTFPolicy": "rlframe.agents.a3c.a3c_tf_policy",
     "A3CTorchPolicy": "rlframe.agents.a3c.a3c_torch_policy",
+    "A3CTrainer": "rlframe.agents.a3c.a3c",
+    "DEFAULT_CONFIG": "rlframe.agents.a3c.a3c",
 }
 
 __all__ = [
@@ -19,12 +29,11 @@ __all__ = [
     "A2CConfig",
     "A2CTrainer",
     "A3CConfig",
+    "A3CTFPolicy",
+    "A3CTorchPolicy",
     "A3CTrainer",
-    *sorted(_POLICIES),
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _POLICIES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_POLICIES[name]), name)
+    return import_name(__name__, _NAMES, name)

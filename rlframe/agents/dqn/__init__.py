@@ -1,33 +1,46 @@
-"""Deep Q-networks: `DQNTrainer`, `SimpleQTrainer` and their policies (imported when asked for)."""
+"""Deep Q-networks: `DQNTrainer`, `SimpleQTrainer` and their policies; each is imported when it is asked for."""
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlframe.agents.dqn.dqn import DEFAULT_CONFIG, DQNConfig, DQNTrainer
-from rlframe.agents.dqn.simple_q import DEFAULT_CONFIG as SIMPLE_Q_DEFAULT_CONFIG
-from rlframe.agents.dqn.simple_q import SimpleQConfig, SimpleQTrainer
+from rlframe.utils.lazy import import_name
 
-_POLICIES = {
+if TYPE_CHECKING:
+    from rlframe.agents.dqn.dqn import DEFAULT_CONFIG, DQNConfig, DQNTrainer
+    from rlframe.agents.dqn.dqn_tf_policy import DQNTFPolicy
+    from rlframe.agents.dqn.dqn_torch_policy import DQNTorchPolicy
+    from rlframe.agents.dqn.simple_q import DEFAULT_CONFIG as SIMPLE_Q_DEFAULT_CONFIG
+    from rlframe.agents.dqn.simple_q import SimpleQConfig, SimpleQTrainer
+    from rlframe.agents.dqn.simple_q_tf_policy import SimpleQTFPolicy
+    from rlframe.agents.dqn.simple_q_torch_policy import SimpleQTorchPolicy
+
+_NAMES = {
+    "DEFAULT_CONFIG": "rlframe.agents.dqn.dqn",
+    "DQNConfig": "rlframe.agents.dqn.dqn",
     "DQNTFPolicy": "rlframe.agents.dqn.dqn_tf_policy",
     "DQNTorchPolicy": "rlframe.agents.dqn.dqn_torch_policy",
+    "DQNTrainer": "rlframe.agents.dqn.dqn",
+    "SIMPLE_Q_DEFAULT_CONFIG": "rlframe.agents.dqn.simple_q:DEFAULT_CONFIG",
+    "SimpleQConfig": "rlframe.agents.dqn.simple_q",
     "SimpleQTFPolicy": "rlframe.agents.dqn.simple_q_tf_policy",
     "SimpleQTorchPolicy": "rlframe.agents.dqn.simple_q_torch_policy",
+    "SimpleQTrainer": "rlframe.agents.dqn.simple_q",
 }
 
 __all__ = [
     "DEFAULT_CONFIG",
     "SIMPLE_Q_DEFAULT_CONFIG",
     "DQNConfig",
+    "DQNTFPolicy",
+    "DQNTorchPolicy",
     "DQNTrainer",
     "SimpleQConfig",
+    "SimpleQTFPolicy",
+    "SimpleQTorchPolicy",
     "SimpleQTrainer",
-    *sorted(_POLICIES),
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _POLICIES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_POLICIES[name]), name)
+    return import_name(__name__, _NAMES, name)

@@ -1,23 +1,28 @@
-"""IMPALA: `ImpalaTrainer` and its policies (imported when asked for)."""
+"""IMPALA (inside, RLlib's class was an `IMPALATrainer`); each name is imported when it is asked for."""
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlframe.agents.impala.impala import DEFAULT_CONFIG, ImpalaConfig, ImpalaTrainer
+from rlframe.utils.lazy import import_name
 
-_POLICIES = {
+if TYPE_CHECKING:
+    from rlframe.agents.impala.impala import DEFAULT_CONFIG, ImpalaConfig, ImpalaTrainer
+    from rlframe.agents.impala.impala import ImpalaTrainer as IMPALATrainer
+    from rlframe.agents.impala.vtrace_tf_policy import VTraceTFPolicy
+    from rlframe.agents.impala.vtrace_torch_policy import VTraceTorchPolicy
+
+_NAMES = {
+    "DEFAULT_CONFIG": "rlframe.agents.impala.impala",
+    "IMPALATrainer": "rlframe.agents.impala.impala:ImpalaTrainer",
+    "ImpalaConfig": "rlframe.agents.impala.impala",
+    "ImpalaTrainer": "rlframe.agents.impala.impala",
     "VTraceTFPolicy": "rlframe.agents.impala.vtrace_tf_policy",
     "VTraceTorchPolicy": "rlframe.agents.impala.vtrace_torch_policy",
 }
-#: The name that RLlib's class carried inside.
-IMPALATrainer = ImpalaTrainer
 
-__all__ = ["DEFAULT_CONFIG", "IMPALATrainer", "ImpalaConfig", "ImpalaTrainer", *sorted(_POLICIES)]
+__all__ = ["DEFAULT_CONFIG", "IMPALATrainer", "ImpalaConfig", "ImpalaTrainer", "VTraceTFPolicy", "VTraceTorchPolicy"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _POLICIES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_POLICIES[name]), name)
+    return import_name(__name__, _NAMES, name)

@@ -1,21 +1,26 @@
-"""Multi-agent actor-critics: `MADDPGTrainer` and its policies (imported when asked for)."""
+"""Multi-agent actor-critics: `MADDPGTrainer` and its policies; each is imported when it is asked for."""
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlframe.agents.maddpg.maddpg import DEFAULT_CONFIG, MADDPGConfig, MADDPGTrainer
+from rlframe.utils.lazy import import_name
 
-_POLICIES = {
+if TYPE_CHECKING:
+    from rlframe.agents.maddpg.maddpg import DEFAULT_CONFIG, MADDPGConfig, MADDPGTrainer
+    from rlframe.agents.maddpg.maddpg_tf_policy import MADDPGTFPolicy
+    from rlframe.agents.maddpg.maddpg_torch_policy import MADDPGTorchPolicy
+
+_NAMES = {
+    "DEFAULT_CONFIG": "rlframe.agents.maddpg.maddpg",
+    "MADDPGConfig": "rlframe.agents.maddpg.maddpg",
     "MADDPGTFPolicy": "rlframe.agents.maddpg.maddpg_tf_policy",
     "MADDPGTorchPolicy": "rlframe.agents.maddpg.maddpg_torch_policy",
+    "MADDPGTrainer": "rlframe.agents.maddpg.maddpg",
 }
 
-__all__ = ["DEFAULT_CONFIG", "MADDPGConfig", "MADDPGTrainer", *sorted(_POLICIES)]
+__all__ = ["DEFAULT_CONFIG", "MADDPGConfig", "MADDPGTFPolicy", "MADDPGTorchPolicy", "MADDPGTrainer"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _POLICIES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_POLICIES[name]), name)
+    return import_name(__name__, _NAMES, name)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlframe.models.actor import Dense
-from rlframe.models.torch.misc import activation_function
+from rlframe.models.torch.misc import activation_function, undrawn_linear
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 
 
@@ -53,7 +53,7 @@ class MADDPGTorchModel(TorchModelV2, nn.Module):
         """Makes the weights of a network: Xavier-uniform, biases 0."""
         for layer in layers:
             assert layer.units is not None
-            linear = nn.utils.skip_init(nn.Linear, width, layer.units)
+            linear = undrawn_linear(width, layer.units)
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
             self.add_module(layer.name, linear)

@@ -1,24 +1,39 @@
-"""The plain policy gradient: `PGTrainer` and its policies (imported when asked for)."""
+"""The plain policy gradient: `PGTrainer` and its policies; each is imported when it is asked for."""
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlframe.agents.pg.pg import DEFAULT_CONFIG, PGConfig, PGTrainer
-from rlframe.evaluation.postprocessing import post_process_advantages
+from rlframe.utils.lazy import import_name
 
-_POLICIES = {
+if TYPE_CHECKING:
+    from rlframe.agents.pg.pg import DEFAULT_CONFIG, PGConfig, PGTrainer
+    from rlframe.agents.pg.pg_tf_policy import PGTFPolicy, pg_tf_loss
+    from rlframe.agents.pg.pg_torch_policy import PGTorchPolicy, pg_torch_loss
+    from rlframe.evaluation.postprocessing import post_process_advantages
+
+_NAMES = {
+    "DEFAULT_CONFIG": "rlframe.agents.pg.pg",
+    "PGConfig": "rlframe.agents.pg.pg",
     "PGTFPolicy": "rlframe.agents.pg.pg_tf_policy",
     "PGTorchPolicy": "rlframe.agents.pg.pg_torch_policy",
+    "PGTrainer": "rlframe.agents.pg.pg",
     "pg_tf_loss": "rlframe.agents.pg.pg_tf_policy",
     "pg_torch_loss": "rlframe.agents.pg.pg_torch_policy",
+    "post_process_advantages": "rlframe.evaluation.postprocessing",
 }
 
-__all__ = ["DEFAULT_CONFIG", "PGConfig", "PGTrainer", "post_process_advantages", *sorted(_POLICIES)]
+__all__ = [
+    "DEFAULT_CONFIG",
+    "PGConfig",
+    "PGTFPolicy",
+    "PGTorchPolicy",
+    "PGTrainer",
+    "pg_tf_loss",
+    "pg_torch_loss",
+    "post_process_advantages",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _POLICIES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_POLICIES[name]), name)
+    return import_name(__name__, _NAMES, name)

@@ -1,34 +1,48 @@
-"""Proximal policy optimisation: `PPOTrainer`, `APPOTrainer`, `DDPPOTrainer`; policies are imported when asked for."""
+"""Proximal policy optimisation: PPO, APPO and DD-PPO; each name is imported when it is asked for."""
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlframe.agents.ppo.appo import APPOConfig, APPOTrainer
-from rlframe.agents.ppo.ddppo import DDPPOConfig, DDPPOTrainer
-from rlframe.agents.ppo.ppo import DEFAULT_CONFIG, PPOConfig, PPOTrainer
+from rlframe.utils.lazy import import_name
 
-_POLICIES = {
+if TYPE_CHECKING:
+    from rlframe.agents.ppo.appo import APPOConfig, APPOTrainer
+    from rlframe.agents.ppo.appo_tf_policy import AsyncPPOTFPolicy
+    from rlframe.agents.ppo.appo_torch_policy import AsyncPPOTorchPolicy
+    from rlframe.agents.ppo.ddppo import DDPPOConfig, DDPPOTrainer
+    from rlframe.agents.ppo.ppo import DEFAULT_CONFIG, PPOConfig, PPOTrainer
+    from rlframe.agents.ppo.ppo_tf_policy import PPOTFPolicy
+    from rlframe.agents.ppo.ppo_torch_policy import PPOTorchPolicy
+
+_NAMES = {
+    "APPOConfig": "rlframe.agents.ppo.appo",
+    "APPOTrainer": "rlframe.agents.ppo.appo",
     "AsyncPPOTFPolicy": "rlframe.agents.ppo.appo_tf_policy",
     "AsyncPPOTorchPolicy": "rlframe.agents.ppo.appo_torch_policy",
+    "DDPPOConfig": "rlframe.agents.ppo.ddppo",
+    "DDPPOTrainer": "rlframe.agents.ppo.ddppo",
+    "DEFAULT_CONFIG": "rlframe.agents.ppo.ppo",
+    "PPOConfig": "rlframe.agents.ppo.ppo",
     "PPOTFPolicy": "rlframe.agents.ppo.ppo_tf_policy",
     "PPOTorchPolicy": "rlframe.agents.ppo.ppo_torch_policy",
+    "PPOTrainer": "rlframe.agents.ppo.ppo",
 }
 
 __all__ = [
     "DEFAULT_CONFIG",
     "APPOConfig",
     "APPOTrainer",
+    "AsyncPPOTFPolicy",
+    "AsyncPPOTorchPolicy",
     "DDPPOConfig",
     "DDPPOTrainer",
     "PPOConfig",
+    "PPOTFPolicy",
+    "PPOTorchPolicy",
     "PPOTrainer",
-    *sorted(_POLICIES),
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _POLICIES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_POLICIES[name]), name)
+    return import_name(__name__, _NAMES, name)

@@ -1,22 +1,27 @@
-"""QMIX: `QMixTrainer`, its policy and its mixers (imported when asked for)."""
+"""QMIX: `QMixTrainer`, its policy and its mixers; each is imported when it is asked for."""
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlframe.agents.qmix.qmix import DEFAULT_CONFIG, QMixConfig, QMixTrainer
+from rlframe.utils.lazy import import_name
 
-_TORCH = {
+if TYPE_CHECKING:
+    from rlframe.agents.qmix.qmix import DEFAULT_CONFIG, QMixConfig, QMixTrainer
+    from rlframe.agents.qmix.qmix_torch_model import QMixer, VDNMixer
+    from rlframe.agents.qmix.qmix_torch_policy import QMixTorchPolicy
+
+_NAMES = {
+    "DEFAULT_CONFIG": "rlframe.agents.qmix.qmix",
+    "QMixConfig": "rlframe.agents.qmix.qmix",
     "QMixTorchPolicy": "rlframe.agents.qmix.qmix_torch_policy",
+    "QMixTrainer": "rlframe.agents.qmix.qmix",
     "QMixer": "rlframe.agents.qmix.qmix_torch_model",
     "VDNMixer": "rlframe.agents.qmix.qmix_torch_model",
 }
 
-__all__ = ["DEFAULT_CONFIG", "QMixConfig", "QMixTrainer", *sorted(_TORCH)]
+__all__ = ["DEFAULT_CONFIG", "QMixConfig", "QMixTorchPolicy", "QMixTrainer", "QMixer", "VDNMixer"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _TORCH:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_TORCH[name]), name)
+    return import_name(__name__, _NAMES, name)

@@ -88,10 +88,24 @@ def normc_initializer(std: float = 1.0) -> Initializer:
     return initialize
 
 
+class _Undrawn(nn.Linear):
+    def reset_parameters(self) -> None:
+        """Draws nothing."""
+
+
+def undrawn_linear(in_size: int, out_size: int) -> nn.Linear:
+    """Returns a linear layer with undefined weights: nn.Linear would draw numbers that are thrown away.
+
+    `torch.nn.utils.skip_init` does that, too, by way of the meta device, whose first use imports 480 modules.
+    """
+    layer: nn.Linear = _Undrawn(in_size, out_size)
+    layer.__class__ = nn.Linear
+    return layer
+
+
 def normc_linear(in_size: int, out_size: int, std: float) -> nn.Linear:
     """Returns a linear layer with `normc_initializer(std)` weights and zero biases."""
-    # skip_init: nn.Linear would first draw numbers that are thrown away.
-    layer: nn.Linear = nn.utils.skip_init(nn.Linear, in_size, out_size)
+    layer = undrawn_linear(in_size, out_size)
     normc_initializer(std)(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer
