@@ -1,7 +1,7 @@
 """Merging a user's config into defaults, checked against a declaration."""
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 from rlframe.config.check import Tolerance
@@ -61,9 +61,10 @@ def merge_configs(
     typed = tuple(override_all_if_type_changes)
     if declaration is None:
         return _merge_undeclared(defaults, overrides or {}, allow_unknown, frozenset(allow_unknown_subkeys), typed)
-    base, faults, _ = _translate(defaults, (), declaration, are_defaults=True)
+    base, faults, _ = _translate(defaults, (), declaration)
     own = frozenset(map(str, base)) - frozenset(declaration.options())
-    over, conflicts, written = _translate(overrides or {}, own, declaration, are_defaults=False, defaults=base)
+    originals = (base, declaration.defaults())
+    over, conflicts, written = _translate(overrides or {}, own, declaration, originals=originals)
     merged = overlay(base, _without_empty_sections(over, declaration), typed)
     tolerance = Tolerance(own, allow_unknown, frozenset(allow_unknown_subkeys), typed)
     inspector = declaration.inspect(merged, tolerance)
@@ -117,22 +118,20 @@ def _translate(
     config: Mapping[str, Any],
     own: Iterable[str],
     declaration: type[AlgorithmConfig],
-    *,
-    are_defaults: bool,
-    defaults: Mapping[str, Any] | None = None,
+    originals: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[dict[str, Any], list[Fault], dict[str, str]]:
-    """Returns a config with the names used here, in its overrides for evaluation too; warns.
+    """Returns a config with the names used here, in its overrides for evaluation too; warns. No originals: it is one.
 
     Conflicts come with it, and the other names that were written, by the names used here.
     """
     known = declaration.known_keys() | set(own)
     deprecated = declaration.deprecated_keys()
-    translation = Translation(config, known, deprecated=deprecated, other_name_wins=are_defaults, defaults=defaults)
+    translation = Translation(config, known, deprecated=deprecated, other_name_wins=not originals, originals=originals)
     translated, sentences, faults = translation.config, translation.sentences, translation.faults
     written = dict(translation.written)
     for key, declared in declaration.options().items():
         if declared.overrides and isinstance(translated.get(key), dict):
-            inner = Translation(translated[key], known, deprecated=deprecated, defaults=defaults)
+            inner = Translation(translated[key], known, deprecated=deprecated, originals=originals)
             translated[key] = inner.config
             sentences += [f"in {key}: {sentence}" for sentence in inner.sentences]
             faults += [fault.below(key) for fault in inner.faults]

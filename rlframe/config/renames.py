@@ -1,6 +1,6 @@
 """Keys that were renamed in RLlib, understood under their old and newer names and answered with the name used here."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -147,7 +147,7 @@ class Translation:
         *,
         deprecated: Collection[str] = (),
         other_name_wins: bool = False,
-        defaults: Mapping[str, Any] | None = None,
+        originals: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         """Translates a config.
 
@@ -156,7 +156,7 @@ class Translation:
             known: Dotted keys of the algorithm.
             deprecated: Known keys that are other names all the same; they are left behind as "not set".
             other_name_wins: In defaults both names have a value, and the other name is what the user wrote.
-            defaults: Whole config that this one may be a copy of: values that stand there were not written by hand.
+            originals: Whole configs that this one may be a copy of: values that stand there were not written by hand.
         """
         self.config: dict[str, Any] = copy_containers(dict(config))
         self.sentences: list[str] = []
@@ -165,7 +165,7 @@ class Translation:
         self._known = known
         self._deprecated = deprecated
         self._other_name_wins = other_name_wins
-        self._defaults = defaults or {}
+        self._originals = originals
         for dotted, rename in RENAMES.items():
             value = lookup(config, dotted, _MISSING)
             if value is not _MISSING and self._means_something(dotted, rename):
@@ -192,7 +192,8 @@ class Translation:
     def _write(self, dotted: str, target: str, value: Any) -> None:
         """Writes a value under the name used here, or notes that another value stands there already."""
         present = lookup(self.config, target, value)
-        copied = target not in self.written and same(present, lookup(self._defaults, target, _MISSING))
+        stand = (lookup(original, target, _MISSING) for original in self._originals)
+        copied = target not in self.written and any(same(present, value_there) for value_there in stand)
         if self._other_name_wins or copied or same(present, value):
             self.written[target] = dotted
             assign(self.config, target, value)

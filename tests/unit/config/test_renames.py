@@ -94,6 +94,13 @@ def test_other_name_in_user_defaults_is_honoured() -> None:
     assert "buffer_size" not in config
 
 
+def test_config_that_is_both_the_defaults_and_what_overrides_them_may_be_a_copy_of_the_algorithms() -> None:
+    config = {**ToyConfig.defaults(), "buffer_size": 9}
+    with pytest.warns(RenamedKeyWarning, match="buffer_size"):
+        merged = merge_configs(with_common_config(config), config, ToyConfig)
+    assert merged["replay_buffer_config"]["capacity"] == 9
+
+
 @pytest.mark.parametrize(
     ("key", "value", "advice"),
     [
