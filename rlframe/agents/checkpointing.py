@@ -33,6 +33,21 @@ def save(trainer: Any, directory: str) -> None:
     _LOGGER.info("checkpoint of iteration %s written: %s", trainer.iteration, directory)
 
 
+def number_by_iteration(storage: Any, iteration: int) -> None:
+    """Has Tune name a trial's next checkpoint by its iteration, as Ray 1.x did, and not by how many there are.
+
+    A trial that goes on from another's checkpoint passes an iteration twice: the next free number is taken then.
+
+    Args:
+        storage: Ray's `StorageContext` of the trial; its index becomes the one before that of the checkpoint.
+        iteration: Of the trainer.
+    """
+    storage.current_checkpoint_index = max(iteration, storage.current_checkpoint_index + 1)
+    while storage.storage_filesystem.get_file_info(storage.checkpoint_fs_path).type.name != "NotFound":
+        storage.current_checkpoint_index += 1
+    storage.current_checkpoint_index -= 1
+
+
 def describe(trainer: Any) -> dict[str, Any]:
     """Returns what identifies a checkpoint: algorithm, spaces, versions, and the config for reading."""
     worker = trainer.workers.local_worker()

@@ -480,7 +480,8 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
     def save(self, checkpoint_dir: str | None = None) -> str:  # type: ignore[override]  # Tune's result is Tune's own
         """Writes a checkpoint and returns its directory, `<checkpoint_dir>/checkpoint_<iteration>`.
 
-        Under Tune, which keeps checkpoints itself and calls this, it returns what Tune's own `save` does.
+        Under Tune, which keeps checkpoints itself and calls this, it returns what Tune's own `save` does; their
+        directories have the iteration in their names all the same.
 
         Args:
             checkpoint_dir: Parent directory; None takes `logdir`.
@@ -489,6 +490,7 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
             OSError: If it cannot be written; an older checkpoint of that name is left as it was.
         """
         if self._storage:  # under Tune, which keeps checkpoints itself
+            checkpointing.number_by_iteration(self._storage, self.iteration)
             return cast(str, super().save(checkpoint_dir))
         path = os.path.join(checkpoint_dir or self.logdir, f"checkpoint_{self.iteration:06d}")
         self.save_checkpoint(path)

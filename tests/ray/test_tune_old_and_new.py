@@ -64,6 +64,7 @@ def test_program_for_ray_1_runs_as_it_is(ray_runtime, tmp_path):
     checkpoint = analysis.get_best_checkpoint(trial, metric="training_iteration", mode="max")
     assert trial.checkpoint.value == analysis.get_last_checkpoint(trial).value == os.fspath(analysis.best_checkpoint)
     trainer = DQNTrainer(CONFIG)
+    assert Path(checkpoint.path).name == "checkpoint_000003"
     trainer.restore(os.path.join(checkpoint))
     assert trainer.iteration == 3
     trainer.stop()
