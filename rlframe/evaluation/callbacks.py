@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import tracemalloc
+import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -173,8 +174,14 @@ _RENAMED_HOOKS = {"on_postprocess_traj": "on_postprocess_trajectory"}
 
 
 def _from_dict(hooks: Mapping[str, Callable[[dict[str, Any]], None]]) -> DefaultCallbacks:
-    """Returns callbacks for the oldest form: a dict of functions that each take one `info` dict."""
-    functions = {_RENAMED_HOOKS.get(name, name): function for name, function in hooks.items()}
+    """Returns callbacks for the oldest form: a dict of functions that each take one `info` dict.
+
+    None is no hook. Nor is text, with a warning: it is what `params.json` writes for a function.
+    """
+    functions = {_RENAMED_HOOKS.get(name, name): function for name, function in hooks.items() if function is not None}
+    for name in [name for name, function in functions.items() if isinstance(function, str)]:
+        text = functions.pop(name)
+        warnings.warn(f"callbacks: {name} is {text!r}, text and no function: it is not called", stacklevel=3)
     unknown = sorted(set(functions) - set(HOOKS))
     if unknown:
         raise ConfigError(f"callbacks: unknown hook {unknown[0]!r}; wanted one of {', '.join(HOOKS)}")

@@ -5,6 +5,7 @@ import tracemalloc
 import pytest
 
 from rlframe.agents.callbacks import DefaultCallbacks, MemoryTrackingCallbacks, MultiCallbacks
+from rlframe.config.rules import callbacks_rule
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks, overridden_hooks
 from rlframe.utils.errors import ConfigError
 from tests.helpers.envs import Counting
@@ -72,6 +73,13 @@ def test_dict_of_functions_gets_one_info():
     callbacks = {"on_episode_end": lambda info: infos.append((info["episode"].length, info["env"].num_envs))}
     make_worker(Counting, callbacks=callbacks, rollout_fragment_length=5, env_config={"length": 5}).sample()
     assert infos == [(5, 1)]
+
+
+def test_dict_as_params_json_writes_it_has_hooks_that_are_not_called():
+    callbacks = {"on_episode_start": None, "on_episode_end": "<function end at 0x7f>"}
+    assert callbacks_rule(callbacks) is None
+    with pytest.warns(UserWarning, match="on_episode_end is '<function end at 0x7f>', text and no function"):
+        assert overridden_hooks(make_callbacks(callbacks)) == set()
 
 
 def test_dict_with_unknown_hook_is_refused():
