@@ -247,13 +247,14 @@ def obs_layout(obs_space: Any) -> Any:
     """Returns the places of the original space's leaves in the flat observation, or None where nothing was flattened.
 
     Args:
-        obs_space: A preprocessed space; nested spaces are found in its attribute `original_space`.
+        obs_space: A preprocessed space; nested spaces are found in its attribute `original_space`. Or the nested space
+            itself, which models of one's own may hand to their base class.
     """
-    original = getattr(obs_space, "original_space", None)
-    if original is None or _kind(original) is None:
+    original = getattr(obs_space, "original_space", obs_space)
+    if _kind(original) is None:
         return None
     layout, size = _layout(original, 0)
-    if obs_space.shape is not None and math.prod(obs_space.shape) != size:
+    if original is not obs_space and obs_space.shape is not None and math.prod(obs_space.shape) != size:
         raise ValueError(
             f"The flat observation space has {math.prod(obs_space.shape)} numbers, but its original space {original} "
             f"flattens to {size}; make it with the space's preprocessor."
@@ -329,7 +330,8 @@ def restore_original_dimensions(
 
     Args:
         obs: Flat observations, NumPy or a tensor. Float `[B, D]`.
-        obs_space: The preprocessed space, with `original_space`; without it `obs` is returned as it is.
+        obs_space: The preprocessed space, with `original_space`, or the nested space; `obs` of others is returned as
+            it is.
         tensorlib: Not needed, the kind of `obs` tells.
         framework: The same.
 

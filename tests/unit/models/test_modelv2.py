@@ -35,9 +35,10 @@ def flat(space, seed=0, rows=3):
     return preprocessor.observation_space, np.stack([preprocessor.transform(s) for s in samples]), samples
 
 
-def test_call_nested_observations_are_restored_and_kept_flat():
+@pytest.mark.parametrize("names_the_nested_space", [False, True])
+def test_call_nested_observations_are_restored_and_kept_flat(names_the_nested_space):
     obs_space, obs, samples = flat(NESTED)
-    model = recorder(obs_space)
+    model = recorder(NESTED if names_the_nested_space else obs_space)
     given = {"obs": obs}
     outputs, state = model(given)
     restored = model.seen[0]["obs"]
