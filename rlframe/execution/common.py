@@ -40,7 +40,13 @@ _TIMER_WINDOW = 10
 
 
 class _NextValueNotReady(Exception):  # noqa: N818 - the name under which RLlib 1.x programs know it
-    """The marker an iterator hands on when it has no item yet; it is passed as a value and never raised."""
+    """The marker an iterator hands on when it has no item yet; it is passed as a value and never raised.
+
+    Attributes:
+        ends_waiting: Whether the end of a plan hands it on, too, instead of waiting for an item.
+    """
+
+    ends_waiting = False
 
 
 class StepsLimitReached(Exception):  # noqa: N818 - no fault: it ends an iteration

@@ -333,14 +333,19 @@ def as_local_iterator(given: Any) -> LocalIterator[Any]:
 
 
 def _items_of(given: Iterable[Any]) -> Iterator[Any]:
-    """Yields what another library's iterator gives, its operators having the plan's context."""
+    """Yields what another library's iterator gives, its operators having the plan's context.
+
+    Ray's not-ready markers are handed to the plan's end and out of it, where RLlib's plans had them: a program that
+    feeds the source of one trainer by another's steps would wait for itself.
+    """
     ray_iterators = sys.modules.get("ray.util.iter")
     if ray_iterators is None or not isinstance(given, ray_iterators.LocalIterator):
         yield from given
         return
     given.shared_metrics.set(_get_shared_metrics())
+    marker = type("_RayNotReady", (_NextValueNotReady, ray_iterators._NextValueNotReady), {"ends_waiting": True})
     for item in given:
-        yield _NextValueNotReady() if isinstance(item, ray_iterators._NextValueNotReady) else item
+        yield marker() if isinstance(item, ray_iterators._NextValueNotReady) else item
 
 
 def _zip_with_source(item: Any) -> tuple[Any, Any]:

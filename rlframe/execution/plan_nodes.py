@@ -430,7 +430,7 @@ class TransformNode(Node):
 
 
 class SkipNotReadyNode(Node):
-    """Waits until there is an item, so that whoever pulls from it never meets a not-ready marker."""
+    """Waits until there is an item: whoever pulls from it meets no not-ready marker but those that end waiting."""
 
     __slots__ = ("_pull",)
 
@@ -443,7 +443,7 @@ class SkipNotReadyNode(Node):
         while True:
             started = perf_counter()
             item = self._pull()
-            if not isinstance(item, _NextValueNotReady):
+            if not isinstance(item, _NextValueNotReady) or item.ends_waiting:
                 self.items += 1
                 return item
             if perf_counter() - started < IDLE_PAUSE_S:

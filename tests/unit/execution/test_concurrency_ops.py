@@ -11,6 +11,7 @@ import pytest
 
 from rlframe.execution.common import _get_shared_metrics, _NextValueNotReady
 from rlframe.execution.concurrency_ops import Concurrently, Dequeue, Enqueue
+from rlframe.execution.local_iterator import as_local_iterator
 from tests.helpers.fakes_execution import iterate
 
 
@@ -58,6 +59,9 @@ def test_iterators_of_ray_count_in_the_plan() -> None:
     plan = Concurrently([rays, iterate([3, 4]).for_each(count_in_rays)], mode="round_robin")
     assert [item for item in plan if not isinstance(item, _NextValueNotReady)] == [1, 3, 4, 2]
     assert plan.shared_metrics.get().counters["seen"] == 1 + 2 + 10 + 20 + 3 + 4
+
+    plan = as_local_iterator(LocalIterator(source, SharedMetrics())).for_each(count_here).skip_not_ready()
+    assert [isinstance(item, NotReadyOfRay) for item in plan] == [False, True, False]
 
 
 @pytest.mark.parametrize(
