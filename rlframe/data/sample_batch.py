@@ -159,6 +159,11 @@ class SampleBatch(ColumnDict):
     def count(self, rows: int) -> None:
         self._count = rows
 
+    @property
+    def data(self) -> SampleBatch:
+        """The batch itself; in RLlib 1.2 its columns were in a dict of this name."""
+        return self
+
     def __len__(self) -> int:
         return self.count
 

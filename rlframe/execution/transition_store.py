@@ -125,6 +125,7 @@ class TransitionStore:
                 return columns, count
         columns = as_arrays(batch, columns)
         if self._schema:
+            columns = {name: self._as_wide(name, column) for name, column in columns.items()}
             self._check_schema(columns)
         else:
             copies = 2 if StepKeys.of_batch(columns) is None else 1
@@ -142,6 +143,16 @@ class TransitionStore:
                 return None
             counts.add(len(column) if column.ndim else -1)
         return counts.pop() if len(counts) == 1 and -1 not in counts else None
+
+    def _as_wide(self, name: str, column: Array) -> Array:
+        """Returns a column of text as wide as what is stored, which is made wider if need be; others as they are."""
+        dtype, shape = self._schema.get(name, (column.dtype, ()))
+        if dtype == column.dtype or dtype.kind != column.dtype.kind or dtype.kind not in "US":
+            return column
+        if column.dtype.itemsize > dtype.itemsize:
+            self._columns[name] = self._columns[name].astype(column.dtype)
+            self._schema[name] = (column.dtype, shape)
+        return column.astype(self._schema[name][0])
 
     def _check_schema(self, columns: Mapping[str, Array]) -> None:
         """Raises ValueError naming the first column that is not as in the first batch."""
@@ -260,10 +271,10 @@ def _as_array(name: str, column: Any) -> Array:
             "the preprocessor on"
         )
     array = np.asarray(column)
-    if array.dtype.hasobject or array.dtype.kind in "US":
+    if array.dtype.hasobject:
         raise ValueError(
-            f"Column {name!r} holds {array.dtype} entries, wanted numbers or booleans; remove it from the batch before "
-            "it is stored"
+            f"Column {name!r} holds {array.dtype} entries, wanted numbers, booleans or text; remove it from the batch "
+            "before it is stored"
         )
     if array.ndim == 0:
         raise ValueError(f"Column {name!r} is a single value, wanted an array [B, ...]")

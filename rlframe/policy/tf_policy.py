@@ -594,11 +594,11 @@ def _flat(gradients: list[Gradients]) -> Gradients:
 
 
 def _tensor_columns(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the columns that can be tensors: float64 as float32, without objects such as `infos`."""
+    """Returns the columns that can be tensors: float64 as float32, without text and objects such as `infos`."""
     made = {}
     for key, value in batch.items():
         if isinstance(value, np.ndarray):
-            if value.dtype == object:
+            if value.dtype.kind in "OUS":
                 continue
             made[key] = value.astype(np.float32) if value.dtype == np.float64 else value
         elif isinstance(value, (Mapping, tuple)):

@@ -399,7 +399,7 @@ class TorchPolicy(LearningPolicy):
     def _lazy_tensor_dict(self, batch: SampleBatch, device: torch.device | None = None) -> SampleBatch:
         """Returns the batch with its numeric columns as tensors on the device (no copy on CPU).
 
-        float64 becomes float32; integers keep their type; object columns such as `infos` stay as they are.
+        float64 becomes float32; integers keep their type; text and object columns such as `infos` stay as they are.
         """
         target = self.device if device is None else device
         tensors = {key: _tensors(value, target) for key, value in batch.items()}
@@ -504,7 +504,7 @@ def _tensors(value: Any, device: torch.device) -> Any:
     if isinstance(value, Tensor):
         return value.to(device)
     if isinstance(value, np.ndarray):
-        if value.dtype == object:
+        if value.dtype.kind in "OUS":
             return value
         if value.dtype == np.float64:
             value = value.astype(np.float32)
@@ -516,7 +516,8 @@ def _tensors(value: Any, device: torch.device) -> Any:
         return {key: _tensors(part, device) for key, part in value.items()}
     if isinstance(value, tuple):
         return tuple(_tensors(part, device) for part in value)
-    return torch.as_tensor(np.asarray(value), device=device)
+    array = np.asarray(value)
+    return array if array.dtype.kind in "OUS" else torch.as_tensor(array, device=device)
 
 
 def _numpy(value: Any) -> Any:

@@ -33,6 +33,14 @@ def sequences(seq_lens: list[int], **flags: int | bool) -> SampleBatch:
     )
 
 
+def test_data_are_the_columns_as_in_rllib_1_2():
+    batch = make()
+    batch.data["source"] = ["here"] * 6
+    del batch.data["t"]
+    assert "t" not in batch
+    assert list(batch["source"]) == ["here"] * 6
+
+
 def test_constructor_lists_become_arrays():
     batch = SampleBatch({"obs": [[1, 2], [3, 4]], "infos": [{"a": 1}, {}]})
     assert batch["obs"].shape == (2, 2)

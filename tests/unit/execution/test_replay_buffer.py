@@ -30,6 +30,17 @@ def times_drawn(buffer: PrioritizedReplayBuffer, rounds: int = 300) -> Any:
     return counts / counts.sum()
 
 
+def test_text_beside_the_transitions_is_kept_however_long() -> None:
+    buffer = ReplayBuffer(30, seed=0)
+    for first, name in ((0, "best_0"), (10, "average_policy_0"), (20, "b")):
+        batch = fragment(0, first, 10)
+        batch["source"] = [name] * 10
+        buffer.add(batch)
+    drawn = buffer.sample(300)
+    for first, name in ((0, "best_0"), (10, "average_policy_0"), (20, "b")):
+        assert set(drawn["source"][drawn["t"] // 10 == first // 10].tolist()) == {name}
+
+
 # ---- uniform ------------------------------------------------------------------------------------------------------
 
 

@@ -126,6 +126,14 @@ def test_mixins_come_first():
     assert policy.greet() == "hello"
 
 
+def test_text_in_a_batch_is_no_tensor():
+    policy = build_torch_policy("X", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, common_config())
+    batch = {"rewards": [1.0], "who": ["me"], "where": np.array(["here"])}
+    made = policy._lazy_tensor_dict(SampleBatch.from_columns(batch))
+    assert torch.is_tensor(made["rewards"])
+    assert (made["who"][0], made["where"][0]) == ("me", "here")
+
+
 def test_learning_lowers_the_loss():
     cls = build_torch_policy(
         "Regression",
