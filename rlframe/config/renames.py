@@ -95,21 +95,26 @@ RENAMES: dict[str, Rename] = {
 }  # fmt: skip
 """By dotted key as people write it, what it means here."""
 
+_READ_BY_PROGRAMS = frozenset({"model.custom_options"})
+"""Other names that no config declares, and that programs read again where they have set them."""
 
-def with_other_names(config: dict[str, Any], deprecated: set[str]) -> dict[str, Any]:
-    """Returns a copy of a whole config in which declared other names have the values of the names used here.
 
-    Users' execution plans read `config["buffer_size"]`, which their programs have set.
+def with_other_names(config: dict[str, Any], deprecated: Collection[str] | None = None) -> dict[str, Any]:
+    """Returns a copy of a whole config in which other names have the values of the names used here.
+
+    Users' execution plans read `config["buffer_size"]`, and their policies `config["model"]["custom_options"]`, which
+    their programs have set.
 
     Args:
         config: The config. Not changed.
-        deprecated: Its keys, with dotted names, that are other names.
+        deprecated: Its keys, with dotted names, that are other names; None takes those that stand there as not set.
     """
-    missing = object()
     copy = copy_containers(config)
-    for dotted in sorted(deprecated & RENAMES.keys()):
-        values = [lookup(config, target, missing) for target in RENAMES[dotted].targets]
-        if values and values[0] is not missing and lookup(config, dotted) == SENTINEL:
+    if deprecated is None:
+        deprecated = {dotted for dotted in RENAMES if lookup(config, dotted) == SENTINEL}
+    for dotted in sorted((RENAMES.keys() & deprecated) | _READ_BY_PROGRAMS):
+        values = [lookup(config, target, _MISSING) for target in RENAMES[dotted].targets]
+        if values and values[0] is not _MISSING and lookup(config, dotted, SENTINEL) == SENTINEL:
             assign(copy, dotted, values[0])
     return dict(copy)
 

@@ -11,6 +11,7 @@ from typing import Any
 from rlframe.config.common import CommonConfig
 from rlframe.config.multiagent import check_policy_config, translate_policy_config
 from rlframe.config.options import AlgorithmConfig
+from rlframe.config.renames import with_other_names
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
 from rlframe.evaluation.episode import Episode
 from rlframe.policy.policy import PolicySpec
@@ -49,7 +50,8 @@ def policy_config(config: Mapping[str, Any], spec: PolicySpec) -> dict[str, Any]
     both have (`lr`, `exploration_config`) are the trainer's. An `exploration_config` of another type replaces the
     trainer's as a whole.
 
-    A policy's class that is the user's own may read keys that nobody declared; for the others these are faults.
+    A policy's class that is the user's own may read keys that nobody declared, for the others these are faults; and it
+    finds values under RLlib's old names of their keys, too.
 
     Args:
         config: The trainer's config.
@@ -58,6 +60,11 @@ def policy_config(config: Mapping[str, Any], spec: PolicySpec) -> dict[str, Any]
     Raises:
         ConfigError: If the specification has unknown keys, or wrong values.
     """
+    made = _laid_on(config, spec)
+    return with_other_names(made) if _is_users(spec.policy_class) else made
+
+
+def _laid_on(config: Mapping[str, Any], spec: PolicySpec) -> dict[str, Any]:
     made = {**algorithm_defaults(spec.policy_class), **config}
     if not spec.config:  # checked as the trainer's: whoever samples only need not import the algorithm for it
         return made

@@ -32,6 +32,7 @@ MODEL_DEFAULTS: ModelConfigDict = ModelConfig.defaults()
 #: What `framework` may be -> the folder of its models.
 _FRAMEWORKS = {"torch": "torch", "tf": "tf", "tf2": "tf", "tfe": "tf"}
 _BASES = {"torch": "TorchModelV2", "tf": "TFModelV2"}
+_KERAS = {"keras", "tf_keras", "tensorflow"}
 
 _REGISTRY: dict[str, dict[str, Any]] = {"model": {}, "action_dist": {}, "preprocessor": {}}
 
@@ -116,6 +117,8 @@ class ModelCatalog:
         if config["custom_model"]:
             model_class = _resolve("model", config["custom_model"], ModelV2)
             _refuse_other_framework(model_class, framework)
+            if _is_keras_model(model_class):
+                model_class = _sibling(framework, "keras_model").as_tf_modelv2(model_class)
             options = accepted_options(model_class, config["custom_model_config"])
         elif default_model is None and model_interface is None and has_action_mask(obs_space, num_outputs):
             model_class = _sibling(framework, "action_mask").ActionMaskModel
@@ -462,10 +465,21 @@ def _default_model_class(obs_space: Any, framework: str) -> type:
     return model_class
 
 
+def _is_keras_model(model_class: Any) -> bool:
+    """Whether `model_class` is a class of plain Keras models, told by names: neither Keras nor TensorFlow is loaded."""
+    bases = model_class.__mro__ if isinstance(model_class, type) else ()
+    keras = any(base.__name__ == "Model" and base.__module__.partition(".")[0] in _KERAS for base in bases)
+    return keras and not issubclass(model_class, ModelV2)
+
+
 def _refuse_other_framework(model_class: Any, framework: str) -> None:
     """Raises ConfigError for a class (or object) that derives from the other framework's base, told by its name."""
     cls = model_class if isinstance(model_class, type) else type(model_class)
     bases = {base.__name__ for base in cls.__mro__}
+    if framework == "torch" and _is_keras_model(cls):
+        raise ConfigError(
+            f"The model {cls.__name__!r} is a Keras model, but the config says framework='torch'; set 'tf'."
+        )
     for other, base in _BASES.items():
         if other != framework and base in bases:
             raise ConfigError(

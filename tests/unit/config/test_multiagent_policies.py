@@ -103,3 +103,12 @@ def test_a_trainer_refuses_the_table_of_policies():
     table = {"policies": {"p": PolicySpec(config={"gama": 0.5})}, "policy_mapping_fn": lambda agent: "p"}
     with pytest.raises(ConfigError, match=r"did you mean PolicySpec.config.gamma"):
         PGTrainer({"num_workers": 0, "multiagent": table}, env=MultiAgentCartPole)
+
+
+@pytest.mark.parametrize("own", [{}, {"lr": 0.5}])
+def test_policies_of_users_find_options_under_their_old_names_too(own):
+    base = {**PG, "model": {**PG["model"], "custom_model_config": {"warmup": 7}}, "record_env": "videos"}
+    config = made(base, Mine, own)
+    assert config["model"]["custom_options"] == {"warmup": 7}
+    assert config["monitor"] == "videos"
+    assert "custom_options" not in made(base, PGTorchPolicy, own)["model"]
