@@ -50,6 +50,7 @@ RENAMES: dict[str, Rename] = {
     "grad_norm_clipping": _to("grad_clip"),
     "policy_graphs": _to("multiagent.policies"),
     "multiagent.policy_graphs": _to("multiagent.policies"),
+    "multiagent.policies_to_learn": _to("multiagent.policies_to_train"),
     "model.custom_options": _to("model.custom_model_config"),
     "model.free_logstd": _to("model.free_log_std"),
     "model.lstm_use_prev_action_reward": _to("model.lstm_use_prev_action", "model.lstm_use_prev_reward"),

@@ -56,7 +56,8 @@ class Episode(RLlibEpisodeNames):
     Args:
         policies: Policies by id.
         policy_mapping_fn: The one policy's id, or a mapping of agents to policies.
-        batch_builder_factory: Makes `batch_builder`; of programs that step their environment themselves.
+        batch_builder_factory: Makes `batch_builder`; of programs that step their environment themselves. None shows the
+            steps that callbacks were told.
         extra_batch_callback: Becomes `add_extra_batch`; of the same.
         env_id: Index of the environment slot within its worker.
         worker: The `RolloutWorker` that runs the episode.
@@ -78,7 +79,7 @@ class Episode(RLlibEpisodeNames):
         self.episode_id = random.getrandbits(48) if episode_id is None else episode_id
         self.env_id = env_id
         self.worker = worker
-        self.batch_builder = None if batch_builder_factory is None else batch_builder_factory()
+        self._batch_builder = None if batch_builder_factory is None else batch_builder_factory()
         self.add_extra_batch = extra_batch_callback
         self.length = 0
         self.total_reward = 0.0

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from rlframe.data.columns import DONES, REWARDS
 from rlframe.data.minibatches import do_minibatch_sgd
-from rlframe.data.sample_batch import DEFAULT_POLICY_ID
+from rlframe.data.sample_batch import DEFAULT_POLICY_ID, SampleBatch
 from rlframe.policy.policy import Policy, PolicySpec
 
 if TYPE_CHECKING:
@@ -126,6 +129,42 @@ class RLlibWorkerNames:
             policy.distributed_world_size = world_size
 
 
+class RowsOfPolicy:
+    """One policy's rows of an episode so far, as far as the episode knows them: the rewards and dones of its agents."""
+
+    def __init__(self, views: Sequence[Any]) -> None:
+        self._views = views
+
+    @property
+    def batches(self) -> list[SampleBatch]:
+        """Returns a batch for each agent that has acted: raw `rewards`, float `[T]`, and `dones`, bool `[T]`."""
+        batches = [SampleBatch({REWARDS: np.asarray(view.rewards, np.float32)}) for view in self._views]
+        for view, batch in zip(self._views, batches, strict=True):
+            batch[DONES] = np.arange(batch.count) == (batch.count - 1 if view.done else -1)
+        return batches
+
+    @property
+    def buffers(self) -> dict[str, list[Any]]:
+        """Returns the columns of `batches`, one agent's rows after the other's, as RLlib 1.2 kept them."""
+        return {name: [item for batch in self.batches for item in batch[name].tolist()] for name in (REWARDS, DONES)}
+
+
+class RowsOfEpisode:
+    """What callbacks read of RLlib's builder of batches: `policy_collectors`, by policy that has acted."""
+
+    def __init__(self, episode: Any) -> None:
+        self._episode = episode
+
+    @property
+    def policy_collectors(self) -> dict[str, RowsOfPolicy]:
+        """Returns the rows by policy id."""
+        views: dict[str, list[Any]] = {}
+        for agent, view in self._episode._views.items():
+            if view.rewards:
+                views.setdefault(self._episode.policy_for(agent), []).append(view)
+        return {policy_id: RowsOfPolicy(own) for policy_id, own in views.items()}
+
+
 def _by_agent(part: str) -> property:
     def collect(self: Any) -> dict[Any, Any]:
         views = {agent: getattr(view, part) for agent, view in self._views.items()}
@@ -145,6 +184,13 @@ class RLlibEpisodeNames:
     _agent_to_prev_action = _by_agent("prev_action")
     _agent_to_last_extra_action_outs = _by_agent("extras")
     _agent_reward_history = _by_agent("rewards")
+
+    _batch_builder: Any
+
+    @property
+    def batch_builder(self) -> Any:
+        """What the program's factory made; else a view of the rows, the last of which has done True at the end."""
+        return RowsOfEpisode(self) if self._batch_builder is None else self._batch_builder
 
     @property
     def _agent_to_rnn_state(self: Any) -> dict[Any, Any]:

@@ -29,6 +29,7 @@ from tests.unit.config.declarations import ToyConfig
         ("restart_failed_env_runners", True, "recreate_failed_workers", True),
         ("min_time_s_per_iteration", 2, "min_iter_time_s", 2),
         ("model.custom_options", {"a": 1}, "model.custom_model_config", {"a": 1}),
+        ("multiagent.policies_to_learn", ["a"], "multiagent.policies_to_train", ["a"]),
         ("model.lstm_use_prev_action_reward", True, "model.lstm_use_prev_action", True),
         ("model.lstm_use_prev_action_reward", True, "model.lstm_use_prev_reward", True),
         ("metrics_num_episodes_for_smoothing", 5, "metrics_smoothing_episodes", 5),

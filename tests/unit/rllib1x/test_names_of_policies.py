@@ -124,6 +124,16 @@ def test_an_episode_shows_what_it_keeps_of_agents():
     assert Episode({}, "one", episode_id=1, env_id=0).get_agents() == [_DUMMY_AGENT_ID] == ["agent0"]
 
 
+def test_callbacks_read_the_last_done_of_an_episodes_builder():
+    episode = Episode({}, lambda agent, _: "p" if agent == "left" else "q", episode_id=1, env_id=0)
+    for agent, done in (("left", False), ("right", False), ("left", True)):
+        episode._record_outcome(raw_obs=0, reward=0.5, done=done, info={}, agent_id=agent)
+    collectors = episode.batch_builder.policy_collectors
+    assert collectors["p"].batches[-1]["dones"].tolist() == [False, True]
+    assert collectors["p"].buffers == {"rewards": [0.5, 0.5], "dones": [False, True]}
+    assert not collectors["q"].batches[-1]["dones"][-1]
+
+
 def test_a_program_makes_an_episode_of_its_own():
     episode = Episode({"p": None, "q": None}, lambda agent_id, **kwargs: "q", lambda: ["rows"], None, 3)
     other = Episode({"p": None}, lambda agent_id: "p")
