@@ -1,5 +1,6 @@
 """One thread per process and quiet tests: what holds for all of them."""
 
+import gc
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -21,6 +22,12 @@ def pytest_xdist_make_scheduler(config, log):
             return "ray" if nodeid.startswith("tests/ray/") else nodeid
 
     return RayInOneProcess(config, log)
+
+
+def pytest_collection_finish(session):  # noqa: ARG001 - a hook
+    """Lets the collector pass over what the imports made: half a million objects that stay, a third of its time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

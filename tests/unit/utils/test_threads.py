@@ -7,12 +7,12 @@ import sys
 import numpy as np
 import pytest
 
-from rlframe.utils import threads
+from rlframe.utils import spinning, threads
 from rlframe.utils.threads import blas_in_one_thread, capped, usable_cpus
 
 
 def python(program: str, **environ: str) -> str:
-    said = (*threads.THREAD_VARIABLES, *threads._WAIT_VARIABLES)
+    said = (*threads.THREAD_VARIABLES, *spinning._WAIT_VARIABLES)
     env = {name: value for name, value in os.environ.items() if name not in said}
     done = subprocess.run(
         [sys.executable, "-c", program], env={**env, **environ}, capture_output=True, text=True, check=True
