@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import ray.tune
 
 from rlframe.agents.registry import register_trainables
+from rlframe.tune.analysis import Analysis  # noqa: F401
 from rlframe.tune.experiment import Experiment, with_present_keys  # noqa: F401
 from rlframe.tune.functions import as_trainable, checkpoint_dir, register_trainable, report  # noqa: F401
 from rlframe.tune.results import ExperimentAnalysis, NamesOfRay1, with_logdir
@@ -25,6 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 __all__ = sorted(
     {
         *ray.tune.__all__,
+        "Analysis",
         "Experiment",
         "ExperimentAnalysis",
         "Trainable",
@@ -94,7 +96,7 @@ def function(func: F) -> F:
 
 
 #: Modules of Ray 1.x that `import ray.tune` had imported already.
-_MODULES = ("logger", "registry", "result", "trial", "tune", "utils")
+_MODULES = ("analysis", "config_parser", "logger", "registry", "resources", "result", "trial", "tune", "utils")
 
 
 def __getattr__(name: str) -> Any:

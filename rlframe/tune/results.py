@@ -64,7 +64,27 @@ class NamesOfRay1(ray.tune.Callback):
 
 
 class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
-    """The results of an experiment."""
+    """The results of an experiment, of a folder that `tune.run` has written as well.
+
+    Args:
+        experiment_checkpoint_path: The experiment's folder, or its `experiment_state-*.json`.
+        trials: The trials; None reads them from there.
+        default_metric: What is compared where a method is given none.
+        default_mode: "max" or "min", the same.
+        **kwargs: Further ones of today's Ray.
+    """
+
+    def __init__(
+        self,
+        experiment_checkpoint_path: str | os.PathLike[str],
+        trials: list[Any] | None = None,
+        default_metric: str | None = None,
+        default_mode: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        path = os.path.abspath(os.path.expanduser(os.fspath(experiment_checkpoint_path)))
+        super().__init__(path, trials=trials, default_metric=default_metric, default_mode=default_mode, **kwargs)
+        with_logdir(self.trials)
 
     @classmethod
     def of(cls, analysis: Any) -> ExperimentAnalysis:

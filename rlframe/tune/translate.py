@@ -9,6 +9,7 @@
 | `restore`: a directory, a file's name in it, a `Checkpoint` | `restore`: the directory |
 | `resources_per_trial={"cpu": 1, "extra_cpu": 2}` | bundles, of which the first is the trial's own |
 | `progress_reporter` | the same, and it prints |
+| `sync_config={"upload_dir": None}` | nothing |
 | `queue_trials`, `ray_auto_init` and the like | nothing: Ray does so by itself, or has no such thing any more |
 """
 
@@ -63,6 +64,7 @@ def translate_run(arguments: Mapping[str, Any]) -> dict[str, Any]:
         if name in translated:
             del translated[name]
             deprecation_warning(f"tune.run({name}=…)")
+    _translate_syncing(translated)
     _translate_directory(translated)
     _translate_checkpoints(translated)
     _translate_loggers(translated)
@@ -131,6 +133,20 @@ def _translate_experiment(spec: Any) -> Any:
     if env is not None:
         translated["config"] = {**(translated.get("config") or {}), "env": env}
     return translated
+
+
+def _translate_syncing(arguments: dict[str, Any]) -> None:
+    """Drops what a `sync_config` leaves open, such as `{"upload_dir": None}`; refuses what is not there any more."""
+    given = arguments.get("sync_config")
+    if not isinstance(given, Mapping):
+        return
+    kept = {name: value for name, value in given.items() if value and name != "sync_on_checkpoint"}
+    for name in kept.keys() & _REFUSED.keys():
+        raise ConfigError(f"sync_config[{name!r}]: got {kept[name]!r}, not in today's Ray: {_REFUSED[name]}")
+    if kept:
+        arguments["sync_config"] = kept
+    else:
+        del arguments["sync_config"]
 
 
 def _translate_directory(arguments: dict[str, Any]) -> None:

@@ -20,6 +20,13 @@ def test_local_dir_is_an_absolute_storage_path() -> None:
     assert translate_run({"local_dir": "here"}) == {"storage_path": os.path.abspath("here")}
 
 
+def test_sync_config_that_says_nothing_is_dropped() -> None:
+    assert translate_run({"sync_config": {"upload_dir": None, "sync_on_checkpoint": True}}) == {}
+    assert translate_run({"sync_config": {"sync_period": 5}}) == {"sync_config": {"sync_period": 5}}
+    with pytest.raises(ConfigError, match=r"sync_config\['upload_dir'\]: got 's3://a'.* give storage_path"):
+        translate_run({"sync_config": {"upload_dir": "s3://a"}})
+
+
 def test_local_dir_beside_storage_path_is_refused() -> None:
     with pytest.raises(ConfigError, match="old name of storage_path"):
         translate_run({"local_dir": "a", "storage_path": "b"})
