@@ -11,17 +11,19 @@ import pytest
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Keeps the tests that start Ray in one process when tests run in several.
+    """Keeps the tests that share a Ray runtime in one process when tests run in several; those of Tune have their own.
 
     By path: pytest 9.2 takes no other names for tests, which is how xdist's own groups reach its scheduler.
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    class RayInOneProcess(LoadScopeScheduling):
+    class RuntimesInOneProcess(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return "ray" if nodeid.startswith("tests/ray/") else nodeid
+            if not nodeid.startswith("tests/ray/"):
+                return nodeid
+            return "tune" if nodeid.startswith("tests/ray/test_tune") else "ray"
 
-    return RayInOneProcess(config, log)
+    return RuntimesInOneProcess(config, log)
 
 
 def pytest_collection_finish(session):  # noqa: ARG001 - a hook

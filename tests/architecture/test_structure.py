@@ -1,6 +1,7 @@
 """What holds for the whole code: no unread key, frameworks where they belong, policies that resolve."""
 
 import ast
+import functools
 import importlib.util
 import re
 import subprocess
@@ -13,13 +14,16 @@ ROOT = Path(__file__).parents[2] / "rlframe"
 FILES = sorted(path for path in ROOT.rglob("*.py"))
 
 
+@functools.cache
 def imported(path):
-    """Yields the top-level names that a file imports, at any depth of its code."""
+    """Returns the top-level names that a file imports, at any depth of its code."""
+    found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from (alias.name.split(".")[0] for alias in node.names)
+            found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield node.module.split(".")[0]
+            found.add(node.module.split(".")[0])
+    return found
 
 
 def below(path, *folders):
@@ -29,30 +33,30 @@ def below(path, *folders):
 def test_torch_is_imported_only_where_the_name_says_so():
     for path in FILES:
         if "torch" not in path.stem and "torch" not in path.relative_to(ROOT).parts:
-            assert "torch" not in set(imported(path)), path
+            assert "torch" not in imported(path), path
 
 
 def test_tensorflow_is_imported_only_where_the_name_says_so():
     for path in FILES:
         if not {"tf", "quiet_tf"} & {*path.relative_to(ROOT).parts, path.stem} and "_tf" not in path.stem:
-            assert "tensorflow" not in set(imported(path)), path
+            assert "tensorflow" not in imported(path), path
 
 
 def test_ray_is_imported_only_in_upper_layers():
     for path in FILES:
         allowed = below(path, "execution", "evaluation", "agents", "tune", "cli") or path.name == "_tune_names.py"
         if not allowed:
-            assert "ray" not in set(imported(path)), path
+            assert "ray" not in imported(path), path
 
 
 def test_gym_is_never_imported():
     for path in FILES:
-        assert "gym" not in set(imported(path)), path
+        assert "gym" not in imported(path), path
 
 
 def test_no_pickle_on_any_path():
     for path in FILES:
-        assert not {"pickle", "cloudpickle", "dill", "joblib"} & set(imported(path)), path
+        assert not {"pickle", "cloudpickle", "dill", "joblib"} & imported(path), path
 
 
 #: Keys that no code reads by name, each with its reason.
@@ -65,18 +69,21 @@ EXPLAINED = {
 }
 
 
+@functools.cache
+def words_read():
+    """Returns the words that stand in quotes, behind a dot or behind a parenthesis, outside the config's declarations."""
+    code = "\n".join(path.read_text() for path in FILES if not below(path, "config"))
+    return {quoted or word for quoted, word in re.findall(r"[\"'](\w+)(?=[\"'])|[.(](\w+)", code)}
+
+
 @pytest.mark.parametrize("name", ["A2C", "A3C", "APPO", "DQN", "IMPALA", "MADDPG", "PG", "PPO", "QMIX"])
 def test_every_honoured_config_key_is_read_somewhere(name):
     from rlframe.agents.registry import get_trainer_class
     from rlframe.config.common import honoured_keys
 
-    code = "\n".join(path.read_text() for path in FILES if not below(path, "config"))
+    words = words_read()
     unread = [
-        key
-        for key in honoured_keys(get_trainer_class(name)._config_class)
-        if not re.search(
-            rf"[\"']{re.escape(key.rpartition('.')[2])}[\"']|[.(]{re.escape(key.rpartition('.')[2])}\b", code
-        )
+        key for key in honoured_keys(get_trainer_class(name)._config_class) if key.rpartition(".")[2] not in words
     ]
     assert [key for key in unread if not key.startswith(tuple(EXPLAINED))] == []
 

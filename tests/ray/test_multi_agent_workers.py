@@ -112,14 +112,12 @@ def test_asynchronous_learners_take_several_policies(trainers):
     assert result["info"]["num_agent_steps_trained"] > result["info"]["num_steps_trained"]
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_maddpg_learns_alike_from_a_remote_worker_that_acts_in_numpy(framework):
+def test_maddpg_learns_alike_from_a_remote_worker_that_acts_in_numpy():
     made = []
     for workers in (0, 1):
         config = {key: value for key, value in CONFIG.items() if key != "model"}
         config |= {
             "num_workers": workers,
-            "framework": framework,
             "learning_starts": 20,
             "env_config": {"num_agents": 2},
         }

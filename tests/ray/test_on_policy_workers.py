@@ -7,7 +7,7 @@ import pytest
 
 from rlframe.agents.a3c import A2CTrainer, A3CTrainer
 from rlframe.agents.ppo import PPOTrainer
-from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.frameworks import needs_tf
 
 pytestmark = pytest.mark.ray
 
@@ -22,6 +22,7 @@ CONFIG = {
     "log_sys_usage": False,
 }
 
+MINIBATCHES = {"sgd_minibatch_size": 40, "num_sgd_iter": 2}
 CURIOUS = {"type": "Curiosity", "feature_dim": 4, "sub_exploration": {"type": "StochasticSampling"}}
 
 
@@ -43,19 +44,17 @@ def trainers():
         trainer.stop()
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize(
     ("cls", "overrides"),
     [
         (A2CTrainer, {}),
-        (PPOTrainer, {"sgd_minibatch_size": 40, "num_sgd_iter": 2}),
-        (PPOTrainer, {"sgd_minibatch_size": 40, "num_sgd_iter": 2, "exploration_config": CURIOUS}),
+        pytest.param(PPOTrainer, {**MINIBATCHES, "framework": "tf"}, marks=needs_tf),
+        (PPOTrainer, {**MINIBATCHES, "exploration_config": CURIOUS}),
     ],
-    ids=["A2C", "PPO", "PPO-Curiosity"],
+    ids=["A2C", "PPO-tf", "PPO-Curiosity"],
 )
-def test_one_remote_worker_gives_the_numbers_of_none(trainers, cls, overrides, framework):
-    local = trainers(cls, num_workers=0, framework=framework, **overrides)
-    remote = trainers(cls, framework=framework, **overrides)
+def test_one_remote_worker_gives_the_numbers_of_none(trainers, cls, overrides):
+    local, remote = trainers(cls, num_workers=0, **overrides), trainers(cls, **overrides)
     for _ in range(3):
         a, b = local.train(), remote.train()
         assert a["hist_stats"] == b["hist_stats"]
@@ -63,9 +62,8 @@ def test_one_remote_worker_gives_the_numbers_of_none(trainers, cls, overrides, f
         np.testing.assert_allclose(array, remote.get_weights()["default_policy"][name], atol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a3c_applies_the_gradients_of_every_worker(trainers, framework):
-    trainer = trainers(A3CTrainer, num_workers=2, framework=framework, timesteps_per_iteration=200)
+def test_a3c_applies_the_gradients_of_every_worker(trainers):
+    trainer = trainers(A3CTrainer, num_workers=2, timesteps_per_iteration=200)
     before = trainer.get_weights()["default_policy"]
     result = trainer.train()
     assert result["info"]["num_steps_sampled"] >= 200

@@ -70,21 +70,6 @@ def test_two_workers_report_healthy_and_sample_twice_as_much_per_round(trainers)
     assert trainer.workers.foreach_env(lambda env: env.observation_space.shape)[1:] == [[(4,)], [(4,)]]
 
 
-def loaded(_worker):
-    import sys  # on the worker
-
-    return [name for name in ("torch", "tensorflow", "ray.tune", "pandas") if name in sys.modules]
-
-
-def test_workers_that_act_in_numpy_load_neither_framework_nor_tune(trainers):
-    trainer = trainers(num_workers=1)
-    trainer.train()
-    remote = trainer.workers.remote_workers()[0]
-    import ray
-
-    assert ray.get(remote.apply.remote(loaded)) == []
-
-
 def test_checkpoint_with_remote_workers_goes_on_bit_for_bit(trainers, tmp_path):
     one = trainers(num_workers=2)
     one.train()

@@ -105,7 +105,8 @@ def test_asha_ends_trials_early(ray_runtime, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:Consider boosting PBT")  # a trainer is built anew for another config
 def test_population_based_training_copies_and_perturbs(ray_runtime, tmp_path):
-    from rlframe import tune
+    from ray import tune  # Ray's own takes the class, too
+
     from rlframe.tune.schedulers import PopulationBasedTraining
 
     scheduler = PopulationBasedTraining(
