@@ -26,7 +26,7 @@ def pytest_xdist_make_scheduler(config, log):
     return RuntimesInOneProcess(config, log)
 
 
-def pytest_collection_finish(session):  # noqa: ARG001 - a hook
+def pytest_collection_finish(session):
     """Lets the collector pass over what the imports made: half a million objects that stay, a third of its time."""
     gc.collect()
     gc.freeze()

@@ -71,7 +71,7 @@ EXPLAINED = {
 
 @functools.cache
 def words_read():
-    """Returns the words that stand in quotes, behind a dot or behind a parenthesis, outside the config's declarations."""
+    """Returns the words in quotes, behind dots and behind parentheses, outside the config's declarations."""
     code = "\n".join(path.read_text() for path in FILES if not below(path, "config"))
     return {quoted or word for quoted, word in re.findall(r"[\"'](\w+)(?=[\"'])|[.(](\w+)", code)}
 

@@ -25,7 +25,8 @@ trainer = DQNTrainer({
     "learning_starts": 20, "hiddens": [8], "model": {"fcnet_hiddens": [8]}, "log_sys_usage": False, **config,
 }, env="CartPole-v1")
 trainer.train()
-modules = lambda worker=None: [name for name in ("torch", "tensorflow", "ray.tune", "pandas") if name in __import__("sys").modules]
+NAMES = ["torch", "tensorflow", "ray.tune", "pandas"]
+modules = lambda worker=None: [name for name in NAMES if name in __import__("sys").modules]
 remote = ray.get(trainer.workers.remote_workers()[0].apply.remote(modules))
 trainer.stop()
 print(json.dumps({"driver": modules()[:-2], "worker": remote}))  # the driver's trainer is Tune's Trainable
