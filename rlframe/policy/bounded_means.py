@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.losses.policy_gradients import beyond_bounds
 from rlframe.models.dist_plan import is_gaussian
 
 #: Bound of actions without one: no mean comes there.
@@ -16,13 +17,7 @@ _FAR = 1e30
 
 
 class BoundedMeans:
-    """Mixin of policies whose losses have the price of means beyond the action bounds; needs `action_bound_coeff`.
-
-    Attributes:
-        beyond_bounds: The framework's function of that name.
-    """
-
-    beyond_bounds: Callable[..., Any]
+    """Mixin of policies whose losses have the price of means beyond the action bounds; needs `action_bound_coeff`."""
 
     @cached_property
     def action_bounds(self: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
@@ -50,7 +45,7 @@ class BoundedMeans:
             mean: What takes the mean over the rows that count; see `valid_mean`.
         """
         bounds = self.action_bounds
-        return 0.0 if bounds is None else mean(self.beyond_bounds(dist.deterministic_sample(), *bounds))
+        return 0.0 if bounds is None else mean(beyond_bounds(dist.deterministic_sample(), *bounds))
 
     def bound_stats(self, bound_loss: Any) -> dict[str, Any]:
         """Returns the report of `bound_loss`, nothing where actions have no bounds."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from rlframe.agents.impala.vtrace_policy import VTracePolicy
-from rlframe.agents.impala.vtrace_tf_policy import VTraceTFPolicy
 from rlframe.agents.ppo.appo_policy import AsyncPPOPolicy
 from rlframe.agents.ppo.ppo_policy import KLCoeffMixin
 from rlframe.data.columns import VF_PREDS
-from rlframe.losses.policy_gradients import beyond_bounds
 from rlframe.models.catalog import ModelCatalog
 from rlframe.policy.tf.target import TargetNetwork
+from rlframe.policy.tf_policy import TFPolicy
 from rlframe.rllib1x.vtrace_tf import setup_mixins as setup_early_mixins
 from rlframe.rllib1x.vtrace_tf import stats as impala_stats
 from rlframe.utils.quiet_tf import tf
@@ -24,8 +23,7 @@ class TargetNetworkMixin(AsyncPPOPolicy):
     was built with the model becomes the copy.
     """
 
-    beyond_bounds = staticmethod(beyond_bounds)
-    target_stats = VTraceTFPolicy.target_stats
+    extra_grad_info = TFPolicy.extra_grad_info  # `stats` is given as a function
     target_model: Any = None
 
     def __init__(self: Any, obs_space: Any = None, action_space: Any = None, config: Any = None) -> None:

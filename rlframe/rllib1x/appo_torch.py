@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from rlframe.agents.impala.vtrace_policy import VTracePolicy
-from rlframe.agents.impala.vtrace_torch_policy import VTraceTorchPolicy
 from rlframe.agents.ppo.appo_policy import AsyncPPOPolicy
 from rlframe.agents.ppo.ppo_policy import KLCoeffMixin
 from rlframe.data.columns import VF_PREDS
-from rlframe.losses.policy_gradients import beyond_bounds
 from rlframe.models.catalog import ModelCatalog
 from rlframe.policy.torch.target import TargetNetwork
+from rlframe.policy.torch_policy import TorchPolicy
 from rlframe.rllib1x.vtrace_torch import setup_mixins as setup_early_mixins
 from rlframe.rllib1x.vtrace_torch import stats as impala_stats
 
@@ -23,8 +22,7 @@ class TargetNetworkMixin(AsyncPPOPolicy):
     was built with the model becomes the copy.
     """
 
-    beyond_bounds = staticmethod(beyond_bounds)
-    target_stats = VTraceTorchPolicy.target_stats
+    extra_grad_info = TorchPolicy.extra_grad_info  # `stats` is given as a function
     target_model: Any = None
 
     def __init__(self: Any, obs_space: Any = None, action_space: Any = None, config: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""What the actor-critic policies of both frameworks share: columns, advantages, schedules."""
+"""A2C and A3C: the loss and the policy, for both frameworks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,44 @@ from typing import Any
 from rlframe.data.columns import ACTIONS, ADVANTAGES, DONES, ENV_ID, NEXT_OBS, OBS, VALUE_TARGETS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
+from rlframe.losses.masking import valid_mean, valid_rows
+from rlframe.losses.policy_gradients import explained_variance, policy_gradient
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.row_sums import RowSums
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.value_network import ValueNetworkMixin
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
+
+
+def actor_critic_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+    """Returns the loss of one batch, a scalar.
+
+        mean[ −log π(a|s) A + c_v ½ (V − R)² − c_e H(π) ]
+
+    RLlib summed over the rows; with a mean, the length of a step does not depend on the size of the batch. Padding rows
+    of recurrent batches do not count.
+
+    Source: Mnih et al. 2016, "Asynchronous Methods for Deep Reinforcement Learning", section 4.
+    """
+    dist_inputs, _ = model(train_batch)
+    dist, targets = dist_class(dist_inputs, model), train_batch[VALUE_TARGETS]
+    mean, valid = valid_mean(train_batch), valid_rows(train_batch)
+    policy_loss = mean(policy_gradient(dist.logp(train_batch[ACTIONS]), train_batch[ADVANTAGES]))
+    values = model.value_function()
+    if policy.config["use_critic"]:
+        vf_loss = 0.5 * mean(ops.square(values - targets))
+    else:
+        vf_loss = ops.zeros_like(policy_loss)
+    entropy = mean(dist.entropy())
+    total = policy_loss + policy.config["vf_loss_coeff"] * vf_loss - policy.entropy_coeff * entropy
+    policy.keep(
+        policy_loss=policy_loss,
+        vf_loss=vf_loss,
+        policy_entropy=entropy,
+        vf_explained_var=explained_variance(valid(targets), valid(ops.stop_gradient(values))),
+    )
+    return total
 
 
 class A3CPolicy(ValueNetworkMixin, RowSums, LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
@@ -36,3 +70,11 @@ class A3CPolicy(ValueNetworkMixin, RowSums, LearningRateSchedule, EntropyCoeffSc
         return compute_gae_for_sample_batch(self, sample_batch, other_agent_batches, episode)
 
     postprocess_trajectory.framework_free = compute_gae_for_sample_batch  # type: ignore[attr-defined]  # a marker for NumPy workers
+
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+        """Returns the loss of one batch; see `actor_critic_loss`."""
+        return actor_critic_loss(self, model, dist_class, train_batch)
+
+    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
+        """Returns losses, entropy and explained variance, all means over the rows."""
+        return {"cur_lr": self.cur_lr, "entropy_coeff": self.entropy_coeff, **self._loss_outputs}

@@ -1,9 +1,9 @@
-"""What the V-trace policies of both frameworks share: columns, postprocessing, schedules."""
+"""IMPALA: the loss on V-trace and the policy, for both frameworks."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,13 @@ from rlframe.data.columns import (
     OBS,
     REWARDS,
     TRAJECTORY_ENDS,
+    VALID_MASK,
     VALUES_AFTER,
 )
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.losses.masking import valid_mean, valid_rows
+from rlframe.losses.policy_gradients import explained_variance, policy_gradient, sampled_kl, scaled_by_rms
+from rlframe.losses.vtrace import batch_vtrace
 from rlframe.models.fcnet_spec import VALUE_UNITS
 from rlframe.policy.bounded_means import BoundedMeans
 from rlframe.policy.learning_policy import LearningPolicy
@@ -28,10 +32,52 @@ from rlframe.policy.policy import State
 from rlframe.policy.row_sums import RowSums
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.value_units import ValueUnits
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
 
 _LOGGER = logging.getLogger("rlframe")
 _SIGMA, _MU = f"{VALUE_UNITS}.weight", f"{VALUE_UNITS}.bias"
+
+
+def vtrace_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
+    """Returns the loss of one batch, a scalar; or those of policy and values, with `_separate_vf_optimizer`.
+
+        mean[ −log π(a|s) A + c_v ½ ((V − v_s) / σ)² − c_e H(π) + c_k KL(μ‖π) + c_b B(π) ]
+
+    μ is the policy that acted: where π left it, the fourth term pulls back, which V-trace alone does not. B is how far
+    means of Gaussians lie beyond the action bounds, see `beyond_bounds`; 0 for other distributions. A is in units of
+    its root mean square with `scale_advantages`. With `normalize_values` V is μ_v + σ times what the network gives,
+    μ_v and σ the running mean and standard deviation of v_s; without, they are 0 and 1.
+    RLlib summed over the rows; with a mean, the length of a step does not depend on the size of the batch.
+
+    Source: Espeholt et al. 2018, "IMPALA", section 4.2.
+    """
+    dist_inputs, _ = model(train_batch)
+    dist, values = dist_class(dist_inputs, model), policy.in_reward_units(model.value_function())
+    logp = dist.logp(train_batch[ACTIONS])
+    now = ops.stop_gradient(logp), ops.stop_gradient(values)
+    vtrace, counts = batch_vtrace(train_batch, *now, **policy.vtrace_options())
+    mean, counted = valid_mean({VALID_MASK: counts}), valid_rows({VALID_MASK: counts})
+    advantages = scaled_by_rms(vtrace.advantages, mean) if policy.scales_advantages else vtrace.advantages
+    policy_loss = mean(policy_gradient(logp, advantages))
+    vf_loss = 0.5 * mean(ops.square((values - vtrace.targets) / policy.value_std))
+    entropy = mean(dist.entropy())
+    behaviour_kl = mean(sampled_kl(logp, train_batch[ACTION_LOGP]))
+    bound_loss = policy.bound_loss(dist, mean)
+    policy_terms = policy_loss - policy.entropy_coeff * entropy + policy.held(behaviour_kl, bound_loss)
+    value_terms = policy.config["vf_loss_coeff"] * vf_loss
+    policy.keep(
+        total_loss=policy_terms + value_terms,
+        policy_loss=policy_loss,
+        vf_loss=vf_loss,
+        entropy=entropy,
+        behaviour_kl=behaviour_kl,
+        **policy.bound_stats(bound_loss),
+        **policy.target_stats(vtrace.targets, mean),
+        vf_explained_var=explained_variance(counted(vtrace.targets), counted(now[1])),
+    )
+    return policy.losses(policy_terms, value_terms)
 
 
 class VTracePolicy(BoundedMeans, ValueUnits, RowSums, LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
@@ -153,6 +199,28 @@ class VTracePolicy(BoundedMeans, ValueUnits, RowSums, LearningRateSchedule, Entr
                 float(stats["vf_target_mean"]), float(stats["vf_target_spread"]), np.asarray(samples[REWARDS])
             )
         return info
+
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
+        """Returns the loss of one batch; see `vtrace_loss`."""
+        return vtrace_loss(self, model, dist_class, train_batch)
+
+    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
+        """Returns losses, entropy and explained variance, means over the rows, and the norm of the weights."""
+        norm = self.weights_norm()
+        return {"cur_lr": self.cur_lr, **self._loss_outputs, "entropy_coeff": self.entropy_coeff, "var_gnorm": norm}
+
+    def weights_norm(self) -> Tensor:
+        """Returns the global L2 norm of the weights, a scalar."""
+        raise NotImplementedError
+
+    def target_stats(self, targets: Tensor, mean: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+        """Returns the mean of the value targets, and of ((v_s − μ) / σ)², where the units of values follow them."""
+        if not self.normalizes:
+            return {}
+        return {
+            "vf_target_mean": mean(targets),
+            "vf_target_spread": mean(ops.square((targets - self.value_mean) / self.value_std)),
+        }
 
     def losses(self, policy_terms: Any, value_terms: Any) -> Any:
         """Returns one loss, or two with `_separate_vf_optimizer`."""

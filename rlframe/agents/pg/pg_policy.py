@@ -1,4 +1,4 @@
-"""What PG's policies of both frameworks share: columns and returns."""
+"""PG: the loss and the policy, for both frameworks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,22 @@ from typing import Any
 from rlframe.data.columns import ACTIONS, ADVANTAGES, DONES, ENV_ID, OBS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import post_process_advantages
+from rlframe.losses.masking import valid_mean
+from rlframe.losses.policy_gradients import policy_gradient
 from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.tensor.ops import Tensor
+
+
+def pg_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+    """Returns the loss of one batch, the mean of −log π(a|s) · G, a scalar.
+
+    Source: Williams 1992; Sutton and Barto 2018, eq. 13.8.
+    """
+    dist_inputs, _ = model(train_batch)
+    logp = dist_class(dist_inputs, model).logp(train_batch[ACTIONS])
+    loss = valid_mean(train_batch)(policy_gradient(logp, train_batch[ADVANTAGES]))
+    policy.keep(policy_loss=loss)
+    return loss
 
 
 class PGPolicy(LearningPolicy):
@@ -25,3 +40,11 @@ class PGPolicy(LearningPolicy):
         return post_process_advantages(self, sample_batch, other_agent_batches, episode)
 
     postprocess_trajectory.framework_free = post_process_advantages  # type: ignore[attr-defined]  # a marker for NumPy workers
+
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+        """Returns the loss of one batch; see `pg_loss`."""
+        return pg_loss(self, model, dist_class, train_batch)
+
+    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
+        """Returns the loss."""
+        return self._loss_outputs

@@ -12,6 +12,7 @@ import gymnasium as gym
 import torch
 from torch import Tensor
 
+from rlframe.agents.ppo.ppo_policy import PPOPolicy
 from rlframe.data.columns import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
@@ -27,8 +28,6 @@ from rlframe.models.fcnet_spec import VALUE_UNITS
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.torch.dense_chain import DenseChain
 from rlframe.policy.torch_policy import TorchPolicy
-
-_PACKAGE = __name__.rpartition(".")[0]
 
 
 class DensePPOGradients:
@@ -65,7 +64,7 @@ class DensePPOGradients:
         buffer.
         """
         kind: Any = type(policy)
-        own = kind.loss.__module__ == f"{_PACKAGE}.ppo_torch_policy" and kind.keep is TorchPolicy.keep
+        own = kind.loss is PPOPolicy.loss and kind.keep is TorchPolicy.keep
         plain = own and type(policy.model).custom_loss is ModelV2.custom_loss and policy.numpy_dist is not None
         discrete = isinstance(policy.action_space, gym.spaces.Discrete)
         if not (plain and discrete and policy._flat_parameters is not None and policy.config["use_critic"]):

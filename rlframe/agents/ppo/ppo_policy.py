@@ -1,4 +1,4 @@
-"""What PPO's policies of both frameworks share: columns, advantages, and the KL penalty's weight."""
+"""PPO: the loss and the policy, for both frameworks."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from rlframe.data.columns import (
 )
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
+from rlframe.losses.masking import valid_mean, valid_rows
+from rlframe.losses.policy_gradients import clipped_surrogate, clipped_value_loss, explained_variance
 from rlframe.models.fcnet_spec import VALUE_UNITS
 from rlframe.policy.bounded_means import BoundedMeans
 from rlframe.policy.learning_policy import LearningPolicy
@@ -30,6 +32,8 @@ from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.users_code import method
 from rlframe.policy.value_network import ValueNetworkMixin
 from rlframe.policy.value_units import ValueUnits
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
 
 _PACKAGE = __name__.rpartition(".")[0]
@@ -56,6 +60,70 @@ class KLCoeffMixin:
         return self.kl_coeff
 
 
+def ppo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+    """Returns the loss of one batch, a scalar.
+
+        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v max((V − R)², (V_clip − R)²) / σ² − c_e H(π) + c_b B(π) ]
+
+    B is how far means of Gaussians lie beyond the action bounds, see `beyond_bounds`: `action_bound_coeff`. σ is the
+    unit that values are learned in, see `ValueUnits`; 1 without `normalize_values`.
+
+    Source: Schulman et al. 2017, "Proximal Policy Optimization Algorithms", eqs. 7 to 9.
+    """
+    config = policy.config
+    dist_inputs, _ = model(train_batch)
+    dist = dist_class(dist_inputs, model)
+    old_dist = dist_class(train_batch[ACTION_DIST_INPUTS], model)
+    surrogate = clipped_surrogate(
+        dist.logp(train_batch[ACTIONS]), train_batch[ACTION_LOGP], train_batch[ADVANTAGES], config["clip_param"]
+    )
+    mean, valid = valid_mean(train_batch), valid_rows(train_batch)
+    kl, entropy = mean(old_dist.kl(dist)), mean(dist.entropy())
+    targets = train_batch[VALUE_TARGETS]
+    if config["use_critic"]:
+        values = model.value_function()
+        errors = clipped_value_loss(values, train_batch[VF_PREDS], targets, config["vf_clip_param"])
+        vf_loss = mean(errors) / value_std(policy) ** 2
+    else:
+        values, vf_loss = ops.zeros_like(targets), ops.zeros_like(kl)
+    policy_loss = -mean(surrogate)
+    total = policy_loss + config["vf_loss_coeff"] * vf_loss - policy.entropy_coeff * entropy
+    if _weighs_kl(policy):
+        total = total + policy.kl_coeff * kl
+    held: dict[str, Any] = {}
+    if config.get("action_bound_coeff"):  # a config of the user's own may be RLlib's, without it
+        bound_loss = policy.bound_loss(dist, mean)
+        total, held = total + config["action_bound_coeff"] * bound_loss, policy.bound_stats(bound_loss)
+    explained = explained_variance(valid(targets), valid(ops.stop_gradient(values)))
+    policy.keep(
+        total_loss=total,
+        policy_loss=policy_loss,
+        vf_loss=vf_loss,
+        vf_explained_var=explained,
+        kl=kl,
+        entropy=entropy,
+        **held,
+    )
+    return total
+
+
+def _weighs_kl(policy: Any) -> bool:
+    """Returns whether the divergence is in the loss; where its weight is 0, it may be infinite."""
+    weight = policy.kl_coeff  # a tensor while TensorFlow traces the loss
+    return bool(policy.config["kl_coeff"]) or (isinstance(weight, (int, float)) and weight != 0)
+
+
+def kl_and_loss_stats(policy: Any, train_batch: SampleBatch) -> dict[str, Any]:
+    """Returns the statistics of the batch that the loss saw last."""
+    del train_batch
+    return {
+        "cur_kl_coeff": policy.kl_coeff,
+        "cur_lr": policy.cur_lr,
+        **policy._loss_outputs,
+        "entropy_coeff": policy.entropy_coeff,
+    }
+
+
 class PPOPolicy(
     BoundedMeans,
     ValueUnits,
@@ -65,7 +133,7 @@ class PPOPolicy(
     EntropyCoeffSchedule,
     LearningPolicy,
 ):
-    """An actor with a critic; what a framework adds is the loss and the learner step."""
+    """An actor with a critic, trained on a clipped surrogate; what a framework adds is the learner step."""
 
     defaults_from = "rlframe.agents.ppo.ppo:DEFAULT_CONFIG"
 
@@ -150,6 +218,14 @@ class PPOPolicy(
         return compute_gae_for_sample_batch(self, sample_batch, other_agent_batches, episode)
 
     postprocess_trajectory.framework_free = compute_gae_for_sample_batch  # type: ignore[attr-defined]  # a marker for NumPy workers
+
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+        """Returns the loss of one batch; see `ppo_surrogate_loss`."""
+        return ppo_surrogate_loss(self, model, dist_class, train_batch)
+
+    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
+        """Returns losses, divergence, entropy and explained variance; see `kl_and_loss_stats`."""
+        return kl_and_loss_stats(self, train_batch)
 
     def get_state(self) -> State:
         """Returns the policy's state with the KL penalty's weight."""

@@ -14,6 +14,8 @@ from rlframe.agents.ppo.ppo import UpdateKL, warn_about_bad_reward_scales
 from rlframe.agents.ppo.ppo_policy import KLCoeffMixin
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.utils.errors import ConfigError
+from tests.contract.test_policies import make as make_policy
+from tests.contract.test_policies import make_batch
 from tests.helpers.frameworks import FRAMEWORKS
 
 SMALL = {
@@ -243,3 +245,22 @@ def test_update_kl_takes_what_train_ops_give_and_infos_alone():
     for factor, item in ((1.5, (None, infos)), (2.25, infos)):
         assert update(item) is item
         assert policy.kl_coeff == pytest.approx(0.2 * factor)
+
+
+@every_framework
+def test_a_divergence_without_weight_may_be_infinite(framework):
+    policy = make_policy(framework, "PPO", {"kl_coeff": 0.0})
+    batch = make_batch(32)
+    batch["action_dist_inputs"] = np.full_like(batch["action_dist_inputs"], np.nan)
+    stats = policy.learn_on_batch(batch)["learner_stats"]
+    assert np.isfinite(stats["total_loss"])
+    assert np.isnan(stats["kl"])
+
+
+def test_a_divergence_counts_once_its_weight_was_set_by_hand():
+    policy = make_policy("torch", "PPO", {"kl_coeff": 0.0, "lr": 0.0})
+    policy.without_autograd = None
+    plain = policy.learn_on_batch(make_batch(32))["learner_stats"]
+    policy.kl_coeff = 0.5
+    weighed = policy.learn_on_batch(make_batch(32))["learner_stats"]
+    assert weighed["total_loss"] == pytest.approx(plain["total_loss"] + 0.5 * plain["kl"])
