@@ -5,7 +5,10 @@ from typing import Any, Literal
 
 from rlframe.config.declaration import Section, option
 
-ACTIVATIONS = ("linear", "relu", "tanh", "elu", "swish", "silu", "sigmoid")
+ACTIVATIONS = (
+    *("linear", "relu", "tanh", "elu", "swish", "silu", "sigmoid"),
+    *("selu", "gelu", "leaky_relu", "softplus", "softsign", "relu6"),
+)
 """Names of activation functions that the built-in models know."""
 
 

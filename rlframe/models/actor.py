@@ -27,6 +27,12 @@ _FLOAT32 = np.dtype(np.float32)
 # 0-d arrays: a Python scalar is converted at every call, which costs as much as the operation.
 _ZERO = np.zeros((), np.float32)
 _HALF = np.full((), 0.5, np.float32)
+_SELU_ALPHA, _SELU_SCALE = np.float32(1.6732632423543772), np.float32(1.0507009873554805)
+_SQRT_HALF = np.float64(0.5) ** 0.5
+_ERF_P, _ERF_COEFFICIENTS = 0.3275911, (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592, 0.0)
+
+#: Slope of `leaky_relu` below 0, TensorFlow's in both frameworks: PyTorch's own default is 0.01.
+LEAKY_SLOPE = 0.2
 
 
 def _relu(x: FloatArray, out: FloatArray) -> None:
@@ -55,6 +61,39 @@ def _elu(x: FloatArray, out: FloatArray) -> None:
     np.add(out, negative, out)
 
 
+def _selu(x: FloatArray, out: FloatArray) -> None:
+    negative = np.minimum(x, _ZERO)
+    np.expm1(negative, negative)
+    np.multiply(negative, _SELU_ALPHA, negative)
+    np.maximum(x, _ZERO, out=out)
+    np.add(out, negative, out)
+    np.multiply(out, _SELU_SCALE, out)
+
+
+def _leaky_relu(x: FloatArray, out: FloatArray) -> None:
+    np.maximum(x, np.multiply(x, LEAKY_SLOPE), out=out)
+
+
+def _gelu(x: FloatArray, out: FloatArray) -> None:
+    """Writes x Φ(x), Φ the normal distribution's, by Abramowitz and Stegun's 7.1.26: to 1.5e-7."""
+    size = np.abs(x) * _SQRT_HALF
+    t = 1.0 / (1.0 + _ERF_P * size)
+    tail = np.polyval(_ERF_COEFFICIENTS, t) * np.exp(-size * size)  # 1 − erf(size)
+    out[...] = x * np.where(x < 0, 0.5 * tail, 1.0 - 0.5 * tail)
+
+
+def _softplus(x: FloatArray, out: FloatArray) -> None:
+    np.logaddexp(x, _ZERO, out=out)
+
+
+def _softsign(x: FloatArray, out: FloatArray) -> None:
+    np.divide(x, np.abs(x) + np.float32(1), out)
+
+
+def _relu6(x: FloatArray, out: FloatArray) -> None:
+    np.clip(x, _ZERO, np.float32(6), out=out)
+
+
 #: Activation name -> function (x, out); None leaves the values alone. The torch models accept the same names.
 ACTIVATIONS: dict[str, Activation | None] = {
     "tanh": np.tanh,
@@ -63,6 +102,12 @@ ACTIVATIONS: dict[str, Activation | None] = {
     "swish": _swish,
     "silu": _swish,
     "sigmoid": sigmoid,
+    "selu": _selu,
+    "gelu": _gelu,
+    "leaky_relu": _leaky_relu,
+    "softplus": _softplus,
+    "softsign": _softsign,
+    "relu6": _relu6,
     "linear": None,
 }
 

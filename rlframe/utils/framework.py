@@ -174,10 +174,12 @@ _TORCH_ACTIVATIONS = {
     "gelu": "GELU",
     "leaky_relu": "LeakyReLU",
     "relu": "ReLU",
+    "relu6": "ReLU6",
     "selu": "SELU",
     "sigmoid": "Sigmoid",
     "silu": "SiLU",
     "softplus": "Softplus",
+    "softsign": "Softsign",
     "swish": "SiLU",
     "tanh": "Tanh",
 }

@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from rlframe.models.actor import ChainActor, Dense, LayerNorm, NoisyDense
+from rlframe.models.actor import ACTIVATIONS, ChainActor, Dense, LayerNorm, NoisyDense
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.torch.noisy import NoisyLayer
 
@@ -22,7 +22,7 @@ CONFIGS = [
     {"fcnet_hiddens": [32, 32], "no_final_linear": True},
     {"fcnet_hiddens": [32], "free_log_std": True},
     {"fcnet_hiddens": [32], "free_log_std": True, "no_final_linear": True},
-    *({"fcnet_hiddens": [64, 64], "fcnet_activation": name} for name in ("tanh", "relu", "elu", "swish", "linear")),
+    *({"fcnet_hiddens": [64, 64], "fcnet_activation": name} for name in ACTIVATIONS),
 ]
 OBS = spaces.Box(-np.inf, np.inf, (6,), np.float32)
 

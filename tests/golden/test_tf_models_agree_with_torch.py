@@ -5,6 +5,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from rlframe.models.actor import ACTIVATIONS
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.preprocessors import get_preprocessor
 from rlframe.models.torch.action_mask import ActionMaskModel
@@ -97,10 +98,7 @@ FC_CONFIGS = [
     {"fcnet_hiddens": [32, 32], "no_final_linear": True},
     {"fcnet_hiddens": [32], "free_log_std": True},
     {"fcnet_hiddens": [32], "free_log_std": True, "no_final_linear": True, "vf_share_layers": False},
-    *(
-        {"fcnet_hiddens": [32, 32], "fcnet_activation": name}
-        for name in ("tanh", "relu", "elu", "swish", "silu", "sigmoid", "linear")
-    ),
+    *({"fcnet_hiddens": [32, 32], "fcnet_activation": name} for name in ACTIVATIONS),
 ]
 
 

@@ -22,7 +22,7 @@ class ActorCriticConfig(CommonConfig):
     use_gae: bool = option(True, "Generalised advantage estimates.", source="Schulman et al. 2016")
     lambda_: float = option(1.0, "Decay of the advantages' trace.", low=0, high=1, key="lambda")
     grad_clip: float | None = option(
-        40.0, "Largest global norm of the gradient; None does not clip.", above=0, infinite=True
+        40.0, "Largest global norm of the gradient of the mean over rows; None does not clip.", above=0, infinite=True
     )
     lr_schedule: Sequence[Sequence[float]] | None = option(
         None, "Points [env step, learning rate], linear between them; None keeps lr.", wanted="a list of [step, value]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
@@ -12,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from rlframe.models.actor import normalize_activation
+from rlframe.models.actor import LEAKY_SLOPE, normalize_activation
 
 FloatArray: TypeAlias = NDArray[np.float32]
 Activation: TypeAlias = Callable[[Any], Any]
@@ -25,6 +26,12 @@ ACTIVATION_FUNCTIONS: dict[str, Activation | None] = {
     "swish": tf.nn.silu,
     "silu": tf.nn.silu,
     "sigmoid": tf.sigmoid,
+    "selu": tf.nn.selu,
+    "gelu": tf.nn.gelu,
+    "leaky_relu": functools.partial(tf.nn.leaky_relu, alpha=LEAKY_SLOPE),
+    "softplus": tf.nn.softplus,
+    "softsign": tf.nn.softsign,
+    "relu6": tf.nn.relu6,
     "linear": None,
 }
 

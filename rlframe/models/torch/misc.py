@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -10,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - PyTorch's own abbreviation
 from torch import nn
 
-from rlframe.models.actor import normalize_activation
+from rlframe.models.actor import LEAKY_SLOPE, normalize_activation
 from rlframe.models.conv_sizes import Size2D, pair, same_padding, valid_size
 
 Initializer: TypeAlias = Callable[[torch.Tensor], Any]
@@ -39,15 +40,27 @@ ACTIVATION_FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor] | None] =
     "swish": F.silu,
     "silu": F.silu,
     "sigmoid": torch.sigmoid,
+    "selu": F.selu,
+    "gelu": F.gelu,
+    "leaky_relu": functools.partial(F.leaky_relu, negative_slope=LEAKY_SLOPE),
+    "softplus": F.softplus,
+    "softsign": F.softsign,
+    "relu6": F.relu6,
     "linear": None,
 }
-_ACTIVATION_MODULES: dict[str, type[nn.Module] | None] = {
+_ACTIVATION_MODULES: dict[str, Callable[[], nn.Module] | None] = {
     "tanh": nn.Tanh,
     "relu": nn.ReLU,
     "elu": nn.ELU,
     "swish": nn.SiLU,
     "silu": nn.SiLU,
     "sigmoid": nn.Sigmoid,
+    "selu": nn.SELU,
+    "gelu": nn.GELU,
+    "leaky_relu": functools.partial(nn.LeakyReLU, LEAKY_SLOPE),
+    "softplus": nn.Softplus,
+    "softsign": nn.Softsign,
+    "relu6": nn.ReLU6,
     "linear": None,
 }
 

@@ -1,4 +1,5 @@
 import json
+import math
 
 import numpy as np
 import pytest
@@ -131,11 +132,18 @@ def test_activations_match_their_formulas():
         "swish": x * sigmoid,
         "silu": x * sigmoid,
         "sigmoid": sigmoid,
+        "selu": 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(np.minimum(x, 0))),
+        "gelu": x * 0.5 * (1 + np.array([math.erf(number / math.sqrt(2)) for number in x])),
+        "leaky_relu": np.where(x > 0, x, 0.2 * x),
+        "softplus": np.logaddexp(x, 0),
+        "softsign": x / (1 + np.abs(x)),
+        "relu6": np.clip(x, 0, 6),
     }
     assert formulas.keys() | {"linear"} == ACTIVATIONS.keys()
     for name, expected in formulas.items():
         actual = x.astype(np.float32)
         ACTIVATIONS[name](actual, actual)
+        assert actual.dtype == np.float32
         np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-5, err_msg=name)
 
 
