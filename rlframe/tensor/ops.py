@@ -20,12 +20,57 @@ from typing import Any, TypeAlias
 #: A `torch.Tensor` or a `tf.Tensor`.
 Tensor: TypeAlias = Any
 
-#: What computes with tensors of a type, and None for types that are no tensors, as they come.
-_BACKENDS: dict[type, Any] = {}
-#: Top-level packages whose types are tensors: what computes with them, and the framework's name.
+#: Top-level packages whose types are tensors: the module here that computes with them.
 _HOMES = {"torch": "torch_ops", "tensorflow": "tf_ops"}
 _NAMES = {"torch_ops": "PyTorch", "tf_ops": "TensorFlow"}
 _CONVERT = "torch.as_tensor(x) or tf.convert_to_tensor(x)"
+
+
+def _home_of(kind: type) -> str | None:
+    """Returns which module computes with tensors of a type; None where there are no such tensors."""
+    homes = (_HOMES.get(base.__module__.partition(".")[0]) for base in kind.__mro__)
+    return next((home for home in homes if home is not None), None)
+
+
+class _Backends(dict[type, Any]):
+    """What computes with tensors of a type, `{type: module}`, found when the first one comes."""
+
+    def __missing__(self, kind: type) -> Any:
+        home = _home_of(kind)
+        if home is None:
+            raise TypeError(
+                f"rlframe.tensor.ops: got {kind.__module__}.{kind.__name__} where a tensor was wanted; convert it: "
+                f"{_CONVERT}"
+            )
+        self[kind] = importlib.import_module(f"rlframe.tensor.{home}")
+        return self[kind]
+
+
+_BACKENDS = _Backends()
+
+
+def _common(first: Tensor, *others: Any) -> Any:
+    """Returns what computes with tensors of one framework, numbers and arrays aside.
+
+    Raises:
+        TypeError: If the first is no tensor, or another one is of another framework.
+    """
+    kind = type(first)
+    backend = _BACKENDS[kind]
+    for other in others:
+        if type(other) is not kind and type(other) is not float:
+            _refuse_mixed(backend, other)
+    return backend
+
+
+def _refuse_mixed(backend: Any, other: Any) -> None:
+    home, wanted = _home_of(type(other)), backend.__name__.rpartition(".")[2]
+    if home is not None and home != wanted:
+        raise TypeError(
+            f"rlframe.tensor.ops: got a tensor of {_NAMES[wanted]} and one of {_NAMES[home]} "
+            f"({type(other).__name__}) in one call; wanted tensors of one framework, so make both in the one that the "
+            f"policy's config names: {_CONVERT}"
+        )
 
 
 # --- one value after the other --------------------------------------------------------------------------------------
@@ -33,52 +78,52 @@ _CONVERT = "torch.as_tensor(x) or tf.convert_to_tensor(x)"
 
 def abs(x: Tensor) -> Tensor:
     """Returns |x|."""
-    return _backend(x).abs(x)
+    return _BACKENDS[type(x)].abs(x)
 
 
 def exp(x: Tensor) -> Tensor:
     """Returns eˣ."""
-    return _backend(x).exp(x)
+    return _BACKENDS[type(x)].exp(x)
 
 
 def sqrt(x: Tensor) -> Tensor:
     """Returns √x."""
-    return _backend(x).sqrt(x)
+    return _BACKENDS[type(x)].sqrt(x)
 
 
 def square(x: Tensor) -> Tensor:
     """Returns x²."""
-    return _backend(x).square(x)
+    return _BACKENDS[type(x)].square(x)
 
 
 def tanh(x: Tensor) -> Tensor:
     """Returns tanh x."""
-    return _backend(x).tanh(x)
+    return _BACKENDS[type(x)].tanh(x)
 
 
 def huber(x: Tensor, delta: float = 1.0) -> Tensor:
     """Returns x²/2 where |x| ≤ delta, and delta · (|x| − delta/2) beyond."""
-    return _backend(x).huber(x, delta)
+    return _BACKENDS[type(x)].huber(x, delta)
 
 
 def minimum(x: Tensor, y: Tensor | float) -> Tensor:
     """Returns the smaller of two values each."""
-    return _backend(x, y).minimum(x, y)
+    return _common(x, y).minimum(x, y)
 
 
 def maximum(x: Tensor, y: Tensor | float) -> Tensor:
     """Returns the larger of two values each."""
-    return _backend(x, y).maximum(x, y)
+    return _common(x, y).maximum(x, y)
 
 
 def clip(x: Tensor, low: float, high: float) -> Tensor:
     """Returns `x` within two numbers."""
-    return _backend(x).clip(x, low, high)
+    return _BACKENDS[type(x)].clip(x, low, high)
 
 
 def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Returns `x` where `condition`, bool, is true, and `y` elsewhere; nothing of the other one, NaN included."""
-    return _backend(condition, x, y).where(condition, x, y)
+    return _common(condition, x, y).where(condition, x, y)
 
 
 # --- along an axis --------------------------------------------------------------------------------------------------
@@ -86,42 +131,42 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 def sum(x: Tensor, axis: int | None = None) -> Tensor:
     """Returns the sum along an axis; of everything for None."""
-    return _backend(x).sum(x, axis)
+    return _BACKENDS[type(x)].sum(x, axis)
 
 
 def mean(x: Tensor, axis: int | None = None, *, keepdims: bool = False) -> Tensor:
     """Returns the mean along an axis, which stays with length 1 for `keepdims`; of everything for None."""
-    return _backend(x).mean(x, axis, keepdims)
+    return _BACKENDS[type(x)].mean(x, axis, keepdims)
 
 
 def max(x: Tensor, axis: int | None = None) -> Tensor:
     """Returns the largest value along an axis; of everything for None."""
-    return _backend(x).max(x, axis)
+    return _BACKENDS[type(x)].max(x, axis)
 
 
 def min(x: Tensor, axis: int | None = None) -> Tensor:
     """Returns the smallest value along an axis; of everything for None."""
-    return _backend(x).min(x, axis)
+    return _BACKENDS[type(x)].min(x, axis)
 
 
 def argmax(x: Tensor, axis: int) -> Tensor:
     """Returns the place of the largest value along an axis, an integer; of the first of several."""
-    return _backend(x).argmax(x, axis)
+    return _BACKENDS[type(x)].argmax(x, axis)
 
 
 def variance(x: Tensor) -> Tensor:
     """Returns the mean squared distance of all values from their mean, a scalar."""
-    return _backend(x).variance(x)
+    return _BACKENDS[type(x)].variance(x)
 
 
 def softmax(x: Tensor) -> Tensor:
     """Returns probabilities of logits along the last axis."""
-    return _backend(x).softmax(x)
+    return _BACKENDS[type(x)].softmax(x)
 
 
 def log_softmax(x: Tensor) -> Tensor:
     """Returns logarithms of the probabilities of logits along the last axis."""
-    return _backend(x).log_softmax(x)
+    return _BACKENDS[type(x)].log_softmax(x)
 
 
 # --- gradients ------------------------------------------------------------------------------------------------------
@@ -129,7 +174,7 @@ def log_softmax(x: Tensor) -> Tensor:
 
 def stop_gradient(x: Tensor) -> Tensor:
     """Returns `x` as a constant: no gradient flows through it."""
-    return _backend(x).stop_gradient(x)
+    return _BACKENDS[type(x)].stop_gradient(x)
 
 
 def without_gradient(function: Callable[..., Any], x: Tensor) -> Any:
@@ -137,7 +182,7 @@ def without_gradient(function: Callable[..., Any], x: Tensor) -> Any:
 
     PyTorch then builds no graph of it, which takes less time than to cut one off.
     """
-    return _backend(x).without_gradient(function, x)
+    return _BACKENDS[type(x)].without_gradient(function, x)
 
 
 # --- kinds and shapes -----------------------------------------------------------------------------------------------
@@ -145,42 +190,42 @@ def without_gradient(function: Callable[..., Any], x: Tensor) -> Any:
 
 def zeros_like(x: Tensor) -> Tensor:
     """Returns zeros of the shape and dtype of `x`."""
-    return _backend(x).zeros_like(x)
+    return _BACKENDS[type(x)].zeros_like(x)
 
 
 def ones_like(x: Tensor) -> Tensor:
     """Returns ones of the shape and dtype of `x`."""
-    return _backend(x).ones_like(x)
+    return _BACKENDS[type(x)].ones_like(x)
 
 
 def cast_like(x: Tensor, like: Tensor) -> Tensor:
     """Returns the values of `x` in the dtype of `like`."""
-    return _backend(x, like).cast_like(x, like)
+    return _common(x, like).cast_like(x, like)
 
 
 def to_float(x: Tensor) -> Tensor:
     """Returns the values of `x` in float32."""
-    return _backend(x).to_float(x)
+    return _BACKENDS[type(x)].to_float(x)
 
 
 def tensor_like(values: Any, like: Tensor) -> Tensor:
     """Returns an array, or a tensor, as a tensor where `like` is: on its device, in its framework, in its own dtype."""
-    return _backend(like, values).tensor_like(values, like)
+    return _common(like, values).tensor_like(values, like)
 
 
 def row_size(x: Tensor) -> Any:
     """Returns how many values a row of `x [B, ...]` has: a number, or, where only the graph knows, a scalar."""
-    return _backend(x).row_size(x)
+    return _BACKENDS[type(x)].row_size(x)
 
 
 def expand_like(mask: Tensor, like: Tensor) -> Tensor:
     """Returns `mask [B]` as `[B, 1, ...]` with as many axes as `like [B, ...]`."""
-    return _backend(mask, like).expand_like(mask, like)
+    return _common(mask, like).expand_like(mask, like)
 
 
 def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
     """Returns tensors side by side along an axis."""
-    return _backend(*tensors).concat(tensors, axis)
+    return _common(*tensors).concat(tensors, axis)
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------
@@ -188,12 +233,12 @@ def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
 
 def roll(x: Tensor, shift: int) -> Tensor:
     """Returns `x [B, ...]` with each row `shift` rows further down; what leaves at one end comes in at the other."""
-    return _backend(x).roll(x, shift)
+    return _BACKENDS[type(x)].roll(x, shift)
 
 
 def boolean_mask(x: Tensor, mask: Tensor) -> Tensor:
     """Returns the rows of `x [B, ...]` where `mask`, bool `[B]`, is true: `[rows, ...]`."""
-    return _backend(x, mask).boolean_mask(x, mask)
+    return _common(x, mask).boolean_mask(x, mask)
 
 
 def batched_index(x: Tensor, index: Tensor) -> Tensor:
@@ -206,7 +251,7 @@ def batched_index(x: Tensor, index: Tensor) -> Tensor:
     Returns:
         `[B]` or `[B, Z]`.
     """
-    return _backend(x, index).batched_index(x, index)
+    return _common(x, index).batched_index(x, index)
 
 
 def linear_scatter(values: Tensor, places: Tensor, size: int) -> Tensor:
@@ -223,7 +268,7 @@ def linear_scatter(values: Tensor, places: Tensor, size: int) -> Tensor:
     Returns:
         Float `[B, size]`; the sum of each row is that of its values.
     """
-    return _backend(values, places).linear_scatter(values, places, size)
+    return _common(values, places).linear_scatter(values, places, size)
 
 
 def reverse_scan(terms: Tensor, decays: Tensor) -> Tensor:
@@ -239,47 +284,4 @@ def reverse_scan(terms: Tensor, decays: Tensor) -> Tensor:
     Returns:
         Float `[B]`.
     """
-    return _backend(terms, decays).reverse_scan(terms, decays)
-
-
-# --- which framework ------------------------------------------------------------------------------------------------
-
-
-def _backend(first: Any, *others: Any) -> Any:
-    """Returns the module that computes with the tensors of a call.
-
-    Raises:
-        TypeError: If the first is no tensor, or they are of two frameworks.
-    """
-    kind = type(first)
-    backend = _BACKENDS[kind] if kind in _BACKENDS else _find_backend(kind)
-    for other in others:
-        kind = type(other)
-        found = _BACKENDS[kind] if kind in _BACKENDS else _find_backend(kind)
-        if found is not backend and found is not None:
-            _refuse(first, other, backend, found)
-    if backend is None:
-        _refuse(first, first, None, None)
-    return backend
-
-
-def _find_backend(kind: type) -> Any:
-    """Returns what computes with tensors of a type, None if there are no such tensors, and remembers it."""
-    homes = (_HOMES.get(base.__module__.partition(".")[0]) for base in kind.__mro__)
-    home = next((home for home in homes if home is not None), None)
-    _BACKENDS[kind] = None if home is None else importlib.import_module(f"rlframe.tensor.{home}")
-    return _BACKENDS[kind]
-
-
-def _refuse(first: Any, other: Any, backend: Any, found: Any) -> None:
-    """Raises a TypeError about a tensor that is none, or is of another framework than the first."""
-    if backend is None:
-        raise TypeError(
-            f"rlframe.tensor.ops: got {type(first).__module__}.{type(first).__name__} where a tensor was wanted; "
-            f"convert it: {_CONVERT}"
-        )
-    names = [_NAMES[module.__name__.rpartition(".")[2]] for module in (backend, found)]
-    raise TypeError(
-        f"rlframe.tensor.ops: got a tensor of {names[0]} and one of {names[1]} ({type(other).__name__}) in one call; "
-        f"wanted tensors of one framework, so make both in the one that the policy's config names: {_CONVERT}"
-    )
+    return _common(terms, decays).reverse_scan(terms, decays)

@@ -218,7 +218,7 @@ def test_both_frameworks_have_every_primitive():
 @both_frameworks
 def test_one_framework_does_not_load_the_other(framework, monkeypatch):
     loaded, load = [], importlib.import_module
-    monkeypatch.setattr(ops, "_BACKENDS", {})
+    monkeypatch.setattr(ops, "_BACKENDS", ops._Backends())
     monkeypatch.setattr(ops.importlib, "import_module", lambda name: loaded.append(name) or load(name))
     ops.mean(q_learning.huber(to_tensor(framework, X)))
     ops.minimum(to_tensor(framework, X), 1.0)
