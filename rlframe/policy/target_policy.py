@@ -6,6 +6,7 @@ from typing import Any
 
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.policy import State
+from rlframe.tensor import ops
 
 
 class TargetPolicy(LearningPolicy):
@@ -23,6 +24,13 @@ class TargetPolicy(LearningPolicy):
 
     def _modules_by_role(self) -> dict[str, Any]:
         return {"online": self.model, "target": self.target_network.model}
+
+    def extra_compute_grad_fetches(self) -> dict[str, Any]:
+        """Returns the TD errors `[B]` of the batch and their mean, where the loss kept `td_error`."""
+        if "td_error" not in self._loss_outputs:
+            return {}
+        td_error = self._loss_outputs["td_error"]
+        return {"td_error": td_error, "mean_td_error": ops.mean(td_error)}
 
     def get_state(self) -> State:
         """Returns the policy's state with the target network's weights."""

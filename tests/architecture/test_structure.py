@@ -121,3 +121,11 @@ def test_execution_plans_are_short(path):
         statements = [node for node in plan.body[1:] for node in ast.walk(node) if isinstance(node, ast.Call)]
         assert len(plan.body) - 1 <= 15
         assert len(statements) <= 25, "a plan is a handful of operators"
+
+
+def test_every_primitive_of_losses_is_used():
+    names = [node.name for node in ast.parse((ROOT / "tensor" / "ops.py").read_text()).body if hasattr(node, "name")]
+    code = "\n".join(path.read_text() for path in FILES if not below(path, "tensor"))
+    primitives = [name for name in names if not name.startswith("_")]
+    assert [name for name in primitives if not re.search(rf"\bops\.{name}\b", code)] == []
+    assert len(primitives) <= 45

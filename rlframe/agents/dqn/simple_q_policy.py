@@ -112,10 +112,3 @@ class SimpleQPolicy(ComputeTDErrorMixin, LearningRateSchedule, QTargetPolicy):
         """Returns `loss` statistics of the batch and the learning rate."""
         kept = {name: value for name, value in self._loss_outputs.items() if name != "td_error"}
         return {"cur_lr": self.cur_lr, **kept}
-
-    def extra_compute_grad_fetches(self) -> dict[str, Any]:
-        """Returns the TD errors of the batch and their mean."""
-        if "td_error" not in self._loss_outputs:  # a user's own loss kept none
-            return {}
-        td_error = self._loss_outputs["td_error"]
-        return {"td_error": td_error, "mean_td_error": ops.mean(td_error)}

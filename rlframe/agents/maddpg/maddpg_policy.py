@@ -1,9 +1,8 @@
-"""What MADDPG's policies of all frameworks share: actions on the simplex, joint spaces, streams of noise, state."""
+"""MADDPG: the losses of actor and critic, and the policy, for both frameworks."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,170 +19,104 @@ from rlframe.agents.maddpg.joint_steps import (
     JOINT_OBS,
     NOISE,
 )
+from rlframe.agents.maddpg.maddpg_acting import (
+    Array,
+    MADDPGActing,
+    MADDPGNumpyPolicy,
+    action_size,
+    gumbel,
+    is_choice,
+    softmax,
+)
 from rlframe.data.columns import DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.actor import Dense
-from rlframe.models.distributions import Categorical, Deterministic
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
-from rlframe.policy.numpy_policy import ActingRecipe, NumpyPolicy
+from rlframe.policy.numpy_policy import ActingRecipe
 from rlframe.policy.policy import Policy, State
 from rlframe.policy.target_policy import TargetPolicy
-from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
-from rlframe.utils.seeding import make_rng
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
+from rlframe.utils.errors import ConfigError
 from rlframe.utils.spaces.old_gym import convert_space
-from rlframe.utils.spaces.simplex import Simplex
-
-Array = NDArray[np.float32]
 
 #: The two networks of a policy, each with an optimiser; weights are named "actor_0.weight", "critic_output.bias".
 PARTS = ("actor", "critic")
 
 
-# --- actions ------------------------------------------------------------------------------------------------------
+# --- losses -------------------------------------------------------------------------------------------------------
 
 
-def gumbel(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Returns standard Gumbel noise, float32: −log E, E standard exponential."""
-    return -np.log(rng.standard_exponential(shape)).astype(np.float32)
+def td_errors(q_t: Tensor, q_tp1: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
+    """Returns the temporal-difference errors of a critic, float `[B]`.
 
+        δ = Q(x, a_1, …, a_N) − [ r + γ · Q⁻(x', a'_1, …, a'_N) ],  a'_j = μ⁻_j(o'_j)
 
-def softmax(logits: Array) -> Array:
-    """Returns points on the simplex, float32 `[B, A]`."""
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    points: Array = weights / weights.sum(axis=-1, keepdims=True)
-    return points
-
-
-class RelaxedOneHot(Categorical):
-    """A choice among A as a point on the simplex, from logits `[B, A]`, at temperature 1.
-
-        y = softmax(logits + G), G standard Gumbel
-
-    The largest component of y is a draw from the categorical distribution of the logits; y itself has gradients.
-
-    Source: Jang et al. 2017, "Categorical Reparameterization with Gumbel-Softmax", eq. 2.
-    """
-
-    def sample(self) -> NDArray[Any]:
-        """Draws points, float32 `[B, A]`."""
-        self.last_sample = softmax(self.inputs + gumbel(self._generator(), self.inputs.shape))
-        sample: NDArray[Any] = self.last_sample
-        return sample
-
-    def deterministic_sample(self) -> NDArray[Any]:
-        """Returns the points without noise, float32 `[B, A]`; their largest component is the likeliest choice."""
-        self.last_sample = softmax(self.inputs)
-        sample: NDArray[Any] = self.last_sample
-        return sample
-
-    def logp(self, x: Any) -> NDArray[Any]:
-        """Returns log-likelihoods of the choices that `x` stands for: points `[B, A]`, or numbers `[B]`."""
-        given = np.asarray(x)
-        return super().logp(given.argmax(-1) if given.dtype.kind == "f" else given)
-
-
-class TanhAction(Deterministic):
-    """The hyperbolic tangent of the inputs `[B, A]`: actions in [-1, 1].
+    Gradients flow through `q_t` only.
 
     Args:
-        inputs: Outputs of the actor. Float32 `[B, A]`.
-        rng: Not used: nothing is drawn.
-        shape: Shape of one action, of A numbers.
+        q_t: The critic's values of what was seen and done. Float `[B]`.
+        q_tp1: The target critic's values of what followed. Float `[B]`.
+        rewards: Sum of n discounted rewards of the agent. Float `[B]`, in env reward units.
+        discounts: γᵏ for k summed rewards where the episode went on, 0 where it terminated. Float `[B]`.
+
+    Source: Lowe et al. 2017, "Multi-Agent Actor-Critic for Mixed Cooperative-Competitive Environments", eq. 6.
     """
-
-    def __init__(self, inputs: Array, rng: np.random.Generator | None = None, *, shape: tuple[int, ...]) -> None:
-        super().__init__(inputs, rng)
-        self.shape = shape
-
-    def sample(self) -> NDArray[Any]:
-        """Returns the actions, float32 `[B, *shape]`."""
-        self.last_sample = np.tanh(self.inputs).reshape(len(self.inputs), *self.shape)
-        sample: NDArray[Any] = self.last_sample
-        return sample
+    return q_t - ops.stop_gradient(rewards + discounts * q_tp1)
 
 
-def is_choice(space: Any) -> bool:
-    """Returns whether actions of a space are points on the simplex for MADDPG: Discrete, or Simplex itself."""
-    return isinstance(space, (gym.spaces.Discrete, Simplex))
+def relaxed_actions(features: Tensor, noise: Tensor | None) -> Tensor:
+    """Returns an actor's actions with gradients, float `[B, A]`.
 
+    Args:
+        features: The actor's outputs. Float `[B, A]`.
+        noise: Gumbel noise, which makes a draw on the simplex of logits; None for actions tanh(features). `[B, A]`.
 
-def action_size(space: Any, agent: int) -> int:
-    """Returns how many numbers stand for an action in a critic.
-
-    Raises:
-        UnsupportedSpaceException: If MADDPG cannot act in the space.
+    Source: Jang et al. 2017, "Categorical Reparameterization with Gumbel-Softmax", eq. 2, at temperature 1.
     """
-    if isinstance(space, gym.spaces.Discrete):
-        return int(space.n)
-    if isinstance(space, Simplex) and len(space.shape or ()) == 1:
-        return space.dim
-    if isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating) and space.is_bounded():
-        return math.prod(space.shape)
-    raise UnsupportedSpaceException(
-        f"agent {agent} has the action space {space}; MADDPG needs Discrete, Simplex of one dimension, or a Box of "
-        "floats that is bounded everywhere"
+    return ops.tanh(features) if noise is None else ops.softmax(features + noise)
+
+
+def actor_loss(q: Tensor, features: Tensor, regularization: float) -> Tensor:
+    """Returns the loss of an actor, a scalar.
+
+        −mean Q(x, a_1, …, μ_i(o_i), …, a_N) + c · mean f²,  f the actor's outputs
+
+    Args:
+        q: The critic's values where the agent's own action is the actor's. Float `[B]`.
+        features: The actor's outputs. Float `[B, A]`.
+        regularization: c, which keeps logits from growing.
+
+    Source: Lowe et al. 2017, eq. 5.
+    """
+    return -ops.mean(q) + regularization * ops.mean(ops.square(features))
+
+
+def maddpg_losses(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> list[Tensor]:
+    """Returns the losses of actor and critic, scalars; the actor's does not reach the critic's weights."""
+    del dist_class
+    actions, obs = train_batch[JOINT_ACTIONS], train_batch[JOINT_OBS]
+    seen = policy.seen_by_critic(train_batch[JOINT_NEXT_OBS], train_batch[JOINT_NEXT_ACTIONS])
+    q_tp1 = policy.target_network.model.q_values(*seen)
+    q_t = model.q_values(*policy.seen_by_critic(obs, actions))
+    td_error = td_errors(q_t, q_tp1, train_batch[REWARDS], train_batch[DISCOUNTS])
+    features = model.features(ops.to_float(train_batch[OBS]))
+    own, mine = policy.joint.own_actions, relaxed_actions(features, train_batch.get(NOISE))
+    joint = ops.concat([actions[:, : own.start], mine, actions[:, own.stop :]], axis=1)
+    q_mine = model.q_values(*policy.seen_by_critic(obs, joint), frozen=True)
+    losses = [
+        actor_loss(q_mine, features, policy.config["actor_feature_reg"] or 0.0),
+        ops.mean(ops.square(td_error)),
+    ]
+    policy.keep(
+        td_error=td_error,
+        actor_loss=losses[0],
+        critic_loss=losses[1],
+        mean_q=ops.mean(q_t),
+        min_q=ops.min(q_t),
+        max_q=ops.max(q_t),
     )
-
-
-class MADDPGActing(Policy):
-    """How MADDPG's policies act, learning or not.
-
-    A policy's action is what its critic sees: a point on the simplex for Discrete and Simplex spaces, numbers in
-    [-1, 1] for a Box. Environments with a Discrete space get the number of the largest component.
-    """
-
-    defaults_from = "rlframe.agents.maddpg.maddpg:DEFAULT_CONFIG"
-
-    def distribution(self, dist_inputs: Array) -> Any:
-        """Returns the NumPy action distribution for the actor's outputs [B, A]."""
-        if is_choice(self.action_space):
-            return RelaxedOneHot(dist_inputs, self._action_rng)
-        return TanhAction(dist_inputs, self._action_rng, shape=tuple(self.action_space.shape or ()))
-
-    def _act(
-        self,
-        obs: NDArray[Any],
-        explore: bool,
-        timestep: int | None,
-        wanted: tuple[str, ...] | None,
-        inputs: Mapping[str, NDArray[Any]] | None,
-    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        """Returns actions and the wanted columns; None wants all."""
-        actions, columns = super()._act(obs, explore, timestep, wanted, inputs)
-        if isinstance(self.action_space, gym.spaces.Discrete) and actions.ndim == 1:
-            # Some explorations choose a number: a corner of the simplex.
-            actions = np.eye(int(self.action_space.n), dtype=np.float32)[actions]
-        return actions, columns
-
-    def to_env_actions(self, actions: Any, *, unsquash: bool | None = None, clip: bool | None = None) -> Any:
-        """Returns actions [B, ...] of the policy's space as actions of the environment's space."""
-        chosen = np.asarray(actions).argmax(-1) if isinstance(self.action_space, gym.spaces.Discrete) else actions
-        return super().to_env_actions(chosen, unsquash=unsquash, clip=clip)
-
-    def from_env_action(self, action: Any) -> Any:
-        """Returns one action of the environment's space as the policy's space has it."""
-        own = super().from_env_action(action)
-        if isinstance(self.action_space, gym.spaces.Discrete):
-            return np.eye(int(self.action_space.n), dtype=np.float32)[int(own)]
-        return own
-
-    def exploration_options(self) -> Mapping[str, Any]:
-        """Returns the exploration's config: GaussianNoise for a Box, whose actors are deterministic, unless named."""
-        options = super().exploration_options()
-        sampled = options.get("type", "StochasticSampling") == "StochasticSampling"
-        return {"type": "GaussianNoise"} if sampled and not is_choice(self.action_space) else options
-
-    def _create_exploration(self) -> Any:
-        # Agents may share a seed: without streams of their own they would all draw the same.
-        agent, stream = int(self.config["agent_id"]), max(int(self.config.get("worker_index", 0)), 1)
-        self._action_rng = make_rng(self._policy_seed, "action", stream, agent)
-        self._exploration_rng = make_rng(self._policy_seed, "exploration", stream, agent)
-        self.noise_rng = make_rng(self._policy_seed, "relaxation", agent)
-        return super()._create_exploration()
-
-
-class MADDPGNumpyPolicy(MADDPGActing, NumpyPolicy):
-    """Acts on remote workers, with weights and NumPy alone."""
+    return losses
 
 
 # --- networks -----------------------------------------------------------------------------------------------------
@@ -254,7 +187,7 @@ def dense_layers(part: str, hiddens: Sequence[int], activation: str, out: int) -
 
 
 class MADDPGPolicy(MADDPGActing, TargetPolicy):
-    """An actor and a critic on joint steps, and targets that follow them; a framework adds losses and learner steps."""
+    """An actor and a critic on joint steps, and targets that follow them; a framework adds networks and learner steps."""
 
     train_columns = (NEXT_OBS, DONES)
     learn_columns = (
@@ -365,6 +298,16 @@ class MADDPGPolicy(MADDPGActing, TargetPolicy):
         if not self.config["use_local_critic"]:
             return obs, actions
         return obs[:, self.joint.own_obs], actions[:, self.joint.own_actions]
+
+    # --- learning ---------------------------------------------------------------------------------------------
+
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> list[Tensor]:
+        """Returns the losses of one batch; see `maddpg_losses`."""
+        return maddpg_losses(self, model, dist_class, train_batch)
+
+    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
+        """Returns both losses and statistics of the critic's values."""
+        return {name: value for name, value in self._loss_outputs.items() if name != "td_error"}
 
     def _learned_columns(self, samples: SampleBatch) -> SampleBatch:
         if JOINT_OBS not in samples:

@@ -11,7 +11,7 @@ import pytest
 
 from rlframe.agents.maddpg import DEFAULT_CONFIG, MADDPGTrainer
 from rlframe.agents.maddpg.joint_steps import JOINT_ACTIONS, JOINT_NEXT_OBS, JOINT_OBS, ShareJointSteps
-from rlframe.agents.maddpg.maddpg_policy import RelaxedOneHot, TanhAction
+from rlframe.agents.maddpg.maddpg_acting import RelaxedOneHot, TanhAction
 from rlframe.agents.registry import get_trainer_class
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.examples.env.two_step_game import TwoStepGame
