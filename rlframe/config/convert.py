@@ -13,6 +13,8 @@ from rlframe.utils.errors import ConfigError
 #: The largest integer that arrays and counters hold.
 LARGEST_COUNT = 2**63 - 1
 
+_BOOLS = {"true": True, "1": True, "false": False, "0": False}
+
 
 def kinds_of(annotation: Any) -> tuple[Any, ...]:
     """Returns the members of a union at every depth, or the annotation alone. None stands as NoneType."""
@@ -27,10 +29,13 @@ def convert(value: Any, annotation: Any) -> Any:
     """Returns `value` in the form its declared type has, where nothing is lost by it; else unchanged.
 
     Scalars of NumPy become Python's, an integral float a declared int, an int a declared float, a tuple or
-    array a declared list. Text is never read as a number and a bool never as a count.
+    array a declared list; 0, 1, "true" and "false" become declared bools. Text is never read as a number and a bool
+    never as a count.
     """
     value = plain_scalar(value)
     kinds = kinds_of(annotation)
+    if bool in kinds and not {int, float, str} & set(kinds) and type(value) in (int, str):
+        return _BOOLS.get(str(value).lower(), value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return _convert_number(value, kinds)
     if isinstance(value, dict):

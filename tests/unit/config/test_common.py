@@ -70,7 +70,7 @@ def test_common_config_default_is_that_of_the_reference(key: str, value: Any) ->
         ("num_workers", [2], "num_workers: got [2] (list), wanted an integer >= 0 (processes)"),
         ("num_envs_per_worker", 0, "num_envs_per_worker: got 0 (int), wanted an integer >= 1 (environments)"),
         ("horizon", 0, "horizon: got 0 (int), wanted an integer >= 1 or None (env steps)"),
-        ("explore", 1, "explore: got 1 (int), wanted True or False"),
+        ("explore", 2, "explore: got 2 (int), wanted True or False"),
         ("explore", "yes", "explore: got 'yes' (str), wanted True or False"),
         ("seed", -3, "seed: got -3 (int), wanted an integer >= 0 or None"),
         ("framework", "pytorch", "framework: got 'pytorch' (str), wanted one of 'torch', 'tf', 'tf2', 'tfe'"),
@@ -118,6 +118,7 @@ def test_bad_value_is_named_with_what_is_wanted(key: str, bad: Any, wanted: str)
 @pytest.mark.parametrize(
     ("key", "given", "kept"),
     [
+        ("explore", 0, False), ("explore", "true", True),
         ("lr", 1, 1.0), ("lr", np.float32(0.5), 0.5), ("lr", np.float64(0.5), 0.5), ("lr", np.array(0.5), 0.5),
         ("train_batch_size", 1e4, 10_000), ("train_batch_size", np.int64(7), 7), ("num_workers", np.float64(2.0), 2),
         ("explore", np.bool_(False), False), ("framework", np.str_("torch"), "torch"), ("clip_rewards", 1, 1.0),
