@@ -84,10 +84,11 @@ class ModelV2:
         return []
 
     def custom_loss(self, policy_loss: Any, loss_inputs: Mapping[str, Any]) -> Any:  # noqa: ARG002 - a hook
-        """Returns the loss to minimise instead of `policy_loss` (a scalar, or a list for several optimisers).
+        """Returns the losses to minimise instead of `policy_loss`: a list, or one that is alone as a scalar.
 
         Args:
-            policy_loss: The algorithm's loss.
+            policy_loss: The algorithm's losses: a list, one for each optimiser. One that is alone adds and multiplies
+                like the loss itself.
             loss_inputs: Columns of the train batch; observations are flat, see `restore_original_dimensions`.
         """
         return policy_loss

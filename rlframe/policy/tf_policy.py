@@ -30,7 +30,7 @@ from rlframe.policy.tf.runtime import prepare
 from rlframe.policy.tf.towers import shares
 from rlframe.policy.tf.traced import TracedCalls
 from rlframe.policy.tf.weights import WeightMirror, load_weights, to_arrays
-from rlframe.policy.users_code import method
+from rlframe.policy.users_code import method, with_custom_loss
 from rlframe.utils.quiet_tf import tf
 
 __all__ = ["EntropyCoeffSchedule", "LearningRateSchedule", "TFPolicy"]
@@ -410,9 +410,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
     def _losses(self, batch: SampleBatch) -> list[Tensor]:
         """Returns the losses of a batch of tensors, one for each optimiser."""
         losses = method(self, "loss")(self.model, self.dist_class, batch)
-        losses = list(losses) if isinstance(losses, (list, tuple)) else [losses]
-        changed = self.model.custom_loss(losses if len(losses) > 1 else losses[0], batch)
-        losses = list(changed) if isinstance(changed, (list, tuple)) else [changed]
+        losses = with_custom_loss(self.model, losses, batch)
         if len(losses) != len(self._optimizers):
             raise ValueError(f"got {len(losses)} losses for {len(self._optimizers)} optimisers; wanted one for each")
         return losses

@@ -32,7 +32,7 @@ from rlframe.policy.torch.flat import FlatAdam, FlatParameters, adam_to_state, f
 from rlframe.policy.torch.guards import check_finite_loss, choose_devices
 from rlframe.policy.torch.threads import Threads
 from rlframe.policy.torch.towers import Towers
-from rlframe.policy.users_code import method
+from rlframe.policy.users_code import method, with_custom_loss
 
 __all__ = ["EntropyCoeffSchedule", "LearningRateSchedule", "TorchPolicy"]
 
@@ -312,9 +312,7 @@ class TorchPolicy(LearningPolicy):
     def _losses(self, batch: SampleBatch) -> list[Tensor]:
         """Returns the losses of a batch of tensors, one for each optimiser."""
         losses = method(self, "loss")(self.model, self.dist_class, batch)
-        losses = list(losses) if isinstance(losses, (list, tuple)) else [losses]
-        changed = self.model.custom_loss(losses if len(losses) > 1 else losses[0], batch)
-        losses = list(changed) if isinstance(changed, (list, tuple)) else [changed]
+        losses = with_custom_loss(self.model, losses, batch)
         if len(losses) != len(self._optimizers):
             raise ValueError(f"got {len(losses)} losses for {len(self._optimizers)} optimisers; wanted one for each")
         return losses

@@ -180,3 +180,48 @@ def zeros(policy: Any) -> SampleBatch:
     columns.update(inputs or {})
     columns.update({name: np.zeros_like(column) for name, column in extras.items()})
     return SampleBatch(columns)
+
+
+class Losses(list[Any]):
+    """The losses of a policy as models' `custom_loss` gets them: a list, one for each optimiser.
+
+    Programs for RLlib 0.8, and models in Keras, take it for the loss itself: where there is one alone it adds and
+    multiplies like that, and has its attributes.
+    """
+
+    def _alone(self) -> Any:
+        if len(self) != 1:
+            raise TypeError(f"got arithmetic on {len(self)} losses at once; wanted policy_loss[i], one per optimiser")
+        return self[0]
+
+    def __add__(self, other: Any) -> Any:
+        return [*self, *other] if isinstance(other, list) else self._alone() + other
+
+    def __radd__(self, other: Any) -> Any:
+        return [*other, *self] if isinstance(other, list) else other + self._alone()
+
+    def __sub__(self, other: Any) -> Any:
+        return self._alone() - other
+
+    def __mul__(self, other: Any) -> Any:
+        return self._alone() * other
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._alone() / other
+
+    def __float__(self) -> float:
+        return float(self._alone())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or len(self) != 1:  # frameworks ask a list for protocols of arrays
+            raise AttributeError(f"a list of {len(self)} losses has no attribute {name!r}")
+        return getattr(self[0], name)
+
+
+def with_custom_loss(model: Any, losses: Any, batch: Any) -> list[Any]:
+    """Returns a policy's losses, a scalar or several, as the model's `custom_loss` would have them."""
+    given = Losses(losses if isinstance(losses, (list, tuple)) else [losses])
+    changed = model.custom_loss(given, batch)
+    return list(changed) if isinstance(changed, (list, tuple)) else [changed]

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 
 from rlframe.agents.dqn.dqn_torch_policy import DQNTorchPolicy
 from rlframe.agents.ppo.ppo import PPOConfig
@@ -18,6 +19,7 @@ from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.models.torch.fcnet import FullyConnectedNetwork
 from rlframe.policy.policy import Policy, PolicySpec
 from rlframe.policy.torch_policy import TorchPolicy
+from rlframe.policy.users_code import Losses, with_custom_loss
 from tests.helpers.envs import Counting
 from tests.helpers.frameworks import FRAMEWORKS
 from tests.helpers.workers import make_worker
@@ -92,6 +94,29 @@ def test_custom_loss_of_a_model_sees_all_columns():
     worker = ppo_worker(PPOTorchPolicy, model={**config["model"], "custom_model": Imitating})
     worker.learn_on_batch(worker.sample())
     assert worker.get_policy().model.columns >= ALL
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda losses: [loss + 3.0 for loss in losses],
+        lambda losses: [losses[0] + 3.0],
+        lambda losses: losses + torch.tensor(3.0),
+        lambda losses: 3.0 + 1.0 * losses,
+        lambda losses: losses.mean() - -3.0,
+    ],
+)
+def test_custom_loss_gets_a_list_that_one_loss_alone_does_arithmetic_for(change):
+    model = SimpleNamespace(custom_loss=lambda losses, batch: change(losses))
+    assert [float(loss) for loss in with_custom_loss(model, torch.tensor(2.0), {})] == [5.0]
+
+
+def test_arithmetic_on_several_losses_at_once_is_refused():
+    losses = Losses([torch.tensor(1.0), torch.tensor(2.0)])
+    third = [torch.tensor(3.0)]
+    assert [float(loss) for loss in losses + third] == [1.0, 2.0, 3.0]
+    with pytest.raises(TypeError, match="on 2 losses at once; wanted policy_loss"):
+        losses * 2.0
 
 
 def test_columns_that_a_class_declares_for_its_own_loss_hold():
