@@ -1,4 +1,4 @@
-"""V-trace: off-policy corrected value targets and advantages of rows, without a loop over time."""
+"""V-trace: off-policy corrected value targets and advantages, without a loop over time."""
 
 from __future__ import annotations
 
@@ -79,6 +79,8 @@ def vtrace(  # noqa: PLR0913, PLR0917 - the columns of the formula, in its order
 ) -> VTrace:
     """Returns V-trace's targets and advantages of trajectories that stand one after the other.
 
+    Columns `[T, B]`, in which B trajectories of T rows stand side by side, do as well.
+
         v_s = V(s_s) + Σ_{t ≥ s} γ^{t−s} (c_s ⋯ c_{t−1}) ρ_t (r_t + γ V(s_{t+1}) − V(s_t))
         A_s = min(ρ̄_pg, π/μ) (r_s + γ v_{s+1} − V(s_s)),   ρ_t = min(ρ̄, π/μ),   c_t = λ min(1, π/μ)
 
@@ -111,3 +113,43 @@ def vtrace(  # noqa: PLR0913, PLR0917 - the columns of the formula, in its order
     # v_{s+1} = V(s_{s+1}) + the next row's correction, which at the end of a trajectory there is none of.
     targets_next = values_next + alive * ops.roll(corrections, -1)
     return VTrace(values + corrections, pg_rho * (rewards + discounts * targets_next - values))
+
+
+class VTraceReturns(NamedTuple):
+    """Value targets v_s and advantages of the policy gradient, float `[T, B]` each (RLlib's name)."""
+
+    vs: Tensor
+    pg_advantages: Tensor
+
+
+def from_importance_weights(  # noqa: PLR0913, PLR0917 - RLlib's signature
+    log_rhos: Tensor,
+    discounts: Tensor,
+    rewards: Tensor,
+    values: Tensor,
+    bootstrap_value: Tensor,
+    clip_rho_threshold: float | None = 1.0,
+    clip_pg_rho_threshold: float | None = 1.0,
+    name: str | None = None,
+) -> VTraceReturns:
+    """Returns V-trace of B trajectories side by side.
+
+    Args:
+        log_rhos: log π/μ of the actions taken. Float `[T, B]`.
+        discounts: γ(1 − terminated). Float `[T, B]`.
+        rewards: Float `[T, B]`.
+        values: V(s_t). Float `[T, B]`.
+        bootstrap_value: V(s_T). Float `[B]`.
+        clip_rho_threshold: ρ̄; None does not clip.
+        clip_pg_rho_threshold: ρ̄_pg; None does not clip.
+        name: Not used: of a scope in TensorFlow 1's graphs.
+
+    Source: Espeholt et al. 2018, eq. 1.
+    """
+    del name
+    values_next = ops.concat([values[1:], bootstrap_value[None]], axis=0)
+    ends = ops.concat([ops.zeros_like(values[1:]), ops.ones_like(values[:1])], axis=0) > 0
+    clips = (clip_rho_threshold, clip_pg_rho_threshold)
+    return VTraceReturns(
+        *vtrace(log_rhos, ops.zeros_like(log_rhos), rewards, values, values_next, discounts, ends, *clips)
+    )

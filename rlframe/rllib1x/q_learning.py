@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from rlframe.agents.dqn.simple_q_policy import q_stats
+from rlframe.losses.q_learning import categorical_q_loss, huber, project_distribution
 from rlframe.policy.schedules import LearningRateSchedule
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
 
 
 def setup_early_mixins(policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
@@ -18,3 +24,58 @@ def build_q_stats(policy: Any, batch: Any) -> dict[str, Any]:
     del batch
     kept = {name: value for name, value in policy._loss_outputs.items() if name != "td_error"}
     return {"cur_lr": getattr(policy, "cur_lr", policy.config["lr"]), **kept}
+
+
+class QLoss:
+    """The loss of Q-values that were selected by the caller.
+
+    Args:
+        q_t_selected: Q(s, a). Float [B].
+        q_logits_t_selected: Logits of its atoms, float [B, Z]; read with several.
+        q_tp1_best: Q⁻(s', a*). Float [B].
+        q_probs_tp1_best: Probabilities of its atoms, float [B, Z]; read with several.
+        importance_weights: Float [B].
+        rewards: Float [B].
+        done_mask: Where the episode terminated. Float [B].
+        gamma: Discount per step.
+        n_step: Rewards that were summed.
+        num_atoms: Z.
+        v_min: Smallest atom.
+        v_max: Largest atom.
+
+    Attributes:
+        loss: Scalar.
+        td_error: Float [B].
+        stats: Scalars for the report.
+
+    Source: Mnih et al. 2015, algorithm 1; Bellemare et al. 2017, algorithm 1.
+    """
+
+    def __init__(
+        self,
+        q_t_selected: Tensor,
+        q_logits_t_selected: Tensor | None,
+        q_tp1_best: Tensor,
+        q_probs_tp1_best: Tensor | None,
+        importance_weights: Tensor,
+        rewards: Tensor,
+        done_mask: Tensor,
+        gamma: float = 0.99,
+        n_step: int = 1,
+        num_atoms: int = 1,
+        v_min: float = -10.0,
+        v_max: float = 10.0,
+    ) -> None:
+        discounts = gamma**n_step * (1.0 - ops.to_float(done_mask))
+        self.stats: dict[str, Tensor] = {}
+        if num_atoms > 1:
+            assert q_logits_t_selected is not None
+            assert q_probs_tp1_best is not None
+            atoms = ops.tensor_like(np.linspace(v_min, v_max, num_atoms, dtype=np.float32), rewards)
+            target = project_distribution(q_probs_tp1_best, rewards, discounts, atoms)
+            per_row = self.td_error = categorical_q_loss(q_logits_t_selected, target)
+        else:
+            self.td_error = q_t_selected - ops.stop_gradient(rewards + discounts * q_tp1_best)
+            per_row = huber(self.td_error)
+            self.stats = q_stats(q_t_selected)
+        self.loss = ops.mean(ops.to_float(importance_weights) * per_row)

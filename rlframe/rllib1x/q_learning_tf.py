@@ -8,12 +8,8 @@ from typing import Any, TypeAlias
 from rlframe.agents.dqn.dqn_tf_model import DQNTFModel, q_output
 from rlframe.agents.dqn.q_policy import Q_SCOPE, Q_TARGET_SCOPE, check_discrete, make_q_model, q_heads
 from rlframe.agents.dqn.simple_q_tf_policy import TargetNetworkMixin
-from rlframe.losses.q_learning import (
-    categorical_q_loss,
-    huber,
-    project_distribution,
-)
 from rlframe.models.tf.tf_action_dist import Categorical
+from rlframe.rllib1x.q_learning import QLoss as EitherQLoss
 from rlframe.utils.quiet_tf import tf
 
 Tensor: TypeAlias = Any
@@ -109,29 +105,16 @@ def adam_optimizer(policy: Any, config: dict[str, Any]) -> Any:
     return policy.adam(lr=getattr(policy, "cur_lr", config["lr"]), eps=config["adam_epsilon"])
 
 
-class QLoss:
-    """The loss of Q-values that were selected by the caller.
+class QLoss(EitherQLoss):
+    """`rlframe.rllib1x.q_learning.QLoss` as RLlib's was in TensorFlow.
 
     Args:
         q_t_selected: Q(s, a). Float [B].
         q_logits_t_selected: Logits of its atoms, float [B, Z]; read with several.
         q_tp1_best: Q⁻(s', a*). Float [B].
         q_dist_tp1_best: Probabilities of its atoms, float [B, Z]; read with several.
-        importance_weights: Float [B].
-        rewards: Float [B].
-        done_mask: Where the episode terminated. Float [B].
-        gamma: Discount per step.
-        n_step: Rewards that were summed.
-        num_atoms: Z.
-        v_min: Smallest atom.
-        v_max: Largest atom.
-
-    Attributes:
-        loss: Scalar.
-        td_error: Float [B].
-        stats: Scalars for the report.
-
-    Source: Mnih et al. 2015, algorithm 1; Bellemare et al. 2017, algorithm 1.
+        args: As there.
+        kwargs: As there.
     """
 
     def __init__(
@@ -140,30 +123,8 @@ class QLoss:
         q_logits_t_selected: Tensor | None,
         q_tp1_best: Tensor,
         q_dist_tp1_best: Tensor | None,
-        importance_weights: Tensor,
-        rewards: Tensor,
-        done_mask: Tensor,
-        gamma: float = 0.99,
-        n_step: int = 1,
-        num_atoms: int = 1,
-        v_min: float = -10.0,
-        v_max: float = 10.0,
+        *args: Any,
+        **kwargs: Any,
     ) -> None:
-        discounts = gamma**n_step * (1.0 - tf.cast(done_mask, tf.float32))
-        self.stats: dict[str, Tensor] = {}
-        if num_atoms > 1:
-            assert q_logits_t_selected is not None
-            assert q_dist_tp1_best is not None
-            atoms = tf.linspace(v_min, v_max, num_atoms)
-            target = project_distribution(tf.stop_gradient(q_dist_tp1_best), rewards, discounts, atoms)
-            per_row = self.td_error = categorical_q_loss(q_logits_t_selected, target)
-        else:
-            self.td_error = q_t_selected - tf.stop_gradient(rewards + discounts * q_tp1_best)
-            per_row = huber(self.td_error)
-            self.stats = {
-                "mean_q": tf.reduce_mean(q_t_selected),
-                "min_q": tf.reduce_min(q_t_selected),
-                "max_q": tf.reduce_max(q_t_selected),
-            }
+        super().__init__(q_t_selected, q_logits_t_selected, q_tp1_best, q_dist_tp1_best, *args, **kwargs)
         self.stats["mean_td_error"] = tf.reduce_mean(self.td_error)
-        self.loss = tf.reduce_mean(tf.cast(importance_weights, tf.float32) * per_row)

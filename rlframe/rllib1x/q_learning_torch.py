@@ -11,7 +11,6 @@ from torch import Tensor
 from rlframe.agents.dqn.dqn_torch_model import DQNTorchModel, q_output
 from rlframe.agents.dqn.q_policy import Q_SCOPE, Q_TARGET_SCOPE, check_discrete, make_q_model, q_heads
 from rlframe.agents.dqn.simple_q_torch_policy import TargetNetworkMixin
-from rlframe.losses.q_learning import categorical_q_loss, huber, project_distribution
 from rlframe.models.torch.torch_action_dist import TorchCategorical
 
 
@@ -118,58 +117,3 @@ def adam_optimizer(policy: Any, config: dict[str, Any]) -> torch.optim.Optimizer
         policy.model.parameters(), lr=getattr(policy, "cur_lr", config["lr"]), eps=config["adam_epsilon"]
     )
     return optimizer
-
-
-class QLoss:
-    """The loss of Q-values that were selected by the caller.
-
-    Args:
-        q_t_selected: Q(s, a). Float [B].
-        q_logits_t_selected: Logits of its atoms, float [B, Z]; read with several.
-        q_tp1_best: Q⁻(s', a*). Float [B].
-        q_probs_tp1_best: Probabilities of its atoms, float [B, Z]; read with several.
-        importance_weights: Float [B].
-        rewards: Float [B].
-        done_mask: Where the episode terminated. Float [B].
-        gamma: Discount per step.
-        n_step: Rewards that were summed.
-        num_atoms: Z.
-        v_min: Smallest atom.
-        v_max: Largest atom.
-
-    Attributes:
-        loss: Scalar.
-        td_error: Float [B].
-        stats: Scalars for the report.
-
-    Source: Mnih et al. 2015, algorithm 1; Bellemare et al. 2017, algorithm 1.
-    """
-
-    def __init__(
-        self,
-        q_t_selected: Tensor,
-        q_logits_t_selected: Tensor | None,
-        q_tp1_best: Tensor,
-        q_probs_tp1_best: Tensor | None,
-        importance_weights: Tensor,
-        rewards: Tensor,
-        done_mask: Tensor,
-        gamma: float = 0.99,
-        n_step: int = 1,
-        num_atoms: int = 1,
-        v_min: float = -10.0,
-        v_max: float = 10.0,
-    ) -> None:
-        discounts = gamma**n_step * (1.0 - done_mask.float())
-        self.stats: dict[str, Tensor] = {}
-        if num_atoms > 1:
-            assert q_logits_t_selected is not None
-            assert q_probs_tp1_best is not None
-            atoms = torch.linspace(v_min, v_max, num_atoms, device=rewards.device)
-            target = project_distribution(q_probs_tp1_best.detach(), rewards, discounts, atoms)
-            per_row = self.td_error = categorical_q_loss(q_logits_t_selected, target)
-        else:
-            self.td_error = q_t_selected - (rewards + discounts * q_tp1_best).detach()
-            per_row = huber(self.td_error)
-            self.stats = {"mean_q": q_t_selected.mean(), "min_q": q_t_selected.min(), "max_q": q_t_selected.max()}
-        self.loss = (importance_weights.float() * per_row).mean()

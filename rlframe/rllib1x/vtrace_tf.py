@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import gymnasium as gym
 
-from rlframe.agents.impala.vtrace_tf import from_importance_weights
 from rlframe.data.columns import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
@@ -17,6 +16,7 @@ from rlframe.data.columns import (
     SEQ_LENS,
     VALID_MASK,
 )
+from rlframe.losses.vtrace import from_importance_weights
 from rlframe.models.tf.tf_action_dist import Categorical
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.tf.rmsprop import RMSProp

@@ -9,7 +9,6 @@ import gymnasium as gym
 import torch
 from torch import Tensor
 
-from rlframe.agents.impala.vtrace_torch import from_importance_weights
 from rlframe.data.columns import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
@@ -20,6 +19,7 @@ from rlframe.data.columns import (
     VALID_MASK,
 )
 from rlframe.losses.policy_gradients import explained_variance
+from rlframe.losses.vtrace import from_importance_weights
 from rlframe.models.torch.torch_action_dist import TorchCategorical
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 

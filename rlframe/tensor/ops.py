@@ -278,10 +278,10 @@ def reverse_scan(terms: Tensor, decays: Tensor) -> Tensor:
     decays. A trajectory of T rows is done after ⌈log2 T⌉ rounds, however many of them there are.
 
     Args:
-        terms: Float `[B]`.
-        decays: Float `[B]`; 0 where the next row is of another trajectory.
+        terms: Float `[B, ...]`.
+        decays: Of the same shape; 0 where the next row is of another trajectory.
 
     Returns:
-        Float `[B]`.
+        Float `[B, ...]`.
     """
     return _common(terms, decays).reverse_scan(terms, decays)

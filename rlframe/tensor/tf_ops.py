@@ -74,7 +74,7 @@ def linear_scatter(values: Tensor, places: Tensor, size: int) -> Tensor:
 def reverse_scan(terms: Tensor, decays: Tensor) -> Tensor:
     rows = tf.shape(terms)[0]
     # The last decay is 0, so that what comes round from the front is multiplied by 0.
-    decays = tf.where(tf.range(rows) == rows - 1, tf.zeros_like(decays), decays)
+    decays = tf.where(expand_like(tf.range(rows) == rows - 1, decays), tf.zeros_like(decays), decays)
 
     def goes_on(reach: Tensor, summed: Tensor, product: Tensor) -> Tensor:
         del summed

@@ -125,7 +125,7 @@ def reverse_scan(terms: Tensor, decays: Tensor) -> Tensor:
     decays = decays.clone()
     decays[rows - 1 :] = 0.0  # so that what comes round from the front is multiplied by 0
     while reach < rows and bool(decays.any()):
-        terms = terms + decays * torch.roll(terms, -reach)
-        decays = decays * torch.roll(decays, -reach)
+        terms = terms + decays * torch.roll(terms, -reach, 0)
+        decays = decays * torch.roll(decays, -reach, 0)
         reach *= 2
     return terms

@@ -1,10 +1,6 @@
-"""The same weights and batches give the same numbers in TensorFlow as in PyTorch, and the two files read alike."""
+"""The same weights and batches give the same numbers in TensorFlow as in PyTorch."""
 
 from __future__ import annotations
-
-import ast
-import functools
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -79,27 +75,3 @@ def test_a_state_crosses_over_with_target_and_moments(name, overrides, direction
         source.learn_on_batch(make_batch(32, step))
         target.learn_on_batch(make_batch(32, step))
     same(target.get_weights(), source.get_weights(), atol=1e-5, rtol=0)
-
-
-def symbols(path: Path) -> list[str]:
-    """Returns functions, classes and their methods in the order of a file, without the framework in their names."""
-    found = []
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            found.append(node.name)
-        if isinstance(node, ast.ClassDef):
-            # Torch fits RMSProp's epsilon when it clips, TensorFlow when it applies gradients.
-            methods = [item.name for item in node.body if isinstance(item, ast.FunctionDef)]
-            found += [f"{node.name}.{name}" for name in methods if name != "apply_optimizer"]
-    # Torch clips gradients that it has, TensorFlow as it makes them: the one hook of the same use that differs.
-    words = {"Torch": "", "TF": "", "_torch": "", "_tf": "", ".gradients": ".extra_grad_process"}
-    return [functools.reduce(lambda name, word: name.replace(word, words[word]), words, name) for name in found]
-
-
-@pytest.mark.parametrize(
-    "name", ["dqn/simple_q", "dqn/dqn", "pg/pg", "a3c/a3c", "ppo/ppo", "ppo/appo", "impala/vtrace", "maddpg/maddpg"]
-)
-def test_the_two_files_of_an_algorithm_have_the_same_symbols_in_the_same_order(name):
-    folder = Path(__file__).parents[2] / "rlframe" / "agents"
-    of_torch, of_tf = (symbols(folder / f"{name}_{framework}_policy.py") for framework in ("torch", "tf"))
-    assert of_torch == of_tf

@@ -230,15 +230,11 @@ def test_one_trace_serves_all_sizes(jit_compile):
 
 @both
 def test_rllibs_columns_give_the_same_numbers(framework):
-    if framework == "torch":
-        from rlframe.agents.impala.vtrace_torch import from_importance_weights
-    else:
-        from rlframe.agents.impala.vtrace_tf import from_importance_weights
     rng = np.random.default_rng(3)
     log_rhos, rewards, values = (rng.normal(size=(7, 3)) for _ in range(3))
     discounts = 0.9 * (rng.random((7, 3)) > 0.2)
     bootstrap = rng.normal(size=3)
-    made = from_importance_weights(
+    made = losses.from_importance_weights(
         *(tensor(framework, array) for array in (log_rhos, discounts, rewards, values, bootstrap)), 1.0, 0.8
     )
     for column in range(3):

@@ -187,7 +187,7 @@ def dense_layers(part: str, hiddens: Sequence[int], activation: str, out: int) -
 
 
 class MADDPGPolicy(MADDPGActing, TargetPolicy):
-    """An actor and a critic on joint steps, and targets that follow them; a framework adds networks and learner steps."""
+    """An actor and a critic on joint steps, and targets that follow them; a framework adds networks and its step."""
 
     train_columns = (NEXT_OBS, DONES)
     learn_columns = (

@@ -70,6 +70,7 @@ CASES = {
     "minimum of a number": (lambda x: ops.minimum(x, 0.5), lambda x: np.minimum(x, 0.5), [X]),
     "ones_like": (ops.ones_like, np.ones_like, [X]),
     "reverse_scan": (ops.reverse_scan, scanned, [ROW, OTHER_ROW]),
+    "reverse_scan of columns": (ops.reverse_scan, scanned, [POSITIVE, POSITIVE / 9]),
     "roll": (lambda x: ops.roll(x, -1), lambda x: np.roll(x, -1, 0), [X]),
     "softmax": (ops.softmax, softmax, [X]),
     "sqrt": (ops.sqrt, np.sqrt, [POSITIVE]),
