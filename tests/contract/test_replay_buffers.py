@@ -198,7 +198,7 @@ def _with(name: str, value: Any) -> Any:
         (_with("actions", np.zeros((4, 1), int)), r"'actions': got rows of int64 \(1,\), wanted int64 \(\)"),
         (_with("rewards", np.zeros(5, np.float32)), "5 rows, wanted 4"),
         (_with("actions", ({"a": 1},)), "'actions' is a tuple"),
-        (_with("actions", np.array(["a"] * 4)), "'actions' holds <U1"),
+        (_with("actions", np.array(["a"] * 4)), "'actions': got rows of <U1"),
         (_with("actions", np.array(3)), "single value"),
         (_with("seq_lens", np.array([4])), "cut into sequences"),
     ],

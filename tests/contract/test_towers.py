@@ -8,10 +8,11 @@ from rlframe.utils.errors import ConfigError
 from tests.contract.test_policies import OF_MANY, ON_POLICY, Q_LEARNING, RAINBOW, _cases, make, make_batch, same
 from tests.helpers.frameworks import FRAMEWORKS
 
+IN_TENSORFLOW = [("DQN", {}), ("PPO", {}), ("MADDPG", {})]
 WITHOUT_NOISE = [case for case in [*Q_LEARNING, *ON_POLICY, *OF_MANY] if case[1] != RAINBOW]
 
 
-@pytest.mark.parametrize(("framework", "name", "overrides"), _cases(WITHOUT_NOISE))
+@pytest.mark.parametrize(("framework", "name", "overrides"), _cases(WITHOUT_NOISE, IN_TENSORFLOW))
 @pytest.mark.parametrize("devices", [2, 3])
 def test_shares_add_up_to_the_step_on_one_device(framework, name, overrides, devices):
     if name in ("IMPALA", "APPO"):  # each share would scale its own rows

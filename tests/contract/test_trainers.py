@@ -11,7 +11,7 @@ from rlframe.agents.dqn import DQNTrainer, SimpleQTrainer
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import APPOTrainer, PPOTrainer
-from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.frameworks import needs_tf
 
 SMALL = {
     "seed": 5,
@@ -43,8 +43,6 @@ CASES = {
     "SimpleQ": (SimpleQTrainer, REPLAY),
     "DQN": (DQNTrainer, REPLAY),
 }
-every_trainer = pytest.mark.parametrize("case", list(CASES))
-every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
 
 
 def make(case, framework, **overrides):
@@ -54,7 +52,15 @@ def make(case, framework, **overrides):
     )
 
 
-@every_framework
+IN_TENSORFLOW = ("PPO, LSTM", "IMPALA", "DQN")
+
+
+every_trainer = pytest.mark.parametrize(
+    ("case", "framework"),
+    [(case, "torch") for case in CASES] + [pytest.param(case, "tf", marks=needs_tf) for case in IN_TENSORFLOW],
+)
+
+
 @every_trainer
 def test_evaluation_changes_nothing_of_training(case, framework):
     one = make(case, framework)
@@ -107,7 +113,6 @@ class Counts(DefaultCallbacks):
         result["seen"] = dict(self.seen)
 
 
-@every_framework
 @every_trainer
 def test_callbacks_see_every_row_and_episode(case, framework):
     Counts.seen = {}
