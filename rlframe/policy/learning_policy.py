@@ -363,8 +363,8 @@ class LearningPolicy(Policy):
             if key == LEARNER_STATS_KEY:
                 numbers.update({name: self._number(item) for name, item in value.items()})
             else:
-                value = self.to_numpy(value)
-                result[key] = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
+                made = value if isinstance(value, (np.ndarray, float)) else self.to_numpy(value)
+                result[key] = made.item() if isinstance(made, np.ndarray) and made.ndim == 0 else made
         return result
 
     def _number(self, value: Any) -> Any:
