@@ -121,7 +121,7 @@ def clip(x: Tensor, low: float, high: float) -> Tensor:
     return _BACKENDS[type(x)].clip(x, low, high)
 
 
-def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def where(condition: Tensor, x: Tensor, y: Tensor | float) -> Tensor:
     """Returns `x` where `condition`, bool, is true, and `y` elsewhere; nothing of the other one, NaN included."""
     return _common(condition, x, y).where(condition, x, y)
 
@@ -245,13 +245,23 @@ def batched_index(x: Tensor, index: Tensor) -> Tensor:
     """Returns the entry of each row that its index names.
 
     Args:
-        x: `[B, A]` or `[B, A, Z]`.
+        x: `[B, A]` or `[B, A, Z]`; B may be several axes, those that the index has.
         index: Integer `[B]`, each in `[0, A)`.
 
     Returns:
         `[B]` or `[B, Z]`.
     """
     return _common(x, index).batched_index(x, index)
+
+
+def split_sequences(x: Tensor, seq_lens: Tensor) -> Tensor:
+    """Returns padded rows `[S · T, ...]` by sequence, `[S, T, ...]`; `seq_lens [S]` tells how many there are."""
+    return _common(x, seq_lens).split_sequences(x, seq_lens)
+
+
+def flatten_sequences(x: Tensor) -> Tensor:
+    """Returns `x [S, T, ...]` as rows `[S · T, ...]`."""
+    return _BACKENDS[type(x)].flatten_sequences(x)
 
 
 def linear_scatter(values: Tensor, places: Tensor, size: int) -> Tensor:

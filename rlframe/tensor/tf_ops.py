@@ -60,8 +60,19 @@ def roll(x: Tensor, shift: int) -> Tensor:
 
 def batched_index(x: Tensor, index: Tensor) -> Tensor:
     # A sum over all entries but one, times 0: the gradient of tf.gather takes longer than a small network's.
-    chosen = tf.one_hot(index, x.shape[1], dtype=x.dtype)
-    return tf.reduce_sum(x * (chosen if x.shape.rank == 2 else chosen[:, :, None]), axis=1)
+    axis = index.shape.rank
+    chosen = tf.one_hot(index, x.shape[axis], dtype=x.dtype)
+    return tf.reduce_sum(x * (chosen if x.shape.rank == axis + 1 else chosen[..., None]), axis=axis)
+
+
+def split_sequences(x: Tensor, seq_lens: Tensor) -> Tensor:
+    sequences = tf.shape(seq_lens)[0]
+    steps = tf.shape(x)[0] // tf.maximum(sequences, 1)
+    return tf.reshape(x, tf.concat([[sequences, steps], tf.shape(x)[1:]], 0))
+
+
+def flatten_sequences(x: Tensor) -> Tensor:
+    return tf.reshape(x, tf.concat([[-1], tf.shape(x)[2:]], 0))
 
 
 def linear_scatter(values: Tensor, places: Tensor, size: int) -> Tensor:

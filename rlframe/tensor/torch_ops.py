@@ -104,8 +104,17 @@ def boolean_mask(x: Tensor, mask: Tensor) -> Tensor:
 
 
 def batched_index(x: Tensor, index: Tensor) -> Tensor:
-    wide = index.long().reshape(-1, *[1] * (x.dim() - 1)).expand(-1, 1, *x.shape[2:])
-    return x.gather(1, wide).squeeze(1)
+    axis = index.dim()
+    wide = index.long().reshape(*index.shape, *[1] * (x.dim() - axis)).expand(*index.shape, 1, *x.shape[axis + 1 :])
+    return x.gather(axis, wide).squeeze(axis)
+
+
+def split_sequences(x: Tensor, seq_lens: Tensor) -> Tensor:
+    return x.reshape(seq_lens.shape[0], -1, *x.shape[1:])
+
+
+def flatten_sequences(x: Tensor) -> Tensor:
+    return x.flatten(0, 1)
 
 
 def linear_scatter(values: Tensor, places: Tensor, size: int) -> Tensor:

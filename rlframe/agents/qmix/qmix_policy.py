@@ -1,4 +1,4 @@
-"""QMIX's policy without a framework: the parts of a group's observations, acting agent by agent, trajectories."""
+"""QMIX: the loss on whole sequences, the parts of a group's observations, acting agent by agent; no framework."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from rlframe.data.columns import (
     NEXT_OBS,
     OBS,
     REWARDS,
+    SEQ_LENS,
     STATE_IN_PREFIX,
 )
 from rlframe.data.returns import n_step
@@ -28,10 +29,14 @@ from rlframe.env.multi_agent_env import ENV_STATE
 from rlframe.env.wrappers.group_agents_wrapper import GROUP_REWARDS
 from rlframe.evaluation.fragments import clip_rewards
 from rlframe.exploration import make_exploration
+from rlframe.losses.masking import valid_mean
 from rlframe.models.distributions import Categorical
+from rlframe.models.modelv2 import states_of
 from rlframe.models.preprocessors import get_preprocessor
 from rlframe.policy.schedules import LearningRateSchedule
 from rlframe.policy.target_policy import TargetPolicy
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError, EnvError, UnsupportedSpaceException
 from rlframe.utils.numpy import FLOAT_MIN
 from rlframe.utils.spaces.old_gym import convert_space
@@ -159,6 +164,67 @@ def _member_space(space: Any, what: str) -> Any:
     return space.spaces[0]
 
 
+def chosen_values(q: Tensor, actions: Tensor) -> Tensor:
+    """Returns the values `[..., N]` of the actions taken, int `[..., N]`, among all, `[..., N, A]`."""
+    return ops.batched_index(q, actions)
+
+
+def best_values(q: Tensor, selector: Tensor, valid: Tensor | None) -> Tensor:
+    """Returns each agent's value of the valid action that a selector ranks highest.
+
+    Args:
+        q: Values that evaluate. Float `[..., N, A]`.
+        selector: Values that select: `q` itself, or the online network's for double Q-learning. Float `[..., N, A]`.
+        valid: Valid actions, bool `[..., N, A]`; None for all. Where an agent has none (a last observation, padding),
+            all count: nobody acts there.
+
+    Returns:
+        Float `[..., N]`.
+    """
+    if valid is not None:
+        has_valid = ops.max(ops.to_float(valid), axis=-1)[..., None] > 0
+        selector = ops.where(valid | ~has_valid, selector, FLOAT_MIN)
+    return chosen_values(q, ops.argmax(selector, axis=-1))
+
+
+def qmix_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+    """Returns the mean squared temporal-difference error of the mixed values over steps that are no padding, a scalar.
+
+        δ_t = Q_tot(τ_t, u_t, s_t) − [ r_t + γ (1 − terminated) · Q⁻_tot(τ_{t+1}, u*, s_{t+1}) ]
+        u*_i = argmax_u Q_i(τ_{t+1}, u)   (the target network's Q_i without `double_q`)
+
+    The networks run once over the T + 1 observations of each sequence, so both ends of a step see the same history.
+    Without a mixer δ is each agent's own, with its own reward, and the mean is over agents, too.
+
+    Source: Rashid et al. 2018, eq. 6; van Hasselt et al. 2016 for the double estimate.
+    """
+    del dist_class
+
+    def by_step(column: Tensor) -> Tensor:
+        return ops.split_sequences(column, train_batch[SEQ_LENS])
+
+    obs, next_obs = by_step(train_batch[OBS]), by_step(train_batch[NEXT_OBS])
+    history = ops.concat([obs[:, :1], next_obs], axis=1)
+    q, _ = model.agent_values(history, states_of(train_batch))
+    total = model.mix(chosen_values(q[:, :-1], by_step(train_batch[ACTIONS])), obs)
+    target = policy.target_network.model
+    q_tp1 = target.agent_values(history, states_of(train_batch))[0][:, 1:]
+    selector = ops.stop_gradient(q[:, 1:]) if policy.config["double_q"] else q_tp1
+    best = best_values(q_tp1, selector, policy.layout.valid_actions(next_obs))
+    rewards = by_step(train_batch[REWARDS])[..., None] if policy.mixes else by_step(train_batch[MEMBER_REWARDS])
+    aim = ops.stop_gradient(rewards + by_step(train_batch[DISCOUNTS])[..., None] * target.mix(best, next_obs))
+    mean = valid_mean(train_batch)
+    td_error = ops.flatten_sequences(total - aim)
+    loss = mean(ops.square(td_error))
+    policy.keep(
+        loss=loss,
+        td_error_abs=mean(ops.abs(td_error)),
+        q_taken_mean=mean(ops.flatten_sequences(total)),
+        target_mean=mean(ops.flatten_sequences(aim)),
+    )
+    return loss
+
+
 class QMixPolicy(LearningRateSchedule, TargetPolicy):
     """Acts for a group of agents that share one recurrent network; exploration is each agent's own."""
 
@@ -266,6 +332,16 @@ class QMixPolicy(LearningRateSchedule, TargetPolicy):
     def acting_recipe(self) -> None:
         """Returns None: remote workers act with this policy, which explores agent by agent."""
         return
+
+    # --- learning ---------------------------------------------------------------------------------------------
+
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+        """Returns the loss of one batch; see `qmix_loss`."""
+        return qmix_loss(self, model, dist_class, train_batch)
+
+    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:  # noqa: ARG002 - a hook
+        """Returns the loss, means of errors, values and targets over the steps that count, and the learning rate."""
+        return {"cur_lr": self.cur_lr, **self._loss_outputs}
 
     # --- trajectories -----------------------------------------------------------------------------------------
 

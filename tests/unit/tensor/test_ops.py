@@ -48,6 +48,11 @@ CASES = {
     "argmax": (lambda x: ops.argmax(x, 1), lambda x: x.argmax(1), [X]),
     "batched_index": (ops.batched_index, lambda x, i: x[np.arange(2), i], [X, INDEX]),
     "batched_index of atoms": (ops.batched_index, lambda x, i: x[np.arange(2), i], [ATOMS, INDEX]),
+    "batched_index of two axes": (
+        ops.batched_index,
+        lambda x, i: np.take_along_axis(x, i[..., None], -1)[..., 0],
+        [ATOMS, np.array([[0, 1, 0], [1, 1, 0]])],
+    ),
     "boolean_mask": (ops.boolean_mask, lambda x, m: x[m], [X, ROW_MASK]),
     "cast_like": (ops.cast_like, lambda x, like: x.astype(like.dtype), [MASK, X]),
     "clip": (lambda x: ops.clip(x, -1.0, 0.5), lambda x: x.clip(-1.0, 0.5), [X]),
@@ -82,13 +87,17 @@ CASES = {
     "tensor_like": (lambda like: ops.tensor_like(Y, like), lambda like: Y, [X]),
     "to_float": (ops.to_float, lambda x: x.astype(np.float32), [INDEX]),
     "variance": (ops.variance, np.var, [X]),
+    "split_sequences": (ops.split_sequences, lambda x, n: x.reshape(2, 2), [ROW, INDEX]),
+    "split_sequences of rows": (ops.split_sequences, lambda x, n: x.reshape(1, 2, 3), [X, np.array([2])]),
+    "flatten_sequences": (ops.flatten_sequences, lambda x: x.reshape(6, 2), [ATOMS]),
+    "where a number": (lambda m, x: ops.where(m, x, -2.5), lambda m, x: np.where(m, x, -2.5), [MASK, X]),
     "where": (ops.where, np.where, [MASK, X, Y]),
     "without_gradient": (lambda x: ops.without_gradient(ops.square, x), np.square, [X]),
     "zeros_like": (ops.zeros_like, np.zeros_like, [X]),
 }
 #: Arguments by number through which no gradient flows, or which the result does not depend on.
 CONSTANT = {
-    "argmax": [0], "cast_like": [1], "expand_like": [1], "expand_like of rows": [1], "linear_scatter": [1],
+    "cast_like": [1], "expand_like": [1], "expand_like of rows": [1], "linear_scatter": [1],
     "ones_like": [0], "stop_gradient": [0], "tensor_like": [0], "without_gradient": [0], "zeros_like": [0],
 }  # fmt: skip
 #: `row_size` gives a number, and is tested by itself.
@@ -131,7 +140,9 @@ def test_values_are_those_of_numpy(framework, name):
 
 
 @both_frameworks
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case[2][0].dtype == float or name == "where"])
+@pytest.mark.parametrize(
+    "name", [name for name, case in CASES.items() if case[2][0].dtype == float or name.startswith("where")]
+)
 def test_gradients_are_those_of_differences(framework, name):
     function, numpy_function, arrays = CASES[name]
     floats = [number for number, array in enumerate(arrays) if array.dtype == float]
@@ -140,8 +151,7 @@ def test_gradients_are_those_of_differences(framework, name):
         every = [to_tensor(framework, array) for array in arrays]
         for number, tensor in zip(floats, given, strict=True):
             every[number] = tensor
-        made = function(*every)
-        return made if name == "argmax" else weighed(lambda: made)()
+        return weighed(function)(*every)
 
     made = gradients_of(framework, of_floats, [arrays[number] for number in floats])
     for number, gradient in zip(floats, made, strict=True):
