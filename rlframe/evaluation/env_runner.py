@@ -117,7 +117,8 @@ class EnvRunner:
         self._unchecked = set(range(size))
         self._episode_parts = [0] * size
         self._episodes: list[Episode | None] = [None] * size
-        shown = self._shows_episodes and overridden_by_user(type(policy), "postprocess_trajectory")
+        users = policy._acts_by_itself or overridden_by_user(type(policy), "postprocess_trajectory")
+        shown = self._shows_episodes and users
         self._wants_episodes = shown or not EPISODE_HOOKS.isdisjoint(hooks.call)
         self._pending: list[list[SampleBatch]] = [[] for _ in slots]
         self._metrics: list[RolloutMetrics] = []
@@ -276,6 +277,8 @@ class EnvRunner:
     def _act(self, obs: NDArray[Any]) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         """Returns an action for each slot, and the columns that are stored with it: also those that were acted on."""
         explore, memory = self.settings.explore, self._memory
+        if self._wants_episodes:
+            self.policy.act_for([(episode, DUMMY_AGENT_ID) for episode in self._episodes])
         if memory is None:
             return self.policy.act_on_rows(obs, explore, None)
         inputs = memory.inputs(obs)

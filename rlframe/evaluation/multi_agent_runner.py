@@ -85,7 +85,8 @@ class MultiAgentRunner:
         self._unchecked = set(range(len(slots)))
         self._followers: dict[str, tuple[Policy, bool]] = {}  # policies, and whether their explorations follow episodes
         self._wants_steps = not EPISODE_HOOKS.isdisjoint(hooks.call) or any(
-            overridden_by_user(type(policy), "postprocess_trajectory") for policy in policies.values()
+            policy._acts_by_itself or overridden_by_user(type(policy), "postprocess_trajectory")
+            for policy in policies.values()
         )
         self._metrics: list[RolloutMetrics] = []
         self._started = False
@@ -322,6 +323,8 @@ class MultiAgentRunner:
         policy, memory = self._prepare(side), side.memory
         places = np.array([agent.place for agent in side.waiting])
         inputs = None if memory is None else memory.inputs(obs, places)
+        if self._wants_steps:
+            policy.act_for([(self._episodes[agent.slot], agent.id) for agent in side.waiting])
         made, extras = policy.act_on_rows(obs, self.settings.explore, None, inputs)
         flat = flatten_to_single_ndarray(made, 1) if side.nested else made
         flat, extras = self._as_taken(side, obs, flat, {**(inputs or {}), **extras})

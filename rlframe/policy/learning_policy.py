@@ -14,6 +14,7 @@ from rlframe.data.columns import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
     ACTION_PROB,
+    INFOS,
     OBS,
     SEQ_LENS,
     STATE_IN_PREFIX,
@@ -299,7 +300,8 @@ class LearningPolicy(Policy):
         explore = bool(self.config.get("explore", True)) if explore is None else explore
         self.exploration.before_compute_actions(timestep=timestep, explore=explore)
         memory = self._memory_inputs(input_dict, len(np.asarray(input_dict[OBS]))) or {}
-        actions, columns = self.act_in_framework({**input_dict, **memory}, explore, timestep)
+        given = {key: value for key, value in input_dict.items() if key != INFOS}
+        actions, columns = self.act_in_framework({**given, **memory}, explore, timestep)
         self.exploration.restore_weights()
         return actions, pop_states(columns), columns
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -36,7 +36,7 @@ from rlframe.exploration import make_exploration
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
 from rlframe.policy.memory import ActingMemory, views_after
 from rlframe.policy.rllib_names import RLlibPolicyNames
-from rlframe.policy.users_code import PolicyType, is_users, method, overridden_by_user, widen
+from rlframe.policy.users_code import PolicyType, is_users, method, overridden_by_user, seen_last, widen
 from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.seeding import entropy_seed, make_rng
 from rlframe.utils.spaces.observations import describe
@@ -93,6 +93,8 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
     steps_learned = 0
     #: Whether a user's method acts as a whole: `compute_actions_from_input_dict`, or `compute_actions` behind it.
     _acts_by_itself = _by_compute_actions = False
+    #: Episode and agent of each row that such a method acts on next.
+    _acting_for: Sequence[tuple[Any, Any]] = ()
     #: Learners in other processes that gradients are averaged with, this one included; None learns alone.
     distributed_world_size: int | None = None
 
@@ -124,7 +126,8 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             None if config.get("_disable_preprocessor_api") else get_preprocessor(original)(original)
         )
         self._obs_filter: Any = None
-        self.view_requirements: dict[str, ViewRequirement] = self._default_view_requirements()
+        own = getattr(self, "view_requirements", {})  # set by what a program calls before the constructor
+        self.view_requirements: dict[str, ViewRequirement] = {**self._default_view_requirements(), **own}
         self.exploration: Any = None
         self._needs_memory: bool | None = None
 
@@ -198,12 +201,24 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             return self._act_by_users_method(obs, explore, timestep, inputs or {})
         return self._act(obs, explore, timestep, self.train_columns, inputs)
 
+    def act_for(self, rows: Sequence[tuple[Any, Any]]) -> None:
+        """Notes whose rows come next: a user's own way of acting is told of the episodes, and what they saw last.
+
+        Args:
+            rows: Episode and agent id of each row.
+        """
+        if self._acts_by_itself:
+            self._acting_for = rows
+
     def _act_by_users_method(
         self, obs: NDArray[Any], explore: bool, timestep: int | None, inputs: Mapping[str, NDArray[Any]]
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         """Returns actions and columns by way of a user's `compute_actions_from_input_dict` or `compute_actions`."""
         before = self.global_timestep
-        actions, states, columns = self.compute_actions_from_input_dict({OBS: obs, **inputs}, explore, timestep)
+        rows, self._acting_for = self._acting_for, ()
+        given = {**seen_last(self, rows, len(obs)), OBS: obs, **inputs}
+        episodes = [episode for episode, _ in rows] or None
+        actions, states, columns = self.compute_actions_from_input_dict(given, explore, timestep, episodes=episodes)
         if self.global_timestep == before:  # the user's method may end in one that counts
             self.global_timestep += len(obs)
         made = {key: np.asarray(column) for key, column in (columns or {}).items()}
@@ -554,7 +569,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         return {
             name: view
             for name, view in self.view_requirements.items()
-            if view.used_for_compute_actions and name != OBS and not name.startswith("state_")
+            if view.used_for_compute_actions and name not in (OBS, INFOS) and not name.startswith("state_")
         }
 
     def needs_memory(self) -> bool:

@@ -6,10 +6,11 @@ import copy
 import functools
 import importlib
 from abc import ABCMeta
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlframe.data.columns import (
     ACTIONS,
@@ -20,6 +21,8 @@ from rlframe.data.columns import (
     INFOS,
     NEXT_OBS,
     OBS,
+    PREV_ACTIONS,
+    PREV_REWARDS,
     REWARDS,
     TERMINATEDS,
     TRUNCATEDS,
@@ -180,6 +183,30 @@ def zeros(policy: Any) -> SampleBatch:
     columns.update(inputs or {})
     columns.update({name: np.zeros_like(column) for name, column in extras.items()})
     return SampleBatch(columns)
+
+
+def seen_last(policy: Any, rows: Sequence[tuple[Any, Any]], count: int) -> dict[str, NDArray[Any]]:
+    """Returns what a user's own way of acting is given beside the observations: infos, actions and rewards before.
+
+    Args:
+        policy: The policy that acts.
+        rows: Episode and agent id of each row; empty where nobody knows, for zeros.
+        count: Number of rows.
+
+    Returns:
+        `infos` as objects `[B]`, `prev_actions [B, ...]`, and `prev_rewards [B]` that came with the observations; zeros
+        where an episode begins.
+    """
+    shape, dtype = column_layout(policy, ACTIONS)
+    actions, rewards = np.zeros((count, *shape), dtype), np.zeros(count, np.float32)
+    infos = np.zeros(count, object)
+    for index, (episode, agent_id) in enumerate(rows):
+        infos[index] = episode.last_info_for(agent_id)
+        rewards[index] = episode.last_reward_for(agent_id)
+        taken = episode._view(agent_id).action
+        if taken is not None:
+            actions[index] = taken
+    return {INFOS: infos, PREV_ACTIONS: actions, PREV_REWARDS: rewards}
 
 
 class Losses(list[Any]):

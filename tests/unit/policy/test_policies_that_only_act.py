@@ -10,6 +10,7 @@ from rlframe.agents.ppo.ppo_torch_policy import PPOTorchPolicy
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.policy.policy import Policy
 from tests.helpers.envs import Counting
+from tests.helpers.multi_agent_envs import TURNS, Script
 from tests.helpers.workers import make_worker
 
 OBS_SPACE = gym.spaces.Box(-1.0, 1.0, (3,), np.float32)
@@ -91,6 +92,49 @@ def test_sampling_acts_by_the_users_method():
     assert policy.global_timestep == len(batch)
     assert policy.acting_recipe() is None
     worker.learn_on_batch(batch)
+
+
+class Alternating(Fixed):
+    """Acts by the action before, and keeps what it is told."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.told = []
+
+    def compute_actions(self, obs_batch, state_batches=None, prev_action_batch=None, prev_reward_batch=None,
+                        info_batch=None, episodes=None, **kwargs):  # fmt: skip
+        lengths = [episode.length for episode in episodes]
+        self.told.append((prev_action_batch.tolist(), prev_reward_batch.tolist(), list(info_batch), lengths))
+        return [1 - action for action in prev_action_batch], [], {}
+
+
+def test_users_ways_of_acting_are_told_what_came_before_and_of_the_episodes():
+    worker = make_worker(
+        Counting, Alternating, env_config={"length": 2}, num_envs_per_worker=1, rollout_fragment_length=3
+    )
+    assert worker.sample()["actions"].tolist() == [1, 0, 1]
+    first = ([0], [0.0], [{}], [0])
+    assert worker.get_policy().told == [first, ([1], [1.0], [{"action": 1}], [1]), first]
+
+
+def test_agents_in_turns_are_told_of_themselves():
+    worker = make_worker(Script, Alternating, env_config={"script": TURNS}, rollout_fragment_length=4)
+    worker.sample()
+    told = [(actions, rewards) for actions, rewards, _, _ in worker.get_policy().told]
+    # a, b, a, b: with their second observation a got 0.25, b nothing.
+    assert told[:4] == [([0], [0.0]), ([0], [0.0]), ([1], [0.25]), ([1], [0.0])]
+
+
+def test_views_that_a_program_sets_before_the_constructor_stay():
+    class Looks(Fixed):
+        def __init__(self, *args, **kwargs):
+            self.view_requirements = {"infos": ViewRequirement(data_col="infos", shift=-1)}
+            super().__init__(*args, **kwargs)
+
+    policy = Looks(OBS_SPACE, gym.spaces.Discrete(2), {})
+    assert policy.view_requirements["infos"].shift == -1
+    assert "prev_actions" in policy.view_requirements
+    assert not policy.needs_memory()
 
 
 def test_nothing_to_act_by_is_said():
