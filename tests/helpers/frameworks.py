@@ -9,6 +9,27 @@ HAS_TF = importlib.util.find_spec("tensorflow") is not None
 needs_tf = pytest.mark.skipif(not HAS_TF, reason="TensorFlow is not installed: pip install 'rlframe[tf]'")
 #: For `pytest.mark.parametrize("framework", FRAMEWORKS)`.
 FRAMEWORKS = ["torch", pytest.param("tf", marks=needs_tf)]
+
+
+def cases(names, given, in_tensorflow=()):
+    """Returns `parametrize(("framework", *names), ...)`: every case in PyTorch, some in TensorFlow, too.
+
+    A learner step is traced for each policy in TensorFlow, which takes seconds.
+
+    Args:
+        names: Names of the values of a case.
+        given: Values, or a tuple of values, of each case by its id.
+        in_tensorflow: Ids of cases.
+    """
+    assert set(in_tensorflow) <= set(given), "an id without a case"
+    made = []
+    for framework, ids, marks in (("torch", list(given), ()), ("tf", in_tensorflow, needs_tf)):
+        for case in ids:
+            values = given[case] if isinstance(given[case], tuple) else (given[case],)
+            made.append(pytest.param(framework, *values, id=f"{case}-{framework}", marks=marks))
+    return pytest.mark.parametrize(("framework", *names), made)
+
+
 both_frameworks = pytest.mark.parametrize("framework", FRAMEWORKS)
 
 

@@ -7,7 +7,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.utils.spaces.simplex import Simplex
-from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.frameworks import cases
 
 SPACES = {
     "discrete from 5": Discrete(3, start=5),
@@ -49,8 +49,7 @@ def trainer(framework, space, **overrides):
     return PPOTrainer(config, env=Strict)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("name", SPACES)
+@cases(["name"], {name: name for name in SPACES}, in_tensorflow=["discrete from 5", "simplex", "nested"])
 def test_actions_are_in_the_environments_space_everywhere(framework, name):
     space = SPACES[name]
     made = trainer(framework, space)

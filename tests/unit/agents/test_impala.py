@@ -16,7 +16,7 @@ from rlframe.execution.common import ACTIVE_CONTEXT, MetricsContext
 from rlframe.utils.errors import ConfigError
 from tests.contract.test_policies import make as make_policy
 from tests.contract.test_policies import make_batch
-from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.frameworks import FRAMEWORKS, cases
 
 SMALL = {
     "seed": 5,
@@ -40,19 +40,21 @@ def stats_of(result):
     return result["info"]["learner"]["default_policy"]["learner_stats"]
 
 
-@every_framework
-@pytest.mark.parametrize(
-    ("cls", "overrides"),
-    [
-        (ImpalaTrainer, {"replay_proportion": 0.5, "replay_buffer_num_slots": 3}),
+@cases(
+    ["cls", "overrides"],
+    {
+        "replay": (ImpalaTrainer, {"replay_proportion": 0.5, "replay_buffer_num_slots": 3}),
         # A fragment and its replay are two of three that make a batch: the plan holds some when it is saved.
-        (ImpalaTrainer, {"replay_proportion": 1, "replay_buffer_num_slots": 3, "train_batch_size": 60, "model": LSTM}),
-        (ImpalaTrainer, {"vtrace": False}),
-        (ImpalaTrainer, {"opt_type": "rmsprop", "vtrace_drop_last_ts": False}),
-        (APPOTrainer, {"num_sgd_iter": 2, "minibatch_buffer_size": 2, "use_kl_loss": True}),
-        (APPOTrainer, {"vtrace": False}),
-    ],
-    ids=["replay", "replay with an LSTM", "A3C's policy", "rmsprop", "APPO", "APPO without V-trace"],
+        "replay with an LSTM": (
+            ImpalaTrainer,
+            {"replay_proportion": 1, "replay_buffer_num_slots": 3, "train_batch_size": 60, "model": LSTM},
+        ),
+        "A3C's policy": (ImpalaTrainer, {"vtrace": False}),
+        "rmsprop": (ImpalaTrainer, {"opt_type": "rmsprop", "vtrace_drop_last_ts": False}),
+        "APPO": (APPOTrainer, {"num_sgd_iter": 2, "minibatch_buffer_size": 2, "use_kl_loss": True}),
+        "APPO without V-trace": (APPOTrainer, {"vtrace": False}),
+    },
+    in_tensorflow=["rmsprop", "APPO"],
 )
 def test_restored_trainer_goes_on_bit_for_bit(cls, overrides, framework, tmp_path):
     one = make(cls, framework=framework, observation_filter="MeanStdFilter", **overrides)

@@ -16,7 +16,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.utils.errors import ConfigError
 from tests.contract.test_policies import make as make_policy
 from tests.contract.test_policies import make_batch
-from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.frameworks import FRAMEWORKS, cases
 
 SMALL = {
     "seed": 5,
@@ -40,8 +40,7 @@ def make(cls, env="CartPole-v1", **overrides):
     return cls({**copy.deepcopy(SMALL), **MORE.get(cls, {}), **overrides}, env=env)
 
 
-@every_framework
-@every_trainer
+@cases(["cls"], {cls.__name__: cls for cls in MORE}, in_tensorflow=["PPO"])
 def test_restored_trainer_goes_on_bit_for_bit(cls, framework, tmp_path):
     one = make(cls, framework=framework, observation_filter="MeanStdFilter")
     for _ in range(2):

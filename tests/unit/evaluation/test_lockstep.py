@@ -5,7 +5,6 @@ import pytest
 
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.utils.errors import ConfigError
-from tests.helpers.frameworks import FRAMEWORKS
 from tests.helpers.multi_agent_envs import COME_AND_GO, ON, OVER, TURNS
 from tests.helpers.scripted import sample, trainer
 
@@ -36,9 +35,8 @@ def test_in_lockstep_rows_say_at_which_step_of_the_environment_they_are():
     assert "env_t" not in sample(TURNS)[0].policy_batches["default_policy"]
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_any_trainer_that_replays_can_do_so_in_lockstep(framework):
-    made = trainer(TOGETHER, framework=framework, **LOCKSTEP)
+def test_any_trainer_that_replays_can_do_so_in_lockstep():
+    made = trainer(TOGETHER, **LOCKSTEP)
     for _ in range(3):
         result = made.train()
     assert set(result["info"]["learner"]) == {"a", "b"}

@@ -16,7 +16,7 @@ from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.models.torch.action_mask import ActionMaskModel
 from rlframe.policy.policy import Policy, PolicySpec
 from tests.helpers.envs import lives_as_episodes
-from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.frameworks import cases
 from tests.helpers.multi_agent_envs import ON
 
 CONFIG = {
@@ -66,19 +66,23 @@ def assert_goes_on(cls, env, config, tmp_path, before=2, after=2):
     two.stop()
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize(
-    ("cls", "config"),
-    [
-        (DQNTrainer, DQN),
-        (PPOTrainer, PPO),
-        (PPOTrainer, {**PPO, **LSTM}),
-        (PPOTrainer, {**PPO, "batch_mode": "complete_episodes", "observation_filter": "MeanStdFilter"}),
-        (DQNTrainer, {**DQN, "exploration_config": {"type": "ParameterNoise"}, "batch_mode": "complete_episodes"}),
-    ],
-    ids=["dqn", "ppo", "lstm", "whole episodes", "noise"],
-)
-def test_agents_at_the_same_time_go_on_exactly(cls, config, framework, tmp_path):
+@cases(
+    ["cls", "config"],
+    {
+        "dqn": (DQNTrainer, DQN),
+        "ppo": (PPOTrainer, PPO),
+        "lstm": (PPOTrainer, {**PPO, **LSTM}),
+        "whole episodes": (
+            PPOTrainer, {**PPO, "batch_mode": "complete_episodes", "observation_filter": "MeanStdFilter"}
+        ),
+        "noise": (
+            DQNTrainer,
+            {**DQN, "exploration_config": {"type": "ParameterNoise"}, "batch_mode": "complete_episodes"},
+        ),
+    },
+    in_tensorflow=["lstm"],
+)  # fmt: skip
+def test_agents_at_the_same_time_go_on_exactly(framework, cls, config, tmp_path):
     assert_goes_on(cls, MultiAgentCartPole, {**COPIES, **config, "framework": framework}, tmp_path)
 
 

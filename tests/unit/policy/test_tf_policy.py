@@ -304,16 +304,15 @@ def test_keras_model_under_dqn_has_a_target_of_its_own():
 
 
 @pytest.mark.parametrize(
-    "maker",
+    ("maker", "model"),
     [
-        lambda: tf.keras.optimizers.Adam(1e-2),
-        lambda: tf.keras.optimizers.SGD(1e-1, momentum=0.9),
-        lambda: tf.compat.v1.train.AdamOptimizer(1e-2),
-        lambda: tf.compat.v1.train.RMSPropOptimizer(1e-2),
+        (lambda: tf.keras.optimizers.Adam(1e-2), "built-in"),
+        (lambda: tf.keras.optimizers.SGD(1e-1, momentum=0.9), "keras"),
+        (lambda: tf.compat.v1.train.AdamOptimizer(1e-2), "keras"),
+        (lambda: tf.compat.v1.train.RMSPropOptimizer(1e-2), "built-in"),
     ],
     ids=["keras Adam", "keras SGD", "v1 Adam", "v1 RMSProp"],
 )
-@pytest.mark.parametrize("model", ["built-in", "keras"])
 def test_optimisers_of_other_makes_learn_and_resume(maker, model):
     cls = build_tf_policy("Other", loss_fn=policy_gradient_loss, optimizer_fn=lambda policy, config: maker())
     config = common_config if model == "built-in" else keras_config
