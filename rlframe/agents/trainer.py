@@ -587,8 +587,14 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory:
-        """Returns what a Tune trial of this trainer reserves."""
-        return placement_group_factory(cls.merge_trainer_configs(cls.get_default_config(), dict(config)))
+        """Returns what a Tune trial of this trainer reserves.
+
+        Args:
+            config: What the trainer is made with. Keys that it does not know are the program's own, for its function
+                that makes the trainer; a trainer refuses them.
+        """
+        defaults = cls.get_default_config()
+        return placement_group_factory(cls.merge_trainer_configs(defaults, dict(config), _allow_unknown_configs=True))
 
     @classmethod
     def resource_help(cls, config: dict[str, Any]) -> str:

@@ -52,10 +52,12 @@ class Refusal(NamedTuple):
     Attributes:
         refuses: Whether a value is refused. Never true of the default.
         sentence: Why, and what to use instead.
+        harmless: Whether the run is the same without the value: a warning will do.
     """
 
     refuses: Callable[[Any], bool]
     sentence: str
+    harmless: bool = False
 
 
 @dataclass(frozen=True)

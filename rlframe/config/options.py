@@ -1,13 +1,13 @@
 """The base of every algorithm's config, and the words to declare one: `option`, `section`, `Variants`."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from typing_extensions import Self
 
 from rlframe.config.check import Inspector, Tolerance
 from rlframe.config.declaration import Option, Refusal, Section, Variants, option, section, wanted_text
-from rlframe.config.faults import Fault, fault_list, got
+from rlframe.config.faults import Fault, fault_list, got, shorten
 from rlframe.config.plain import lookup
 from rlframe.config.reference import ReferenceRow, reference_rows
 from rlframe.utils.errors import ConfigError
@@ -84,18 +84,34 @@ class AlgorithmConfig(Section):
     @classmethod
     def refusals(cls, config: Mapping[str, Any]) -> list[Fault]:
         """Returns the faults of values that this version does not honour."""
+        return [
+            Fault(dotted, f"{got(value)}, not available in this version: {refusal.sentence}")
+            for dotted, value, refusal in cls._not_honoured(config)
+            if not refusal.harmless
+        ]
+
+    @classmethod
+    def without_effect(cls, config: Mapping[str, Any]) -> list[str]:
+        """Returns a remark on each value that this version does not honour, and that the run is the same without."""
+        return [
+            f"{dotted}={shorten(value)} has no effect: {refusal.sentence}"
+            for dotted, value, refusal in cls._not_honoured(config)
+            if refusal.harmless
+        ]
+
+    @classmethod
+    def _not_honoured(cls, config: Mapping[str, Any]) -> Iterator[tuple[str, Any, Refusal]]:
         missing = object()
-        faults = []
         for dotted, refusal in cls.unsupported.items():
             value = lookup(config, dotted, missing)
             if value is not missing and refusal.refuses(value):
-                faults.append(Fault(dotted, f"{got(value)}, not available in this version: {refusal.sentence}"))
-        return faults
+                yield dotted, value, refusal
 
 
 def _inspect_overrides(cls: type[AlgorithmConfig], inspector: Inspector, tolerance: Tolerance) -> None:
     """Checks dicts that override the whole config (evaluation_config), laid over the config they override."""
     inspector.faults += [fault for fault in cls.refusals(inspector.config) if fault.key not in inspector.faulty]
+    inspector.remarks += cls.without_effect(inspector.config)
     known_faults = set(inspector.faults)
     for key, declared in cls.options().items():
         overrides = inspector.config.get(key)

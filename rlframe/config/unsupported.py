@@ -36,14 +36,14 @@ TF_SESSION_ARGS: dict[str, Any] = {
 LOCAL_TF_SESSION_ARGS: dict[str, Any] = {"intra_op_parallelism_threads": 8, "inter_op_parallelism_threads": 8}
 
 UNSUPPORTED: dict[str, Refusal] = {
-    "model._use_default_native_models": Refusal(bool, "both frameworks have the same default models"),
+    "model._use_default_native_models": Refusal(bool, "both frameworks have the same default models", harmless=True),
     "optimizer": Refusal(bool, "no algorithm here reads it; use lr and the algorithm's own keys"),
     "sample_collector": Refusal(
         lambda value: not (value is None or _is_rllibs_own(value)),
         "samples are collected in columns; change them in callbacks",
     ),
-    "remote_worker_envs": Refusal(bool, _REMOTE_ENVS),
-    "remote_env_batch_wait_ms": Refusal(bool, _REMOTE_ENVS),
+    "remote_worker_envs": Refusal(bool, _REMOTE_ENVS, harmless=True),
+    "remote_env_batch_wait_ms": Refusal(bool, _REMOTE_ENVS, harmless=True),
     "record_env": Refusal(other_than(False, None), "wrap the environment in gymnasium.wrappers.RecordVideo"),
     "input": Refusal(other_than("sampler"), _OFFLINE),
     "input_config": Refusal(bool, _OFFLINE),

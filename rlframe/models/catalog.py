@@ -351,11 +351,15 @@ def _with_memory(
     obs_space, action_space, num_outputs, config, name = arguments
     if config["lstm_use_prev_action_reward"] in (True, 1):
         config = {**config, "lstm_use_prev_action": True, "lstm_use_prev_reward": True}
+    inside = {**config, "use_lstm": False, "use_attention": False}
+    if framework == "torch" and config["custom_model"]:
+        own = _resolve("model", config["custom_model"], ModelV2)
+        inside["custom_model"] = _sibling("torch", "torch_modelv2").as_module(own)
     inner = ModelCatalog.get_model_v2(
         obs_space,
         action_space,
         None,
-        {**config, "use_lstm": False, "use_attention": False},
+        inside,
         framework,
         f"{name}_inner",
         default_model=default_model or features_class(obs_space, config, framework),

@@ -358,9 +358,15 @@ class LearningPolicy(Policy):
     def _learn_result(
         self, stats: Mapping[str, Any], fetches: Mapping[str, Any], custom: dict[str, Any]
     ) -> dict[str, Any]:
-        """Returns `{"learner_stats": ..., "model": ..., "custom_metrics": ..., **fetches}` in arrays and numbers."""
+        """Returns `{"learner_stats": ..., "model": ..., "custom_metrics": ..., **fetches}` in arrays and numbers.
+
+        What the model's `metrics` says is among the stats of TensorFlow's policies as well: RLlib had it there.
+        """
         numbers = {key: self._number(value) for key, value in stats.items()}
-        result: dict[str, Any] = {LEARNER_STATS_KEY: numbers, "model": self.model.metrics(), "custom_metrics": custom}
+        of_model = {key: self._number(value) for key, value in self.model.metrics().items()}
+        if of_model and self.framework == "tf":
+            numbers["model"] = of_model
+        result: dict[str, Any] = {LEARNER_STATS_KEY: numbers, "model": of_model, "custom_metrics": custom}
         for key, value in fetches.items():
             if key == LEARNER_STATS_KEY:
                 numbers.update({name: self._number(item) for name, item in value.items()})

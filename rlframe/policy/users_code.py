@@ -45,8 +45,9 @@ _FIRST_ROWS, _DIVISORS = 32, 4
 
 
 def is_users(cls: type[Any]) -> bool:
-    """Returns whether a class is a user's own: written outside of rlframe, or made of hooks."""
-    return not cls.__module__.startswith("rlframe.") or "_hooks" in cls.__dict__
+    """Returns whether a class is a user's own: written outside of rlframe or as users do, or made of hooks."""
+    ours = cls.__module__.startswith("rlframe.") and not cls.__module__.startswith("rlframe.examples.")
+    return not ours or "_hooks" in cls.__dict__
 
 
 def place_of(cls: type[Any], name: str) -> int | None:

@@ -2,7 +2,8 @@
 
 Uses RLlib as the training scripts around `ray.tune.config_parser` do (RLlib's own rllib/train.py, which others
 copied): `make_parser(parser_creator=..., formatter_class=...)`, `resources_to_json`, `create_scheduler(name, **config)`,
-`run_experiments` of a dict that the flags or a file made, and `tune.Analysis` of what was written.
+`run_experiments` of a dict that the flags or a file made, and `tune.Analysis` (of Ray 0.8 to 1.8)
+of what was written.
 """
 
 import argparse

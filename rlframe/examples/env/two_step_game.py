@@ -4,35 +4,46 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium
 import numpy as np
+from gymnasium import spaces
 
-from rlframe.env.multi_agent_env import MultiAgentDict, MultiAgentEnv
+from rlframe.env.multi_agent_env import ENV_STATE, MultiAgentDict, MultiAgentEnv
 from rlframe.utils.spaces.simplex import Simplex
 
 #: Payoff of the second game that agent 0 may choose, by both actions.
 _PAYOFF = ((0.0, 1.0), (1.0, 8.0))
+_STATES = 3
 
 
 class TwoStepGame(MultiAgentEnv):
     """Agent 0 chooses a game, then both choose an action. One game pays 7, the other up to 8, and 0 for a mistake.
 
-    Both get half of what is paid. An agent sees the state (choosing, safe game, other game) one-hot, and who it is.
+    Both get half of what is paid. An agent sees the state (choosing, safe game, other game), and who it is, as one
+    number: the state, and 3 more for agent 1.
 
     Args:
-        config: `{"actions_are_logits": True}` has actions as vectors of two shares, of which the larger counts: that is
-            how MADDPG acted in RLlib.
+        config: Other forms. `one_hot_state_encoding` gives the state one-hot, and behind it the agent: 1 or 2;
+            with `separate_state_space`, too, the state stands beside that, for QMIX's mixer. `actions_are_logits` has
+            actions as vectors of two shares, of which the larger counts: that is how MADDPG acted in RLlib.
 
     Source: Rashid et al. 2018, "QMIX", section 5.
     """
 
-    observation_space = gymnasium.spaces.Box(0.0, 1.0, (5,), np.float32)
-    action_space: Any = gymnasium.spaces.Discrete(2)
+    action_space: Any = spaces.Discrete(2)
 
     def __init__(self, config: Any = None) -> None:
+        config = config or {}
         self.possible_agents = [0, 1]
-        if (config or {}).get("actions_are_logits"):
+        if config.get("actions_are_logits"):
             self.action_space = Simplex((2,))
+        self._one_hot = bool(config.get("one_hot_state_encoding"))
+        self._with_state = self._one_hot and bool(config.get("separate_state_space"))
+        self.observation_space: Any = spaces.Discrete(2 * _STATES)
+        if self._one_hot:
+            self.observation_space = spaces.MultiDiscrete([2, 2, 2, 3])
+        if self._with_state:
+            state = spaces.MultiDiscrete([2, 2, 2])
+            self.observation_space = spaces.Dict({"obs": self.observation_space, ENV_STATE: state})
         self._state = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
@@ -53,5 +64,11 @@ class TwoStepGame(MultiAgentEnv):
         return self._obs(), rewards, {"__all__": over}, {"__all__": False}, {}
 
     def _obs(self) -> MultiAgentDict:
-        both = np.eye(5, dtype=np.float32)
-        return {agent: both[self._state] + both[3 + agent] for agent in self.possible_agents}
+        return {agent: self._seen_by(agent) for agent in self.possible_agents}
+
+    def _seen_by(self, agent: int) -> Any:
+        if not self._one_hot:
+            return self._state + _STATES * agent
+        state = np.eye(_STATES, dtype=np.int64)[self._state]
+        seen = np.append(state, 1 + agent)
+        return {"obs": seen, ENV_STATE: state} if self._with_state else seen

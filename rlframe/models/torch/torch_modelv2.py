@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import nn
 from rlframe.models.custom import refuse_unknown_options
 from rlframe.models.modelv2 import ModelV2
 
-__all__ = ["TorchModelV2", "refuse_unknown_options"]
+__all__ = ["TorchModelV2", "as_module", "refuse_unknown_options"]
 
 
 class TorchModelV2(ModelV2):
@@ -87,3 +88,24 @@ class TorchModelV2(ModelV2):
             if isinstance(value, torch.Tensor) and value.grad_fn is not None:
                 state[key] = value.detach()
         return state
+
+
+def as_module(model_class: Any) -> Any:
+    """Returns a class of torch models that is an `nn.Module`, too, whatever it derives from.
+
+    RLlib mixed the classes of its memories into those in front of them, so these needed not be modules themselves.
+    """
+    if (
+        not isinstance(model_class, type)
+        or not issubclass(model_class, TorchModelV2)
+        or issubclass(model_class, nn.Module)
+    ):
+        return model_class
+
+    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+        nn.Module.__init__(self)
+        model_class.__init__(self, *args, **kwargs)
+
+    functools.update_wrapper(construct, model_class.__init__)
+    names = {"__init__": construct, "__module__": model_class.__module__}
+    return type(model_class.__name__, (model_class, nn.Module), names)

@@ -242,7 +242,7 @@ def test_agents_explore_independently_and_begin_with_weights_of_their_own() -> N
     trainer = make(TwoStepGame)
     first, second = trainer.get_policy("pol1"), trainer.get_policy("pol2")
     assert not np.array_equal(first.get_weights()["actor_0.weight"], second.get_weights()["actor_0.weight"])
-    obs = np.zeros((50, 5), np.float32)
+    obs = np.zeros((50, 6), np.float32)
     assert not np.array_equal(
         first.to_env_actions(first.compute_actions(obs)[0]), second.to_env_actions(second.compute_actions(obs)[0])
     )

@@ -131,6 +131,11 @@ def test_every_way_to_name_an_environment_trains(env):
     assert result["episode_reward_mean"] == 28.0
 
 
+def test_what_a_trial_reserves_may_be_asked_of_a_config_with_keys_of_the_programs_own():
+    asked = DQNTrainer.default_resource_request({"num_workers": 2, "train-iterations": 10})
+    assert [bundle["CPU"] for bundle in asked.bundles] == [1, 1, 1]
+
+
 def test_env_may_stand_in_the_config():
     trainer = DQNTrainer({**SMALL, "env": "CartPole-v1"})
     assert trainer.train()["timesteps_total"] >= 60

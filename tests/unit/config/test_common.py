@@ -169,14 +169,14 @@ def test_classes_functions_and_spaces_are_accepted_and_kept() -> None:
 
 
 REFUSED = [
-    ("optimizer", {"debug": True}), ("sample_collector", object), ("remote_worker_envs", True),
-    ("remote_env_batch_wait_ms", 5), ("record_env", True), ("record_env", ""), ("record_env", "videos"),
-    ("input", "/data"), ("input", ["/data"]),
+    ("optimizer", {"debug": True}), ("sample_collector", object), ("record_env", True), ("record_env", ""),
+    ("record_env", "videos"), ("input", "/data"), ("input", ["/data"]),
     ("input_config", {"a": 1}), ("actions_in_input_normalized", True), ("input_evaluation", ["simulation"]),
     ("postprocess_inputs", True), ("shuffle_buffer_size", 4), ("output", "logdir"), ("output_compress_columns", []),
     ("output_max_file_size", 1024),
-    ("model._use_default_native_models", True), ("exploration_config.type", "ThompsonSampling"),
+    ("exploration_config.type", "ThompsonSampling"),
 ]  # fmt: skip
+HARMLESS = ["remote_worker_envs", "remote_env_batch_wait_ms", "model._use_default_native_models"]
 
 
 @pytest.mark.parametrize(("key", "value"), REFUSED)
@@ -188,8 +188,16 @@ def test_unsupported_value_is_refused_with_advice(key: str, value: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("key", HARMLESS)
+def test_value_that_the_run_is_the_same_without_is_a_warning(key: str) -> None:
+    overrides: dict[str, Any] = {}
+    assign(overrides, key, 1 if key.endswith("_ms") else True)
+    with pytest.warns(UserWarning, match=f"{key}=.* has no effect: "):
+        merged(**overrides)
+
+
 def test_unsupported_table_is_tested_completely_and_refuses_no_default() -> None:
-    assert {key for key, _ in REFUSED} == set(UNSUPPORTED)
+    assert {*(key for key, _ in REFUSED), *HARMLESS} == set(UNSUPPORTED)
     defaults = CommonConfig.defaults()
     assert not [key for key, refusal in UNSUPPORTED.items() if refusal.refuses(lookup(defaults, key))]
 

@@ -221,3 +221,5 @@ def test_policies_play_rock_paper_scissors():
     assert (same.compute_actions(np.zeros((20, 4)), after)[0] == actions).all()
     random = example("policy.random_policy", "RandomPolicy")(seen, gym.spaces.Box(-1, 1, (2,)), {"seed": 1})
     assert random.compute_actions(np.zeros((5, 4)))[0].shape == (5, 2)
+    assert random.act_on_rows(np.zeros((5, 4)))[0].shape == (5, 2)
+    assert beats.act_on_rows(rows)[0].tolist() == [dummies.PAPER, dummies.SCISSORS, dummies.ROCK]

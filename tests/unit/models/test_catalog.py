@@ -206,6 +206,21 @@ def test_get_model_v2_puts_a_memory_behind_the_model(key):
     assert ModelCatalog.actor_spec(OBS, 2, {key: True}) is None
 
 
+def test_model_in_front_of_a_memory_need_not_be_a_module_itself():
+    class Doubled(TorchModelV2):  # as in RLlib's example: LSTMs were mixed in
+        def __init__(self, obs_space, action_space, num_outputs, model_config, name, factor=1):
+            super().__init__(obs_space, action_space, num_outputs, model_config, name)
+            self.num_outputs, self.factor = 3, factor
+
+        def forward(self, input_dict, state, seq_lens):
+            return input_dict["obs_flat"] * self.factor, []
+
+    config = {"custom_model": Doubled, "custom_model_config": {"factor": 2}, "use_lstm": True, "max_seq_len": 4}
+    model = ModelCatalog.get_model_v2(OBS, ACTIONS, 2, config, "torch")
+    assert isinstance(model.inner, nn.Module)
+    assert model.inner({"obs": torch.ones(1, 3)})[0].tolist() == [[2, 2, 2]]
+
+
 @pytest.mark.parametrize("key", ["use_lstm", "use_attention"])
 def test_get_model_v2_refuses_a_memory_for_algorithms_with_heads_of_their_own(key):
     with pytest.raises(ConfigError, match=rf"model.{key}: got True, but this algorithm learns from single rows"):

@@ -58,6 +58,9 @@ class KerasModel(TFModelV2):
     def value_function(self):
         return tf.reshape(self._value, [-1])
 
+    def metrics(self):
+        return {"foo": tf.constant(42.0)}
+
 
 # --- hooks ------------------------------------------------------------------------------------------------------
 
@@ -281,7 +284,8 @@ def test_keras_model_acts_learns_and_has_the_same_names_in_every_instance():
     assert list(one.get_weights())[:2] == ["base_model.0.kernel", "base_model.1.bias"]
     assert len(one.get_weights()) == 6
     before = one.get_weights()
-    one.learn_on_batch(make_batch())
+    info = one.learn_on_batch(make_batch())
+    assert info["model"] == info["learner_stats"]["model"] == {"foo": 42}
     assert any(not np.array_equal(before[key], array) for key, array in one.get_weights().items())
     other.set_state(one.get_state())
     one.learn_on_batch(make_batch(seed=1))
