@@ -36,7 +36,6 @@ from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
 
-_PACKAGE = __name__.rpartition(".")[0]
 #: How far values move at least, if their mean is moved by 1 and they are in its units.
 _MOVED = 1e-3
 
@@ -154,7 +153,7 @@ class PPOPolicy(
             # Weights of value losses were found for errors in reward units where they matter: where values share their
             # layers, and in a loss of the user's own.
             shares = model["vf_share_layers"] or model["use_lstm"] or model["use_attention"]
-            own = type(self).loss.__module__.startswith(_PACKAGE) and not model["custom_model"]
+            own = type(self).loss is PPOPolicy.loss and not model["custom_model"]
             chosen = own and not shares and config["use_critic"]
         self.setup_value_units(config, normalizes=bool(chosen))
 

@@ -20,6 +20,8 @@ from rlframe.models.torch.fcnet import FullyConnectedNetwork
 from rlframe.policy.policy import Policy, PolicySpec
 from rlframe.policy.torch_policy import TorchPolicy
 from rlframe.policy.users_code import Losses, with_custom_loss
+from rlframe.tensor import ops
+from tests.contract.test_policies import ACTIONS, OBS_SPACE, make, make_batch, same
 from tests.helpers.envs import Counting
 from tests.helpers.frameworks import FRAMEWORKS
 from tests.helpers.workers import make_worker
@@ -434,3 +436,21 @@ def test_a_policy_made_by_hand_has_its_algorithms_defaults_for_keys_that_it_was_
     assert policy.config["model"]["fcnet_activation"] == "tanh"
     assert given == {"lr": 0.125, "model": {"fcnet_hiddens": [7]}}
     assert policy.compute_actions(np.zeros((2, 3), np.float32))[0].shape == (2,)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_loss_over_ops_gets_native_tensors_and_serves_both_frameworks(framework):
+    seen = set()
+
+    def reinforce(policy, model, dist_class, train_batch):
+        seen.add(type(train_batch["advantages"]).__module__.partition(".")[0])
+        logp = dist_class(model(train_batch)[0], model).logp(train_batch["actions"])
+        return -ops.mean(logp * train_batch["advantages"])
+
+    plain = make(framework, "PG", {})
+    mine = type(plain).with_updates(name="Mine", loss_fn=reinforce)(OBS_SPACE, ACTIONS, plain.config)
+    mine.set_weights(plain.get_weights())
+    for policy in (plain, mine):
+        policy.learn_on_batch(make_batch())
+    same(mine.get_weights(), plain.get_weights(), rtol=0, atol=1e-6)
+    assert seen == {{"torch": "torch", "tf": "tensorflow"}[framework]}
