@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -36,7 +37,7 @@ from rlframe.exploration import make_exploration
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
 from rlframe.policy.memory import ActingMemory, views_after
 from rlframe.policy.rllib_names import RLlibPolicyNames
-from rlframe.policy.users_code import PolicyType, is_users, method, overridden_by_user, seen_last, widen
+from rlframe.policy.users_code import PolicyType, explored, is_users, method, overridden_by_user, seen_last, widen
 from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.seeding import entropy_seed, make_rng
 from rlframe.utils.spaces.observations import describe
@@ -560,6 +561,10 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
 
     # --- memory ------------------------------------------------------------------------------------------------
 
+    def to_tensors(self, value: Any) -> Any:
+        """Returns arrays, nested or not, as tensors of the policy's framework; as they are where it has none."""
+        return value
+
     def is_recurrent(self) -> bool:
         """Returns whether the policy carries state from step to step."""
         return self.num_state_tensors() > 0
@@ -594,7 +599,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
 
     def _create_exploration(self) -> Any:
         """Returns the exploration that `exploration_options` describes."""
-        made = make_exploration(
+        made: Any = make_exploration(
             self.exploration_options(),
             action_space=self.action_space,
             framework=self.framework,
@@ -605,6 +610,8 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             rng=self._exploration_rng,
         )
         made.policy = self
+        if self._acts_by_itself:
+            made.get_exploration_action = partial(explored, self, made.get_exploration_action)
         if self.train_columns is not None and not set(made.reads) <= set(self.train_columns):
             self.train_columns = tuple(dict.fromkeys([*self.train_columns, *made.reads]))
         return made

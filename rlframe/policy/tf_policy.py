@@ -526,6 +526,10 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         """Returns tensors, nested or not, as arrays."""
         return tf.nest.map_structure(lambda leaf: leaf.numpy() if tf.is_tensor(leaf) else leaf, value)
 
+    def to_tensors(self, value: Any) -> Any:
+        """Returns arrays, nested or not, as tensors."""
+        return tf.nest.map_structure(tf.convert_to_tensor, value)
+
     # --- weights and state ------------------------------------------------------------------------------------
 
     def get_weights(self) -> dict[str, NDArray[Any]]:

@@ -366,6 +366,10 @@ class TorchPolicy(LearningPolicy):
         """Returns tensors, nested or not, as arrays."""
         return _numpy(value)
 
+    def to_tensors(self, value: Any) -> Any:
+        """Returns arrays, nested or not, as tensors on the policy's device."""
+        return _tensors(value, self.device)
+
     def clip_gradients(self, optimizer: torch.optim.Optimizer, grad_clip: float | None) -> dict[str, Any]:
         """Scales the gradients so that their global L2 norm is at most `grad_clip`; None leaves them.
 

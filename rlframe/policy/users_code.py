@@ -210,6 +210,20 @@ def seen_last(policy: Any, rows: Sequence[tuple[Any, Any]], count: int) -> dict[
     return {INFOS: infos, PREV_ACTIONS: actions, PREV_REWARDS: rewards}
 
 
+def explored(policy: Any, choose: Any, /, *, action_distribution: Any, **kwargs: Any) -> tuple[Any, Any]:
+    """Returns what an exploration gives a user's own way of acting: tensors where the distribution is of tensors.
+
+    Args:
+        policy: The policy that acts.
+        choose: `get_exploration_action` of its exploration.
+        action_distribution: See there.
+        **kwargs: The same.
+    """
+    made: tuple[Any, Any] = choose(action_distribution=action_distribution, **kwargs)
+    inputs = getattr(action_distribution, "inputs", None)
+    return made if inputs is None or isinstance(inputs, np.ndarray) else policy.to_tensors(made)
+
+
 class Losses(list[Any]):
     """The losses of a policy as models' `custom_loss` gets them: a list, one for each optimiser.
 

@@ -231,14 +231,14 @@ def _to_tensor(array: np.ndarray[Any, Any], device: torch.device | str | None) -
 
 
 def convert_to_non_torch_type(stats: Any) -> Any:
-    """Returns `stats` with tensors of one entry as numbers, larger ones as arrays, through dicts, tuples and lists."""
+    """Returns `stats` with tensors without dimension as numbers, others as arrays, through dicts, tuples and lists."""
     if isinstance(stats, Mapping):
         return {key: convert_to_non_torch_type(value) for key, value in stats.items()}
     if isinstance(stats, (tuple, list)):
         parts = [convert_to_non_torch_type(value) for value in stats]
         return type(stats)(*parts) if hasattr(stats, "_fields") else type(stats)(parts)
     if isinstance(stats, Tensor):
-        return stats.item() if stats.numel() == 1 else convert_to_numpy(stats)
+        return stats.item() if stats.ndim == 0 else convert_to_numpy(stats)
     return stats
 
 

@@ -164,14 +164,22 @@ class ConditionalActionMixin:
             self._is_recurrent = state_batches is not None and state_batches != []
             self.model.eval()
             dist_inputs, state_out = self.model(input_dict, state_batches, seq_lens)
-            infos = input_dict[SampleBatch.INFOS] if SampleBatch.INFOS in input_dict else {}
-            trees = []
-            for info in infos:
-                known = isinstance(info, dict) and "valid_action_tree" in info
-                trees.append(info["valid_action_tree"] if known else {})
-            exploration = TorchConditionalMaskingExploration(self.model, dist_inputs, trees)
-            actions, masked_logits, logp, mask = exploration.get_actions_and_mask()
-            extra_fetches = {"invalid_action_mask": mask}
+            extra_fetches = {}
+            if self.config["env_config"].get("generate_valid_action_trees", False):
+                infos = input_dict[SampleBatch.INFOS] if SampleBatch.INFOS in input_dict else {}
+                trees = []
+                for info in infos:
+                    known = isinstance(info, dict) and "valid_action_tree" in info
+                    trees.append(info["valid_action_tree"] if known else {})
+                exploration = TorchConditionalMaskingExploration(self.model, dist_inputs, trees)
+                actions, masked_logits, logp, mask = exploration.get_actions_and_mask()
+                extra_fetches.update({"invalid_action_mask": mask})
+            else:
+                action_dist = self.dist_class(dist_inputs, self.model)
+                actions, logp = self.exploration.get_exploration_action(
+                    action_distribution=action_dist, timestep=timestep, explore=explore
+                )
+                masked_logits = dist_inputs
             input_dict[SampleBatch.ACTIONS] = actions
             extra_fetches.update(
                 {
@@ -304,6 +312,13 @@ def main():
     stats = result["info"]["learner"]["default_policy"]["learner_stats"]
     assert np.isfinite(stats["grad_gnorm"]), stats
 
+
+    plain = dict(config, num_workers=0, env_config={}, callbacks=DefaultCallbacks)
+    trainer = ConditionalActionImpalaTrainer(config=plain)
+    trainer.train()
+    action = trainer.compute_action(Griddly({}).reset())
+    assert trainer.get_policy().action_space.contains(np.asarray(action)), action
+    trainer.stop()
     ray.shutdown()
     print("ok program_conditional_action_trees")
 

@@ -5,10 +5,13 @@ import random
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 
 from rlframe.agents.ppo.ppo_torch_policy import PPOTorchPolicy
+from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.policy.policy import Policy
+from rlframe.utils.torch_ops import convert_to_non_torch_type
 from tests.helpers.envs import Counting
 from tests.helpers.multi_agent_envs import TURNS, Script
 from tests.helpers.workers import make_worker
@@ -91,6 +94,28 @@ def test_sampling_acts_by_the_users_method():
     np.testing.assert_array_equal(batch["seen"], batch["obs"][:, 0])
     assert policy.global_timestep == len(batch)
     assert policy.acting_recipe() is None
+    worker.learn_on_batch(batch)
+
+
+class Exploring(PPOTorchPolicy):
+    """Acts as RLlib's policies did, in tensors."""
+
+    def compute_actions_from_input_dict(self, input_dict, explore=None, timestep=None, episodes=None, **kwargs):
+        batch = self._lazy_tensor_dict(SampleBatch(input_dict))
+        inputs, state = self.model(batch, [], None)
+        actions, logp = self.exploration.get_exploration_action(
+            action_distribution=self.dist_class(inputs, self.model), timestep=timestep, explore=explore
+        )
+        fetches = {"action_logp": logp, "action_prob": torch.exp(logp.float()), "vf_preds": self.model.value_function()}
+        return convert_to_non_torch_type((actions, state, {**fetches, "action_dist_inputs": inputs}))
+
+
+def test_explorations_give_users_ways_of_acting_tensors():
+    from tests.unit.policy.test_users_code import ppo_worker
+
+    worker = ppo_worker(Exploring)
+    batch = worker.sample()
+    np.testing.assert_allclose(np.exp(batch["action_logp"]), batch["action_prob"], rtol=1e-6)
     worker.learn_on_batch(batch)
 
 

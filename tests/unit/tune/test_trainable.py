@@ -30,3 +30,9 @@ def test_methods_may_have_the_names_of_ray_08(tmp_path):
     assert second.train()["count"] == 5
     second.stop()
     assert second.count == -1
+
+
+def test_resources_are_asked_for_by_the_path_of_ray_1():
+    from rlframe.tune.utils.placement_groups import PlacementGroupFactory
+
+    assert PlacementGroupFactory([{"CPU": 1}, {"CPU": 2}]).required_resources == {"CPU": 3}

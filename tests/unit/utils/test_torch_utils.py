@@ -167,7 +167,8 @@ def test_convert_to_torch_tensor_goes_into_repeated_values():
 
 
 def test_convert_to_non_torch_type_gives_numbers_and_arrays():
-    got = convert_to_non_torch_type({"loss": torch.tensor(2.0), "td": [torch.ones(2)], "s": "x"})
+    got = convert_to_non_torch_type({"loss": torch.tensor(2.0), "td": [torch.ones(2)], "s": "x", "row": torch.ones(1)})
+    assert got["row"].shape == (1,)
     assert got["loss"] == 2.0
     assert isinstance(got["loss"], float)
     assert isinstance(got["td"][0], np.ndarray)
