@@ -1,39 +1,23 @@
-"""V-trace of logits, and the sum that RLlib's IMPALA minimised, in TensorFlow; columns are `[T, B]`."""
+"""V-trace of logits in TensorFlow: what `rlframe.rllib1x.vtrace` has, with the framework's defaults, and optimisers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
-import gymnasium as gym
-
-from rlframe.data.columns import (
-    ACTION_DIST_INPUTS,
-    ACTION_LOGP,
-    ACTIONS,
-    DONES,
-    REWARDS,
-    SEQ_LENS,
-    VALID_MASK,
-)
-from rlframe.losses.vtrace import from_importance_weights
 from rlframe.models.tf.tf_action_dist import Categorical
-from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.tf.rmsprop import RMSProp
+from rlframe.rllib1x.vtrace import (
+    VTraceFromLogitsReturns,
+    VTraceLoss,
+    build_vtrace_loss,
+    get_log_rhos,
+    make_time_major,
+    multi_from_logits,
+    multi_log_probs_from_logits_and_actions,
+    setup_mixins,
+)
+from rlframe.tensor.ops import Tensor
 from rlframe.utils.quiet_tf import tf
-from rlframe.utils.tf_utils import explained_variance
-
-Tensor: TypeAlias = Any
-
-
-class VTraceFromLogitsReturns(NamedTuple):
-    """V-trace, and what it was made of; float `[T, B]` each, the log-probabilities by part of the action."""
-
-    vs: Tensor
-    pg_advantages: Tensor
-    log_rhos: Tensor
-    behaviour_action_log_probs: Any
-    target_action_log_probs: Any
 
 
 def log_probs_from_logits_and_actions(
@@ -41,27 +25,6 @@ def log_probs_from_logits_and_actions(
 ) -> Tensor:
     """Returns log π(a|s) `[T, B]` of actions `[T, B, ...]` under distributions of inputs `[T, B, K]`."""
     return multi_log_probs_from_logits_and_actions([policy_logits], [actions], dist_class, model)[0]
-
-
-def multi_log_probs_from_logits_and_actions(
-    policy_logits: Sequence[Tensor], actions: Sequence[Tensor], dist_class: Any, model: Any
-) -> list[Tensor]:
-    """Returns log π `[T, B]` of each part of the actions; see `log_probs_from_logits_and_actions`."""
-    made = []
-    for inputs, taken in zip(policy_logits, actions, strict=True):
-        logp = dist_class(_rows(inputs), model).logp(_rows(taken))
-        made.append(tf.reshape(logp, tf.shape(inputs)[:2]))
-    return made
-
-
-def _rows(column: Tensor) -> Tensor:
-    return tf.reshape(column, tf.concat([[-1], tf.shape(column)[2:]], 0))
-
-
-def get_log_rhos(target_action_log_probs: Sequence[Tensor], behaviour_action_log_probs: Sequence[Tensor]) -> Tensor:
-    """Returns log π/μ `[T, B]` of actions of several parts, given log π and log μ of each `[T, B]`."""
-    parts = zip(target_action_log_probs, behaviour_action_log_probs, strict=True)
-    return tf.add_n([target - behaviour for target, behaviour in parts])
 
 
 def from_logits(
@@ -90,200 +53,6 @@ def from_logits(
     )
 
 
-def multi_from_logits(
-    behaviour_policy_logits: Sequence[Tensor],
-    target_policy_logits: Sequence[Tensor],
-    actions: Sequence[Tensor],
-    discounts: Tensor,
-    rewards: Tensor,
-    values: Tensor,
-    bootstrap_value: Tensor,
-    dist_class: Any,
-    model: Any,
-    behaviour_action_log_probs: Any = None,
-    clip_rho_threshold: float | None = 1.0,
-    clip_pg_rho_threshold: float | None = 1.0,
-    name: str = "vtrace_from_logits",
-) -> VTraceFromLogitsReturns:
-    """Returns V-trace of B trajectories side by side, given distributions by part of the action.
-
-    Args:
-        behaviour_policy_logits: Inputs of the distributions that acted, `[T, B, K]` by part.
-        target_policy_logits: Inputs of the distributions that learn, `[T, B, K]` by part.
-        actions: What was done, `[T, B, ...]` by part.
-        discounts: γ(1 − terminated). Float `[T, B]`.
-        rewards: Float `[T, B]`.
-        values: V(s_t). Float `[T, B]`.
-        bootstrap_value: V(s_T). Float `[B]`.
-        dist_class: Distribution of a part.
-        model: Model of the distributions.
-        behaviour_action_log_probs: log μ(a|s) `[T, B]`, where it is known; actions of several parts compute it anew.
-        clip_rho_threshold: ρ̄; None does not clip.
-        clip_pg_rho_threshold: ρ̄_pg; None does not clip.
-        name: Not used; part of the signature.
-
-    Source: Espeholt et al. 2018, eq. 1.
-    """
-    del name
-    target = multi_log_probs_from_logits_and_actions(target_policy_logits, actions, dist_class, model)
-    if behaviour_action_log_probs is None or len(behaviour_policy_logits) > 1:
-        behaviour = multi_log_probs_from_logits_and_actions(behaviour_policy_logits, actions, dist_class, model)
-    else:
-        known = behaviour_action_log_probs
-        behaviour = list(known) if isinstance(known, (list, tuple)) else [known]
-    log_rhos = get_log_rhos(target, behaviour)
-    clips = (clip_rho_threshold, clip_pg_rho_threshold)
-    made = from_importance_weights(log_rhos, discounts, rewards, values, bootstrap_value, *clips)
-    return VTraceFromLogitsReturns(made.vs, made.pg_advantages, log_rhos, behaviour, target)
-
-
-class VTraceLoss:
-    """IMPALA's loss of one batch, summed over its rows.
-
-    Args:
-        actions: `[T, B, parts]`.
-        actions_logp: log π(a|s) of the policy that learns. Float `[T, B]`.
-        actions_entropy: Float `[T, B]`.
-        dones: Where episodes terminated. Bool `[T, B]`.
-        behaviour_action_logp: log μ(a|s) of the policy that acted. Float `[T, B]`.
-        behaviour_logits: Inputs of the distributions that acted, `[T, B, K]` by part.
-        target_logits: Inputs of the distributions that learn, `[T, B, K]` by part.
-        discount: γ.
-        rewards: Float `[T, B]`.
-        values: Float `[T, B]`.
-        bootstrap_value: Float `[B]`.
-        dist_class: Distribution of a part.
-        model: Model of the distributions.
-        valid_mask: Rows that count, `[T, B]`; None for all.
-        config: Not used; part of the signature.
-        vf_loss_coeff: Weight of the value loss.
-        entropy_coeff: Weight of the entropy bonus.
-        clip_rho_threshold: ρ̄; None does not clip.
-        clip_pg_rho_threshold: ρ̄_pg; None does not clip.
-
-    Attributes:
-        vtrace_returns: V-trace, see `VTraceFromLogitsReturns`.
-        value_targets: v_s. Float `[T, B]`.
-        pi_loss: −Σ log π(a|s) A.
-        vf_loss: ½ Σ (V − v_s)².
-        entropy: Σ H(π).
-        mean_entropy: Mean of H(π) over the rows that count.
-        total_loss: The weighted sum of the losses and the bonus.
-
-    Source: Espeholt et al. 2018, section 4.2.
-    """
-
-    def __init__(
-        self,
-        actions: Tensor,
-        actions_logp: Tensor,
-        actions_entropy: Tensor,
-        dones: Tensor,
-        behaviour_action_logp: Tensor,
-        behaviour_logits: Sequence[Tensor],
-        target_logits: Sequence[Tensor],
-        discount: float,
-        rewards: Tensor,
-        values: Tensor,
-        bootstrap_value: Tensor,
-        dist_class: Any,
-        model: Any,
-        valid_mask: Tensor | None,
-        config: Mapping[str, Any],
-        vf_loss_coeff: float = 0.5,
-        entropy_coeff: Any = 0.01,
-        clip_rho_threshold: float | None = 1.0,
-        clip_pg_rho_threshold: float | None = 1.0,
-    ) -> None:
-        del config
-        mask = tf.ones_like(actions_logp) if valid_mask is None else tf.cast(valid_mask, actions_logp.dtype)
-        self.vtrace_returns = multi_from_logits(
-            behaviour_logits,
-            target_logits,
-            tf.unstack(actions, axis=2),
-            (1.0 - tf.cast(dones, tf.float32)) * discount,
-            rewards,
-            values,
-            bootstrap_value,
-            dist_class,
-            model,
-            behaviour_action_logp,
-            clip_rho_threshold,
-            clip_pg_rho_threshold,
-        )
-        self.value_targets = self.vtrace_returns.vs
-        self.pi_loss = -tf.reduce_sum(actions_logp * self.vtrace_returns.pg_advantages * mask)
-        self.vf_loss = 0.5 * tf.reduce_sum(tf.square((values - self.value_targets) * mask))
-        self.entropy = tf.reduce_sum(actions_entropy * mask)
-        self.mean_entropy = self.entropy / tf.reduce_sum(mask)
-        self.total_loss = self.pi_loss + vf_loss_coeff * self.vf_loss - entropy_coeff * self.entropy
-
-
-def make_time_major(policy: Any, seq_lens: Tensor | None, tensor: Any, drop_last: bool = False) -> Any:
-    """Returns rows `[B · T, ...]` of trajectories, one after the other, as `[T, B, ...]`.
-
-    Args:
-        policy: With memory, T is the length of its padded sequences; otherwise its `rollout_fragment_length`.
-        seq_lens: Lengths of the sequences `[B]`; read with memory.
-        tensor: Rows, or a list of such.
-        drop_last: Leave out the last step of each trajectory.
-    """
-    if isinstance(tensor, (list, tuple)):
-        return [make_time_major(policy, seq_lens, part, drop_last) for part in tensor]
-    if policy.is_recurrent():
-        steps = tf.shape(tensor)[0] // tf.shape(seq_lens)[0]
-    else:
-        steps = tf.minimum(policy.config["rollout_fragment_length"], tf.shape(tensor)[0])
-    by_trajectory = tf.reshape(tensor, tf.concat([[-1, steps], tf.shape(tensor)[1:]], 0))
-    columns = tf.transpose(by_trajectory, [1, 0, *range(2, len(tensor.shape) + 1)])
-    return columns[:-1] if drop_last else columns
-
-
-def build_vtrace_loss(policy: Any, model: Any, dist_class: Any, train_batch: Any) -> Tensor:
-    """Returns IMPALA's loss of a batch of whole fragments, summed over its rows; see `VTraceLoss`."""
-    config, lens = policy.config, train_batch.get(SEQ_LENS)
-    dist_inputs, _ = model(train_batch)
-    dist, values = dist_class(dist_inputs, model), model.value_function()
-    actions, several = train_batch[ACTIONS], isinstance(policy.action_space, gym.spaces.MultiDiscrete)
-    sizes = [int(n) for n in policy.action_space.nvec] if several else [dist_inputs.shape[1]]
-    mask = train_batch.get(VALID_MASK)
-    counted = tf.ones_like(values) if mask is None else tf.cast(mask, values.dtype)
-
-    def by_time(column: Any, *, whole: bool = False) -> Any:
-        return make_time_major(policy, lens, column, drop_last=config["vtrace_drop_last_ts"] and not whole)
-
-    loss = VTraceLoss(
-        actions=by_time(actions if several else actions[:, None]),
-        actions_logp=by_time(dist.logp(actions)),
-        actions_entropy=by_time(dist.entropy()),
-        dones=by_time(train_batch[DONES]),
-        behaviour_action_logp=by_time(train_batch[ACTION_LOGP]),
-        behaviour_logits=by_time(tf.split(train_batch[ACTION_DIST_INPUTS], sizes, axis=1)),
-        target_logits=by_time(tf.split(dist_inputs, sizes, axis=1)),
-        discount=config["gamma"],
-        rewards=by_time(train_batch[REWARDS]),
-        values=by_time(values),
-        bootstrap_value=by_time(values, whole=True)[-1],
-        dist_class=Categorical if several else dist_class,
-        model=model,
-        valid_mask=by_time(counted),
-        config=config,
-        vf_loss_coeff=config["vf_loss_coeff"],
-        entropy_coeff=policy.entropy_coeff,
-        clip_rho_threshold=config["vtrace_clip_rho_threshold"],
-        clip_pg_rho_threshold=config["vtrace_clip_pg_rho_threshold"],
-    )
-    policy.keep(
-        total_loss=loss.total_loss,
-        policy_loss=loss.pi_loss,
-        vf_loss=loss.vf_loss,
-        entropy=loss.mean_entropy,
-        vf_explained_var=explained_variance(tf.reshape(loss.value_targets, [-1]), tf.reshape(by_time(values), [-1])),
-    )
-    total: Tensor = loss.total_loss
-    return total
-
-
 def choose_optimizer(policy: Any, config: dict[str, Any]) -> Any:
     """Returns the optimiser that `opt_type` names, over the model's variables."""
     lr = getattr(policy, "cur_lr", config["lr"])
@@ -293,15 +62,24 @@ def choose_optimizer(policy: Any, config: dict[str, Any]) -> Any:
     return RMSProp(weights, lr, decay=config["decay"], eps=config["epsilon"], momentum=config["momentum"])
 
 
-def setup_mixins(policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
-    """Starts the schedules of the entropy bonus and of the learning rate."""
-    del obs_space, action_space
-    EntropyCoeffSchedule.__init__(policy, config["entropy_coeff"], config["entropy_coeff_schedule"])
-    LearningRateSchedule.__init__(policy, config["lr"], config["lr_schedule"])
-
-
 def stats(policy: Any, train_batch: Any) -> dict[str, Any]:
     """Returns what the loss kept, the learning rate, and the norm of the weights."""
     del train_batch
     norm = tf.linalg.global_norm(policy.model.trainable_variables())
     return {"cur_lr": policy.cur_lr, "entropy_coeff": policy.entropy_coeff, "var_gnorm": norm, **policy._loss_outputs}
+
+
+__all__ = [
+    "VTraceFromLogitsReturns",
+    "VTraceLoss",
+    "build_vtrace_loss",
+    "choose_optimizer",
+    "from_logits",
+    "get_log_rhos",
+    "log_probs_from_logits_and_actions",
+    "make_time_major",
+    "multi_from_logits",
+    "multi_log_probs_from_logits_and_actions",
+    "setup_mixins",
+    "stats",
+]

@@ -264,6 +264,11 @@ def flatten_sequences(x: Tensor) -> Tensor:
     return _BACKENDS[type(x)].flatten_sequences(x)
 
 
+def swap_leading_axes(x: Tensor) -> Tensor:
+    """Returns `x [S, T, ...]` as `[T, S, ...]`."""
+    return _BACKENDS[type(x)].swap_leading_axes(x)
+
+
 def linear_scatter(values: Tensor, places: Tensor, size: int) -> Tensor:
     """Returns rows in which each value was shared between the two whole places beside its own, by distance.
 

@@ -75,6 +75,10 @@ def flatten_sequences(x: Tensor) -> Tensor:
     return tf.reshape(x, tf.concat([[-1], tf.shape(x)[2:]], 0))
 
 
+def swap_leading_axes(x: Tensor) -> Tensor:
+    return tf.transpose(x, [1, 0, *range(2, x.shape.rank)])
+
+
 def linear_scatter(values: Tensor, places: Tensor, size: int) -> Tensor:
     # Place k gets the share 1 − distance of every value less than one away from it.
     numbers = tf.range(size, dtype=places.dtype)

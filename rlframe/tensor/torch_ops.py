@@ -117,6 +117,10 @@ def flatten_sequences(x: Tensor) -> Tensor:
     return x.flatten(0, 1)
 
 
+def swap_leading_axes(x: Tensor) -> Tensor:
+    return x.transpose(0, 1)
+
+
 def linear_scatter(values: Tensor, places: Tensor, size: int) -> Tensor:
     places = places.detach()
     lower = places.floor()

@@ -83,6 +83,7 @@ CASES = {
     "stop_gradient": (ops.stop_gradient, lambda x: x, [X]),
     "sum": (ops.sum, np.sum, [X]),
     "sum of columns": (lambda x: ops.sum(x, 0), lambda x: x.sum(0), [X]),
+    "swap_leading_axes": (ops.swap_leading_axes, lambda x: x.swapaxes(0, 1), [ATOMS]),
     "tanh": (ops.tanh, np.tanh, [X]),
     "tensor_like": (lambda like: ops.tensor_like(Y, like), lambda like: Y, [X]),
     "to_float": (ops.to_float, lambda x: x.astype(np.float32), [INDEX]),
