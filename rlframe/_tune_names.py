@@ -2,24 +2,44 @@
 
 Programs write `tune.run("DQN")` with Ray's own `tune`. Ray resolves names that nobody registered to another library,
 so the names must be in its registry before the first look-up, in whatever order `rlframe` and `ray.tune` are imported.
+
+Others write `ray.tune.run("DQN")` and import `ray` alone: RLlib imported the rest. `ray.tune` is found then, too.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
+from typing import Any
 
 _TUNE_REGISTRY = "ray.tune.registry"
 
 
 def register_when_tune_is_imported() -> None:
-    """Registers the algorithms' names now if `ray.tune` is loaded, otherwise as soon as it is."""
-    if _TUNE_REGISTRY in sys.modules:
-        _register()
-    elif not any(isinstance(finder, _Watch) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Watch())
+    """Registers the algorithms' names now if `ray.tune` is loaded, otherwise as soon as it is; has `ray` find it."""
+    for name, action in ((_TUNE_REGISTRY, _register), ("ray", _have_ray_find_tune)):
+        if name in sys.modules:
+            action()
+        elif not any(isinstance(finder, _Watch) and finder.name == name for finder in sys.meta_path):
+            sys.meta_path.insert(0, _Watch(name, action))
+
+
+def _have_ray_find_tune() -> None:
+    """Gives Ray's module the attribute `tune`, which is imported when it is asked for."""
+    ray = sys.modules["ray"]
+    own: Callable[[str], Any] | None = ray.__dict__.get("__getattr__")
+
+    def find(name: str) -> Any:
+        if name == "tune":
+            return importlib.import_module("ray.tune")
+        if own is None:
+            raise AttributeError(f"module 'ray' has no attribute {name!r}")
+        return own(name)
+
+    ray.__dict__["__getattr__"] = find
 
 
 def _register() -> None:
@@ -29,7 +49,10 @@ def _register() -> None:
 
 
 class _Watch:  # importlib's base class for finders takes 40 ms to import, and adds nothing
-    """Waits for one module, leaves its loading to the finder in charge, and goes away."""
+    """Waits for one module, leaves its loading to the finder in charge, acts when it is loaded, and goes away."""
+
+    def __init__(self, name: str, action: Callable[[], None]) -> None:
+        self.name, self.action = name, action
 
     def find_spec(
         self,
@@ -37,8 +60,8 @@ class _Watch:  # importlib's base class for finders takes 40 ms to import, and a
         path: Sequence[str] | None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Returns the ordinary spec of Tune's registry, with a loader that registers the names afterwards."""
-        if fullname != _TUNE_REGISTRY:
+        """Returns the ordinary spec of the module, with a loader that acts afterwards."""
+        if fullname != self.name:
             return None
         sys.meta_path.remove(self)
         spec = PathFinder.find_spec(fullname, path, target)
@@ -49,7 +72,7 @@ class _Watch:  # importlib's base class for finders takes 40 ms to import, and a
         def load_and_register(module: ModuleType) -> None:
             del loader.exec_module  # the class's own method again
             load(module)
-            _register()
+            self.action()
 
         loader.exec_module = load_and_register  # type: ignore[method-assign]  # for this one call
         return spec

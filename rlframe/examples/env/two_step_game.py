@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlframe.env.multi_agent_env import ENV_STATE, MultiAgentDict, MultiAgentEnv
+from rlframe.utils.spaces.old_gym import known_to_both
 from rlframe.utils.spaces.simplex import Simplex
 
 #: Payoff of the second game that agent 0 may choose, by both actions.
@@ -29,7 +30,7 @@ class TwoStepGame(MultiAgentEnv):
     Source: Rashid et al. 2018, "QMIX", section 5.
     """
 
-    action_space: Any = spaces.Discrete(2)
+    action_space: Any = known_to_both(spaces.Discrete(2))
 
     def __init__(self, config: Any = None) -> None:
         config = config or {}

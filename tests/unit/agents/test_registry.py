@@ -126,6 +126,8 @@ sys.stdout.write(str(_global_registry.contains(TRAINABLE_CLASS, "DQN")))
         "from ray import tune; import rlframe.utils",
         "import rlframe.utils; from ray import tune",
         "import rlframe; import ray; from ray.tune.registry import register_env",
+        "import ray, rlframe; assert ray.tune.run and not hasattr(ray, 'nothing')",
+        "import rlframe, ray; assert ray.tune.run",
         "from rlframe import tune; assert tune.run and tune.grid_search and tune.choice",
     ],
 )
@@ -146,7 +148,7 @@ assert "def register_trainable" in inspect.getsource(registry)
 assert "exec_module" not in vars(registry.__spec__.loader)
 sys.stdout.write(f"{len(watching)} {len(left)}")
 """
-    assert run(code) == "1 0"
+    assert run(code) == "2 0"
 
 
 @pytest.mark.ray

@@ -208,6 +208,22 @@ def test_a_central_critic_knows_the_opponent():
     assert (one != two).all()
 
 
+@pytest.mark.parametrize("options", [{}, {"one_hot_state_encoding": True}, {"separate_state_space": True}])
+def test_two_step_game_has_rllibs_observations(options):
+    if "separate_state_space" in options:
+        options = {**options, "one_hot_state_encoding": True}
+    env = example("env.two_step_game", "TwoStepGame")(options)
+    first, _ = env.reset()
+    second = env.step({0: 1, 1: 0})[0]
+    seen = {0: [first[0], second[0]], 1: [first[1], second[1]]}
+    assert all(env.observation_space.contains(obs) for views in seen.values() for obs in views)
+    if not options:
+        assert seen == {0: [0, 2], 1: [3, 5]}
+        return
+    flat = [obs["obs"] if "state" in obs else obs for obs in seen[1]]
+    assert [view.tolist() for view in flat] == [[1, 0, 0, 2], [0, 0, 1, 2]]
+
+
 def test_policies_play_rock_paper_scissors():
     dummies = importlib.import_module("rlframe.examples.policy.rock_paper_scissors_dummies")
     seen, moves = gym.spaces.Discrete(4), gym.spaces.Discrete(3)
