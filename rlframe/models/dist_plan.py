@@ -137,6 +137,11 @@ def space_struct(space: Any) -> Any:
     return space
 
 
+def _vector(box: Any) -> Any:
+    """Returns a Box of one number without dimension as one of a vector; others as they are."""
+    return box if box.shape else type(box)(box.low.reshape(1), box.high.reshape(1), dtype=box.dtype)
+
+
 def _plan_nested(space: Any, kind: str | None) -> DistPlan:
     # A leaf space may itself be a Mapping or Sequence to `tree`, hence the indices as a stand-in.
     leaves: list[Any] = []
@@ -154,8 +159,11 @@ def _plan_nested(space: Any, kind: str | None) -> DistPlan:
         raise UnsupportedSpaceException(f"The action space {space} is empty; wanted an action to choose.")
     # `tree` flattens dicts in sorted key order; so does `space_struct`.
     assert tree.flatten(structure) == list(range(len(leaves)))
-    children = tuple(
-        plan_dist(leaf, kind if "Box" in {b.__name__ for b in type(leaf).__mro__} else None) for leaf in leaves
-    )
-    options = {"structure": structure, "leaf_shapes": [tuple(leaf.shape) for leaf in leaves]}
+    boxes = ["Box" in {base.__name__ for base in type(leaf).__mro__} for leaf in leaves]
+    shapes = [tuple(leaf.shape) for leaf in leaves]
+    # One number is a vector of one here; `Policy.to_env_actions` hands it to the environment as a number again.
+    shapes = [(1,) if box and not shape else shape for box, shape in zip(boxes, shapes, strict=True)]
+    pairs = zip(boxes, leaves, strict=True)
+    children = tuple(plan_dist(_vector(leaf), kind) if box else plan_dist(leaf) for box, leaf in pairs)
+    options = {"structure": structure, "leaf_shapes": shapes}
     return DistPlan("multi_action", sum(child.dim for child in children), options, children)

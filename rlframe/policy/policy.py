@@ -113,6 +113,8 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         self.action_space = known_to_both(action_space)
         self.action_space_struct = get_base_struct_from_space(self.action_space)
         self._counts_from_elsewhere = any(np.any(_start(leaf)) for leaf in tree.flatten(self.action_space_struct))
+        leaves = tree.flatten(self.action_space_struct)
+        self._acts_in_numbers = any(isinstance(leaf, gym.spaces.Box) and not leaf.shape for leaf in leaves)
         self.config = config
         self.global_timestep = 0
         seed = config.get("seed")
@@ -449,6 +451,8 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             clip = bool(self.config.get("clip_actions", False))
         if self._counts_from_elsewhere:
             actions = map_space(_from_start, actions, self.action_space_struct)
+        if self._acts_in_numbers:
+            actions = map_space(_as_number, actions, self.action_space_struct)
         if unsquash:
             return unsquash_action(actions, self.action_space_struct)
         return clip_action(actions, self.action_space_struct) if clip else actions
@@ -644,6 +648,12 @@ def _start(space: Any) -> Any:
 def _from_start(action: Any, space: Any) -> Any:
     start = _start(space)
     return action + start if np.any(start) else action
+
+
+def _as_number(action: Any, space: Any) -> Any:
+    """Returns vectors of one `[B, 1]` as numbers `[B]` where the space, a Box, has no dimension."""
+    vector = isinstance(space, gym.spaces.Box) and not space.shape and np.ndim(action) == 2
+    return np.asarray(action)[:, 0] if vector else action
 
 
 def _to_zero(action: Any, space: Any) -> Any:

@@ -18,6 +18,7 @@ from rlframe.policy import Policy, build_policy_class, build_torch_policy
 from rlframe.policy.torch.flat import FlatParameters, flatten_parameters
 from rlframe.policy.torch_policy import TorchPolicy
 from rlframe.utils.errors import NonFiniteError, UnsupportedSpaceException
+from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray
 from tests.helpers.workers import dqn_config
 
 OBS_SPACE = gym.spaces.Box(-10, 10, (4,), np.float32)
@@ -124,6 +125,17 @@ def test_mixins_come_first():
         OBS_SPACE, ACTIONS, common_config()
     )
     assert policy.greet() == "hello"
+
+
+def test_numbers_among_nested_actions_are_numbers_to_the_environment():
+    space = gym.spaces.Dict(size=gym.spaces.Box(-10.0, 10.0, ()), kind=gym.spaces.Discrete(2))
+    policy = build_torch_policy("X", loss_fn=policy_gradient_loss)(OBS_SPACE, space, common_config())
+    obs = np.zeros((3, *OBS_SPACE.shape), np.float32)
+    assert np.shape(policy.compute_single_action(obs[0])[0]["size"]) == ()
+    actions, columns = policy.act_on_rows(obs)
+    assert policy.to_env_actions(actions)["size"].shape == (3,)
+    rows = flatten_to_single_ndarray(actions, 1)
+    np.testing.assert_allclose(policy.compute_log_likelihoods(rows, obs), columns["action_logp"], rtol=1e-5)
 
 
 def test_text_in_a_batch_is_no_tensor():
