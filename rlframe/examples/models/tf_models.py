@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, TypeAlias
 
 import gymnasium
@@ -160,6 +161,36 @@ class YetAnotherCentralizedCriticModel(TFModelV2):
         """Returns the actor's outputs."""
         self._value_out, _ = self.value_model({"obs": input_dict["obs_flat"]}, state, seq_lens)
         return self.action_model({"obs": tf.cast(input_dict["obs"]["own_obs"], tf.float32)}, state, seq_lens)
+
+    def value_function(self) -> Tensor:
+        """Returns the value of every row of the last forward pass."""
+        return tf.reshape(self._value_out, [-1])
+
+
+@functools.cache
+def shared_layer() -> Any:
+    """Returns the layer that all `TF2SharedWeightsModel`s of a process have in their middle."""
+    return tf.keras.layers.Dense(64, activation="relu")
+
+
+class TF2SharedWeightsModel(TFModelV2):
+    """Three dense layers, of which the second is that of all such models in the process: each one's steps move it."""
+
+    def __init__(
+        self, obs_space: Any, action_space: Any, num_outputs: int, model_config: dict[str, Any], name: str
+    ) -> None:
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        layers = tf.keras.layers
+        inputs = layers.Input((int(np.prod(obs_space.shape)),))
+        features = shared_layer()(layers.Dense(64, activation="relu")(inputs))
+        self.base_model = tf.keras.Model(inputs, [layers.Dense(num_outputs)(features), layers.Dense(1)(features)])
+        self._value_out: Tensor = None
+
+    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
+        """Returns the outputs."""
+        del seq_lens
+        outputs, self._value_out = self.base_model(tf.cast(input_dict["obs_flat"], tf.float32))
+        return outputs, state
 
     def value_function(self) -> Tensor:
         """Returns the value of every row of the last forward pass."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import gymnasium
@@ -174,6 +175,37 @@ class YetAnotherTorchCentralizedCriticModel(TorchModelV2, nn.Module):
         """Returns the value of every row of the last forward pass."""
         assert self._values is not None
         return self._values.reshape(-1)
+
+
+@functools.cache
+def shared_layer() -> SlimFC:
+    """Returns the layer that all `TorchSharedWeightsModel`s of a process have in their middle."""
+    return SlimFC(64, 64, activation_fn=nn.ReLU, initializer=nn.init.xavier_uniform_)
+
+
+class TorchSharedWeightsModel(TorchModelV2, nn.Module):
+    """Three dense layers, of which the second is that of all such models in the process: each one's steps move it."""
+
+    def __init__(
+        self, obs_space: Any, action_space: Any, num_outputs: int, model_config: dict[str, Any], name: str
+    ) -> None:
+        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+        nn.Module.__init__(self)
+        self.first_layer = SlimFC(int(np.prod(obs_space.shape)), 64, activation_fn=nn.ReLU)
+        self.shared = shared_layer()
+        self.last_layer, self.vf = SlimFC(64, num_outputs), SlimFC(64, 1)
+        self._features: Tensor | None = None
+
+    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
+        """Returns the outputs."""
+        del seq_lens
+        self._features = self.shared(self.first_layer(input_dict["obs_flat"].float()))
+        return self.last_layer(self._features), state
+
+    def value_function(self) -> Tensor:
+        """Returns the value of every row of the last forward pass."""
+        values: Tensor = self.vf(self._features).reshape(-1)
+        return values
 
 
 class TorchAutoregressiveActionModel(TorchModelV2, nn.Module):

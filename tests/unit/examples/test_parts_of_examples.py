@@ -11,7 +11,8 @@ import pytest
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.env.multi_agent_env import MultiAgentEnv
-from tests.helpers.frameworks import FRAMEWORKS
+from rlframe.models.catalog import ModelCatalog
+from tests.helpers.frameworks import FRAMEWORKS, needs_tf
 
 
 def example(path, name):
@@ -194,6 +195,36 @@ def test_scores_of_parametric_actions_are_q_values(framework):
     action, _, extra = trainer.compute_single_action(obs, explore=False, full_fetch=True)
     assert obs["action_mask"][action] == 1
     assert (extra["q_values"][obs["action_mask"] == 0] < -1e30).all()
+
+
+@pytest.mark.parametrize(
+    ("names", "framework"),
+    [
+        (("TorchSharedWeightsModel", "TorchSharedWeightsModel"), "torch"),
+        pytest.param(("SharedWeightsModel1", "SharedWeightsModel2"), "tf", marks=needs_tf),
+    ],
+)
+def test_models_share_a_layer(names, framework):
+    seen, choices = gym.spaces.Box(-1, 1, (3,), np.float32), gym.spaces.Discrete(2)
+    models = [
+        ModelCatalog.get_model_v2(
+            seen, choices, 2, {"custom_model": example("models.shared_weights_model", name)}, framework
+        )
+        for name in names
+    ]
+    outputs = [
+        model({"obs": np.ones((4, 3), np.float32)} if framework == "tf" else {"obs": ones()})[0] for model in models
+    ]
+    assert outputs[0].shape == (4, 2)
+    assert models[1].value_function().shape == (4,)
+    shared = {id(variable) for variable in models[0].variables()} & {id(variable) for variable in models[1].variables()}
+    assert (len(shared), len(models[0].variables())) == (2, 8)
+
+
+def ones():
+    import torch
+
+    return torch.ones(4, 3)
 
 
 def test_a_central_critic_knows_the_opponent():
