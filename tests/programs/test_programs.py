@@ -13,7 +13,10 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-QUICK = {"program_impact_critic", "program_kitchen_with_dummy", "program_pettingzoo_a2c"}
+QUICK = {
+    "program_clustered_replay_dqn", "program_impact_critic", "program_kitchen_with_dummy", "program_level_generator",
+    "program_pettingzoo_a2c",
+}  # fmt: skip
 TIMEOUT_S = 300
 
 
