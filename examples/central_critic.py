@@ -16,13 +16,13 @@ from rlframe.models import ModelCatalog
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy.policy import PolicySpec
 
-OWN = gym.spaces.Box(0.0, 1.0, (5,), np.float32)
-SEEN = gym.spaces.Dict({"all": gym.spaces.Box(0.0, 1.0, (10,), np.float32), "own": OWN})
+#: Models get numbers of discrete spaces as one-hot vectors.
+SEEN = gym.spaces.Dict({"all": gym.spaces.MultiDiscrete([6, 6]), "own": gym.spaces.Discrete(6)})
 
 
 def see_all(agent_obs, worker, base_env, policies, episode, **kwargs):
     """Gives each agent's policy everybody's observation beside its own; only the critic looks at it."""
-    everything = np.concatenate([agent_obs[agent] for agent in sorted(agent_obs)])
+    everything = np.array([agent_obs[agent] for agent in sorted(agent_obs)])
     return {agent: {"all": everything, "own": own} for agent, own in agent_obs.items()}
 
 
@@ -30,8 +30,8 @@ class CentralCritic(TorchModelV2, nn.Module):
     def __init__(self, obs_space, action_space, num_outputs, model_config, name):
         nn.Module.__init__(self)
         TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
-        self.actor = nn.Sequential(nn.Linear(5, 32), nn.Tanh(), nn.Linear(32, num_outputs))
-        self.critic = nn.Sequential(nn.Linear(10, 32), nn.Tanh(), nn.Linear(32, 1))
+        self.actor = nn.Sequential(nn.Linear(6, 32), nn.Tanh(), nn.Linear(32, num_outputs))
+        self.critic = nn.Sequential(nn.Linear(12, 32), nn.Tanh(), nn.Linear(32, 1))
 
     def forward(self, input_dict, state, seq_lens):
         self.everything = input_dict["obs"]["all"]
