@@ -100,7 +100,7 @@ def terminal_rows(batch: SampleBatch) -> BoolArray:
         return terminateds
     dones = np.asarray(batch[DONES], bool)
     union = terminateds | np.asarray(batch[TRUNCATEDS], bool) if TRUNCATEDS in batch else terminateds
-    return terminateds if np.array_equal(dones, union) else dones
+    return terminateds if (dones == union).all() else dones
 
 
 @lru_cache(maxsize=64)

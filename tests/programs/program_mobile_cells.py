@@ -142,7 +142,7 @@ def create_config(env_class, separate=False, lstm=False):
                 "policy_mapping_fn": lambda agent_id: agent_id,
             }
         else:
-            config["multiagent"] = {"policies": {"ue": spec}, "policy_mapping_fn": lambda agent_id: "ue"}
+            config["multiagent"] = {"policies": {"phone": spec}, "policy_mapping_fn": lambda agent_id: "phone"}
     return config
 
 

@@ -51,17 +51,14 @@ def test_what_acts_without_a_framework_loads_none(code):
     assert loaded(code, NO_FRAMEWORK) == ""
 
 
-@pytest.mark.parametrize(
-    ("trainer", "config"),
-    [
-        ("DQNTrainer", {"learning_starts": 20, "timesteps_per_iteration": 40}),
-        ("PPOTrainer", {"train_batch_size": 40, "sgd_minibatch_size": 20}),
-        ("A2CTrainer", {"train_batch_size": 40}),
-    ],
-)
-def test_first_learner_steps_import_nothing_of_torch_compile(trainer, config):
-    config = {"model": {"fcnet_hiddens": [8]}, "rollout_fragment_length": 20, "log_sys_usage": False, **config}
-    code = f"from rlframe import {trainer}\n{trainer}({config!r}, env='CartPole-v1').train()"
+def test_first_learner_steps_import_nothing_of_torch_compile():
+    small = {"model": {"fcnet_hiddens": [8]}, "rollout_fragment_length": 20, "log_sys_usage": False}
+    dqn = {**small, "learning_starts": 20, "timesteps_per_iteration": 40}
+    ppo = {**small, "train_batch_size": 40, "sgd_minibatch_size": 20}
+    code = (
+        "from rlframe import DQNTrainer, PPOTrainer\n"
+        f"DQNTrainer({dqn!r}, env='CartPole-v1').train(), PPOTrainer({ppo!r}, env='CartPole-v1').train()"
+    )
     assert loaded(code, ("torch._dynamo", "torch._inductor", "sympy")) == ""
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 #: Who has a parameter in its buffer, by the parameter's identity, which nothing else has while the buffer holds it. No
 #: note on the parameter: models are pickled with these.
@@ -104,8 +105,9 @@ class FlatParameters:
 class FlatAdam(torch.optim.Adam):
     """Adam's fused form on one parameter, without what `torch.optim` does around it at each step.
 
-    On networks of this size that is half of a step's time. State and results are those of `Adam(fused=True)`; steps
-    with options that this short path does not know go the long way.
+    On networks of this size that is more than half of a step's time: a label for the profiler, hooks, switching
+    gradients off. State and results are those of `Adam(fused=True)`; steps with hooks, and with options that this
+    short path does not know, go the long way.
     """
 
     # Without its decorator, which imports `torch._dynamo` to switch it off: 850 modules, a second of each start.
@@ -114,21 +116,30 @@ class FlatAdam(torch.optim.Adam):
     def __init__(self, params: Iterable[nn.Parameter], lr: float, eps: float = 1e-8) -> None:
         super().__init__(params, lr=lr, eps=eps, fused=True)
 
-    @torch.no_grad()
+    def _patch_step_function(self) -> None:
+        """Leaves `step` as it is; `Optimizer` would wrap it in what this class does without."""
+        self._zero_grad_profile_name = "Optimizer.zero_grad#FlatAdam.zero_grad"
+
+    def _has_hooks(self) -> bool:
+        before, behind = self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks
+        return bool(before or behind or _global_optimizer_pre_hooks or _global_optimizer_post_hooks)
+
     def step(self, closure: Any = None) -> Any:
         """Does one step on the gradient of the only parameter."""
         group = self.param_groups[0]
         param = group["params"][0]
-        if closure is not None or len(self.param_groups) > 1 or group["amsgrad"] or param.grad is None:
-            return super().step(closure)
+        unknown = closure is not None or len(self.param_groups) > 1 or group["amsgrad"] or param.grad is None
+        if unknown or self._has_hooks():
+            long: Any = torch.optim.Adam.step  # wrapped only once there has been an Adam
+            return (long if hasattr(long, "hooked") else self.profile_hook_step(long))(self, closure)
         state = self.state[param]
         if not state:
             state["step"] = torch.zeros((), dtype=torch.float32, device=param.device)
-            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(param), torch.zeros_like(param)
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(param.data), torch.zeros_like(param.data)
         beta1, beta2 = group["betas"]
         state["step"] += 1
         torch._fused_adam_(
-            [param],
+            [param.data],
             [param.grad],
             [state["exp_avg"]],
             [state["exp_avg_sq"]],

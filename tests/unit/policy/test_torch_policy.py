@@ -15,7 +15,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.models import ModelCatalog
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy import Policy, build_policy_class, build_torch_policy
-from rlframe.policy.torch.flat import FlatParameters, flatten_parameters
+from rlframe.policy.torch.flat import FlatAdam, FlatParameters, flatten_parameters
 from rlframe.policy.torch_policy import TorchPolicy
 from rlframe.utils.errors import NonFiniteError, UnsupportedSpaceException
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray
@@ -192,6 +192,23 @@ def test_flat_adam_equals_plain_adam_step_for_step():
         plain.step()
     for a, b in zip(first.parameters(), second.parameters(), strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+def test_flat_adam_without_what_surrounds_a_step_is_adam_and_hooks_are_called(hooked):
+    made = []
+    for make in (lambda p: FlatAdam([p], lr=1e-2), lambda p: torch.optim.Adam([p], lr=1e-2, fused=True)):
+        parameter, seen = torch.nn.Parameter(torch.linspace(-1.0, 1.0, 9)), []
+        optimizer = make(parameter)
+        for step in range(6):
+            if hooked and step == 3:
+                optimizer.register_step_pre_hook(lambda *_, seen=seen: seen.append("before"))
+                optimizer.register_step_post_hook(lambda *_, seen=seen: seen.append("behind"))
+            parameter.grad = (parameter.detach() * 3.0).clone()
+            optimizer.step()
+        assert seen == (["before", "behind"] * 3 if hooked else [])
+        made.append(parameter.detach())
+    assert torch.equal(*made)
 
 
 def test_layer_that_two_policies_share_takes_the_steps_of_both():
