@@ -85,7 +85,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         get_batch_divisibility_req: int | Callable[[Any], int] | None = None,
     ) -> None:
         super().__init__(observation_space, action_space, config)
-        self.devices = prepare(config)
+        self.devices = prepare(config, observation_space)
         self.device = self.devices[0]
         self.max_seq_len = int(max_seq_len or (config.get("model") or {}).get("max_seq_len", 20))
         self._loss = loss

@@ -21,6 +21,8 @@ _LOGGER = logging.getLogger("rlframe")
 
 #: Variables by which a user says how many threads PyTorch has. Ray sets the first for its workers.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+#: Multiplications of one forward pass from which on a learner step gains by more threads, and acting does.
+WORTH_SHARING = 40_000_000
 _BLAS_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 

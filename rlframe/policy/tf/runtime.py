@@ -8,23 +8,25 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium as gym
 import tensorflow as tf
 
-from rlframe.config.unsupported import TF_SESSION_ARGS
+from rlframe.config.unsupported import LOCAL_TF_SESSION_ARGS, TF_SESSION_ARGS
 from rlframe.utils.errors import ConfigError
-from rlframe.utils.threads import capped, usable_cpus
+from rlframe.utils.threads import WORTH_SHARING, capped, usable_cpus
 
 _LOGGER = logging.getLogger("rlframe")
 _THREADS = ("intra_op_parallelism_threads", "inter_op_parallelism_threads")
 
 
-def prepare(config: Mapping[str, Any]) -> list[str]:
+def prepare(config: Mapping[str, Any], observation_space: gym.Space[Any]) -> list[str]:
     """Limits TensorFlow to the threads and GPUs that the config gives it, and returns the devices to learn on.
 
     Threads come from `tf_session_args` (in the driver with `local_tf_session_args` over it), as they did for sessions,
     and are at most OMP_NUM_THREADS, or the CPUs that this process may use; `learner_threads` goes before all that.
-    TensorFlow takes such settings before its first operation only: a program that used it earlier keeps its own. GPU
-    memory grows as it is needed.
+    Where nobody says a number, a small network has one: beside a busy CPU several wait for each other, and on an idle
+    machine they gain nothing. TensorFlow takes such settings before its first operation only: a program that used it
+    earlier keeps its own, and so do later policies. GPU memory grows as it is needed.
 
     Returns:
         "/CPU:0", or "/GPU:0" and so on; with `_fake_gpus` as many times "/CPU:0" as GPUs were asked for.
@@ -45,7 +47,7 @@ def prepare(config: Mapping[str, Any]) -> list[str]:
     use_gpu = bool(wanted) and bool(gpus) and not config.get("_fake_gpus")
     args = _session_args(config, worker)
     try:
-        _set_threads(args, config.get("learner_threads"))
+        _set_threads(args, config.get("learner_threads"), small=_is_small(config, observation_space))
         if gpus and not use_gpu:
             tf.config.set_visible_devices([], "GPU")
         for gpu in gpus if use_gpu else ():
@@ -81,11 +83,33 @@ def _session_args(config: Mapping[str, Any], worker: bool) -> dict[str, Any]:
     return args
 
 
-def _set_threads(args: Mapping[str, Any], asked: int | None) -> None:
+def _is_small(config: Mapping[str, Any], space: gym.Space[Any]) -> bool:
+    """Returns whether the default network for vectors has less work in a learner step than is worth sharing."""
+    model, shape = config.get("model") or {}, space.shape
+    if model.get("custom_model") or shape is None or len(shape) > 1:
+        return False
+    widths = [int(units) for key in ("fcnet_hiddens", "post_fcnet_hiddens") for units in model.get(key) or ()]
+    if model.get("use_lstm") or model.get("use_attention"):
+        units = int(model["lstm_cell_size"] if model.get("use_lstm") else model["attention_dim"])
+        widths += [4 * units, units]  # about what its gates, or its layers, multiply
+    widths += [int(units) for units in config.get("hiddens") or ()]
+    work = sum(one * other for one, other in zip([math.prod(shape), *widths], widths, strict=False))
+    rows = config.get("sgd_minibatch_size") or config.get("train_batch_size") or 1
+    return work * int(rows) < WORTH_SHARING
+
+
+def _set_threads(args: Mapping[str, Any], asked: int | None, *, small: bool) -> None:
     # Ray sets OMP_NUM_THREADS to the CPUs that an actor asked for; more threads than that take from its neighbours.
     most = int(os.environ.get("OMP_NUM_THREADS") or usable_cpus())
-    # Where sessions took a negative number for the thread that called, functions take it for all CPUs.
-    intra, inter = (max(min(int(args[name] or most), most), 1) for name in _THREADS)
+    one = small and "OMP_NUM_THREADS" not in os.environ
+
+    def threads(name: str) -> int:
+        if one and args[name] in (TF_SESSION_ARGS[name], LOCAL_TF_SESSION_ARGS[name]):  # nobody said a number
+            return 1
+        # Where sessions took a negative number for the thread that called, functions take it for all CPUs.
+        return max(min(int(args[name] or most), most), 1)
+
+    intra, inter = (threads(name) for name in _THREADS)
     if asked is not None:
         intra = capped(asked)
     tf.config.threading.set_intra_op_parallelism_threads(intra)

@@ -10,10 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from rlframe.utils.threads import THREAD_VARIABLES, capped, default_threads, usable_cpus
-
-#: Multiplications of one forward pass from which on a learner step gains by more threads, and acting does.
-WORTH_SHARING = 32_000_000
+from rlframe.utils.threads import THREAD_VARIABLES, WORTH_SHARING, capped, default_threads, usable_cpus
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _last_set: int | None = None

@@ -18,6 +18,7 @@ from rlframe.models.catalog import ModelCatalog
 from rlframe.models.tf.tf_modelv2 import TFModelV2
 from rlframe.policy import build_policy_class, build_tf_policy
 from rlframe.policy.dynamic_tf_policy import DynamicTFPolicy
+from rlframe.policy.tf import runtime
 from rlframe.policy.tf.adam import Adam
 from rlframe.policy.tf_policy import EntropyCoeffSchedule, LearningRateSchedule, TFPolicy
 from rlframe.utils.errors import ConfigError, NonFiniteError
@@ -588,3 +589,28 @@ def test_compiling_torch_is_refused():
 
     with pytest.raises(ConfigError, match="jit_compile=True compiles TensorFlow's learner step"):
         DQNTrainer({"jit_compile": True}, env="CartPole-v1")
+
+
+@pytest.mark.parametrize(
+    ("config", "threads"),
+    [
+        ({}, "1 1"),
+        ({"train_batch_size": 2000, "model": {"fcnet_hiddens": [512, 512]}}, "several"),
+        ({"local_tf_session_args": {"intra_op_parallelism_threads": 3}}, "several"),
+        ({"learner_threads": 2}, "several"),
+    ],
+)
+def test_small_networks_have_one_thread_unless_somebody_says_a_number(config, threads, monkeypatch):
+    set_to = {}
+    for name in ("intra", "inter"):
+        monkeypatch.setattr(
+            f"tensorflow.config.threading.set_{name}_op_parallelism_threads",
+            lambda number, name=name: set_to.update({name: number}),
+        )
+    monkeypatch.setattr(runtime, "usable_cpus", lambda: 4)
+    monkeypatch.setattr("rlframe.utils.threads.usable_cpus", lambda: 4)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    base = {"train_batch_size": 32, "model": {"fcnet_hiddens": [256, 256]}, "tf_session_args": {}}
+    runtime.prepare({**base, **config}, gym.spaces.Box(-1, 1, (4,)))
+    assert (f"{set_to['intra']} {set_to['inter']}" == "1 1") == (threads == "1 1")
+    assert set_to["intra"] <= 4
