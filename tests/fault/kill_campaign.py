@@ -122,6 +122,7 @@ def config_of(name: str, mode: str, ledger: str) -> dict[str, Any]:
         **CASES[name],
     }
     if name == "MADDPG":
+        del config["model"]  # its networks have keys of their own
         config["multiagent"] = {
             "policies": {f"p{agent}": PolicySpec(config={"agent_id": agent}) for agent in range(2)},
             "policy_mapping_fn": lambda agent: f"p{agent}",
