@@ -49,7 +49,7 @@ def start(directory: Path, goal: int) -> subprocess.Popen:
 
 
 def test_killed_and_resumed_run_has_the_weights_of_an_unbroken_one(tmp_path):
-    goal = 8
+    goal = 60
     unbroken = start(tmp_path / "unbroken", goal)
     broken = tmp_path / "broken"
     chance = random.Random(0)
@@ -58,10 +58,11 @@ def test_killed_and_resumed_run_has_the_weights_of_an_unbroken_one(tmp_path):
         process = start(broken, goal)
         resumed_from.append(process.stdout.readline().split()[1])
         # Training and saving take turns from here on: a random moment falls into either.
-        time.sleep(chance.uniform(0.2, 1.5))
+        time.sleep(chance.uniform(0.1, 0.6))
         process.send_signal(signal.SIGKILL)
         process.communicate()
     last = start(broken, goal)
+    assert int(last.stdout.readline().split()[1]) < goal, f"no kill fell into the run: {resumed_from}"
     last.communicate(timeout=300)
     unbroken.communicate(timeout=300)
     assert last.returncode == unbroken.returncode == 0
