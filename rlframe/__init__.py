@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from rlframe.agents.pg import PGTrainer
     from rlframe.agents.ppo import APPOTrainer, DDPPOTrainer, PPOTrainer
     from rlframe.agents.qmix import QMixTrainer
-    from rlframe.agents.trainer import Trainer
-    from rlframe.agents.trainer_template import build_trainer
     from rlframe.data.sample_batch import SampleBatch
     from rlframe.env.base_env import BaseEnv
     from rlframe.env.external_env import ExternalEnv
@@ -30,6 +28,8 @@ if TYPE_CHECKING:
     from rlframe.evaluation.rollout_worker import RolloutWorker
     from rlframe.policy.policy import Policy
     from rlframe.policy.torch_policy import TorchPolicy
+    from rlframe.trainer.template import build_trainer
+    from rlframe.trainer.trainer import Trainer
 
 __version__ = "0.1.0"  # a literal: the packaging reads it without importing
 
@@ -52,9 +52,9 @@ _LAZY = {
     "SampleBatch": "rlframe.data.sample_batch",
     "SimpleQTrainer": "rlframe.agents.dqn",
     "TorchPolicy": "rlframe.policy.torch_policy",
-    "Trainer": "rlframe.agents.trainer",
+    "Trainer": "rlframe.trainer.trainer",
     "VectorEnv": "rlframe.env.vector_env",
-    "build_trainer": "rlframe.agents.trainer_template",
+    "build_trainer": "rlframe.trainer.template",
 }
 
 __all__ = [

@@ -35,9 +35,9 @@ def pytest_collection_finish(session):
 @pytest.fixture(autouse=True)
 def _results_directory(tmp_path, monkeypatch):
     """Keeps the logs of trainers out of the home directory."""
-    from rlframe.agents import trainer_setup
+    from rlframe.trainer import setup
 
-    monkeypatch.setattr(trainer_setup, "RESULTS_DIRECTORY", str(tmp_path / "results"))
+    monkeypatch.setattr(setup, "RESULTS_DIRECTORY", str(tmp_path / "results"))
 
 
 @pytest.fixture(autouse=True)

@@ -1,22 +1,21 @@
-"""Trainers: one folder per algorithm, and what they are built from."""
+"""The algorithms, a folder each; `registry` knows them by name, `presets` has tuned configs."""
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-_LAZY = {
-    "Trainer": "rlframe.agents.trainer",
-    "with_common_config": "rlframe.agents.trainer",
+from rlframe.utils.lazy import import_name
+
+_NAMES = {
+    "Trainer": "rlframe.trainer.trainer",
+    "with_common_config": "rlframe.trainer.trainer",
     "DefaultCallbacks": "rlframe.evaluation.callbacks",
     "MemoryTrackingCallbacks": "rlframe.evaluation.callbacks",
     "MultiCallbacks": "rlframe.evaluation.callbacks",
 }
 
-__all__ = sorted(_LAZY)
+__all__ = sorted(_NAMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+    return import_name(__name__, _NAMES, name)

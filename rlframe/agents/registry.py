@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
+from rlframe.trainer import algorithms, tune_registry
 from rlframe.utils.deprecation import deprecation_warning
 from rlframe.utils.errors import ConfigError
 
@@ -154,66 +154,14 @@ def _spelled(alg: str, sentences: Mapping[str, str]) -> str | None:
     return plain.get(str(alg).lower().replace("-", "_"))
 
 
-# --- Ray Tune -----------------------------------------------------------------------------------------------------
-
-
-class TrainableName:
-    """Stands in Tune's registry for an algorithm: unpickling it imports the trainer class.
-
-    Args:
-        name: The algorithm's name.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __reduce__(self) -> tuple[Any, tuple[str]]:
-        """Pickles as the look-up of the class."""
-        return get_trainer_class, (self.name,)
-
-
-_registered: set[str] = set()
-
-
 def register_trainables() -> None:
-    """Makes `tune.run("DQN")` find the algorithms of this package, and no other library's.
+    """Tells the trainer and Ray Tune which algorithms there are; registering again does no harm.
 
-    All names of RLlib 1.x are registered, so that the ones without an algorithm are answered by this package as well.
-    A name under which the program itself registered something is left alone. Registering again does no harm, and
-    happens by itself after each `ray.init()`, which forgets names.
+    All names of RLlib 1.x go to Tune, so that the ones without an algorithm are answered by this package as well.
     """
-    from ray.tune import registry
-
-    from rlframe.evaluation import shared_names
-
-    shared_names.connect()
-    if _in_worker_process():
-        return  # workers look names up where the driver put them
-    names: Any = registry._global_registry
-    for name in sorted(RLLIB_ALGORITHMS | set(ALGORITHMS)):
-        if not names.contains(registry.TRAINABLE_CLASS, name) or _is_of_rllib(registry, name):
-            names.register(registry.TRAINABLE_CLASS, name, TrainableName(name))
-            _registered.add(name)
-    shared_names.publish_all()
-    _register_after_each_init()
+    algorithms.connect(_built_in)
+    tune_registry.register(RLLIB_ALGORITHMS | set(ALGORITHMS), get_trainer_class, again=register_trainables)
 
 
-def _is_of_rllib(registry: Any, name: str) -> bool:
-    if name in _registered or "ray.rllib" not in sys.modules:
-        return False
-    cls = registry._global_registry.get(registry.TRAINABLE_CLASS, name)
-    return str(getattr(cls, "__module__", "")).startswith("ray.rllib.")
-
-
-def _in_worker_process() -> bool:
-    import ray
-
-    return bool(ray.is_initialized() and ray.get_runtime_context().worker.mode == ray.WORKER_MODE)
-
-
-def _register_after_each_init() -> None:
-    from ray._private import worker
-
-    hooks = getattr(worker, "_post_init_hooks", None)  # private to Ray: without it, only a second init needs care
-    if hooks is not None and register_trainables not in hooks:
-        hooks.append(register_trainables)
+def _built_in(name: str) -> Any:
+    return get_trainer_class(name) if name in ALGORITHMS else None

@@ -20,7 +20,7 @@ def convert(
 ) -> None:
     """Write a copy of a checkpoint for the other framework: weights, moments, replay buffer and counters."""
     with reporting(debug):
-        from rlframe.agents.converting import convert_checkpoint
+        from rlframe.trainer.converting import convert_checkpoint
 
         written = convert_checkpoint(str(checkpoint), framework, None if output is None else str(output))
         sys.stdout.write(f"checkpoint: {written}\n")

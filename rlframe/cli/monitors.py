@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlframe.agents.loggers import flatten, to_jsonable
+from rlframe.trainer.loggers import flatten, to_jsonable
 from rlframe.utils.errors import ConfigError
 
 #: Names that `--monitor` takes, and what each has to have installed.

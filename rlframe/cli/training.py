@@ -14,7 +14,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from rlframe.agents.loggers import RunLogger, read_results
 from rlframe.cli.algorithms import find_trainer_class
 from rlframe.cli.live import LiveView, PlainView, Rates, Watched, make_view, starting
 from rlframe.cli.monitors import check_monitors, make_monitors, numbers_of
@@ -36,6 +35,7 @@ from rlframe.execution.common import STEPS_SAMPLED_COUNTER
 from rlframe.report.history import HistoryFile
 from rlframe.report.machine import describe_machine
 from rlframe.report.page import MACHINE_FILE, PLAN_FILE
+from rlframe.trainer.loggers import RunLogger, read_results
 from rlframe.utils.errors import CheckpointError, ConfigError
 
 

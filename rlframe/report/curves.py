@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from rlframe.agents.loggers import PARAMS_FILE, RESULT_FILE, read_results
 from rlframe.report.history import HISTORY_COLUMNS, read_history
+from rlframe.trainer.loggers import PARAMS_FILE, RESULT_FILE, read_results
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.files import is_inside, read_json
 

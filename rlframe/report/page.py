@@ -13,8 +13,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from rlframe.agents.loggers import flatten, read_results, to_jsonable
 from rlframe.report.curves import Curve, columns_of, differing_keys, find_curves, group_curves, read_run_json
+from rlframe.trainer.loggers import flatten, read_results, to_jsonable
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.files import is_inside, read_bytes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rlframe.agents.trainer_setup import import_path
+from rlframe.trainer.setup import import_path
 
 
 def _torch_or_default(path: str) -> Callable[[dict[str, Any]], Any]:

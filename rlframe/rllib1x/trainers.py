@@ -7,7 +7,6 @@ from typing import Any
 
 from rlframe.agents.ppo.appo import UpdateTargetAndKL
 from rlframe.agents.ppo.ppo import FollowValueTargets
-from rlframe.agents.resources import placement_group_factory
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.common import (
     LEARNER_INFO,
@@ -20,6 +19,7 @@ from rlframe.execution.learner_thread import Learned, LearnerThread
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences, StandardizeFields
 from rlframe.execution.train_ops import MultiGPUTrainOneStep
+from rlframe.trainer.resources import placement_group_factory
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import ray.tune
 
-from rlframe.agents.resources import function_resources
+from rlframe.trainer.resources import function_resources
 
 _DEFAULT_METRIC = "_metric"
 

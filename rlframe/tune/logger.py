@@ -8,7 +8,7 @@ from typing import Any
 from ray.tune.logger import *  # noqa: F403 (its whole surface)
 from ray.tune.logger import CSVLoggerCallback, JsonLoggerCallback, LoggerCallback, TBXLoggerCallback
 
-from rlframe.agents.loggers import RunLogger
+from rlframe.trainer.loggers import RunLogger
 
 __all__ = [
     "DEFAULT_LOGGERS",

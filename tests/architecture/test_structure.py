@@ -44,7 +44,7 @@ def test_tensorflow_is_imported_only_where_the_name_says_so():
 
 def test_ray_is_imported_only_in_upper_layers():
     for path in FILES:
-        allowed = below(path, "execution", "evaluation", "agents", "tune", "cli") or path.name == "_tune_names.py"
+        allowed = below(path, "execution", "evaluation", "trainer", "tune", "cli") or path.name == "_tune_names.py"
         if not allowed:
             assert "ray" not in imported(path), path
 
@@ -90,7 +90,7 @@ def test_every_honoured_config_key_is_read_somewhere(name):
 
 def test_every_policy_path_resolves():
     from rlframe.agents.registry import ALGORITHMS, get_trainer_class
-    from rlframe.agents.trainer_setup import import_path
+    from rlframe.trainer.setup import import_path
 
     for name in ALGORITHMS:
         for framework, path in get_trainer_class(name)._arguments["policies"].items():

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rlframe.agents.loggers import read_results
+from rlframe.trainer.loggers import read_results
 
 COMMAND = [sys.executable, "-m", "rlframe.cli.main"]
 SMALL = [

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from rlframe.agents.loggers import read_results
 from rlframe.cli.main import app
 from rlframe.report.serving import LivePage
+from rlframe.trainer.loggers import read_results
 
 MY_ENV = """
 import gymnasium

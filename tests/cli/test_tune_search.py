@@ -13,7 +13,7 @@ pytest.importorskip("optuna", reason="needs the extra `tune`")
 
 import optuna
 
-from rlframe.agents.loggers import read_results
+from rlframe.trainer.loggers import read_results
 from tests.cli.test_command_line import COMMAND, environment
 
 ALGO = "tests.unit.cli.fakes:SlowTrainer"

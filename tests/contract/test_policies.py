@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import tree
 
-from rlframe.agents.trainer_setup import import_path
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.policy import PolicySpec
+from rlframe.trainer.setup import import_path
 from rlframe.utils.errors import NonFiniteError, UnsupportedSpaceException
 from tests.helpers.frameworks import needs_tf
 from tests.helpers.workers import SMALL

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rlframe.agents.checkpointing import gather
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
+from rlframe.trainer.checkpointing import gather
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.state_files import read_state, write_state
 from tests.hostile import damage, targets

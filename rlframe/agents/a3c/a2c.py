@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from rlframe.agents.a3c.a3c import ActorCriticConfig
-from rlframe.agents.trainer_template import build_trainer
 from rlframe.config.common import Number
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
@@ -14,6 +13,7 @@ from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import ApplyGradients, AverageGradients, ComputeGradients, TrainOneStep
+from rlframe.trainer.template import build_trainer
 
 
 class A2CConfig(ActorCriticConfig):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rlframe.agents.trainer_template import build_trainer
 from rlframe.config.common import CommonConfig, Number
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
@@ -13,6 +12,7 @@ from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import AsyncGradients
 from rlframe.execution.train_ops import ApplyGradients
+from rlframe.trainer.template import build_trainer
 
 
 class ActorCriticConfig(CommonConfig):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rlframe.agents.dqn.simple_q import SimpleQConfig
-from rlframe.agents.trainer_template import build_trainer
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.concurrency_ops import Concurrently
@@ -16,6 +15,7 @@ from rlframe.execution.replay_buffer import LocalReplayBuffer
 from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer, UpdatePriorities
 from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
+from rlframe.trainer.template import build_trainer
 
 
 class DQNConfig(SimpleQConfig):

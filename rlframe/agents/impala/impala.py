@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rlframe.agents.trainer_setup import import_path
-from rlframe.agents.trainer_template import build_trainer
 from rlframe.config.common import CommonConfig, Function, Number
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
@@ -15,6 +13,8 @@ from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.learner_ops import BroadcastLearned, FeedLearner, make_learner
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.tree_agg import gather_experiences
+from rlframe.trainer.setup import import_path
+from rlframe.trainer.template import build_trainer
 from rlframe.utils.framework import require_framework
 
 _BOUND_COEFF = 1.0

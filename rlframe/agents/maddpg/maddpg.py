@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 
 from rlframe.agents.dqn.dqn import calculate_rr_weights
 from rlframe.agents.maddpg.joint_steps import ShareJointSteps, check_agents
-from rlframe.agents.trainer_template import build_trainer
 from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
 from rlframe.config.replay import REPLAY_BUFFERS, faults_of_rows
@@ -20,6 +19,7 @@ from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer
 from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
 from rlframe.models.actor import ACTIVATIONS
+from rlframe.trainer.template import build_trainer
 
 #: Options of `model` that build networks; MADDPG's are built from its own keys.
 _NETWORK_KEYS = (

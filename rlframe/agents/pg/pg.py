@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlframe.agents.trainer_template import build_trainer
 from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
@@ -12,6 +11,7 @@ from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep
+from rlframe.trainer.template import build_trainer
 
 
 class PGConfig(CommonConfig):

@@ -7,11 +7,11 @@ from typing import Any
 
 from rlframe.agents.impala.impala import ImpalaConfig
 from rlframe.agents.impala.impala import execution_plan as impala_plan
-from rlframe.agents.trainer_template import build_trainer
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.common import LAST_TARGET_UPDATE_TS, NUM_TARGET_UPDATES, _get_shared_metrics
 from rlframe.execution.iterators import LocalIterator
+from rlframe.trainer.template import build_trainer
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 
 

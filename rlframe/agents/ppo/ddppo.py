@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from rlframe.agents.ppo.ppo import PPOConfig
-from rlframe.agents.trainer_template import build_trainer
 from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.distributed_ops import LearnInWorkers, Lesson
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.trainer.template import build_trainer
 
 
 class DDPPOConfig(PPOConfig):

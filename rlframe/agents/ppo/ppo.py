@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rlframe.agents.trainer_template import build_trainer
 from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
@@ -16,6 +15,7 @@ from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences, StandardizeFields
 from rlframe.execution.train_ops import MultiGPUTrainOneStep, policy_parts
+from rlframe.trainer.template import build_trainer
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 
 _LOGGER = logging.getLogger("rlframe")

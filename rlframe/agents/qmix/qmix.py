@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rlframe.agents.trainer_template import build_trainer
 from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
 from rlframe.config.replay import REPLAY_BUFFERS
@@ -17,6 +16,7 @@ from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer
 from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
+from rlframe.trainer.template import build_trainer
 
 
 class QMixConfig(CommonConfig):

@@ -9,7 +9,6 @@ import torch
 from rlframe.agents.ppo import DDPPOTrainer, PPOTrainer
 from rlframe.agents.ppo.ppo import FollowValueTargets
 from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, ValueNetworkMixin, setup_mixins
-from rlframe.agents.trainer_setup import import_path
 from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.models import ModelCatalog
@@ -17,6 +16,7 @@ from rlframe.models.tf.fcnet import FullyConnectedNetwork as TFNetwork
 from rlframe.models.torch.fcnet import FullyConnectedNetwork as TorchNetwork
 from rlframe.policy import build_policy_class
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
+from rlframe.trainer.setup import import_path
 from rlframe.utils.errors import CheckpointError, ConfigError, NonFiniteError
 from tests.contract.test_policies import make, make_batch, same
 from tests.helpers.frameworks import FRAMEWORKS

@@ -15,10 +15,10 @@ from rlframe.agents.registry import (
     ALGORITHMS,
     RLLIB_ALGORITHMS,
     AlgorithmEntry,
-    TrainableName,
     get_agent_class,
     get_trainer_class,
 )
+from rlframe.trainer.tune_registry import TrainableName
 from rlframe.utils import deprecation
 from rlframe.utils.errors import ConfigError
 
@@ -103,7 +103,7 @@ def test_a_name_like_no_other_lists_what_there_is():
 
 @pytest.mark.usefixtures("fake")
 def test_a_trainable_name_unpickles_to_the_class():
-    assert pickle.loads(pickle.dumps(TrainableName("FAKE"))) is FakeTrainer
+    assert pickle.loads(pickle.dumps(TrainableName("FAKE", get_trainer_class))) is FakeTrainer
 
 
 def run(code: str) -> str:

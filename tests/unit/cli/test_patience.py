@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from rlframe.agents.loggers import read_results
 from rlframe.agents.registry import get_trainer_class
 from rlframe.cli.main import app
 from rlframe.cli.patience import Patience, Watch, reduce_learning_rate
 from rlframe.cli.run_directory import BEST, RunSpec, checkpoints
 from rlframe.report.history import read_history
+from rlframe.trainer.loggers import read_results
 from rlframe.utils.errors import ConfigError
 from tests.helpers.frameworks import FRAMEWORKS
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from rlframe.agents.loggers import read_results
 from rlframe.cli.main import app
 from rlframe.cli.run_directory import checkpoints
+from rlframe.trainer.loggers import read_results
 from tests.unit.cli.fakes import CountingTrainer, send
 
 ALGO = "tests.unit.cli.fakes:CountingTrainer"

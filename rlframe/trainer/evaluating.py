@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from rlframe.agents.recovery import MAX_WORKER_FAILURE_RETRIES
 from rlframe.evaluation.metrics import RolloutMetrics, summarize_episodes
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.policy.learning_policy import ONLY_EVALUATES
+from rlframe.trainer.recovery import MAX_WORKER_FAILURE_RETRIES
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.seeding import derive_seed
 

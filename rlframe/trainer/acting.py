@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, overload
 
-from rlframe.agents.actor import StatefulActor
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.policy.policy import Policy
+from rlframe.trainer.actor import StatefulActor
 
 #: An action, the recurrent states after it, and what else the policy computed.
 FullFetch = tuple[Any, list[Any], dict[str, Any]]

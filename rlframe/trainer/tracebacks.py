@@ -8,8 +8,8 @@ from types import TracebackType
 
 from ray.tune.trainable import trainable
 
-from rlframe.agents import recovery
 from rlframe.execution import local_iterator, plan_nodes
+from rlframe.trainer import recovery
 
 #: Files whose frames say nothing of what went wrong, but that the plan was running.
 _MACHINERY = frozenset(str(module.__file__) for module in (local_iterator, plan_nodes, trainable, recovery))

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from rlframe.agents.converting import convert_checkpoint
 from rlframe.agents.dqn import DQNTrainer
+from rlframe.trainer.converting import convert_checkpoint
 from rlframe.utils.errors import CheckpointError, ConfigError
 from rlframe.utils.state_files import read_state
 from tests.helpers.frameworks import needs_tf
-from tests.unit.agents.test_trainer import make
+from tests.unit.trainer.test_trainer import make
 
 
 def trained(tmp_path, **options):
@@ -59,7 +59,7 @@ def test_conversion_loads_no_framework(tmp_path):
 
     _, path = trained(tmp_path)
     code = (
-        "import sys; from rlframe.agents.converting import convert_checkpoint; "
+        "import sys; from rlframe.trainer.converting import convert_checkpoint; "
         f"convert_checkpoint({path!r}, 'tf'); "
         "print([name for name in ('torch', 'tensorflow', 'ray') if name in sys.modules])"
     )

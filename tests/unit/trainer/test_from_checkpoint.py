@@ -9,9 +9,9 @@ from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import PPOConfig
-from rlframe.agents.rebuilding import _with_infinities
 from rlframe.agents.trainer import Trainer
 from rlframe.env import register_env
+from rlframe.trainer.rebuilding import _with_infinities
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.state_files import read_state, write_state
 from tests.helpers.envs import Counting

@@ -3,8 +3,8 @@
 import gymnasium
 import pytest
 
-from rlframe.agents import endless
 from rlframe.agents.pg import PGTrainer
+from rlframe.trainer import endless
 
 
 class Endless(gymnasium.Env):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlframe.agents.loggers import RunLogger, flatten, read_results, to_jsonable
+from rlframe.trainer.loggers import RunLogger, flatten, read_results, to_jsonable
 
 
 class SomeCallbacks:

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlframe.agents.checkpointing import resolve_path
 from rlframe.config.convert import kinds_of
 from rlframe.config.plain import overlay
+from rlframe.trainer import algorithms
+from rlframe.trainer.checkpointing import resolve_path
 from rlframe.utils import names
 from rlframe.utils.errors import CheckpointError, ConfigError
 from rlframe.utils.files import read_json
@@ -20,7 +21,6 @@ from rlframe.utils.state_files import MOST_STRUCTURE_BYTES, STRUCTURE
 if TYPE_CHECKING:
     import os
 
-    from rlframe.agents.trainer import Trainer
     from rlframe.config.declaration import Section
 
 _LOGGER = logging.getLogger("rlframe")
@@ -30,9 +30,17 @@ _NOT_TAKEN = ("env", "callbacks")
 
 
 def rebuild(
-    cls: type[Trainer], path: str | os.PathLike[str], config: Mapping[str, Any] | None, env: Any, trust: bool
-) -> Trainer:
-    """Returns a trainer that goes on from a checkpoint; see `Trainer.from_checkpoint`."""
+    cls: type[Any] | None, path: str | os.PathLike[str], config: Mapping[str, Any] | None, env: Any, trust: bool
+) -> Any:
+    """Returns a trainer that goes on from a checkpoint; see `Trainer.from_checkpoint`.
+
+    Args:
+        cls: The trainer class; None takes the built-in one of the checkpoint's algorithm.
+        path: As there, and so are the others.
+        config: What differs from the checkpoint's.
+        env: The environment, where its name does not find it.
+        trust: Whether classes that the checkpoint names are imported.
+    """
     directory = _newest(Path(path))
     meta = read_description(directory)
     given = dict(config or {})
@@ -85,24 +93,21 @@ def _newest(path: Path) -> Path:
     return max(found, key=lambda each: int(each.name.partition("_")[2]))
 
 
-def _class_of(cls: type[Trainer], algorithm: str, directory: Path) -> type[Trainer]:
+def _class_of(cls: type[Any] | None, algorithm: str, directory: Path) -> type[Any]:
     """Returns the class that was asked for, or the built-in one of the checkpoint's algorithm where none was."""
-    from rlframe.agents.registry import ALGORITHMS
-    from rlframe.agents.trainer import Trainer
-
-    if cls is not Trainer:
+    if cls is not None:
         if cls._name != algorithm:
             raise CheckpointError(
                 f"checkpoint {str(directory)!r} is of algorithm {algorithm!r}, wanted {cls._name!r}: call "
                 "Trainer.from_checkpoint, or that of the class that saved it"
             )
         return cls
-    if algorithm not in ALGORITHMS:
+    found: type[Any] | None = algorithms.find(algorithm)
+    if found is None:
         raise CheckpointError(
             f"checkpoint {str(directory)!r} is of {algorithm}, which is no algorithm of rlframe's: call "
             "from_checkpoint of the class that saved it"
         )
-    found: type[Trainer] = ALGORITHMS[algorithm]()[0]
     return found
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from rlframe.agents.loggers import flatten, to_jsonable
-from rlframe.agents.recovery import revive
 from rlframe.config.faults import shorten
 from rlframe.execution.distributed_ops import policy_states, set_policy_states
+from rlframe.trainer.loggers import flatten, to_jsonable
+from rlframe.trainer.recovery import revive
 from rlframe.utils import names
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.state_files import is_file_of_a_state, read_state, write_state

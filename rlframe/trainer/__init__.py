@@ -1,0 +1,1 @@
+"""`Trainer`, which trains any algorithm: construction, iterations, evaluation, checkpoints, logs, recovery."""

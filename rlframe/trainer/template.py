@@ -1,0 +1,208 @@
+"""Trainer classes from functions: a config, a policy, a plan, and hooks around them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from rlframe.config.common import CommonConfig
+from rlframe.config.options import AlgorithmConfig
+from rlframe.evaluation.policy_table import has_several, policy_specs
+from rlframe.trainer.setup import call_by_signature, import_path
+from rlframe.trainer.step_hooks import STEP_HOOKS, StepHooks
+from rlframe.trainer.trainer import Trainer
+from rlframe.utils.errors import ConfigError
+from rlframe.utils.framework import require_framework
+from rlframe.utils.nested import new_mixins
+
+#: Keyword arguments of `build_trainer`.
+ARGUMENTS = (
+    "name",
+    "default_config",
+    "config_class",
+    "validate_config",
+    "default_policy",
+    "policies",
+    "get_policy_class",
+    "validate_env",
+    "before_init",
+    "after_init",
+    "before_evaluate_fn",
+    "mixins",
+    "execution_plan",
+    "allow_unknown_configs",
+    "allow_unknown_subkeys",
+    "override_all_subkeys_if_type_changes",
+    *STEP_HOOKS,
+)
+
+
+def build_trainer(name: str, **arguments: Any) -> type[Trainer]:
+    """Returns a trainer class made from functions.
+
+    Args:
+        name: Name of the algorithm and of the class; used in log directories and checkpoints.
+        **arguments: Any of the following; those left out keep the default.
+
+            * `default_config`: dict of defaults. Keys of your own are allowed in it, and then in users' configs.
+            * `config_class`: declaration of the keys (an `AlgorithmConfig`); its defaults are used without
+              `default_config`.
+            * `validate_config(config)`: may change the config, or raise.
+            * `default_policy`: policy class.
+            * `policies`: `{framework: "module:Class"}`, imported when needed.
+            * `get_policy_class(config)`: policy class, or None for the default one.
+            * `validate_env(env, env_context)`: raises on a wrong environment; called in every worker.
+            * `before_init(trainer)`, `after_init(trainer)`: before the workers exist; when all is built.
+            * `before_evaluate_fn(trainer)`: at the start of each evaluation.
+            * `mixins`: classes that come before `Trainer`.
+            * `execution_plan(workers, config, **kwargs)`: the dataflow; `local_replay_buffer` is passed where declared.
+            * `allow_unknown_configs`, `allow_unknown_subkeys`, `override_all_subkeys_if_type_changes`: see
+              `rlframe.config.merge.merge_configs`.
+            * `before_train_step(trainer)`, `after_optimizer_step(trainer, learner infos)`,
+              `after_train_result(trainer, result)`: around each iteration.
+            * `make_policy_optimizer`: an older name of `execution_plan`.
+
+    Returns:
+        A `Trainer` subclass with `with_updates(**overrides)`. Calls come in this order: validate_config,
+        get_policy_class, before_init, workers, execution_plan, after_init.
+
+    Raises:
+        TypeError: If an argument is unknown.
+    """
+    arguments = _renamed(arguments)
+    unknown = sorted(set(arguments) - set(ARGUMENTS))
+    if unknown:
+        raise TypeError(f"build_trainer() got {unknown[0]!r}, wanted one of {', '.join(ARGUMENTS)}")
+    return _build({"name": name, **arguments}, Trainer)
+
+
+def _renamed(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments with the plan under its name, whatever it was given as."""
+    return {"execution_plan" if name == "make_policy_optimizer" else name: made for name, made in arguments.items()}
+
+
+def _build(arguments: Mapping[str, Any], base: type[Trainer]) -> type[Trainer]:
+    name = arguments["name"]
+    mixins = new_mixins(base, arguments.get("mixins"))
+    body: dict[str, Any] = {
+        "__module__": __name__,
+        "__doc__": _doc(arguments),
+        "_name": name,
+        "_config_class": arguments.get("config_class") or CommonConfig,
+        "_arguments": dict(arguments),
+        "_allow_unknown_configs": bool(arguments.get("allow_unknown_configs")),
+        "_allow_unknown_subkeys": tuple(arguments.get("allow_unknown_subkeys") or ()),
+        "get_default_policy_class": _policy_getter(arguments),
+        "with_updates": classmethod(cast(Any, _with_updates)),
+    }
+    hooks = {hook: arguments[hook] for hook in STEP_HOOKS if arguments.get(hook) is not None}
+    if hooks:
+        body["_step_hooks"], mixins = hooks, (*mixins, *new_mixins(base, [StepHooks]))
+    replaced = tuple(arguments.get("override_all_subkeys_if_type_changes") or ())
+    body["_override_all_subkeys_if_type_changes"] = (*Trainer._override_all_subkeys_if_type_changes, *replaced)
+    defaults = arguments.get("default_config")
+    if defaults is not None:
+        body["get_default_config"] = classmethod(_default_getter(dict(defaults), body["_config_class"]))
+    for argument, method in _HOOKS.items():
+        if arguments.get(argument) is not None:
+            body[argument if method is None else method] = _hook(arguments[argument], self_first=method is not None)
+    for argument in ("execution_plan", "validate_env"):
+        if arguments.get(argument) is not None:
+            body[argument] = staticmethod(arguments[argument])
+    return type(name, (*mixins, base), body)
+
+
+def _doc(arguments: Mapping[str, Any]) -> str:
+    """Returns the docstring of a built class: what the algorithm is, by its module, and the keys it adds."""
+    name, declaration = arguments["name"], arguments.get("config_class") or CommonConfig
+    module = sys.modules.get(getattr(arguments.get("execution_plan") or declaration, "__module__", ""))
+    about = (getattr(module, "__doc__", None) or f"{name}.").strip().partition("\n\n")[0]
+    given = arguments.get("default_config") or {}
+    own = [key for key in {**declaration.options(), **given} if key not in CommonConfig.options()]
+    return (
+        f"{about}\n\n"
+        f"Made as `{name}Trainer(config, env=...)`; config is a dict of what differs from "
+        f"`{name}Trainer.get_default_config()`.\n"
+        f"Keys beside the common ones: {', '.join(own) or 'none'}. `rlframe config {name}` says what each means.\n"
+    )
+
+
+_HOOKS: dict[str, str | None] = {
+    "validate_config": None,
+    "before_init": "before_init",
+    "after_init": "after_init",
+    "before_evaluate_fn": "before_evaluate",
+}
+
+
+def _hook(function: Callable[..., Any], *, self_first: bool) -> Callable[..., Any]:
+    if self_first:
+        return lambda self: function(self)
+    return lambda self, config: call_by_signature(function, config)
+
+
+def _default_getter(
+    defaults: dict[str, Any], declaration: type[AlgorithmConfig]
+) -> Callable[[type[Trainer]], dict[str, Any]]:
+    def get_default_config(cls: type[Trainer]) -> dict[str, Any]:
+        from rlframe.config.plain import copy_containers, overlay
+
+        del cls
+        # A user's own partial defaults stand on the declared ones, so that no key is ever missing.
+        return overlay(declaration.defaults(), copy_containers(defaults))
+
+    return get_default_config
+
+
+def _policy_getter(arguments: Mapping[str, Any]) -> Callable[..., Any]:
+    def get_default_policy_class(self: Any, config: dict[str, Any]) -> Any:
+        chosen = arguments.get("get_policy_class")
+        made = call_by_signature(chosen, config) if chosen is not None else None
+        if made is None and arguments.get("policies"):
+            framework = require_framework(config["framework"], config.get("log_level"))
+            path = arguments["policies"].get(framework)
+            if path is None and arguments.get("default_policy") is None:
+                raise ConfigError(
+                    f"framework: {arguments['name']} has no policy for {config['framework']!r}, "
+                    f"wanted one of {', '.join(arguments['policies'])}"
+                )
+            made = import_path(path) if path is not None else None
+        made = arguments.get("default_policy") if made is None else made
+        if made is None and _all_have_classes(config):
+            return None
+        if made is None:
+            raise ConfigError(f"{arguments['name']} has no policy: pass default_policy or get_policy_class")
+        belongs = getattr(made, "framework", None)
+        if belongs in ("torch", "tf") and belongs != require_framework(config["framework"], config.get("log_level")):
+            raise ConfigError(
+                f"framework: got {config['framework']!r}, but the policy {made.__name__} of {arguments['name']} learns "
+                f"in {belongs!r}; set framework={belongs!r}, or pass a policy of the other framework"
+            )
+        return made
+
+    return get_default_policy_class
+
+
+def _all_have_classes(config: Mapping[str, Any]) -> bool:
+    """Returns whether there is a table of policies, each with a class of its own."""
+    specs = policy_specs(config, None).values() if has_several(config) else ()
+    return bool(specs) and all(spec.policy_class is not None for spec in specs)
+
+
+def _with_updates(cls: type[Trainer], **overrides: Any) -> type[Trainer]:
+    """Returns a trainer class with some of `build_trainer`'s arguments replaced.
+
+    `default_policy=X` makes X the policy, whatever chose it before; a `get_policy_class` beside it comes first, and
+    where that returns None, X is the policy.
+    """
+    overrides = _renamed(overrides)
+    unknown = sorted(set(overrides) - set(ARGUMENTS))
+    if unknown:
+        raise TypeError(f"with_updates() got {unknown[0]!r}, wanted one of {', '.join(ARGUMENTS)}")
+    original: dict[str, Any] = cls._arguments  # type: ignore[attr-defined]  # set on every built class
+    arguments = {**original, **overrides}
+    if overrides.get("default_policy") is not None:
+        arguments["policies"] = None
+        arguments["get_policy_class"] = overrides.get("get_policy_class")
+    return _build(arguments, cls)

@@ -1,0 +1,607 @@
+"""`Trainer`: the object a program trains, evaluates, saves and asks for actions."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, ClassVar, cast
+
+from ray.tune import Checkpoint, Trainable
+from ray.tune.execution.placement_groups import PlacementGroupFactory
+
+from rlframe.config.common import CommonConfig
+from rlframe.config.merge import with_common_config
+from rlframe.config.options import AlgorithmConfig
+from rlframe.config.plain import copy_containers, overlay
+from rlframe.config.renames import with_other_names
+from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks, overridden_hooks
+from rlframe.evaluation.filter_manager import FilterManager
+from rlframe.evaluation.rollout_worker import set_environment
+from rlframe.evaluation.worker_set import WorkerSet
+from rlframe.execution.common import StepsLimitReached
+from rlframe.execution.iterators import LocalIterator, as_local_iterator
+from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.execution.plan_report import PlanReport, plan_report
+from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
+from rlframe.execution.train_ops import TrainOneStep
+from rlframe.trainer import checkpointing
+from rlframe.trainer.acting import ActingMixin
+from rlframe.trainer.classic import ClassicTrainerMixin
+from rlframe.trainer.describing import DescribingMixin
+from rlframe.trainer.endless import EndsWatch
+from rlframe.trainer.evaluating import auto_rounds, make_evaluation_workers, run_episodes, send_weights, summarize
+from rlframe.trainer.exporting import ExportingMixin
+from rlframe.trainer.loggers import RunLogger
+from rlframe.trainer.policies import PolicyTableMixin
+from rlframe.trainer.rebuilding import rebuild
+from rlframe.trainer.recovery import MAX_WORKER_FAILURE_RETRIES, recover, with_recovery
+from rlframe.trainer.resources import placement_group_factory
+from rlframe.trainer.setup import (
+    call_by_signature,
+    import_path,
+    make_logdir,
+    merge_trainer_config,
+    resolve_trainer_env,
+    seed_process,
+)
+from rlframe.trainer.tracebacks import shorten_traceback
+from rlframe.trainer.usage import system_usage
+from rlframe.utils.errors import ConfigError, WorkerError
+from rlframe.utils.logs import set_log_level, silence_tune
+from rlframe.utils.names import gates, trusting, under
+from rlframe.utils.seeding import entropy_seed
+
+_LOGGER = logging.getLogger("rlframe")
+silence_tune()
+
+COMMON_CONFIG: dict[str, Any] = CommonConfig.defaults()
+
+
+class _DefaultConfig:
+    """`_default_config` of trainer classes, which RLlib had beside `get_default_config()`."""
+
+    def __get__(self, trainer: Any, cls: type[Trainer]) -> dict[str, Any]:
+        return cls.get_default_config()
+
+
+class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Trainable):
+    """Trains policies with an execution plan; a `ray.tune.Trainable`.
+
+    Use a built one (`DQNTrainer(config, env=...)`), derive one (`DQNTrainer.with_updates(...)`,
+    `build_trainer(...)`), or subclass and override `get_default_config`, `get_default_policy_class`,
+    `validate_config`, `execution_plan`.
+
+    Args:
+        config: What differs from `get_default_config()`; a plain dict.
+        env: A Gymnasium id, a registered name, a dotted class path, an environment class, or a callable that takes an
+            `EnvContext`; None takes `config["env"]`.
+        logger_creator: `fn(config) -> logger` with `on_result(result)`, `flush()`, `close()` and `logdir`.
+        remote_checkpoint_dir: Accepted for old programs; Tune's storage decides today.
+        sync_function_tpl: Accepted for old programs; Tune's storage decides today.
+        storage: Given by Tune.
+
+    Raises:
+        ConfigError: Lists every fault of the config.
+        EnvError: If the environment is unknown or wrong.
+        WorkerError: If the cluster cannot hold the workers.
+    """
+
+    #: Env steps in all at which an iteration ends, and after which none is sampled; None for no limit.
+    env_steps_limit: int | None = None
+    _name: ClassVar[str] = "Trainer"
+    #: Declaration of the config keys: types, bounds, meanings.
+    _config_class: ClassVar[type[AlgorithmConfig]] = CommonConfig
+    _default_config: Any = _DefaultConfig()
+    _allow_unknown_configs: bool = False
+    _allow_unknown_subkeys: tuple[str, ...] = ()
+    _override_all_subkeys_if_type_changes: tuple[str, ...] = ("exploration_config", "replay_buffer_config")
+
+    def __init__(
+        self,
+        config: dict[str, Any] | None = None,
+        env: Any = None,
+        logger_creator: Callable[[dict[str, Any]], Any] | None = None,
+        remote_checkpoint_dir: str | None = None,
+        sync_function_tpl: Any = None,
+        storage: Any = None,
+    ) -> None:
+        del remote_checkpoint_dir, sync_function_tpl
+        given = dict(config or {})
+        env_spec = given.get("env") if env is None else env
+        self._env_id, self.env_creator = resolve_trainer_env(env_spec)
+        given["env"] = env_spec
+        self._logdir: Any = None
+        self._logger_creator = logger_creator
+        self._logger: Any = None
+        self.experiment_id = uuid.uuid4().hex
+        self.workers: WorkerSet = cast(Any, None)  # until `setup`, which this constructor calls at its end
+        self.evaluation_workers: WorkerSet | None = None
+        self.train_exec_impl: Any = None
+        self.local_replay_buffer: Any = None
+        self._last_evaluation: dict[str, Any] | None = None
+        self._usage: Any = None
+        self._goes_on_exactly = True
+        self._left_behind = ""  # what of a checkpoint's sampling was not taken over
+        self._gates = gates()
+        self._ends = EndsWatch()
+        super().__init__(given, storage)
+        # Tune's monitor is a thread; system usage is read here once an iteration instead.
+        self._monitor.stop()
+
+    # --- construction -----------------------------------------------------------------------------------------
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Takes the defaults of a subclass that names them as RLlib's did: `_default_config = {…}`."""
+        super().__init_subclass__(**kwargs)
+        given = cls.__dict__.get("_default_config")
+        if isinstance(given, Mapping):
+            declaration = cls._config_class
+
+            def get_default_config(cls: type[Trainer]) -> dict[str, Any]:
+                del cls
+                return overlay(declaration.defaults(), copy_containers(given))
+
+            cls.get_default_config = classmethod(get_default_config)  # type: ignore[method-assign,assignment]
+
+    @classmethod
+    def get_default_config(cls) -> dict[str, Any]:
+        """Returns a fresh dict of all config keys and their defaults."""
+        return cls._config_class.defaults()
+
+    @classmethod
+    def merge_trainer_configs(
+        cls, config1: dict[str, Any], config2: dict[str, Any], _allow_unknown_configs: bool | None = None
+    ) -> dict[str, Any]:
+        """Returns `config2` laid on `config1`, checked.
+
+        Raises:
+            ConfigError: Lists every fault.
+        """
+        unknown = cls._allow_unknown_configs if _allow_unknown_configs is None else _allow_unknown_configs
+        return merge_trainer_config(
+            cls._config_class,
+            config1,
+            config2,
+            allow_unknown=unknown,
+            allow_unknown_subkeys=cls._allow_unknown_subkeys,
+            override_all_if_type_changes=cls._override_all_subkeys_if_type_changes,
+        )
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Builds everything: config, workers, plan, evaluation workers; called by the constructor."""
+        self.config = self.merge_trainer_configs(self.get_default_config(), config)
+        seed = self.config["seed"]
+        self.seed = entropy_seed() if seed is None else int(seed)
+        seed_process(seed)
+        set_environment("extra_python_environs_for_driver", self.config)
+        self.callbacks = make_callbacks(self.config["callbacks"])
+        for sentence in misnamed_hooks(self.callbacks):
+            _LOGGER.warning(sentence)
+        set_log_level(self.config["log_level"])
+        call_by_signature(self.validate_config, self.config)
+        if self._builds_itself():
+            return
+        self.policy_class = self.get_default_policy_class(self.config)
+        self.before_init()
+        self.local_replay_buffer = self.make_replay_buffer(self.config)
+        self.workers = self._make_workers()
+        self.train_exec_impl = self._make_plan()
+        if self.config["evaluation_interval"] or self.config["evaluation_num_workers"]:
+            self.evaluation_workers = make_evaluation_workers(self, self.merge_trainer_configs)
+        self.after_init()
+        if "on_trainer_init" in overridden_hooks(self.callbacks):
+            call_hook(self.callbacks, "on_trainer_init", {"trainer": self})
+        self._log_parts(config)
+
+    def _make_workers(self) -> WorkerSet:
+        return WorkerSet(
+            env_creator=self.env_creator,
+            validate_env=self.env_validator(),
+            policy_class=self.policy_class,
+            trainer_config={**self.config, "seed": self.seed},
+            num_workers=self.config["num_workers"],
+            logdir=self.logdir,
+        )
+
+    def _make_plan(self) -> LocalIterator[Any]:
+        keywords = {} if self.local_replay_buffer is None else {"local_replay_buffer": self.local_replay_buffer}
+        config = with_other_names(self.config, self._config_class.deprecated_keys())
+        plan = call_by_signature(self.execution_plan, self.workers, config, **keywords)
+        try:
+            return as_local_iterator(plan)
+        except ValueError as error:
+            raise ConfigError(
+                f"execution_plan returned {type(plan).__name__}, wanted an iterator of result dicts: end the plan with "
+                "StandardMetricsReporting(train_op, workers, config)"
+            ) from error
+
+    def _setup_logdir(self) -> None:
+        if self._storage:
+            cast(Any, super())._setup_logdir()
+            return
+        if self._logger_creator is not None:
+            self._logger = self._logger_creator(self.config)
+            self._logdir = getattr(self._logger, "logdir", None) or os.getcwd()
+            return
+        logger_config = self.config.get("logger_config") or {}
+        self._logdir = make_logdir(self._name, self._env_id, logger_config.get("logdir"))
+
+    def validate_config(self, config: dict[str, Any]) -> None:
+        """Hook: raises on a wrong config, or changes it; the declared keys are checked already."""
+
+    @staticmethod
+    def validate_env(env: Any, env_context: Any) -> None:
+        """Hook: raises on a wrong environment; called in every worker that has one."""
+
+    def env_validator(self) -> Callable[[Any, Any], None] | None:
+        """Returns `validate_env` if it was overridden: a worker that is sent the hook imports the hook's module."""
+        return None if self.validate_env is Trainer.validate_env else self.validate_env
+
+    def get_default_policy_class(self, config: dict[str, Any]) -> Any:
+        """Hook: returns the policy class for a config.
+
+        Raises:
+            ConfigError: If the trainer names none.
+        """
+        raise ConfigError(f"{self._name} has no policy: pass default_policy, or override get_default_policy_class")
+
+    def before_init(self) -> None:
+        """Hook: called before workers exist."""
+
+    def after_init(self) -> None:
+        """Hook: called when everything is built."""
+
+    def before_evaluate(self) -> None:
+        """Hook: called at the start of each evaluation."""
+
+    def make_replay_buffer(self, config: dict[str, Any]) -> Any:
+        """Returns the replay buffer that the plan gets as `local_replay_buffer`; None for plans without one."""
+        buffer_config = config.get("replay_buffer_config")
+        if not buffer_config:
+            return None
+        from rlframe.execution.make_replay_buffer import MAKERS
+
+        maker = MAKERS.get(buffer_config.get("type"))
+        return None if maker is None else maker(config, self.seed)
+
+    @staticmethod
+    def execution_plan(workers: WorkerSet, config: dict[str, Any], **kwargs: Any) -> LocalIterator[Any]:
+        """Returns the dataflow: synchronous on-policy unless overridden."""
+        rollouts = ParallelRollouts(workers, mode="bulk_sync")
+        train_op = rollouts.combine(ConcatBatches(min_batch_size=config["train_batch_size"])).for_each(
+            TrainOneStep(workers)
+        )
+        return StandardMetricsReporting(train_op, workers, config)
+
+    @classmethod
+    def with_updates(cls, **overrides: Any) -> type[Trainer]:
+        """Returns a trainer class derived from a built one, with some of `build_trainer`'s arguments replaced."""
+        raise NotImplementedError(f"{cls.__name__} was not made by build_trainer; subclass it instead")
+
+    # --- training ---------------------------------------------------------------------------------------------
+
+    def train(self) -> dict[str, Any]:
+        """Runs one iteration and returns its result.
+
+        Raises:
+            EnvError: If an environment failed, and failures are not to be ignored.
+            WorkerError: If no healthy worker is left.
+            NonFiniteError: If a reward, observation, loss or weight became NaN or infinite.
+        """
+        try:
+            result: dict[str, Any] = cast(Any, super()).train()
+        except Exception as error:
+            if self.config["log_level"] != "DEBUG":
+                shorten_traceback(error)
+            raise
+        return result
+
+    def step(self) -> dict[str, Any]:
+        """Runs one iteration, what workers failed in again if the config says so; called by `train()`."""
+        checkpointing.warn_of_another_plan(self)
+        result = self.step_attempt()
+        result["experiment_id"] = self.experiment_id
+        result["num_healthy_workers"] = len(self.workers.remote_workers())
+        result["num_worker_restarts"] = self.workers.restarts
+        self._ends.watch(self, result)
+        if self.config["log_sys_usage"]:
+            result["perf"] = system_usage()
+        if self.config["env_task_fn"] is not None:
+            with_recovery(self, partial(self._set_tasks, result))
+        return result
+
+    def step_attempt(self) -> dict[str, Any]:
+        """Pulls one result from the plan, evaluates if it is time to, and brings all workers to the same state.
+
+        After a failure only the part that failed is done again.
+        """
+        interval = self.config["evaluation_interval"]
+        evaluates = bool(interval) and (self.iteration + 1) % interval == 0
+        beside = self.evaluation_workers if self.config["evaluation_parallel_to_training"] else None
+        if evaluates and beside is not None:
+            result, evaluation = self._train_and_evaluate(beside)
+        else:
+            result = with_recovery(self, self._next_result, in_plan=True)
+            evaluation = self.evaluate() if evaluates else None
+        with_recovery(self, self._align_workers)
+        if evaluation is not None:
+            self._last_evaluation = evaluation["evaluation"]
+        attached = evaluation is not None or self.config["always_attach_evaluation_results"]
+        if attached and self._last_evaluation is not None:
+            age = self.iteration + 1 - self._last_evaluation.get("training_iteration", self.iteration + 1)
+            result["evaluation"] = {**self._last_evaluation, "age_iterations": max(age, 0)}
+        return dict(result)
+
+    def _align_workers(self) -> None:
+        """Gives all workers the newest weights, and what the others have seen."""
+        self.workers.update_workers()
+        if self.config["synchronize_filters"]:
+            FilterManager.synchronize(self.workers.local_worker().filters, self.workers.remote_workers())
+
+    def _next_result(self) -> Any:
+        """Pulls a result from the plan; at `env_steps_limit` the iteration ends, whatever is left of it."""
+        shared = getattr(self.train_exec_impl, "shared_metrics", None)
+        if shared is None:
+            return next(self.train_exec_impl)
+        shared.get().steps_limit = self.env_steps_limit
+        try:
+            return next(self.train_exec_impl)
+        except StepsLimitReached:  # of a plan that does not end with StandardMetricsReporting: its iterations are whole
+            shared.get().steps_limit = None
+            return next(self.train_exec_impl)
+
+    def try_recover_from_step_attempt(self) -> None:
+        """Drops or replaces dead workers and builds the plan anew; `train()` does so by itself if the config says so.
+
+        Raises:
+            WorkerError: If no healthy worker is left.
+        """
+        recover(self, WorkerError("the program asked for it"), in_plan=True)
+
+    def _train_and_evaluate(self, beside: WorkerSet) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Trains while evaluation runs beside it, on the weights from before this iteration."""
+        with_recovery(self, partial(send_weights, self.workers, beside))
+        auto = self.config["evaluation_num_episodes"] == "auto"
+        with ThreadPoolExecutor(2) as pool:
+            training = pool.submit(self._next_result)
+            evaluating = pool.submit(self._evaluate_once, auto_rounds(training) if auto else None, synced=True)
+        result = with_recovery(self, self._next_result, first=training.result, in_plan=True)
+        # What is left to evaluate after a failure has nothing beside it.
+        return result, with_recovery(self, self._evaluate_once, first=evaluating.result)
+
+    def _set_tasks(self, result: dict[str, Any]) -> None:
+        task_fn = self.config["env_task_fn"]
+        full = {**result, "training_iteration": self.iteration + 1}
+
+        def set_task(env: Any, context: Any) -> None:
+            task = call_by_signature(task_fn, full, env, context)
+            if env.get_task() != task:
+                env.set_task(task)
+
+        self.workers.set_tasks(set_task)
+
+    def evaluate(
+        self, episodes_left_fn: Callable[[int], bool] | None = None, *, synced: bool = False
+    ) -> dict[str, Any]:
+        """Runs `evaluation_num_episodes` fresh episodes with the current weights; anew where evaluation workers failed.
+
+        Args:
+            episodes_left_fn: `fn(episodes so far) -> whether to go on`, instead of a number.
+            synced: Whether the evaluation workers have the weights already.
+
+        Returns:
+            `{"evaluation": statistics of just these episodes}`.
+
+        Raises:
+            EnvError: If there is no environment to evaluate in.
+        """
+        return with_recovery(self, partial(self._evaluate_once, episodes_left_fn, synced=synced))
+
+    def _evaluate_once(
+        self, episodes_left_fn: Callable[[int], bool] | None = None, *, synced: bool = False
+    ) -> dict[str, Any]:
+        started = time.time()
+        self.before_evaluate()
+        if self.evaluation_workers is None:
+            return {"evaluation": self._evaluate_in(self._spare_workers(), episodes_left_fn, started)}
+        if not synced:
+            send_weights(self.workers, self.evaluation_workers)
+        custom = self.config["custom_eval_function"]
+        if custom is not None:
+            metrics = custom(self, self.evaluation_workers)
+            if not metrics or not isinstance(metrics, dict):
+                raise ConfigError(f"custom_eval_function: returned {metrics!r}, wanted a dict of metrics, not empty")
+            return {"evaluation": {"training_iteration": self.iteration + 1, **metrics}}
+        return {"evaluation": self._evaluate_in(self.evaluation_workers, episodes_left_fn, started)}
+
+    def _evaluate_in(self, workers: WorkerSet, keep_going: Any, started: float) -> dict[str, Any]:
+        wanted = self.config["evaluation_num_episodes"]
+        count = None if keep_going is not None else (10 if wanted == "auto" else int(wanted))
+        return summarize(run_episodes(workers, count, keep_going), self.iteration + 1, started)
+
+    def _spare_workers(self) -> WorkerSet:
+        """Returns workers for an evaluation that the config did not announce; they are kept for the next one."""
+        if self.env_creator is None:
+            return self.workers  # says what is missing when it is asked to run
+        with under(self._gates):
+            made = make_evaluation_workers(self, self.merge_trainer_configs)
+        send_weights(self.workers, made)
+        self.evaluation_workers = made
+        return made
+
+    def log_result(self, result: dict[str, Any]) -> None:
+        """Calls `on_train_result`, then the loggers."""
+        call_hook(self.callbacks, "on_train_result", {"trainer": self, "result": result})
+        self._log_iteration(result)
+        if self._storage:
+            return
+        if self._logger is None:
+            self._logger = self._make_logger()
+        self._logger.on_result(result)
+
+    def _make_logger(self) -> Any:
+        kind = (self.config["logger_config"] or {}).get("type")
+        if isinstance(kind, str):
+            kind = import_path(kind.replace("ray.tune.logger", "rlframe.tune.logger"))
+        if kind is not None and not callable(kind):
+            raise ConfigError(f"logger_config.type: got {kind!r}, wanted a logger class (config, logdir) or its path")
+        if kind is not None:
+            return kind(self.config, self.logdir)
+        return RunLogger(self.logdir, self.config, old_name=True)
+
+    def plan_report(self) -> PlanReport:
+        """Returns the plan as a tree with each operator's share of time and rate; `print` shows it."""
+        return plan_report(self.train_exec_impl)
+
+    def collect_metrics(self, selected_workers: Any = None) -> dict[str, Any]:
+        """Returns statistics of the episodes that ended since they were last asked for."""
+        from rlframe.evaluation.metrics import collect_metrics
+
+        return dict(collect_metrics(self.workers.local_worker(), selected_workers or self.workers.remote_workers()))
+
+    # --- weights and checkpoints ------------------------------------------------------------------------------
+
+    def get_weights(self, policies: list[str] | None = None) -> dict[str, Any]:
+        """Returns `{policy_id: {name: array}}`, copies."""
+        weights: dict[str, Any] = self.workers.local_worker().get_weights(policies)
+        return weights
+
+    def set_weights(self, weights: dict[str, Any]) -> None:
+        """Takes `{policy_id: weights}` into the local worker; remote ones get them before they sample next."""
+        local = self.workers.local_worker()
+        local.set_weights(weights)
+        self.workers.weights_changed(list(weights), local.get_global_vars())
+
+    def save(self, checkpoint_dir: str | None = None) -> str:  # type: ignore[override]  # Tune's result is Tune's own
+        """Writes a checkpoint and returns its directory, `<checkpoint_dir>/checkpoint_<iteration>`.
+
+        Under Tune, which keeps checkpoints itself and calls this, it returns what Tune's own `save` does; their
+        directories have the iteration in their names all the same.
+
+        Args:
+            checkpoint_dir: Parent directory; None takes `logdir`.
+
+        Raises:
+            OSError: If it cannot be written; an older checkpoint of that name is left as it was.
+        """
+        if self._storage:  # under Tune, which keeps checkpoints itself
+            checkpointing.number_by_iteration(self._storage, self.iteration)
+            return cast(str, super().save(checkpoint_dir))
+        path = os.path.join(checkpoint_dir or self.logdir, f"checkpoint_{self.iteration:06d}")
+        self.save_checkpoint(path)
+        return path
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Writes everything that is needed to go on exactly into a directory: arrays and JSON, nothing executable."""
+        checkpointing.save(self, checkpoint_dir)
+
+    def restore(self, checkpoint_path: Any, *, trust: bool = False) -> None:
+        """Goes on from a checkpoint: the directory, a file name in it as old programs write it, or Tune's object.
+
+        Args:
+            checkpoint_path: The checkpoint.
+            trust: Whether classes that it names are imported, though they are neither built in nor named by this
+                trainer's own config. Policies that the run had added can name such. It runs their code.
+
+        Raises:
+            CheckpointError: If it is missing, damaged, or of another algorithm, model or space, or names what is not
+                trusted; this trainer is then as it was before.
+        """
+        with trusting() if trust else contextlib.nullcontext():
+            if isinstance(checkpoint_path, Checkpoint) or not isinstance(checkpoint_path, (str, os.PathLike)):
+                super().restore(checkpoint_path)
+                return
+            self.load_checkpoint(os.fspath(checkpoint_path))
+            self._restored = True
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        path: str | os.PathLike[str],
+        config: Mapping[str, Any] | None = None,
+        env: Any = None,
+        *,
+        trust: bool = False,
+    ) -> Trainer:
+        """Returns a trainer that goes on from a checkpoint, with its algorithm, config and environment.
+
+        `DQNTrainer.from_checkpoint` makes that class; `Trainer.from_checkpoint` the one of the checkpoint's algorithm.
+
+        Args:
+            path: What `save()` returned, or a run directory of the command line, of which it takes the newest.
+            config: What differs from the checkpoint's config, such as `{"num_workers": 0}`. Functions and classes of
+                your own are given here: a checkpoint holds no code.
+            env: The environment, where its name alone does not find it: a class or function of yours.
+            trust: Whether classes that the checkpoint names are imported, though they are neither built in nor
+                registered or given by this program.
+
+        Raises:
+            CheckpointError: If there is none, it is damaged, or it names what is not trusted.
+        """
+        return cast(Trainer, rebuild(None if cls is Trainer else cls, path, config, env, trust))
+
+    def load_checkpoint(self, checkpoint_path: Any) -> None:
+        """Takes over the state of a checkpoint directory."""
+        checkpointing.load(self, checkpointing.resolve_path(checkpoint_path))
+
+    def save_to_object(self) -> bytes:
+        """Returns a checkpoint as bytes (a zip of the checkpoint's files)."""
+        return checkpointing.to_bytes(self)
+
+    def restore_from_object(self, obj: bytes, *, trust: bool = False) -> None:
+        """Goes on from what `save_to_object` returned; `trust` as for `restore`."""
+        with trusting() if trust else contextlib.nullcontext():
+            checkpointing.from_bytes(self, obj)
+
+    def delete_checkpoint(self, checkpoint_path: str) -> None:
+        """Removes a checkpoint's directory."""
+        checkpointing.delete(checkpoint_path)
+
+    def cleanup(self) -> None:
+        """Ends the plan's threads and actors, stops workers and closes the log files; called by `stop()`."""
+        if self.train_exec_impl is not None:
+            self.train_exec_impl.close()
+        for workers in (self.workers, self.evaluation_workers):
+            if workers is not None:
+                workers.stop()
+        if self._logger is not None:
+            self._logger.flush()
+            self._logger.close()
+
+    def stop(self) -> None:
+        """Ends workers, threads and files; the trainer is of no use afterwards."""
+        cast(Any, super()).stop()
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Returns False: a trainer is built anew for another config."""
+        return False
+
+    # --- resources --------------------------------------------------------------------------------------------
+
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory:
+        """Returns what a Tune trial of this trainer reserves.
+
+        Args:
+            config: What the trainer is made with. Keys that it does not know are the program's own, for its function
+                that makes the trainer; a trainer refuses them.
+        """
+        defaults = cls.get_default_config()
+        return placement_group_factory(cls.merge_trainer_configs(defaults, dict(config), _allow_unknown_configs=True))
+
+    @classmethod
+    def resource_help(cls, config: dict[str, Any]) -> str:
+        """Returns which config keys change the resources."""
+        return (
+            "num_workers, num_cpus_per_worker, num_gpus_per_worker, custom_resources_per_worker, num_gpus, "
+            "num_cpus_for_driver, evaluation_num_workers, placement_strategy"
+        )
+
+
+__all__ = ["COMMON_CONFIG", "MAX_WORKER_FAILURE_RETRIES", "Trainer", "with_common_config"]
