@@ -226,13 +226,22 @@ class Section(BaseModel):
     @classmethod
     def defaults(cls) -> dict[str, Any]:
         """Returns the defaults as a fresh plain dict; nothing in it is shared with another call."""
-        parent = cls.__mro__[1]
-        inherited: Mapping[str, Option] = parent.options() if issubclass(parent, Section) else {}
-        values: dict[str, Any] = parent.defaults() if issubclass(parent, Section) else {}
-        for key, declared in cls.options().items():
-            if inherited.get(key) is not declared:
+        values: dict[str, Any] = {}
+        for parent in reversed([ancestor for ancestor in cls.__mro__ if issubclass(ancestor, Section)]):
+            for key, declared in parent._own_options().items():
                 values[key] = declared.fresh_default()
-        return overlay(values, cls.__dict__.get("new_defaults", {}))
+            values = overlay(values, parent.__dict__.get("new_defaults", {}))
+        return values
+
+    @classmethod
+    def _own_options(cls) -> dict[str, Option]:
+        """Returns the keys that the class itself declares, or declares again."""
+        inherited = [base.options() for base in cls.__bases__ if issubclass(base, Section)]
+        return {
+            key: declared
+            for key, declared in cls.options().items()
+            if all(options.get(key) is not declared for options in inherited)
+        }
 
     @classmethod
     def known_keys(cls) -> set[str]:

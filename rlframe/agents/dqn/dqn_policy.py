@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from rlframe.agents.dqn.q_policy import QTargetPolicy, q_heads
-from rlframe.agents.dqn.q_postprocessing import postprocess_nstep
 from rlframe.agents.dqn.simple_q_policy import SimpleQPolicy, q_stats
-from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, TERMINATEDS, WEIGHTS
+from rlframe.agents.families.n_step import postprocess_nstep, postprocess_nstep_and_prio
+from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.q_learning import (
     categorical_q_loss,
@@ -114,18 +114,7 @@ class DQNPolicy(SimpleQPolicy):
         self, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
     ) -> SampleBatch:
         """Sums n-step rewards; with `worker_side_prioritization` adds initial priorities |δ| as `weights`."""
-        batch = postprocess_nstep(self, sample_batch, other_agent_batches, episode)
-        if self.config["worker_side_prioritization"]:
-            td_error = self.compute_td_error(
-                batch[OBS],
-                batch[ACTIONS],
-                batch[REWARDS],
-                batch[NEXT_OBS],
-                batch[TERMINATEDS],
-                discounts=batch[DISCOUNTS],
-            )
-            batch[WEIGHTS] = np.abs(td_error) + np.float32(self.config["prioritized_replay_eps"])
-        return batch
+        return postprocess_nstep_and_prio(self, sample_batch, other_agent_batches, episode)
 
     postprocess_trajectory.framework_free = postprocess_nstep  # type: ignore[attr-defined]  # a marker for NumPy workers
 
@@ -145,10 +134,3 @@ class DQNPolicy(SimpleQPolicy):
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
         """Returns the loss of one batch; see `DoubleQLoss`."""
         return build_q_losses(self, model, dist_class, train_batch)
-
-
-def postprocess_nstep_and_prio(
-    policy: DQNPolicy, batch: SampleBatch, other_agent: Any = None, episode: Any = None
-) -> SampleBatch:
-    """Returns the batch as `DQNPolicy.postprocess_trajectory` makes it (RLlib's name)."""
-    return DQNPolicy.postprocess_trajectory(policy, batch, other_agent, episode)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlframe.agents.dqn.dqn_policy import DoubleQLoss, DQNPolicy, build_q_losses, postprocess_nstep_and_prio
+from rlframe.agents.dqn.dqn_policy import DoubleQLoss, DQNPolicy, build_q_losses
 from rlframe.agents.dqn.simple_q_tf_policy import SimpleQTFPolicy
+from rlframe.agents.families.n_step import postprocess_nstep_and_prio
 from rlframe.models.tf.noisy import NoisyLayer
 from rlframe.utils.quiet_tf import tf
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
-from rlframe.agents.dqn.dqn_policy import DoubleQLoss, DQNPolicy, build_q_losses, postprocess_nstep_and_prio
+from rlframe.agents.dqn.dqn_policy import DoubleQLoss, DQNPolicy, build_q_losses
 from rlframe.agents.dqn.simple_q_torch_policy import SimpleQTorchPolicy
+from rlframe.agents.families.n_step import postprocess_nstep_and_prio
 from rlframe.models.torch.noisy import NoisyLayer
 
 

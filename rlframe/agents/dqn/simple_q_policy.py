@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rlframe.agents.dqn.q_actor import QActor
 from rlframe.agents.dqn.q_policy import ComputeTDErrorMixin, QTargetPolicy, check_discrete, make_q_model
-from rlframe.agents.dqn.q_postprocessing import postprocess_nstep
+from rlframe.agents.families.n_step import postprocess_nstep
 from rlframe.data.columns import ACTION_DIST_INPUTS, ACTIONS, DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.q_learning import huber, select_by_action

@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from rlframe.agents.dqn.dqn import calculate_rr_weights
+from rlframe.agents.families.off_policy import NStepConfig, SoftTargetConfig, TrainingIntensityConfig, replay_plan
 from rlframe.agents.maddpg.joint_steps import ShareJointSteps, check_agents
-from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
-from rlframe.config.replay import REPLAY_BUFFERS, faults_of_rows
 from rlframe.evaluation.worker_set import WorkerSet
-from rlframe.execution.concurrency_ops import Concurrently
 from rlframe.execution.iterators import LocalIterator
-from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.replay_buffer import LocalReplayBuffer
-from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer
-from rlframe.execution.rollout_ops import ParallelRollouts
-from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
 from rlframe.models.actor import ACTIVATIONS
 from rlframe.trainer.template import build_trainer
 
@@ -28,7 +21,7 @@ _NETWORK_KEYS = (
 )
 
 
-class MADDPGConfig(CommonConfig):
+class MADDPGConfig(NStepConfig, SoftTargetConfig, TrainingIntensityConfig):
     """Keys of MADDPG."""
 
     new_defaults = {  # noqa: RUF012
@@ -36,6 +29,10 @@ class MADDPGConfig(CommonConfig):
         "gamma": 0.95,
         "rollout_fragment_length": 100,
         "train_batch_size": 1024,
+        "learning_starts": 25_600,
+        "target_network_update_freq": 0,
+        "tau": 0.01,
+        "replay_buffer_config": {"capacity": 1_000_000},
         "multiagent": {"replay_mode": "lockstep"},
     }
 
@@ -48,45 +45,20 @@ class MADDPGConfig(CommonConfig):
     actor_hidden_activation: str = option("relu", "Activation of these.", choices=tuple(ACTIVATIONS))
     critic_hiddens: Sequence[int] = option([64, 64], "Hidden layers of the critic.", low=1)
     critic_hidden_activation: str = option("relu", "Activation of these.", choices=tuple(ACTIVATIONS))
-    n_step: int = option(
-        1, "Rewards summed before bootstrapping.", unit="env steps", low=1, source="Sutton & Barto 2018, eq. 7.1"
-    )
     good_policy: str = option("maddpg", "Only 'maddpg'; see use_local_critic.", choices=("maddpg", "ddpg"))
     adv_policy: str = option("maddpg", "Only 'maddpg'; see use_local_critic.", choices=("maddpg", "ddpg"))
-    replay_buffer_config: dict[Any, Any] | None = option(
-        {"type": "LocalReplayBuffer", "capacity": 1_000_000},
-        "The replay buffer; its rows are steps of all agents together.",
-        variants=REPLAY_BUFFERS,
-    )
-    buffer_size: int = option(-1, "Old name of replay_buffer_config.capacity.", deprecated=True)
-    store_buffer_in_checkpoints: bool = option(
-        True, "Checkpoints hold the replay buffer, so that resuming is exact; False leaves it out in restore() too."
-    )
-    training_intensity: float | None = option(
-        None, "Rows trained per row sampled; None is one update per sample.", unit="rows / env step", above=0
-    )
     critic_lr: float = option(1e-2, "Learning rate of the critic's Adam.", low=0, log=True)
     actor_lr: float = option(1e-2, "Learning rate of the actor's Adam.", low=0, log=True)
-    target_network_update_freq: int = option(
-        0, "Steps between two moves of the target networks; 0 moves them with each update.", unit="env steps sampled",
-        low=0,
-    )  # fmt: skip
-    tau: float = option(
-        0.01, "How far the target networks then move towards the online ones; 1 copies.", low=0, high=1,
-        source="Lowe et al. 2017, algorithm 1",
-    )  # fmt: skip
     actor_feature_reg: float | None = option(
         0.001, "Weight of the actor's mean squared output in its loss; None or 0 is without.", low=0
     )
     grad_norm_clipping: float | None = option(
         0.5, "Largest L2 norm of the gradient of each weight array; None does not clip.", above=0
     )
-    learning_starts: int = option(25_600, "Steps sampled before the first update.", unit="env steps", low=0)
 
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""
         yield from super().faults()
-        yield from faults_of_rows(self.replay_buffer_config)
         yield from _table_faults(self.multiagent.policies)
         if self.agent_id is not None:
             yield f"agent_id={self.agent_id} belongs in the config of a policy: PolicySpec(config={{'agent_id': 0}})"
@@ -147,16 +119,7 @@ def execution_plan(
     workers: WorkerSet, config: dict[str, Any], *, local_replay_buffer: LocalReplayBuffer
 ) -> LocalIterator[Any]:
     """Alternates (1) sample and store with (2) replay joint steps, learn, move the targets."""
-    store = ParallelRollouts(workers, mode="bulk_sync").for_each(StoreToReplayBuffer(local_buffer=local_replay_buffer))
-    learn = (
-        Replay(local_buffer=local_replay_buffer)
-        .for_each(ShareJointSteps(workers))
-        .for_each(TrainOneStep(workers))
-        .for_each(UpdateTargetNetwork(workers, config["target_network_update_freq"]))
-    )
-    weights = calculate_rr_weights(config)
-    train = Concurrently([store, learn], mode="round_robin", output_indexes=[1], round_robin_weights=weights)
-    return StandardMetricsReporting(train, workers, config)
+    return replay_plan(workers, config, local_replay_buffer, before_learning=[ShareJointSteps(workers)])
 
 
 class FixedAgents:

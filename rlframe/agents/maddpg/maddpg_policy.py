@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.agents.dqn.q_postprocessing import postprocess_nstep
+from rlframe.agents.families.n_step import postprocess_nstep
 from rlframe.agents.maddpg.joint_steps import (
     JOINT_ACTIONS,
     JOINT_NEXT_ACTIONS,

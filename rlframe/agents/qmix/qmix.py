@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
-from rlframe.config.common import CommonConfig
+from rlframe.agents.families.off_policy import OffPolicyConfig, replay_plan
+from rlframe.agents.families.optimization import GradientClippingConfig, LearningRateScheduleConfig
 from rlframe.config.options import option
-from rlframe.config.replay import REPLAY_BUFFERS
 from rlframe.evaluation.worker_set import WorkerSet
-from rlframe.execution.concurrency_ops import Concurrently
 from rlframe.execution.episode_buffer import EpisodeReplayBuffer
 from rlframe.execution.iterators import LocalIterator
-from rlframe.execution.metric_ops import StandardMetricsReporting
-from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer
-from rlframe.execution.rollout_ops import ParallelRollouts
-from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
 from rlframe.trainer.template import build_trainer
 
 
-class QMixConfig(CommonConfig):
+class QMixConfig(OffPolicyConfig, LearningRateScheduleConfig, GradientClippingConfig):
     """Keys of QMIX (Rashid et al. 2018) and of VDN (Sunehag et al. 2018)."""
 
+    replays_episodes: ClassVar[bool] = True
     new_defaults = {  # noqa: RUF012
         "num_workers": 0,
         "rollout_fragment_length": 4,
         "batch_mode": "complete_episodes",
         "timesteps_per_iteration": 1000,
         "lr": 5e-4,
+        "grad_clip": 10.0,
+        "replay_buffer_config": {"type": "EpisodeReplayBuffer", "capacity": 1000},
         "exploration_config": {
             "type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 0.02, "epsilon_timesteps": 10_000
         },
@@ -52,29 +50,10 @@ class QMixConfig(CommonConfig):
     train_batch_size: int = option(
         32, "Steps of one update at least: whole episodes are drawn until there are as many.", unit="env steps", low=1
     )
-    learning_starts: int = option(1000, "Steps sampled before the first update.", unit="env steps", low=0)
-    target_network_update_freq: int = option(
-        500, "Steps between two copies into the target network.", unit="env steps sampled", low=0
-    )
-    replay_buffer_config: dict[Any, Any] | None = option(
-        {"type": "EpisodeReplayBuffer", "capacity": 1000},
-        "The replay buffer; its capacity counts episodes.",
-        variants=REPLAY_BUFFERS,
-    )
-    buffer_size: int = option(-1, "Old name of replay_buffer_config.capacity.", deprecated=True)
-    store_buffer_in_checkpoints: bool = option(
-        True, "Checkpoints hold the replay buffer, so that resuming is exact; False leaves it out in restore() too."
-    )
 
     # The optimiser
-    lr_schedule: Sequence[Sequence[float]] | None = option(
-        None, "Points [env step, learning rate], linear between them; None keeps lr.", wanted="a list of [step, value]"
-    )
     optim_alpha: float = option(0.99, "RMSProp's decay of squared gradients.", low=0, high=1)
     optim_eps: float = option(1e-5, "RMSProp's ε.", above=0)
-    grad_clip: float | None = option(
-        10.0, "Largest global norm of the gradient; None does not clip.", above=0, infinite=True
-    )
 
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""
@@ -103,14 +82,7 @@ def execution_plan(
     workers: WorkerSet, config: dict[str, Any], *, local_replay_buffer: EpisodeReplayBuffer
 ) -> LocalIterator[Any]:
     """Alternates (1) sample and store episodes with (2) replay some, learn, copy the target."""
-    store = ParallelRollouts(workers, mode="bulk_sync").for_each(StoreToReplayBuffer(local_buffer=local_replay_buffer))
-    learn = (
-        Replay(local_buffer=local_replay_buffer)
-        .for_each(TrainOneStep(workers))
-        .for_each(UpdateTargetNetwork(workers, config["target_network_update_freq"]))
-    )
-    train = Concurrently([store, learn], mode="round_robin", output_indexes=[1])
-    return StandardMetricsReporting(train, workers, config)
+    return replay_plan(workers, config, local_replay_buffer)
 
 
 DEFAULT_CONFIG: dict[str, Any] = QMixConfig.defaults()

@@ -1,0 +1,43 @@
+"""N-step transitions with their first priorities, as off-policy policies store them; in no framework."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, TERMINATEDS, WEIGHTS
+from rlframe.data.returns import n_step
+from rlframe.data.sample_batch import SampleBatch
+
+
+def postprocess_nstep(
+    policy: Any, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
+) -> SampleBatch:
+    """Sums `n_step` rewards, moves `new_obs` on, and writes `discounts` = γᵏ · (1 − terminated), k rewards summed.
+
+    Windows that the end of an episode or fragment cuts short bootstrap with the k they really have.
+
+    Source: Sutton & Barto 2018, eq. 7.1.
+    """
+    return n_step(sample_batch, int(policy.config.get("n_step", 1)), float(policy.config["gamma"]))
+
+
+postprocess_nstep.handles_many = True  # type: ignore[attr-defined]  # one call for several trajectories
+postprocess_nstep.framework_free = True  # type: ignore[attr-defined]  # NumPy workers may run it
+
+
+def postprocess_nstep_and_prio(
+    policy: Any, batch: SampleBatch, other_agent: Any = None, episode: Any = None
+) -> SampleBatch:
+    """Does as `postprocess_nstep`; with `worker_side_prioritization` adds first priorities |δ| + ε as `weights`.
+
+    The policy must have `compute_td_error`.
+    """
+    batch = postprocess_nstep(policy, batch, other_agent, episode)
+    if policy.config["worker_side_prioritization"]:
+        td_error = policy.compute_td_error(
+            batch[OBS], batch[ACTIONS], batch[REWARDS], batch[NEXT_OBS], batch[TERMINATEDS], discounts=batch[DISCOUNTS]
+        )
+        batch[WEIGHTS] = np.abs(td_error) + np.float32(policy.config["prioritized_replay_eps"])
+    return batch

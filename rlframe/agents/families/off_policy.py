@@ -1,0 +1,152 @@
+"""Algorithms that learn from a replay buffer: their keys, and the plan they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+
+from rlframe.config.common import CommonConfig
+from rlframe.config.options import option
+from rlframe.config.replay import REPLAY_BUFFERS, faults_of_rows
+from rlframe.evaluation.worker_set import WorkerSet
+from rlframe.execution.concurrency_ops import Concurrently
+from rlframe.execution.iterators import LocalIterator
+from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer
+from rlframe.execution.rollout_ops import ParallelRollouts
+from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
+
+
+class OffPolicyConfig(CommonConfig):
+    """The replay buffer, and the networks that targets come from; what else algorithms share is declared below."""
+
+    replays_episodes: ClassVar[bool] = False
+    """Whether the algorithm replays whole episodes, not single rows."""
+
+    learning_starts: int = option(1000, "Steps sampled before the first update.", unit="env steps", low=0)
+    target_network_update_freq: int = option(
+        500,
+        "Steps between two updates of the target networks; 0 updates them with each learner step.",
+        unit="env steps sampled",
+        low=0,
+        source="Mnih et al. 2015, algorithm 1",
+    )
+    replay_buffer_config: dict[Any, Any] | None = option(
+        {"type": "LocalReplayBuffer", "capacity": 50_000},
+        "The replay buffer; None for plans without one.",
+        variants=REPLAY_BUFFERS,
+    )
+    buffer_size: int = option(-1, "Old name of replay_buffer_config.capacity.", deprecated=True)
+    store_buffer_in_checkpoints: bool = option(
+        True, "Checkpoints hold the replay buffer, so that resuming is exact; False leaves it out in restore() too."
+    )
+
+    def faults(self) -> Iterator[str]:
+        """Yields cross-field faults; never rewrites a value."""
+        yield from super().faults()
+        if not self.replays_episodes:
+            yield from faults_of_rows(self.replay_buffer_config)
+
+
+class NStepConfig(OffPolicyConfig):
+    """Targets that sum several rewards."""
+
+    n_step: int = option(
+        1, "Rewards summed before bootstrapping.", unit="env steps", low=1, source="Sutton & Barto 2018, eq. 7.1"
+    )
+
+
+class PrioritizedReplayConfig(OffPolicyConfig):
+    """Rows are drawn by their TD errors."""
+
+    prioritized_replay: bool = option(True, "Sample by TD error.", source="Schaul et al. 2016")
+    prioritized_replay_alpha: float = option(0.6, "Exponent of priorities.", low=0, source="Schaul et al. 2016, eq. 1")
+    prioritized_replay_beta: float = option(
+        0.4, "Exponent of importance weights, at the start.", low=0, high=1, source="Schaul et al. 2016, section 3.4"
+    )
+    final_prioritized_replay_beta: float = option(0.4, "That exponent at the end of annealing.", low=0, high=1)
+    prioritized_replay_beta_annealing_timesteps: int = option(
+        20_000, "Steps over which it moves from the first to the last value.", unit="env steps", low=1
+    )
+    prioritized_replay_eps: float = option(1e-6, "Added to |TD error|, so that no priority is 0.", above=0)
+    worker_side_prioritization: bool = option(False, "Workers compute the first priorities.")
+
+    def faults(self) -> Iterator[str]:
+        """Yields cross-field faults; never rewrites a value."""
+        yield from super().faults()
+        if self.worker_side_prioritization and not self.prioritized_replay:
+            yield "worker_side_prioritization=True needs prioritized_replay=True"
+        if self.prioritized_replay and self.multiagent.replay_mode == "lockstep":
+            yield "multiagent.replay_mode='lockstep' draws joint steps uniformly, it needs prioritized_replay=False"
+
+
+class TrainingIntensityConfig(OffPolicyConfig):
+    """How much is learned from each step."""
+
+    training_intensity: float | None = option(
+        None, "Rows trained per row sampled; None is one update per sample.", unit="rows / env step", above=0
+    )
+
+
+class SoftTargetConfig(OffPolicyConfig):
+    """Target networks that follow slowly."""
+
+    tau: float = option(
+        5e-3,
+        "How far the target networks then move towards the online ones; 1 copies.",
+        low=0,
+        high=1,
+        source="Lillicrap et al. 2016, algorithm 1",
+    )
+
+
+Operator = Callable[[Any], Any]
+
+
+def replay_plan(
+    workers: WorkerSet,
+    config: dict[str, Any],
+    local_replay_buffer: Any,
+    *,
+    before_learning: Sequence[Operator] = (),
+    after_learning: Sequence[Operator] = (),
+) -> LocalIterator[Any]:
+    """Alternates (1) sample and store with (2) replay, learn, update the target networks.
+
+    Args:
+        workers: The WorkerSet.
+        config: The trainer's config.
+        local_replay_buffer: The buffer, as the trainer made it.
+        before_learning: Operators between replay and the learner step: batch in, batch out.
+        after_learning: Operators behind it: `(batch, {policy id: learner info})` in and out.
+    """
+    store = ParallelRollouts(workers, mode="bulk_sync").for_each(StoreToReplayBuffer(local_buffer=local_replay_buffer))
+    learn = Replay(local_buffer=local_replay_buffer)
+    update_target = UpdateTargetNetwork(workers, config["target_network_update_freq"])
+    operators: list[Operator] = [*before_learning, TrainOneStep(workers), *after_learning, update_target]
+    for operator in operators:
+        learn = learn.for_each(operator)
+    weights = calculate_rr_weights(config)
+    train = Concurrently([store, learn], mode="round_robin", output_indexes=[1], round_robin_weights=weights)
+    return StandardMetricsReporting(train, workers, config)
+
+
+def calculate_rr_weights(config: dict[str, Any]) -> list[float]:
+    """Returns how often (store, learn) run per round, so that `training_intensity` is met in the mean."""
+    intensity = config.get("training_intensity")
+    if not intensity:
+        return [1, 1]
+    sampled = config["rollout_fragment_length"] * max(config["num_workers"], 1) * config["num_envs_per_worker"]
+    return [1, intensity * sampled / config["train_batch_size"]]
+
+
+class BeforeLearn:
+    """Item in and out: a batch. Runs the user's `before_learn_on_batch`; touches no counters."""
+
+    def __init__(self, workers: WorkerSet, config: dict[str, Any]) -> None:
+        self.function = config["before_learn_on_batch"] or (lambda batch, workers, config: batch)
+        self.workers, self.config = workers, config
+
+    def __call__(self, batch: Any) -> Any:
+        """Returns what the user's function makes of the batch."""
+        return self.function(batch, self.workers, self.config)

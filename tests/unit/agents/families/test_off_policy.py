@@ -1,0 +1,49 @@
+"""What algorithms that replay share: each key declared once, one plan with an algorithm's own operators in it."""
+
+import pytest
+
+from rlframe.agents.families import off_policy
+from rlframe.agents.families.optimization import GradientClippingConfig, LearningRateScheduleConfig
+from rlframe.agents.registry import ALGORITHMS, get_trainer_class
+from rlframe.config.common import CommonConfig
+from rlframe.config.declaration import Section
+
+SHARED = [
+    cls
+    for cls in (*vars(off_policy).values(), GradientClippingConfig, LearningRateScheduleConfig)
+    if isinstance(cls, type) and issubclass(cls, CommonConfig) and cls is not CommonConfig
+]
+REPLAYING = [
+    name for name in ALGORITHMS if issubclass(get_trainer_class(name)._config_class, off_policy.OffPolicyConfig)
+]
+
+
+def test_all_algorithms_with_a_replay_buffer_are_of_the_family():
+    with_buffer = [
+        name for name in ALGORITHMS if "replay_buffer_config" in get_trainer_class(name)._config_class.options()
+    ]
+    assert with_buffer == REPLAYING
+
+
+@pytest.mark.parametrize("name", REPLAYING)
+def test_keys_of_the_family_are_declared_in_it_alone(name):
+    declared = get_trainer_class(name)._config_class.options()
+    for shared in SHARED:
+        for key, its_own in shared.options().items():
+            if key in declared and key not in CommonConfig.options():
+                assert declared[key] is its_own, f"{name} declares {key} again, which {shared.__name__} declares"
+
+
+def test_defaults_of_all_parents_are_taken_over():
+    class First(off_policy.NStepConfig):
+        new_defaults = {"n_step": 3}  # noqa: RUF012
+
+    class Second(off_policy.SoftTargetConfig):
+        new_defaults = {"tau": 0.5}  # noqa: RUF012
+
+    class Both(First, Second):
+        new_defaults = {"learning_starts": 7}  # noqa: RUF012
+
+    defaults = Both.defaults()
+    assert (defaults["n_step"], defaults["tau"], defaults["learning_starts"]) == (3, 0.5, 7)
+    assert issubclass(Both, Section)
