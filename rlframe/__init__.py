@@ -14,11 +14,12 @@ from rlframe.utils.spinning import shorten_spinning
 
 if TYPE_CHECKING:
     from rlframe.agents.a3c import A2CTrainer, A3CTrainer
+    from rlframe.agents.appo import APPOTrainer
     from rlframe.agents.dqn import DQNTrainer, SimpleQTrainer
     from rlframe.agents.impala import ImpalaTrainer
     from rlframe.agents.maddpg import MADDPGTrainer
     from rlframe.agents.pg import PGTrainer
-    from rlframe.agents.ppo import APPOTrainer, DDPPOTrainer, PPOTrainer
+    from rlframe.agents.ppo import DDPPOTrainer, PPOTrainer
     from rlframe.agents.qmix import QMixTrainer
     from rlframe.data.sample_batch import SampleBatch
     from rlframe.env.base_env import BaseEnv
@@ -36,7 +37,7 @@ __version__ = "0.1.0"  # a literal: the packaging reads it without importing
 _LAZY = {
     "A2CTrainer": "rlframe.agents.a3c",
     "A3CTrainer": "rlframe.agents.a3c",
-    "APPOTrainer": "rlframe.agents.ppo",
+    "APPOTrainer": "rlframe.agents.appo",
     "BaseEnv": "rlframe.env.base_env",
     "DDPPOTrainer": "rlframe.agents.ppo",
     "DQNTrainer": "rlframe.agents.dqn",

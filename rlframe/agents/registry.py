@@ -33,7 +33,7 @@ class AlgorithmEntry:
 ALGORITHMS: dict[str, AlgorithmEntry] = {
     "A2C": AlgorithmEntry("rlframe.agents.a3c:A2CTrainer", "rlframe.agents.a3c:A2C_DEFAULT_CONFIG"),
     "A3C": AlgorithmEntry("rlframe.agents.a3c:A3CTrainer", "rlframe.agents.a3c:DEFAULT_CONFIG"),
-    "APPO": AlgorithmEntry("rlframe.agents.ppo:APPOTrainer", "rlframe.agents.ppo.appo:DEFAULT_CONFIG"),
+    "APPO": AlgorithmEntry("rlframe.agents.appo:APPOTrainer", "rlframe.agents.appo:DEFAULT_CONFIG"),
     "DDPPO": AlgorithmEntry("rlframe.agents.ppo:DDPPOTrainer", "rlframe.agents.ppo.ddppo:DEFAULT_CONFIG"),
     "DQN": AlgorithmEntry("rlframe.agents.dqn:DQNTrainer", "rlframe.agents.dqn:DEFAULT_CONFIG"),
     "IMPALA": AlgorithmEntry("rlframe.agents.impala:ImpalaTrainer", "rlframe.agents.impala:DEFAULT_CONFIG"),

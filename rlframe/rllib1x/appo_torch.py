@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlframe.agents.impala.vtrace_policy import VTracePolicy
-from rlframe.agents.ppo.appo_policy import AsyncPPOPolicy
-from rlframe.agents.ppo.ppo_policy import KLCoeffMixin
+from rlframe.agents.appo.appo_policy import AsyncPPOPolicy
+from rlframe.agents.families.kl_coeff import KLCoeffMixin
+from rlframe.agents.families.vtrace_policy import VTracePolicy
 from rlframe.data.columns import VF_PREDS
 from rlframe.models.catalog import ModelCatalog
 from rlframe.policy.torch.target import TargetNetwork

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlframe.agents.ppo.appo import UpdateTargetAndKL
+from rlframe.agents.appo.appo import UpdateTargetAndKL
 from rlframe.agents.ppo.ppo import FollowValueTargets
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.common import (

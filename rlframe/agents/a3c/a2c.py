@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rlframe.agents.a3c.a3c import ActorCriticConfig
+from rlframe.agents.a3c.a3c import AdvantageActorCriticConfig
 from rlframe.config.common import Number
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
@@ -16,7 +16,7 @@ from rlframe.execution.train_ops import ApplyGradients, AverageGradients, Comput
 from rlframe.trainer.template import build_trainer
 
 
-class A2CConfig(ActorCriticConfig):
+class A2CConfig(AdvantageActorCriticConfig):
     """Keys of A2C."""
 
     new_defaults = {"rollout_fragment_length": 20}  # noqa: RUF012

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rlframe.config.common import CommonConfig, Number
+from rlframe.agents.families.actor_critic import ActorCriticConfig
+from rlframe.config.common import Number
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
@@ -15,32 +15,15 @@ from rlframe.execution.train_ops import ApplyGradients
 from rlframe.trainer.template import build_trainer
 
 
-class ActorCriticConfig(CommonConfig):
+class AdvantageActorCriticConfig(ActorCriticConfig):
     """Keys that A2C and A3C share (Mnih et al. 2016)."""
 
-    use_critic: bool = option(True, "Advantages are measured against values.")
-    use_gae: bool = option(True, "Generalised advantage estimates.", source="Schulman et al. 2016")
-    lambda_: float = option(1.0, "Decay of the advantages' trace.", low=0, high=1, key="lambda")
     grad_clip: float | None = option(
         40.0, "Largest global norm of the gradient of the mean over rows; None does not clip.", above=0, infinite=True
     )
-    lr_schedule: Sequence[Sequence[float]] | None = option(
-        None, "Points [env step, learning rate], linear between them; None keeps lr.", wanted="a list of [step, value]"
-    )
-    vf_loss_coeff: float = option(0.5, "Weight of the value loss.", low=0)
-    entropy_coeff: float = option(0.01, "Weight of the entropy bonus.", low=0)
-    entropy_coeff_schedule: Sequence[Sequence[float]] | float | None = option(
-        None, "Points [env step, weight]; or a step at which the weight reaches 0.", wanted="a list of [step, value]"
-    )
-
-    def faults(self) -> Iterator[str]:
-        """Yields cross-field faults; never rewrites a value."""
-        yield from super().faults()
-        if self.use_gae and not self.use_critic:
-            yield "use_gae=True needs use_critic=True: the estimates are made of values"
 
 
-class A3CConfig(ActorCriticConfig):
+class A3CConfig(AdvantageActorCriticConfig):
     """Keys of A3C."""
 
     new_defaults = {"rollout_fragment_length": 10, "sample_async": True}  # noqa: RUF012

@@ -2,158 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from rlframe.config.common import CommonConfig, Function, Number
-from rlframe.config.options import option
+from rlframe.agents.families.asynchronous import (
+    BEHAVIOUR_KL_COEFF,
+    BOUND_COEFF,
+    AsynchronousConfig,
+    asynchronous_plan,
+)
 from rlframe.evaluation.worker_set import WorkerSet
-from rlframe.execution.concurrency_ops import Concurrently
 from rlframe.execution.iterators import LocalIterator
-from rlframe.execution.learner_ops import BroadcastLearned, FeedLearner, make_learner
-from rlframe.execution.metric_ops import StandardMetricsReporting
-from rlframe.execution.tree_agg import gather_experiences
 from rlframe.trainer.setup import import_path
 from rlframe.trainer.template import build_trainer
 from rlframe.utils.framework import require_framework
 
-_BOUND_COEFF = 1.0
-_BEHAVIOUR_KL_COEFF = 0.5
 
-
-class ImpalaConfig(CommonConfig):
+class ImpalaConfig(AsynchronousConfig):
     """Keys of IMPALA (Espeholt et al. 2018)."""
 
-    # RLlib's rate is 5e-4, and its deviations depend on the state: see "Where it departs" in README.md.
-    new_defaults = {  # noqa: RUF012
-        "rollout_fragment_length": 50,
-        "train_batch_size": 500,
-        "lr": 7e-4,
-        "model": {"free_log_std": None},
-    }
-
-    # The correction
-    vtrace: bool = option(True, "Correct for the workers' lag; False takes A3C's losses.", source="eq. 1")
-    vtrace_clip_rho_threshold: float | None = option(
-        1.0, "ρ̄: largest importance weight of a value error.", above=0, infinite=True
-    )
-    vtrace_clip_pg_rho_threshold: float | None = option(
-        1.0, "Largest importance weight of the policy gradient.", above=0
-    )
-    vtrace_drop_last_ts: bool = option(
-        True, "The last row of a fragment only gives the value that the row before is bootstrapped with."
-    )
-    vtrace_lambda: float = option(
-        0.9, "λ: how far an error reaches back. 1 is RLlib's: the whole fragment.", low=0, high=1, source="remark 2"
-    )
-    normalize_values: bool | None = option(
-        None,
-        "Learn values in units of the targets' running standard deviation, from their running mean. None does so "
-        "where only the learner uses values: with V-trace that drops last rows.",
-        source="Yu et al. 2022, section 5.1",
-    )
-    scale_advantages: bool | None = option(
-        None,
-        "Advantages of a batch (of a device's share of it) are divided by their root mean square. None does so with "
-        "V-trace.",
-    )
-    use_critic: bool = option(True, "Without V-trace: advantages are measured against values.")
-    use_gae: bool = option(True, "Without V-trace: generalised advantage estimates.", source="Schulman et al. 2016")
-    lambda_: float = option(1.0, "Without V-trace: decay of the advantages' trace.", low=0, high=1, key="lambda")
-
-    # The flow of data
-    min_iter_time_s: Number | None = option(  # type: ignore[assignment]  # None as well, unlike the base's
-        None,
-        "Shortest iteration. None: 10 s with remote workers; without, iterations are the same work on every machine: "
-        "timesteps_per_iteration, or 4000 env steps.",
-        unit="s",
-        low=0,
-        tunable=False,
-    )
-    num_multi_gpu_tower_stacks: int = option(
-        1, "Batches that are unpacked ahead for the learner; above 1 by a thread of their own.", low=1
-    )
-    minibatch_buffer_size: int = option(1, "Train batches that are learned from in turn.", low=1)
-    num_sgd_iter: int = option(1, "Learner steps on each train batch.", low=1)
-    replay_proportion: float = option(0.0, "Earlier fragments mixed in for each new one, on average.", low=0)
-    replay_buffer_num_slots: int = option(0, "Fragments kept for that.", unit="fragments", low=0)
-    learner_queue_size: int = option(16, "Train batches that may wait for the learner.", unit="batches", low=1)
-    learner_queue_timeout: Number = option(300, "Longest wait of the learner for a train batch.", unit="s", above=0)
-    max_sample_requests_in_flight_per_worker: int = option(2, "Fragments that each worker is asked for ahead.", low=1)
-    broadcast_interval: int = option(1, "Train batches learned from one sending of weights to the next.", low=1)
-    num_aggregation_workers: int = option(0, "Processes that join fragments to train batches.", low=0)
-    num_data_loader_buffers: int = option(-1, "Old name of num_multi_gpu_tower_stacks.", deprecated=True)
-
-    # The loss and the optimiser
-    # 250 is 0.5 for the mean over 500 rows. So far none of 43 runs on CartPole took 60,000 steps with it, or with
-    # RLlib's 40; with 40 for the mean, 5 of 35 took 180,000 or more.
-    grad_clip: float | None = option(
-        250.0,
-        "Largest global norm of the gradient of the loss summed over the rows (APPO: of the mean); None does not clip.",
-        above=0,
-        infinite=True,
-    )
-    opt_type: str = option("adam", "The optimiser.", choices=("adam", "rmsprop"))
-    lr_schedule: Sequence[Sequence[float]] | None = option(
-        None, "Points [env step, learning rate], linear between them; None keeps lr.", wanted="a list of [step, value]"
-    )
-    decay: float = option(0.99, "RMSProp: share of the old mean of squared gradients that is kept.", low=0, high=1)
-    momentum: float = option(0.0, "RMSProp: share of the last step that is done again.", low=0, high=1)
-    epsilon: float = option(
-        0.1, "RMSProp: what is added to the root of that mean, of gradients as for grad_clip.", above=0
-    )
-    vf_loss_coeff: float = option(0.5, "Weight of the value loss.", low=0)
-    entropy_coeff: float = option(0.01, "Weight of the entropy bonus.", low=0)
-    behaviour_kl_coeff: float = option(
-        _BEHAVIOUR_KL_COEFF,
-        "Weight of KL(μ‖π), how far the policy that learns is from those that acted; 0 leaves it to V-trace alone.",
-        low=0,
-        source="Rolnick et al. 2019, section 3",
-    )
-    action_bound_coeff: float = option(
-        _BOUND_COEFF,
-        "Weight of the squared distance, in half widths of the action bounds, of Gaussian means beyond them.",
-        low=0,
-    )
-    entropy_coeff_schedule: Sequence[Sequence[float]] | float | None = option(
-        None, "Points [env step, weight]; or a step at which the weight reaches 0.", wanted="a list of [step, value]"
-    )
-    separate_vf_optimizer: bool = option(
-        False, "Values and policy have losses and optimisers of their own.", key="_separate_vf_optimizer"
-    )
-    lr_vf: float = option(5e-4, "Learning rate of the values, if separate.", low=0, key="_lr_vf")
-    after_train_step: Function | None = option(
-        None, "(workers, config) -> a function of (env steps, learner infos), called behind each learner step."
-    )
+    # RLlib's rate is 5e-4: see "Where it departs" in README.md.
+    new_defaults = {"lr": 7e-4}  # noqa: RUF012
 
     def faults(self) -> Iterator[str]:
-        """Yields cross-field faults; never rewrites a value."""
+        """Yields cross-field faults, and what A3C's policies, which learn without V-trace, do not have."""
         yield from super().faults()
-        if self.replay_proportion > 0 and self.replay_buffer_num_slots == 0:
-            yield f"replay_proportion={self.replay_proportion:g} needs replay_buffer_num_slots >= 1"
-        if self.num_aggregation_workers > self.num_workers:
-            yield (
-                f"num_aggregation_workers={self.num_aggregation_workers} must be at most num_workers="
-                f"{self.num_workers}: each joins the fragments of one worker or more"
-            )
-        if self.separate_vf_optimizer and self.model.vf_share_layers:
-            yield "_separate_vf_optimizer=True needs model.vf_share_layers=False: each weight has one optimiser"
-        if self.use_gae and not self.use_critic and not self.vtrace:
-            yield "use_gae=True needs use_critic=True: the estimates are made of values"
-        if self.normalize_values and not (self.vtrace and self.vtrace_drop_last_ts):
-            yield (
-                "normalize_values=True needs vtrace=True and vtrace_drop_last_ts=True: workers bootstrap with values "
-                "otherwise, and do not know their units; leave it out"
-            )
-        yield from self.faults_without_vtrace()
-
-    def faults_without_vtrace(self) -> Iterator[str]:
-        """Yields what A3C's policies, which learn without V-trace, do not have."""
         if not self.vtrace and (self.opt_type != "adam" or self.separate_vf_optimizer):
             yield "vtrace=False takes A3C's policies and their one Adam: leave opt_type and _separate_vf_optimizer out"
         if not self.vtrace and self.scale_advantages:
             yield "scale_advantages=True needs vtrace=True: A3C's policies take advantages as they are"
-        for key, default in (("behaviour_kl_coeff", _BEHAVIOUR_KL_COEFF), ("action_bound_coeff", _BOUND_COEFF)):
+        for key, default in (("behaviour_kl_coeff", BEHAVIOUR_KL_COEFF), ("action_bound_coeff", BOUND_COEFF)):
             chosen = getattr(self, key)
             if not self.vtrace and chosen not in (0.0, default):
                 yield f"{key}={chosen:g} needs vtrace=True: A3C's losses have no such term"
@@ -169,12 +47,8 @@ def get_policy_class(config: dict[str, Any]) -> Any:
 
 
 def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
-    """Lets (1) workers fill the learner's queue, while (2) the learner's new weights go to the workers."""
-    learner = make_learner(workers, config)
-    store = gather_experiences(workers, config).for_each(FeedLearner(learner))
-    learned = learner.results().for_each(BroadcastLearned(workers, learner))
-    train = Concurrently([store, learned], mode="async", output_indexes=[1])
-    return StandardMetricsReporting(train, workers, config).within(learner).for_each(learner.add_learner_metrics)
+    """Workers fill the learner's queue, while the learner's new weights go to the workers."""
+    return asynchronous_plan(workers, config)
 
 
 DEFAULT_CONFIG: dict[str, Any] = ImpalaConfig.defaults()

@@ -1,4 +1,4 @@
-"""Proximal policy optimisation: PPO, APPO and DD-PPO; each name is imported when it is asked for."""
+"""Proximal policy optimisation: PPO and DD-PPO; each name is imported when it is asked for."""
 
 from __future__ import annotations
 
@@ -7,19 +7,12 @@ from typing import TYPE_CHECKING, Any
 from rlframe.utils.lazy import import_name
 
 if TYPE_CHECKING:
-    from rlframe.agents.ppo.appo import APPOConfig, APPOTrainer
-    from rlframe.agents.ppo.appo_tf_policy import AsyncPPOTFPolicy
-    from rlframe.agents.ppo.appo_torch_policy import AsyncPPOTorchPolicy
     from rlframe.agents.ppo.ddppo import DDPPOConfig, DDPPOTrainer
     from rlframe.agents.ppo.ppo import DEFAULT_CONFIG, PPOConfig, PPOTrainer
     from rlframe.agents.ppo.ppo_tf_policy import PPOTFPolicy
     from rlframe.agents.ppo.ppo_torch_policy import PPOTorchPolicy
 
 _NAMES = {
-    "APPOConfig": "rlframe.agents.ppo.appo",
-    "APPOTrainer": "rlframe.agents.ppo.appo",
-    "AsyncPPOTFPolicy": "rlframe.agents.ppo.appo_tf_policy",
-    "AsyncPPOTorchPolicy": "rlframe.agents.ppo.appo_torch_policy",
     "DDPPOConfig": "rlframe.agents.ppo.ddppo",
     "DDPPOTrainer": "rlframe.agents.ppo.ddppo",
     "DEFAULT_CONFIG": "rlframe.agents.ppo.ppo",
@@ -31,10 +24,6 @@ _NAMES = {
 
 __all__ = [
     "DEFAULT_CONFIG",
-    "APPOConfig",
-    "APPOTrainer",
-    "AsyncPPOTFPolicy",
-    "AsyncPPOTorchPolicy",
     "DDPPOConfig",
     "DDPPOTrainer",
     "PPOConfig",

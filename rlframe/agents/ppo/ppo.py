@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlframe.config.common import CommonConfig
+from rlframe.agents.families.actor_critic import ActorCriticConfig
 from rlframe.config.options import option
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.evaluation.worker_set import WorkerSet
@@ -23,29 +23,24 @@ _LOGGER = logging.getLogger("rlframe")
 _SCALE_LIMIT = 200
 
 
-class PPOConfig(CommonConfig):
+class PPOConfig(ActorCriticConfig):
     """Keys of PPO (Schulman et al. 2017)."""
 
-    new_defaults = {"lr": 5e-5, "train_batch_size": 4000, "model": {"vf_share_layers": False}}  # noqa: RUF012
+    new_defaults = {  # noqa: RUF012
+        "lr": 5e-5,
+        "train_batch_size": 4000,
+        "vf_loss_coeff": 1.0,
+        "entropy_coeff": 0.0,
+        "model": {"vf_share_layers": False},
+    }
 
-    lr_schedule: Sequence[Sequence[float]] | None = option(
-        None, "Points [env step, learning rate], linear between them; None keeps lr.", wanted="a list of [step, value]"
-    )
     sgd_minibatch_size: int = option(
         128, "Rows of one learner step; 0 takes the whole train batch.", unit="rows", low=0
     )
     num_sgd_iter: int = option(30, "Passes over a train batch.", low=1)
     shuffle_sequences: bool = option(True, "Each pass takes the rows in a new random order.")
-    use_critic: bool = option(True, "Advantages are measured against values.")
-    use_gae: bool = option(True, "Generalised advantage estimates.", source="Schulman et al. 2016")
-    lambda_: float = option(1.0, "Decay of the advantages' trace.", low=0, high=1, key="lambda")
     kl_coeff: float = option(0.2, "Weight of the KL penalty at the start; 0 has none.", low=0)
     kl_target: float = option(0.01, "KL divergence that the penalty's weight is adapted to.", unit="nats", low=0)
-    vf_loss_coeff: float = option(1.0, "Weight of the value loss.", low=0)
-    entropy_coeff: float = option(0.0, "Weight of the entropy bonus.", low=0)
-    entropy_coeff_schedule: Sequence[Sequence[float]] | float | None = option(
-        None, "Points [env step, weight]; or a step at which the weight reaches 0.", wanted="a list of [step, value]"
-    )
     action_bound_coeff: float = option(
         0.0,
         "Weight of the squared distance, in half widths of the action bounds, of Gaussian means beyond them.",
@@ -78,8 +73,6 @@ class PPOConfig(CommonConfig):
             yield (
                 f"sgd_minibatch_size={self.sgd_minibatch_size} must be at most train_batch_size={self.train_batch_size}"
             )
-        if self.use_gae and not self.use_critic:
-            yield "use_gae=True needs use_critic=True: the estimates are made of values"
         if self.normalize_values and not self.use_critic:
             yield "normalize_values=True needs use_critic=True: there are no values to normalise"
         if self.batch_mode == "truncate_episodes" and not self.use_gae:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rlframe.agents.families.kl_coeff import KLCoeffMixin
 from rlframe.data.columns import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
@@ -38,25 +39,6 @@ from rlframe.utils.errors import ConfigError
 
 #: How far values move at least, if their mean is moved by 1 and they are in its units.
 _MOVED = 1e-3
-
-
-class KLCoeffMixin:
-    """A weight of the KL penalty that grows while the divergence is too large, and shrinks while it is small.
-
-    Source: Schulman et al. 2017, section 4.
-    """
-
-    def __init__(self, config: dict[str, Any]) -> None:
-        self.kl_coeff = float(config["kl_coeff"])
-        self.kl_target = float(config["kl_target"])
-
-    def update_kl(self, sampled_kl: float) -> float:
-        """Takes the mean divergence of a train batch, in nats, and returns the new weight."""
-        if sampled_kl > 2.0 * self.kl_target:
-            self.kl_coeff *= 1.5
-        elif sampled_kl < 0.5 * self.kl_target:
-            self.kl_coeff *= 0.5
-        return self.kl_coeff
 
 
 def ppo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:

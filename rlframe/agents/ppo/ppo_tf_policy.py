@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, kl_and_loss_stats, ppo_surrogate_loss, setup_mixins
+from rlframe.agents.families.kl_coeff import KLCoeffMixin
+from rlframe.agents.ppo.ppo_policy import PPOPolicy, kl_and_loss_stats, ppo_surrogate_loss, setup_mixins
 from rlframe.policy.tf_policy import TFPolicy
 from rlframe.policy.value_network import ValueNetworkMixin
 

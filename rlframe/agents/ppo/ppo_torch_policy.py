@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlframe.agents.families.kl_coeff import KLCoeffMixin
 from rlframe.agents.ppo.dense_ppo_torch import DensePPOGradients
-from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, PPOPolicy, kl_and_loss_stats, ppo_surrogate_loss, setup_mixins
+from rlframe.agents.ppo.ppo_policy import PPOPolicy, kl_and_loss_stats, ppo_surrogate_loss, setup_mixins
 from rlframe.policy.torch_policy import TorchPolicy
 from rlframe.policy.value_network import ValueNetworkMixin
 

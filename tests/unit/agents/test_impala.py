@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 
+from rlframe.agents.appo.appo import DEFAULT_CONFIG as APPO_CONFIG
+from rlframe.agents.appo.appo import UpdateTargetAndKL
+from rlframe.agents.families.vtrace_postprocessing import postprocess_for_vtrace
 from rlframe.agents.impala import DEFAULT_CONFIG, ImpalaTrainer
-from rlframe.agents.impala.vtrace_postprocessing import postprocess_for_vtrace
 from rlframe.agents.ppo import APPOTrainer
-from rlframe.agents.ppo.appo import DEFAULT_CONFIG as APPO_CONFIG
-from rlframe.agents.ppo.appo import UpdateTargetAndKL
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.execution.common import ACTIVE_CONTEXT, MetricsContext
 from rlframe.utils.errors import ConfigError

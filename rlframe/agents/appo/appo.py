@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from rlframe.agents.impala.impala import ImpalaConfig
-from rlframe.agents.impala.impala import execution_plan as impala_plan
+from rlframe.agents.families.asynchronous import AsynchronousConfig, asynchronous_plan
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.common import LAST_TARGET_UPDATE_TS, NUM_TARGET_UPDATES, _get_shared_metrics
@@ -15,7 +14,7 @@ from rlframe.trainer.template import build_trainer
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 
 
-class APPOConfig(ImpalaConfig):
+class APPOConfig(AsynchronousConfig):
     """Keys of APPO."""
 
     # RLlib's losses were means here, not sums as IMPALA's: its bound of the gradient and its rate hold as they are.
@@ -27,10 +26,6 @@ class APPOConfig(ImpalaConfig):
     use_kl_loss: bool = option(False, "Add the KL penalty to the loss.")
     kl_coeff: float = option(1.0, "Weight of the KL penalty at the start.", low=0)
     kl_target: float = option(0.01, "KL divergence that the penalty's weight is adapted to.", unit="nats", low=0)
-
-    def faults_without_vtrace(self) -> Iterator[str]:
-        """Yields nothing: APPO's policies learn without V-trace as well."""
-        yield from ()
 
 
 class UpdateTargetAndKL:
@@ -94,7 +89,7 @@ class UpdateTargetAndKL:
 
 def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
     """Runs IMPALA's plan; behind learner steps the target policy and the KL penalty are updated."""
-    return impala_plan(workers, {**config, "after_train_step": config["after_train_step"] or UpdateTargetAndKL})
+    return asynchronous_plan(workers, {**config, "after_train_step": config["after_train_step"] or UpdateTargetAndKL})
 
 
 DEFAULT_CONFIG: dict[str, Any] = APPOConfig.defaults()
@@ -103,8 +98,8 @@ APPOTrainer = build_trainer(
     name="APPO",
     config_class=APPOConfig,
     policies={
-        "torch": "rlframe.agents.ppo.appo_torch_policy:AsyncPPOTorchPolicy",
-        "tf": "rlframe.agents.ppo.appo_tf_policy:AsyncPPOTFPolicy",
+        "torch": "rlframe.agents.appo.appo_torch_policy:AsyncPPOTorchPolicy",
+        "tf": "rlframe.agents.appo.appo_tf_policy:AsyncPPOTFPolicy",
     },
     execution_plan=execution_plan,
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rlframe.agents.impala.vtrace_policy import VTracePolicy
-from rlframe.agents.impala.vtrace_postprocessing import postprocess_for_vtrace
-from rlframe.agents.ppo.ppo_policy import KLCoeffMixin
+from rlframe.agents.families.kl_coeff import KLCoeffMixin
+from rlframe.agents.families.vtrace_policy import VTracePolicy
+from rlframe.agents.families.vtrace_postprocessing import postprocess_for_vtrace
 from rlframe.data.columns import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
@@ -130,7 +130,7 @@ def appo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: S
 class AsyncPPOPolicy(KLCoeffMixin, TargetPolicy, VTracePolicy):
     """An actor with a critic, trained on a clipped surrogate against a policy of a few batches ago."""
 
-    defaults_from = "rlframe.agents.ppo.appo:DEFAULT_CONFIG"
+    defaults_from = "rlframe.agents.appo.appo:DEFAULT_CONFIG"
     limits_are_for_sums = False  # RLlib's losses were means here
 
     def setup_mixins(self, config: dict[str, Any]) -> None:

@@ -1,0 +1,34 @@
+"""Algorithms with an actor and a critic: the keys that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rlframe.config.common import CommonConfig
+from rlframe.config.options import option
+
+
+class ActorCriticConfig(CommonConfig):
+    """Advantages, and the weights of a loss's terms."""
+
+    use_critic: bool = option(True, "Advantages are measured against values.")
+    use_gae: bool = option(True, "Generalised advantage estimates.", source="Schulman et al. 2016")
+    lambda_: float = option(1.0, "Decay of the advantages' trace.", low=0, high=1, key="lambda")
+    lr_schedule: Sequence[Sequence[float]] | None = option(
+        None, "Points [env step, learning rate], linear between them; None keeps lr.", wanted="a list of [step, value]"
+    )
+    vf_loss_coeff: float = option(0.5, "Weight of the value loss.", low=0)
+    entropy_coeff: float = option(0.01, "Weight of the entropy bonus.", low=0)
+    entropy_coeff_schedule: Sequence[Sequence[float]] | float | None = option(
+        None, "Points [env step, weight]; or a step at which the weight reaches 0.", wanted="a list of [step, value]"
+    )
+
+    def faults(self) -> Iterator[str]:
+        """Yields cross-field faults; never rewrites a value."""
+        yield from super().faults()
+        if self.estimates_advantages() and self.use_gae and not self.use_critic:
+            yield "use_gae=True needs use_critic=True: the estimates are made of values"
+
+    def estimates_advantages(self) -> bool:
+        """Whether workers estimate advantages, so that `use_gae` is read."""
+        return True
