@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rlframe.config.common import CommonConfig
+from rlframe.agents.families.optimization import LearningRateScheduleConfig
 from rlframe.config.options import option
 
 
-class ActorCriticConfig(CommonConfig):
+class ActorCriticConfig(LearningRateScheduleConfig):
     """Advantages, and the weights of a loss's terms."""
 
     use_critic: bool = option(True, "Advantages are measured against values.")
     use_gae: bool = option(True, "Generalised advantage estimates.", source="Schulman et al. 2016")
     lambda_: float = option(1.0, "Decay of the advantages' trace.", low=0, high=1, key="lambda")
-    lr_schedule: Sequence[Sequence[float]] | None = option(
-        None, "Points [env step, learning rate], linear between them; None keeps lr.", wanted="a list of [step, value]"
-    )
     vf_loss_coeff: float = option(0.5, "Weight of the value loss.", low=0)
     entropy_coeff: float = option(0.01, "Weight of the entropy bonus.", low=0)
     entropy_coeff_schedule: Sequence[Sequence[float]] | float | None = option(
