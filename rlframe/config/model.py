@@ -35,15 +35,9 @@ def _is_size(value: Any, *, pairs: bool = True) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-class ModelConfig(Section):
-    """Options of the networks."""
+class NetworkConfig(Section):
+    """Options of one network."""
 
-    use_default_native_models: bool = option(
-        False, "Use the framework's own layers as default models.", key="_use_default_native_models"
-    )
-    disable_preprocessor_api: bool = option(
-        False, "Hand observations to the model as they are.", key="_disable_preprocessor_api"
-    )
     fcnet_hiddens: list[int] = option([256, 256], "Sizes of the fully connected layers.", low=1)
     fcnet_activation: str | None = option("tanh", "Activation of these layers.", choices=ACTIVATIONS)
     conv_filters: list[list[int | list[int]]] | None = option(
@@ -55,6 +49,24 @@ class ModelConfig(Section):
     conv_activation: str | None = option("relu", "Activation of the convolutions.", choices=ACTIVATIONS)
     post_fcnet_hiddens: list[int] = option([], "Sizes of the layers after convolutions or concatenation.", low=1)
     post_fcnet_activation: str | None = option("relu", "Activation of these layers.", choices=ACTIVATIONS)
+    custom_model: Any = option(
+        None,
+        "Registered name or class of the user's model.",
+        rule=_model_rule,
+        wanted="a registered name, a class or None",
+    )
+    custom_model_config: dict[Any, Any] = option({}, "Keyword arguments of the user's model. Free-form.")
+
+
+class ModelConfig(NetworkConfig):
+    """Options of the networks."""
+
+    use_default_native_models: bool = option(
+        False, "Use the framework's own layers as default models.", key="_use_default_native_models"
+    )
+    disable_preprocessor_api: bool = option(
+        False, "Hand observations to the model as they are.", key="_disable_preprocessor_api"
+    )
     free_log_std: bool | None = option(
         False,
         "The second half of the outputs, log standard deviations, is a bias that no state changes. None does so where "
@@ -83,13 +95,6 @@ class ModelConfig(Section):
     dim: int = option(84, "Height and width that Atari frames are resized to.", unit="pixels", low=1)
     grayscale: bool = option(False, "The pixel preprocessor drops colour.")
     zero_mean: bool = option(True, "The pixel preprocessor maps to [-1, 1], else to [0, 1].")
-    custom_model: Any = option(
-        None,
-        "Registered name or class of the user's model.",
-        rule=_model_rule,
-        wanted="a registered name, a class or None",
-    )
-    custom_model_config: dict[Any, Any] = option({}, "Keyword arguments of the user's model. Free-form.")
     custom_action_dist: Any = option(
         None,
         "Registered name or class of the user's action distribution.",

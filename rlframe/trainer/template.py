@@ -116,7 +116,8 @@ def _build(arguments: Mapping[str, Any], base: type[Trainer]) -> type[Trainer]:
 def _doc(arguments: Mapping[str, Any]) -> str:
     """Returns the docstring of a built class: what the algorithm is, by its module, and the keys it adds."""
     name, declaration = arguments["name"], arguments.get("config_class") or CommonConfig
-    module = sys.modules.get(getattr(arguments.get("execution_plan") or declaration, "__module__", ""))
+    source = declaration if declaration is not CommonConfig else arguments.get("execution_plan")
+    module = sys.modules.get(getattr(source, "__module__", ""))
     about = (getattr(module, "__doc__", None) or f"{name}.").strip().partition("\n\n")[0]
     given = arguments.get("default_config") or {}
     own = [key for key in {**declaration.options(), **given} if key not in CommonConfig.options()]

@@ -17,7 +17,6 @@ from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.replay_buffer import LocalReplayBuffer
-from rlframe.execution.replay_ops import UpdatePriorities
 from rlframe.trainer.template import build_trainer
 
 
@@ -63,13 +62,7 @@ def execution_plan(
     workers: WorkerSet, config: dict[str, Any], *, local_replay_buffer: LocalReplayBuffer
 ) -> LocalIterator[Any]:
     """Alternates (1) sample and store with (2) replay, learn, re-prioritise, copy the target."""
-    return replay_plan(
-        workers,
-        config,
-        local_replay_buffer,
-        before_learning=[BeforeLearn(workers, config)],
-        after_learning=[UpdatePriorities(local_replay_buffer, config["prioritized_replay"])],
-    )
+    return replay_plan(workers, config, local_replay_buffer, before_learning=[BeforeLearn(workers, config)])
 
 
 DEFAULT_CONFIG: dict[str, Any] = DQNConfig.defaults()

@@ -12,9 +12,10 @@ from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.concurrency_ops import Concurrently
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
-from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer
+from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer, UpdatePriorities
 from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
+from rlframe.models.actor import ACTIVATIONS
 
 
 class OffPolicyConfig(CommonConfig):
@@ -100,6 +101,28 @@ class SoftTargetConfig(OffPolicyConfig):
     )
 
 
+class TwinCriticConfig(OffPolicyConfig):
+    """A second critic against overestimated values."""
+
+    twin_q: bool = option(
+        True, "Two critics, of which targets take the smaller value.", source="Fujimoto et al. 2018, algorithm 1"
+    )
+
+
+class DeterministicActorConfig(NStepConfig, SoftTargetConfig, TrainingIntensityConfig):
+    """An actor that gives one action for each observation, and critics of observation and action."""
+
+    actor_hiddens: Sequence[int] = option([400, 300], "Hidden layers of the actor.", low=1)
+    actor_hidden_activation: str = option("relu", "Activation of these.", choices=tuple(ACTIVATIONS))
+    critic_hiddens: Sequence[int] = option([400, 300], "Hidden layers of the critic.", low=1)
+    critic_hidden_activation: str = option("relu", "Activation of these.", choices=tuple(ACTIVATIONS))
+    critic_lr: float = option(1e-3, "Learning rate of the critic's Adam.", low=0, log=True)
+    actor_lr: float = option(1e-3, "Learning rate of the actor's Adam.", low=0, log=True)
+    use_state_preprocessor: bool = option(
+        False, "Observations pass through the network of `model` first, which learns with the critic."
+    )
+
+
 Operator = Callable[[Any], Any]
 
 
@@ -109,22 +132,21 @@ def replay_plan(
     local_replay_buffer: Any,
     *,
     before_learning: Sequence[Operator] = (),
-    after_learning: Sequence[Operator] = (),
 ) -> LocalIterator[Any]:
-    """Alternates (1) sample and store with (2) replay, learn, update the target networks.
+    """Alternates (1) sample and store with (2) replay, learn, re-prioritise where rows have priorities, update targets.
 
     Args:
         workers: The WorkerSet.
         config: The trainer's config.
         local_replay_buffer: The buffer, as the trainer made it.
         before_learning: Operators between replay and the learner step: batch in, batch out.
-        after_learning: Operators behind it: `(batch, {policy id: learner info})` in and out.
     """
     store = ParallelRollouts(workers, mode="bulk_sync").for_each(StoreToReplayBuffer(local_buffer=local_replay_buffer))
     learn = Replay(local_buffer=local_replay_buffer)
-    update_target = UpdateTargetNetwork(workers, config["target_network_update_freq"])
-    operators: list[Operator] = [*before_learning, TrainOneStep(workers), *after_learning, update_target]
-    for operator in operators:
+    operators: list[Operator] = [*before_learning, TrainOneStep(workers)]
+    if config.get("prioritized_replay"):
+        operators.append(UpdatePriorities(local_replay_buffer))
+    for operator in (*operators, UpdateTargetNetwork(workers, config["target_network_update_freq"])):
         learn = learn.for_each(operator)
     weights = calculate_rr_weights(config)
     train = Concurrently([store, learn], mode="round_robin", output_indexes=[1], round_robin_weights=weights)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
-from rlframe.agents.families.off_policy import NStepConfig, SoftTargetConfig, TrainingIntensityConfig, replay_plan
+from rlframe.agents.families.off_policy import DeterministicActorConfig, replay_plan
 from rlframe.agents.maddpg.joint_steps import ShareJointSteps, check_agents
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.replay_buffer import LocalReplayBuffer
-from rlframe.models.actor import ACTIVATIONS
 from rlframe.trainer.template import build_trainer
 
 #: Options of `model` that build networks; MADDPG's are built from its own keys.
@@ -21,7 +20,7 @@ _NETWORK_KEYS = (
 )
 
 
-class MADDPGConfig(NStepConfig, SoftTargetConfig, TrainingIntensityConfig):
+class MADDPGConfig(DeterministicActorConfig):
     """Keys of MADDPG."""
 
     new_defaults = {  # noqa: RUF012
@@ -32,6 +31,10 @@ class MADDPGConfig(NStepConfig, SoftTargetConfig, TrainingIntensityConfig):
         "learning_starts": 25_600,
         "target_network_update_freq": 0,
         "tau": 0.01,
+        "actor_hiddens": [64, 64],
+        "critic_hiddens": [64, 64],
+        "actor_lr": 1e-2,
+        "critic_lr": 1e-2,
         "replay_buffer_config": {"capacity": 1_000_000},
         "multiagent": {"replay_mode": "lockstep"},
     }
@@ -40,15 +43,8 @@ class MADDPGConfig(NStepConfig, SoftTargetConfig, TrainingIntensityConfig):
         None, "Number of the agent that a policy acts for, from 0; it belongs in each policy's own config.", low=0
     )
     use_local_critic: bool = option(False, "The critic sees what the policy's own agent sees and does; this is DDPG.")
-    use_state_preprocessor: bool = option(False, "Refused: the actor's hidden layers are actor_hiddens.")
-    actor_hiddens: Sequence[int] = option([64, 64], "Hidden layers of the actor.", low=1)
-    actor_hidden_activation: str = option("relu", "Activation of these.", choices=tuple(ACTIVATIONS))
-    critic_hiddens: Sequence[int] = option([64, 64], "Hidden layers of the critic.", low=1)
-    critic_hidden_activation: str = option("relu", "Activation of these.", choices=tuple(ACTIVATIONS))
     good_policy: str = option("maddpg", "Only 'maddpg'; see use_local_critic.", choices=("maddpg", "ddpg"))
     adv_policy: str = option("maddpg", "Only 'maddpg'; see use_local_critic.", choices=("maddpg", "ddpg"))
-    critic_lr: float = option(1e-2, "Learning rate of the critic's Adam.", low=0, log=True)
-    actor_lr: float = option(1e-2, "Learning rate of the actor's Adam.", low=0, log=True)
     actor_feature_reg: float | None = option(
         0.001, "Weight of the actor's mean squared output in its loss; None or 0 is without.", low=0
     )
