@@ -146,7 +146,8 @@ def replay_plan(
     operators: list[Operator] = [*before_learning, TrainOneStep(workers)]
     if config.get("prioritized_replay"):
         operators.append(UpdatePriorities(local_replay_buffer))
-    for operator in (*operators, UpdateTargetNetwork(workers, config["target_network_update_freq"])):
+    operators.append(UpdateTargetNetwork(workers, config["target_network_update_freq"]))
+    for operator in operators:
         learn = learn.for_each(operator)
     weights = calculate_rr_weights(config)
     train = Concurrently([store, learn], mode="round_robin", output_indexes=[1], round_robin_weights=weights)
