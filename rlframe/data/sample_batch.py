@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,7 @@ from rlframe.data.rows import (
     slice_column,
     slice_sequences,
 )
-
-if TYPE_CHECKING:
-    from rlframe.data.view_requirements import ViewRequirement
+from rlframe.data.view_requirements import ViewRequirement, single_step_columns
 
 DEFAULT_POLICY_ID: Final = "default_policy"
 """The policy's name where only one is used."""
@@ -452,9 +450,8 @@ class SampleBatch(ColumnDict):
             view_requirements: What the model wants to see, by column.
             index: A row, or "last" for the step after the last row (to bootstrap from its value).
         """
-        from rlframe.data.view_requirements import single_step_columns
-
-        return SampleBatch(single_step_columns(self, view_requirements, index), seq_lens=np.ones(1, np.int32))
+        columns = single_step_columns(self, self.count, view_requirements, index)
+        return SampleBatch(columns, seq_lens=np.ones(1, np.int32))
 
     def __repr__(self) -> str:
         cut = "" if names.SEQ_LENS not in self else f", {len(_get(self, names.SEQ_LENS))} sequences"

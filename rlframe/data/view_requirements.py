@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data.columns import NEXT_OBS, OBS
 from rlframe.data.nested import Column, first_leaf, map_nested
-
-if TYPE_CHECKING:
-    from rlframe.data.sample_batch import SampleBatch
 
 
 @lru_cache(maxsize=1)
@@ -136,12 +133,13 @@ def _gather(array: NDArray[Any], wanted: NDArray[np.integer[Any]]) -> NDArray[An
 
 
 def single_step_columns(
-    batch: SampleBatch, view_requirements: Mapping[str, ViewRequirement], index: int | str = "last"
+    batch: Mapping[str, Any], rows: int, view_requirements: Mapping[str, ViewRequirement], index: int | str = "last"
 ) -> dict[str, Column]:
     """Returns the columns a model needs to act at one step of a trajectory, each with one row.
 
     Args:
         batch: One trajectory, or the newest part of one.
+        rows: How many rows it has.
         view_requirements: What the model wants to see; those not used for acting are left out.
         index: A row, or "last" for the step after the last row, whose observation is the last `new_obs`.
 
@@ -150,14 +148,12 @@ def single_step_columns(
     """
     if isinstance(index, str) and index != "last":
         raise ValueError(f"Got index={index!r}; wanted a row number or 'last'.")
-    rows = batch.count
     step = rows if isinstance(index, str) else index + rows * (index < 0)
     wanted = {key: view for key, view in view_requirements.items() if view.used_for_compute_actions}
-    return {key: _one_step(batch, key, view, step) for key, view in wanted.items()}
+    return {key: _one_step(batch, rows, key, view, step) for key, view in wanted.items()}
 
 
-def _one_step(batch: SampleBatch, key: str, view: ViewRequirement, step: int) -> Column:
-    rows = batch.count
+def _one_step(batch: Mapping[str, Any], rows: int, key: str, view: ViewRequirement, step: int) -> Column:
     if step < rows and key in batch:
         return map_nested(lambda leaf: leaf[step : step + 1], batch[key])
     data = batch[view.data_col or key]

@@ -5,10 +5,9 @@ from rlframe.env.checks import check_env
 from rlframe.env.env_context import EnvContext
 from rlframe.env.external_env import ExternalEnv
 from rlframe.env.external_multi_agent_env import ExternalMultiAgentEnv
-from rlframe.env.multi_agent_env import MultiAgentEnv
+from rlframe.env.multi_agent_env import GroupAgentsWrapper, MultiAgentEnv
 from rlframe.env.registry import register_env
 from rlframe.env.vector_env import VectorEnv
-from rlframe.env.wrappers.group_agents_wrapper import GroupAgentsWrapper
 from rlframe.env.wrappers.pettingzoo_env import ParallelPettingZooEnv, PettingZooEnv
 
 __all__ = [

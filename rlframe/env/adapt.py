@@ -10,11 +10,7 @@ import gymnasium
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
-from rlframe.env.contracts import check_step_result
-from rlframe.env.external_env import ExternalEnv
-from rlframe.env.external_multi_agent_env import ExternalMultiAgentEnv
-from rlframe.env.multi_agent_env import MultiAgentEnv
-from rlframe.env.vector_env import VectorEnv
+from rlframe.env.contracts import check_step_result, reset_takes
 from rlframe.utils.errors import EnvError
 from rlframe.utils.spaces.observations import describe, fits_space
 from rlframe.utils.spaces.old_gym import convert_space
@@ -24,12 +20,7 @@ logger = logging.getLogger(__name__)
 # Set by the old gym's TimeLimit wrapper in the info of the last step.
 TIME_LIMIT_KEY = "TimeLimit.truncated"
 
-_REFUSED: dict[type, str] = {
-    GymnasiumVectorEnv: "a Gymnasium vector environment; give the single environment and set num_envs_per_worker",
-    VectorEnv: "a VectorEnv; give the single environment and set num_envs_per_worker",
-    MultiAgentEnv: "a MultiAgentEnv; the single-agent trainers cannot step several agents",
-    ExternalEnv: "an ExternalEnv, which cannot be stepped; give it to a trainer as it is",
-}
+_OF_GYMNASIUM = "a Gymnasium vector environment; give the single environment and set num_envs_per_worker"
 
 _unseedable_seen: set[type] = set()
 
@@ -44,9 +35,9 @@ def adapt_env(env: Any) -> gymnasium.Env[Any, Any]:
     Raises:
         EnvError: If `env` is no environment, lacks its spaces, or is of a kind that cannot be stepped singly.
     """
-    for kind, sentence in _REFUSED.items():
-        if isinstance(env, kind):
-            raise EnvError(f"{type(env).__name__} is {sentence}.")
+    several = _OF_GYMNASIUM if isinstance(env, GymnasiumVectorEnv) else getattr(type(env), "not_single", None)
+    if several is not None:
+        raise EnvError(f"{type(env).__name__} is {several}.")
     missing = [name for name in ("reset", "step") if not callable(getattr(env, name, None))]
     missing += [name for name in ("observation_space", "action_space") if getattr(env, name, None) is None]
     if missing:
@@ -55,25 +46,6 @@ def adapt_env(env: Any) -> gymnasium.Env[Any, Any]:
             "reset(), step(action), observation_space and action_space, set at the latest at the end of __init__."
         )
     return env if _is_native(env) else OldGymAdapter(env)
-
-
-def adapt_external(env: ExternalEnv) -> ExternalEnv:
-    """Returns a simulator with a main loop of its own, its spaces being Gymnasium's.
-
-    Raises:
-        EnvError: If its constructor was not called, or a space is none.
-    """
-    if not hasattr(env, "desk"):
-        name = type(env).__name__
-        raise EnvError(f"{name} has not called super().__init__(action_space, observation_space) in its __init__()")
-    for name in ("action_space", "observation_space"):
-        space = getattr(env, name)
-        if isinstance(space, dict):
-            space = {agent: convert_space(part) for agent, part in space.items()}
-        elif space is not None or not isinstance(env, ExternalMultiAgentEnv):
-            space = convert_space(space)
-        setattr(env, name, space)
-    return env
 
 
 def user_env(env: Any) -> Any:
@@ -90,27 +62,7 @@ def _is_native(env: Any) -> bool:
         return False
     if not isinstance(env.observation_space, spaces.Space) or not isinstance(env.action_space, spaces.Space):
         return False
-    return _takes(env, "seed") is not None
-
-
-def _takes(env: Any, keyword: str) -> Literal["named", "swallowed"] | None:
-    """Tells how `env.reset` takes `keyword`: by name, through `**kwargs`, or not at all.
-
-    Wrappers of the old gym hand `**kwargs` to the environment inside, so that one's `reset` decides.
-    """
-    try:
-        parameters = inspect.signature(env.reset).parameters
-    except ValueError:  # written in C, without a signature: nothing is known, so nothing is passed
-        return None
-    named = parameters.get(keyword)
-    if named is not None and named.kind not in (named.POSITIONAL_ONLY, named.VAR_POSITIONAL, named.VAR_KEYWORD):
-        return "named"
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return None
-    inner = getattr(env, "env", None)
-    if inner is not None and inner is not env and callable(getattr(inner, "reset", None)):
-        return _takes(inner, keyword)
-    return "swallowed"
+    return reset_takes(env, "seed") is not None
 
 
 class OldGymAdapter(gymnasium.Env[Any, Any]):
@@ -136,13 +88,13 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
         self.metadata = getattr(env, "metadata", None) or {"render_modes": []}
         self.render_mode = getattr(env, "render_mode", None)
         self.spec = getattr(env, "spec", None)
-        self._takes_options = _takes(env, "options") is not None
+        self._takes_options = reset_takes(env, "options") is not None
         self._seed_into = self._find_seeding()
         self.reset_gives_info: bool | None = None
         self.step_gives = 5
 
     def _find_seeding(self) -> Literal["reset", "seed"] | None:
-        takes = _takes(self.env, "seed")
+        takes = reset_takes(self.env, "seed")
         if takes == "named":
             return "reset"
         if callable(getattr(self.env, "seed", None)):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from typing import Any, Literal
 
 import numpy as np
 
@@ -97,3 +98,23 @@ def _is_flag(flag: Any) -> bool:
     if isinstance(flag, (int, np.integer)):
         return int(flag) in (0, 1)
     return isinstance(flag, np.ndarray) and flag.shape == () and flag.dtype.kind == "b"
+
+
+def reset_takes(env: Any, keyword: str) -> Literal["named", "swallowed"] | None:
+    """Tells how `env.reset` takes `keyword`: by name, through `**kwargs`, or not at all.
+
+    Wrappers of the old gym hand `**kwargs` to the environment inside, so that one's `reset` decides.
+    """
+    try:
+        parameters = inspect.signature(env.reset).parameters
+    except ValueError:  # written in C, without a signature: nothing is known, so nothing is passed
+        return None
+    named = parameters.get(keyword)
+    if named is not None and named.kind not in (named.POSITIONAL_ONLY, named.VAR_POSITIONAL, named.VAR_KEYWORD):
+        return "named"
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return None
+    inner = getattr(env, "env", None)
+    if inner is not None and inner is not env and callable(getattr(inner, "reset", None)):
+        return reset_takes(inner, keyword)
+    return "swallowed"

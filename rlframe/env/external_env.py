@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, SupportsFloat
+from typing import Any, ClassVar, SupportsFloat
 
 from rlframe.env.external_desk import Desk, TrainingStopped
 
@@ -44,6 +44,9 @@ class ExternalEnv(threading.Thread):
         max_concurrent: How many episodes may be open at once.
         timeout_s: How long the trainer waits for a call, in seconds.
     """
+
+    #: Why it is not stepped singly, in a message.
+    not_single: ClassVar[str] = "an ExternalEnv, which cannot be stepped; give it to a trainer as it is"
 
     def __init__(
         self,

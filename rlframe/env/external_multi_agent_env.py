@@ -9,6 +9,7 @@ from rlframe.env.external_env import ExternalEnv
 from rlframe.env.multi_agent_env import MultiAgentDict
 from rlframe.utils.errors import EnvError
 from rlframe.utils.spaces.observations import describe
+from rlframe.utils.spaces.old_gym import convert_space
 
 
 class ExternalMultiAgentEnv(ExternalEnv):
@@ -77,6 +78,25 @@ class ExternalMultiAgentEnv(ExternalEnv):
     def to_caller(self, actions: Mapping[Any, Any]) -> Any:
         """Returns what `get_action` returns: actions by agent."""
         return dict(actions)
+
+
+def adapt_external(env: ExternalEnv) -> ExternalEnv:
+    """Returns a simulator with a main loop of its own, its spaces being Gymnasium's.
+
+    Raises:
+        EnvError: If its constructor was not called, or a space is none.
+    """
+    if not hasattr(env, "desk"):
+        name = type(env).__name__
+        raise EnvError(f"{name} has not called super().__init__(action_space, observation_space) in its __init__()")
+    for name in ("action_space", "observation_space"):
+        space = getattr(env, name)
+        if isinstance(space, dict):
+            space = {agent: convert_space(part) for agent, part in space.items()}
+        elif space is not None or not isinstance(env, ExternalMultiAgentEnv):
+            space = convert_space(space)
+        setattr(env, name, space)
+    return env
 
 
 def _by_agent(name: str, what: str, given: Any) -> MultiAgentDict:

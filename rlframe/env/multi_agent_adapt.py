@@ -7,14 +7,13 @@ from typing import Any
 
 import gymnasium
 
-from rlframe.env.adapt import _takes
-from rlframe.env.contracts import check_reward
+from rlframe.env.agent_dicts import ALL, finite_reward, pettingzoo_kind, spaces_by_agent
+from rlframe.env.contracts import check_reward, reset_takes
 from rlframe.env.multi_agent_env import MultiAgentEnv
+from rlframe.env.wrappers.pettingzoo_env import ParallelPettingZooEnv, PettingZooEnv
 from rlframe.utils.errors import EnvError
 from rlframe.utils.spaces.observations import describe
-from rlframe.utils.spaces.old_gym import convert_space
 
-ALL = "__all__"
 StepDicts = tuple[dict[Any, Any], dict[Any, float], dict[Any, bool], dict[Any, bool], dict[Any, Any]]
 _NEW = "(observations, rewards, terminateds, truncateds, infos)"
 _OLD = "(observations, rewards, dones, infos)"
@@ -22,15 +21,7 @@ _OLD = "(observations, rewards, dones, infos)"
 
 def is_multi_agent(env: Any) -> bool:
     """Returns whether an environment has several agents: a `MultiAgentEnv`, or one of PettingZoo's."""
-    return isinstance(env, MultiAgentEnv) or _pettingzoo_kind(env) is not None
-
-
-def _pettingzoo_kind(env: Any) -> str | None:
-    """Returns "aec" or "parallel" for an environment of PettingZoo's, which is told without importing it."""
-    names = {base.__name__ for base in type(env).__mro__ if base.__module__.startswith("pettingzoo.")}
-    if "ParallelEnv" in names:
-        return "parallel"
-    return "aec" if "AECEnv" in names else None
+    return isinstance(env, MultiAgentEnv) or pettingzoo_kind(env) is not None
 
 
 class MultiAgentAdapter:
@@ -49,25 +40,23 @@ class MultiAgentAdapter:
 
     def __init__(self, env: Any) -> None:
         self.env = env
-        kind = _pettingzoo_kind(env)
+        kind = pettingzoo_kind(env)
         if kind is not None:
-            from rlframe.env.wrappers.pettingzoo_env import ParallelPettingZooEnv, PettingZooEnv
-
             env = (ParallelPettingZooEnv if kind == "parallel" else PettingZooEnv)(env)
         self._inner: Any = env
-        self._takes_seed = _takes(env, "seed") is not None
+        self._takes_seed = reset_takes(env, "seed") is not None
         self.spec = None
         self.metadata = getattr(self.env, "metadata", None) or {"render_modes": []}
 
     @property
     def observation_space(self) -> Any:
         """One space for all agents, a dict of spaces by agent, or None where the environment says nothing."""
-        return _spaces(self._inner, "observation_space")
+        return spaces_by_agent(self._inner, "observation_space")
 
     @property
     def action_space(self) -> Any:
         """One space for all agents, a dict of spaces by agent, or None where the environment says nothing."""
-        return _spaces(self._inner, "action_space")
+        return spaces_by_agent(self._inner, "action_space")
 
     @property
     def possible_agents(self) -> list[Any]:
@@ -123,7 +112,7 @@ class MultiAgentAdapter:
             )
         return (
             dict(obs),
-            {agent: _checked(reward, agent) for agent, reward in rewards.items()},
+            {agent: finite_reward(reward, agent) for agent, reward in rewards.items()},
             {agent: bool(flag) for agent, flag in ended.items()},
             {agent: bool(flag) for agent, flag in truncateds.items()},
             dict(infos),
@@ -184,25 +173,3 @@ class SingleAgentAsMany:
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.env, name)
-
-
-def _checked(reward: Any, agent: Any) -> float:
-    # The difference is 0 for finite numbers alone, and this is asked at every step of every agent.
-    if type(reward) is float and reward - reward == 0.0:
-        return reward
-    return check_reward(reward, f"step(): agent {agent!r}")
-
-
-def _spaces(env: Any, name: str) -> Any:
-    """Returns an environment's spaces: one for all, `{agent: space}`, or None."""
-    by_agent = getattr(env, f"{name}s", None)
-    if isinstance(by_agent, Mapping) and by_agent:
-        return {agent: convert_space(space) for agent, space in by_agent.items()}
-    space = getattr(env, name, None)
-    if isinstance(space, Mapping) and not hasattr(space, "sample"):
-        return {agent: convert_space(part) for agent, part in space.items()}
-    agents = getattr(env, "_agent_ids", None) or getattr(env, "possible_agents", None)
-    nested = getattr(space, "spaces", None)
-    if isinstance(nested, Mapping) and agents and set(nested) == set(agents):
-        return {agent: convert_space(part) for agent, part in nested.items()}
-    return None if space is None else convert_space(space)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rlframe.env.agent_dicts import ALL
 from rlframe.env.external_multi_agent_env import ExternalMultiAgentEnv
-from rlframe.env.multi_agent_adapt import ALL
 from rlframe.env.multi_agent_env import MultiAgentDict
 from rlframe.utils.errors import EnvError
 

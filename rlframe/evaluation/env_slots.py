@@ -11,10 +11,11 @@ import numpy as np
 import tree
 from numpy.typing import NDArray
 
-from rlframe.env.adapt import adapt_env, adapt_external
+from rlframe.env.adapt import adapt_env
 from rlframe.env.base_env import BaseEnv
 from rlframe.env.env_context import EnvContext
 from rlframe.env.external_env import ExternalEnv
+from rlframe.env.external_multi_agent_env import adapt_external
 from rlframe.env.multi_agent_adapt import MultiAgentAdapter, SingleAgentAsMany, is_multi_agent
 from rlframe.env.polled_simulator import PolledSimulator
 from rlframe.env.vector_places import VectorPlace

@@ -21,8 +21,8 @@ from rlframe.data.columns import (
     STATE_IN_PREFIX,
 )
 from rlframe.data.sample_batch import MultiAgentBatch
+from rlframe.env.agent_dicts import ALL
 from rlframe.env.external_desk import Call, Desk, OpenEpisode
-from rlframe.env.multi_agent_adapt import ALL
 from rlframe.evaluation.env_slots import EnvSlot
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.multi_agent_rows import Side

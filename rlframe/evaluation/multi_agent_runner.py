@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from rlframe.data.columns import AGENT_INDEX, EPS_ID, INFOS, OBS, T
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.data.sequences import cut_into_sequences
+from rlframe.env.agent_dicts import ALL
 from rlframe.env.checks import check_observation
-from rlframe.env.multi_agent_adapt import ALL, StepDicts
+from rlframe.env.multi_agent_adapt import StepDicts
 from rlframe.evaluation.env_runner import EPISODE_HOOKS, Hooks, RunnerSettings
 from rlframe.evaluation.env_slots import EnvSlot, fail_together, step_together
 from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode

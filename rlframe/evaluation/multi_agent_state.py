@@ -12,7 +12,7 @@ import tree
 from numpy.typing import NDArray
 
 from rlframe.data.columns import INFOS, OBS
-from rlframe.env.multi_agent_adapt import ALL
+from rlframe.env.agent_dicts import ALL
 from rlframe.evaluation.metrics import RolloutMetrics
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from rlframe.data.columns import (
 )
 from rlframe.data.returns import n_step
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.env.multi_agent_env import ENV_STATE
-from rlframe.env.wrappers.group_agents_wrapper import GROUP_REWARDS
+from rlframe.env.multi_agent_env import ENV_STATE, GROUP_REWARDS
 from rlframe.evaluation.fragments import clip_rewards
 from rlframe.exploration import make_exploration
 from rlframe.losses.masking import valid_mean

@@ -6,7 +6,7 @@ import pytest
 
 from rlframe.env.multi_agent_adapt import MultiAgentAdapter
 from rlframe.env.multi_agent_env import MultiAgentEnv
-from rlframe.env.wrappers.group_agents_wrapper import GROUP_INFO, GROUP_REWARDS, GroupAgentsWrapper
+from rlframe.env.multi_agent_env import GROUP_INFO, GROUP_REWARDS, GroupAgentsWrapper
 from rlframe.examples.env.two_step_game import TwoStepGame
 from rlframe.utils.errors import EnvError, NonFiniteError
 from tests.helpers.multi_agent_envs import Script
