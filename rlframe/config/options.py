@@ -67,6 +67,19 @@ class AlgorithmConfig(Section):
         assert isinstance(inspector.view, cls)
         return inspector.view
 
+    def derived(self) -> dict[str, Any]:
+        """Returns, by key, what workers and plans read in place of what was asked for: values that others imply."""
+        return {}
+
+    @classmethod
+    def effective(cls, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a config as workers and plans read it, with derived values; `config` itself keeps what was asked."""
+        if cls.derived is AlgorithmConfig.derived:
+            return dict(config)
+        view = cls.inspect(config, Tolerance(allow_unknown=True)).view
+        assert isinstance(view, cls)
+        return {**config, **view.derived()}
+
     @classmethod
     def inspect(cls, config: Mapping[str, Any], tolerance: Tolerance) -> Inspector:
         """Returns the finished inspection of a config: converted values, faults and remarks."""

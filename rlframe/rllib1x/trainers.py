@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from rlframe.agents.a3c.a3c import A3CConfig
 from rlframe.agents.appo.appo import UpdateTargetAndKL
-from rlframe.agents.ppo.ppo import FollowValueTargets
+from rlframe.agents.dqn.dqn import DQNConfig
+from rlframe.agents.ppo.ddppo import DDPPOConfig
+from rlframe.agents.ppo.ppo import FollowValueTargets, PPOConfig
+from rlframe.config.options import AlgorithmConfig
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.common import (
     LEARNER_INFO,
@@ -31,6 +35,23 @@ class OverrideDefaultResourceRequest:
     def default_resource_request(cls: Any, config: dict[str, Any]) -> Any:
         """Returns one bundle for the driver, and one for each rollout and evaluation worker."""
         return placement_group_factory(cls.merge_trainer_configs(cls.get_default_config(), dict(config)))
+
+
+# --- Configs ------------------------------------------------------------------------------------------------------
+
+
+def _writes_derived(declaration: type[AlgorithmConfig]) -> Callable[[dict[str, Any]], None]:
+    def validate_config(config: dict[str, Any]) -> None:
+        """Writes into a config what follows from others of its keys, as RLlib did; trainers here leave it as it is."""
+        config.update(declaration.effective(config))
+
+    return validate_config
+
+
+validate_a3c_config = _writes_derived(A3CConfig)
+validate_ddppo_config = _writes_derived(DDPPOConfig)
+validate_dqn_config = _writes_derived(DQNConfig)
+validate_ppo_config = _writes_derived(PPOConfig)
 
 
 # --- PPO and APPO -------------------------------------------------------------------------------------------------

@@ -189,6 +189,7 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
             return
         self.policy_class = self.get_default_policy_class(self.config)
         self.before_init()
+        self._effective_config = self._config_class.effective(self.config)
         self.local_replay_buffer = self.make_replay_buffer(self.config)
         self.workers = self._make_workers()
         self.train_exec_impl = self._make_plan()
@@ -204,14 +205,14 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
             env_creator=self.env_creator,
             validate_env=self.env_validator(),
             policy_class=self.policy_class,
-            trainer_config={**self.config, "seed": self.seed},
+            trainer_config={**self._effective_config, "seed": self.seed},
             num_workers=self.config["num_workers"],
             logdir=self.logdir,
         )
 
     def _make_plan(self) -> LocalIterator[Any]:
         keywords = {} if self.local_replay_buffer is None else {"local_replay_buffer": self.local_replay_buffer}
-        config = with_other_names(self.config, self._config_class.deprecated_keys())
+        config = with_other_names(self._effective_config, self._config_class.deprecated_keys())
         plan = call_by_signature(self.execution_plan, self.workers, config, **keywords)
         try:
             return as_local_iterator(plan)

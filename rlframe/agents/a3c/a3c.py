@@ -37,10 +37,9 @@ class A3CConfig(AdvantageActorCriticConfig):
         tunable=False,
     )
 
-
-def validate_config(config: dict[str, Any]) -> None:
-    """Has remote workers carry the framework's policy: they compute gradients."""
-    config["sample_in_numpy"] = False
+    def derived(self) -> dict[str, Any]:
+        """Returns that remote workers carry the framework's policy: they compute gradients."""
+        return {**super().derived(), "sample_in_numpy": False}
 
 
 def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
@@ -54,7 +53,6 @@ DEFAULT_CONFIG: dict[str, Any] = A3CConfig.defaults()
 A3CTrainer = build_trainer(
     name="A3C",
     config_class=A3CConfig,
-    validate_config=validate_config,
     policies={
         "torch": "rlframe.agents.a3c.a3c_torch_policy:A3CTorchPolicy",
         "tf": "rlframe.agents.a3c.a3c_tf_policy:A3CTFPolicy",

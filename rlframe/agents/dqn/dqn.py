@@ -48,16 +48,6 @@ class DQNConfig(SimpleQConfig, PrioritizedReplayConfig, NStepConfig, TrainingInt
             yield "exploration_config.type='ParameterNoise' and noisy=True both put noise on the weights; choose one"
 
 
-def validate_config(config: dict[str, Any]) -> None:
-    """Lengthens fragments to `n_step`, and has whole episodes for parameter noise, both as RLlib does.
-
-    A shorter fragment has no window of that many rewards; parameter noise changes the weights once per episode.
-    """
-    if config["exploration_config"].get("type") == "ParameterNoise":
-        config["batch_mode"] = "complete_episodes"
-    config["rollout_fragment_length"] = max(config["rollout_fragment_length"], config["n_step"])
-
-
 def execution_plan(
     workers: WorkerSet, config: dict[str, Any], *, local_replay_buffer: LocalReplayBuffer
 ) -> LocalIterator[Any]:
@@ -70,7 +60,6 @@ DEFAULT_CONFIG: dict[str, Any] = DQNConfig.defaults()
 DQNTrainer = build_trainer(
     name="DQN",
     config_class=DQNConfig,
-    validate_config=validate_config,
     policies={
         "torch": "rlframe.agents.dqn.dqn_torch_policy:DQNTorchPolicy",
         "tf": "rlframe.agents.dqn.dqn_tf_policy:DQNTFPolicy",

@@ -48,6 +48,11 @@ class OffPolicyConfig(CommonConfig):
         if not self.replays_episodes:
             yield from faults_of_rows(self.replay_buffer_config)
 
+    def derived(self) -> dict[str, Any]:
+        """Returns whole episodes for parameter noise, which changes the weights once per episode."""
+        noisy = self.exploration_config.get("type") == "ParameterNoise"
+        return {**super().derived(), **({"batch_mode": "complete_episodes"} if noisy else {})}
+
 
 class NStepConfig(OffPolicyConfig):
     """Targets that sum several rewards."""
@@ -55,6 +60,10 @@ class NStepConfig(OffPolicyConfig):
     n_step: int = option(
         1, "Rewards summed before bootstrapping.", unit="env steps", low=1, source="Sutton & Barto 2018, eq. 7.1"
     )
+
+    def derived(self) -> dict[str, Any]:
+        """Returns fragments of `n_step` rows at least: a shorter one has no window of that many rewards."""
+        return {**super().derived(), "rollout_fragment_length": max(self.rollout_fragment_length, self.n_step)}
 
 
 class PrioritizedReplayConfig(OffPolicyConfig):

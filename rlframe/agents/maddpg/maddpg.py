@@ -106,11 +106,6 @@ def _table_faults(policies: Any) -> Iterator[str]:
         yield f"multiagent.policies have agent_id {given}, {wanted}"
 
 
-def validate_config(config: dict[str, Any]) -> None:
-    """Lengthens fragments to `n_step`: a shorter one has no window of that many rewards."""
-    config["rollout_fragment_length"] = max(config["rollout_fragment_length"], config["n_step"])
-
-
 def execution_plan(
     workers: WorkerSet, config: dict[str, Any], *, local_replay_buffer: LocalReplayBuffer
 ) -> LocalIterator[Any]:
@@ -142,7 +137,6 @@ DEFAULT_CONFIG: dict[str, Any] = MADDPGConfig.defaults()
 MADDPGTrainer = build_trainer(
     name="MADDPG",
     config_class=MADDPGConfig,
-    validate_config=validate_config,
     policies={
         "torch": "rlframe.agents.maddpg.maddpg_torch_policy:MADDPGTorchPolicy",
         "tf": "rlframe.agents.maddpg.maddpg_tf_policy:MADDPGTFPolicy",

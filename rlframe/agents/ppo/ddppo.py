@@ -71,10 +71,9 @@ class DDPPOConfig(PPOConfig):
         if self.batch_mode == "truncate_episodes" and not self.use_gae:
             yield "use_gae=False needs batch_mode='complete_episodes': returns need the ends of episodes"
 
-
-def validate_config(config: dict[str, Any]) -> None:
-    """Has remote workers carry the framework's policy: they learn."""
-    config["sample_in_numpy"] = False
+    def derived(self) -> dict[str, Any]:
+        """Returns that remote workers carry the framework's policy: they learn."""
+        return {"sample_in_numpy": False}
 
 
 def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
@@ -94,7 +93,6 @@ DEFAULT_CONFIG: dict[str, Any] = DDPPOConfig.defaults()
 DDPPOTrainer = build_trainer(
     name="DDPPO",
     config_class=DDPPOConfig,
-    validate_config=validate_config,
     policies={"torch": "rlframe.agents.ppo.ppo_torch_policy:PPOTorchPolicy"},
     execution_plan=execution_plan,
 )

@@ -78,14 +78,12 @@ class PPOConfig(ActorCriticConfig):
         if self.batch_mode == "truncate_episodes" and not self.use_gae:
             yield "use_gae=False needs batch_mode='complete_episodes': returns need the ends of episodes"
 
-
-def validate_config(config: dict[str, Any]) -> None:
-    """Fits fragments to the train batch, as RLlib does: one round of all workers then gives a whole train batch."""
-    rows = max(config["num_workers"], 1) * config["num_envs_per_worker"]
-    if config["batch_mode"] == "truncate_episodes" and config["train_batch_size"] % (
-        rows * config["rollout_fragment_length"]
-    ):
-        config["rollout_fragment_length"] = math.ceil(config["train_batch_size"] / rows)
+    def derived(self) -> dict[str, Any]:
+        """Returns fragments that fit the train batch: one round of all workers then gives a whole one."""
+        rows = max(self.num_workers, 1) * self.num_envs_per_worker
+        if self.batch_mode != "truncate_episodes" or self.train_batch_size % (rows * self.rollout_fragment_length) == 0:
+            return super().derived()
+        return {**super().derived(), "rollout_fragment_length": math.ceil(self.train_batch_size / rows)}
 
 
 class FollowValueTargets:
@@ -170,7 +168,6 @@ DEFAULT_CONFIG: dict[str, Any] = PPOConfig.defaults()
 PPOTrainer = build_trainer(
     name="PPO",
     config_class=PPOConfig,
-    validate_config=validate_config,
     policies={
         "torch": "rlframe.agents.ppo.ppo_torch_policy:PPOTorchPolicy",
         "tf": "rlframe.agents.ppo.ppo_tf_policy:PPOTFPolicy",

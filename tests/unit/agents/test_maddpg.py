@@ -302,7 +302,8 @@ def test_only_a_terminated_episode_ends_the_bootstrap(ends_by: str, expected: fl
 
 def test_n_step_rewards_are_summed_for_each_agent() -> None:
     trainer = make(n_step=3, rollout_fragment_length=2)
-    assert trainer.config["rollout_fragment_length"] == 3
+    assert trainer.workers.local_worker().policy_config["rollout_fragment_length"] == 3
+    assert trainer.config["rollout_fragment_length"] == 2, "what was asked for is not written over"
     trainer = make(n_step=3, rollout_fragment_length=5)
     rows = trainer.workers.local_worker().sample().policy_batches["sharer"]
     np.testing.assert_allclose(rows["rewards"], [2 * (1 + 0.95 + 0.95**2)] * 3 + [2 * 1.95, 2.0], rtol=1e-6)

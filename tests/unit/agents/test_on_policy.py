@@ -126,7 +126,8 @@ def test_wrong_configs_are_refused(overrides, message):
 @pytest.mark.parametrize(("batch", "envs", "expected"), [(80, 2, 20), (96, 2, 48), (90, 4, 23), (4000, 1, 20)])
 def test_fragments_are_fitted_to_the_train_batch(batch, envs, expected):
     trainer = make(PPOTrainer, train_batch_size=batch, num_envs_per_worker=envs)
-    assert trainer.config["rollout_fragment_length"] == expected
+    assert trainer.workers.local_worker().policy_config["rollout_fragment_length"] == expected
+    assert trainer.config["rollout_fragment_length"] == 20, "what was asked for is not written over"
 
 
 def test_returns_without_a_critic_need_whole_episodes():

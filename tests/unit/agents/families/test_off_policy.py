@@ -2,6 +2,7 @@
 
 import pytest
 
+from rlframe.agents.dqn.dqn import DQNConfig, validate_config
 from rlframe.agents.families import off_policy
 from rlframe.agents.families.optimization import GradientClippingConfig, LearningRateScheduleConfig
 from rlframe.agents.registry import ALGORITHMS, get_trainer_class
@@ -47,3 +48,14 @@ def test_defaults_of_all_parents_are_taken_over():
     defaults = Both.defaults()
     assert (defaults["n_step"], defaults["tau"], defaults["learning_starts"]) == (3, 0.5, 7)
     assert issubclass(Both, Section)
+
+
+def test_derived_values_leave_what_was_asked_for():
+    asked = {"n_step": 6, "exploration_config": {"type": "ParameterNoise"}}
+    config = {**DQNConfig.defaults(), **asked, "key_of_a_program": 1}
+    effective = DQNConfig.effective(config)
+    assert (effective["rollout_fragment_length"], effective["batch_mode"]) == (6, "complete_episodes")
+    assert (config["rollout_fragment_length"], config["batch_mode"]) == (4, "truncate_episodes")
+    assert {key for key in config if effective[key] != config[key]} == {"rollout_fragment_length", "batch_mode"}
+    validate_config(config)
+    assert config == effective, "programs that call RLlib's function find what it wrote"
