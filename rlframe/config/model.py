@@ -17,14 +17,23 @@ def _model_rule(value: Any) -> str | None:
     return None if value is None or isinstance(value, str) or callable(value) else "a registered name, a class or None"
 
 
+PADDINGS = ("same", "valid")
+"""How a convolution treats its images' edges: ceil(size / stride) outputs, or whole filters alone."""
+
+
 def _filters_rule(value: Any) -> str | None:
-    """Wants [out_channels, kernel, stride] for every convolution; kernel and stride are a size or [height, width]."""
+    """Wants [out_channels, kernel, stride], and a padding or none, for every convolution.
+
+    Kernel and stride are a size or [height, width].
+    """
     wanted = "a list of [out_channels, kernel, stride], for example [[16, [8, 8], 4], [32, 4, 2]]"
     for layer in value or ():
-        if not isinstance(layer, list | tuple) or len(layer) != 3 or not _is_size(layer[0], pairs=False):
+        if not isinstance(layer, list | tuple) or len(layer) not in (3, 4) or not _is_size(layer[0], pairs=False):
             return wanted
         if not _is_size(layer[1]) or not _is_size(layer[2]):
             return wanted
+        if len(layer) == 4 and layer[3] not in PADDINGS:
+            return '"same" or "valid" as the padding, a filter\'s fourth entry: for example [16, [8, 8], 4, "valid"]'
     return None
 
 
@@ -40,9 +49,10 @@ class NetworkConfig(Section):
 
     fcnet_hiddens: list[int] = option([256, 256], "Sizes of the fully connected layers.", low=1)
     fcnet_activation: str | None = option("tanh", "Activation of these layers.", choices=ACTIVATIONS)
-    conv_filters: list[list[int | list[int]]] | None = option(
+    conv_filters: list[list[int | str | list[int]]] | None = option(
         None,
-        "Convolutions as [out_channels, kernel, stride]; None takes those for the image size, where there are any.",
+        "Convolutions as [out_channels, kernel, stride]; None takes those for the image size, where there are any. A "
+        'fourth entry is the padding, "same" or "valid"; without one the last is "valid", the others are "same".',
         rule=_filters_rule,
         wanted="a list of [out_channels, kernel, stride] or None",
     )

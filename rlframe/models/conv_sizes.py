@@ -95,11 +95,11 @@ def filters_for(shape: Sequence[int], given: Filters | None) -> Filters:
 def plan_convs(shape: Sequence[int], filters: Filters, *, reduce: bool = True) -> tuple[list[ConvPlan], int]:
     """Returns the convolutions of a stack, and how many features they leave.
 
-    All but the last keep ceil(size / stride), the last is unpadded.
+    Where a filter names no padding, all but the last keep ceil(size / stride) ("same"), the last is "valid".
 
     Args:
         shape: Height, width and channels of the images.
-        filters: [out_channels, kernel, stride] of every convolution.
+        filters: [out_channels, kernel, stride] of every convolution, or [out_channels, kernel, stride, padding].
         reduce: Whether the last convolution must leave 1×1.
 
     Raises:
@@ -109,9 +109,12 @@ def plan_convs(shape: Sequence[int], filters: Filters, *, reduce: bool = True) -
     size = (height, width)
     sizes = [size]
     plans: list[ConvPlan] = []
-    for index, (out_channels, kernel, stride) in enumerate(filters):
-        last = index == len(filters) - 1
-        padding, size = (None, valid_size(size, kernel, stride)) if last else same_padding(size, kernel, stride)
+    for index, (out_channels, kernel, stride, *named) in enumerate(filters):
+        padding: tuple[int, int, int, int] | None = None
+        if (named or ["valid" if index == len(filters) - 1 else "same"])[0] == "valid":
+            size = valid_size(size, kernel, stride)
+        else:
+            padding, size = same_padding(size, kernel, stride)
         sizes.append(size)
         plans.append(ConvPlan(channels, int(out_channels), pair(kernel), pair(stride), padding))
         channels = int(out_channels)

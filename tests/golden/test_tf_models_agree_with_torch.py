@@ -129,6 +129,7 @@ def test_fcnet_other_observations_agree(shape, dtype):
         # even and odd sizes, oblong kernels and strides, and maps left for the dense layers to flatten
         ((9, 12, 2), {"conv_filters": [[4, [4, 3], [2, 3]], [5, 2, 1]], "post_fcnet_hiddens": [7]}),
         ((9, 12, 2), {"conv_filters": [[4, 1, 2], [5, [5, 6], 1]], "vf_share_layers": False}),
+        ((9, 12, 2), {"conv_filters": [[4, [4, 3], 2, "valid"], [5, 2, 1, "same"]], "post_fcnet_hiddens": [7]}),
     ],
     ids=str,
 )

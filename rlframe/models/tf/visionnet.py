@@ -17,13 +17,13 @@ __all__ = ["DEFAULT_FILTERS", "ConvStack", "Filters", "VisionNetwork", "filters_
 
 
 class ConvStack(VariableOwner):
-    """Convolutions on images in the order [H, W, C]: all but the last keep ceil(size / stride), the last is unpadded.
+    """Convolutions on images in the order [H, W, C], padded as `rlframe.models.conv_sizes.plan_convs` says.
 
     Variables are named and laid out as in the torch sibling, "convs.0._model.1.weight [out, in, height, width]".
 
     Args:
         shape: Height, width and channels of the images.
-        filters: [out_channels, kernel, stride] of every convolution.
+        filters: [out_channels, kernel, stride] of every convolution, and the padding where it is named.
         activation: Name of the activation behind every convolution.
         reduce: Whether the last convolution must leave 1×1.
 

@@ -17,11 +17,11 @@ __all__ = ["DEFAULT_FILTERS", "ConvStack", "Filters", "VisionNetwork", "filters_
 
 
 class ConvStack(nn.Module):
-    """Convolutions on images in the order [H, W, C]: all but the last keep ceil(size / stride), the last is unpadded.
+    """Convolutions on images in the order [H, W, C], padded as `rlframe.models.conv_sizes.plan_convs` says.
 
     Args:
         shape: Height, width and channels of the images.
-        filters: [out_channels, kernel, stride] of every convolution.
+        filters: [out_channels, kernel, stride] of every convolution, and the padding where it is named.
         activation: Name of the activation behind every convolution.
         reduce: Whether the last convolution must leave 1×1.
 

@@ -99,6 +99,7 @@ def test_common_config_default_is_that_of_the_reference(key: str, value: Any) ->
         ("model", {"conv_filters": [[16, 8]]}, "wanted a list of [out_channels, kernel, stride], for example"),
         ("model", {"conv_filters": [16, 8, 4]}, "model.conv_filters: got [16, 8, 4] (list), wanted a list of"),
         ("model", {"conv_filters": [[16, [8, 8], 0]]}, "wanted a list of [out_channels, kernel, stride]"),
+        ("model", {"conv_filters": [[16, 8, 4, "full"]]}, 'wanted "same" or "valid" as the padding, a filter'),
         ("model", {"custom_model": 3}, "model.custom_model: got 3 (int), wanted a registered name, a class or None"),
         ("model", {"custom_model_config": None}, "model.custom_model_config: got None, wanted a dict"),
         ("model", {"use_lstm": True, "use_attention": True}, "model: use_lstm and use_attention are both on"),
@@ -134,11 +135,10 @@ def test_good_value_is_kept_in_its_declared_type(key: str, given: Any, kept: Any
 
 
 def test_model_lists_given_as_tuples_and_arrays_become_lists() -> None:
-    model = merged(model={"fcnet_hiddens": np.array([8, 16]), "conv_filters": ((16, (8, 8), 4), (32, 4, np.int64(2)))})[
-        "model"
-    ]
+    filters = ((16, (8, 8), 4, "valid"), (32, 4, np.int64(2)))
+    model = merged(model={"fcnet_hiddens": np.array([8, 16]), "conv_filters": filters})["model"]
     assert model["fcnet_hiddens"] == [8, 16]
-    assert model["conv_filters"] == [[16, [8, 8], 4], [32, 4, 2]]
+    assert model["conv_filters"] == [[16, [8, 8], 4, "valid"], [32, 4, 2]]
     assert all(type(size) is int for size in model["fcnet_hiddens"])
 
 
