@@ -38,8 +38,9 @@ def play(  # noqa: PLR0913, PLR0917  one parameter for each option
 ) -> None:
     """Watch a trained policy, on the screen or in a video, and print what it got."""
     with reporting(debug):
-        from rlframe.cli.evaluating import PlayOptions, loaded_trainer
+        from rlframe.cli.evaluating import loaded_trainer
         from rlframe.cli.evaluating import play as play_episodes
+        from rlframe.cli.play_options import PlayOptions
 
         if render and (video_dir or frame_dir):
             raise ConfigError("--render shows the environment, --video-dir and --frame-dir draw it: give one of them")
@@ -70,8 +71,9 @@ def evaluate(  # noqa: PLR0913, PLR0917  one parameter for each option
 ) -> None:
     """Play a trained policy and print its returns: mean, interquartile mean, 95 % interval."""
     with reporting(debug):
-        from rlframe.cli.evaluating import PlayOptions, loaded_trainer
+        from rlframe.cli.evaluating import loaded_trainer
         from rlframe.cli.evaluating import play as play_episodes
+        from rlframe.cli.play_options import PlayOptions
         from rlframe.cli.show import show_episodes, show_episodes_as_json
 
         with loaded_trainer(path, best=best, trust=trust) as (trainer, spec, checkpoint):

@@ -6,15 +6,13 @@ import os
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from rlframe.cli.play_options import PlayOptions
 from rlframe.env.registry import how_to_install
 from rlframe.utils.errors import ConfigError, EnvError
-
-if TYPE_CHECKING:
-    from rlframe.cli.evaluating import PlayOptions
 
 _FRAMES_PER_S = 30.0
 _INSTALL = 'pip install "rlframe[video]"'

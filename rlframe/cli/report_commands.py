@@ -141,7 +141,8 @@ def _play(
         if video:
             raise ConfigError("--video records an episode that is played: give --episodes as well")
         return evaluations, videos
-    from rlframe.cli.evaluating import PlayOptions, loaded_trainer, play
+    from rlframe.cli.evaluating import loaded_trainer, play
+    from rlframe.cli.play_options import PlayOptions
     from rlframe.cli.show import summarize
     from rlframe.report.curves import find_curves
 

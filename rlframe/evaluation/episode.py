@@ -10,6 +10,7 @@ import numpy as np
 
 from rlframe.data.columns import STATE_OUT_PREFIX
 from rlframe.env.base_env import _DUMMY_AGENT_ID
+from rlframe.evaluation.agent_mapping import agent_mapping
 from rlframe.evaluation.rllib_names import RLlibEpisodeNames
 
 if TYPE_CHECKING:
@@ -96,8 +97,6 @@ class Episode(RLlibEpisodeNames):
 
     def _users_mapping(self, function: Callable[..., str]) -> Callable[[Any, Episode], str]:
         """Returns a user's mapping function, called with the arguments that it declares."""
-        from rlframe.evaluation.policy_table import agent_mapping
-
         mapping = agent_mapping(function, list(self.policy_map))
         return lambda agent_id, episode: mapping(agent_id, episode, self.worker)
 

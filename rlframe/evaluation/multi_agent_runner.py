@@ -23,7 +23,7 @@ from rlframe.evaluation.fragments import clip_rewards
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.multi_agent_postprocessing import MultiAgentPostprocessing
 from rlframe.evaluation.multi_agent_rows import Agent, Side
-from rlframe.evaluation.multi_agent_state import restore_runner, runner_state
+from rlframe.evaluation.multi_agent_state import ResumableRunner
 from rlframe.evaluation.step_times import StepTimes
 from rlframe.policy.policy import Policy
 from rlframe.policy.users_code import overridden_by_user
@@ -36,7 +36,7 @@ _MAX_IDLE_STEPS = 10_000
 Mapping_ = Callable[[Any, Episode], str]
 
 
-class MultiAgentRunner:
+class MultiAgentRunner(ResumableRunner):
     """Steps B environment slots with any number of agents and policies, and returns `MultiAgentBatch`es.
 
     A transition of an agent is closed by its next turn: it has the rewards of all steps since it acted, so an agent
@@ -270,7 +270,7 @@ class MultiAgentRunner:
 
         Once more where the policy came back from the disk: its exploration is a new one then.
         """
-        policy = self.policies.get(side.policy_id, side.policy)
+        policy: Policy = self.policies.get(side.policy_id, side.policy)
         exploration = policy.exploration
         if side.told is None or side.told() is not exploration:
             exploration.before_compute_actions(timestep=policy.global_timestep, explore=self.settings.explore)
@@ -701,16 +701,6 @@ class MultiAgentRunner:
         for episode in gone:
             self._running.pop(episode, None)
         self._names = {key: name for key, name in self._names.items() if key[0] not in gone}
-
-    # --- checkpoints ------------------------------------------------------------------------------------------
-
-    def get_state(self) -> dict[str, Any]:
-        """Returns the place of every environment, unfinished rows, and episodes not yet reported."""
-        return runner_state(self)
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on from what `get_state` returned, see `restore_runner`."""
-        restore_runner(self, state)
 
 
 def _whole_episode(part: Any) -> Any:

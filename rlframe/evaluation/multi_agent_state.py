@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tree
@@ -13,11 +13,8 @@ from numpy.typing import NDArray
 
 from rlframe.data.columns import INFOS, OBS
 from rlframe.env.agent_dicts import ALL
+from rlframe.evaluation.env_slots import EnvSlot
 from rlframe.evaluation.metrics import RolloutMetrics
-
-if TYPE_CHECKING:
-    from rlframe.evaluation.env_slots import EnvSlot
-    from rlframe.evaluation.multi_agent_runner import MultiAgentRunner
 
 State = dict[str, Any]
 
@@ -104,58 +101,178 @@ def unpack_actions(packed: State, struct_of: Callable[[str], Any]) -> list[list[
     return steps
 
 
-# --- saving --------------------------------------------------------------------------------------------------------
+# --- saving and restoring ------------------------------------------------------------------------------------------
 
 
-def runner_state(runner: MultiAgentRunner) -> State:
-    """Returns the place of every environment, unfinished rows, agents' memories, and episodes not yet reported."""
-    slots: State = {}
-    for slot in runner.slots:
-        actions = slot.actions_of_game() if runner._started else None
-        slots[str(slot.index)] = {
-            "seed": slot.seed,
-            "episode": slot.episode,
-            "replayable": actions is not None,
-            "actions": {} if actions is None else pack_actions(actions),
-            "lives": [] if actions is None else [len(life or ()) for life in slot.lives],
-        }
-    state: State = {
-        "started": runner._started,
-        "slots": slots,
-        "metrics": [metric.to_state() for metric in runner._metrics],
-    }
-    if not runner._started:
-        return state
-    return {
-        **state,
-        "episodes": [_episode_state(runner, index) for index in range(len(runner.slots))],
-        "sides": [_side_state(side) for side in runner._sides.values()],
-        "names": [[episode, number, agent_key(agent)] for (episode, number), agent in runner._names.items()],
-        "over": sorted(runner._over),
-        "parts": list(runner._parts),
-        "infos_lost": any(INFOS in side.store.columns and len(side.store) for side in runner._sides.values()),
-        "unchecked": sorted(runner._unchecked),
-    }
+class ResumableRunner:
+    """What a `MultiAgentRunner` saves of itself, and how it goes on from there.
 
+    Attributes and methods that are only declared here are the runner's.
+    """
 
-def _episode_state(runner: MultiAgentRunner, index: int) -> State:
-    episode = runner._episodes[index]
-    return {
-        "id": episode.episode_id,
-        "length": episode.length,
-        "agents": [
-            {
-                "key": agent_key(agent.id),
-                "policy": agent.side.policy_id,
-                "place": agent.place,
-                "row": agent.row,
-                "step": agent.step,
-                "total": agent.total,
-                "done": agent.done,
+    slots: list[EnvSlot]
+    policies: Mapping[str, Any]
+    _started: bool
+    _metrics: list[RolloutMetrics]
+    _episodes: list[Any]
+    _agents: list[dict[Any, Any]]
+    _sides: dict[str, Any]
+    _names: dict[tuple[int, int], Any]
+    _over: set[int]
+    _parts: list[int]
+    _unchecked: set[Any]
+    _running: dict[int, Any]
+    _cut: dict[int, int]
+    _idle: list[int]
+    _finished_steps: int
+    _steps_of: dict[int, int]
+    _observation_fn: Any
+    _begin: Callable[[int], None]
+    _call: Callable[[str, int], None]
+    _drop_rows: Callable[[int], None]
+    _new_episode: Callable[[int, int], Any]
+    _new_side: Callable[[str], Any]
+    _restore_agent: Callable[[int, Any, Mapping[str, Any]], Any]
+
+    def get_state(self) -> State:
+        """Returns the place of every environment, unfinished rows, agents' memories, and episodes not yet reported."""
+        slots: State = {}
+        for slot in self.slots:
+            actions = slot.actions_of_game() if self._started else None
+            slots[str(slot.index)] = {
+                "seed": slot.seed,
+                "episode": slot.episode,
+                "replayable": actions is not None,
+                "actions": {} if actions is None else pack_actions(actions),
+                "lives": [] if actions is None else [len(life or ()) for life in slot.lives],
             }
-            for agent in runner._agents[index].values()
-        ],
-    }
+        state: State = {
+            "started": self._started,
+            "slots": slots,
+            "metrics": [metric.to_state() for metric in self._metrics],
+        }
+        if not self._started:
+            return state
+        return {
+            **state,
+            "episodes": [self._episode_state(index) for index in range(len(self.slots))],
+            "sides": [_side_state(side) for side in self._sides.values()],
+            "names": [[episode, number, agent_key(agent)] for (episode, number), agent in self._names.items()],
+            "over": sorted(self._over),
+            "parts": list(self._parts),
+            "infos_lost": any(INFOS in side.store.columns and len(side.store) for side in self._sides.values()),
+            "unchecked": sorted(self._unchecked),
+        }
+
+    def _episode_state(self, index: int) -> State:
+        episode = self._episodes[index]
+        return {
+            "id": episode.episode_id,
+            "length": episode.length,
+            "agents": [
+                {
+                    "key": agent_key(agent.id),
+                    "policy": agent.side.policy_id,
+                    "place": agent.place,
+                    "row": agent.row,
+                    "step": agent.step,
+                    "total": agent.total,
+                    "done": agent.done,
+                }
+                for agent in self._agents[index].values()
+            ],
+        }
+
+    def set_state(self, state: State) -> None:
+        """Goes on from what `get_state` returned: each environment is replayed to where it stood.
+
+        An environment that does not come to the same observations is not deterministic: that is said as a warning, and
+        a new episode begins there, as it does in an environment whose agents' ids cannot be told from what they look
+        like.
+        """
+        self._started = False
+        self._cut, self._idle = {}, [0] * len(self.slots)  # of steps that were left half-way
+        self._finished_steps, self._steps_of = 0, {}
+        self._metrics = [RolloutMetrics.from_state(item) for item in state["metrics"]]
+        for slot in self.slots:
+            saved = state["slots"].get(str(slot.index))
+            if saved is not None:
+                slot.seed, slot.episode = int(saved["seed"]), int(saved["episode"])
+        known = all(side["policy"] in self.policies for side in state.get("sides", []))
+        if not state["started"] or len(state["slots"]) != len(self.slots) or not known:
+            return
+        self._take_rows(state)
+        lost = [index for index in range(len(self.slots)) if not self._bring_back(index, state)]
+        for index in lost:
+            warnings.warn(
+                f"{self.slots[index].where()} did not come back to where it was saved: it is not deterministic given "
+                "its seed and actions, or its agents' ids are neither text nor numbers; a new episode begins there",
+                stacklevel=3,
+            )
+            # After all are back: this moves rows, and saved row numbers are those from before.
+            self._drop_rows(index)
+            self._begin(index)
+        self._started = True
+
+    def _take_rows(self, state: State) -> None:
+        """Takes the rows and memories of each policy."""
+        self._sides, self._running = {}, {}
+        self._names = {(int(episode), int(number)): _Ids().find(key) for episode, number, key in state["names"]}
+        self._over = set(state["over"])
+        self._parts = [int(part) for part in state["parts"]]
+        self._unchecked = set(state["unchecked"])
+        self._agents = [{} for _ in self.slots]
+        self._episodes = [None for _ in self.slots]  # filled by the caller
+        for saved in state["sides"]:
+            side = self._new_side(saved["policy"])
+            side.store.set_state(saved["store"])
+            side.unfiltered = len(side.store)
+            side.free_places, side.places = [int(place) for place in saved["free_places"]], int(saved["places"])
+            if side.memory is not None and saved["memory"]:
+                side.memory.set_state(saved["memory"])
+
+    def _bring_back(self, index: int, state: State) -> bool:
+        """Replays one environment and takes its agents back; returns whether it is where it was."""
+        slot, saved = self.slots[index], state["episodes"][index]
+        policies = {agent["key"]: agent["policy"] for agent in saved["agents"]}
+        ids = _Ids()
+        obs = _replay(slot, state["slots"][str(slot.index)], ids, lambda key: self.policies[policies[key]])
+        slot.episode = int(state["slots"][str(slot.index)]["episode"])
+        episode = self._new_episode(index, int(saved["id"]))
+        episode.length = int(saved["length"])
+        for number, agent in enumerate(saved["agents"]):
+            agent_id = ids.find(agent["key"])
+            self._names[episode.episode_id, number] = agent_id
+            episode._policy_of[agent_id] = agent["policy"]
+            made = self._restore_agent(index, agent_id, agent)
+            episode.agent_rewards[agent_id, agent["policy"]] = made.total
+            episode.total_reward += made.total
+            if made.row >= made.side.store.acted_up_to:
+                made.side.waiting.append(made)
+        for side in self._sides.values():
+            side.waiting.sort(key=lambda agent: agent.row)
+        if obs is None or not ids.know(list(policies)):
+            return False
+        self._call("on_episode_start", index)
+        return self._same(index, obs)
+
+    def _same(self, index: int, obs: dict[Any, Any]) -> bool:
+        """Returns whether the agents that wait for an action have the observations that they had."""
+        if self._observation_fn is not None:
+            return True  # what it has made of them may hang on what it keeps itself
+        for agent in self._agents[index].values():
+            if agent.row < 0 or agent.row < agent.side.store.acted_up_to or agent.side.filter is not None:
+                continue
+            raw = obs.get(agent.id)
+            if raw is None:
+                return False
+            wanted = agent.side.store.columns[OBS][agent.row]
+            got: NDArray[Any] = np.asarray(
+                raw if agent.side.preprocess is None else agent.side.preprocess.transform(raw)
+            )
+            if got.shape != wanted.shape or not np.array_equal(got.astype(wanted.dtype), wanted, equal_nan=True):
+                return False
+        return True
 
 
 def _side_state(side: Any) -> State:
@@ -166,84 +283,6 @@ def _side_state(side: Any) -> State:
         "free_places": list(side.free_places),
         "places": side.places,
     }
-
-
-# --- restoring -----------------------------------------------------------------------------------------------------
-
-
-def restore_runner(runner: MultiAgentRunner, state: State) -> None:
-    """Goes on from what `runner_state` returned: each environment is replayed to where it stood.
-
-    An environment that does not come to the same observations is not deterministic: that is said as a warning, and a
-    new episode begins there, as it does in an environment whose agents' ids cannot be told from what they look like.
-    """
-    runner._started = False
-    runner._cut, runner._idle = {}, [0] * len(runner.slots)  # of steps that were left half-way
-    runner._finished_steps, runner._steps_of = 0, {}
-    runner._metrics = [RolloutMetrics.from_state(item) for item in state["metrics"]]
-    for slot in runner.slots:
-        saved = state["slots"].get(str(slot.index))
-        if saved is not None:
-            slot.seed, slot.episode = int(saved["seed"]), int(saved["episode"])
-    known = all(side["policy"] in runner.policies for side in state.get("sides", []))
-    if not state["started"] or len(state["slots"]) != len(runner.slots) or not known:
-        return
-    _take_rows(runner, state)
-    lost = [index for index in range(len(runner.slots)) if not _bring_back(runner, index, state)]
-    for index in lost:
-        warnings.warn(
-            f"{runner.slots[index].where()} did not come back to where it was saved: it is not deterministic given its "
-            "seed and actions, or its agents' ids are neither text nor numbers; a new episode begins there",
-            stacklevel=3,
-        )
-        # After all are back: this moves rows, and saved row numbers are those from before.
-        runner._drop_rows(index)
-        runner._begin(index)
-    runner._started = True
-
-
-def _take_rows(runner: MultiAgentRunner, state: State) -> None:
-    """Takes the rows and memories of each policy."""
-    runner._sides, runner._running = {}, {}
-    runner._names = {(int(episode), int(number)): _Ids().find(key) for episode, number, key in state["names"]}
-    runner._over = set(state["over"])
-    runner._parts = [int(part) for part in state["parts"]]
-    runner._unchecked = set(state["unchecked"])
-    runner._agents = [{} for _ in runner.slots]
-    runner._episodes = [None for _ in runner.slots]  # type: ignore[misc]  # filled by the caller
-    for saved in state["sides"]:
-        side = runner._new_side(saved["policy"])
-        side.store.set_state(saved["store"])
-        side.unfiltered = len(side.store)
-        side.free_places, side.places = [int(place) for place in saved["free_places"]], int(saved["places"])
-        if side.memory is not None and saved["memory"]:
-            side.memory.set_state(saved["memory"])
-
-
-def _bring_back(runner: MultiAgentRunner, index: int, state: State) -> bool:
-    """Replays one environment and takes its agents back; returns whether it is where it was."""
-    slot, saved = runner.slots[index], state["episodes"][index]
-    policies = {agent["key"]: agent["policy"] for agent in saved["agents"]}
-    ids = _Ids()
-    obs = _replay(slot, state["slots"][str(slot.index)], ids, lambda key: runner.policies[policies[key]])
-    slot.episode = int(state["slots"][str(slot.index)]["episode"])
-    episode = runner._new_episode(index, int(saved["id"]))
-    episode.length = int(saved["length"])
-    for number, agent in enumerate(saved["agents"]):
-        agent_id = ids.find(agent["key"])
-        runner._names[episode.episode_id, number] = agent_id
-        episode._policy_of[agent_id] = agent["policy"]
-        made = runner._restore_agent(index, agent_id, agent)
-        episode.agent_rewards[agent_id, agent["policy"]] = made.total
-        episode.total_reward += made.total
-        if made.row >= made.side.store.acted_up_to:
-            made.side.waiting.append(made)
-    for side in runner._sides.values():
-        side.waiting.sort(key=lambda agent: agent.row)
-    if obs is None or not ids.know(list(policies)):
-        return False
-    runner._call("on_episode_start", index)
-    return _same(runner, index, obs)
 
 
 def _replay(slot: EnvSlot, saved: State, ids: _Ids, policy_of: Callable[[str], Any]) -> dict[Any, Any] | None:
@@ -265,20 +304,3 @@ def _replay(slot: EnvSlot, saved: State, ids: _Ids, policy_of: Callable[[str], A
             ids.meet(obs, rewards, infos)
             result = None if terminateds[ALL] or truncateds.get(ALL) else obs
     return result
-
-
-def _same(runner: MultiAgentRunner, index: int, obs: dict[Any, Any]) -> bool:
-    """Returns whether the agents that wait for an action have the observations that they had."""
-    if runner._observation_fn is not None:
-        return True  # what it has made of them may hang on what it keeps itself
-    for agent in runner._agents[index].values():
-        if agent.row < 0 or agent.row < agent.side.store.acted_up_to or agent.side.filter is not None:
-            continue
-        raw = obs.get(agent.id)
-        if raw is None:
-            return False
-        wanted = agent.side.store.columns[OBS][agent.row]
-        got: NDArray[Any] = np.asarray(raw if agent.side.preprocess is None else agent.side.preprocess.transform(raw))
-        if got.shape != wanted.shape or not np.array_equal(got.astype(wanted.dtype), wanted, equal_nan=True):
-            return False
-    return True

@@ -19,6 +19,7 @@ from rlframe.env.external_env import ExternalEnv
 from rlframe.env.vector_places import Places
 from rlframe.env.wrappers.atari_wrappers import is_atari, with_preprocessing
 from rlframe.evaluation import shared_names
+from rlframe.evaluation.agent_mapping import AgentMapping, agent_mapping
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, overridden_hooks
 from rlframe.evaluation.env_runner import EnvRunner, Hooks, RunnerSettings
 from rlframe.evaluation.env_slots import EnvSlot
@@ -26,9 +27,7 @@ from rlframe.evaluation.external_runner import ExternalRunner
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.multi_agent_runner import MultiAgentRunner
 from rlframe.evaluation.policy_table import (
-    AgentMapping,
     TrainedPolicies,
-    agent_mapping,
     as_spec,
     has_several,
     policy_config,

@@ -27,6 +27,7 @@ from rlframe.policy.tf.adam import Adam
 from rlframe.policy.tf.optimizers import build_slots, load_optimizer, optimizer_state, set_rate, with_tape
 from rlframe.policy.tf.rllib_names import RLlibTFPolicyNames
 from rlframe.policy.tf.runtime import prepare
+from rlframe.policy.tf.template import derive_class
 from rlframe.policy.tf.towers import shares
 from rlframe.policy.tf.traced import TracedCalls
 from rlframe.policy.tf.weights import WeightMirror, load_weights, to_arrays
@@ -124,8 +125,6 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
     @classmethod
     def with_updates(cls, name: str | None = None, **hooks: Any) -> type[TFPolicy]:
         """Returns a policy class with some hooks replaced; they are those of `build_tf_policy`."""
-        from rlframe.policy.tf.template import derive_class
-
         return derive_class(cls, name, hooks)
 
     @classmethod

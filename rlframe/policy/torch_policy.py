@@ -30,6 +30,7 @@ from rlframe.policy.torch.arrays import (
 )
 from rlframe.policy.torch.flat import FlatAdam, FlatParameters, adam_to_state, flatten_parameters, state_to_adam
 from rlframe.policy.torch.guards import check_finite_loss, choose_devices
+from rlframe.policy.torch.template import derive_class
 from rlframe.policy.torch.threads import Threads
 from rlframe.policy.torch.towers import Towers
 from rlframe.policy.users_code import method, with_custom_loss
@@ -110,8 +111,6 @@ class TorchPolicy(LearningPolicy):
     @classmethod
     def with_updates(cls, name: str | None = None, **hooks: Any) -> type[TorchPolicy]:
         """Returns a policy class with some hooks replaced; they are those of `build_policy_class`."""
-        from rlframe.policy.torch.template import derive_class
-
         return derive_class(cls, name, hooks)
 
     def seeded(self, *path: int | str) -> Any:

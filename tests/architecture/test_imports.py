@@ -19,10 +19,12 @@ NAMED = {
 
 
 def imports_of(path):
-    """Returns the modules of this package that a file imports, at any depth of its code."""
+    """Returns the modules of this package that a file imports: at its top, in functions, and for type checkers."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "import_module":
+            found |= {each.value for each in node.args if isinstance(each, ast.Constant)}
+        elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, (path, "relative import")
@@ -40,3 +42,38 @@ def test_an_algorithm_imports_and_names_no_other_one():
             named = re.findall(r"\brlframe\.agents\.(\w+)", path.read_text())
             met |= {(own, other) for other in named if other in others - {own}}
     assert met == set(NAMED)
+
+
+def _circle(imports):
+    """Returns the files of one import circle, in order; `[]` where there is none."""
+    finished, way = set(), []
+
+    def visit(name):
+        if name in way:
+            return way[way.index(name) :]
+        if name in finished:
+            return []
+        way.append(name)
+        for other in sorted(imports[name]):
+            found = visit(other)
+            if found:
+                return found
+        finished.add(way.pop())
+        return []
+
+    return next(filter(None, map(visit, sorted(imports))), [])
+
+
+def test_no_file_imports_itself_through_others():
+    assert _circle({name: imports_of(path) for name, path in FILES.items()}) == []
+
+
+def test_circles_are_found_wherever_an_import_stands(tmp_path):
+    lazy = tmp_path / "lazy.py"
+    lazy.write_text("def f():\n    from rlframe.utils.errors import ConfigError\n    return ConfigError")
+    typed = tmp_path / "typed.py"
+    typed.write_text("if TYPE_CHECKING:\n    import rlframe.utils.errors")
+    named = tmp_path / "named.py"
+    named.write_text("importlib.import_module('rlframe.utils.errors')")
+    assert [imports_of(path) for path in (lazy, typed, named)] == [{"rlframe.utils.errors"}] * 3
+    assert _circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c"]

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.agents.qmix.group_layout import ACTION_MASK, MEMBER_OBS, GroupLayout
 from rlframe.agents.qmix.qmix_actor import QMixActor
 from rlframe.data.columns import (
     ACTION_LOGP,
@@ -31,136 +31,17 @@ from rlframe.exploration import make_exploration
 from rlframe.losses.masking import valid_mean
 from rlframe.models.distributions import Categorical
 from rlframe.models.modelv2 import states_of
-from rlframe.models.preprocessors import get_preprocessor
 from rlframe.policy.schedules import LearningRateSchedule
 from rlframe.policy.target_policy import TargetPolicy
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
-from rlframe.utils.errors import ConfigError, EnvError, UnsupportedSpaceException
+from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.numpy import FLOAT_MIN
 from rlframe.utils.spaces.old_gym import convert_space
 
 _LOGGER = logging.getLogger("rlframe")
 #: Column of the members' single rewards, float32 `[B, N]`, of groups whose agents learn each for itself.
 MEMBER_REWARDS = "member_rewards"
-#: Keys of an agent's Dict observation that are read.
-_OBS, _MASK = "obs", "action_mask"
-
-
-class GroupLayout:
-    """Where the parts of a group's flat observations lie.
-
-    Each agent's observation is a plain space, or a `Dict` with "obs", "state" (the environment's state, of which the
-    first agent's copy is taken) and "action_mask" (1 for each action that is valid now).
-
-    Args:
-        obs_space: Preprocessed observation space of the group; its `original_space` is a Tuple.
-        action_space: Tuple of the agents' Discrete spaces.
-
-    Attributes:
-        n_agents: N.
-        n_actions: A.
-        agent_obs_space: Preprocessed space of one agent's "obs".
-        agent_action_space: The agents' Discrete space.
-        state_size: Width of the mixer's state, Ds: of "state", or of all agents' observations side by side.
-        has_mask: Whether observations have an "action_mask".
-
-    Raises:
-        UnsupportedSpaceException: If the spaces are not those of a group of equal agents with Discrete actions.
-    """
-
-    def __init__(self, obs_space: Any, action_space: Any) -> None:
-        original = getattr(obs_space, "original_space", obs_space)
-        member = _member_space(original, "observation space")
-        self.agent_action_space = _member_space(action_space, "action space")
-        if not isinstance(self.agent_action_space, gym.spaces.Discrete):
-            raise UnsupportedSpaceException(
-                f"QMIX needs agents with Discrete actions, got {self.agent_action_space} in {action_space}; use an "
-                "actor-critic algorithm, or discretise the actions in an environment wrapper"
-            )
-        self.n_agents = len(action_space.spaces)
-        self.n_actions = int(self.agent_action_space.n)
-        if len(original.spaces) != self.n_agents:
-            raise UnsupportedSpaceException(
-                f"a group's observation space has {len(original.spaces)} parts and its action space {self.n_agents}; "
-                "wanted one of each for every agent"
-            )
-        self._places = self._find_places(member)
-        self.agent_obs_space = get_preprocessor(self._obs_part)(self._obs_part).observation_space
-        self.has_mask, self.has_state = _MASK in self._places, ENV_STATE in self._places
-        start, stop = self._places[ENV_STATE if self.has_state else _OBS]
-        self.state_size = (stop - start) * (1 if self.has_state else self.n_agents)
-
-    def _find_places(self, member: Any) -> dict[str, tuple[int, int]]:
-        """Returns where the parts of one agent's flat observation begin and end."""
-        if not isinstance(member, gym.spaces.Dict):
-            self._obs_part = member
-            return {_OBS: (0, get_preprocessor(member)(member).size)}
-        if _OBS not in member.spaces:
-            raise UnsupportedSpaceException(
-                f'an agent\'s Dict observation has the keys {", ".join(map(repr, member.spaces))}; QMIX reads "{_OBS}" '
-                f'(wanted), "{ENV_STATE}" and "{_MASK}" (both optional): name them so in the environment'
-            )
-        self._obs_part = member.spaces[_OBS]
-        preprocessor: Any = get_preprocessor(member)(member)
-        places, start = {}, 0
-        for key, child in zip(preprocessor.keys, preprocessor.preprocessors, strict=True):
-            places[key] = (start, start + child.size)
-            start += child.size
-        mask = places.get(_MASK, (0, self.n_actions))
-        if mask[1] - mask[0] != self.n_actions:
-            raise UnsupportedSpaceException(
-                f'"{_MASK}" has {mask[1] - mask[0]} numbers, wanted {self.n_actions}, one for each action of '
-                f"{self.agent_action_space}"
-            )
-        return places
-
-    def unread_keys(self) -> list[str]:
-        """Returns the keys of the agents' observations that nothing reads."""
-        return [key for key in self._places if key not in (_OBS, _MASK, ENV_STATE)]
-
-    def _by_agent(self, flat: Any) -> Any:
-        return flat.reshape(*flat.shape[:-1], self.n_agents, -1)
-
-    def observations(self, flat: Any) -> Any:
-        """Returns the agents' observations `[..., N, Do]` of flat ones `[..., D]`, NumPy or tensors, as a view."""
-        start, stop = self._places[_OBS]
-        return self._by_agent(flat)[..., start:stop]
-
-    def states(self, flat: Any) -> Any:
-        """Returns the mixer's states `[..., Ds]` of flat observations `[..., D]`."""
-        if self.has_state:
-            start, stop = self._places[ENV_STATE]
-            return self._by_agent(flat)[..., 0, start:stop]
-        return self.observations(flat).reshape(*flat.shape[:-1], self.state_size)
-
-    def valid_actions(self, flat: Any) -> Any:
-        """Returns which actions are valid, bool `[..., N, A]`, of flat observations `[..., D]`; None for all."""
-        if not self.has_mask:
-            return None
-        start, stop = self._places[_MASK]
-        return self._by_agent(flat)[..., start:stop] > 0.5
-
-    def to_spec(self) -> dict[str, Any]:
-        """Returns what `QMixActor` cuts observations by, as plain data."""
-        return {"n_agents": self.n_agents, "obs": self._places[_OBS], "mask": self._places.get(_MASK)}
-
-
-def _member_space(space: Any, what: str) -> Any:
-    """Returns the space that all agents of a group have; raises an UnsupportedSpaceException where there is none."""
-    if not isinstance(space, gym.spaces.Tuple) or not space.spaces:
-        raise UnsupportedSpaceException(
-            f"QMIX acts for groups of agents, whose {what} is a Tuple with a part for each; got {space}. Group the "
-            'agents: env.with_agent_groups({"team": [agent ids]})'
-        )
-    for number, part in enumerate(space.spaces):
-        if part != space.spaces[0]:
-            raise UnsupportedSpaceException(
-                f"QMIX's agents share one network, so all in a group need the same {what}; got {space.spaces[0]} for "
-                f"agent 0 and {part} for agent {number}: make them equal (pad them), or put such agents into groups "
-                "with policies of their own"
-            )
-    return space.spaces[0]
 
 
 def chosen_values(q: Tensor, actions: Tensor) -> Tensor:
@@ -242,7 +123,7 @@ class QMixPolicy(LearningRateSchedule, TargetPolicy):
         if unread and not config.get("worker_index"):
             _LOGGER.warning(
                 'QMIX reads "%s", "%s" and "%s" of an agent\'s Dict observation; nothing reads %s',
-                *(_OBS, ENV_STATE, _MASK, ", ".join(map(repr, unread))),
+                *(MEMBER_OBS, ENV_STATE, ACTION_MASK, ", ".join(map(repr, unread))),
             )
         filtered = config.get("observation_filter", "NoFilter")
         if self.layout.has_mask and filtered != "NoFilter":
@@ -301,8 +182,9 @@ class QMixPolicy(LearningRateSchedule, TargetPolicy):
             none_valid = np.flatnonzero(by_agent.max(axis=1) <= FLOAT_MIN)
             if len(none_valid):
                 raise EnvError(
-                    f'agent number {int(none_valid[0]) % self.layout.n_agents} of a group has an "{_MASK}" of zeros; '
-                    "wanted at least one valid action (an agent that is through needs a no-op)"
+                    f"agent number {int(none_valid[0]) % self.layout.n_agents} of a group has an "
+                    f'"{ACTION_MASK}" of zeros; wanted at least one valid action (an agent that is through needs a '
+                    "no-op)"
                 )
         return Categorical(by_agent, self._action_rng)
 
@@ -369,12 +251,3 @@ def member_rewards(batch: Mapping[str, Any], n_agents: int) -> NDArray[np.float3
         if single is not None:
             together[row] = single
     return together
-
-
-def __getattr__(name: str) -> Any:
-    """Finds `QMixTorchPolicy` here too, where RLlib has it; only then torch is imported."""
-    if name != "QMixTorchPolicy":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from rlframe.agents.qmix.qmix_torch_policy import QMixTorchPolicy
-
-    return QMixTorchPolicy

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlframe.agents.qmix.qmix_policy import GroupLayout
+from rlframe.agents.qmix.group_layout import GroupLayout
 from rlframe.data.columns import OBS
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.torch.recurrent_net import RecurrentNetwork

@@ -7,22 +7,22 @@ from typing import Any
 
 from rlframe.models.tf.tf_modelv2 import TFModelV2
 from rlframe.policy import hooks as shared
-from rlframe.policy.policy_template import check_tf_hooks
-from rlframe.policy.tf_policy import TFPolicy
+from rlframe.policy.hook_names import check_tf_hooks
+from rlframe.policy.learning_policy import LearningPolicy
 
 
-def build_class(name: str, hooks: shared.Hooks, base: type[TFPolicy] = TFPolicy) -> type[TFPolicy]:
+def build_class(name: str, hooks: shared.Hooks, base: type[LearningPolicy]) -> type[Any]:
     """Returns a subclass of `base` with the given hooks as methods, mixins first.
 
     Raises:
         TypeError: If a hook is unknown.
         ValueError: If hooks contradict each other.
     """
-    check_tf_hooks(hooks, needs_model=base is TFPolicy)
+    check_tf_hooks(hooks, needs_model=False)
     return shared.build_class(name, hooks, base, _METHODS)
 
 
-def derive_class(cls: type[TFPolicy], name: str | None, overrides: shared.Hooks) -> type[TFPolicy]:
+def derive_class(cls: type[Any], name: str | None, overrides: shared.Hooks) -> type[Any]:
     """Returns `cls` with hooks replaced: over its own hooks where it was made of some, on top of it otherwise."""
     check_tf_hooks(overrides, needs_model=False)
     return shared.derive_class(cls, name, overrides, _METHODS)

@@ -10,11 +10,11 @@ from torch import nn
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy import hooks as shared
-from rlframe.policy.policy_template import check_hooks
-from rlframe.policy.torch_policy import TorchPolicy
+from rlframe.policy.hook_names import check_hooks
+from rlframe.policy.learning_policy import LearningPolicy
 
 
-def build_class(name: str, hooks: shared.Hooks, base: type[TorchPolicy] = TorchPolicy) -> type[TorchPolicy]:
+def build_class(name: str, hooks: shared.Hooks, base: type[LearningPolicy]) -> type[Any]:
     """Returns a subclass of `base` with the given hooks as methods, mixins first.
 
     Raises:
@@ -24,7 +24,7 @@ def build_class(name: str, hooks: shared.Hooks, base: type[TorchPolicy] = TorchP
     return shared.build_class(name, hooks, base, _METHODS)
 
 
-def derive_class(cls: type[TorchPolicy], name: str | None, overrides: shared.Hooks) -> type[TorchPolicy]:
+def derive_class(cls: type[Any], name: str | None, overrides: shared.Hooks) -> type[Any]:
     """Returns `cls` with hooks replaced: over its own hooks where it was made of some, on top of it otherwise."""
     check_hooks(overrides)
     return shared.derive_class(cls, name, overrides, _METHODS)

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 from gymnasium.error import DependencyNotInstalled
 
-from rlframe.cli.evaluating import PlayOptions, play
+from rlframe.cli.evaluating import play
+from rlframe.cli.play_options import PlayOptions
 from rlframe.utils.errors import EnvError
 
 NO_PYGAME = DependencyNotInstalled('pygame is not installed, run `pip install "gymnasium[classic-control]"`')

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from rlframe.env.multi_agent_adapt import MultiAgentAdapter
-from rlframe.env.multi_agent_env import MultiAgentEnv
-from rlframe.env.multi_agent_env import GROUP_INFO, GROUP_REWARDS, GroupAgentsWrapper
+from rlframe.env.multi_agent_env import GROUP_INFO, GROUP_REWARDS, GroupAgentsWrapper, MultiAgentEnv
 from rlframe.examples.env.two_step_game import TwoStepGame
 from rlframe.utils.errors import EnvError, NonFiniteError
 from tests.helpers.multi_agent_envs import Script

@@ -1,0 +1,131 @@
+"""Where the parts of a group's observations lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+
+from rlframe.env.multi_agent_env import ENV_STATE
+from rlframe.models.preprocessors import get_preprocessor
+from rlframe.utils.errors import UnsupportedSpaceException
+
+#: Keys of an agent's Dict observation that are read, beside `ENV_STATE`.
+MEMBER_OBS, ACTION_MASK = "obs", "action_mask"
+
+
+class GroupLayout:
+    """Where the parts of a group's flat observations lie.
+
+    Each agent's observation is a plain space, or a `Dict` with "obs", "state" (the environment's state, of which the
+    first agent's copy is taken) and "action_mask" (1 for each action that is valid now).
+
+    Args:
+        obs_space: Preprocessed observation space of the group; its `original_space` is a Tuple.
+        action_space: Tuple of the agents' Discrete spaces.
+
+    Attributes:
+        n_agents: N.
+        n_actions: A.
+        agent_obs_space: Preprocessed space of one agent's "obs".
+        agent_action_space: The agents' Discrete space.
+        state_size: Width of the mixer's state, Ds: of "state", or of all agents' observations side by side.
+        has_mask: Whether observations have an "action_mask".
+
+    Raises:
+        UnsupportedSpaceException: If the spaces are not those of a group of equal agents with Discrete actions.
+    """
+
+    def __init__(self, obs_space: Any, action_space: Any) -> None:
+        original = getattr(obs_space, "original_space", obs_space)
+        member = _member_space(original, "observation space")
+        self.agent_action_space = _member_space(action_space, "action space")
+        if not isinstance(self.agent_action_space, gym.spaces.Discrete):
+            raise UnsupportedSpaceException(
+                f"QMIX needs agents with Discrete actions, got {self.agent_action_space} in {action_space}; use an "
+                "actor-critic algorithm, or discretise the actions in an environment wrapper"
+            )
+        self.n_agents = len(action_space.spaces)
+        self.n_actions = int(self.agent_action_space.n)
+        if len(original.spaces) != self.n_agents:
+            raise UnsupportedSpaceException(
+                f"a group's observation space has {len(original.spaces)} parts and its action space {self.n_agents}; "
+                "wanted one of each for every agent"
+            )
+        self._places = self._find_places(member)
+        self.agent_obs_space = get_preprocessor(self._obs_part)(self._obs_part).observation_space
+        self.has_mask, self.has_state = ACTION_MASK in self._places, ENV_STATE in self._places
+        start, stop = self._places[ENV_STATE if self.has_state else MEMBER_OBS]
+        self.state_size = (stop - start) * (1 if self.has_state else self.n_agents)
+
+    def _find_places(self, member: Any) -> dict[str, tuple[int, int]]:
+        """Returns where the parts of one agent's flat observation begin and end."""
+        if not isinstance(member, gym.spaces.Dict):
+            self._obs_part = member
+            return {MEMBER_OBS: (0, get_preprocessor(member)(member).size)}
+        if MEMBER_OBS not in member.spaces:
+            raise UnsupportedSpaceException(
+                f"an agent's Dict observation has the keys {', '.join(map(repr, member.spaces))}; QMIX reads "
+                f'"{MEMBER_OBS}" (wanted), "{ENV_STATE}" and "{ACTION_MASK}" (both optional): name them so in '
+                "the environment"
+            )
+        self._obs_part = member.spaces[MEMBER_OBS]
+        preprocessor: Any = get_preprocessor(member)(member)
+        places, start = {}, 0
+        for key, child in zip(preprocessor.keys, preprocessor.preprocessors, strict=True):
+            places[key] = (start, start + child.size)
+            start += child.size
+        mask = places.get(ACTION_MASK, (0, self.n_actions))
+        if mask[1] - mask[0] != self.n_actions:
+            raise UnsupportedSpaceException(
+                f'"{ACTION_MASK}" has {mask[1] - mask[0]} numbers, wanted {self.n_actions}, one for each action of '
+                f"{self.agent_action_space}"
+            )
+        return places
+
+    def unread_keys(self) -> list[str]:
+        """Returns the keys of the agents' observations that nothing reads."""
+        return [key for key in self._places if key not in (MEMBER_OBS, ACTION_MASK, ENV_STATE)]
+
+    def _by_agent(self, flat: Any) -> Any:
+        return flat.reshape(*flat.shape[:-1], self.n_agents, -1)
+
+    def observations(self, flat: Any) -> Any:
+        """Returns the agents' observations `[..., N, Do]` of flat ones `[..., D]`, NumPy or tensors, as a view."""
+        start, stop = self._places[MEMBER_OBS]
+        return self._by_agent(flat)[..., start:stop]
+
+    def states(self, flat: Any) -> Any:
+        """Returns the mixer's states `[..., Ds]` of flat observations `[..., D]`."""
+        if self.has_state:
+            start, stop = self._places[ENV_STATE]
+            return self._by_agent(flat)[..., 0, start:stop]
+        return self.observations(flat).reshape(*flat.shape[:-1], self.state_size)
+
+    def valid_actions(self, flat: Any) -> Any:
+        """Returns which actions are valid, bool `[..., N, A]`, of flat observations `[..., D]`; None for all."""
+        if not self.has_mask:
+            return None
+        start, stop = self._places[ACTION_MASK]
+        return self._by_agent(flat)[..., start:stop] > 0.5
+
+    def to_spec(self) -> dict[str, Any]:
+        """Returns what `QMixActor` cuts observations by, as plain data."""
+        return {"n_agents": self.n_agents, "obs": self._places[MEMBER_OBS], "mask": self._places.get(ACTION_MASK)}
+
+
+def _member_space(space: Any, what: str) -> Any:
+    """Returns the space that all agents of a group have; raises an UnsupportedSpaceException where there is none."""
+    if not isinstance(space, gym.spaces.Tuple) or not space.spaces:
+        raise UnsupportedSpaceException(
+            f"QMIX acts for groups of agents, whose {what} is a Tuple with a part for each; got {space}. Group the "
+            'agents: env.with_agent_groups({"team": [agent ids]})'
+        )
+    for number, part in enumerate(space.spaces):
+        if part != space.spaces[0]:
+            raise UnsupportedSpaceException(
+                f"QMIX's agents share one network, so all in a group need the same {what}; got {space.spaces[0]} for "
+                f"agent 0 and {part} for agent {number}: make them equal (pad them), or put such agents into groups "
+                "with policies of their own"
+            )
+    return space.spaces[0]
