@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-_LAZY = {
+from rlframe.utils.lazy import import_name
+
+_NAMES = {
     "RolloutWorker": "rlframe.evaluation.rollout_worker",
     "WorkerSet": "rlframe.evaluation.worker_set",
     "SampleBatch": "rlframe.data.sample_batch",
@@ -18,10 +19,8 @@ _LAZY = {
     "compute_advantages": "rlframe.evaluation.postprocessing",
 }
 
-__all__ = sorted(_LAZY)
+__all__ = sorted(_NAMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+    return import_name(__name__, _NAMES, name)

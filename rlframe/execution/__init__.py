@@ -5,46 +5,47 @@ Names are loaded when they are first used, so that importing the package is chea
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-_EXPORTS = {
-    "ApplyGradients": "train_ops",
-    "AsyncGradients": "rollout_ops",
-    "AverageGradients": "train_ops",
-    "CollectMetrics": "metric_ops",
-    "ComputeGradients": "train_ops",
-    "ConcatBatches": "rollout_ops",
-    "Concurrently": "concurrency_ops",
-    "Dequeue": "concurrency_ops",
-    "Enqueue": "concurrency_ops",
-    "LearnerThread": "learner_thread",
-    "LocalIterator": "local_iterator",
-    "LocalReplayBuffer": "replay_buffer",
-    "MixInReplay": "replay_ops",
-    "MultiGPULearnerThread": "multi_gpu_learner_thread",
-    "MultiGPUTrainOneStep": "train_ops",
-    "OncePerTimeInterval": "metric_ops",
-    "OncePerTimestepsElapsed": "metric_ops",
-    "ParallelIterator": "parallel_iterator",
-    "ParallelRollouts": "rollout_ops",
-    "PrioritizedReplayBuffer": "replay_buffer",
-    "Replay": "replay_ops",
-    "ReplayActor": "replay_buffer",
-    "ReplayBuffer": "replay_buffer",
-    "SelectExperiences": "rollout_ops",
-    "SharedMetrics": "common",
-    "SimpleReplayBuffer": "replay_ops",
-    "StandardMetricsReporting": "metric_ops",
-    "StandardizeFields": "rollout_ops",
-    "StoreToReplayBuffer": "replay_ops",
-    "TrainOneStep": "train_ops",
-    "UpdatePriorities": "replay_ops",
-    "UpdateTargetNetwork": "train_ops",
-    "WaitUntilTimestepsElapsed": "replay_ops",
+from rlframe.utils.lazy import import_name
+
+_NAMES = {
+    "ApplyGradients": "rlframe.execution.train_ops",
+    "AsyncGradients": "rlframe.execution.rollout_ops",
+    "AverageGradients": "rlframe.execution.train_ops",
+    "CollectMetrics": "rlframe.execution.metric_ops",
+    "ComputeGradients": "rlframe.execution.train_ops",
+    "ConcatBatches": "rlframe.execution.rollout_ops",
+    "Concurrently": "rlframe.execution.concurrency_ops",
+    "Dequeue": "rlframe.execution.concurrency_ops",
+    "Enqueue": "rlframe.execution.concurrency_ops",
+    "LearnerThread": "rlframe.execution.learner_thread",
+    "LocalIterator": "rlframe.execution.local_iterator",
+    "LocalReplayBuffer": "rlframe.execution.replay_buffer",
+    "MixInReplay": "rlframe.execution.replay_ops",
+    "MultiGPULearnerThread": "rlframe.execution.multi_gpu_learner_thread",
+    "MultiGPUTrainOneStep": "rlframe.execution.train_ops",
+    "OncePerTimeInterval": "rlframe.execution.metric_ops",
+    "OncePerTimestepsElapsed": "rlframe.execution.metric_ops",
+    "ParallelIterator": "rlframe.execution.parallel_iterator",
+    "ParallelRollouts": "rlframe.execution.rollout_ops",
+    "PrioritizedReplayBuffer": "rlframe.execution.replay_buffer",
+    "Replay": "rlframe.execution.replay_ops",
+    "ReplayActor": "rlframe.execution.replay_buffer",
+    "ReplayBuffer": "rlframe.execution.replay_buffer",
+    "SelectExperiences": "rlframe.execution.rollout_ops",
+    "SharedMetrics": "rlframe.execution.common",
+    "SimpleReplayBuffer": "rlframe.execution.replay_ops",
+    "StandardMetricsReporting": "rlframe.execution.metric_ops",
+    "StandardizeFields": "rlframe.execution.rollout_ops",
+    "StoreToReplayBuffer": "rlframe.execution.replay_ops",
+    "TrainOneStep": "rlframe.execution.train_ops",
+    "UpdatePriorities": "rlframe.execution.replay_ops",
+    "UpdateTargetNetwork": "rlframe.execution.train_ops",
+    "WaitUntilTimestepsElapsed": "rlframe.execution.replay_ops",
 }
 
-__all__ = sorted(_EXPORTS)
+__all__ = sorted(_NAMES)
 
 
 def __getattr__(name: str) -> Any:
@@ -53,10 +54,7 @@ def __getattr__(name: str) -> Any:
 
         deprecation_warning("TrainTFMultiGPU", "MultiGPUTrainOneStep")
         name = "MultiGPUTrainOneStep"
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_EXPORTS[name]}")
-    return getattr(module, name)
+    return import_name(__name__, _NAMES, name)
 
 
 def __dir__() -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from rlframe.utils.lazy import import_name
 
 if TYPE_CHECKING:
     from rlframe.models.action_dist import ActionDistribution
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from rlframe.models.modelv2 import ModelV2
     from rlframe.models.preprocessors import Preprocessor
 
-_HOMES = {
+_NAMES = {
     "ActionDistribution": "rlframe.models.action_dist",
     "MODEL_DEFAULTS": "rlframe.models.catalog",
     "ModelCatalog": "rlframe.models.catalog",
@@ -23,10 +24,7 @@ __all__ = ["MODEL_DEFAULTS", "ActionDistribution", "ModelCatalog", "ModelV2", "P
 
 
 def __getattr__(name: str) -> Any:
-    """Loads a public name from its home."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return import_name(__name__, _NAMES, name)
 
 
 def __dir__() -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-_LAZY = {
+from rlframe.utils.lazy import import_name
+
+_NAMES = {
     "Policy": "rlframe.policy.policy",
     "PolicySpec": "rlframe.policy.policy",
     "TFPolicy": "rlframe.policy.tf_policy",
@@ -15,10 +16,8 @@ _LAZY = {
     "build_torch_policy": "rlframe.policy.torch_policy_template",
 }
 
-__all__ = sorted(_LAZY)
+__all__ = sorted(_NAMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+    return import_name(__name__, _NAMES, name)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rlframe.utils.lazy import import_name
+
 if TYPE_CHECKING:
     from rlframe.report.plotting import plot_history
+
+_NAMES = {"plot_history": "rlframe.report.plotting"}  # takes a third of a second to import
 
 __all__ = ["plot_history"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "plot_history":  # found when it is asked for: it takes a third of a second to import
-        from rlframe.report.plotting import plot_history
-
-        return plot_history
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_name(__name__, _NAMES, name)

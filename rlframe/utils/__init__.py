@@ -2,8 +2,9 @@
 
 # No `from __future__ import annotations` here: it would hide the submodule of that name.
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from rlframe.utils.lazy import import_name
 
 if TYPE_CHECKING:
     from rlframe.utils.annotations import DeveloperAPI, PublicAPI, override
@@ -37,7 +38,7 @@ _BY_MODULE = {
         "framework_iterator",
     ),
 }
-_LAZY = {name: f"rlframe.utils.{module}" for module, names in _BY_MODULE.items() for name in names}
+_NAMES = {name: f"rlframe.utils.{module}" for module, names in _BY_MODULE.items() for name in names}
 
 __all__ = [
     "DeveloperAPI",
@@ -71,11 +72,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_LAZY[name]), name)
-    globals()[name] = value
-    return value
+    return import_name(__name__, _NAMES, name)
 
 
 def __dir__() -> list[str]:
