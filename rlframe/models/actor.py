@@ -5,18 +5,28 @@ A model is described by a *spec*, plain data that survives JSON:
     {"outputs": [layer, ...], "values": [layer, ...] or None, "shared": n}
 
 `outputs` leads from observations to distribution inputs. `values` leads to one value per row; it starts from what the
-first `shared` layers of `outputs` gave (0: from the observations). A layer is `Dense(...).to_spec()` and the like.
-Weights are named `"<layer name>.<array>"`, the names that the torch sibling's `named_parameters()` has.
+first `shared` layers of `outputs` gave (0: from the observations). A layer is one of `rlframe.models.spec`, or what its
+`to_spec()` gives. Weights are named `"<layer name>.<array>"`, as in both frameworks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rlframe.models.spec import (
+    AppendBias,
+    BatchNorm,
+    Dense,
+    Layer,
+    LayerNorm,
+    NoisyDense,
+    Rescale,
+    layer_from_spec,
+)
 
 FloatArray: TypeAlias = NDArray[np.float32]
 Weights: TypeAlias = Mapping[str, FloatArray]
@@ -33,6 +43,8 @@ _ERF_P, _ERF_COEFFICIENTS = 0.3275911, (1.061405429, -1.453152027, 1.421413741, 
 
 #: Slope of `leaky_relu` below 0, TensorFlow's in both frameworks: PyTorch's own default is 0.01.
 LEAKY_SLOPE = 0.2
+#: What batch normalisation adds to variances.
+BATCH_NORM_EPSILON = 1e-3
 
 
 def _relu(x: FloatArray, out: FloatArray) -> None:
@@ -136,167 +148,121 @@ def get_array(weights: Weights, name: str, ndim: int) -> FloatArray:
     return array
 
 
-@dataclass(frozen=True)
-class Dense:
-    """`activation(x @ weight.T + bias)`; reads `<name>.weight [out, in]` and `<name>.bias [out]`.
+def _bind_dense(layer: Dense, weights: Weights, rng: np.random.Generator | None) -> Step:
+    del rng
+    transposed = get_array(weights, f"{layer.name}.weight", 2).T
+    bias = get_array(weights, f"{layer.name}.bias", 1)
+    dot, add, activation = np.dot, np.add, ACTIVATIONS[normalize_activation(layer.activation)]
+    if activation is None:
 
-    Attributes:
-        name: Prefix of the weight arrays.
-        activation: One of `ACTIVATIONS`.
-        units: Rows of the weight matrix, for whoever builds the arrays from the spec; not needed for acting.
-    """
-
-    kind: ClassVar[str] = "dense"
-    name: str
-    activation: str = "linear"
-    units: int | None = None
-
-    def to_spec(self) -> dict[str, Any]:
-        """Returns the layer as plain data."""
-        return {"kind": self.kind, **asdict(self)}
-
-    def bind(self, weights: Weights, rng: np.random.Generator | None) -> Step:  # noqa: ARG002 - one signature for all layers
-        """Returns a function from `[B, in]` to a new `[B, out]` that reads the live arrays."""
-        transposed = get_array(weights, f"{self.name}.weight", 2).T
-        bias = get_array(weights, f"{self.name}.bias", 1)
-        dot, add, activation = np.dot, np.add, ACTIVATIONS[normalize_activation(self.activation)]
-        if activation is None:
-
-            def linear(x: FloatArray) -> FloatArray:
-                y: FloatArray = dot(x, transposed)
-                add(y, bias, y)
-                return y
-
-            return linear
-
-        def step(x: FloatArray) -> FloatArray:
+        def linear(x: FloatArray) -> FloatArray:
             y: FloatArray = dot(x, transposed)
             add(y, bias, y)
+            return y
+
+        return linear
+
+    def step(x: FloatArray) -> FloatArray:
+        y: FloatArray = dot(x, transposed)
+        add(y, bias, y)
+        activation(y, y)
+        return y
+
+    return step
+
+
+def _bind_noisy(layer: NoisyDense, weights: Weights, rng: np.random.Generator | None) -> Step:
+    mean = _bind_dense(Dense(layer.name), weights, None)
+    sigma = get_array(weights, f"{layer.name}.weight_sigma", 2).T
+    bias_sigma = get_array(weights, f"{layer.name}.bias_sigma", 1)
+    activation = ACTIVATIONS[normalize_activation(layer.activation)]
+    in_size, out_size = sigma.shape
+
+    def step(x: FloatArray) -> FloatArray:
+        y = mean(x)
+        if rng is not None:
+            noise = rng.standard_normal(in_size + out_size, np.float32)
+            noise = np.sign(noise) * np.sqrt(np.abs(noise))
+            # (x·ε_in) σᵀ · ε_out is x (σ∘ε_out ε_inᵀ)ᵀ without forming the noisy matrix.
+            y += (np.dot(x * noise[:in_size], sigma) + bias_sigma) * noise[in_size:]
+        if activation is not None:
             activation(y, y)
-            return y
+        return y
 
-        return step
-
-
-@dataclass(frozen=True)
-class NoisyDense:
-    """A dense layer with factorised Gaussian noise on its weights; one draw per call, shared by the rows.
-
-    Reads the arrays of `Dense` (the means) and `<name>.weight_sigma [out, in]`, `<name>.bias_sigma [out]`. Without a
-    generator the means act alone.
-
-    Source: Fortunato et al. 2018, "Noisy Networks for Exploration", eqs. 9 to 11.
-    """
-
-    kind: ClassVar[str] = "noisy_dense"
-    name: str
-    activation: str = "linear"
-    units: int | None = None
-
-    def to_spec(self) -> dict[str, Any]:
-        """Returns the layer as plain data."""
-        return {"kind": self.kind, **asdict(self)}
-
-    def bind(self, weights: Weights, rng: np.random.Generator | None) -> Step:
-        """Returns a function from `[B, in]` to a new `[B, out]` that reads the live arrays."""
-        mean = Dense(self.name, "linear").bind(weights, None)
-        sigma = get_array(weights, f"{self.name}.weight_sigma", 2).T
-        bias_sigma = get_array(weights, f"{self.name}.bias_sigma", 1)
-        activation = ACTIVATIONS[normalize_activation(self.activation)]
-        in_size, out_size = sigma.shape
-
-        def step(x: FloatArray) -> FloatArray:
-            y = mean(x)
-            if rng is not None:
-                noise = rng.standard_normal(in_size + out_size, np.float32)
-                noise = np.sign(noise) * np.sqrt(np.abs(noise))
-                # (x·ε_in) σᵀ · ε_out is x (σ∘ε_out ε_inᵀ)ᵀ without forming the noisy matrix.
-                y += (np.dot(x * noise[:in_size], sigma) + bias_sigma) * noise[in_size:]
-            if activation is not None:
-                activation(y, y)
-            return y
-
-        return step
+    return step
 
 
-@dataclass(frozen=True)
-class LayerNorm:
-    """Layer normalisation (ε 1e-5), then the activation; reads `<name>.weight [n]` and `<name>.bias [n]`."""
+def _bind_layer_norm(layer: LayerNorm, weights: Weights, rng: np.random.Generator | None) -> Step:
+    del rng
+    scale = get_array(weights, f"{layer.name}.weight", 1)
+    bias = get_array(weights, f"{layer.name}.bias", 1)
+    activation = ACTIVATIONS[normalize_activation(layer.activation)]
+    epsilon = np.float32(1e-5)
 
-    kind: ClassVar[str] = "layer_norm"
-    name: str
-    activation: str = "linear"
-    units: int | None = None
+    def step(x: FloatArray) -> FloatArray:
+        y: FloatArray = x - x.mean(axis=1, keepdims=True)
+        y /= np.sqrt(np.mean(np.square(y), axis=1, keepdims=True) + epsilon)
+        y *= scale
+        y += bias
+        if activation is not None:
+            activation(y, y)
+        return y
 
-    def to_spec(self) -> dict[str, Any]:
-        """Returns the layer as plain data."""
-        return {"kind": self.kind, **asdict(self)}
-
-    def bind(self, weights: Weights, rng: np.random.Generator | None) -> Step:  # noqa: ARG002 - one signature for all layers
-        """Returns a function from `[B, n]` to a new `[B, n]` that reads the live arrays."""
-        scale = get_array(weights, f"{self.name}.weight", 1)
-        bias = get_array(weights, f"{self.name}.bias", 1)
-        activation = ACTIVATIONS[normalize_activation(self.activation)]
-        epsilon = np.float32(1e-5)
-
-        def step(x: FloatArray) -> FloatArray:
-            y: FloatArray = x - x.mean(axis=1, keepdims=True)
-            y /= np.sqrt(np.mean(np.square(y), axis=1, keepdims=True) + epsilon)
-            y *= scale
-            y += bias
-            if activation is not None:
-                activation(y, y)
-            return y
-
-        return step
+    return step
 
 
-@dataclass(frozen=True)
-class AppendBias:
-    """Appends the learned, observation-independent vector `<name>.log_std [n]` to every row (`free_log_std`)."""
+def _bind_batch_norm(layer: BatchNorm, weights: Weights, rng: np.random.Generator | None) -> Step:
+    del rng
+    scale, bias = (get_array(weights, f"{layer.name}.{array}", 1) for array in ("weight", "bias"))
+    mean, variance = (get_array(weights, f"{layer.name}.running_{array}", 1) for array in ("mean", "var"))
+    activation = ACTIVATIONS[normalize_activation(layer.activation)]
+    epsilon = np.float32(BATCH_NORM_EPSILON)
 
-    kind: ClassVar[str] = "append_bias"
-    name: str
-    units: int | None = None
+    def step(x: FloatArray) -> FloatArray:
+        y: Any = (x - mean) / np.sqrt(variance + epsilon) * scale + bias
+        if activation is not None:
+            activation(y, y)
+        return y  # type: ignore[no-any-return]  # an array
 
-    def to_spec(self) -> dict[str, Any]:
-        """Returns the layer as plain data."""
-        return {"kind": self.kind, **asdict(self)}
-
-    def bind(self, weights: Weights, rng: np.random.Generator | None) -> Step:  # noqa: ARG002 - one signature for all layers
-        """Returns a function from `[B, k]` to a new `[B, k + n]` that reads the live array."""
-        log_std = get_array(weights, f"{self.name}.log_std", 1)
-        added = len(log_std)
-
-        def step(x: FloatArray) -> FloatArray:
-            return np.concatenate([x, np.broadcast_to(log_std, (len(x), added))], axis=1)
-
-        return step
+    return step
 
 
-Layer: TypeAlias = Dense | NoisyDense | LayerNorm | AppendBias
-_KINDS: dict[str, type[Any]] = {layer.kind: layer for layer in (Dense, NoisyDense, LayerNorm, AppendBias)}
+def _bind_append_bias(layer: AppendBias, weights: Weights, rng: np.random.Generator | None) -> Step:
+    del rng
+    log_std = get_array(weights, f"{layer.name}.log_std", 1)
+    added = len(log_std)
+
+    def step(x: FloatArray) -> FloatArray:
+        return np.concatenate([x, np.broadcast_to(log_std, (len(x), added))], axis=1)
+
+    return step
 
 
-def layer_from_spec(spec: Mapping[str, Any] | Layer) -> Layer:
-    """Returns the layer that `spec` (the result of `to_spec`, or a layer) describes.
+def _bind_rescale(layer: Rescale, weights: Weights, rng: np.random.Generator | None) -> Step:
+    del weights, rng
+    low, high = (np.asarray(bound, np.float32) for bound in (layer.low, layer.high))
+    half, centre = ((high + sign * low) * np.float32(0.5) for sign in (np.float32(-1), np.float32(1)))
 
-    Raises:
-        ValueError: If the kind is unknown or the fields do not fit it.
-    """
-    if not isinstance(spec, Mapping):
-        return spec
-    fields = dict(spec)
-    kind = fields.pop("kind", None)
-    if kind not in _KINDS:
-        raise ValueError(f"Unknown layer kind {kind!r}; choose one of {sorted(_KINDS)}.")
-    unknown = fields.keys() - _KINDS[kind].__dataclass_fields__.keys()
-    if unknown or "name" not in fields:
-        raise ValueError(
-            f"A {kind!r} layer is described by a name and {sorted(_KINDS[kind].__dataclass_fields__)}; got {spec}."
-        )
-    layer: Layer = _KINDS[kind](**fields)
-    return layer
+    def step(x: FloatArray) -> FloatArray:
+        return x * half + centre
+
+    return step
+
+
+_BINDERS: dict[str, Callable[..., Step]] = {
+    "dense": _bind_dense,
+    "noisy_dense": _bind_noisy,
+    "layer_norm": _bind_layer_norm,
+    "batch_norm": _bind_batch_norm,
+    "append_bias": _bind_append_bias,
+    "rescale": _bind_rescale,
+}
+
+
+def bind_layer(layer: Mapping[str, Any] | Layer, weights: Weights, rng: np.random.Generator | None) -> Step:
+    """Returns a function from `[B, in]` to a new `[B, out]` that computes a layer on the live arrays."""
+    described = layer_from_spec(layer)
+    return _BINDERS[described.kind](described, weights, rng)
 
 
 def bind_chain(
@@ -312,7 +278,7 @@ def bind_chain(
     Raises:
         ValueError: If an array is missing or has another rank or dtype.
     """
-    return tuple(layer_from_spec(layer).bind(weights, rng) for layer in layers)
+    return tuple(bind_layer(layer, weights, rng) for layer in layers)
 
 
 def run_chain(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlframe.models.actor import AppendBias, Dense, Layer, normalize_activation
+from rlframe.models.actor import normalize_activation
+from rlframe.models.spec import AppendBias, Dense, Layer
 from rlframe.utils.errors import ConfigError
 
 #: A dense layer of one weight σ and one bias μ behind `value`, which no gradient changes: V is μ + σ times what `value`

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -27,11 +28,14 @@ from rlframe.models.catalog import ModelCatalog
 from rlframe.models.distributions import numpy_dist_for
 from rlframe.models.probe import declare_past
 from rlframe.models.recurrent_actor import make_actor
+from rlframe.models.spec import ENCODER_WIDTH, Part
 from rlframe.policy.numpy_policy import ActingRecipe
-from rlframe.policy.policy import Policy, pop_states
+from rlframe.policy.parts import AdamSpec, Component, LossOutput, check_optimizers
+from rlframe.policy.policy import Policy, State, pop_states
 from rlframe.policy.users_code import needs_first_run, overridden_by_user, run_first_behind_constructor, zeros
+from rlframe.tensor import ops
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
-from rlframe.utils.seeding import derive_seed
+from rlframe.utils.seeding import derive_seed, make_rng
 
 #: Key in the config of policies that never learn. `in_evaluation` says something else: programs set it themselves.
 ONLY_EVALUATES = "_only_evaluates"
@@ -58,6 +62,15 @@ class LearningPolicy(Policy):
     #: The framework's own class, whose `extra_action_out` does nothing.
     _plain: ClassVar[type[LearningPolicy]]
 
+    #: Name of the network that gives distribution inputs for observations, where there are `networks`.
+    acting_network = "actor"
+    #: Networks of which a target network holds copies; see `update_target`.
+    target_networks: tuple[str, ...] = ()
+    #: Kind of the action distribution, such as "squashed_gaussian"; None is the action space's own.
+    dist_type: str | None = None
+    #: A frozen copy of `target_networks`, under their names; there where they are.
+    target_network: Any
+
     model: Any
     #: The model's copies, one per device.
     model_gpu_towers: list[Any]
@@ -80,6 +93,89 @@ class LearningPolicy(Policy):
         self._loss_initialized = False
         #: Whether a model of the user's own adds to the loss: it may read any column.
         self._loss_reads_all = False
+        #: Names of what the loss told by row, of what it told at all; None where it told nothing that way.
+        self._per_row: tuple[str, ...] | None = None
+        #: Parts with a state of their own, by name.
+        self.components: dict[str, Component] = {}
+        #: Learner steps so far.
+        self.num_updates = 0
+        self._due: frozenset[str] = frozenset()
+        draws = type(self).random_columns is not LearningPolicy.random_columns
+        self._loss_rng = make_rng(self._policy_seed, "loss") if draws else None
+        self.prepare()
+        self.optimizer_specs = dict(self.optimizers())
+
+    # --- what a policy consists of ----------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Called before anything is built, with spaces and config known; a hook for checks and settings."""
+
+    def networks(self) -> Mapping[str, Part]:
+        """Returns the policy's networks and variables by name; none: the one model that the config describes."""
+        return {}
+
+    def encoder(self) -> dict[str, Any] | None:
+        """Returns the `model` section of a network that makes features of observations for all others, or None."""
+        return None
+
+    def optimizers(self) -> Mapping[str, AdamSpec]:
+        """Returns the optimisers of `networks`, by the names that `LossOutput.losses` gives losses for them."""
+        return {}
+
+    def _weights_by_optimizer(self) -> Iterator[tuple[AdamSpec, dict[str, Any]]]:
+        """Yields the optimisers' specs, each with the weights that it steps, by name; checks that they fit."""
+        names = [*self.networks(), *(["encoder"] if self.encoder() else [])]
+        check_optimizers(type(self).__name__, names, self.optimizer_specs)
+        for spec in self.optimizer_specs.values():
+            found = [self.model.weights_of(network) for network in spec.networks]
+            yield spec, {name: weight for weights in found for name, weight in weights.items()}
+
+    def due(self, name: str) -> bool:
+        """Returns whether an optimiser steps in the update that the loss is computed for; see `AdamSpec.every`."""
+        return name in self._due
+
+    def random_columns(self, rows: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+        """Returns the random numbers that the loss of a batch needs, as columns `[rows, ...]`.
+
+        Drawn here, they are the same in both frameworks, and the policy's state has their generator's.
+        """
+        del rows, rng
+        return {}
+
+    def _start_update(self) -> None:
+        """Settles which optimisers step in the update that begins, and counts it."""
+        steps = self.num_updates
+        self._due = frozenset(name for name, spec in self.optimizer_specs.items() if steps % spec.every == 0)
+        self.num_updates += 1
+
+    def keep_output(self, output: LossOutput) -> None:
+        """Keeps what a loss reports beside its losses."""
+        self._per_row = tuple(output.per_row)
+        self.keep(**output.stats, **output.per_row)
+
+    def keep(self, **stats: Any) -> None:
+        """Keeps what the loss computed beside the loss, for the learner's report."""
+        raise NotImplementedError
+
+    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
+        """Returns learner statistics of the batch, called after the step: by default what `LossOutput` has."""
+        del train_batch
+        per_row = self._per_row
+        return {} if per_row is None else {name: v for name, v in self._loss_outputs.items() if name not in per_row}
+
+    @property
+    def target_model(self) -> Any:
+        """The target network's copies of `target_networks`, as attributes."""
+        return self.target_network.model
+
+    def update_target(self, tau: float | None = None) -> None:
+        """Moves the target network, if there is one, towards the online one: target := τ · online + (1 − τ) · target.
+
+        Args:
+            tau: τ; None takes the config's.
+        """
+        if "target_network" in self.__dict__:
+            self.target_network.update(float(self.config["tau"]) if tau is None else tau)
 
     # --- building ---------------------------------------------------------------------------------------------
 
@@ -93,9 +189,12 @@ class LearningPolicy(Policy):
         dist_class, num_outputs = ModelCatalog.get_action_dist(
             self.action_space,
             model_config,
-            dist_type=model_config.get("custom_action_dist"),
+            dist_type=model_config.get("custom_action_dist") or self.dist_type,
             framework=self.framework,
         )
+        parts = self.networks()
+        if parts:
+            return self._make_networks(parts, num_outputs), dist_class
         model = ModelCatalog.get_model_v2(
             obs_space=self.observation_space,
             action_space=self.action_space,
@@ -105,6 +204,21 @@ class LearningPolicy(Policy):
         )
         self.check_model(model, num_outputs)
         return model, dist_class
+
+    def _make_networks(self, parts: Mapping[str, Part], num_outputs: int) -> Any:
+        """Returns the model that holds the policy's networks."""
+        home = importlib.import_module(f"rlframe.models.{self.framework}.networks")
+        encoder, encoder_config = None, self.encoder()
+        if encoder_config:
+            encoder = ModelCatalog.get_model_v2(
+                self.observation_space, self.action_space, ENCODER_WIDTH, encoder_config, self.framework, "encoder"
+            )
+        made = home.Networks(
+            self.observation_space, self.action_space, num_outputs, self.config["model"], type(self).__name__,
+            parts=parts, acting=self.acting_network, encoder=encoder,
+        )  # fmt: skip
+        self.check_model(made, num_outputs)
+        return made
 
     def model_options(self) -> dict[str, Any]:
         """Returns the `model` section of the config as the model gets it; a hook for what only policies know."""
@@ -119,11 +233,13 @@ class LearningPolicy(Policy):
         """Returns the NumPy twin of the distribution class, None for a custom class."""
         if self.config["model"].get("custom_action_dist"):
             return None
-        default, _ = ModelCatalog.get_action_dist(self.action_space, self.config["model"], framework=self.framework)
+        default, _ = ModelCatalog.get_action_dist(
+            self.action_space, self.config["model"], dist_type=self.dist_type, framework=self.framework
+        )
         same = self.dist_class is None or getattr(self.dist_class, "func", self.dist_class) is getattr(
             default, "func", default
         )
-        return numpy_dist_for(self.action_space)[0] if same else None
+        return numpy_dist_for(self.action_space, self.dist_type)[0] if same else None
 
     def actor_spec(self) -> dict[str, Any] | None:
         """Returns the description that a NumPy actor is built from, None where the model cannot be one."""
@@ -144,6 +260,7 @@ class LearningPolicy(Policy):
         """Returns what a remote worker needs to act without the framework, None where it needs it."""
         method = type(self).postprocess_trajectory
         free = method is Policy.postprocess_trajectory or getattr(method, "framework_free", False)
+        free = free and not self.config.get("worker_side_prioritization")  # that needs the critic
         if not (free and self.acts_in_numpy() and not self._acts_by_itself):
             return None
         return ActingRecipe(
@@ -156,6 +273,7 @@ class LearningPolicy(Policy):
             initial_state=tuple(np.asarray(state) for state in self.get_initial_state()),
             views=self.acting_views(),
             max_seq_len=self.max_seq_len,
+            dist_type=self.dist_type,
         )
 
     # --- the first run ----------------------------------------------------------------------------------------
@@ -336,11 +454,13 @@ class LearningPolicy(Policy):
         """
         if self.is_recurrent() and not samples.zero_padded:
             samples = padded_sequences(samples, self.max_seq_len)
+        drawn = None if self._loss_rng is None else self.random_columns(samples.count, self._loss_rng)
         if self.learn_columns is None or self._loss_reads_all:
-            return samples
+            return samples._like({**samples, **drawn}) if drawn else samples
         if self._wanted_columns is None:
             self._wanted_columns = self._wanted()
-        return samples._like({key: samples[key] for key in self._wanted_columns if key in samples})
+        chosen = {key: samples[key] for key in self._wanted_columns if key in samples}
+        return samples._like({**chosen, **drawn} if drawn else chosen)
 
     def _wanted(self) -> tuple[str, ...]:
         """Returns the columns that loss and model read."""
@@ -383,8 +503,12 @@ class LearningPolicy(Policy):
         return value.item() if isinstance(value, (np.ndarray, np.generic)) and value.size == 1 else value
 
     def extra_compute_grad_fetches(self) -> dict[str, Any]:
-        """Returns further learner output, e.g. `{"td_error": array}`; `learner_stats` in it is merged."""
-        return {}
+        """Returns further learner output, e.g. `{"td_error": array}`; `learner_stats` in it is merged.
+
+        By default what the loss told by row, and the mean of the temporal-difference errors.
+        """
+        made = {name: self._loss_outputs[name] for name in self._per_row or ()}
+        return {**made, "mean_td_error": ops.mean(made["td_error"])} if "td_error" in made else made
 
     def get_tower_stats(self, stats_name: str) -> list[Any]:
         """Returns what the loss kept in `model.tower_stats[stats_name]`, one entry per device.
@@ -406,12 +530,13 @@ class LearningPolicy(Policy):
 
     def _modules_by_role(self) -> dict[str, Any]:
         """Returns the policy's networks, e.g. `{"online": ..., "target": ...}`."""
-        return {"online": self.model}
+        target = self.__dict__.get("target_network")
+        return {"online": self.model} if target is None else {"online": self.model, "target": target.model}
 
     @contextlib.contextmanager
     def _computing_with(self, modules: Mapping[str, Any]) -> Iterator[None]:
         """A context in which the policy's networks are others, named by role as in `_modules_by_role`."""
-        target: Any = getattr(self, "target_network", None)
+        target = self.__dict__.get("target_network")
         model, self.model = self.model, modules["online"]
         if target is not None:
             kept, target.model = target.model, modules["target"]
@@ -431,6 +556,28 @@ class LearningPolicy(Policy):
         raise NotImplementedError
 
     # --- the rest ---------------------------------------------------------------------------------------------
+
+    def get_state(self) -> State:
+        """Returns the state with those of `components`, the count of updates and the generator of losses' noise."""
+        state = super().get_state()
+        if self.components:
+            state["_components"] = {name: part.get_state() for name, part in self.components.items()}
+        if self.num_updates:
+            state["_num_updates"] = self.num_updates
+        if self._loss_rng is not None:
+            state["_loss_rng"] = self._loss_rng.bit_generator.state
+        return state
+
+    def set_state(self, state: State) -> None:
+        """Takes what `get_state` returned."""
+        super().set_state(state)
+        saved = state.get("_components", {})
+        for name, part in self.components.items():
+            if name in saved:
+                part.set_state(saved[name])
+        self.num_updates = int(state.get("_num_updates", 0))
+        if self._loss_rng is not None and "_loss_rng" in state:
+            self._loss_rng.bit_generator.state = state["_loss_rng"]
 
     def is_recurrent(self) -> bool:
         """Returns whether the model carries state."""

@@ -31,6 +31,7 @@ class ActingRecipe:
         views: Columns of past steps that the model acts on, by name.
         max_seq_len: Longest sequence of a recurrent training batch, in rows.
         policy_class: The `NumpyPolicy` to act with, for algorithms with actions of their own; None is NumpyPolicy.
+        dist_type: Kind of the action distribution; None is the action space's own.
     """
 
     build_actor: Callable[[Any, Mapping[str, NDArray[Any]], Any], Any]
@@ -43,6 +44,7 @@ class ActingRecipe:
     views: Mapping[str, ViewRequirement] = field(default_factory=dict)
     max_seq_len: int = 20
     policy_class: type[NumpyPolicy] | None = None
+    dist_type: str | None = None
 
 
 class NumpyPolicy(Policy):
@@ -64,7 +66,7 @@ class NumpyPolicy(Policy):
         self.train_columns = recipe.train_columns
         self.max_seq_len = recipe.max_seq_len
         self.view_requirements.update(recipe.views)
-        self.numpy_dist: Any = numpy_dist_for(action_space)[0]
+        self.numpy_dist: Any = numpy_dist_for(self.action_space, recipe.dist_type)[0]
         self.exploration = self._create_exploration()
         self.weights: dict[str, NDArray[Any]] = {}
         self._numpy_actor: Any = None

@@ -18,9 +18,9 @@ class TargetPolicy(LearningPolicy):
 
     target_network: Any
 
-    def update_target(self) -> None:
-        """Copies the online network into the target network."""
-        self.target_network.update()
+    def update_target(self, tau: float | None = None) -> None:
+        """Copies the online network into the target network; with τ below 1, moves it there by so much."""
+        self.target_network.update(1.0 if tau is None else tau)
 
     def _modules_by_role(self) -> dict[str, Any]:
         return {"online": self.model, "target": self.target_network.model}

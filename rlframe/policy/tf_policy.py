@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import math
 import os
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import gymnasium as gym
@@ -19,19 +21,22 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.modelv2 import states_of
 from rlframe.models.tf.check_model import check_model
 from rlframe.models.tf.misc import seeded_initial_weights
+from rlframe.models.tf.networks import SomeNetworks
 from rlframe.policy.learning_policy import ONLY_EVALUATES, LearningPolicy, merge_kept, sampled
 from rlframe.policy.nonfinite import explain_nonfinite
+from rlframe.policy.parts import by_optimizer, phases
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.tf.adam import Adam
 from rlframe.policy.tf.optimizers import build_slots, load_optimizer, optimizer_state, set_rate, with_tape
 from rlframe.policy.tf.rllib_names import RLlibTFPolicyNames
 from rlframe.policy.tf.runtime import prepare
+from rlframe.policy.tf.target import TargetNetwork
 from rlframe.policy.tf.template import derive_class
 from rlframe.policy.tf.towers import shares
 from rlframe.policy.tf.traced import TracedCalls
 from rlframe.policy.tf.weights import WeightMirror, load_weights, to_arrays
-from rlframe.policy.users_code import method, with_custom_loss
+from rlframe.policy.users_code import method
 from rlframe.utils.quiet_tf import tf
 
 __all__ = ["EntropyCoeffSchedule", "LearningRateSchedule", "TFPolicy"]
@@ -108,6 +113,12 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             self.batch_divisibility_req = req(self) if callable(req) else (req or 1)
             self.exploration = self._create_exploration()
             self._optimizers: list[Any] = self._make_optimizers()
+            if self.target_networks:
+                with self.seeded("target"):
+                    second, _ = self.make_model_and_dist()
+                names = self.target_networks
+                self.target_network = TargetNetwork(SomeNetworks(self.model, names), SomeNetworks(second, names))
+                self.components["target_network"] = self.target_network
         self._learn_calls = TracedCalls(
             self._traced_learn, bool(config.get("jit_compile")), max_traces=config.get("eager_max_retraces")
         )
@@ -171,8 +182,14 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         return optimizers
 
     def optimizer(self) -> Any:
-        """Returns the optimiser(s); by default Adam with `config["lr"]`. Keras' are welcome."""
-        return self.adam(lr=self.config["lr"])
+        """Returns the optimiser(s): those of `optimizers`, or Adam with `config["lr"]`. Keras' are welcome."""
+        if not self.optimizer_specs:
+            return self.adam(lr=self.config["lr"])
+        made = self._weights_by_optimizer()
+        return [
+            Adam(weights, spec.lr, spec.eps, label=label)
+            for label, (spec, weights) in zip(self.optimizer_specs, made, strict=True)
+        ]
 
     def adam(self, *, lr: float, eps: float = 1e-8) -> Adam:
         """Returns Adam over the model's trainable variables."""
@@ -329,9 +346,10 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
                 first to be so.
         """
         custom = self._before_learning(postprocessed_batch)
+        self._start_update()
         columns = self._learned_columns(postprocessed_batch)
         try:
-            made = self._learn_calls(_tensor_columns(columns), self._scalars())
+            made = self._learn_calls(_tensor_columns(columns), self._scalars(), due=self._due)
         except tf.errors.InvalidArgumentError as error:
             found = _NOT_FINITE.search(str(error))
             if found is None:
@@ -370,62 +388,79 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         finally:
             self.__dict__.update(numbers)
 
-    def _traced_learn(self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor]) -> dict[str, Any]:
-        """Computes losses and gradients and applies them: one whole learner step."""
-        with self._symbolic(scalars):
-            losses, gradients, stats, batch = self._gradients_of(columns)
-            # A loss that is no number must not reach the weights. Zeros instead of gradients would still move Adam.
-            if self.config.get("jit_compile"):  # XLA cannot stop halfway
-                tf.cond(
-                    tf.reduce_all(tf.math.is_finite(losses)),
-                    lambda: self._apply(gradients),
-                    lambda: tf.constant(False),
-                )
-            else:
-                parts = tf.unstack(losses)
-                checks = [tf.debugging.check_numerics(loss, f"loss {i} is not finite") for i, loss in enumerate(parts)]
-                with tf.control_dependencies(checks):
-                    self._apply(gradients)
-            stats.update(self.extra_grad_info(batch))
-            stats.update(self.grad_stats(batch, [gradient for gradient, _ in _flat(gradients)]))
-            return {"losses": tf.unstack(losses), "stats": stats, "fetches": self.extra_compute_grad_fetches()}
+    def _traced_learn(
+        self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor], due: frozenset[str]
+    ) -> dict[str, Any]:
+        """Computes losses and gradients and applies them, phase by phase: one whole learner step.
 
-    def _gradients_of(
-        self, columns: Mapping[str, Tensor]
-    ) -> tuple[Tensor, list[Gradients], dict[str, Any], SampleBatch]:
-        """Returns losses [optimisers], (gradient, variable) pairs per optimiser, statistics, and the batch."""
+        Args:
+            columns: The batch.
+            scalars: Values of `learn_scalars`.
+            due: Names of the optimisers that step, which a trace is made for.
+        """
+        del due
+        with self._symbolic(scalars):
+            batch, every, seen = self._batch_of(columns), [], []
+            self._grad_stats: dict[str, Any] = {}
+            for losses, gradients in self._phases(batch):
+                indices = list(losses)
+                values = [tf.cast(losses[index], tf.float32) for index in indices]
+                # A loss that is no number must not reach the weights. Zeros in place of gradients would move Adam.
+                if self.config.get("jit_compile"):  # XLA cannot stop halfway
+                    finite = tf.reduce_all(tf.math.is_finite(tf.stack(values)))
+                    tf.cond(finite, functools.partial(self._apply, gradients), lambda: tf.constant(False))
+                else:
+                    checks = [
+                        tf.debugging.check_numerics(value, f"loss {index} is not finite")
+                        for index, value in zip(indices, values, strict=True)
+                    ]
+                    with tf.control_dependencies(checks):
+                        self._apply(gradients)
+                every += values
+                seen += [gradient for gradient, _ in _flat(gradients.values())]
+            stats = {**self._grad_stats, **self.extra_grad_info(batch), **self.grad_stats(batch, seen)}
+            return {"losses": every, "stats": stats, "fetches": self.extra_compute_grad_fetches()}
+
+    def _batch_of(self, columns: Mapping[str, Tensor]) -> SampleBatch:
+        """Returns columns of tensors as the batch that a loss gets."""
         batch = SampleBatch.from_columns(dict(columns))
         batch.set_training(True)
-        with tf.GradientTape(persistent=len(self._optimizers) > 1) as tape:
-            losses = self._losses(batch) if len(self.devices) == 1 else self._losses_of_shares(batch)
-        self._grad_stats: dict[str, Any] = {}
-        gradients = [
-            method(self, "gradients")(with_tape(optimizer, tape), loss)
-            for optimizer, loss in zip(self._optimizers, losses, strict=True)
-        ]
-        stats = {**self._grad_stats}
-        return tf.stack([tf.cast(loss, tf.float32) for loss in losses]), gradients, stats, batch
+        return batch
 
-    def _losses(self, batch: SampleBatch) -> list[Tensor]:
-        """Returns the losses of a batch of tensors, one for each optimiser."""
-        losses = method(self, "loss")(self.model, self.dist_class, batch)
-        losses = with_custom_loss(self.model, losses, batch)
-        if len(losses) != len(self._optimizers):
-            raise ValueError(f"got {len(losses)} losses for {len(self._optimizers)} optimisers; wanted one for each")
-        return losses
+    def _phases(self, batch: SampleBatch) -> Iterator[tuple[dict[int, Tensor], dict[int, Gradients]]]:
+        """Yields losses and (gradient, variable) pairs by the index of their optimiser, one phase after the other."""
+        running = self._losses_in_phases(batch)
+        while True:
+            with tf.GradientTape(persistent=len(self._optimizers) > 1) as tape:
+                losses = next(running, None)  # the loss runs in here, up to where it returns or yields
+            if losses is None:
+                return
+            gradients = {
+                index: method(self, "gradients")(with_tape(self._optimizers[index], tape), loss)
+                for index, loss in losses.items()
+            }
+            yield losses, gradients
 
-    def _losses_of_shares(self, batch: SampleBatch) -> list[Tensor]:
+    def _losses_in_phases(self, batch: SampleBatch) -> Iterator[dict[int, Tensor]]:
+        """Yields the losses of a batch of tensors by the index of their optimiser, one phase after the other."""
+        if len(self.devices) > 1:
+            yield self._losses_of_shares(batch)
+        else:
+            yield from phases(self, method(self, "loss")(self.model, self.dist_class, batch), batch)
+
+    def _losses_of_shares(self, batch: SampleBatch) -> dict[int, Tensor]:
         """Returns the losses of a batch of which each device computes a share; keeps what the losses kept, merged."""
         made, kept, weights = [], [], []
         for device, (part, weight) in zip(
             self.devices, shares(batch, len(self.devices), self.counted_rows), strict=True
         ):
             with tf.device(device):
-                made.append([loss * weight for loss in self._losses(part)])
+                losses = by_optimizer(self, method(self, "loss")(self.model, self.dist_class, part), part)
+                made.append({index: loss * weight for index, loss in losses.items()})
             kept.append(self._loss_outputs)
             weights.append(weight)
         self._loss_outputs = merge_kept(kept, weights, lambda parts: tf.concat(parts, axis=0))
-        return [tf.add_n(parts) for parts in zip(*made, strict=True)]
+        return {index: tf.add_n([losses[index] for losses in made]) for index in made[0]}
 
     def gradients(self, optimizer: Any, loss: Tensor) -> Gradients:
         """Returns (gradient, variable) pairs of one loss; clip here.
@@ -434,25 +469,33 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             optimizer: The optimiser, with `compute_gradients(loss, variables)` as TensorFlow 1 had it.
             loss: Scalar.
         """
-        made: Gradients = optimizer.compute_gradients(loss, self.model.trainable_variables())
-        return made
+        spec = self.optimizer_specs.get(getattr(optimizer, "label", None) or "")
+        if spec is None:
+            made: Gradients = optimizer.compute_gradients(loss, self.model.trainable_variables())
+            return made
+        own = [weight for name in spec.networks for weight in self.model.weights_of(name).values()]
+        return self.clip_gradients(
+            optimizer.compute_gradients(loss, own), spec.grad_clip, f"{optimizer.label}_grad_gnorm"
+        )
 
-    def clip_gradients(self, gradients: Gradients, grad_clip: float | Tensor | None) -> Gradients:
+    def clip_gradients(
+        self, gradients: Gradients, grad_clip: float | Tensor | None, stat: str = "grad_gnorm"
+    ) -> Gradients:
         """Returns gradients scaled so that their global L2 norm is at most `grad_clip`; None leaves them.
 
-        The norm before clipping is reported as `grad_gnorm`.
+        The norm before clipping is reported as `stat`.
         """
         if not tf.is_tensor(grad_clip) and not grad_clip:
             return gradients
         known = [gradient for gradient, _ in gradients if gradient is not None]
         norm = tf.linalg.global_norm(known)
-        self._grad_stats["grad_gnorm"] = norm
+        self._grad_stats[stat] = norm
         scale = tf.minimum(grad_clip / norm, 1.0)  # 1 where the limit is infinite, or the norm 0
         return [(None if gradient is None else gradient * scale, variable) for gradient, variable in gradients]
 
-    def _apply(self, gradients: list[Gradients]) -> Tensor:
-        for optimizer, pairs in zip(self._optimizers, gradients, strict=True):
-            self.apply_optimizer(optimizer, [pair for pair in pairs if pair[0] is not None])
+    def _apply(self, gradients: Mapping[int, Gradients]) -> Tensor:
+        for index, pairs in gradients.items():
+            self.apply_optimizer(self._optimizers[index], [pair for pair in pairs if pair[0] is not None])
         return tf.constant(True)
 
     def apply_optimizer(self, optimizer: Any, grads_and_vars: Gradients) -> None:
@@ -463,10 +506,6 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         """Keeps what the loss computed beside the loss, for the learner's report."""
         self._loss_outputs = dict(stats)
 
-    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
-        """Returns learner statistics of the batch."""
-        return {}
-
     def grad_stats(self, train_batch: SampleBatch, gradients: list[Any]) -> dict[str, Any]:
         """Returns learner statistics of the gradients (tensors, None for unused variables)."""
         return {}
@@ -474,22 +513,33 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
     def compute_gradients(self, postprocessed_batch: SampleBatch) -> tuple[list[Any], dict[str, Any]]:
         """Returns the gradients of a batch as arrays, one per trainable variable (None where unused), and the info."""
         custom = self._before_learning(postprocessed_batch)
+        self._start_update()
         columns = _tensor_columns(self._learned_columns(postprocessed_batch))
-        made = self._gradient_calls(columns, self._scalars())
+        made = self._gradient_calls(columns, self._scalars(), due=self._due)
         self._check_losses(made["losses"], postprocessed_batch)
         gradients = [made["gradients"].get(str(index)) for index in range(len(self.model.trainable_variables()))]
         return gradients, self._learn_result({"allreduce_latency": 0.0, **made["stats"]}, made["fetches"], custom)
 
-    def _traced_gradients(self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor]) -> dict[str, Any]:
+    def _traced_gradients(
+        self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor], due: frozenset[str]
+    ) -> dict[str, Any]:
+        del due
         with self._symbolic(scalars):
-            losses, gradients, stats, batch = self._gradients_of(columns)
-            stats.update(self.extra_grad_info(batch))
+            batch = self._batch_of(columns)
+            self._grad_stats = {}
+            made = list(itertools.islice(self._phases(batch), 2))
+            if len(made) > 1:
+                raise ValueError(
+                    f"{type(self).__name__} learns in phases, each of which steps before the next: it has no gradients "
+                    "to compute apart; call learn_on_batch()"
+                )
+            losses, gradients = made[0]
             index = {variable.ref(): str(i) for i, variable in enumerate(self.model.trainable_variables())}
-            found = {index[variable.ref()]: g for g, variable in _flat(gradients) if g is not None}
+            found = {index[variable.ref()]: g for g, variable in _flat(gradients.values()) if g is not None}
             return {
-                "losses": tf.unstack(losses),
+                "losses": list(losses.values()),
                 "gradients": found,
-                "stats": stats,
+                "stats": {**self._grad_stats, **self.extra_grad_info(batch)},
                 "fetches": self.extra_compute_grad_fetches(),
             }
 
@@ -590,7 +640,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         tf.saved_model.save(module, export_dir, signatures={"serving_default": module.serve})
 
 
-def _flat(gradients: list[Gradients]) -> Gradients:
+def _flat(gradients: Iterable[Gradients]) -> Gradients:
     return [pair for pairs in gradients for pair in pairs]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -16,7 +16,9 @@ from rlframe.data.columns import OBS, SEQ_LENS, VF_PREDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.modelv2 import states_of
 from rlframe.models.torch.check_model import check_model
+from rlframe.models.torch.networks import SomeNetworks
 from rlframe.policy.learning_policy import ONLY_EVALUATES, LearningPolicy, sampled
+from rlframe.policy.parts import by_optimizer, phases
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.torch import distributed
@@ -30,10 +32,11 @@ from rlframe.policy.torch.arrays import (
 )
 from rlframe.policy.torch.flat import FlatAdam, FlatParameters, adam_to_state, flatten_parameters, state_to_adam
 from rlframe.policy.torch.guards import check_finite_loss, choose_devices
+from rlframe.policy.torch.target import TargetNetwork
 from rlframe.policy.torch.template import derive_class
 from rlframe.policy.torch.threads import Threads
 from rlframe.policy.torch.towers import Towers
-from rlframe.policy.users_code import method, with_custom_loss
+from rlframe.policy.users_code import method
 
 __all__ = ["EntropyCoeffSchedule", "LearningRateSchedule", "TorchPolicy"]
 
@@ -104,6 +107,9 @@ class TorchPolicy(LearningPolicy):
         #: `fn(train_batch) -> loss` that fills the gradients itself; None goes by `loss` and autograd.
         self.without_autograd: Callable[[SampleBatch], Tensor] | None = None
         self._optimizers: list[torch.optim.Optimizer] = self._make_optimizers()
+        if self.target_networks:
+            self.target_network = TargetNetwork(SomeNetworks(self.model, self.target_networks))
+            self.components["target_network"] = self.target_network
         self._numpy_actor = self._make_actor()
 
     # --- building ---------------------------------------------------------------------------------------------
@@ -130,8 +136,12 @@ class TorchPolicy(LearningPolicy):
         return optimizers if replaced is None else list(replaced)
 
     def optimizer(self) -> torch.optim.Optimizer | list[torch.optim.Optimizer]:
-        """Returns the optimiser(s); by default Adam with `config["lr"]` on all parameters in one buffer."""
-        return self.adam(self.model.parameters(), lr=self.config["lr"])
+        """Returns the optimiser(s): those of `optimizers`, or Adam with `config["lr"]` on all parameters."""
+        if not self.optimizer_specs:
+            return self.adam(self.model.parameters(), lr=self.config["lr"])
+        made = [self.adam(weights.values(), lr=spec.lr, eps=spec.eps) for spec, weights in self._weights_by_optimizer()]
+        self._flat_parameters = None  # each optimiser has a buffer of its own
+        return made
 
     def adam(self, parameters: Any, *, lr: float, eps: float = 1e-8) -> torch.optim.Optimizer:
         """Returns fused Adam over `parameters` in one buffer where they can share one, plain Adam otherwise."""
@@ -141,7 +151,7 @@ class TorchPolicy(LearningPolicy):
         self._flat_parameters = flatten_parameters(params)
         if self._flat_parameters is None:
             return torch.optim.Adam(params, lr=lr, eps=eps)
-        return FlatAdam([self._flat_parameters.param], lr=lr, eps=eps)
+        return FlatAdam(self._flat_parameters, lr=lr, eps=eps)
 
     def live_weights(self) -> dict[str, NDArray[Any]]:
         """Returns the model's tensors as arrays that share their memory (CPU only); for actors, not for users."""
@@ -257,64 +267,95 @@ class TorchPolicy(LearningPolicy):
         Raises:
             NonFiniteError: If the loss is NaN or infinite; the message names what was first to be so.
         """
-        if not self.model.training:
-            self.model.train()
-        custom = self._before_learning(postprocessed_batch)
-        batch = self._lazy_tensor_dict(self._learned_columns(postprocessed_batch))
-        batch.set_training(True)
-        stats = self._backward(batch, postprocessed_batch)
-        for optimizer in self._optimizers:
-            optimizer.step()
+        custom, batch = self._batch_to_learn(postprocessed_batch)
+        stats: dict[str, Any] = {"allreduce_latency": 0.0}
+        for stepping in self._backward(batch, postprocessed_batch, stats):
+            for index in stepping:
+                self._optimizers[index].step()
         stats.update(self.extra_grad_info(batch))
         return self._learn_result(stats, self.extra_compute_grad_fetches(), custom)
 
-    def _backward(self, batch: SampleBatch, samples: SampleBatch) -> dict[str, Any]:
-        """Fills the gradients for one batch and returns the statistics of `extra_grad_process`."""
+    def _batch_to_learn(self, samples: SampleBatch) -> tuple[dict[str, Any], SampleBatch]:
+        """Begins an update: returns custom metrics, and the batch as tensors."""
+        if not self.model.training:
+            self.model.train()
+        custom = self._before_learning(samples)
+        self._start_update()
+        batch = self._lazy_tensor_dict(self._learned_columns(samples))
+        batch.set_training(True)
         self._threads.use(samples.count)
-        stats: dict[str, Any] = {"allreduce_latency": 0.0}
+        return custom, batch
+
+    def _backward(self, batch: SampleBatch, samples: SampleBatch, stats: dict[str, Any]) -> Iterator[Iterable[int]]:
+        """Yields, phase by phase, the indices of the optimisers whose gradients are there now.
+
+        Args:
+            batch: Tensors.
+            samples: What they were made of, for error messages.
+            stats: Takes the statistics of `extra_grad_process`.
+        """
         if self.without_autograd is not None and len(self.devices) == 1 and not self.distributed_world_size:
             loss = self.without_autograd(batch)
             check_finite_loss(loss, 0, self, samples)
-            return {**stats, **self.extra_grad_process(self._optimizers[0], loss)}
-        if len(self.devices) == 1:
-            losses = [[(loss, 1.0)] for loss in self._losses(batch)]
+            stats.update(self.extra_grad_process(self._optimizers[0], loss))
+            yield (0,)
+        elif len(self.devices) == 1:
+            for losses in phases(self, method(self, "loss")(self.model, self.dist_class, batch), batch):
+                self._fill_gradients({index: [(loss, 1.0)] for index, loss in losses.items()}, samples, stats)
+                yield losses
         else:
-            losses = self._make_towers().losses(batch)
-        if self._flat_parameters is not None:
-            self._flat_parameters.zero_grad()
-        for index, (shares, optimizer) in enumerate(zip(losses, self._optimizers, strict=True)):
-            if self._flat_parameters is None:
+            shares = self._make_towers().losses(batch)
+            self._fill_gradients(shares, samples, stats)
+            yield shares
+
+    def _fill_gradients(
+        self, losses: Mapping[int, list[tuple[Tensor, float]]], samples: SampleBatch, stats: dict[str, Any]
+    ) -> None:
+        """Fills the gradients of some optimisers' parameters, of shares of their losses with weights."""
+        several = len(self._optimizers) > 1
+        for index, shares in losses.items():
+            optimizer = self._optimizers[index]
+            flat = self._flat_of(optimizer)
+            if flat is None:
                 optimizer.zero_grad()
+            else:
+                flat.zero_grad()
+            # What is another optimiser's stays as it is: a loss may reach networks that it is not to change.
+            own = self._parameters_of(optimizer) if several else None
             for loss, weight in shares:
                 check_finite_loss(loss, index, self, samples)
                 part = loss if weight == 1.0 else loss * weight
-                part.backward(retain_graph=index < len(losses) - 1)
+                part.backward(retain_graph=index < max(losses), inputs=own)
             if self.distributed_world_size:
                 stats["allreduce_latency"] += self._average_gradients(optimizer)
             stats.update(self.extra_grad_process(optimizer, shares[0][0]))
-        return stats
+
+    def _flat_of(self, optimizer: torch.optim.Optimizer) -> FlatParameters | None:
+        """Returns the buffer that an optimiser's parameters lie in; None where they lie apart."""
+        return optimizer.flat if isinstance(optimizer, FlatAdam) else self._flat_parameters
+
+    def _parameters_of(self, optimizer: torch.optim.Optimizer) -> list[Any]:
+        """Returns the model's parameters that an optimiser steps."""
+        if isinstance(optimizer, FlatAdam):
+            return optimizer.flat.members()
+        return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
     def _average_gradients(self, optimizer: torch.optim.Optimizer) -> float:
         """Replaces the gradients by their mean over the learners of the group; returns the seconds it took."""
         started = time.perf_counter()
+        flat = self._flat_of(optimizer)
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        one_buffer = self._flat_parameters is not None and len(self._optimizers) == 1
-        distributed.average_gradients(
-            parameters, self._flat_parameters.grad if one_buffer and self._flat_parameters is not None else None
-        )
+        whole = flat is not None and (isinstance(optimizer, FlatAdam) or len(self._optimizers) == 1)
+        distributed.average_gradients(parameters, flat.grad if whole and flat is not None else None)
         return time.perf_counter() - started
 
     def agreed_minimum(self, number: int) -> int:
         """Returns the smallest of the numbers that this policy's siblings in other processes call this with."""
         return distributed.smallest(number) if self.distributed_world_size else number
 
-    def _losses(self, batch: SampleBatch) -> list[Tensor]:
-        """Returns the losses of a batch of tensors, one for each optimiser."""
-        losses = method(self, "loss")(self.model, self.dist_class, batch)
-        losses = with_custom_loss(self.model, losses, batch)
-        if len(losses) != len(self._optimizers):
-            raise ValueError(f"got {len(losses)} losses for {len(self._optimizers)} optimisers; wanted one for each")
-        return losses
+    def _losses(self, batch: SampleBatch) -> dict[int, Tensor]:
+        """Returns the losses of a batch of tensors by the index of their optimiser."""
+        return by_optimizer(self, method(self, "loss")(self.model, self.dist_class, batch), batch)
 
     def _make_towers(self) -> Towers:
         if self._towers is None:
@@ -324,15 +365,27 @@ class TorchPolicy(LearningPolicy):
 
     def compute_gradients(self, postprocessed_batch: SampleBatch) -> tuple[list[Any], dict[str, Any]]:
         """Returns the gradients of one batch as arrays, one per parameter (None where unused), and the info."""
-        if not self.model.training:
-            self.model.train()
-        custom = self._before_learning(postprocessed_batch)
-        batch = self._lazy_tensor_dict(self._learned_columns(postprocessed_batch))
-        batch.set_training(True)
-        stats = self._backward(batch, postprocessed_batch)
+        custom, batch = self._batch_to_learn(postprocessed_batch)
+        stats: dict[str, Any] = {"allreduce_latency": 0.0}
+        stepping: set[int] = set()
+        for number, indices in enumerate(self._backward(batch, postprocessed_batch, stats)):
+            if number:
+                raise ValueError(
+                    f"{type(self).__name__} learns in phases, each of which steps before the next: it has no gradients "
+                    "to compute apart; call learn_on_batch()"
+                )
+            stepping.update(indices)
         stats.update(self.extra_grad_info(batch))
+        self._clear_others(stepping)
         grads = [None if p.grad is None else p.grad.detach().cpu().numpy().copy() for p in self.model.parameters()]
         return grads, self._learn_result(stats, self.extra_compute_grad_fetches(), custom)
+
+    def _clear_others(self, stepping: set[int]) -> None:
+        """Takes away gradients of earlier updates, of optimisers that do not step in this one."""
+        for index, optimizer in enumerate(self._optimizers if len(self._optimizers) > 1 else ()):
+            if index not in stepping:
+                for parameter in self._parameters_of(optimizer):
+                    parameter.grad = None
 
     def apply_gradients(self, gradients: Sequence[Any]) -> None:
         """Applies gradients as `compute_gradients` returns them."""
@@ -377,10 +430,11 @@ class TorchPolicy(LearningPolicy):
         """
         if not grad_clip:
             return {}
-        if self._flat_parameters is not None:
-            norm = float(self._flat_parameters.norm())
+        flat = self._flat_of(optimizer)
+        if flat is not None:
+            norm = float(flat.norm())
             if norm > grad_clip:
-                self._flat_parameters.grad.mul_(grad_clip / norm)
+                flat.grad.mul_(grad_clip / norm)
             return {"grad_gnorm": norm}
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         return {"grad_gnorm": nn.utils.clip_grad_norm_(parameters, grad_clip)}
@@ -391,11 +445,11 @@ class TorchPolicy(LearningPolicy):
 
     def extra_grad_process(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> dict[str, Any]:
         """Called after `backward`, before the step; clip gradients here. Returns statistics."""
-        return {}
-
-    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
-        """Returns learner statistics of the batch, called after the step."""
-        return {}
+        if not self.optimizer_specs:
+            return {}
+        name, spec = list(self.optimizer_specs.items())[self._optimizers.index(optimizer)]
+        clipped = self.clip_gradients(optimizer, spec.grad_clip)
+        return {f"{name}_{stat}": value for stat, value in clipped.items()}
 
     def _lazy_tensor_dict(self, batch: SampleBatch, device: torch.device | None = None) -> SampleBatch:
         """Returns the batch with its numeric columns as tensors on the device (no copy on CPU).
@@ -444,10 +498,10 @@ class TorchPolicy(LearningPolicy):
 
     def _names_of(self, optimizer: torch.optim.Optimizer) -> dict[int, str] | None:
         """Returns the names of the parameters behind the flat buffer of an optimiser; None where it has none."""
-        if not isinstance(optimizer, FlatAdam) or self._flat_parameters is None:
+        if not isinstance(optimizer, FlatAdam):
             return None
         names = self._parameter_names()
-        return names if all(id(member) in names for member in self._flat_parameters.members()) else None
+        return names if all(id(member) in names for member in optimizer.flat.members()) else None
 
     def _parameter_names(self) -> dict[int, str]:
         return {id(parameter): name for name, parameter in self.model.named_parameters()}
@@ -459,16 +513,14 @@ class TorchPolicy(LearningPolicy):
         if names is None:
             return optimizer_to_state(optimizer)
         assert isinstance(optimizer, FlatAdam)
-        assert self._flat_parameters is not None
-        return adam_to_state(optimizer, self._flat_parameters, names)
+        return adam_to_state(optimizer, optimizer.flat, names)
 
     def _load_optimizer(self, optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
         if self.named_moments:
             load_named_adam(optimizer, self._parameter_names(), saved)
         elif saved.get("kind") == "adam" and self._names_of(optimizer) is not None:
             assert isinstance(optimizer, FlatAdam)
-            assert self._flat_parameters is not None
-            state_to_adam(optimizer, self._flat_parameters, self._names_of(optimizer) or {}, saved)
+            state_to_adam(optimizer, optimizer.flat, self._names_of(optimizer) or {}, saved)
         else:
             state_to_optimizer(optimizer, saved)
 

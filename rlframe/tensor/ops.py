@@ -101,6 +101,11 @@ def tanh(x: Tensor) -> Tensor:
     return _BACKENDS[type(x)].tanh(x)
 
 
+def softplus(x: Tensor) -> Tensor:
+    """Returns log(1 + eˣ)."""
+    return _BACKENDS[type(x)].softplus(x)
+
+
 def huber(x: Tensor, delta: float = 1.0) -> Tensor:
     """Returns x²/2 where |x| ≤ delta, and delta · (|x| − delta/2) beyond."""
     return _BACKENDS[type(x)].huber(x, delta)
@@ -159,6 +164,11 @@ def variance(x: Tensor) -> Tensor:
     return _BACKENDS[type(x)].variance(x)
 
 
+def sort(x: Tensor) -> Tensor:
+    """Returns the values along the last axis, the smallest first."""
+    return _BACKENDS[type(x)].sort(x)
+
+
 def softmax(x: Tensor) -> Tensor:
     """Returns probabilities of logits along the last axis."""
     return _BACKENDS[type(x)].softmax(x)
@@ -211,6 +221,11 @@ def to_float(x: Tensor) -> Tensor:
 def tensor_like(values: Any, like: Tensor) -> Tensor:
     """Returns an array, or a tensor, as a tensor where `like` is: on its device, in its framework, in its own dtype."""
     return _common(like, values).tensor_like(values, like)
+
+
+def row_count(x: Tensor) -> Any:
+    """Returns how many rows `x [B, ...]` has: a number, or, where only the graph knows, a scalar."""
+    return _BACKENDS[type(x)].row_count(x)
 
 
 def row_size(x: Tensor) -> Any:

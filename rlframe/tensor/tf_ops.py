@@ -15,6 +15,7 @@ sum, max, min, argmax = tf.reduce_sum, tf.reduce_max, tf.reduce_min, tf.argmax
 variance, softmax, log_softmax = tf.math.reduce_variance, tf.nn.softmax, tf.nn.log_softmax
 stop_gradient, zeros_like, ones_like = tf.stop_gradient, tf.zeros_like, tf.ones_like
 concat, boolean_mask = tf.concat, tf.boolean_mask
+softplus, sort = tf.nn.softplus, tf.sort
 
 
 def huber(x: Tensor, delta: float) -> Tensor:
@@ -43,6 +44,10 @@ def to_float(x: Tensor) -> Tensor:
 def tensor_like(values: Any, like: Tensor) -> Tensor:
     del like
     return tf.convert_to_tensor(values)
+
+
+def row_count(x: Tensor) -> Any:
+    return tf.shape(x)[0]
 
 
 def row_size(x: Tensor) -> Any:

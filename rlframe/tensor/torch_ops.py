@@ -14,6 +14,10 @@ abs, exp, sqrt, square, tanh = torch.abs, torch.exp, torch.sqrt, torch.square, t
 where, zeros_like, ones_like = torch.where, torch.zeros_like, torch.ones_like
 
 
+def softplus(x: Tensor) -> Tensor:
+    return functional.softplus(x)
+
+
 def huber(x: Tensor, delta: float) -> Tensor:
     return functional.huber_loss(x, torch.zeros_like(x), reduction="none", delta=delta)
 
@@ -54,6 +58,10 @@ def variance(x: Tensor) -> Tensor:
     return x.var(unbiased=False)
 
 
+def sort(x: Tensor) -> Tensor:
+    return x.sort(-1).values
+
+
 def softmax(x: Tensor) -> Tensor:
     return x.softmax(-1)
 
@@ -81,6 +89,10 @@ def to_float(x: Tensor) -> Tensor:
 
 def tensor_like(values: Any, like: Tensor) -> Tensor:
     return torch.as_tensor(values, device=like.device)
+
+
+def row_count(x: Tensor) -> int:
+    return len(x)
 
 
 def row_size(x: Tensor) -> int:

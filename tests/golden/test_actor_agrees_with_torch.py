@@ -8,8 +8,9 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from rlframe.models.actor import ACTIVATIONS, ChainActor, Dense, LayerNorm, NoisyDense
+from rlframe.models.actor import ACTIVATIONS, ChainActor
 from rlframe.models.catalog import ModelCatalog
+from rlframe.models.spec import Dense, LayerNorm, NoisyDense
 from rlframe.models.torch.noisy import NoisyLayer
 
 CONFIGS = [

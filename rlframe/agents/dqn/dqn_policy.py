@@ -118,10 +118,6 @@ class DQNPolicy(SimpleQPolicy):
 
     postprocess_trajectory.framework_free = postprocess_nstep  # type: ignore[attr-defined]  # a marker for NumPy workers
 
-    def acting_recipe(self) -> Any:
-        """Returns what a remote worker acts by without the framework; None when workers compute priorities."""
-        return None if self.config["worker_side_prioritization"] else super().acting_recipe()
-
     def online(self, obs: Tensor) -> Any:
         """Returns the online network's `QOutput` of `obs` [B, ...], noisy where it has noise."""
         with self._noise(True):

@@ -9,7 +9,7 @@ import numpy as np
 
 from rlframe.data.columns import OBS
 from rlframe.losses.q_learning import dueling as dueling_q
-from rlframe.models.actor import Dense, Layer, LayerNorm, NoisyDense
+from rlframe.models.spec import Dense, Layer, LayerNorm, NoisyDense
 from rlframe.models.tf.misc import activation_function, initial_rng
 from rlframe.models.tf.noisy import NoisyLayer
 from rlframe.models.tf.tf_modelv2 import TFModelV2

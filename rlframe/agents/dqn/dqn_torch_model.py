@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from rlframe.data.columns import OBS
 from rlframe.losses.q_learning import dueling as dueling_q
-from rlframe.models.actor import Dense, Layer, LayerNorm, NoisyDense
+from rlframe.models.spec import Dense, Layer, LayerNorm, NoisyDense
 from rlframe.models.torch.misc import activation_function, activation_module
 from rlframe.models.torch.noisy import NoisyLayer
 from rlframe.models.torch.rllib_layers import RLlibLayers, slim

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,15 +29,14 @@ from rlframe.agents.maddpg.maddpg_acting import (
 )
 from rlframe.data.columns import DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.models.actor import Dense
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
+from rlframe.models.spec import Dense
 from rlframe.policy.numpy_policy import ActingRecipe
 from rlframe.policy.policy import Policy, State
 from rlframe.policy.target_policy import TargetPolicy
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
-from rlframe.utils.spaces.old_gym import convert_space
 
 #: The two networks of a policy, each with an optimiser; weights are named "actor_0.weight", "critic_output.bias".
 PARTS = ("actor", "critic")
@@ -199,18 +197,18 @@ class MADDPGPolicy(MADDPGActing, TargetPolicy):
     model_class: Any
     joint: JointSpaces
 
-    def prepare(self, action_space: gym.Space[Any], config: Mapping[str, Any]) -> None:
-        """Finds out about the other agents; the constructors' first step.
+    def prepare(self) -> None:
+        """Finds out about the other agents.
 
         Raises:
             ConfigError: If the config does not say who the agents are, or leaves actions in the environment's range.
             UnsupportedSpaceException: If MADDPG cannot act in an action space.
         """
-        self.joint = JointSpaces.of_config(config)
-        if not is_choice(convert_space(action_space)) and not config.get("normalize_actions", True):
+        self.joint = JointSpaces.of_config(self.config)
+        if not is_choice(self.action_space) and not self.config.get("normalize_actions", True):
             raise ConfigError(
-                f"normalize_actions: got False with the action space {action_space}; wanted True: MADDPG's actors act "
-                "in [-1, 1]"
+                f"normalize_actions: got False with the action space {self.action_space}; wanted True: MADDPG's "
+                "actors act in [-1, 1]"
             )
 
     # --- building ---------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from rlframe.models.actor import Dense
+from rlframe.models.spec import Dense
 from rlframe.models.tf.misc import activation_function, initial_rng, xavier_uniform
 from rlframe.models.tf.tf_modelv2 import TFModelV2
 from rlframe.utils.quiet_tf import tf

@@ -34,7 +34,6 @@ class MADDPGTFPolicy(MADDPGPolicy, TFPolicy):
     model_class = MADDPGTFModel
 
     def __init__(self, obs_space: gym.Space[Any], action_space: gym.Space[Any], config: dict[str, Any]) -> None:
-        self.prepare(action_space, config)
         TFPolicy.__init__(self, obs_space, action_space, config)
         with tf.device(self.device), self.seeded("target"):
             self.target_network = TargetNetwork(self.model, self.make_model_and_dist()[0])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlframe.models.actor import Dense
+from rlframe.models.spec import Dense
 from rlframe.models.torch.misc import activation_function, undrawn_linear
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 

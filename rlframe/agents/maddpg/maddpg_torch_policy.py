@@ -31,7 +31,6 @@ class MADDPGTorchPolicy(MADDPGPolicy, TorchPolicy):
     model_class = MADDPGTorchModel
 
     def __init__(self, obs_space: gym.Space[Any], action_space: gym.Space[Any], config: dict[str, Any]) -> None:
-        self.prepare(action_space, config)
         TorchPolicy.__init__(self, obs_space, action_space, config)
         self.target_network = TargetNetwork(self.model)
         self.target_models = {self.model: self.target_network.model}

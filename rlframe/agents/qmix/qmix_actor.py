@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.models.actor import Dense, FloatArray, Weights, get_array, sigmoid
+from rlframe.models.actor import FloatArray, Weights, bind_layer, get_array, sigmoid
+from rlframe.models.spec import Dense
 from rlframe.utils.numpy import FLOAT_MIN
 
 
@@ -32,8 +33,8 @@ class QMixActor:
         self.weights = weights
         name, self._agents = spec["name"], int(spec["n_agents"])
         self._obs, self._mask = slice(*spec["obs"]), None if spec["mask"] is None else slice(*spec["mask"])
-        self._inputs = Dense(f"{name}.inputs", "relu").bind(weights, None)
-        self._outputs = Dense(f"{name}.outputs").bind(weights, None)
+        self._inputs = bind_layer(Dense(f"{name}.inputs", "relu"), weights, None)
+        self._outputs = bind_layer(Dense(f"{name}.outputs"), weights, None)
         self._input_weights = get_array(weights, f"{name}.gru.weight_ih", 2).T
         self._state_weights = get_array(weights, f"{name}.gru.weight_hh", 2).T
         self._input_bias = get_array(weights, f"{name}.gru.bias_ih", 1)

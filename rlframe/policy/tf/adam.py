@@ -20,6 +20,7 @@ class Adam:
         eps: ε.
         beta1: β₁.
         beta2: β₂.
+        label: Its name among a policy's optimisers.
 
     Source: Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1.
     """
@@ -31,7 +32,9 @@ class Adam:
         eps: float = 1e-8,
         beta1: float = 0.9,
         beta2: float = 0.999,
+        label: str | None = None,
     ) -> None:
+        self.label = label
         self._variables = dict(variables)
         self.eps, self.beta1, self.beta2 = float(eps), float(beta1), float(beta2)
         self.learning_rate = tf.Variable(float(lr), trainable=False, name="learning_rate")

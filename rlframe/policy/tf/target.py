@@ -51,6 +51,14 @@ class TargetNetwork:
         """Copies `{name: array}` into the target; a ValueError names `owner` where they do not fit."""
         load_weights(self.model.named_variables(), weights, owner=owner)
 
+    def get_state(self) -> dict[str, Any]:
+        """Returns the weights, as a policy's component does."""
+        return {"weights": self.get_weights()}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes what `get_state` returned."""
+        self.set_weights(state["weights"])
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the copy; stop the gradients where you use it in a loss."""
         return self.model(*args, **kwargs)

@@ -108,13 +108,19 @@ class FlatAdam(torch.optim.Adam):
     On networks of this size that is more than half of a step's time: a label for the profiler, hooks, switching
     gradients off. State and results are those of `Adam(fused=True)`; steps with hooks, and with options that this
     short path does not know, go the long way.
+
+    Args:
+        flat: The parameters in one buffer.
+        lr: Learning rate.
+        eps: ε.
     """
 
     # Without its decorator, which imports `torch._dynamo` to switch it off: 850 modules, a second of each start.
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
 
-    def __init__(self, params: Iterable[nn.Parameter], lr: float, eps: float = 1e-8) -> None:
-        super().__init__(params, lr=lr, eps=eps, fused=True)
+    def __init__(self, flat: FlatParameters, lr: float, eps: float = 1e-8) -> None:
+        self.flat = flat
+        super().__init__([flat.param], lr=lr, eps=eps, fused=True)
 
     def _patch_step_function(self) -> None:
         """Leaves `step` as it is; `Optimizer` would wrap it in what this class does without."""

@@ -47,8 +47,8 @@ class Towers:
                         borrower._buffers[name] = None if buffer is None else buffer.to(device)
                     borrower.training = lender.training
 
-    def losses(self, batch: SampleBatch) -> list[list[tuple[Tensor, float]]]:
-        """Returns, by optimiser, the losses of all shares with their weights; keeps what the losses kept, merged.
+    def losses(self, batch: SampleBatch) -> dict[int, list[tuple[Tensor, float]]]:
+        """Returns, by index of optimiser, the losses of all shares with their weights; keeps what they kept, merged.
 
         Args:
             batch: Tensors of the whole batch.
@@ -64,7 +64,9 @@ class Towers:
             kept.append(policy._loss_outputs)
             weights.append(weight)
         policy._loss_outputs = merge_kept(kept, weights, torch.cat)
-        return [list(zip(parts, weights, strict=True)) for parts in zip(*made, strict=True)]
+        return {
+            index: [(losses[index], weight) for losses, weight in zip(made, weights, strict=True)] for index in made[0]
+        }
 
 
 def shares(

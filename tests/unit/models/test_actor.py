@@ -4,18 +4,8 @@ import math
 import numpy as np
 import pytest
 
-from rlframe.models.actor import (
-    ACTIVATIONS,
-    AppendBias,
-    ChainActor,
-    Dense,
-    LayerNorm,
-    NoisyDense,
-    bind_chain,
-    layer_from_spec,
-    normalize_activation,
-    run_chain,
-)
+from rlframe.models.actor import ACTIVATIONS, ChainActor, bind_chain, normalize_activation, run_chain
+from rlframe.models.spec import AppendBias, Dense, LayerNorm, NoisyDense, layer_from_spec
 
 
 def dense_weights(name, weight, bias):

@@ -197,14 +197,21 @@ def test_flat_adam_equals_plain_adam_step_for_step():
 @pytest.mark.parametrize("hooked", [False, True])
 def test_flat_adam_without_what_surrounds_a_step_is_adam_and_hooks_are_called(hooked):
     made = []
-    for make in (lambda p: FlatAdam([p], lr=1e-2), lambda p: torch.optim.Adam([p], lr=1e-2, fused=True)):
+    for make in (
+        lambda p: FlatAdam(FlatParameters([p]), lr=1e-2),
+        lambda p: torch.optim.Adam([p], lr=1e-2, fused=True),
+    ):
         parameter, seen = torch.nn.Parameter(torch.linspace(-1.0, 1.0, 9)), []
         optimizer = make(parameter)
         for step in range(6):
             if hooked and step == 3:
                 optimizer.register_step_pre_hook(lambda *_, seen=seen: seen.append("before"))
                 optimizer.register_step_post_hook(lambda *_, seen=seen: seen.append("behind"))
-            parameter.grad = (parameter.detach() * 3.0).clone()
+            grad = (parameter.detach() * 3.0).clone()
+            if parameter.grad is None:
+                parameter.grad = grad
+            else:
+                parameter.grad.copy_(grad)
             optimizer.step()
         assert seen == (["before", "behind"] * 3 if hooked else [])
         made.append(parameter.detach())

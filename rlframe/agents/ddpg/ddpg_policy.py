@@ -1,0 +1,165 @@
+"""DDPG and TD3: networks, optimisers and losses, in both frameworks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.agents.families.actor_critic_networks import action_size, encoder_config, obs_width
+from rlframe.agents.families.replayed_policy import (
+    LOSS_COLUMNS,
+    SAMPLED_COLUMNS,
+    postprocess_replayed,
+    td_error_of,
+    with_discounts,
+)
+from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.losses.actor_critic import bootstrapped, half_squares, smallest, smoothed_actions
+from rlframe.losses.q_learning import huber
+from rlframe.models.spec import Dense, Initial, Layer, Network, Part, Rescale, dense_layers
+from rlframe.policy.backends import lazy_policies
+from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.parts import AdamSpec, LossOutput
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
+
+#: Standard normal noise of the target actor's actions, `[B, A]`; with `smooth_target_policy`.
+SMOOTHING = "smoothing_noise"
+
+
+class DDPGPolicy(LearningPolicy):
+    """A deterministic actor and one or two critics, with slowly following copies of all.
+
+        critics:  y = r + γⁿ(1 − d) · min_i Q⁻_i(s', μ⁻(s')),   ½ (Q_i(s, a) − y)²
+        actor:    −Q_1(s, μ(s)), in one of `policy_delay` updates
+
+    TD3 is two critics, a delayed actor, and clipped noise on μ⁻(s').
+
+    Source: Lillicrap et al. 2016, "Continuous Control with Deep Reinforcement Learning", algorithm 1; Fujimoto et al.
+    2018, "Addressing Function Approximation Error in Actor-Critic Methods", algorithm 1 (TD3).
+    """
+
+    defaults_from = "rlframe.agents.ddpg.ddpg:DEFAULT_CONFIG"
+    train_columns = SAMPLED_COLUMNS
+    learn_columns = LOSS_COLUMNS
+    complete_columns = with_discounts
+    compute_td_error = td_error_of
+    postprocess_trajectory = postprocess_replayed
+    dist_type = "deterministic"
+
+    # --- what it consists of ----------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Checks the action space, and settles how many critics there are."""
+        self.action_size = action_size("DDPG", self.action_space, discrete=False)
+        self.critic_names = ("q", "twin_q") if self.config["twin_q"] else ("q",)
+        self.target_networks = ("actor", *self.critic_names, "encoder")
+        space: Any = self.action_space
+        normalized = self.config.get("normalize_actions", True)
+        #: Bounds of the actor's actions, numbers or arrays `[A]`.
+        self.bounds: tuple[Any, Any] = (-1.0, 1.0) if normalized else (space.low, space.high)
+
+    def encoder(self) -> dict[str, Any] | None:
+        """Returns the network that observations pass through first: that of `model`, where it is wanted or needed."""
+        wanted = self.config["use_state_preprocessor"]
+        return dict(self.config["model"]) if wanted else encoder_config(self, {})
+
+    def networks(self) -> Mapping[str, Part]:
+        """Returns actor and critics."""
+        config, width = self.config, obs_width(self)
+        noisy = (config.get("exploration_config") or {}).get("type") == "ParameterNoise"
+        hidden = dense_layers(
+            config["actor_hiddens"], config["actor_hidden_activation"], initial=Initial("xavier"), layer_norm=noisy
+        )
+        bounds: tuple[Layer, ...] = ()
+        if not self.config.get("normalize_actions", True):
+            bounds = (Rescale("bounds", *(tuple(map(float, bound)) for bound in self.bounds)),)
+        head = Dense("output", "tanh", self.action_size, Initial("xavier"))
+        critic_hidden = dense_layers(
+            config["critic_hiddens"], config["critic_hidden_activation"], initial=Initial("xavier")
+        )
+        seen = {"obs": width, ACTIONS: self.action_size}
+        critic = Network(seen, (*critic_hidden, Dense("output", "linear", 1, Initial("xavier"))))
+        return {
+            "actor": Network({"obs": width}, (*hidden, head, *bounds)),
+            **dict.fromkeys(self.critic_names, critic),
+        }
+
+    def optimizers(self) -> Mapping[str, AdamSpec]:
+        """Returns Adam for the actor, which steps once in `policy_delay` updates, and for the critics."""
+        config = self.config
+        clip, critics = config["grad_clip"], (*self.critic_names, *(["encoder"] if self.encoder() else []))
+        return {
+            "actor": AdamSpec(("actor",), config["actor_lr"], 1e-7, clip, every=config["policy_delay"]),
+            "critic": AdamSpec(critics, config["critic_lr"], 1e-7, clip),
+        }
+
+    def random_columns(self, rows: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+        """Returns the noise of the target actor's actions."""
+        if not self.config["smooth_target_policy"]:
+            return {}
+        return {SMOOTHING: rng.standard_normal((rows, self.action_size), np.float32)}
+
+    # --- losses -----------------------------------------------------------------------------------------------
+
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
+        """Returns the losses of actor and critics; see `ddpg_actor_critic_loss`."""
+        return ddpg_actor_critic_loss(self, model, dist_class, train_batch)
+
+    def next_value(self, batch: SampleBatch) -> Tensor:
+        """Returns what the target critics say of the target actor's actions, the smallest of them. Float `[B]`."""
+        target, config = self.target_model, self.config
+
+        def value(next_obs: Tensor) -> Tensor:
+            seen = target.encode(next_obs)
+            actions = target.actor(seen)
+            if config["smooth_target_policy"]:
+                noise, limit = batch[SMOOTHING], config["target_noise_clip"]
+                actions = smoothed_actions(actions, noise, config["target_noise"], limit, self.bounds)
+            return smallest([getattr(target, name)(seen, actions)[:, 0] for name in self.critic_names])
+
+        made: Tensor = ops.without_gradient(value, batch[NEXT_OBS])
+        return made
+
+    def penalty(self, model: Any, name: str) -> Tensor:
+        """Returns ½ l2_reg Σ w² over the weights of a network, biases aside; a scalar."""
+        return self.config["l2_reg"] * half_squares(getattr(model, name).kernels())
+
+
+def ddpg_actor_critic_loss(policy: DDPGPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
+    """Returns the losses of actor and critics for one batch; the equations are those of `DDPGPolicy`."""
+    del dist_class
+    config, weights = policy.config, train_batch.get(WEIGHTS)
+    targets = bootstrapped(train_batch[REWARDS], train_batch[DISCOUNTS], policy.next_value(train_batch))
+    seen = model.encode(train_batch[OBS], training=True)
+    values = [getattr(model, name)(seen, train_batch[ACTIONS])[:, 0] for name in policy.critic_names]
+    critic_loss = 0.0
+    for name, value in zip(policy.critic_names, values, strict=True):
+        error = value - targets
+        per_row = huber(error, config["huber_threshold"]) if config["use_huber"] else 0.5 * ops.square(error)
+        critic_loss = critic_loss + ops.mean(per_row if weights is None else weights * per_row)
+        if config["l2_reg"]:
+            critic_loss = critic_loss + policy.penalty(model, name)
+    sizes = [ops.abs(ops.stop_gradient(value) - targets) for value in values]
+    td_error = sizes[0] if len(sizes) == 1 else (sizes[0] + sizes[1]) / 2.0
+    losses = {"critic": critic_loss}
+    stats = {
+        "critic_loss": critic_loss,
+        "mean_q": ops.mean(values[0]),
+        "max_q": ops.max(values[0]),
+        "min_q": ops.min(values[0]),
+    }
+    if policy.due("actor"):
+        features = ops.stop_gradient(seen)
+        losses["actor"] = -ops.mean(model.q(features, model.actor(features))[:, 0])
+        stats["actor_loss"] = losses["actor"]
+        if config["l2_reg"]:
+            losses["actor"] = losses["actor"] + policy.penalty(model, "actor")
+    return LossOutput(losses, {name: ops.stop_gradient(value) for name, value in stats.items()}, {"td_error": td_error})
+
+
+__getattr__ = lazy_policies(__name__, DDPGPolicy, DDPGTorchPolicy="torch", DDPGTFPolicy="tf")

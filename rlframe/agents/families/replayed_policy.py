@@ -1,0 +1,63 @@
+"""What policies that learn from replayed transitions have in common: columns, TD errors, first priorities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.agents.families.n_step import postprocess_nstep, postprocess_nstep_and_prio
+from rlframe.data.columns import ACTIONS, DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS, WEIGHTS
+from rlframe.data.returns import terminal_rows
+from rlframe.data.sample_batch import SampleBatch
+
+#: Columns that such a policy has sampled, and those that its loss reads.
+SAMPLED_COLUMNS = (NEXT_OBS, DONES)
+LOSS_COLUMNS = (OBS, ACTIONS, REWARDS, NEXT_OBS, DISCOUNTS, WEIGHTS)
+
+
+def with_discounts(policy: Any, batch: SampleBatch) -> SampleBatch:
+    """Returns the batch with `discounts` = γⁿ · (1 − terminated), where postprocessing wrote none."""
+    if DISCOUNTS in batch:
+        return batch
+    batch = batch.copy(shallow=True)
+    power = np.float32(float(policy.config["gamma"]) ** int(policy.config.get("n_step", 1)))
+    batch[DISCOUNTS] = power * ~terminal_rows(batch)
+    return batch
+
+
+def postprocess_replayed(
+    policy: Any, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
+) -> SampleBatch:
+    """Sums n-step rewards; with `worker_side_prioritization` adds first priorities |δ| as `weights`."""
+    return postprocess_nstep_and_prio(policy, sample_batch, other_agent_batches, episode)
+
+
+postprocess_replayed.framework_free = postprocess_nstep  # type: ignore[attr-defined]  # a marker for NumPy workers
+
+
+def td_error_of(
+    policy: Any, obs_t: Any, act_t: Any, rew_t: Any, obs_tp1: Any, done_mask: Any, importance_weights: Any = None,
+    discounts: Any = None,
+) -> NDArray[np.float32]:  # fmt: skip
+    """Returns the TD errors [B] of given transitions, without learning; `compute_td_error` of policies.
+
+    Args:
+        policy: A policy whose loss tells `td_error` by row.
+        obs_t: Observations [B, ...].
+        act_t: Actions [B, ...].
+        rew_t: Rewards [B].
+        obs_tp1: Observations after the step [B, ...].
+        done_mask: Where the episode terminated, bool [B].
+        importance_weights: Float [B]; ones if None.
+        discounts: γᵏ(1 − terminated), float [B]; None computes it with `n_step` summed rewards.
+    """
+    ended = np.asarray(done_mask, np.float32)
+    if discounts is None:
+        discounts = float(policy.config["gamma"]) ** int(policy.config.get("n_step", 1)) * (1.0 - ended)
+    weights = np.ones(len(ended), np.float32) if importance_weights is None else importance_weights
+    columns = {OBS: obs_t, ACTIONS: act_t, REWARDS: rew_t, NEXT_OBS: obs_tp1, DISCOUNTS: discounts, WEIGHTS: weights}
+    rows = SampleBatch({key: np.asarray(value) for key, value in columns.items()})
+    made = policy.evaluate_loss(policy._learned_columns(rows))
+    return np.asarray(made["td_error"])

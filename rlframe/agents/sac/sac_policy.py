@@ -1,0 +1,275 @@
+"""SAC: networks, optimisers and losses, for continuous and discrete actions, in both frameworks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.agents.families.actor_critic_networks import (
+    action_size,
+    check_normalized,
+    encoder_config,
+    is_discrete,
+    network_of,
+)
+from rlframe.agents.families.replayed_policy import (
+    LOSS_COLUMNS,
+    SAMPLED_COLUMNS,
+    postprocess_replayed,
+    td_error_of,
+    with_discounts,
+)
+from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.losses.actor_critic import (
+    bootstrapped,
+    expected,
+    quantile_huber,
+    smallest,
+    squashed_gaussian,
+    truncated_quantiles,
+)
+from rlframe.losses.q_learning import huber, select_by_action
+from rlframe.models.spec import Part, Variable
+from rlframe.policy.backends import lazy_policies
+from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.parts import AdamSpec, LossOutput
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
+from rlframe.utils.errors import ConfigError
+
+#: Standard normal noise of the actions that losses draw, `[B, A]`: for observations, and for the next ones.
+NOISE, NEXT_NOISE = "action_noise", "next_action_noise"
+
+
+class SACPolicy(LearningPolicy):
+    """An actor that maximises return and entropy, critics, and the entropy's weight α.
+
+        critics:  y = r + γⁿ(1 − d) · [ min_i Q⁻_i(s', a') − α log π(a'|s') ],   a' ~ π(·|s');   huber(Q_i(s, a) − y)
+        actor:    E_{a ~ π} [ α log π(a|s) − min_i Q_i(s, a) ]
+        α:        −log α · (log π(a|s) + H̄)
+
+    For discrete actions expectations over π take the place of draws. With `n_quantiles` critics tell quantiles of the
+    return, of which targets leave out the largest (TQC).
+
+    Source: Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications", eqs. 5, 9, 18; Christodoulou 2019
+    (discrete); Kuznetsov et al. 2020 (TQC); Bhatt et al. 2024 (CrossQ).
+    """
+
+    defaults_from = "rlframe.agents.sac.sac:DEFAULT_CONFIG"
+    train_columns = SAMPLED_COLUMNS
+    learn_columns = LOSS_COLUMNS
+    complete_columns = with_discounts
+    compute_td_error = td_error_of
+    postprocess_trajectory = postprocess_replayed
+
+    # --- what it consists of ----------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Settles by the action space which SAC this is."""
+        self.discrete = is_discrete(self.action_space)
+        self.action_size = action_size("SAC", self.action_space)
+        if not self.discrete:
+            check_normalized("SAC", self.action_space, self.config)
+            self.dist_type = "squashed_gaussian"
+        config = self.config
+        if self.discrete and config["n_quantiles"] > 1:
+            raise ConfigError(
+                f"n_quantiles: got {config['n_quantiles']} with the action space {self.action_space}; wanted 1: "
+                "critics of discrete actions tell expected returns"
+            )
+        count = config["n_critics"] or 1 + bool(config["twin_q"])
+        self.critic_names = ("q", "twin_q", *[f"q_{index}" for index in range(2, count)])[:count]
+        self.target_networks = (*self.critic_names, "encoder") if config["use_target_network"] else ()
+        entropy = config["target_entropy"]
+        auto = 0.98 * math.log(self.action_size) if self.discrete else -float(self.action_size)
+        self.target_entropy = auto if entropy in ("auto", None) else float(entropy)
+
+    def encoder(self) -> dict[str, Any] | None:
+        """Returns what observations that are no vectors pass through first: the critics' convolutions."""
+        return encoder_config(self, self.config["Q_model"])
+
+    def networks(self) -> Mapping[str, Part]:
+        """Returns actor, critics and log α."""
+        config, size = self.config, self.action_size
+        outputs, quantiles = (size, size) if self.discrete else (2 * size, 1)
+        quantiles *= config["n_quantiles"]
+        seen = {} if self.discrete else {ACTIONS: size}
+        critic = network_of(self, config["Q_model"], seen, quantiles, batch_norm=config["critic_batch_norm"])
+        return {
+            "actor": network_of(self, config["policy_model"], {}, outputs),
+            **dict.fromkeys(self.critic_names, critic),
+            "log_alpha": Variable(math.log(config["initial_alpha"])),
+        }
+
+    def optimizers(self) -> Mapping[str, AdamSpec]:
+        """Returns an Adam each for the actor, for all critics, and for log α."""
+        rates, clip = self.config["optimization"], self.config["grad_clip"]
+        critics = (*self.critic_names, *(["encoder"] if self.encoder() else []))
+        return {
+            "actor": AdamSpec(("actor",), rates["actor_learning_rate"], eps=1e-7, grad_clip=clip),
+            "critic": AdamSpec(critics, rates["critic_learning_rate"], eps=1e-7, grad_clip=clip),
+            "alpha": AdamSpec(("log_alpha",), rates["entropy_learning_rate"], eps=1e-7, grad_clip=clip),
+        }
+
+    def random_columns(self, rows: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+        """Returns the noise of the actions that the losses draw."""
+        if self.discrete:
+            return {}
+        shape = (rows, self.action_size)
+        if self.config["_deterministic_loss"]:
+            return {NOISE: np.zeros(shape, np.float32), NEXT_NOISE: np.zeros(shape, np.float32)}
+        return {NOISE: rng.standard_normal(shape, np.float32), NEXT_NOISE: rng.standard_normal(shape, np.float32)}
+
+    # --- losses -----------------------------------------------------------------------------------------------
+
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
+        """Returns the losses of actor, critics and α; see `actor_critic_loss`."""
+        return actor_critic_loss(self, model, dist_class, train_batch)
+
+    def critic_loss(self, values: list[Tensor], targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Returns the critics' summed losses, a scalar, and the mean size of their TD errors `[B]`.
+
+        Args:
+            values: Of each critic, for the actions taken. Float `[B]`, or `[B, M]` quantiles.
+            targets: Float `[B]`, or `[B, J]` samples.
+            weights: Importance weights, float `[B]`; None for ones.
+        """
+        if len(targets.shape) > 1:
+            per_row = [quantile_huber(value, targets) for value in values]
+            sizes = [ops.abs(ops.mean(value, axis=1) - ops.mean(targets, axis=1)) for value in values]
+        else:
+            errors = [value - targets for value in values]
+            per_row, sizes = [huber(error) for error in errors], [ops.abs(error) for error in errors]
+        weighted = [ops.mean(row if weights is None else weights * row) for row in per_row]
+        return _sum(weighted), ops.stop_gradient(_sum(sizes) / len(sizes))
+
+    def target_value(self, values: list[Tensor]) -> Tensor:
+        """Returns what several target critics say together: the smallest, or quantiles without the largest."""
+        if self.config["n_quantiles"] > 1:
+            return truncated_quantiles(values, self.config["top_quantiles_to_drop"])
+        return smallest(values)
+
+    def critics(self, networks: Any, *inputs: Tensor, training: bool = False) -> list[Tensor]:
+        """Returns each critic's values: `[B]`, or `[B, M]` quantiles; for discrete actions `[B, A]`."""
+        made = [getattr(networks, name)(*inputs, training=training) for name in self.critic_names]
+        single = not self.discrete and self.config["n_quantiles"] == 1
+        return [values[:, 0] for values in made] if single else made
+
+
+def actor_critic_loss(policy: SACPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
+    """Returns the losses of actor, critics and α for one batch; the equations are those of `SACPolicy`."""
+    del dist_class
+    return (_discrete_losses if policy.discrete else _continuous_losses)(policy, model, train_batch)
+
+
+def _continuous_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> LossOutput:
+    actions, alpha = batch[ACTIONS], ops.stop_gradient(ops.exp(model.log_alpha))
+    seen = model.encode(batch[OBS], training=True)
+    own, logp = squashed_gaussian(model.actor(ops.stop_gradient(seen)), batch[NOISE])
+    next_own, next_logp = _without_gradient(policy, model, batch)
+    values, next_values = _critics_of_step(policy, model, batch, seen, actions, next_own)
+    next_value = policy.target_value(next_values)
+    bonus = alpha * next_logp
+    soft = next_value - (ops.expand_like(bonus, next_value) if len(next_value.shape) > 1 else bonus)
+    targets = bootstrapped(batch[REWARDS], batch[DISCOUNTS], soft)
+    critic_loss, td_error = policy.critic_loss(values, targets, batch.get(WEIGHTS))
+    own_values = policy.critics(model, ops.stop_gradient(seen), own)
+    if policy.config["n_quantiles"] > 1:
+        own_value = _sum([ops.mean(value, axis=1) for value in own_values]) / len(own_values)
+    else:
+        own_value = smallest(own_values)
+    actor_loss = ops.mean(alpha * logp - own_value)
+    alpha_loss = -ops.mean(model.log_alpha * ops.stop_gradient(logp + policy.target_entropy))
+    return _output(policy, model, actor_loss, critic_loss, alpha_loss, td_error, values[0], own)
+
+
+def _discrete_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> LossOutput:
+    alpha = ops.stop_gradient(ops.exp(model.log_alpha))
+    seen = model.encode(batch[OBS], training=True)
+    log_probs = ops.log_softmax(model.actor(ops.stop_gradient(seen)))
+    probs = ops.exp(log_probs)
+    next_seen = ops.stop_gradient(model.encode(batch[NEXT_OBS]))
+    next_log_probs = ops.stop_gradient(ops.log_softmax(model.actor(next_seen)))
+    every, next_every = _critics_of_step(policy, model, batch, seen, None, None)
+    soft = expected(ops.exp(next_log_probs), smallest(next_every) - alpha * next_log_probs)
+    targets = bootstrapped(batch[REWARDS], batch[DISCOUNTS], soft)
+    values = [select_by_action(value, batch[ACTIONS]) for value in every]
+    critic_loss, td_error = policy.critic_loss(values, targets, batch.get(WEIGHTS))
+    own = ops.stop_gradient(smallest(every))
+    actor_loss = ops.mean(expected(probs, alpha * log_probs - own))
+    surplus = ops.stop_gradient(log_probs + policy.target_entropy)
+    alpha_loss = -ops.mean(expected(ops.stop_gradient(probs), model.log_alpha * surplus))
+    return _output(policy, model, actor_loss, critic_loss, alpha_loss, td_error, values[0], log_probs)
+
+
+def _without_gradient(policy: SACPolicy, model: Any, batch: SampleBatch) -> tuple[Tensor, Tensor]:
+    """Returns actions drawn for the next observations, and their log-densities, as constants."""
+    del policy
+
+    def draw(next_obs: Tensor) -> tuple[Tensor, Tensor]:
+        return squashed_gaussian(model.actor(model.encode(next_obs)), batch[NEXT_NOISE])
+
+    made: tuple[Tensor, Tensor] = ops.without_gradient(draw, batch[NEXT_OBS])
+    return made
+
+
+def _critics_of_step(
+    policy: SACPolicy, model: Any, batch: SampleBatch, seen: Tensor, actions: Tensor | None, next_actions: Tensor | None
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Returns the critics' values of what was done, and the target critics' of what follows, as constants.
+
+    With batch normalisation and without a target network both come from one pass: the statistics are those of present
+    and next steps together, as Bhatt et al. 2024, section 3.2, have it.
+    """
+    taken = [] if actions is None else [actions]
+    follow = [] if next_actions is None else [next_actions]
+    normed = bool(policy.config["critic_batch_norm"])
+    if not policy.target_networks and normed:
+        both = [ops.concat([now, later], axis=0) for now, later in zip([seen, *taken], [
+            ops.stop_gradient(model.encode(batch[NEXT_OBS])), *follow], strict=True)]  # fmt: skip
+        rows = ops.row_count(seen)
+        made = policy.critics(model, *both, training=True)
+        return [value[:rows] for value in made], [ops.stop_gradient(value[rows:]) for value in made]
+    values = policy.critics(model, seen, *taken, training=normed)
+    networks = policy.target_model if policy.target_networks else model
+
+    def target(next_obs: Tensor) -> tuple[Tensor, ...]:
+        return tuple(policy.critics(networks, networks.encode(next_obs), *follow))
+
+    return values, list(ops.without_gradient(target, batch[NEXT_OBS]))
+
+
+def _output(
+    policy: SACPolicy, model: Any, actor_loss: Tensor, critic_loss: Tensor, alpha_loss: Tensor, td_error: Tensor,
+    q: Tensor, policy_t: Tensor,
+) -> LossOutput:  # fmt: skip
+    log_alpha = ops.stop_gradient(model.log_alpha)
+    stats = {
+        "actor_loss": actor_loss,
+        "critic_loss": critic_loss / len(policy.critic_names),
+        "alpha_loss": alpha_loss,
+        "alpha_value": ops.exp(log_alpha),
+        "log_alpha_value": log_alpha,
+        "target_entropy": ops.zeros_like(log_alpha) + policy.target_entropy,
+        "policy_t": ops.mean(policy_t),
+        "mean_q": ops.mean(q),
+        "max_q": ops.max(q),
+        "min_q": ops.min(q),
+    }
+    losses = {"actor": actor_loss, "critic": critic_loss, "alpha": alpha_loss}
+    return LossOutput(losses, {name: ops.stop_gradient(value) for name, value in stats.items()}, {"td_error": td_error})
+
+
+def _sum(tensors: list[Tensor]) -> Tensor:
+    total = tensors[0]
+    for tensor in tensors[1:]:
+        total = total + tensor
+    return total
+
+
+__getattr__ = lazy_policies(__name__, SACPolicy, SACTorchPolicy="torch", SACTFPolicy="tf")

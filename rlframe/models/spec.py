@@ -1,0 +1,293 @@
+"""Networks as plain data: named layers, from which PyTorch, TensorFlow and NumPy each build the same network.
+
+    Network({"obs": 3, "actions": 1}, (*dense_layers([256, 256], "relu"), Dense("output", "linear", 1)))
+
+The builders are `rlframe.models.torch.networks`, `rlframe.models.tf.networks` and, for acting, `rlframe.models.actor`.
+Weights have the same names and shapes in all three: `"<layer>.weight"` is `[out, in]`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.utils.errors import ConfigError
+
+#: Width of the features that an encoder makes of observations which are no vectors.
+ENCODER_WIDTH = 256
+
+
+@dataclass(frozen=True)
+class Initial:
+    """How the weights of a dense layer begin.
+
+    Attributes:
+        kind: "normc": normal, every output's row with the norm `scale`, biases 0; "xavier": uniform in
+            ±√(6 / (in + out)), biases 0; "fan_in": uniform in ±1/√in, biases too (PyTorch's own); "uniform": uniform
+            in ±scale, biases too.
+        scale: What the kind says.
+    """
+
+    kind: str = "fan_in"
+    scale: float = 1.0
+
+    def draw(self, rng: np.random.Generator, out_size: int, in_size: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Returns weights, float32 `[out, in]`, and biases, float32 `[out]`.
+
+        Raises:
+            ValueError: If there is no such kind.
+        """
+        shape = (out_size, in_size)
+        if self.kind == "normc":
+            weights = rng.standard_normal(shape, np.float32)
+            weights *= np.float32(self.scale) / np.sqrt(np.square(weights).sum(axis=1, keepdims=True))
+            return weights, np.zeros(out_size, np.float32)
+        if self.kind == "xavier":
+            bound = math.sqrt(6.0 / (in_size + out_size))
+            return rng.uniform(-bound, bound, shape).astype(np.float32), np.zeros(out_size, np.float32)
+        if self.kind not in ("fan_in", "uniform"):
+            raise ValueError(f"Initial: got kind={self.kind!r}, wanted 'normc', 'xavier', 'fan_in' or 'uniform'")
+        bound = self.scale if self.kind == "uniform" else 1.0 / math.sqrt(in_size)
+        drawn = rng.uniform(-bound, bound, (out_size, in_size + 1)).astype(np.float32)
+        return np.ascontiguousarray(drawn[:, :-1]), np.ascontiguousarray(drawn[:, -1])
+
+
+class _Described:
+    """What all layers have: their description as plain data."""
+
+    kind: ClassVar[str]
+
+    def to_spec(self) -> dict[str, Any]:
+        """Returns the layer as plain data, which survives JSON."""
+        return {"kind": self.kind, **asdict(self)}  # type: ignore[call-overload]  # each of them is a dataclass
+
+
+@dataclass(frozen=True)
+class Dense(_Described):
+    """`activation(x @ weight.T + bias)`; has `<name>.weight [out, in]` and `<name>.bias [out]`.
+
+    Attributes:
+        name: Prefix of the weights.
+        activation: One of `rlframe.models.actor.ACTIVATIONS`.
+        units: Width of the output.
+        initial: How weights begin.
+    """
+
+    kind: ClassVar[str] = "dense"
+    name: str
+    activation: str = "linear"
+    units: int | None = None
+    initial: Initial = field(default_factory=Initial)
+
+    def to_spec(self) -> dict[str, Any]:
+        """Returns the layer as plain data; how its weights begin is no part of it."""
+        return {"kind": self.kind, "name": self.name, "activation": self.activation, "units": self.units}
+
+
+@dataclass(frozen=True)
+class NoisyDense(_Described):
+    """A dense layer with factorised Gaussian noise on its weights; one draw per call, shared by the rows.
+
+    Has the weights of `Dense` (the means) and `<name>.weight_sigma [out, in]`, `<name>.bias_sigma [out]`.
+
+    Source: Fortunato et al. 2018, "Noisy Networks for Exploration", eqs. 9 to 11.
+    """
+
+    kind: ClassVar[str] = "noisy_dense"
+    name: str
+    activation: str = "linear"
+    units: int | None = None
+
+
+@dataclass(frozen=True)
+class LayerNorm(_Described):
+    """Layer normalisation (ε 1e-5), then the activation; has `<name>.weight [n]` and `<name>.bias [n]`."""
+
+    kind: ClassVar[str] = "layer_norm"
+    name: str
+    activation: str = "linear"
+    units: int | None = None
+
+
+@dataclass(frozen=True)
+class BatchNorm(_Described):
+    """Batch renormalisation, then the activation.
+
+        y = weight · (r (x − μ_B) / σ_B + d) + bias,  r = clip(σ_B / σ, 1/3, 3),  d = clip((μ_B − μ) / σ, −5, 5)
+
+    μ_B, σ_B are the batch's mean and deviation, μ, σ running ones, by which alone it normalises outside of training;
+    during the first `warmup` batches r = 1 and d = 0, which is batch normalisation. Has `<name>.weight [n]`,
+    `<name>.bias [n]` and, unmoved by gradients, `<name>.running_mean [n]`, `<name>.running_var [n]`, `<name>.steps []`.
+
+    Attributes:
+        name: Prefix of the weights.
+        activation: One of `rlframe.models.actor.ACTIVATIONS`.
+        momentum: Share of a batch in the running statistics.
+        warmup: Batches of plain batch normalisation.
+
+    Source: Ioffe 2017, "Batch Renormalization", algorithm 1; the numbers are those of Bhatt et al. 2024 (CrossQ).
+    """
+
+    kind: ClassVar[str] = "batch_norm"
+    name: str
+    activation: str = "linear"
+    units: int | None = None
+    momentum: float = 0.01
+    warmup: int = 100_000
+
+
+@dataclass(frozen=True)
+class AppendBias(_Described):
+    """Appends the learned, observation-independent vector `<name>.log_std [n]` to every row (`free_log_std`)."""
+
+    kind: ClassVar[str] = "append_bias"
+    name: str
+    units: int | None = None
+
+
+@dataclass(frozen=True)
+class Rescale(_Described):
+    """Maps [−1, 1] onto `[low, high]`, number by number; has no weights.
+
+    Attributes:
+        name: Its name.
+        low: Lower bounds `[n]`.
+        high: Upper bounds `[n]`.
+    """
+
+    kind: ClassVar[str] = "rescale"
+    name: str
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+    @property
+    def units(self) -> int:
+        """Width of the output."""
+        return len(self.low)
+
+
+Layer: TypeAlias = Dense | NoisyDense | LayerNorm | BatchNorm | AppendBias | Rescale
+KINDS: dict[str, type[Any]] = {
+    layer.kind: layer for layer in (Dense, NoisyDense, LayerNorm, BatchNorm, AppendBias, Rescale)
+}
+
+
+def layer_from_spec(spec: Mapping[str, Any] | Layer) -> Layer:
+    """Returns the layer that `spec` (the result of `to_spec`, or a layer) describes.
+
+    Raises:
+        ValueError: If the kind is unknown or the fields do not fit it.
+    """
+    if not isinstance(spec, Mapping):
+        return spec
+    fields = dict(spec)
+    kind = fields.pop("kind", None)
+    if kind not in KINDS:
+        raise ValueError(f"Unknown layer kind {kind!r}; choose one of {sorted(KINDS)}.")
+    unknown = fields.keys() - KINDS[kind].__dataclass_fields__.keys()
+    if unknown or "name" not in fields:
+        raise ValueError(
+            f"A {kind!r} layer is described by a name and {sorted(KINDS[kind].__dataclass_fields__)}; got {spec}."
+        )
+    layer: Layer = KINDS[kind](**fields)
+    return layer
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of layers behind inputs that stand side by side.
+
+    Attributes:
+        inputs: Width of each input by its name, in the order in which the network is called with them.
+        layers: The layers.
+
+    Raises:
+        ConfigError: If it cannot be built: no layers, a layer without a width, two of one name, no input.
+    """
+
+    inputs: Mapping[str, int]
+    layers: tuple[Layer, ...]
+
+    def __post_init__(self) -> None:
+        names = [layer.name for layer in self.layers]
+        if not self.inputs or not names:
+            raise ConfigError(f"a network needs inputs and layers; got the inputs {dict(self.inputs)}, layers {names}")
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ConfigError(f"a network's layers need names of their own; got {repeated} more than once in {names}")
+        without = [layer.name for layer in self.layers if layer.kind != "rescale" and not layer.units]
+        if without:
+            raise ConfigError(f"layers {without} have no width; wanted units=n with n ≥ 1 for each of them")
+
+    @property
+    def in_size(self) -> int:
+        """Width of all inputs together."""
+        return sum(self.inputs.values())
+
+    @property
+    def out_size(self) -> int:
+        """Width of the output."""
+        width = self.in_size
+        for layer in self.layers:
+            width = width + int(layer.units or 0) if layer.kind == "append_bias" else int(layer.units or 0)
+        return width
+
+    def prefixed(self, prefix: str) -> list[dict[str, Any]]:
+        """Returns its layers as plain data whose names begin with "<prefix>."."""
+        return [replace(layer, name=f"{prefix}.{layer.name}").to_spec() for layer in self.layers]
+
+
+@dataclass(frozen=True)
+class CustomNetwork:
+    """A network that the model catalog builds from a `model` section of the config: a user's own `ModelV2`.
+
+    Attributes:
+        inputs: Width of each input by its name; the model gets them side by side as `obs`.
+        out_size: Width of the output.
+        config: The `model` section.
+    """
+
+    inputs: Mapping[str, int]
+    out_size: int
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A learned array beside the networks, such as a temperature.
+
+    Attributes:
+        value: What it begins with, a number or nested lists of numbers.
+    """
+
+    value: Any
+
+
+Part: TypeAlias = Network | CustomNetwork | Variable
+
+
+def dense_layers(
+    hiddens: Sequence[int],
+    activation: str,
+    *,
+    initial: Initial | None = None,
+    layer_norm: bool = False,
+    batch_norm: bool = False,
+) -> tuple[Layer, ...]:
+    """Returns hidden layers "hidden_0", "hidden_1", …; normalised ones have "hidden_0_norm", … behind them."""
+    layers: list[Layer] = []
+    initial = initial or Initial()
+    for index, units in enumerate(hiddens):
+        name, width = f"hidden_{index}", int(units)
+        if layer_norm:
+            layers += [Dense(name, "linear", width, initial), LayerNorm(f"{name}_norm", activation, width)]
+        elif batch_norm:
+            layers += [Dense(name, activation, width, initial), BatchNorm(f"{name}_norm", "linear", width)]
+        else:
+            layers.append(Dense(name, activation, width, initial))
+    return tuple(layers)

@@ -1,0 +1,135 @@
+"""What policies are made of: optimisers by name, what a loss returns, and parts with a state of their own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rlframe.policy.users_code import with_custom_loss
+from rlframe.tensor.ops import Tensor
+from rlframe.utils.errors import ConfigError
+
+#: Phases of one batch after which a loss is taken to go on for ever.
+MOST_PHASES = 10_000
+
+
+class Component(Protocol):
+    """A part of a policy that has a state; `Policy.components` holds them by name, and saves and restores them."""
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the state: nested dicts of arrays and numbers."""
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes what `get_state` returned."""
+
+
+@dataclass(frozen=True)
+class AdamSpec:
+    """Adam over some of a policy's networks and variables.
+
+    Attributes:
+        networks: Their names; "encoder" is that of the observations, where there is one.
+        lr: Learning rate.
+        eps: Adam's ε.
+        grad_clip: Largest global norm of the gradient; None does not clip.
+        every: Steps once in so many updates; `policy.due(name)` tells the loss.
+    """
+
+    networks: tuple[str, ...]
+    lr: float
+    eps: float = 1e-8
+    grad_clip: float | None = None
+    every: int = 1
+
+
+@dataclass(frozen=True)
+class LossOutput:
+    """What a loss returns.
+
+    Attributes:
+        losses: A scalar for each optimiser that is to step, by the optimiser's name; or one scalar, for all there is.
+        stats: Scalars for the learner's report. With several devices, means over rows.
+        per_row: One number for each row of the batch, such as `td_error`. `[B]`.
+    """
+
+    losses: Mapping[str, Tensor] | Tensor
+    stats: Mapping[str, Tensor] = field(default_factory=dict)
+    per_row: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+def check_optimizers(owner: str, networks: Sequence[str], optimizers: Mapping[str, AdamSpec]) -> None:
+    """Raises a ConfigError unless each network has exactly one optimiser.
+
+    Args:
+        owner: The policy's class, for the message.
+        networks: Names of networks and variables.
+        optimizers: Optimisers by name.
+    """
+    named = [network for spec in optimizers.values() for network in spec.networks]
+    without = sorted(set(networks) - set(named))
+    if without:
+        raise ConfigError(
+            f"{owner}: the networks {without} have no optimiser, so they would never learn; got the optimisers "
+            f"{ {name: list(spec.networks) for name, spec in optimizers.items()} }, wanted each of {sorted(networks)} "
+            "in one of them: name them in optimizers()"
+        )
+    unknown = sorted(set(named) - set(networks) - {"encoder"})
+    twice = sorted({name for name in named if named.count(name) > 1})
+    if unknown or twice:
+        raise ConfigError(
+            f"{owner}: optimizers() names {f'{unknown}, which are no networks' if unknown else f'{twice} twice'}; "
+            f"wanted each of {sorted(networks)} once"
+        )
+
+
+def phases(policy: Any, made: Any, batch: Any) -> Iterator[dict[int, Tensor]]:
+    """Yields what a loss returned, `{index of optimiser: scalar}`, one phase after the other.
+
+    A loss that returns has one phase. One that is a generator has as many as it yields: the optimisers of each step
+    before it goes on.
+
+    Raises:
+        ValueError: If losses and optimisers do not fit together, or the phases do not end.
+    """
+    if not inspect.isgenerator(made):
+        yield by_optimizer(policy, made, batch)
+        return
+    for number, part in enumerate(made):
+        if number >= MOST_PHASES:
+            raise ValueError(
+                f"{type(policy).__name__}.loss() yielded {MOST_PHASES} phases for one batch and goes on; wanted a loss "
+                "that ends: leave its loop, or return"
+            )
+        yield by_optimizer(policy, part, batch)
+
+
+def by_optimizer(policy: Any, made: Any, batch: Any) -> dict[int, Tensor]:
+    """Returns losses by the index of their optimiser, of what a loss returned or yielded; keeps what it reports.
+
+    Raises:
+        ValueError: If a loss has no optimiser, or names none there is.
+    """
+    count = len(policy._optimizers)
+    if not isinstance(made, LossOutput):
+        losses = with_custom_loss(policy.model, made, batch)
+        if len(losses) != count:
+            raise ValueError(f"got {len(losses)} losses for {count} optimisers; wanted one for each")
+        return dict(enumerate(losses))
+    policy.keep_output(made)
+    names = list(policy.optimizer_specs)
+    if not isinstance(made.losses, Mapping):
+        if count > 1:
+            raise ValueError(
+                f"{type(policy).__name__}.loss() returned one loss that names no optimiser; wanted a dict with some of "
+                f"{names}: LossOutput({{{names[0]!r}: ...}})"
+            )
+        return dict(enumerate(with_custom_loss(policy.model, [made.losses], batch)))
+    unknown = sorted(set(made.losses) - set(names))
+    if unknown or not made.losses:
+        raise ValueError(
+            f"{type(policy).__name__}.loss() returned losses for {unknown or 'no optimiser'}; wanted some of {names}, "
+            "the names in optimizers()"
+        )
+    return {index: made.losses[name] for index, name in enumerate(names) if name in made.losses and policy.due(name)}

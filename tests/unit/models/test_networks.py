@@ -1,0 +1,172 @@
+"""Networks as data: one description, three builders, the same numbers, weights' names and gradients."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rlframe.models.actor import run_chain
+from rlframe.models.spec import (
+    AppendBias,
+    BatchNorm,
+    Dense,
+    Initial,
+    Network,
+    NoisyDense,
+    Rescale,
+    dense_layers,
+    layer_from_spec,
+)
+from rlframe.utils.errors import ConfigError
+from tests.helpers.frameworks import FRAMEWORKS, both_frameworks, needs_tf, to_tensor
+
+INPUTS = {"obs": 3, "actions": 2}
+CHAINS = {
+    "dense": (*dense_layers([7, 5], "relu"), Dense("output", "tanh", 4)),
+    "layer norm": (*dense_layers([7], "swish", layer_norm=True), Dense("output", units=4)),
+    "batch norm": (
+        BatchNorm("input_norm", units=5),
+        *dense_layers([7], "relu", batch_norm=True),
+        Dense("out", units=2),
+    ),
+    "log std": (Dense("output", units=2), AppendBias("free", 2)),
+    "bounds": (Dense("output", "tanh", 2), Rescale("bounds", (-3.0, 1.0), (1.0, 9.0))),
+    "noisy": (NoisyDense("hidden", "relu", 6), Dense("output", units=2)),
+}
+
+
+def build(framework, spec):
+    if framework == "torch":
+        from rlframe.models.torch.networks import TorchNetwork
+
+        return TorchNetwork(spec)
+    from rlframe.models.tf.networks import TFNetwork
+
+    return TFNetwork(spec)
+
+
+def weights_of(framework, network):
+    if framework == "torch":
+        return {name: tensor.numpy() for name, tensor in network.state_dict().items()}
+    return {name: variable.numpy() for name, variable in network.named_variables().items()}
+
+
+def load(framework, network, weights):
+    if framework == "torch":
+        from rlframe.policy.torch.arrays import load_weights
+
+        load_weights(network, weights, owner="test")
+    else:
+        from rlframe.policy.tf.weights import load_weights
+
+        load_weights(network.named_variables(), weights, owner="test")
+
+
+def random_weights(network, framework, seed=0):
+    rng = np.random.default_rng(seed)
+    shapes = {name: array.shape for name, array in weights_of(framework, network).items()}
+    drawn = {name: rng.normal(size=shape).astype(np.float32) for name, shape in sorted(shapes.items())}
+    return {name: abs(array) + 0.1 if "var" in name or "steps" in name else array for name, array in drawn.items()}
+
+
+def rows(count=6):
+    rng = np.random.default_rng(1)
+    return [rng.normal(size=(count, width)).astype(np.float32) for width in INPUTS.values()]
+
+
+@both_frameworks
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_framework_computes_what_numpy_computes_from_the_same_weights(framework, chain):
+    spec = Network(INPUTS, CHAINS[chain])
+    network = build(framework, spec)
+    if framework == "torch":
+        network.eval()
+    weights = random_weights(network, framework)
+    load(framework, network, weights)
+    obs, actions = rows()
+    made = np.asarray(
+        network(to_tensor(framework, obs), to_tensor(framework, actions)).detach()
+        if framework == "torch"
+        else network(to_tensor(framework, obs), to_tensor(framework, actions))
+    )
+    described = json.loads(json.dumps(spec.prefixed("actor")))
+    by_prefix = {f"actor.{name}": array for name, array in weights.items()}
+    wanted = run_chain(described, by_prefix, np.concatenate([obs, actions], 1))
+    np.testing.assert_allclose(made, wanted, atol=1e-5, rtol=1e-4)
+    assert made.shape == (6, spec.out_size)
+
+
+@needs_tf
+@pytest.mark.parametrize("chain", CHAINS)
+def test_both_frameworks_name_and_shape_weights_alike(chain):
+    spec = Network(INPUTS, CHAINS[chain])
+    shapes = [{n: a.shape for n, a in weights_of(f, build(f, spec)).items()} for f in ("torch", "tf")]
+    assert shapes[0] == shapes[1]
+
+
+@both_frameworks
+def test_batch_renormalisation_follows_the_batch_and_then_limits_it(framework):
+    layer = BatchNorm("norm", units=2, momentum=0.1, warmup=1)
+    network = build(framework, Network({"obs": 2}, (layer,)))
+    x = np.array([[0.0, 10.0], [2.0, 14.0], [4.0, 18.0]], np.float32)
+    epsilon, mean, variance = 1e-3, x.mean(0), x.var(0)
+    plain = (x - mean) / np.sqrt(variance + epsilon)
+
+    def called(training):
+        made = network(to_tensor(framework, x), training=training)
+        return np.asarray(made.detach() if framework == "torch" else made)
+
+    np.testing.assert_allclose(called(True), plain, rtol=1e-5)  # the first batch warms up
+    running_mean, running_var = 0.1 * mean, 1.0 + 0.1 * (variance - 1.0)
+    found = weights_of(framework, network)
+    np.testing.assert_allclose(found["norm.running_mean"], running_mean, rtol=1e-5)
+    np.testing.assert_allclose(found["norm.running_var"], running_var, rtol=1e-5)
+    std = np.sqrt(running_var + epsilon)
+    np.testing.assert_allclose(called(False), (x - running_mean) / std, rtol=1e-5)
+    scale = np.clip(np.sqrt(variance + epsilon) / std, 1 / 3, 3)
+    shift = np.clip((mean - running_mean) / std, -5, 5)
+    assert shift[1] == 5.0, "the second column is beyond the limit"
+    np.testing.assert_allclose(called(True), plain * scale + shift, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("initial", "check"),
+    [
+        (Initial("normc", 0.5), lambda w, b: np.allclose(np.linalg.norm(w, axis=1), 0.5) and not b.any()),
+        (Initial("xavier"), lambda w, b: 0.5 < abs(w).max() <= np.sqrt(6 / 13) and not b.any()),
+        (Initial("fan_in"), lambda w, b: 0.4 < abs(w).max() <= 0.5 and b.any() and abs(b).max() <= 0.5),
+        (Initial("uniform", 3e-3), lambda w, b: 2e-3 < abs(w).max() <= 3e-3 and b.any()),
+    ],
+)
+def test_initial_weights_have_the_size_that_their_kind_says(initial, check):
+    weights, biases = initial.draw(np.random.default_rng(0), 9, 4)
+    assert weights.shape == (9, 4)
+    assert check(weights, biases)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_networks_begin_with_the_initial_weights_of_their_layers(framework):
+    network = build(framework, Network({"obs": 4}, (Dense("output", "linear", 3, Initial("normc", 0.01)),)))
+    found = weights_of(framework, network)
+    np.testing.assert_allclose(np.linalg.norm(found["output.weight"], axis=1), 0.01, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "layers", "said"),
+    [
+        ({}, (Dense("output", units=1),), "needs inputs and layers"),
+        ({"obs": 2}, (), "needs inputs and layers"),
+        ({"obs": 2}, (Dense("a", units=1), Dense("a", units=1)), "more than once"),
+        ({"obs": 2}, (Dense("a"),), r"\['a'\] have no width; wanted units=n"),
+    ],
+)
+def test_networks_that_cannot_be_built_are_refused_in_a_sentence(inputs, layers, said):
+    with pytest.raises(ConfigError, match=said):
+        Network(inputs, layers)
+
+
+def test_unknown_initial_weights_and_layers_are_refused_with_those_there_are():
+    with pytest.raises(ValueError, match="wanted 'normc', 'xavier', 'fan_in' or 'uniform'"):
+        Initial("orthogonal").draw(np.random.default_rng(0), 2, 2)
+    with pytest.raises(ValueError, match="Unknown layer kind 'spiking'"):
+        layer_from_spec({"kind": "spiking", "name": "a"})
