@@ -32,7 +32,7 @@ class ParameterNoise(Exploration):
 
     The noise's standard deviation follows the effect that it has: after each trajectory it grows by 1 % if noisy and
     clean actions differed less than they should, and shrinks by 1 % otherwise. In between rounds of acting the policy
-    has its own weights; layer norms, units of values and target networks are never touched. All environment slots share
+    has its own weights; layer norms, PopArt's moments and target networks are never touched. All slots share
     the noise, and an episode that begins in one of them draws it anew. Wants `batch_mode="complete_episodes"`.
 
     Args:

@@ -81,7 +81,7 @@ def clipped_surrogate(logp: Tensor, logp_old: Tensor, advantages: Tensor, clip: 
     return ops.minimum(ratio * advantages, ops.clip(ratio, 1.0 - clip, 1.0 + clip) * advantages)
 
 
-def beyond_bounds(means: Tensor, low: Any, high: Any) -> Tensor:
+def action_bound_penalty(means: Tensor, low: Any, high: Any) -> Tensor:
     """Returns Σ (max(low − m, m − high, 0) / half)², half = (high − low) / 2: what means beyond the bounds cost.
 
     Actions beyond the bounds are clipped to them, and all do the same: no advantage says which of two such means is

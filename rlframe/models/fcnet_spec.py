@@ -9,9 +9,9 @@ from rlframe.models.actor import normalize_activation
 from rlframe.models.spec import AppendBias, Dense, Layer
 from rlframe.utils.errors import ConfigError
 
-#: A dense layer of one weight σ and one bias μ behind `value`, which no gradient changes: V is μ + σ times what `value`
+#: PopArt's layer: one weight σ and one bias μ behind `value`, which no gradient changes: V is μ + σ times what `value`
 #: gives. Where the model's config has this key, networks have this layer.
-VALUE_UNITS = "value_units"
+POPART_LAYER = "value_units"
 
 
 def fcnet_spec(num_outputs: int | None, model_config: Mapping[str, Any], *, values: bool = True) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def fcnet_spec(num_outputs: int | None, model_config: Mapping[str, Any], *, valu
     Args:
         num_outputs: Width of the outputs; None makes the last hidden layer the output.
         model_config: Keys `fcnet_hiddens`, `fcnet_activation`, `post_fcnet_hiddens`, `post_fcnet_activation`,
-            `no_final_linear`, `free_log_std` and `vf_share_layers`; and `VALUE_UNITS`, which policies add.
+            `no_final_linear`, `free_log_std` and `vf_share_layers`; and `POPART_LAYER`, which policies add.
         values: Whether the network also has a value head.
 
     Returns:
@@ -51,7 +51,7 @@ def fcnet_spec(num_outputs: int | None, model_config: Mapping[str, Any], *, valu
         value_layers = [
             *(_hidden_layers(model_config, "value_hidden") if separate else []),
             Dense("value", "linear", 1),
-            *([Dense(VALUE_UNITS, "linear", 1)] if model_config.get(VALUE_UNITS) else []),
+            *([Dense(POPART_LAYER, "linear", 1)] if model_config.get(POPART_LAYER) else []),
         ]
         shared = 0 if separate else shared
     return {

@@ -183,17 +183,18 @@ class ModelV2:
         """Returns the variables that gradients change, as a list or by name."""
         raise NotImplementedError
 
-    def set_value_units(self, mean: float, std: float) -> bool:
-        """Has networks inside give values in other units, V = μ + σ · value, which changes no value.
+    def set_value_moments(self, mean: float, std: float) -> bool:
+        """Sets the moments of PopArt in the networks inside: V = μ + σ · value; no value changes.
 
         Args:
             mean: μ, in reward units.
             std: σ, in reward units.
 
         Returns:
-            Whether there is a network with units: one of `fcnet_spec.VALUE_UNITS`.
+            Whether there is a network with `fcnet_spec.POPART_LAYER`.
         """
-        done = [network.set_own_units(mean, std) for network in self.networks() if hasattr(network, "set_own_units")]
+        popart = [network for network in self.networks() if hasattr(network, "set_own_value_moments")]
+        done = [network.set_own_value_moments(mean, std) for network in popart]
         return any(done)
 
     def networks(self) -> Iterator[Any]:

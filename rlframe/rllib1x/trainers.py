@@ -9,7 +9,7 @@ from rlframe.agents.a3c.a3c import A3CConfig
 from rlframe.agents.appo.appo import UpdateTargetAndKL
 from rlframe.agents.dqn.dqn import DQNConfig
 from rlframe.agents.ppo.ddppo import DDPPOConfig
-from rlframe.agents.ppo.ppo import FollowValueTargets, PPOConfig
+from rlframe.agents.ppo.ppo import PPOConfig, UpdateValueNormalizer
 from rlframe.config.options import AlgorithmConfig
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.common import (
@@ -67,7 +67,7 @@ def choose_policy_optimizer(workers: WorkerSet, config: dict[str, Any]) -> Local
         .for_each(SelectExperiences(workers.trainable_policies))
         .combine(ConcatBatches(config["train_batch_size"], config["multiagent"]["count_steps_by"]))
         .for_each(StandardizeFields(["advantages"]))
-        .for_each(FollowValueTargets(workers))
+        .for_each(UpdateValueNormalizer(workers))
         .for_each(
             MultiGPUTrainOneStep(
                 workers=workers,

@@ -140,7 +140,7 @@ def test_policy_gradients_by_hand():
     assert reference.explained_variance([0.0, 2.0], [1.0, 1.0]) == 0.0
     # Of [-1, 3], half as wide as 2: 5 lies 1 half width beyond, -4 1.5; bounds themselves lie within.
     means = [[0.0, 5.0], [2.0, -4.0], [1.0, 3.0], [-1.0, -1.0]]
-    assert reference.beyond_bounds(means, [-1.0, -1.0], [1.0, 3.0]).tolist() == [1.0, 3.25, 0.0, 0.0]
+    assert reference.action_bound_penalty(means, [-1.0, -1.0], [1.0, 3.0]).tolist() == [1.0, 3.25, 0.0, 0.0]
     # Over the actions that μ takes, weighted by μ, the estimate is KL(μ‖π) itself, for the ratios' mean is 1.
     pi, mu = np.array([0.5, 0.3, 0.2]), np.array([0.25, 0.25, 0.5])
     assert mu @ reference.sampled_kl(np.log(pi), np.log(mu)) == pytest.approx(mu @ np.log(mu / pi))
@@ -291,7 +291,7 @@ def test_policy_gradients_agree_with_oracle(framework, dtype, tolerance, seed):
         "clipped_surrogate": [data["new"], data["old"], data["advantages"], 0.2],
         "clipped_value_loss": [data["values"], data["values_old"], data["targets"], 0.5],
         "explained_variance": [data["targets"], data["values"]],
-        "beyond_bounds": cast(dtype, means, np.array([-1.0, 0.0, -2.0]), np.array([1.0, 3.0, 9.0])),
+        "action_bound_penalty": cast(dtype, means, np.array([-1.0, 0.0, -2.0]), np.array([1.0, 3.0, 9.0])),
         "sampled_kl": cast(dtype, spread, data["old"]),
     }
     for name, arguments in calls.items():

@@ -370,7 +370,7 @@ def sampled_kl(logp: ArrayLike, behaviour_logp: ArrayLike, most_ratio: float = 2
     return np.asarray(made)
 
 
-def beyond_bounds(means: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
+def action_bound_penalty(means: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
     """Returns how far means lie outside of [low, high], in half widths of it, squared and summed. Float `[B]`.
 
     Args:

@@ -104,7 +104,7 @@ def appo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: S
         else ops.zeros_like(policy_loss)
     )
     behaviour_kl = mean(sampled_kl(logp, train_batch[ACTION_LOGP]))
-    bound_loss = policy.bound_loss(dist, mean)
+    bound_loss = policy.action_bound_loss(dist, mean)
     policy_terms = policy_loss - policy.entropy_coeff * entropy + policy.held(behaviour_kl, bound_loss)
     if config["use_kl_loss"]:
         policy_terms = policy_terms + policy.kl_coeff * kl
@@ -117,7 +117,7 @@ def appo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: S
         vf_loss=vf_loss,
         entropy=entropy,
         behaviour_kl=behaviour_kl,
-        **policy.bound_stats(bound_loss),
+        **policy.action_bound_stats(bound_loss),
         **policy.target_stats(targets, mean),
         vf_explained_var=explained_variance(counted(targets), counted(now[1])),
         mean_IS=mean_weight,

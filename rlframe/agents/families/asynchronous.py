@@ -45,8 +45,8 @@ class AsynchronousConfig(ActorCriticConfig):
     )
     normalize_values: bool | None = option(
         None,
-        "Learn values in units of the targets' running standard deviation, from their running mean. None does so "
-        "where only the learner uses values: with V-trace that drops last rows.",
+        "PopArt: values are learned normalised by the running mean and standard deviation of their targets. None does "
+        "so where only the learner uses values: with V-trace that drops last rows.",
         source="Yu et al. 2022, section 5.1",
     )
     scale_advantages: bool | None = option(

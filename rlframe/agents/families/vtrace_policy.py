@@ -21,22 +21,22 @@ from rlframe.data.columns import (
     VALUES_AFTER,
 )
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.models.fcnet_spec import VALUE_UNITS
-from rlframe.policy.bounded_means import BoundedMeans
+from rlframe.models.fcnet_spec import POPART_LAYER
+from rlframe.policy.action_bounds import ActionBoundPenalty
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.policy import State
+from rlframe.policy.popart import PopArt
 from rlframe.policy.row_sums import RowSums
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
-from rlframe.policy.value_units import ValueUnits
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
 
 _LOGGER = logging.getLogger("rlframe")
-_SIGMA, _MU = f"{VALUE_UNITS}.weight", f"{VALUE_UNITS}.bias"
+_SIGMA, _MU = f"{POPART_LAYER}.weight", f"{POPART_LAYER}.bias"
 
 
-class VTracePolicy(BoundedMeans, ValueUnits, RowSums, LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
+class VTracePolicy(ActionBoundPenalty, PopArt, RowSums, LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
     """An actor with a critic, trained on rows of policies that lag behind."""
 
     #: Whether `grad_clip` and `epsilon` are for gradients of sums over the rows.
@@ -59,10 +59,10 @@ class VTracePolicy(BoundedMeans, ValueUnits, RowSums, LearningRateSchedule, Entr
         LearningRateSchedule.__init__(self, config["lr"], config["lr_schedule"])
         self.setup_rows(config, sums=self.limits_are_for_sums)
         normalizes = _default(config["normalize_values"], config["vtrace"] and config["vtrace_drop_last_ts"])
-        self.setup_value_units(config, normalizes=normalizes)
+        self.setup_popart(config, normalizes=normalizes)
         self.scales_advantages = _default(config["scale_advantages"], config["vtrace"])
-        self._said_units = False
-        # Workers would store values in units that they do not know; nothing reads them.
+        self._said_moments = False
+        # Workers would store values without the moments, which they do not know; nothing reads them.
         self.wants_values = not self.normalizes
         if not config["vtrace_drop_last_ts"] and self.train_columns is not None:
             self.train_columns = (*self.train_columns, NEXT_OBS)
@@ -104,52 +104,52 @@ class VTracePolicy(BoundedMeans, ValueUnits, RowSums, LearningRateSchedule, Entr
         return np.asarray(self.in_reward_units(super().values(obs)), np.float32)
 
     def get_weights(self) -> dict[str, NDArray[Any]]:
-        """Returns a copy of the network's weights and of the units of its values, `{name: array}`.
+        """Returns a copy of the network's weights and of PopArt's moments, `{name: array}`.
 
-        The units have the names that they have in PPO's networks: `value_units.weight` is σ, float32 `[1, 1]`, and
+        These have the names that they have in PPO's networks: `value_units.weight` is σ, float32 `[1, 1]`, and
         `value_units.bias` is μ, float32 `[1]`. Without `normalize_values` there are none.
         """
         weights: dict[str, NDArray[Any]] = super().get_weights()
-        return {**weights, **_units_of(self.value_mean, self.value_std)} if self.normalizes else weights
+        return {**weights, **_moments_of(self.value_mean, self.value_std)} if self.normalizes else weights
 
     def set_weights(self, weights: Mapping[str, Any]) -> None:
         """Takes what `get_weights` returned.
 
         Raises:
-            ValueError: If names or shapes do not fit, or its values are in units and this policy's are not.
+            ValueError: If names or shapes do not fit, or its values are normalised and this policy's are not.
         """
-        units = {name: weights[name] for name in (_SIGMA, _MU) if name in weights}
-        if units and not self.normalizes:
+        moments = {name: weights[name] for name in (_SIGMA, _MU) if name in weights}
+        if moments and not self.normalizes:
             raise ValueError(
-                f"weights of {type(self).__name__} do not fit: their values are in units of their targets, this "
-                "policy's in reward units; set normalize_values=True, as where they come from"
+                f"weights of {type(self).__name__} do not fit: their values are normalised (PopArt), this "
+                "policy's are in reward units; set normalize_values=True, as where they come from"
             )
-        super().set_weights({name: array for name, array in weights.items() if name not in units})
-        if len(units) == 2:
-            self.set_value_units(float(np.float32(units[_MU]).item()), float(np.float32(units[_SIGMA]).item()))
-        elif self.normalizes and not self._said_units:
-            self._said_units = True
+        super().set_weights({name: array for name, array in weights.items() if name not in moments})
+        if len(moments) == 2:
+            self.set_value_moments(float(np.float32(moments[_MU]).item()), float(np.float32(moments[_SIGMA]).item()))
+        elif self.normalizes and not self._said_moments:
+            self._said_moments = True
             _LOGGER.warning(
-                "weights without units of values were given to %s, which learns them in units of their targets: they "
-                "count as those in its own, mean %.6g and deviation %.6g, and will be learned anew where these do not "
-                "fit. Give it all that get_weights() of such a policy returns, or set normalize_values=False",
+                "weights without PopArt's moments were given to %s, which normalises values: they count as normalised "
+                "by its own, mean %.6g and deviation %.6g, and will be learned anew where these do not fit. Give it "
+                "all that get_weights() of such a policy returns, or set normalize_values=False",
                 type(self).__name__,
                 self.value_mean,
                 self.value_std,
             )
 
     def set_state(self, state: State) -> None:
-        """Takes what `get_state` returned, also from where weights had no units yet."""
+        """Takes what `get_state` returned, also from where weights had no moments yet."""
         if "value_units" in state and "weights" in state and _MU not in state["weights"]:
-            state = {**state, "weights": {**state["weights"], **_units_of(self.value_mean, self.value_std)}}
+            state = {**state, "weights": {**state["weights"], **_moments_of(self.value_mean, self.value_std)}}
         super().set_state(state)
 
     def learn_on_batch(self, samples: SampleBatch) -> dict[str, Any]:
-        """Does one learner step; see `LearningPolicy`. Moves the units of values behind it."""
+        """Does one learner step; see `LearningPolicy`. Updates PopArt's moments behind it."""
         info = super().learn_on_batch(samples)
         stats = info["learner_stats"]
         if self.normalizes and "vf_target_mean" in stats:  # a loss, or statistics, of the user's own have none
-            self.follow_targets(
+            self.update_value_moments(
                 float(stats["vf_target_mean"]), float(stats["vf_target_spread"]), np.asarray(samples[REWARDS])
             )
         return info
@@ -164,7 +164,7 @@ class VTracePolicy(BoundedMeans, ValueUnits, RowSums, LearningRateSchedule, Entr
         raise NotImplementedError
 
     def target_stats(self, targets: Tensor, mean: Callable[[Tensor], Tensor]) -> dict[str, Any]:
-        """Returns the mean of the value targets, and of ((v_s − μ) / σ)², where the units of values follow them."""
+        """Returns the mean of the value targets, and of ((v_s − μ) / σ)², which PopArt's moments follow."""
         if not self.normalizes:
             return {}
         return {
@@ -193,7 +193,7 @@ class VTracePolicy(BoundedMeans, ValueUnits, RowSums, LearningRateSchedule, Entr
     postprocess_trajectory.framework_free = postprocess_for_vtrace  # type: ignore[attr-defined]  # a marker for NumPy workers
 
 
-def _units_of(mean: float, std: float) -> dict[str, NDArray[Any]]:
+def _moments_of(mean: float, std: float) -> dict[str, NDArray[Any]]:
     return {_SIGMA: np.full((1, 1), std, np.float32), _MU: np.full(1, mean, np.float32)}
 
 

@@ -19,8 +19,8 @@ def vtrace_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBat
         mean[ −log π(a|s) A + c_v ½ ((V − v_s) / σ)² − c_e H(π) + c_k KL(μ‖π) + c_b B(π) ]
 
     μ is the policy that acted: where π left it, the fourth term pulls back, which V-trace alone does not. B is how far
-    means of Gaussians lie beyond the action bounds, see `beyond_bounds`; 0 for other distributions. A is in units of
-    its root mean square with `scale_advantages`. With `normalize_values` V is μ_v + σ times what the network gives,
+    means of Gaussians lie beyond the action bounds, see `action_bound_penalty`; 0 for other distributions. A is in
+    units of its root mean square with `scale_advantages`. With `normalize_values` V is μ_v + σ times what the network gives,
     μ_v and σ the running mean and standard deviation of v_s; without, they are 0 and 1.
     RLlib summed over the rows; with a mean, the length of a step does not depend on the size of the batch.
 
@@ -37,7 +37,7 @@ def vtrace_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBat
     vf_loss = 0.5 * mean(ops.square((values - vtrace.targets) / policy.value_std))
     entropy = mean(dist.entropy())
     behaviour_kl = mean(sampled_kl(logp, train_batch[ACTION_LOGP]))
-    bound_loss = policy.bound_loss(dist, mean)
+    bound_loss = policy.action_bound_loss(dist, mean)
     policy_terms = policy_loss - policy.entropy_coeff * entropy + policy.held(behaviour_kl, bound_loss)
     value_terms = policy.config["vf_loss_coeff"] * vf_loss
     policy.keep(
@@ -46,7 +46,7 @@ def vtrace_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBat
         vf_loss=vf_loss,
         entropy=entropy,
         behaviour_kl=behaviour_kl,
-        **policy.bound_stats(bound_loss),
+        **policy.action_bound_stats(bound_loss),
         **policy.target_stats(vtrace.targets, mean),
         vf_explained_var=explained_variance(counted(vtrace.targets), counted(now[1])),
     )

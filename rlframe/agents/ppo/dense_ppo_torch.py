@@ -24,7 +24,7 @@ from rlframe.data.columns import (
 )
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.policy_gradients import clipped_surrogate, clipped_value_loss, explained_variance
-from rlframe.models.fcnet_spec import VALUE_UNITS
+from rlframe.models.fcnet_spec import POPART_LAYER
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.torch.dense_chain import DenseChain
 from rlframe.policy.torch_policy import TorchPolicy
@@ -52,8 +52,8 @@ class DensePPOGradients:
         shared = spec["shared"]
         self._trunk = DenseChain(policy.model, spec["outputs"][:shared])
         self._head = DenseChain(policy.model, spec["outputs"][shared:])
-        self._values = DenseChain(policy.model, [layer for layer in spec["values"] if layer["name"] != VALUE_UNITS])
-        self._units: Any = getattr(policy.model, VALUE_UNITS, None)
+        self._values = DenseChain(policy.model, [layer for layer in spec["values"] if layer["name"] != POPART_LAYER])
+        self._popart: Any = getattr(policy.model, POPART_LAYER, None)
 
     @classmethod
     def of(cls, policy: Any) -> DensePPOGradients | None:
@@ -90,8 +90,8 @@ class DensePPOGradients:
         entropy = -(probs * log_probs).sum(1)
         kl = (old_probs * (old_log_probs - log_probs)).sum(1).mean()
         value, targets = values[-1].squeeze(1), batch[VALUE_TARGETS]
-        if self._units is not None:
-            value = torch.addcmul(self._units.bias, value, self._units.weight[0])
+        if self._popart is not None:
+            value = torch.addcmul(self._popart.bias, value, self._popart.weight[0])
         vf_coeff = config["vf_loss_coeff"] / policy.value_std**2
         vf_loss = clipped_value_loss(value, batch[VF_PREDS], targets, config["vf_clip_param"]).mean()
         policy_loss, mean_entropy = -surrogate.mean(), entropy.mean()
@@ -116,8 +116,8 @@ class DensePPOGradients:
         if policy.kl_coeff:
             grad.add_(probs - old_probs, alpha=policy.kl_coeff)
         by_value = self._value_slope(value, batch[VF_PREDS], targets).unsqueeze(1)
-        if self._units is not None:
-            by_value = by_value * self._units.weight
+        if self._popart is not None:
+            by_value = by_value * self._popart.weight
         rows = len(targets)
         self._backward(trunk, head, values, grad.div_(rows), by_value.mul_(vf_coeff / rows))
         return total

@@ -56,9 +56,9 @@ class PPOConfig(ActorCriticConfig):
     )
     normalize_values: bool | None = option(
         None,
-        "Learn values in units of the targets' running standard deviation, from their running mean; vf_loss is in "
-        "these units then. None does so where the default network for vectors has layers for values alone, and the "
-        "loss is PPO's own.",
+        "PopArt: values are learned normalised by the running mean and standard deviation of their targets; vf_loss is "
+        "in units of that deviation then. None does so where the default network for vectors has layers for values "
+        "alone, and the loss is PPO's own.",
         source="Yu et al. 2022, section 5.1; van Hasselt et al. 2016",
     )
     grad_clip: float | None = option(
@@ -86,8 +86,8 @@ class PPOConfig(ActorCriticConfig):
         return {**super().derived(), "rollout_fragment_length": math.ceil(self.train_batch_size / rows)}
 
 
-class FollowValueTargets:
-    """Moves the units of values towards the value targets of every policy that will learn; batch in and out."""
+class UpdateValueNormalizer:
+    """Updates PopArt's moments from the value targets of every policy that will learn; batch in and out."""
 
     def __init__(self, workers: WorkerSet) -> None:
         self.workers = workers
@@ -97,8 +97,8 @@ class FollowValueTargets:
         local = self.workers.local_worker()
         for policy_id, rows in policy_parts(local, batch):
             policy: Any = local.policy_map[policy_id]
-            if hasattr(policy, "follow_value_targets"):  # one of the user's own may lack it
-                policy.follow_value_targets(rows)
+            if hasattr(policy, "update_value_normalizer"):  # one of the user's own may lack it
+                policy.update_value_normalizer(rows)
         return batch
 
 
@@ -148,7 +148,7 @@ def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[
         .for_each(SelectExperiences(workers.trainable_policies))
         .combine(ConcatBatches(config["train_batch_size"], config["multiagent"]["count_steps_by"]))
         .for_each(StandardizeFields(["advantages"]))
-        .for_each(FollowValueTargets(workers))
+        .for_each(UpdateValueNormalizer(workers))
         .for_each(
             MultiGPUTrainOneStep(
                 workers=workers,

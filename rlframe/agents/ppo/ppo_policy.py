@@ -25,19 +25,19 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.losses.policy_gradients import clipped_surrogate, clipped_value_loss, explained_variance
-from rlframe.models.fcnet_spec import VALUE_UNITS
-from rlframe.policy.bounded_means import BoundedMeans
+from rlframe.models.fcnet_spec import POPART_LAYER
+from rlframe.policy.action_bounds import ActionBoundPenalty
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.policy import State
+from rlframe.policy.popart import PopArt
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.users_code import method
 from rlframe.policy.value_network import ValueNetworkMixin
-from rlframe.policy.value_units import ValueUnits
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
 
-#: How far values move at least, if their mean is moved by 1 and they are in its units.
+#: How far values move at least, if they are normalised and their mean is moved by 1.
 _MOVED = 1e-3
 
 
@@ -46,8 +46,8 @@ def ppo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: Sa
 
         mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v max((V − R)², (V_clip − R)²) / σ² − c_e H(π) + c_b B(π) ]
 
-    B is how far means of Gaussians lie beyond the action bounds, see `beyond_bounds`: `action_bound_coeff`. σ is the
-    unit that values are learned in, see `ValueUnits`; 1 without `normalize_values`.
+    B is how far means of Gaussians lie beyond the action bounds, see `action_bound_penalty`: `action_bound_coeff`. σ is
+    the deviation that values are normalised by, see `PopArt`; 1 without `normalize_values`.
 
     Source: Schulman et al. 2017, "Proximal Policy Optimization Algorithms", eqs. 7 to 9.
     """
@@ -73,8 +73,8 @@ def ppo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: Sa
         total = total + policy.kl_coeff * kl
     held: dict[str, Any] = {}
     if config.get("action_bound_coeff"):  # a config of the user's own may be RLlib's, without it
-        bound_loss = policy.bound_loss(dist, mean)
-        total, held = total + config["action_bound_coeff"] * bound_loss, policy.bound_stats(bound_loss)
+        bound_loss = policy.action_bound_loss(dist, mean)
+        total, held = total + config["action_bound_coeff"] * bound_loss, policy.action_bound_stats(bound_loss)
     explained = explained_variance(valid(targets), valid(ops.stop_gradient(values)))
     policy.keep(
         total_loss=total,
@@ -106,8 +106,8 @@ def kl_and_loss_stats(policy: Any, train_batch: SampleBatch) -> dict[str, Any]:
 
 
 class PPOPolicy(
-    BoundedMeans,
-    ValueUnits,
+    ActionBoundPenalty,
+    PopArt,
     KLCoeffMixin,
     ValueNetworkMixin,
     LearningRateSchedule,
@@ -128,8 +128,8 @@ class PPOPolicy(
         EntropyCoeffSchedule.__init__(self, config["entropy_coeff"], config["entropy_coeff_schedule"])
         LearningRateSchedule.__init__(self, config["lr"], config["lr_schedule"])
 
-    def setup_units(self: Any, config: dict[str, Any]) -> None:
-        """Starts with values in reward units, and decides whether units shall follow the targets."""
+    def decide_popart(self: Any, config: dict[str, Any]) -> None:
+        """Decides whether values are normalised."""
         chosen, model = config.get("normalize_values", False), config["model"]
         if chosen is None:
             # Weights of value losses were found for errors in reward units where they matter: where values share their
@@ -137,38 +137,38 @@ class PPOPolicy(
             shares = model["vf_share_layers"] or model["use_lstm"] or model["use_attention"]
             own = type(self).loss is PPOPolicy.loss and not model["custom_model"]
             chosen = own and not shares and config["use_critic"]
-        self.setup_value_units(config, normalizes=bool(chosen))
+        self.setup_popart(config, normalizes=bool(chosen))
 
     def model_options(self) -> dict[str, Any]:
-        """Returns the `model` section of the config, with units of values where these follow their targets."""
+        """Returns the `model` section of the config, with PopArt's layer where values are normalised."""
         options = super().model_options()
-        return {**options, VALUE_UNITS: True} if self.normalizes else options
+        return {**options, POPART_LAYER: True} if self.normalizes else options
 
-    def check_value_units(self) -> None:
-        """Leaves values in reward units where the model has no units to set.
+    def check_popart(self) -> None:
+        """Leaves values as they are where the model has no layer of PopArt.
 
         Raises:
             ConfigError: If `normalize_values` asks for them.
         """
-        if not self.normalizes or (self.model.set_value_units(0.0, 1.0) and self._values_have_units()):
+        if not self.normalizes or (self.model.set_value_moments(0.0, 1.0) and self._values_are_popart()):
             return
         if self.config["normalize_values"]:
             raise ConfigError(
-                f"normalize_values=True: got {type(self.model).__name__}, whose values have no units to be set; "
+                f"normalize_values=True: got {type(self.model).__name__}, which has no layer of PopArt; "
                 "wanted the default network for vectors, a memory, or a model of your own whose value_function() is "
                 "that of a FullyConnectedNetwork built from the model's own model_config. Leave the key out"
             )
         self.normalizes = False
 
-    def _values_have_units(self) -> bool:
-        """Returns whether values come from a network with units: they move with its mean."""
+    def _values_are_popart(self) -> bool:
+        """Returns whether values come from a network with PopArt's layer: they move with its mean."""
         if not self.config["model"]["custom_model"]:
             return True
         space = self.observation_space
         obs = np.zeros((1, *(space.shape or ())), space.dtype)
         weights = self.get_weights()
         moved = {
-            name: array + 1.0 if name.endswith(f"{VALUE_UNITS}.bias") else array for name, array in weights.items()
+            name: array + 1.0 if name.endswith(f"{POPART_LAYER}.bias") else array for name, array in weights.items()
         }
         before = method(self, "values")(obs)
         self.set_weights(moved)
@@ -176,20 +176,20 @@ class PPOPolicy(
         self.set_weights(weights)
         return bool(np.abs(after - before).max() > _MOVED)
 
-    def follow_value_targets(self, rows: SampleBatch) -> None:
-        """Moves the units of values towards a train batch's value targets; values stay what they are.
+    def update_value_normalizer(self, rows: SampleBatch) -> None:
+        """Updates the moments from a train batch's value targets; values stay what they are.
 
         Targets that are not finite move nothing: the loss, which they make so too, says whose they are.
         """
         if not self.normalizes or VALUE_TARGETS not in rows:  # postprocessing of the user's own may make none
             return
         targets = np.asarray(rows[VALUE_TARGETS], np.float64)
-        units = (targets - self.value_mean) / self.value_std
-        mean, spread = float(targets.mean()), float(np.square(units).mean())
+        normalized = (targets - self.value_mean) / self.value_std
+        mean, spread = float(targets.mean()), float(np.square(normalized).mean())
         if not (math.isfinite(mean) and math.isfinite(spread)):
             return
-        self.follow_targets(mean, spread, np.asarray(rows[REWARDS]))
-        self.model.set_value_units(self.value_mean, self.value_std)
+        self.update_value_moments(mean, spread, np.asarray(rows[REWARDS]))
+        self.model.set_value_moments(self.value_mean, self.value_std)
         self._weights_changed()
 
     def postprocess_trajectory(
@@ -219,7 +219,7 @@ class PPOPolicy(
 
 
 def value_std(policy: Any) -> Any:
-    """Returns the unit σ that a policy's values are learned in; 1 for policies that are no `PPOPolicy`."""
+    """Returns σ, which a policy's values are normalised by; 1 for policies that are no `PPOPolicy`."""
     return getattr(policy, "value_std", 1.0)
 
 

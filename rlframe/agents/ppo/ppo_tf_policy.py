@@ -19,9 +19,9 @@ class PPOTFPolicy(PPOPolicy, TFPolicy):
 
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         self.setup_mixins(config)
-        self.setup_units(config)
+        self.decide_popart(config)
         TFPolicy.__init__(self, obs_space, action_space, config)
-        self.check_value_units()
+        self.check_popart()
 
     def gradients(self, optimizer: Any, loss: Tensor) -> list[tuple[Any, Any]]:
         """Clips the gradient's global norm to `grad_clip`."""

@@ -21,9 +21,9 @@ class PPOTorchPolicy(PPOPolicy, TorchPolicy):
 
     def __init__(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         self.setup_mixins(config)
-        self.setup_units(config)
+        self.decide_popart(config)
         TorchPolicy.__init__(self, observation_space, action_space, config)
-        self.check_value_units()
+        self.check_popart()
         self.without_autograd = DensePPOGradients.of(self)
 
     def extra_grad_process(self, local_optimizer: torch.optim.Optimizer, loss: Tensor) -> Stats:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from rlframe.models.fcnet_spec import VALUE_UNITS, fcnet_spec
+from rlframe.models.fcnet_spec import POPART_LAYER, fcnet_spec
 from rlframe.models.tf.misc import activation_function, flat_rows, initial_rng, xavier_uniform
 from rlframe.models.tf.tf_modelv2 import TFModelV2
 
@@ -59,9 +59,9 @@ class FullyConnectedNetwork(TFModelV2):
         if layer["kind"] == "append_bias":
             self.add_weight(f"{layer['name']}.log_std", np.zeros(units, np.float32))
             return in_size + units
-        if layer["name"] == VALUE_UNITS:
-            self.add_weight(f"{VALUE_UNITS}.weight", np.ones((1, 1), np.float32), trainable=False)
-            self.add_weight(f"{VALUE_UNITS}.bias", np.zeros(1, np.float32), trainable=False)
+        if layer["name"] == POPART_LAYER:
+            self.add_weight(f"{POPART_LAYER}.weight", np.ones((1, 1), np.float32), trainable=False)
+            self.add_weight(f"{POPART_LAYER}.bias", np.zeros(1, np.float32), trainable=False)
             return units
         head = layer["name"] in ("output", "value")
         self._add_dense(layer["name"], in_size, units, head=head)
@@ -99,11 +99,11 @@ class FullyConnectedNetwork(TFModelV2):
             raise ValueError("value_function() speaks of the last forward pass: call the model first.")
         return tf.squeeze(self._run(self._spec["values"], self._features), axis=1)
 
-    def set_own_units(self, mean: float, std: float) -> bool:
-        """Does what `set_value_units` does for this network alone."""
-        if not self._spec["values"] or self._spec["values"][-1]["name"] != VALUE_UNITS:
+    def set_own_value_moments(self, mean: float, std: float) -> bool:
+        """Does what `set_value_moments` does for this network alone."""
+        if not self._spec["values"] or self._spec["values"][-1]["name"] != POPART_LAYER:
             return False
-        sigma, mu = self.get_weight(f"{VALUE_UNITS}.weight"), self.get_weight(f"{VALUE_UNITS}.bias")
+        sigma, mu = self.get_weight(f"{POPART_LAYER}.weight"), self.get_weight(f"{POPART_LAYER}.bias")
         weight, bias = self.get_weight("value.weight"), self.get_weight("value.bias")
         weight.assign(weight * (sigma / std))
         bias.assign((bias * sigma[0] + mu - mean) / std)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from rlframe.models.fcnet_spec import VALUE_UNITS, fcnet_spec
+from rlframe.models.fcnet_spec import POPART_LAYER, fcnet_spec
 from rlframe.models.torch.misc import AppendBiasLayer, activation_function, normc_linear
 from rlframe.models.torch.rllib_layers import RLlibLayers, slim, slim_stack
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
@@ -40,7 +40,7 @@ class FullyConnectedNetwork(RLlibLayers, TorchModelV2, nn.Module):
         "_value_branch_separate": lambda model: (
             slim_stack(model, model._dense_layers("values", "value_hidden_")) if model._spec["shared"] == 0 else None
         ),
-        "_value_branch": lambda model: slim(model._modules.get("value"), model._modules.get(VALUE_UNITS)),
+        "_value_branch": lambda model: slim(model._modules.get("value"), model._modules.get(POPART_LAYER)),
     }
     _rllib_heads: ClassVar = {"_logits": "output", "_value_branch": "value"}
 
@@ -77,8 +77,8 @@ class FullyConnectedNetwork(RLlibLayers, TorchModelV2, nn.Module):
         if layer["kind"] == "append_bias":
             self.add_module(layer["name"], AppendBiasLayer(units))
             return in_size + units
-        if layer["name"] == VALUE_UNITS:
-            self.add_module(VALUE_UNITS, Units())
+        if layer["name"] == POPART_LAYER:
+            self.add_module(POPART_LAYER, PopArtLayer())
             return units
         head = layer["name"] in ("output", "value")
         self.add_module(layer["name"], self._dense(in_size, units, head=head))
@@ -125,17 +125,17 @@ class FullyConnectedNetwork(RLlibLayers, TorchModelV2, nn.Module):
         return self._run(self._value_layers, self._features).squeeze(1)
 
     @torch.no_grad()
-    def set_own_units(self, mean: float, std: float) -> bool:
-        """Does what `set_value_units` does for this network alone."""
-        units: Any = self._modules.get(VALUE_UNITS)
-        if units is None:
+    def set_own_value_moments(self, mean: float, std: float) -> bool:
+        """Does what `set_value_moments` does for this network alone."""
+        popart: Any = self._modules.get(POPART_LAYER)
+        if popart is None:
             return False
         value: Any = self._modules["value"]
-        old_mean, old_std = units.bias.item(), units.weight.item()
+        old_mean, old_std = popart.bias.item(), popart.weight.item()
         value.weight.mul_(old_std / std)
         value.bias.mul_(old_std).add_(old_mean - mean).div_(std)
-        units.weight.fill_(std)
-        units.bias.fill_(mean)
+        popart.weight.fill_(std)
+        popart.bias.fill_(mean)
         return True
 
     def actor_spec(self) -> dict[str, Any] | None:
@@ -145,11 +145,11 @@ class FullyConnectedNetwork(RLlibLayers, TorchModelV2, nn.Module):
             own.forward is FullyConnectedNetwork.forward and own.value_function is FullyConnectedNetwork.value_function
         )
         own_layers = [layer["name"] for part in ("outputs", "values") for layer in self._spec[part] or ()]
-        plain = all(isinstance(self._modules[name], nn.Linear | AppendBiasLayer | Units) for name in own_layers)
+        plain = all(isinstance(self._modules[name], nn.Linear | AppendBiasLayer | PopArtLayer) for name in own_layers)
         return self._spec if same and plain else None
 
 
-class Units(nn.Module):
+class PopArtLayer(nn.Module):
     """A dense layer of one weight and one bias that no gradient changes; it begins as the identity."""
 
     weight: torch.Tensor

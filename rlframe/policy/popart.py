@@ -1,4 +1,4 @@
-"""Values in units of their targets: the running moments that the units follow."""
+"""PopArt: values are learned normalised by the running moments of their targets."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ _NEWEST = 0.01
 _MIN_STD = 0.1
 
 
-class ValueUnits:
+class PopArt:
     """Mixin of policies that learn V(s) as μ + σ times what a network gives.
 
-    Source: Yu et al. 2022, "The Surprising Effectiveness of PPO in Cooperative Multi-Agent Games", section 5.1.
+    Source: van Hasselt et al. 2016, "Learning values across many orders of magnitude", section 2; Yu et al.
+    2022, "The Surprising Effectiveness of PPO in Cooperative Multi-Agent Games", section 5.1.
 
     Attributes:
-        normalizes: Whether the units follow the targets; they are 0 and 1 otherwise.
+        normalizes: Whether μ and σ follow the targets; they are 0 and 1 otherwise.
         value_mean: μ, running mean of the value targets, in reward units.
         value_std: σ, their running standard deviation.
     """
@@ -32,22 +33,22 @@ class ValueUnits:
     value_mean: float
     value_std: float
 
-    def setup_value_units(self, config: dict[str, Any], *, normalizes: bool) -> None:
-        """Starts with values in reward units."""
+    def setup_popart(self, config: dict[str, Any], *, normalizes: bool) -> None:
+        """Starts with values that are not normalised."""
         self.normalizes = normalizes
         self.value_mean, self.value_std = 0.0, 1.0
         self._variance, self._targets_seen = 0.0, 0
         self._most, self._gamma = 0.0, float(config["gamma"])
 
-    def follow_targets(self, mean: float, spread: float, rewards: NDArray[Any]) -> None:
+    def update_value_moments(self, mean: float, spread: float, rewards: NDArray[Any]) -> None:
         """Takes a batch's value targets into the running moments, which have no bias to where they started.
 
-        Targets are made of values, and so of the units that follow them: those of a network that starts with large
-        outputs would chase each other. No return is larger than max |r| / (1 − γ), and so the units are not.
+        Targets are made of values, and so of the moments that follow them: those of a network that starts with large
+        outputs would chase each other. No return is larger than max |r| / (1 − γ), and so the moments are not.
 
         Args:
             mean: Mean of the targets, in reward units.
-            spread: Mean of ((v − μ) / σ)², with the units as they are.
+            spread: Mean of ((v − μ) / σ)², with the moments as they are.
             rewards: Rewards of the batch [B].
         """
         self._most = max(self._most, float(np.abs(rewards).max(initial=0.0)))
@@ -60,8 +61,8 @@ class ValueUnits:
         self._variance = min((1.0 - weight) * (self._variance + weight * away**2) + weight * variance, most**2)
         self.value_std = max(self._variance**0.5, _MIN_STD)
 
-    def set_value_units(self, mean: float, std: float) -> None:
-        """Goes on from units that came from elsewhere: later batches move them as little as those of a long run.
+    def set_value_moments(self, mean: float, std: float) -> None:
+        """Goes on from moments that came from elsewhere: later batches move them as little as those of a long run.
 
         Args:
             mean: μ, in reward units.
@@ -75,28 +76,28 @@ class ValueUnits:
             self._most = max(self._most, (1.0 - self._gamma) * max(abs(mean), std))
 
     def get_state(self: Any) -> State:
-        """Returns the policy's state with the units of its values, where they follow the targets.
+        """Returns the policy's state with the moments that its values are normalised by.
 
         They are μ, σ², the number of batches these come from, and the largest reward seen. Float64 `[4]`.
         """
         state: State = super().get_state()  # type: ignore[misc]  # of the policy behind the mixin
         if self.normalizes:
-            units = [self.value_mean, self._variance, self._targets_seen, self._most]
-            state["value_units"] = np.array(units, np.float64)
+            moments = [self.value_mean, self._variance, self._targets_seen, self._most]
+            state["value_units"] = np.array(moments, np.float64)
         return state
 
     def set_state(self: Any, state: State) -> None:
         """Takes what `get_state` returned.
 
         Raises:
-            CheckpointError: If its values are in units and this policy's are not, or the other way round.
+            CheckpointError: If its values are normalised and this policy's are not, or the other way round.
         """
         saved = state.get("value_units")
         if "weights" in state and (saved is not None) != self.normalizes:
-            units = ("reward units", "units of their targets")
+            kinds = ("in reward units", "normalised (PopArt)")
             raise CheckpointError(
-                f"the saved policy's network gives values in {units[saved is not None]}, this one's in "
-                f"{units[self.normalizes]}; set normalize_values={saved is not None}, as the saved run had it"
+                f"the saved policy's network gives values {kinds[saved is not None]}, this one's "
+                f"{kinds[self.normalizes]}; set normalize_values={saved is not None}, as the saved run had it"
             )
         super().set_state(state)  # type: ignore[misc]
         if saved is not None:

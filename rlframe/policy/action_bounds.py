@@ -1,4 +1,4 @@
-"""What holds the means of Gaussians within the action bounds: a term of losses."""
+"""A penalty on means of Gaussians beyond the action bounds: a term of losses."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.losses.policy_gradients import beyond_bounds
+from rlframe.losses.policy_gradients import action_bound_penalty
 from rlframe.models.dist_plan import is_gaussian
 
 #: Bound of actions without one: no mean comes there.
 _FAR = 1e30
 
 
-class BoundedMeans:
-    """Mixin of policies whose losses have the price of means beyond the action bounds; needs `action_bound_coeff`."""
+class ActionBoundPenalty:
+    """Mixin of policies whose losses have the penalty on means beyond the action bounds; needs `action_bound_coeff`."""
 
     @cached_property
     def action_bounds(self: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
@@ -37,7 +37,7 @@ class BoundedMeans:
             np.where(bounded, high, _FAR).astype(np.float32),
         )
 
-    def bound_loss(self, dist: Any, mean: Callable[[Any], Any]) -> Any:
+    def action_bound_loss(self, dist: Any, mean: Callable[[Any], Any]) -> Any:
         """Returns how far means lie beyond the action bounds, a scalar; 0 where actions have none.
 
         Args:
@@ -45,8 +45,8 @@ class BoundedMeans:
             mean: What takes the mean over the rows that count; see `valid_mean`.
         """
         bounds = self.action_bounds
-        return 0.0 if bounds is None else mean(beyond_bounds(dist.deterministic_sample(), *bounds))
+        return 0.0 if bounds is None else mean(action_bound_penalty(dist.deterministic_sample(), *bounds))
 
-    def bound_stats(self, bound_loss: Any) -> dict[str, Any]:
-        """Returns the report of `bound_loss`, nothing where actions have no bounds."""
+    def action_bound_stats(self, bound_loss: Any) -> dict[str, Any]:
+        """Returns the report of `action_bound_loss`, nothing where actions have no bounds."""
         return {} if self.action_bounds is None else {"action_bound_loss": bound_loss}

@@ -1,4 +1,4 @@
-"""Values in units of their targets: IMPALA and APPO learn alike whatever the size of rewards."""
+"""PopArt: IMPALA and APPO learn alike whatever the size of rewards."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def test_weights_alone_carry_the_values(framework, name, caplog):
     assert not [record for record in caplog.records if record.name == "rlframe"]
     bare = {key: array for key, array in policy.get_weights().items() if "value_units" not in key}
     twin.set_weights(bare)
-    assert "weights without units of values were given" in caplog.text
+    assert "weights without PopArt's moments were given" in caplog.text
     assert twin.value_mean == pytest.approx(-800.0, abs=100.0)
     with pytest.raises(ValueError, match="set normalize_values=True"):
         make(framework, name, {"normalize_values": False}).set_weights(policy.get_weights())
@@ -152,7 +152,7 @@ def test_loss_or_statistics_of_ones_own_need_none_of_ours(framework, name):
 def test_state_in_other_units_is_refused(framework):
     policy = make(framework, "IMPALA", {})
     plain = make(framework, "IMPALA", {"normalize_values": False})
-    with pytest.raises(CheckpointError, match="in reward units, this one's in units of their targets; set normalize_v"):
+    with pytest.raises(CheckpointError, match=r"in reward units, this one's normalised \(PopArt\); set normalize_v"):
         policy.set_state(plain.get_state())
     with pytest.raises(CheckpointError, match="set normalize_values=True"):
         plain.set_state(policy.get_state())

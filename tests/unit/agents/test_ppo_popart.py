@@ -1,4 +1,4 @@
-"""PPO learns values in units of their targets; everybody else sees them in reward units."""
+"""PPO learns normalised values (PopArt); everybody else sees them in reward units."""
 
 import gymnasium as gym
 import numpy as np
@@ -7,7 +7,7 @@ import ray
 import torch
 
 from rlframe.agents.ppo import DDPPOTrainer, PPOTrainer
-from rlframe.agents.ppo.ppo import FollowValueTargets
+from rlframe.agents.ppo.ppo import UpdateValueNormalizer
 from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, ValueNetworkMixin, setup_mixins
 from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
@@ -47,11 +47,11 @@ def test_other_units_change_no_value(framework, model):
     policy = normalizing(framework, model=MODELS[model])
     obs = make_batch(9)["obs"]
     before = policy.values(obs)
-    policy.follow_value_targets(train_batch([-700.0, -900.0] * 4))
+    policy.update_value_normalizer(train_batch([-700.0, -900.0] * 4))
     assert policy.value_mean == pytest.approx(-800.0)
     assert policy.value_std == pytest.approx(100.0)
     np.testing.assert_allclose(policy.values(obs), before, atol=1e-3)
-    policy.follow_value_targets(train_batch([3.0, 5.0] * 4))
+    policy.update_value_normalizer(train_batch([3.0, 5.0] * 4))
     np.testing.assert_allclose(policy.values(obs), before, atol=1e-3)
     units = [array for name, array in policy.get_weights().items() if "value_units" in name]
     assert sorted(float(array.item()) for array in units) == pytest.approx(
@@ -62,8 +62,8 @@ def test_other_units_change_no_value(framework, model):
 @every_framework
 def test_moments_are_those_of_all_targets(framework):
     policy = normalizing(framework)
-    policy.follow_value_targets(train_batch([-10.0, -30.0] * 8))
-    policy.follow_value_targets(train_batch([0.0, 0.0] * 8))
+    policy.update_value_normalizer(train_batch([-10.0, -30.0] * 8))
+    policy.update_value_normalizer(train_batch([0.0, 0.0] * 8))
     # Half of the rows at 0, the other half at -10 and -30: mean -10, mean square 250.
     assert policy.value_mean == pytest.approx(-10.0)
     assert policy.value_std == pytest.approx((250 - 100) ** 0.5)
@@ -78,7 +78,7 @@ def test_loss_is_the_squared_error_in_units(framework, network):
     model = {} if network == "default" else {"custom_model": f"other_{framework}"}
     policy = normalizing(framework, model=model, vf_clip_param=3.0)
     batch = train_batch([-700.0, -900.0] * 6)
-    policy.follow_value_targets(batch)
+    policy.update_value_normalizer(batch)
     batch["vf_preds"] = policy.values(batch["obs"]) + np.linspace(-5.0, 5.0, 12).astype(np.float32)
     values = policy.values(batch["obs"]).astype(np.float64)
     clipped = batch["vf_preds"] + np.clip(values - batch["vf_preds"], -3.0, 3.0)
@@ -103,7 +103,7 @@ def test_step_does_not_depend_on_the_size_of_rewards(framework):
     for scale in (1.0, 1000.0):
         policy = normalizing(framework, vf_clip_param=1e9, grad_clip=0.5)
         batch = train_batch(scale * np.random.default_rng(2).normal(-3.0, 2.0, 32), seed=3)
-        policy.follow_value_targets(batch)
+        policy.update_value_normalizer(batch)
         before = policy.get_weights()
         # Units leave values as they were, which differ between the scales: both begin with the same head.
         before |= {
@@ -123,7 +123,7 @@ def test_learned_values_are_near_the_targets_however_large(framework):
     policy = normalizing(framework, lr=3e-3, vf_clip_param=1e9)
     plain = make(framework, "PPO", {"normalize_values": False, "lr": 3e-3, "vf_clip_param": 1e9})
     batch = train_batch(5000.0 + 800.0 * make_batch(64)["obs"][:, 0])
-    policy.follow_value_targets(batch)
+    policy.update_value_normalizer(batch)
     for _ in range(300):
         policy.learn_on_batch(batch)
         plain.learn_on_batch(batch)
@@ -151,7 +151,7 @@ def test_default_is_on_where_values_have_layers_of_their_own(framework, override
     assert ("value_units" in policy.get_state()) is normalizes
     before = policy.get_weights()
     if not normalizes:
-        policy.follow_value_targets(train_batch([5.0, -700.0]))
+        policy.update_value_normalizer(train_batch([5.0, -700.0]))
         same(policy.get_weights(), before)
 
 
@@ -159,7 +159,7 @@ def test_default_is_on_where_values_have_layers_of_their_own(framework, override
 def test_images_have_no_units(framework):
     space = gym.spaces.Box(0, 255, (42, 42, 3), np.uint8)
     assert not make(framework, "PPO", {}, obs_space=space).normalizes
-    with pytest.raises(ConfigError, match="normalize_values=True: got VisionNetwork, whose values have no units"):
+    with pytest.raises(ConfigError, match="normalize_values=True: got VisionNetwork, which has no layer of PopArt"):
         make(framework, "PPO", {"normalize_values": True}, obs_space=space)
 
 
@@ -187,7 +187,7 @@ def test_a_model_of_a_hook_has_none(framework):
     policy = cls.with_updates("Mine", make_model=make_model)(plain.observation_space, plain.action_space, plain.config)
     assert policy.model is made["model"]
     assert not policy.normalizes
-    policy.follow_value_targets(train_batch([5.0, -700.0]))
+    policy.update_value_normalizer(train_batch([5.0, -700.0]))
     assert policy.value_std == 1.0
 
 
@@ -195,11 +195,11 @@ def test_a_model_of_a_hook_has_none(framework):
 def test_state_has_the_units(framework):
     policy, other = normalizing(framework), normalizing(framework, seed=8)
     batch = train_batch([-10.0, -30.0] * 8)
-    policy.follow_value_targets(batch)
+    policy.update_value_normalizer(batch)
     policy.learn_on_batch(batch)
     other.set_state(policy.get_state())
     for one in (policy, other):
-        one.follow_value_targets(train_batch([7.0, 9.0] * 8))
+        one.update_value_normalizer(train_batch([7.0, 9.0] * 8))
         one.learn_on_batch(batch)
     same(policy.get_weights(), other.get_weights())
     assert (policy.value_mean, policy.value_std) == (other.value_mean, other.value_std)
@@ -220,7 +220,7 @@ def test_several_devices_learn_as_one_does(framework):
     for seed in range(3):
         batch = train_batch(np.linspace(-900.0, -700.0, 12), seed)
         for policy in (single, several):
-            policy.follow_value_targets(batch)
+            policy.update_value_normalizer(batch)
             policy.learn_on_batch(batch)
     same(several.get_weights(), single.get_weights(), rtol=1e-4, atol=1e-6)
 
@@ -232,7 +232,7 @@ def test_gradients_by_hand_are_those_of_autograd():
     for seed in range(4):
         batch = train_batch(np.random.default_rng(seed).normal(50.0, 20.0, 32), seed)
         for policy in (by_hand, by_autograd):
-            policy.follow_value_targets(batch)
+            policy.update_value_normalizer(batch)
             info = policy.learn_on_batch(batch)["learner_stats"]
             batch["vf_preds"] = np.asarray(batch["value_targets"]) + 3.0
         assert info["vf_loss"] > 0
@@ -285,7 +285,7 @@ def test_units_of_policies_that_do_not_learn_stay(framework):
     workers = Workers()
     rows = train_batch([-10.0, -30.0] * 8)
     batch = MultiAgentBatch({"a": rows, "b": rows, "none": rows, "removed": rows}, 16)
-    assert FollowValueTargets(workers)(batch) is batch
+    assert UpdateValueNormalizer(workers)(batch) is batch
     assert workers.local.policy_map["a"].value_std == pytest.approx(10.0)
     assert workers.local.policy_map["b"].value_std == 1.0
 
@@ -296,7 +296,7 @@ def test_targets_that_are_not_finite_leave_the_weights(framework, bad):
     policy = normalizing(framework)
     before = policy.get_weights()
     batch = train_batch([-10.0, -30.0, bad, 3.0] * 3)
-    policy.follow_value_targets(batch)
+    policy.update_value_normalizer(batch)
     with pytest.raises(NonFiniteError, match="column 'rewards'"):
         policy.learn_on_batch(batch)
     same(policy.get_weights(), before)
@@ -307,7 +307,7 @@ def test_rows_without_targets_pass(framework):
     policy = normalizing(framework)
     batch = make_batch(8)
     del batch["value_targets"]
-    policy.follow_value_targets(batch)
+    policy.update_value_normalizer(batch)
     assert policy.value_std == 1.0
 
 
@@ -358,7 +358,7 @@ def test_a_loss_of_ones_own_sees_errors_in_reward_units(framework):
 
 def test_gradients_by_hand_after_the_weights_of_another():
     other = normalizing("torch")
-    other.follow_value_targets(train_batch([-700.0, -900.0] * 6))
+    other.update_value_normalizer(train_batch([-700.0, -900.0] * 6))
     gradients = []
     for by_hand in (True, False):
         policy = normalizing("torch", grad_clip=None)
@@ -384,7 +384,7 @@ def test_a_critic_beside_the_network_has_no_units():
             return self.critic(self.flat).squeeze(1)
 
     ModelCatalog.register_custom_model("own_critic", OwnCritic)
-    with pytest.raises(ConfigError, match="got OwnCritic, whose values have no units to be set"):
+    with pytest.raises(ConfigError, match="got OwnCritic, which has no layer of PopArt"):
         normalizing("torch", model={"custom_model": "own_critic"})
 
 
