@@ -8,14 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlframe.fast.dense_torch import dense_in_place, matmul
 from rlframe.models.actor import normalize_activation
 
-#: By activation: what it does in place, and the gradient of its input from that of its output y and y itself.
-_ACTIVATIONS: dict[str, tuple[Any, Any]] = {
-    "relu": (Tensor.relu_, lambda grad, y: torch.ops.aten.threshold_backward(grad, y, 0)),
-    "tanh": (Tensor.tanh_, torch.ops.aten.tanh_backward),
-    "sigmoid": (Tensor.sigmoid_, torch.ops.aten.sigmoid_backward),
-    "linear": (None, None),
+#: By activation: the gradient of its input from that of its output y and y itself.
+_SLOPES: dict[str, Any] = {
+    "relu": lambda grad, y: torch.ops.aten.threshold_backward(grad, y, 0),
+    "tanh": torch.ops.aten.tanh_backward,
+    "sigmoid": torch.ops.aten.sigmoid_backward,
+    "linear": None,
 }
 
 
@@ -35,16 +36,17 @@ class DenseChain:
     """
 
     def __init__(self, model: Any, layers: Sequence[Mapping[str, Any]]) -> None:
-        self._layers: list[tuple[Tensor, Tensor, Tensor, Tensor, Any, Any]] = []
+        self._layers: list[tuple[Tensor, Tensor, Tensor, Tensor, str, Any]] = []
         for layer in layers:
             activation = normalize_activation(layer.get("activation"))
-            if layer["kind"] != "dense" or activation not in _ACTIVATIONS:
+            if layer["kind"] != "dense" or activation not in _SLOPES:
                 raise ValueError(f"a chain without autograd cannot have the layer {dict(layer)}")
             module = model.get_submodule(layer["name"])
             weight, bias = module.weight, module.bias
             if weight.grad is None or bias.grad is None:
                 raise ValueError(f"the parameters of {layer['name']} have no gradient buffer")
-            self._layers.append((weight.detach(), bias.detach(), weight.grad, bias.grad, *_ACTIVATIONS[activation]))
+            slope = _SLOPES[activation]
+            self._layers.append((weight.detach(), bias.detach(), weight.grad, bias.grad, activation, slope))
 
     def __bool__(self) -> bool:
         """Whether there are layers."""
@@ -52,19 +54,15 @@ class DenseChain:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Returns the outputs [B, out] of `x` [B, in]."""
-        for weight, bias, _, _, activate, _ in self._layers:
-            x = torch.addmm(bias, x, weight.t())
-            if activate is not None:
-                activate(x)
+        for weight, bias, _, _, activation, _ in self._layers:
+            x = dense_in_place(x, weight, bias, activation)
         return x
 
     def forward(self, x: Tensor) -> list[Tensor]:
         """Returns `x` and every layer's outputs; the last are the chain's. `backward` takes the list."""
         kept = [x]
-        for weight, bias, _, _, activate, _ in self._layers:
-            x = torch.addmm(bias, x, weight.t())
-            if activate is not None:
-                activate(x)
+        for weight, bias, _, _, activation, _ in self._layers:
+            x = dense_in_place(x, weight, bias, activation)
             kept.append(x)
         return kept
 
@@ -83,8 +81,8 @@ class DenseChain:
             weight, _, weight_grad, bias_grad, _, activation_grad = self._layers[index]
             if activation_grad is not None:
                 grad = activation_grad(grad, kept[index + 1])
-            torch.mm(grad.t(), kept[index], out=weight_grad)
+            matmul(grad.t(), kept[index], out=weight_grad)
             torch.sum(grad, 0, out=bias_grad)
             if index or input_grad:
-                grad = grad.mm(weight)
+                grad = matmul(grad, weight)
         return grad if input_grad else None

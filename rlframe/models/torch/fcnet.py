@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
+from rlframe.fast.dense_torch import dense
+from rlframe.models.actor import normalize_activation
 from rlframe.models.fcnet_spec import POPART_LAYER, fcnet_spec
 from rlframe.models.torch.misc import AppendBiasLayer, activation_function, normc_linear
 from rlframe.models.torch.rllib_layers import RLlibLayers, slim, slim_stack
@@ -87,22 +89,21 @@ class FullyConnectedNetwork(RLlibLayers, TorchModelV2, nn.Module):
     def _dense(self, in_size: int, units: int, *, head: bool) -> nn.Linear:
         return normc_linear(in_size, units, _HEAD_STD if head else _HIDDEN_STD)
 
-    def _bound(self, layers: Any) -> tuple[tuple[str, Any], ...]:
-        """Returns (submodule name, activation function or None) for every layer."""
-        return tuple((layer["name"], activation_function(layer.get("activation"))) for layer in layers)
+    def _bound(self, layers: Any) -> tuple[tuple[str, str, Any], ...]:
+        """Returns (submodule name, activation's name, activation function or None) for every layer."""
+        named = ((layer["name"], normalize_activation(layer.get("activation"))) for layer in layers)
+        return tuple((name, activation, activation_function(activation)) for name, activation in named)
 
     def _dense_layers(self, part: str, prefix: str) -> list[tuple[str, str | None]]:
         """Returns (submodule name, name of the activation) of the layers of a part whose names begin so."""
         layers = self._spec[part] or ()
         return [(layer["name"], layer["activation"]) for layer in layers if layer["name"].startswith(prefix)]
 
-    def _run(self, layers: tuple[tuple[str, Any], ...], x: torch.Tensor) -> torch.Tensor:
+    def _run(self, layers: tuple[tuple[str, str, Any], ...], x: torch.Tensor) -> torch.Tensor:
         # By name, not by reference: a replaced or deep-copied submodule is then the one that computes.
         modules: Any = self._modules
-        for name, activation in layers:
-            x = modules[name](x)
-            if activation is not None:
-                x = activation(x)
+        for name, activation, function in layers:
+            x = dense(x, modules[name], activation, function)
         return x
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[torch.Tensor, list[Any]]:  # noqa: ARG002

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlframe.models.actor import BATCH_NORM_EPSILON
+from rlframe.fast.dense_torch import dense
+from rlframe.models.actor import BATCH_NORM_EPSILON, normalize_activation
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.spec import (
     AppendBias,
@@ -47,9 +48,10 @@ class TorchNetwork(nn.Module):
         for layer in spec.layers:
             self.add_module(layer.name, _module(layer, width, rng))
             width = width + int(layer.units or 0) if layer.kind == "append_bias" else int(layer.units or 0)
+        activations = [normalize_activation(getattr(layer, "activation", None)) for layer in spec.layers]
         self._bound = [
-            (layer.name, activation_function(getattr(layer, "activation", None)), layer.kind == "batch_norm")
-            for layer in spec.layers
+            (layer.name, activation, activation_function(activation))
+            for layer, activation in zip(spec.layers, activations, strict=True)
         ]
 
     def forward(self, *inputs: Tensor, training: bool = False) -> Tensor:
@@ -65,10 +67,13 @@ class TorchNetwork(nn.Module):
         x = inputs[0] if len(inputs) == 1 else torch.cat(inputs, 1)
         # By name, not by reference: a replaced or deep-copied submodule is then the one that computes.
         modules: Any = self._modules
-        for name, activation, follows_batch in self._bound:
-            x = modules[name](x, training) if follows_batch else modules[name](x)
-            if activation is not None:
-                x = activation(x)
+        for name, activation, function in self._bound:
+            module = modules[name]
+            if isinstance(module, BatchRenorm):
+                x = module(x, training)
+                x = x if function is None else function(x)
+            else:
+                x = dense(x, module, activation, function)
         return x
 
     def kernels(self) -> list[Tensor]:
