@@ -29,6 +29,7 @@ class ConvPlan(NamedTuple):
         kernel: Height and width of the filter.
         stride: Vertical and horizontal stride.
         padding: (left, right, top, bottom); None for none.
+        covers_input: Whether the filter covers its whole input: a dense layer on all of it.
     """
 
     in_channels: int
@@ -36,6 +37,7 @@ class ConvPlan(NamedTuple):
     kernel: tuple[int, int]
     stride: tuple[int, int]
     padding: tuple[int, int, int, int] | None
+    covers_input: bool
 
 
 def pair(size: Size2D) -> tuple[int, int]:
@@ -111,12 +113,13 @@ def plan_convs(shape: Sequence[int], filters: Filters, *, reduce: bool = True) -
     plans: list[ConvPlan] = []
     for index, (out_channels, kernel, stride, *named) in enumerate(filters):
         padding: tuple[int, int, int, int] | None = None
+        covers = pair(kernel) == size
         if (named or ["valid" if index == len(filters) - 1 else "same"])[0] == "valid":
             size = valid_size(size, kernel, stride)
         else:
             padding, size = same_padding(size, kernel, stride)
         sizes.append(size)
-        plans.append(ConvPlan(channels, int(out_channels), pair(kernel), pair(stride), padding))
+        plans.append(ConvPlan(channels, int(out_channels), pair(kernel), pair(stride), padding, covers and not padding))
         channels = int(out_channels)
     if min(size) < 1 or (reduce and size != (1, 1)):
         raise ConfigError(_does_not_reduce(filters, sizes))

@@ -159,6 +159,24 @@ class SlimFC(nn.Module):
         return result
 
 
+class ImageConv2d(nn.Conv2d):
+    """A convolution of maps of any dtype: bytes become floats behind the padding, which moves a quarter of the memory.
+
+    Attributes:
+        covers_input: Whether the filter is as large as the maps. It is then computed as the dense product that it is:
+            a convolution brings its weights, millions perhaps, into an order of its own first, at each call.
+    """
+
+    covers_input = False
+
+    def forward(self, maps: torch.Tensor) -> torch.Tensor:
+        """Returns the convolved maps. `[B, in, H, W]` to float `[B, out, H', W']`."""
+        maps = maps.to(self.weight.dtype)
+        if not self.covers_input:
+            return super().forward(maps)
+        return F.linear(maps.flatten(1), self.weight.flatten(1), self.bias)[:, :, None, None]
+
+
 class SlimConv2d(nn.Module):
     """Padding, convolution, initialiser and activation.
 
@@ -188,7 +206,7 @@ class SlimConv2d(nn.Module):
         layers: list[nn.Module] = []
         if padding:
             layers.append(nn.ZeroPad2d(padding if isinstance(padding, int) else tuple(padding)))  # type: ignore[arg-type]
-        conv = nn.Conv2d(in_channels, out_channels, pair(kernel), pair(stride))
+        conv = ImageConv2d(in_channels, out_channels, pair(kernel), pair(stride))
         if initializer is not None:
             (nn.init.xavier_uniform_ if initializer == "default" else initializer)(conv.weight)
         nn.init.constant_(conv.bias, bias_init)  # type: ignore[arg-type]

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from rlframe.models.conv_sizes import DEFAULT_FILTERS, Filters, filters_for, plan_convs
-from rlframe.models.torch.misc import SlimConv2d, activation_function, normc_linear
+from rlframe.models.conv_sizes import DEFAULT_FILTERS, ConvPlan, Filters, filters_for, plan_convs
+from rlframe.models.torch import conv_pieces as pieces
+from rlframe.models.torch.misc import ImageConv2d, SlimConv2d, activation_function, normc_linear
 from rlframe.models.torch.rllib_layers import RLlibLayers, one_by_one, slim
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 
@@ -32,12 +33,23 @@ class ConvStack(nn.Module):
     def __init__(self, shape: Sequence[int], filters: Filters, activation: str | None, *, reduce: bool = True) -> None:
         super().__init__()
         plans, self.out_size = plan_convs(shape, filters, reduce=reduce)
-        self.convs = nn.Sequential(*(SlimConv2d(*plan, activation_fn=activation) for plan in plans))
+        self.convs = nn.Sequential(*(self._layer(plan, activation) for plan in plans))
+
+    @staticmethod
+    def _layer(plan: ConvPlan, activation: str | None) -> SlimConv2d:
+        layer = SlimConv2d(*plan[:5], activation_fn=activation)
+        next(part for part in layer.modules() if isinstance(part, ImageConv2d)).covers_input = plan.covers_input
+        return layer
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Returns flat features. Images `[B, H, W, C]` of any dtype to float `[B, out_size]`."""
-        # A view; the conversion to float makes the only copy, and it lives for this pass alone.
-        maps: torch.Tensor = self.convs(images.permute(0, 3, 1, 2).float())
+        first = pieces.leading_layers(self.convs) if pieces.worthwhile(images) else []
+        if first:
+            maps = pieces.convolve(images, first)
+        else:
+            maps = images.permute(0, 3, 1, 2)  # a view: images in this order are what PyTorch calls channels-last
+        for layer in list(self.convs)[len(first) :]:
+            maps = layer(maps)
         return maps.flatten(1)
 
 
