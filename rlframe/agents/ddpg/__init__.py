@@ -1,1 +1,38 @@
-"""DDPG and TD3."""
+"""Deterministic actor-critics: `DDPGTrainer`, `TD3Trainer` and their policies, imported when they are asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlframe.utils.lazy import import_name
+
+if TYPE_CHECKING:
+    from rlframe.agents.ddpg.ddpg import DEFAULT_CONFIG, DDPGConfig, DDPGTrainer
+    from rlframe.agents.ddpg.ddpg_policy import DDPGTFPolicy, DDPGTorchPolicy
+    from rlframe.agents.ddpg.td3 import TD3_DEFAULT_CONFIG, TD3Config, TD3Trainer
+
+_NAMES = {
+    "DDPGConfig": "rlframe.agents.ddpg.ddpg",
+    "DDPGTFPolicy": "rlframe.agents.ddpg.ddpg_policy",
+    "DDPGTorchPolicy": "rlframe.agents.ddpg.ddpg_policy",
+    "DDPGTrainer": "rlframe.agents.ddpg.ddpg",
+    "DEFAULT_CONFIG": "rlframe.agents.ddpg.ddpg",
+    "TD3Config": "rlframe.agents.ddpg.td3",
+    "TD3Trainer": "rlframe.agents.ddpg.td3",
+    "TD3_DEFAULT_CONFIG": "rlframe.agents.ddpg.td3",
+}
+
+__all__ = [
+    "DEFAULT_CONFIG",
+    "TD3_DEFAULT_CONFIG",
+    "DDPGConfig",
+    "DDPGTFPolicy",
+    "DDPGTorchPolicy",
+    "DDPGTrainer",
+    "TD3Config",
+    "TD3Trainer",
+]
+
+
+def __getattr__(name: str) -> Any:
+    return import_name(__name__, _NAMES, name)

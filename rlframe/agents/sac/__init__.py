@@ -1,1 +1,31 @@
-"""SAC."""
+"""Soft actor-critic: `SACTrainer` and its policies; each is imported when it is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlframe.utils.lazy import import_name
+
+if TYPE_CHECKING:
+    from rlframe.agents.sac.sac import DEFAULT_CONFIG, SACConfig, SACTrainer
+    from rlframe.agents.sac.sac_policy import SACTFPolicy, SACTorchPolicy
+
+_NAMES = {
+    "DEFAULT_CONFIG": "rlframe.agents.sac.sac",
+    "SACConfig": "rlframe.agents.sac.sac",
+    "SACTFPolicy": "rlframe.agents.sac.sac_policy",
+    "SACTorchPolicy": "rlframe.agents.sac.sac_policy",
+    "SACTrainer": "rlframe.agents.sac.sac",
+}
+
+__all__ = [
+    "DEFAULT_CONFIG",
+    "SACConfig",
+    "SACTFPolicy",
+    "SACTorchPolicy",
+    "SACTrainer",
+]
+
+
+def __getattr__(name: str) -> Any:
+    return import_name(__name__, _NAMES, name)
