@@ -11,10 +11,10 @@ packages. A section is a module of RLlib's under rlframe's name, a row one or se
     [rlframe.utils.tf_ops]
     * = rlframe.utils.tf_utils                    all names of that module, under an older path
 
-    [rlframe.agents.sac]
-    * = @SAC                                      the module and all below it are answered
+    [rlframe.agents.cql]
+    * = @CQL                                      the module and all below it are answered
 
-A sentence has a space in it, says what is not there, and what to use instead. `@SAC` is the sentence that
+A sentence has a space in it, says what is not there, and what to use instead. `@CQL` is the sentence that
 `rlframe.agents.registry` has on an algorithm that is not built.
 
 A module that is in a table and no file need not be written: importing it makes one (`finder.OldPath`). A module that

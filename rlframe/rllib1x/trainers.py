@@ -7,9 +7,11 @@ from typing import Any
 
 from rlframe.agents.a3c.a3c import A3CConfig
 from rlframe.agents.appo.appo import UpdateTargetAndKL
+from rlframe.agents.ddpg.ddpg import DDPGConfig
 from rlframe.agents.dqn.dqn import DQNConfig
 from rlframe.agents.ppo.ddppo import DDPPOConfig
 from rlframe.agents.ppo.ppo import PPOConfig, UpdateValueNormalizer
+from rlframe.agents.sac.sac import SACConfig
 from rlframe.config.options import AlgorithmConfig
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.common import (
@@ -50,8 +52,10 @@ def _writes_derived(declaration: type[AlgorithmConfig]) -> Callable[[dict[str, A
 
 validate_a3c_config = _writes_derived(A3CConfig)
 validate_ddppo_config = _writes_derived(DDPPOConfig)
+validate_ddpg_config = _writes_derived(DDPGConfig)
 validate_dqn_config = _writes_derived(DQNConfig)
 validate_ppo_config = _writes_derived(PPOConfig)
+validate_sac_config = _writes_derived(SACConfig)
 
 
 # --- PPO and APPO -------------------------------------------------------------------------------------------------

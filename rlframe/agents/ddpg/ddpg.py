@@ -48,6 +48,9 @@ class DDPGConfig(DeterministicActorConfig, TwinCriticConfig, PrioritizedReplayCo
         0.2, "Standard deviation of that noise, of actions in [-1, 1].", low=0, source="Fujimoto et al. 2018, eq. 14"
     )
     target_noise_clip: float = option(0.5, "Largest size of that noise.", low=0, source="Fujimoto et al. 2018, eq. 14")
+    use_state_preprocessor: bool = option(
+        False, "Observations pass through the network of `model` first, which learns with the critics."
+    )
     use_huber: bool = option(False, "The critics' errors are Huber's instead of squared.")
     huber_threshold: float = option(1.0, "Error from which Huber's is linear.", above=0)
     l2_reg: float | None = option(

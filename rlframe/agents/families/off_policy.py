@@ -127,9 +127,6 @@ class DeterministicActorConfig(NStepConfig, SoftTargetConfig, TrainingIntensityC
     critic_hidden_activation: str = option("relu", "Activation of these.", choices=tuple(ACTIVATIONS))
     critic_lr: float = option(1e-3, "Learning rate of the critic's Adam.", low=0, log=True)
     actor_lr: float = option(1e-3, "Learning rate of the actor's Adam.", low=0, log=True)
-    use_state_preprocessor: bool = option(
-        False, "Observations pass through the network of `model` first, which learns with the critic."
-    )
 
 
 Operator = Callable[[Any], Any]

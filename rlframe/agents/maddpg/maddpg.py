@@ -43,6 +43,7 @@ class MADDPGConfig(DeterministicActorConfig):
         None, "Number of the agent that a policy acts for, from 0; it belongs in each policy's own config.", low=0
     )
     use_local_critic: bool = option(False, "The critic sees what the policy's own agent sees and does; this is DDPG.")
+    use_state_preprocessor: bool = option(False, "Refused: the actor's hidden layers are actor_hiddens.")
     good_policy: str = option("maddpg", "Only 'maddpg'; see use_local_critic.", choices=("maddpg", "ddpg"))
     adv_policy: str = option("maddpg", "Only 'maddpg'; see use_local_critic.", choices=("maddpg", "ddpg"))
     actor_feature_reg: float | None = option(

@@ -125,9 +125,10 @@ class SACConfig(
         """Yields remarks on keys that SAC does not read: programs hand whole configs over."""
         yield from super().remarks()
         defaults = self.defaults()
+        unread = () if self.model.custom_model else ("fcnet_hiddens", "fcnet_activation", "use_lstm", "use_attention")
         if self.lr != defaults["lr"]:
             yield f"lr={self.lr} has no effect on SAC; set optimization.actor_learning_rate and its siblings"
-        for key in (*NetworkConfig.options(), "use_lstm", "use_attention"):
+        for key in unread:
             value = getattr(self.model, key)
             if value != defaults["model"][key]:
                 yield f"model.{key}={value!r} has no effect on SAC; set it in Q_model and policy_model"

@@ -72,7 +72,7 @@ def test_contributed_names_are_told_their_prefix(name):
 
 
 @pytest.mark.parametrize(
-    ("typed", "name"), [("td3", "TD3"), ("Apex-DDPG", "APEX_DDPG"), ("contrib/linucb", "contrib/LinUCB")]
+    ("typed", "name"), [("cql", "CQL"), ("Apex-DDPG", "APEX_DDPG"), ("contrib/linucb", "contrib/LinUCB")]
 )
 def test_names_that_are_missing_are_answered_in_any_spelling(typed, name):
     with pytest.raises(ConfigError, match=f"^{name} exists in RLlib 1.x, but is not in rlframe yet; use "):
@@ -80,8 +80,8 @@ def test_names_that_are_missing_are_answered_in_any_spelling(typed, name):
 
 
 def test_names_near_one_that_is_missing_are_not_sent_there_and_back():
-    with pytest.raises(ConfigError, match=r"^Unknown algorithm td4\. TD3 exists in RLlib 1.x, but is not in"):
-        get_trainer_class("td4")
+    with pytest.raises(ConfigError, match=r"^Unknown algorithm cqk\. CQL exists in RLlib 1.x, but is not in"):
+        get_trainer_class("cqk")
 
 
 def test_names_of_other_libraries_are_answered_with_what_serves_the_purpose():
@@ -186,11 +186,11 @@ registry.ALGORITHMS["DQN"] = registry.AlgorithmEntry("toy_algorithm:Toy", "toy_a
 assert get_trainable_cls("DQN") is Toy
 assert worker._post_init_hooks.count(registry.register_trainables) == 1
 try:
-    get_trainable_cls("SAC")
+    get_trainable_cls("CQL")
 except ValueError as error:
     sys.stdout.write(str(error))
 """
-    assert run(code).startswith("SAC exists in RLlib 1.x, but is not in rlframe yet; use PPO")
+    assert run(code).startswith("CQL exists in RLlib 1.x, but is not in rlframe yet; use SAC")
 
 
 @pytest.mark.ray
@@ -216,10 +216,10 @@ for _ in range(2):  # a second runtime knows the names as well
     analysis = tune.run("DQN", storage_path={str(tmp_path)!r}, verbose=0, resources_per_trial={{"cpu": 1}})
     assert analysis.trials[0].last_result["score"] == 42
     try:
-        tune.run("SAC", storage_path={str(tmp_path)!r}, verbose=0)
+        tune.run("CQL", storage_path={str(tmp_path)!r}, verbose=0)
     except ValueError as error:
         message = str(error)
     ray.shutdown()
 sys.stdout.write("\\n" + message)
 """
-    assert run(code).startswith("SAC exists in RLlib 1.x, but is not in rlframe yet; use PPO")
+    assert run(code).startswith("CQL exists in RLlib 1.x, but is not in rlframe yet; use SAC")
