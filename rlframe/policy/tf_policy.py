@@ -545,7 +545,9 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
 
     def apply_gradients(self, gradients: Sequence[Any]) -> None:
         """Applies gradients as `compute_gradients` returns them."""
-        given = {str(index): gradient for index, gradient in enumerate(gradients) if gradient is not None}
+        # Of a scalar variable, compute_gradients returns a number.
+        given = {str(index): np.asarray(gradient, np.float32) if isinstance(gradient, float) else gradient
+                 for index, gradient in enumerate(gradients) if gradient is not None}  # fmt: skip
         self._apply_calls(given, {})
         self._weights_changed()
 

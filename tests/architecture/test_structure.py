@@ -76,7 +76,9 @@ def words_read():
     return {quoted or word for quoted, word in re.findall(r"[\"'](\w+)(?=[\"'])|[.(](\w+)", code)}
 
 
-@pytest.mark.parametrize("name", ["A2C", "A3C", "APPO", "DQN", "IMPALA", "MADDPG", "PG", "PPO", "QMIX"])
+@pytest.mark.parametrize(
+    "name", ["A2C", "A3C", "APPO", "DDPG", "DQN", "IMPALA", "MADDPG", "PG", "PPO", "QMIX", "SAC", "TD3"]
+)
 def test_every_honoured_config_key_is_read_somewhere(name):
     from rlframe.agents.registry import get_trainer_class
     from rlframe.config.common import honoured_keys

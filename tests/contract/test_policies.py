@@ -31,7 +31,14 @@ POLICIES = {
     "IMPALA": ("rlframe.agents.impala.vtrace", "VTrace", "rlframe.agents.impala.impala:ImpalaConfig"),
     "APPO": ("rlframe.agents.appo.appo", "AsyncPPO", "rlframe.agents.appo.appo:APPOConfig"),
     "MADDPG": ("rlframe.agents.maddpg.maddpg", "MADDPG", "rlframe.agents.maddpg.maddpg:MADDPGConfig"),
+    "SAC": ("rlframe.agents.sac.sac_policy", "SAC", "rlframe.agents.sac.sac:SACConfig"),
+    "discrete SAC": ("rlframe.agents.sac.sac_policy", "SAC", "rlframe.agents.sac.sac:SACConfig"),
+    "DDPG": ("rlframe.agents.ddpg.ddpg_policy", "DDPG", "rlframe.agents.ddpg.ddpg:DDPGConfig"),
+    "TD3": ("rlframe.agents.ddpg.ddpg_policy", "DDPG", "rlframe.agents.ddpg.td3:TD3Config"),
 }
+#: Algorithms that are tried on a Box of two numbers; the others choose among three.
+BOX = gym.spaces.Box(-2, 2, (2,), np.float32)
+ON_BOX = ("SAC", "DDPG", "TD3")
 #: The agent beside the one whose policy is tested.
 OTHER = PolicySpec(
     None, gym.spaces.Box(-10, 10, (2,), np.float32), gym.spaces.Box(-1, 1, (2,), np.float32), {"agent_id": 0}
@@ -65,9 +72,22 @@ ON_POLICY = [
 #: Critics of several agents.
 OF_MANY = [("MADDPG", {}), ("MADDPG", {"use_local_critic": True, "grad_norm_clipping": None})]
 
+#: Actors and critics with optimisers of their own, in one policy of parts.
+TQC = {"n_critics": 3, "n_quantiles": 5}
+CROSSQ = {"critic_batch_norm": True, "use_target_network": False}
+OF_PARTS = [
+    ("SAC", {}),
+    ("SAC", TQC),
+    ("SAC", CROSSQ),
+    ("discrete SAC", {}),
+    ("DDPG", {"use_huber": True}),
+    ("TD3", {}),
+]
+
 
 #: What is tried in TensorFlow, too: losses are written once, and a learner step is traced for each policy there.
 IN_TENSORFLOW = [("DQN", {}), ("DQN", RAINBOW), ("PPO", {}), ("IMPALA", {}), ("APPO", SEPARATE), ("MADDPG", {})]
+IN_TENSORFLOW += [("SAC", {}), ("TD3", {})]
 
 
 def _cases(algorithms, in_tensorflow=IN_TENSORFLOW):
@@ -81,8 +101,9 @@ def _cases(algorithms, in_tensorflow=IN_TENSORFLOW):
     ]
 
 
-EVERY = [*Q_LEARNING, *ON_POLICY, *OWN_OPTIMISERS, *OF_MANY]
+EVERY = [*Q_LEARNING, *ON_POLICY, *OWN_OPTIMISERS, *OF_MANY, *OF_PARTS]
 every_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(EVERY))
+every_policy_of_parts = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(OF_PARTS))
 every_q_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(Q_LEARNING))
 
 
@@ -92,14 +113,21 @@ def config_of(name: str, **overrides) -> dict:
     config["model"].update(SMALL)
     if name in ("SimpleQ", "DQN"):
         config["hiddens"] = [16]
+    for key in ("Q_model", "policy_model"):
+        if key in config:
+            config[key]["fcnet_hiddens"] = [16]
+    for key in ("actor_hiddens", "critic_hiddens"):
+        if key in config:
+            config[key] = [16]
     model = overrides.pop("model", {})
     config["model"].update(model)
     return {**config, "seed": 3, **overrides}
 
 
-def make(framework: str, name: str, overrides: dict, obs_space=OBS_SPACE, action_space=ACTIONS, **more):
+def make(framework: str, name: str, overrides: dict, obs_space=OBS_SPACE, action_space=None, **more):
     module, prefix, _ = POLICIES[name]
-    found = importlib.import_module(f"{module}_{framework}_policy")
+    found = importlib.import_module(module if module.endswith("_policy") else f"{module}_{framework}_policy")
+    action_space = action_space or (BOX if name in ON_BOX else ACTIONS)
     policy_class = getattr(found, f"{prefix}{'Torch' if framework == 'torch' else 'TF'}Policy")
     given = {**overrides, **more, "model": {**overrides.get("model", {}), **more.get("model", {})}}
     if name == "MADDPG":
@@ -109,13 +137,15 @@ def make(framework: str, name: str, overrides: dict, obs_space=OBS_SPACE, action
 
 
 def network_of(policy):
-    """Returns the weights that gradients move; units of values follow the targets of learner steps instead."""
-    return {name: array for name, array in policy.get_weights().items() if "value_units" not in name}
+    """Returns the weights that gradients move; units of values and running statistics follow batches instead."""
+    followers = ("value_units", "running_mean", "running_var", "_norm.steps")
+    return {name: array for name, array in policy.get_weights().items() if not any(part in name for part in followers)}
 
 
-def make_batch(rows: int = 12, seed: int = 0) -> SampleBatch:
+def make_batch(rows: int = 12, seed: int = 0, name: str | None = None) -> SampleBatch:
+    """Returns rows for any algorithm; with the name of one on a Box, their actions are in [-1, 1]."""
     rng = np.random.default_rng(seed)
-    return SampleBatch(
+    batch = SampleBatch(
         {
             "obs": rng.normal(size=(rows, 4)).astype(np.float32),
             "new_obs": rng.normal(size=(rows, 4)).astype(np.float32),
@@ -138,6 +168,9 @@ def make_batch(rows: int = 12, seed: int = 0) -> SampleBatch:
             "relaxation_noise": rng.gumbel(size=(rows, 3)).astype(np.float32),
         }
     )
+    if name in ON_BOX:
+        batch["actions"] = rng.uniform(-1, 1, (rows, 2)).astype(np.float32)
+    return batch
 
 
 def same(a: dict, b: dict, **tolerance: float) -> None:
@@ -151,8 +184,8 @@ def test_same_seed_same_policy_same_learning(framework, name, overrides):
     one, other = make(framework, name, overrides), make(framework, name, overrides)
     same(one.get_weights(), other.get_weights())
     for step in range(3):
-        one.learn_on_batch(make_batch(seed=step))
-        other.learn_on_batch(make_batch(seed=step))
+        one.learn_on_batch(make_batch(seed=step, name=name))
+        other.learn_on_batch(make_batch(seed=step, name=name))
     same(one.get_weights(), other.get_weights())
     another = make(framework, name, overrides, seed=4)
     assert any(not np.array_equal(another.get_weights()[key], array) for key, array in one.get_weights().items())
@@ -179,9 +212,10 @@ def test_learning_changes_the_weights_and_not_the_target(framework, name, overri
 def test_any_number_of_rows_is_learned_on_without_a_new_trace(framework, name, overrides):
     policy = make(framework, name, overrides)
     for rows in (32, 7, 1, 32, 64):
-        result = policy.learn_on_batch(make_batch(rows))
+        result = policy.learn_on_batch(make_batch(rows, name=name))
         assert name not in ("SimpleQ", "DQN") or result["td_error"].shape == (rows,)
-    assert getattr(policy, "trace_count", 1) == 1
+    with_and_without_actor = policy.config.get("policy_delay", 1)
+    assert getattr(policy, "trace_count", 1) <= with_and_without_actor
 
 
 @every_q_policy
@@ -197,14 +231,15 @@ def test_learning_lowers_the_error_on_its_batch(framework, name, overrides):
 @every_policy
 def test_acting_in_numpy_is_acting_in_the_framework(framework, name, overrides):
     policy = make(framework, name, overrides)
-    policy.learn_on_batch(make_batch())
-    obs = make_batch(9, seed=3)["obs"]
+    policy.learn_on_batch(make_batch(name=name))
+    obs = make_batch(9, seed=3, name=name)["obs"]
     in_numpy, _ = policy.forward(obs, explore=False)
     in_framework, _, _ = policy.forward_in_framework({"obs": obs}, False)
     np.testing.assert_allclose(in_numpy, in_framework, atol=1e-5)
     actions, _, extra = policy.compute_actions(obs, explore=False)
     np.testing.assert_array_equal(actions, policy.distribution(in_numpy).deterministic_sample())
-    np.testing.assert_array_equal(policy.to_env_actions(actions), in_numpy.argmax(1))
+    if name not in ON_BOX:
+        np.testing.assert_array_equal(policy.to_env_actions(actions), in_numpy.argmax(1))
     assert {"action_dist_inputs", "action_logp", "action_prob"} == set(extra) - {"vf_preds", "q_values"}
     if "q_values" in extra:
         np.testing.assert_allclose(extra["q_values"], in_framework, atol=1e-5)
@@ -218,15 +253,18 @@ def test_acting_in_numpy_is_acting_in_the_framework(framework, name, overrides):
 def test_state_goes_on_bit_for_bit(framework, name, overrides):
     policy, again = make(framework, name, overrides), make(framework, name, overrides, seed=99)
     for step in range(3):
-        policy.learn_on_batch(make_batch(seed=step))
-    policy.compute_actions(make_batch()["obs"])
+        policy.learn_on_batch(make_batch(seed=step, name=name))
+    policy.compute_actions(make_batch(name=name)["obs"])
     state = copy.deepcopy(policy.get_state())
     again.set_state(state)
     for step in range(3, 6):
-        one, other = policy.learn_on_batch(make_batch(seed=step)), again.learn_on_batch(make_batch(seed=step))
+        one, other = (
+            policy.learn_on_batch(make_batch(seed=step, name=name)),
+            again.learn_on_batch(make_batch(seed=step, name=name)),
+        )
         assert one["learner_stats"] == other["learner_stats"]
     same(policy.get_weights(), again.get_weights())
-    obs = make_batch(20, seed=8)["obs"]
+    obs = make_batch(20, seed=8, name=name)["obs"]
     for _ in range(3):
         np.testing.assert_array_equal(policy.compute_actions(obs)[0], again.compute_actions(obs)[0])
 
@@ -236,37 +274,37 @@ def test_gradients_applied_elsewhere_are_the_learner_step(framework, name, overr
     if overrides.get("noisy"):
         pytest.skip("noise is drawn anew for each pass")
     one, other = make(framework, name, overrides), make(framework, name, overrides)
-    gradients, info = one.compute_gradients(make_batch())
+    gradients, info = one.compute_gradients(make_batch(name=name))
     assert len(info["learner_stats"]) > 1
     one.apply_gradients(gradients)
-    other.learn_on_batch(make_batch())
+    other.learn_on_batch(make_batch(name=name))
     same(network_of(one), network_of(other), rtol=0, atol=1e-6)
 
 
 @every_policy
 def test_nan_names_its_column_and_leaves_the_weights(framework, name, overrides):
     policy = make(framework, name, overrides)
-    policy.learn_on_batch(make_batch())
-    before = policy.get_weights()
-    batch = make_batch()
+    policy.learn_on_batch(make_batch(name=name))
+    before = network_of(policy)
+    batch = make_batch(name=name)
     on_advantages = name in ("PG", "A2C", "PPO") or overrides.get("vtrace") is False
     column = "advantages" if on_advantages else "rewards"
     batch[column][5] = np.nan
     with pytest.raises(NonFiniteError, match=rf"column '{column}' .* in row 5"):
         policy.learn_on_batch(batch)
-    same(policy.get_weights(), before)
-    policy.learn_on_batch(make_batch())
+    same(network_of(policy), before)
+    policy.learn_on_batch(make_batch(name=name))
 
 
 @every_policy
 def test_clipped_gradients_report_their_norm(framework, name, overrides):
-    if name in ("PG", "MADDPG") or "_lr_vf" in overrides:
-        pytest.skip("no grad_clip, or one for each of two optimisers")
+    if name in ("PG", "MADDPG") or "_lr_vf" in overrides or (name, overrides) in OF_PARTS:
+        pytest.skip("no grad_clip, or one for each of several optimisers")
     overrides = {key: value for key, value in overrides.items() if key != "grad_clip"}
     free, clipped = make(framework, name, overrides, grad_clip=None), make(framework, name, overrides, grad_clip=1e-3)
-    assert "grad_gnorm" not in free.learn_on_batch(make_batch())["learner_stats"]
-    norm = clipped.learn_on_batch(make_batch())["learner_stats"]["grad_gnorm"]
-    gradients, _ = clipped.compute_gradients(make_batch())
+    assert "grad_gnorm" not in free.learn_on_batch(make_batch(name=name))["learner_stats"]
+    norm = clipped.learn_on_batch(make_batch(name=name))["learner_stats"]["grad_gnorm"]
+    gradients, _ = clipped.compute_gradients(make_batch(name=name))
     found = np.sqrt(sum(float(np.square(g).sum()) for g in gradients if g is not None))
     assert norm > 1e-3
     limit = 1e-3 / getattr(clipped, "rows_learned", 1.0)  # IMPALA's is for the sum over the rows
@@ -275,14 +313,14 @@ def test_clipped_gradients_report_their_norm(framework, name, overrides):
 
 @every_policy
 def test_learning_rate_follows_its_schedule(framework, name, overrides):
-    if name in ("PG", "MADDPG") or "_lr_vf" in overrides:
+    if name in ("PG", "MADDPG") or "_lr_vf" in overrides or (name, overrides) in OF_PARTS:
         pytest.skip("no lr_schedule, or one that only one of two optimisers follows")
     policy = make(framework, name, overrides, lr_schedule=[[0, 1e-3], [100, 0.0]])
     policy.on_global_var_update({"timestep": 50})
-    assert policy.learn_on_batch(make_batch())["learner_stats"]["cur_lr"] == pytest.approx(5e-4)
+    assert policy.learn_on_batch(make_batch(name=name))["learner_stats"]["cur_lr"] == pytest.approx(5e-4)
     policy.on_global_var_update({"timestep": 200})
     before = network_of(policy)
-    assert policy.learn_on_batch(make_batch())["learner_stats"]["cur_lr"] == 0.0
+    assert policy.learn_on_batch(make_batch(name=name))["learner_stats"]["cur_lr"] == 0.0
     same(network_of(policy), before)
 
 
@@ -291,6 +329,7 @@ def test_weights_that_do_not_fit_change_nothing(framework, name, overrides):
     policy = make(framework, name, overrides)
     before = policy.get_weights()
     first = "actor_0.weight" if name == "MADDPG" else "hidden_0.weight"
+    first = f"actor.{first}" if (name, overrides) in OF_PARTS else first
     wrong = {**before, first: np.zeros((3, 3), np.float32)}
     with pytest.raises(ValueError, match=rf"{first} is \(3, 3\), wanted"):
         policy.set_weights(wrong)
@@ -326,13 +365,13 @@ def test_images_go_through_convolutions(framework, name, overrides):
     model = {"conv_filters": [[4, [4, 4], 4], [8, [11, 11], 1]]}
     policy = make(framework, name, overrides, obs_space=space, model=model)
     rng = np.random.default_rng(0)
-    batch = make_batch(5)
+    batch = make_batch(5, name=name)
     batch["obs"] = rng.integers(0, 255, (5, 42, 42, 3), dtype=np.uint8)
     batch["new_obs"] = rng.integers(0, 255, (5, 42, 42, 3), dtype=np.uint8)
     before = policy.get_weights()
     policy.learn_on_batch(batch)
     assert any(not np.array_equal(array, before[key]) for key, array in policy.get_weights().items() if "conv" in key)
-    assert policy.compute_actions(batch["obs"], explore=False)[0].shape == (5,)
+    assert len(policy.compute_actions(batch["obs"], explore=False)[0]) == 5
 
 
 on_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(ON_POLICY, [("PPO", {})]))

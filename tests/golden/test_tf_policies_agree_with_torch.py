@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-from tests.contract.test_policies import ON_POLICY, RAINBOW, make, make_batch, same
+from tests.contract.test_policies import CROSSQ, ON_POLICY, RAINBOW, TQC, make, make_batch, same
 
 DETERMINISTIC = [
     ("SimpleQ", {}),
@@ -25,7 +25,16 @@ DETERMINISTIC = [
 ]
 
 
-@pytest.mark.parametrize(("name", "overrides"), DETERMINISTIC)
+#: Losses of several optimisers, one of them delayed; their noise is drawn outside of the frameworks.
+OF_PARTS = [
+    ("SAC", {**TQC, "tau": 1.0}),
+    ("SAC", CROSSQ),
+    ("discrete SAC", {"tau": 1.0}),
+    ("TD3", {"l2_reg": 1e-3, "tau": 1.0}),
+]
+
+
+@pytest.mark.parametrize(("name", "overrides"), [*DETERMINISTIC, *OF_PARTS])
 def test_ten_learner_steps_end_at_the_same_weights(name, overrides):
     torch_policy, tf_policy = make("torch", name, overrides), make("tf", name, overrides)
     tf_policy.set_weights(torch_policy.get_weights())
@@ -34,7 +43,10 @@ def test_ten_learner_steps_end_at_the_same_weights(name, overrides):
         tf_policy.update_target()
     obs = make_batch(50, seed=77)["obs"]
     for step in range(10):
-        ours, theirs = tf_policy.learn_on_batch(make_batch(32, step)), torch_policy.learn_on_batch(make_batch(32, step))
+        ours, theirs = (
+            tf_policy.learn_on_batch(make_batch(32, step, name)),
+            torch_policy.learn_on_batch(make_batch(32, step, name)),
+        )
         if "td_error" in theirs:
             np.testing.assert_allclose(ours["td_error"], theirs["td_error"], atol=1e-4)
         assert set(ours["learner_stats"]) == set(theirs["learner_stats"])
@@ -62,19 +74,26 @@ def test_same_weights_act_alike(name, overrides):
 
 @pytest.mark.parametrize(
     ("name", "overrides"),
-    [("DQN", {}), ("DQN", {**RAINBOW, "noisy": False}), ("PPO", {}), ("APPO", {"use_kl_loss": True}), ("MADDPG", {})],
+    [
+        ("DQN", {}),
+        ("DQN", {**RAINBOW, "noisy": False}),
+        ("PPO", {}),
+        ("APPO", {"use_kl_loss": True}),
+        ("MADDPG", {}),
+        ("SAC", {}),
+    ],
 )
 @pytest.mark.parametrize("direction", [("torch", "tf"), ("tf", "torch")])
 def test_a_state_crosses_over_with_target_and_moments(name, overrides, direction):
     source, target = make(direction[0], name, overrides), make(direction[1], name, overrides, seed=50)
     for step in range(4):
-        source.learn_on_batch(make_batch(32, step))
+        source.learn_on_batch(make_batch(32, step, name))
     target.set_state(source.get_state())
     same(target.get_weights(), source.get_weights())
     if hasattr(target, "target_network"):
         same(target.target_network.get_weights(), source.target_network.get_weights())
     # Without Adam's moments the next steps would be far longer.
     for step in range(4, 8):
-        source.learn_on_batch(make_batch(32, step))
-        target.learn_on_batch(make_batch(32, step))
+        source.learn_on_batch(make_batch(32, step, name))
+        target.learn_on_batch(make_batch(32, step, name))
     same(target.get_weights(), source.get_weights(), atol=1e-5, rtol=0)

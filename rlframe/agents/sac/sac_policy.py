@@ -248,7 +248,7 @@ def _output(
     policy: SACPolicy, model: Any, actor_loss: Tensor, critic_loss: Tensor, alpha_loss: Tensor, td_error: Tensor,
     q: Tensor, policy_t: Tensor,
 ) -> LossOutput:  # fmt: skip
-    log_alpha = ops.stop_gradient(model.log_alpha)
+    log_alpha = ops.stop_gradient(model.log_alpha) + 0.0  # not the variable itself, which is about to move
     stats = {
         "actor_loss": actor_loss,
         "critic_loss": critic_loss / len(policy.critic_names),

@@ -183,12 +183,13 @@ class SomeNetworks(nn.Module):
 
     def __init__(self, model: Networks, names: tuple[str, ...]) -> None:
         super().__init__()
+        self.register_module("encoder", None)
         for name in names:
             if model._modules.get(name) is not None:
                 self.add_module(name, model._modules[name])
 
     encode = Networks.encode
-    encoder: Any = None
+    encoder: Any
 
 
 class BatchRenorm(nn.Module):
