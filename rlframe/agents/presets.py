@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from rlframe.config.plain import copy_containers
+from rlframe.config.nested_dict import copy_containers
 from rlframe.utils.errors import ConfigError
 
 

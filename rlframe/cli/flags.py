@@ -9,7 +9,7 @@ from rlframe.cli.config_files import parse
 from rlframe.config.convert import kinds_of, parse_number, spells_number
 from rlframe.config.declaration import Option, Section
 from rlframe.config.faults import did_you_mean, nearest_keys, other_librarys_key
-from rlframe.config.plain import assign, lookup
+from rlframe.config.nested_dict import assign, lookup
 from rlframe.config.renames import RENAMES
 from rlframe.config.search import Domain, check_ends, search_domain
 from rlframe.utils.errors import ConfigError

@@ -165,7 +165,7 @@ def _config(request: Request, trainer_class: Any, algorithm: str, env: Any, base
     from rlframe.agents.presets import get_preset
     from rlframe.cli.flags import config_from_flags
     from rlframe.cli.training import check_config
-    from rlframe.config.plain import overlay
+    from rlframe.config.nested_dict import overlay
 
     faults: list[str] = []
     if not isinstance(env, str):

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from rlframe.config.plain import assign, overlay
+from rlframe.config.nested_dict import assign, overlay
 from rlframe.config.search import Domain
 from rlframe.utils.errors import ConfigError
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from rlframe.config.convert import convert, kinds_of, spells_number
 from rlframe.config.declaration import Option, Section, Variants, wanted_text
 from rlframe.config.faults import Fault, got, near_choice, unknown_key
-from rlframe.config.plain import TYPED_SECTIONS, assign, lookup, overlay, restrict, type_name
+from rlframe.config.nested_dict import TYPED_SECTIONS, assign, lookup, overlay, restrict, type_name
 
 
 @dataclass(frozen=True)

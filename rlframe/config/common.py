@@ -7,9 +7,10 @@ from rlframe.config.exploration import EXPLORATIONS
 from rlframe.config.faults import got
 from rlframe.config.model import ModelConfig
 from rlframe.config.multiagent import MultiagentConfig
+from rlframe.config.nested_dict import same
 from rlframe.config.options import AlgorithmConfig, Refusal, option, section
-from rlframe.config.plain import same
-from rlframe.config.rules import (
+from rlframe.config.unsupported import LOCAL_TF_SESSION_ARGS, TF_SESSION_ARGS, UNSUPPORTED
+from rlframe.config.validators import (
     callbacks_rule,
     env_rule,
     environ_rule,
@@ -18,7 +19,6 @@ from rlframe.config.rules import (
     resources_rule,
     space_rule,
 )
-from rlframe.config.unsupported import LOCAL_TF_SESSION_ARGS, TF_SESSION_ARGS, UNSUPPORTED
 
 Function = Callable[..., Any]
 FreeForm = dict[Any, Any]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast, get_args, 
 from pydantic import BaseModel, ConfigDict, Field
 
 from rlframe.config.convert import LARGEST_COUNT, kinds_of
-from rlframe.config.plain import copy_containers, overlay
+from rlframe.config.nested_dict import copy_containers, overlay
 
 SectionT = TypeVar("SectionT", bound="Section")
 Rule = Callable[[Any], "str | None"]

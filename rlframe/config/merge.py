@@ -9,8 +9,8 @@ from rlframe.config.common import CommonConfig
 from rlframe.config.convert import kinds_of, parse_number, spells_number
 from rlframe.config.declaration import Option, Section
 from rlframe.config.faults import Fault, fault_list, got, unknown_key
+from rlframe.config.nested_dict import TYPED_SECTIONS, overlay
 from rlframe.config.options import AlgorithmConfig
-from rlframe.config.plain import TYPED_SECTIONS, overlay
 from rlframe.config.renames import RenamedKeyWarning, Translation, translate_renames
 from rlframe.utils.errors import ConfigError
 

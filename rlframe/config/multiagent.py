@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rlframe.config.check import Inspector, Tolerance
 from rlframe.config.declaration import Section, option
 from rlframe.config.faults import fault_list, got, is_slip
-from rlframe.config.plain import lookup, same
+from rlframe.config.nested_dict import lookup, same
 from rlframe.config.renames import RenamedKeyWarning, Translation
 from rlframe.utils.errors import ConfigError
 

@@ -8,7 +8,7 @@ from typing_extensions import Self
 from rlframe.config.check import Inspector, Tolerance
 from rlframe.config.declaration import Option, Refusal, Section, Variants, option, section, wanted_text
 from rlframe.config.faults import Fault, fault_list, got, shorten
-from rlframe.config.plain import lookup
+from rlframe.config.nested_dict import lookup
 from rlframe.config.reference import ReferenceRow, reference_rows
 from rlframe.utils.errors import ConfigError
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rlframe.config.declaration import Option, Section, Variants, wanted_text
 from rlframe.config.faults import shorten
-from rlframe.config.plain import type_name
+from rlframe.config.nested_dict import type_name
 
 
 @dataclass(frozen=True)

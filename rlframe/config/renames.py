@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlframe.config.faults import Fault, fault_list, got, shorten
-from rlframe.config.plain import assign, copy_containers, lookup, same
+from rlframe.config.nested_dict import assign, copy_containers, lookup, same
 from rlframe.utils.errors import ConfigError
 
 SENTINEL = -1

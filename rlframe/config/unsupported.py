@@ -5,7 +5,7 @@ from typing import Any
 
 from rlframe.config.declaration import Refusal
 from rlframe.config.exploration import EXPLORATIONS
-from rlframe.config.plain import same, type_name
+from rlframe.config.nested_dict import same, type_name
 
 
 def other_than(*allowed: Any) -> Callable[[Any], bool]:

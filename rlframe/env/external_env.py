@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, SupportsFloat
 
-from rlframe.env.external_desk import Desk, TrainingStopped
+from rlframe.env.episode_broker import EpisodeBroker, TrainingStopped
 
 #: The one agent's id, as callbacks see it.
 AGENT = "agent0"
@@ -65,7 +65,7 @@ class ExternalEnv(threading.Thread):
         self.observation_space = observation_space
         self.max_concurrent = max_concurrent
         self.timeout_s = timeout_s
-        self.desk = Desk(max_concurrent)
+        self.broker = EpisodeBroker(max_concurrent)
 
     def run(self) -> None:
         """The simulator's main loop."""
@@ -87,7 +87,7 @@ class ExternalEnv(threading.Thread):
         Raises:
             ValueError: If there is, or was, an episode of this id, or more than `max_concurrent` are open.
         """
-        return self.desk.start(episode_id, training_enabled)
+        return self.broker.start(episode_id, training_enabled)
 
     def get_action(self, episode_id: str, observation: Any) -> Any:
         """Returns the policy's action for an observation; waits until the trainer samples.
@@ -95,7 +95,7 @@ class ExternalEnv(threading.Thread):
         Raises:
             ValueError: If there is no such episode, or the observation is not of the space.
         """
-        return self.desk.ask("get_action", episode_id, {AGENT: observation}, None)
+        return self.broker.ask("get_action", episode_id, {AGENT: observation}, None)
 
     def log_action(self, episode_id: str, observation: Any, action: Any) -> None:
         """Notes an action, of the action space, that somebody else chose; waits until the trainer has it.
@@ -103,7 +103,7 @@ class ExternalEnv(threading.Thread):
         Raises:
             ValueError: If there is no such episode, or the observation or the action is not of its space.
         """
-        self.desk.ask("log_action", episode_id, {AGENT: observation}, {AGENT: action})
+        self.broker.ask("log_action", episode_id, {AGENT: observation}, {AGENT: action})
 
     def log_returns(self, episode_id: str, reward: SupportsFloat, info: Mapping[str, Any] | None = None) -> None:
         """Adds a reward for the last action; several add up.
@@ -111,7 +111,7 @@ class ExternalEnv(threading.Thread):
         Raises:
             ValueError: If there is no such episode, or the reward is no finite number.
         """
-        self.desk.log(episode_id, {AGENT: reward}, None if info is None else {AGENT: dict(info)}, None)
+        self.broker.log(episode_id, {AGENT: reward}, None if info is None else {AGENT: dict(info)}, None)
 
     def end_episode(self, episode_id: str, observation: Any, *, truncated: bool = False) -> None:
         """Ends an episode.
@@ -124,7 +124,7 @@ class ExternalEnv(threading.Thread):
         Raises:
             ValueError: If there is no such episode.
         """
-        self.desk.end(episode_id, {AGENT: observation}, truncated)
+        self.broker.end(episode_id, {AGENT: observation}, truncated)
 
     # --- for the trainer ---------------------------------------------------------------------------------------
 
@@ -144,13 +144,13 @@ class ExternalEnv(threading.Thread):
         except TrainingStopped:
             return
         except BaseException as error:  # handed to train(), which raises it
-            self.desk.ended(error)
+            self.broker.ended(error)
         else:
-            self.desk.ended(None)
+            self.broker.ended(None)
 
     def close(self) -> None:
         """Ends the thread at its next call of a method above."""
-        self.desk.close()
+        self.broker.close()
         if self.is_alive() and threading.current_thread() is not self:
             self.join(_JOIN_S)
 

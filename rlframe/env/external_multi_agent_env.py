@@ -28,7 +28,7 @@ class ExternalMultiAgentEnv(ExternalEnv):
         Raises:
             ValueError: If there is no such episode, or an observation is not of its space.
         """
-        actions: MultiAgentDict = self.desk.ask(
+        actions: MultiAgentDict = self.broker.ask(
             "get_action", episode_id, _by_agent("get_action", "observations", observation_dict), None
         )
         return actions
@@ -44,7 +44,7 @@ class ExternalMultiAgentEnv(ExternalEnv):
         missing = [agent for agent in obs if agent not in actions]
         if missing:
             raise EnvError(f"log_action({episode_id!r}): got no action of {missing}; wanted one for each observation")
-        self.desk.ask("log_action", episode_id, obs, actions)
+        self.broker.ask("log_action", episode_id, obs, actions)
 
     def log_returns(  # type: ignore[override]  # RLlib's signature: dicts, and one argument more
         self,
@@ -65,7 +65,7 @@ class ExternalMultiAgentEnv(ExternalEnv):
             ValueError: If there is no such episode, or a reward is no finite number.
         """
         rewards = _by_agent("log_returns", "rewards", reward_dict)
-        self.desk.log(episode_id, rewards, info_dict, multiagent_done_dict)
+        self.broker.log(episode_id, rewards, info_dict, multiagent_done_dict)
 
     def end_episode(self, episode_id: str, observation_dict: MultiAgentDict, *, truncated: bool = False) -> None:
         """Ends an episode for all agents; see `ExternalEnv.end_episode`.
@@ -73,7 +73,7 @@ class ExternalMultiAgentEnv(ExternalEnv):
         Raises:
             ValueError: If there is no such episode.
         """
-        self.desk.end(episode_id, _by_agent("end_episode", "observations", observation_dict), truncated)
+        self.broker.end(episode_id, _by_agent("end_episode", "observations", observation_dict), truncated)
 
     def to_caller(self, actions: Mapping[Any, Any]) -> Any:
         """Returns what `get_action` returns: actions by agent."""
@@ -86,7 +86,7 @@ def adapt_external(env: ExternalEnv) -> ExternalEnv:
     Raises:
         EnvError: If its constructor was not called, or a space is none.
     """
-    if not hasattr(env, "desk"):
+    if not hasattr(env, "broker"):
         name = type(env).__name__
         raise EnvError(f"{name} has not called super().__init__(action_space, observation_space) in its __init__()")
     for name in ("action_space", "observation_space"):

@@ -89,7 +89,7 @@ class PolledSimulator(ExternalMultiAgentEnv):
     def _ask(self, obs: dict[Any, MultiAgentDict]) -> dict[Any, Any]:
         """Returns actions by environment and agent."""
         ids = {env_id: self._episodes[env_id] for env_id in obs}
-        actions = self.desk.ask_all({ids[env_id]: part for env_id, part in obs.items()})
+        actions = self.broker.ask_all({ids[env_id]: part for env_id, part in obs.items()})
         return {env_id: dict(actions[episode_id]) for env_id, episode_id in ids.items()}
 
     def close(self) -> None:

@@ -19,12 +19,12 @@ from rlframe.data.sequences import cut_into_sequences
 from rlframe.env.checks import check_observation, check_step_result
 from rlframe.evaluation.env_slots import EnvSlot, fail_together, step_together
 from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
-from rlframe.evaluation.fragments import Block, Segment, assemble, clip_rewards, split_segments
+from rlframe.evaluation.fragments import RolloutBuffer, TrajectorySlice, assemble, clip_rewards, split_segments
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.step_times import StepTimes
 from rlframe.models.preprocessors import NoPreprocessor
-from rlframe.policy.memory import ActingMemory
 from rlframe.policy.policy import Policy
+from rlframe.policy.recurrent_context import RecurrentContext
 from rlframe.policy.users_code import overridden_by_user, postprocess
 from rlframe.utils.errors import EnvError
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
@@ -123,7 +123,7 @@ class EnvRunner:
         self._pending: list[list[SampleBatch]] = [[] for _ in slots]
         self._metrics: list[RolloutMetrics] = []
         self._started = False
-        self._memory = ActingMemory(policy, size) if policy.needs_memory() else None
+        self._memory = RecurrentContext(policy, size) if policy.needs_memory() else None
         self._times = StepTimes()
 
     # --- public -----------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class EnvRunner:
         """
         self._ensure_started()
         if self.settings.batch_mode == "truncate_episodes":
-            return self._postprocess(*self._run_block())
+            return self._postprocess(*self._fill_buffer())
         return self._sample_complete()
 
     @property
@@ -249,30 +249,30 @@ class EnvRunner:
 
     # --- the loop ---------------------------------------------------------------------------------------------
 
-    def _run_block(self) -> tuple[SampleBatch, list[Segment]]:
+    def _fill_buffer(self) -> tuple[SampleBatch, list[TrajectorySlice]]:
         """Steps every slot `rollout_fragment_length` times and returns the rows and their segments."""
         settings, policy = self.settings, self.policy
-        block = Block(settings.rollout_fragment_length, self._obs, policy, self.empty)
+        buffer = RolloutBuffer(settings.rollout_fragment_length, self._obs, policy, self.empty)
         explore = settings.explore
         policy.exploration.before_compute_actions(timestep=policy.global_timestep, explore=explore)
         clock = time.perf_counter
         started, act_time, env_time = clock(), 0.0, 0.0
-        for t in range(block.length):
+        for t in range(buffer.length):
             before = clock()
-            actions, extras = self._act(block.obs_at(t))
+            actions, extras = self._act(buffer.obs_at(t))
             between = clock()
-            block.write_actions(t, self._flat(actions), extras)
-            self._step_slots(t, block, actions, extras)
+            buffer.write_actions(t, self._flat(actions), extras)
+            self._step_slots(t, buffer, actions, extras)
             after = clock()
             act_time += between - before
             env_time += after - between
         policy.exploration.restore_weights()
-        self._obs = block.obs_at(block.length).copy()  # a view would keep the block alive while the next is filled
-        self._times.add(act_time, env_time, clock() - started, block.length)
+        self._obs = buffer.obs_at(buffer.length).copy()  # a view would keep the buffer alive while the next is filled
+        self._times.add(act_time, env_time, clock() - started, buffer.length)
         for index in range(len(self.slots)):
-            block.close_segment(index, self._part_id(index), self._lengths[index], episode=self._episodes[index])
-        batch = assemble(block, policy, settings)
-        return batch, block.segments
+            buffer.close_segment(index, self._part_id(index), self._lengths[index], episode=self._episodes[index])
+        batch = assemble(buffer, policy, settings)
+        return batch, buffer.segments
 
     def _act(self, obs: NDArray[Any]) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         """Returns an action for each slot, and the columns that are stored with it: also those that were acted on."""
@@ -294,28 +294,30 @@ class EnvRunner:
         """Returns the id of the running metric episode; a soft horizon starts another part of the same episode."""
         return self.slots[index].episode_id + (self._episode_parts[index] << 24)
 
-    def _step_slots(self, t: int, block: Block, actions: NDArray[Any], extras: dict[str, NDArray[Any]]) -> None:
-        """Steps all slots once: row t of the block gets rewards and ends, row t + 1 the observations."""
-        ended = self._step_envs(t, block, self._env_actions(actions))
+    def _step_slots(
+        self, t: int, buffer: RolloutBuffer, actions: NDArray[Any], extras: dict[str, NDArray[Any]]
+    ) -> None:
+        """Steps all slots once: row t of the buffer gets rewards and ends, row t + 1 the observations."""
+        ended = self._step_envs(t, buffer, self._env_actions(actions))
         if self._memory is not None:
-            self._memory.rewarded(clip_rewards(block.rewards[t], self.settings.clip_rewards))
+            self._memory.rewarded(clip_rewards(buffer.rewards[t], self.settings.clip_rewards))
         if self.obs_filter is not None:
-            row = block.obs_at(t + 1)
+            row = buffer.obs_at(t + 1)
             row[:] = self.obs_filter.filter_batch(row, update=True)
         if self._wants_episodes:
-            self._record_hooks(t, block, actions, extras, ended)
+            self._record_hooks(t, buffer, actions, extras, ended)
         for end in ended:
-            self._end(t, block, end)
+            self._end(t, buffer, end)
         if self.settings.render_env:
             self.slots[0].env.render()
 
-    def _step_envs(self, t: int, block: Block, env_actions: Any) -> list[_End]:
+    def _step_envs(self, t: int, buffer: RolloutBuffer, env_actions: Any) -> list[_End]:
         """Writes what each environment gives; returns the episodes that ended."""
         careful = bool(self._unchecked) or self._preprocess is not None or self._wants_episodes
-        row, rewards = block.obs_at(t + 1), block.reward_list
+        row, rewards = buffer.obs_at(t + 1), buffer.reward_list
         lengths, returns, horizon = self._lengths, self._returns, self.settings.horizon
         ended: list[_End] = []
-        infos = block.info_row(t)
+        infos = buffer.info_row(t)
         index = 0
         step_together(self.slots, env_actions)
         try:
@@ -337,22 +339,22 @@ class EnvRunner:
                 elif horizon is not None and lengths[index] >= horizon:
                     ended.append(_End(index, False, True, self.settings.soft_horizon))
         except Exception as error:
-            self._keep_places(t, block, index, ended)
+            self._keep_places(t, buffer, index, ended)
             self.slots[index].fail("step", error)
-        block.rewards[t] = rewards
+        buffer.rewards[t] = rewards
         return ended
 
-    def _keep_places(self, t: int, block: Block, failing: int, ended: list[_End]) -> None:
-        """Notes where the other slots stand when one fails in the middle of step t: the block is lost, not they."""
+    def _keep_places(self, t: int, buffer: RolloutBuffer, failing: int, ended: list[_End]) -> None:
+        """Notes where the other slots stand when one fails in the middle of step t: the buffer is lost, not they."""
         if self.slots[0].place is not None:
             return  # all were stepped, and begin anew
         if self._memory is not None:
             self._started = False  # memories are a step ahead of the slots that were not stepped
             return
-        stepped = block.obs_at(t + 1)[:failing]
+        stepped = buffer.obs_at(t + 1)[:failing]
         if self.obs_filter is not None and failing:
             stepped[:] = self.obs_filter.filter_batch(stepped, update=True)
-        self._obs = np.concatenate([stepped, block.obs_at(t)[failing:]])
+        self._obs = np.concatenate([stepped, buffer.obs_at(t)[failing:]])
         for end in ended:
             self._finish_episode(end.slot)
             if end.soft:
@@ -383,7 +385,7 @@ class EnvRunner:
         return obs, reward, terminated, truncated, info
 
     def _record_hooks(
-        self, t: int, block: Block, actions: NDArray[Any], extras: dict[str, NDArray[Any]], ended: list[_End]
+        self, t: int, buffer: RolloutBuffer, actions: NDArray[Any], extras: dict[str, NDArray[Any]], ended: list[_End]
     ) -> None:
         over = {end.slot for end in ended}
         flat = self._flat(actions)
@@ -391,23 +393,23 @@ class EnvRunner:
             assert episode is not None
             episode._record_step(flat[index], {key: column[index] for key, column in extras.items()})
             view = episode._view(DUMMY_AGENT_ID)
-            view.obs, view.done = block.obs_at(t + 1)[index], index in over
+            view.obs, view.done = buffer.obs_at(t + 1)[index], index in over
             self._call("on_episode_step", index)
 
-    def _end(self, t: int, block: Block, end: _End) -> None:
+    def _end(self, t: int, buffer: RolloutBuffer, end: _End) -> None:
         """Closes the episode of one slot after row t and starts the next one."""
         index, terminated, truncated, soft = end
         self._finish_episode(index)
         stored = (False, False) if self.settings.no_done_at_end or soft else (terminated, truncated)
-        block.write_end(t, index, *stored)
+        buffer.write_end(t, index, *stored)
         part = self._part_id(index)
-        block.close_segment(index, part, self._lengths[index], episode=self._episodes[index], stop=t + 1)
+        buffer.close_segment(index, part, self._lengths[index], episode=self._episodes[index], stop=t + 1)
         if soft:
             self._begin_part(index)
             return
-        block.keep_final(t, index)
+        buffer.keep_final(t, index)
         self._episode_parts[index] = 0
-        block.obs_at(t + 1)[index] = self._begin(index)
+        buffer.obs_at(t + 1)[index] = self._begin(index)
 
     def _begin_part(self, index: int) -> None:
         """Counts anew behind a soft horizon: the environment goes on."""
@@ -423,10 +425,10 @@ class EnvRunner:
     def _sample_complete(self) -> SampleBatch:
         wanted = self.settings.rollout_fragment_length * len(self.slots)
         done: list[SampleBatch] = []
-        segments: list[Segment] = []
+        segments: list[TrajectorySlice] = []
         rows = 0
         while rows < wanted:
-            batch, parts = self._run_block()
+            batch, parts = self._fill_buffer()
             for part, piece in zip(parts, split_segments(batch, parts), strict=True):
                 pieces = self._pending[part.slot]
                 pieces.append(piece)
@@ -437,7 +439,7 @@ class EnvRunner:
                     self._pending[part.slot] = []
         return self._postprocess(done[0] if len(done) == 1 else SampleBatch.concat_samples(done), segments)
 
-    def _postprocess(self, batch: SampleBatch, segments: list[Segment]) -> SampleBatch:
+    def _postprocess(self, batch: SampleBatch, segments: list[TrajectorySlice]) -> SampleBatch:
         """Runs the exploration's, then the policy's postprocessing, then the callback."""
         policy = self.policy
         hook = self.hooks.call.get("on_postprocess_trajectory")

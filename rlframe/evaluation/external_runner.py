@@ -22,10 +22,10 @@ from rlframe.data.columns import (
 )
 from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.env.agent_dicts import ALL
-from rlframe.env.external_desk import Call, Desk, OpenEpisode
+from rlframe.env.episode_broker import ActionRequest, EpisodeBroker, OpenEpisode
 from rlframe.evaluation.env_slots import EnvSlot
 from rlframe.evaluation.metrics import RolloutMetrics
-from rlframe.evaluation.multi_agent_rows import Side
+from rlframe.evaluation.multi_agent_rows import PolicyCollector
 from rlframe.evaluation.multi_agent_runner import MultiAgentRunner
 from rlframe.policy.users_code import method
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
@@ -64,13 +64,13 @@ class ExternalRunner(MultiAgentRunner):
         super().__init__(slots, policies, mapping, settings, *args, **more)
         self._unchecked = _Everything()
         self._agents, self._episodes = [], []
-        self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[ActionRequest] = queue.SimpleQueue()
         self._places: dict[OpenEpisode, int] = {}
         self._free: list[int] = []
         self._slots_of_places: list[EnvSlot] = []
-        self._slots_of_desks: dict[Desk, EnvSlot] = {}
-        self._silent_s: dict[Desk, float] = {}  # how long a call was waited for since the last one
-        self._waiting: dict[int, Call] = {}  # by place
+        self._slots_of_brokers: dict[EpisodeBroker, EnvSlot] = {}
+        self._silent_s: dict[EpisodeBroker, float] = {}  # how long a call was waited for since the last one
+        self._waiting: dict[int, ActionRequest] = {}  # by place
         self._not_trained: set[int] = set()  # ids of episodes whose rows are dropped
         self._not_reported: set[int] = set()
         self._failures: dict[int, EnvError] = {}  # by slot
@@ -117,44 +117,48 @@ class ExternalRunner(MultiAgentRunner):
                 self._forget(slot)
                 slot.recreate()
                 del self._failures[slot.index]
-            if slot.env.desk not in self._slots_of_desks:
-                slot.env.desk.adopt(self._calls)
-                self._slots_of_desks[slot.env.desk] = slot
-                self._silent_s[slot.env.desk] = 0.0
+            if slot.env.broker not in self._slots_of_brokers:
+                slot.env.broker.attach_queue(self._requests)
+                self._slots_of_brokers[slot.env.broker] = slot
+                self._silent_s[slot.env.broker] = 0.0
                 slot.env.start()
         self._started = True
 
     def _forget(self, slot: EnvSlot) -> None:
         """Drops the running episodes of a simulator that has failed."""
-        self._slots_of_desks = {desk: known for desk, known in self._slots_of_desks.items() if known is not slot}
-        self._silent_s = {desk: silent_s for desk, silent_s in self._silent_s.items() if desk in self._slots_of_desks}
+        self._slots_of_brokers = {
+            broker: known for broker, known in self._slots_of_brokers.items() if known is not slot
+        }
+        self._silent_s = {
+            broker: silent_s for broker, silent_s in self._silent_s.items() if broker in self._slots_of_brokers
+        }
         for episode, place in list(self._places.items()):
             if self._slots_of_places[place] is slot:
                 self._drop_rows(place)
                 self._leave(episode, place)
 
-    def _next_call(self, *, wait: bool = True) -> Call | None:
+    def _next_call(self, *, wait: bool = True) -> ActionRequest | None:
         if not wait:
-            return None if self._calls.empty() else self._calls.get()
+            return None if self._requests.empty() else self._requests.get()
         # Everybody has been answered, so that it is everybody's turn; who calls does not excuse those who do not.
         left_s = {
-            desk: slot.env.timeout_s - self._silent_s[desk]
-            for desk, slot in self._slots_of_desks.items()
+            broker: slot.env.timeout_s - self._silent_s[broker]
+            for broker, slot in self._slots_of_brokers.items()
             if slot.env.timeout_s is not None
         }
         limit_s = max(min(left_s.values()), 0.0) if left_s else None
         started = time.monotonic()
         try:
-            return self._calls.get(timeout=limit_s)
+            return self._requests.get(timeout=limit_s)
         except queue.Empty:
             pass
         finally:
             waited_s = time.monotonic() - started
-            self._silent_s = {desk: silent_s + waited_s for desk, silent_s in self._silent_s.items()}
-        silent = [desk for desk, desk_left_s in left_s.items() if desk_left_s <= (limit_s or 0.0)]
-        for desk in silent:
-            self._silent_s[desk] = 0.0  # who samples again waits again
-        slots = [self._slots_of_desks[desk] for desk in silent]
+            self._silent_s = {broker: silent_s + waited_s for broker, silent_s in self._silent_s.items()}
+        silent = [broker for broker, left_of_one_s in left_s.items() if left_of_one_s <= (limit_s or 0.0)]
+        for broker in silent:
+            self._silent_s[broker] = 0.0  # who samples again waits again
+        slots = [self._slots_of_brokers[broker] for broker in silent]
         found = "; ".join(
             f"{self._name(slot)}: its run() has called nothing for {slot.env.timeout_s:g} s" for slot in slots
         )
@@ -166,19 +170,19 @@ class ExternalRunner(MultiAgentRunner):
     def _name(self, slot: EnvSlot) -> str:
         return f"the {type(slot.env).__name__} of worker {slot.worker_index}, slot {slot.index}"
 
-    def _take_call(self, call: Call) -> int:
+    def _take_call(self, call: ActionRequest) -> int:
         """Writes what a simulator told; returns how many steps of training episodes that closed: 0 or 1."""
-        slot = self._slots_of_desks.get(call.desk)
+        slot = self._slots_of_brokers.get(call.broker)
         if slot is None:  # of one that was replaced
             return 0
-        self._silent_s[call.desk] = 0.0
+        self._silent_s[call.broker] = 0.0
         if call.episode is None:
-            raise self._fail(slot, _how_it_ended(self._name(slot), call.desk.failure), call.desk.failure)
+            raise self._fail(slot, _how_it_ended(self._name(slot), call.broker.failure), call.broker.failure)
         try:
             return self._take_step(slot, call.episode, call)
         except Exception as error:
             # The simulator's own traceback shows which of its lines gave that.
-            call.desk.answer(call, None, error)
+            call.broker.reply(call, None, error)
             if isinstance(error, NonFiniteError):
                 raise
             message = f"{self._name(slot)}, episode {call.episode.episode_id!r}: {error}"
@@ -190,7 +194,7 @@ class ExternalRunner(MultiAgentRunner):
         self._failures[slot.index] = error
         return error
 
-    def _take_step(self, slot: EnvSlot, told: OpenEpisode, call: Call) -> int:
+    def _take_step(self, slot: EnvSlot, told: OpenEpisode, call: ActionRequest) -> int:
         begins = told not in self._places
         place = self._enter(slot, told) if begins else self._places[told]
         if call.actions is not None:
@@ -217,7 +221,7 @@ class ExternalRunner(MultiAgentRunner):
             self._waiting[place] = call
         return int(counts)
 
-    def _with_checked_actions(self, place: int, call: Call) -> Call:
+    def _with_checked_actions(self, place: int, call: ActionRequest) -> ActionRequest:
         """Returns a call of `log_action` with its actions as the policies' spaces have them.
 
         Raises:
@@ -229,7 +233,7 @@ class ExternalRunner(MultiAgentRunner):
             if call.dones.get(agent_id) or (agent is not None and agent.done):
                 continue  # it does not act
             policy_id = self._episodes[place].policy_for(agent_id)
-            policy = self.policies.get(policy_id) if agent is None else agent.side.policy
+            policy = self.policies.get(policy_id) if agent is None else agent.collector.policy
             if policy is not None:  # an unknown one is named where the agent is made
                 actions[agent_id] = _checked_action(actions[agent_id], policy.action_space, agent_id)
         return replace(call, actions=actions)
@@ -271,38 +275,41 @@ class ExternalRunner(MultiAgentRunner):
         """Takes out the closed rows of episodes that are not learned from."""
         if not self._not_trained:
             return
-        for side in self._sides.values():
-            count = len(side.store)
-            unwanted = np.isin(side.store.columns[EPS_ID][:count], list(self._not_trained)) & side.store.closed[:count]
+        for collector in self._collectors.values():
+            count = len(collector.store)
+            unwanted = (
+                np.isin(collector.store.columns[EPS_ID][:count], list(self._not_trained))
+                & collector.store.closed[:count]
+            )
             if unwanted.any():
-                self._move(side, side.store.forget(np.flatnonzero(unwanted).tolist()))
+                self._move(collector, collector.store.forget(np.flatnonzero(unwanted).tolist()))
 
     def _answer(self, actions: list[dict[Any, Any]]) -> None:
         """Lets the simulators that wait go on."""
         for place, call in list(self._waiting.items()):
             if call.actions is None and not actions[place]:
                 message = "get_action() gave no observation of an agent that is not through; end the episode"
-                call.desk.answer(call, None, EnvError(message))
+                call.broker.reply(call, None, EnvError(message))
             else:
                 made = None if call.actions is not None else self._slot(place).env.to_caller(actions[place])
-                call.desk.answer(call, made)
+                call.broker.reply(call, made)
             del self._waiting[place]
 
     def _as_taken(
-        self, side: Side, obs: NDArray[Any], actions: NDArray[Any], extras: dict[str, NDArray[Any]]
+        self, collector: PolicyCollector, obs: NDArray[Any], actions: NDArray[Any], extras: dict[str, NDArray[Any]]
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         """Puts in the actions that simulators chose themselves, and how likely the policy finds them."""
         rows: list[int] = []
-        for row, agent in enumerate(side.waiting):
+        for row, agent in enumerate(collector.waiting):
             call = self._waiting.get(agent.slot)
             if call is not None and call.actions is not None:
                 if not rows:
                     actions = np.array(actions)
-                actions[row] = side.policy.from_env_action(call.actions[agent.id])
+                actions[row] = collector.policy.from_env_action(call.actions[agent.id])
                 rows.append(row)
         if not rows or not (ACTION_LOGP in extras or ACTION_PROB in extras):
             return actions, extras
-        logp = _logp(side.policy, obs, actions, extras, np.array(rows))
+        logp = _logp(collector.policy, obs, actions, extras, np.array(rows))
         made = dict(extras)
         for name, values in ((ACTION_LOGP, logp), (ACTION_PROB, np.exp(logp))):
             if name in made:

@@ -29,7 +29,7 @@ from rlframe.utils.errors import NonFiniteError
 
 
 @dataclass(frozen=True)
-class Segment:
+class TrajectorySlice:
     """Rows `start:stop` of a batch that are one trajectory of one slot; `ended` if its episode ended there.
 
     `episode` is the `Episode` it belongs to where callbacks asked for one.
@@ -42,7 +42,7 @@ class Segment:
     episode: Any = None
 
 
-class Block:
+class RolloutBuffer:
     """T steps of B slots, written row by row into arrays that the batch then consists of views of.
 
     Observations lie as the batch has them, slot after slot, and behind them what followed each slot's last row: images
@@ -55,7 +55,7 @@ class Block:
         terminateds, truncateds: [T, B] bool.
         extras: `{name: [T, B, ...]}`, whatever came with the actions.
         finals: `(t, slot, observation)` where an episode ended: what the batch's `new_obs` has there.
-        segments: Trajectories within the block, by slot.
+        segments: Trajectories within the buffer, by slot.
     """
 
     def __init__(self, length: int, first_obs: NDArray[Any], policy: Any, empty: Callable[..., Any] = np.empty) -> None:
@@ -73,7 +73,7 @@ class Block:
         self.actions: NDArray[Any] | None = None
         self.extras: dict[str, NDArray[Any]] = {}
         self.finals: list[tuple[int, int, NDArray[Any]]] = []
-        self.segments: list[Segment] = []
+        self.segments: list[TrajectorySlice] = []
         self._open = [0] * slots
         wanted = policy.train_columns
         self.infos = np.empty((length, slots), object) if wanted is None or INFOS in wanted else None
@@ -113,7 +113,7 @@ class Block:
     ) -> None:
         """Marks rows since the slot's last segment as one trajectory of an episode now `episode_length` steps long.
 
-        `stop` is the row after its last where the episode ended; None where it goes on after the block.
+        `stop` is the row after its last where the episode ended; None where it goes on after the buffer.
         """
         ended = stop is not None
         start, stop = self._open[slot], self.length if stop is None else stop
@@ -123,7 +123,7 @@ class Block:
         self.eps_id[start:stop, slot] = part_id
         self.t[start:stop, slot] = range(episode_length - (stop - start), episode_length)
         base = slot * self.length
-        self.segments.append(Segment(slot, base + start, base + stop, ended, episode))
+        self.segments.append(TrajectorySlice(slot, base + start, base + stop, ended, episode))
 
 
 def _rows(column: NDArray[Any]) -> NDArray[Any]:
@@ -143,91 +143,91 @@ def clip_rewards(rewards: NDArray[np.float32], how: bool | float | None) -> NDAr
     return np.clip(rewards, -float(how), float(how))
 
 
-def assemble(block: Block, policy: Any, settings: Any) -> SampleBatch:
-    """Returns the block as a batch, trajectories one after the other, segments sorted alike.
+def assemble(buffer: RolloutBuffer, policy: Any, settings: Any) -> SampleBatch:
+    """Returns the buffer as a batch, trajectories one after the other, segments sorted alike.
 
     Raises:
         NonFiniteError: If a reward or observation is NaN or infinite; names slot, episode and step.
     """
-    _check_finite(block)
-    assert block.actions is not None
+    _check_finite(buffer)
+    assert buffer.actions is not None
     wanted = policy.train_columns
-    terminateds, truncateds = _rows(block.terminateds), _rows(block.truncateds)
+    terminateds, truncateds = _rows(buffer.terminateds), _rows(buffer.truncateds)
     columns: dict[str, Any] = {
-        OBS: block.obs[: block.length * block.slots],
-        ACTIONS: _rows(block.actions),
-        REWARDS: clip_rewards(_rows(block.rewards), settings.clip_rewards),
+        OBS: buffer.obs[: buffer.length * buffer.slots],
+        ACTIONS: _rows(buffer.actions),
+        REWARDS: clip_rewards(_rows(buffer.rewards), settings.clip_rewards),
         TERMINATEDS: terminateds,
         TRUNCATEDS: truncateds,
-        EPS_ID: _rows(block.eps_id),
-        T: _rows(block.t),
+        EPS_ID: _rows(buffer.eps_id),
+        T: _rows(buffer.t),
     }
     if wanted is None or NEXT_OBS in wanted:
-        columns[NEXT_OBS] = _next_obs(block)
+        columns[NEXT_OBS] = _next_obs(buffer)
     if wanted is None or DONES in wanted:
         columns[DONES] = terminateds | truncateds
-    for key, column in block.extras.items():
+    for key, column in buffer.extras.items():
         columns[key] = _rows(column)
     if wanted is None or ENV_ID in wanted:
-        columns[ENV_ID] = np.repeat(np.arange(block.slots), block.length)
+        columns[ENV_ID] = np.repeat(np.arange(buffer.slots), buffer.length)
     if wanted is None:
-        count = block.length * block.slots
+        count = buffer.length * buffer.slots
         columns[AGENT_INDEX] = np.zeros(count, np.int64)
         columns[UNROLL_ID] = columns[ENV_ID]
-    if block.infos is not None:
-        columns[INFOS] = _rows(block.infos)
-    if block.slots > 1:
-        block.segments.sort(key=lambda segment: segment.start)
+    if buffer.infos is not None:
+        columns[INFOS] = _rows(buffer.infos)
+    if buffer.slots > 1:
+        buffer.segments.sort(key=lambda segment: segment.start)
     return SampleBatch.from_columns(columns)
 
 
-def _next_obs(block: Block) -> NDArray[Any]:
-    if block.slots == 1 and not block.finals:
-        return block.obs[1:]
+def _next_obs(buffer: RolloutBuffer) -> NDArray[Any]:
+    if buffer.slots == 1 and not buffer.finals:
+        return buffer.obs[1:]
     # Each row's successor is the next row, but for the slots' last ones: theirs lie behind all rows.
-    rows = block.obs[1 : block.length * block.slots + 1].copy()
-    rows[block.length - 1 :: block.length] = block.obs_at(block.length)
-    for t, slot, obs in block.finals:
-        rows[slot * block.length + t] = obs
+    rows = buffer.obs[1 : buffer.length * buffer.slots + 1].copy()
+    rows[buffer.length - 1 :: buffer.length] = buffer.obs_at(buffer.length)
+    for t, slot, obs in buffer.finals:
+        rows[slot * buffer.length + t] = obs
     return rows
 
 
-def _check_finite(block: Block) -> None:
-    for name, column in (("observation", block.obs), ("reward", block.rewards)):
+def _check_finite(buffer: RolloutBuffer) -> None:
+    for name, column in (("observation", buffer.obs), ("reward", buffer.rewards)):
         # A sum is NaN or infinite when any element is; the exact place is only looked for then.
         if column.dtype.kind != "f" or np.isfinite(column.sum()):
             continue
         if name == "observation":
-            column = np.stack([block.obs_at(t) for t in range(block.length + 1)])
+            column = np.stack([buffer.obs_at(t) for t in range(buffer.length + 1)])
         bad = np.argwhere(~np.isfinite(column))
         if len(bad) == 0:
             continue
         t, slot, *leaf = (int(i) for i in bad[0])
         row = max(t - 1, 0) if name == "observation" else t
         where = f"{name}{leaf or ''}"
-        _blame_policy(block, row, slot)
+        _blame_policy(buffer, row, slot)
         raise NonFiniteError(
             f"the environment in slot {slot} gave {column[tuple(bad[0])]} as {where} in episode "
-            f"{int(block.eps_id[row, slot]) & 0xFFFFFF} at step {int(block.t[row, slot])}; "
+            f"{int(buffer.eps_id[row, slot]) & 0xFFFFFF} at step {int(buffer.t[row, slot])}; "
             "wanted a finite number: look at the environment's step() there"
         )
 
 
-def _blame_policy(block: Block, row: int, slot: int) -> None:
+def _blame_policy(buffer: RolloutBuffer, row: int, slot: int) -> None:
     """Raises a NonFiniteError of its own where the environment had been given an action that is no number."""
-    actions = block.actions
+    actions = buffer.actions
     if actions is None or actions.dtype.kind != "f" or np.isfinite(actions[row, slot]).all():
         return
-    if block.obs.dtype.kind == "f" and not all(np.isfinite(block.obs_at(t)[slot]).all() for t in range(row + 1)):
+    if buffer.obs.dtype.kind == "f" and not all(np.isfinite(buffer.obs_at(t)[slot]).all() for t in range(row + 1)):
         return  # which it had been asked for at an observation that was none
     raise NonFiniteError(
-        f"the policy gave action {actions[row, slot]} in episode {int(block.eps_id[row, slot]) & 0xFFFFFF} at step "
-        f"{int(block.t[row, slot])}, wanted finite numbers: what its network gives has grown without bound; look at "
+        f"the policy gave action {actions[row, slot]} in episode {int(buffer.eps_id[row, slot]) & 0xFFFFFF} at step "
+        f"{int(buffer.t[row, slot])}, wanted finite numbers: what its network gives has grown without bound; look at "
         "entropy and grad_gnorm of the results before, and lower lr, set grad_clip, or restore an earlier checkpoint"
     )
 
 
-def split_segments(batch: SampleBatch, segments: list[Segment]) -> list[SampleBatch]:
+def split_segments(batch: SampleBatch, segments: list[TrajectorySlice]) -> list[SampleBatch]:
     """Returns one batch of views per segment."""
     if len(segments) == 1:
         return [batch]

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from rlframe.evaluation.row_store import RowStore
+from rlframe.evaluation.trajectory_store import TrajectoryStore
 from rlframe.models.preprocessors import NoPreprocessor
-from rlframe.policy.memory import ActingMemory
 from rlframe.policy.policy import Policy
+from rlframe.policy.recurrent_context import RecurrentContext
 
 
-class Side:
+class PolicyCollector:
     """What the loop keeps for one policy."""
 
     def __init__(self, policy_id: str, policy: Policy, obs_filter: Any, *, with_env_steps: bool) -> None:
@@ -24,12 +24,12 @@ class Side:
         dtype = np.dtype(space.dtype or np.float32)
         plain = np.dtype(np.float32) if dtype == np.float64 or obs_filter is not None else dtype
         self.shape = tuple(space.shape or ())
-        self.store = RowStore(self.shape, plain, policy.train_columns, with_env_steps=with_env_steps)
+        self.store = TrajectoryStore(self.shape, plain, policy.train_columns, with_env_steps=with_env_steps)
         preprocessor = policy._obs_preprocessor
         self.preprocess: Any = None if isinstance(preprocessor, NoPreprocessor) else preprocessor
         self.raw_space = getattr(space, "original_space", space)
         self.nested = policy.action_space_struct is not policy.action_space
-        self.memory = ActingMemory(policy, 1) if policy.needs_memory() else None
+        self.memory = RecurrentContext(policy, 1) if policy.needs_memory() else None
         self.free_places: list[int] = []
         self.places = 0
         #: Agents whose rows wait for an action, in the order of the rows.
@@ -58,12 +58,14 @@ class Side:
 class Agent:
     """One agent in one episode."""
 
-    __slots__ = ("done", "id", "index", "place", "row", "side", "slot", "step", "total")
+    __slots__ = ("collector", "done", "id", "index", "place", "row", "slot", "step", "total")
 
-    def __init__(self, agent_id: Any, index: int, slot: int, side: Side, place: int | None = None) -> None:
-        self.id, self.index, self.slot, self.side = agent_id, index, slot, side
+    def __init__(
+        self, agent_id: Any, index: int, slot: int, collector: PolicyCollector, place: int | None = None
+    ) -> None:
+        self.id, self.index, self.slot, self.collector = agent_id, index, slot, collector
         self.row = -1  # its open row
         self.step = 0
         self.total = 0.0
         self.done = False
-        self.place = side.take_place() if place is None else place
+        self.place = collector.take_place() if place is None else place

@@ -22,7 +22,7 @@ from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
 from rlframe.evaluation.fragments import clip_rewards
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.multi_agent_postprocessing import MultiAgentPostprocessing
-from rlframe.evaluation.multi_agent_rows import Agent, Side
+from rlframe.evaluation.multi_agent_rows import Agent, PolicyCollector
 from rlframe.evaluation.multi_agent_state import ResumableRunner
 from rlframe.evaluation.step_times import StepTimes
 from rlframe.policy.policy import Policy
@@ -72,7 +72,7 @@ class MultiAgentRunner(ResumableRunner):
         self._observation_fn = observation_fn
         self._by_agent_steps = count_steps_by == "agent_steps"
         self._with_env_steps = with_env_steps
-        self._sides: dict[str, Side] = {}
+        self._collectors: dict[str, PolicyCollector] = {}
         self._agents: list[dict[Any, Agent]] = [{} for _ in slots]
         self._episodes: list[Episode] = []
         self._names: dict[tuple[int, int], Any] = {}  # (episode, agent's number) -> agent's id
@@ -131,9 +131,11 @@ class MultiAgentRunner(ResumableRunner):
         if complete and not self._by_agent_steps:
             return self._finished_steps
         if complete:
-            return sum(int(self._finished(side).sum()) for side in self._sides.values())
+            return sum(int(self._finished(collector).sum()) for collector in self._collectors.values())
         if self._by_agent_steps:
-            return sum(int(side.store.closed[: len(side.store)].sum()) for side in self._sides.values())
+            return sum(
+                int(collector.store.closed[: len(collector.store)].sum()) for collector in self._collectors.values()
+            )
         return env_steps
 
     @property
@@ -155,7 +157,7 @@ class MultiAgentRunner(ResumableRunner):
 
     def _ensure_started(self) -> None:
         if not self._started:
-            self._sides, self._names, self._running = {}, {}, {}
+            self._collectors, self._names, self._running = {}, {}, {}
             self._over = set()
             self._finished_steps, self._steps_of = 0, {}
             self._episodes = [None for _ in self.slots]  # type: ignore[misc]  # filled below
@@ -182,16 +184,18 @@ class MultiAgentRunner(ResumableRunner):
         if index in self._cut:  # it failed at a soft horizon: what lies before is over, and stays
             self._over.add(self._cut.pop(index))
         for agent in self._agents[index].values():
-            if agent.side.memory is not None and not agent.done:
-                agent.side.free_places.append(agent.place)
+            if agent.collector.memory is not None and not agent.done:
+                agent.collector.free_places.append(agent.place)
             agent.done = True
-        for side in self._sides.values():
+        for collector in self._collectors.values():
             # Of an earlier part, behind a soft horizon, only what is open is lost.
-            lost = side.store.columns[EPS_ID][: len(side.store)] == episode.episode_id
-            lost[[agent.row for agent in self._agents[index].values() if agent.side is side and agent.row >= 0]] = True
+            lost = collector.store.columns[EPS_ID][: len(collector.store)] == episode.episode_id
+            lost[
+                [agent.row for agent in self._agents[index].values() if agent.collector is collector and agent.row >= 0]
+            ] = True
             rows = np.flatnonzero(lost).tolist()
             if rows:
-                self._move(side, side.store.forget(rows), dropped=index)
+                self._move(collector, collector.store.forget(rows), dropped=index)
         for agent in self._agents[index].values():
             agent.row = -1
 
@@ -233,57 +237,57 @@ class MultiAgentRunner(ResumableRunner):
         if agent is None:
             episode = self._episodes[index]
             policy_id = episode.policy_for(agent_id)
-            side = self._sides.get(policy_id)
-            if side is None or side.policy is not self.policies.get(policy_id):
-                side = self._make_side(policy_id, agent_id)
-            agent = self._agents[index][agent_id] = Agent(agent_id, len(self._agents[index]), index, side)
+            collector = self._collectors.get(policy_id)
+            if collector is None or collector.policy is not self.policies.get(policy_id):
+                collector = self._make_side(policy_id, agent_id)
+            agent = self._agents[index][agent_id] = Agent(agent_id, len(self._agents[index]), index, collector)
             self._names[episode.episode_id, agent.index] = agent_id
         return agent
 
-    def _make_side(self, policy_id: Any, agent_id: Any) -> Side:
+    def _make_side(self, policy_id: Any, agent_id: Any) -> PolicyCollector:
         policy = self.policies.get(policy_id)
         if policy is None:
             raise ConfigError(
                 f"multiagent.policy_mapping_fn: gave {policy_id!r} for agent {agent_id!r}, wanted one of "
                 f"{', '.join(map(repr, self.policies))}"
             )
-        return self._new_side(policy_id)
+        return self._new_collector(policy_id)
 
-    def _new_side(self, policy_id: str) -> Side:
+    def _new_collector(self, policy_id: str) -> PolicyCollector:
         policy = self.policies[policy_id]
         obs_filter = self.filters.get(policy_id) if policy._obs_filter is not None else None
-        side = Side(policy_id, policy, obs_filter, with_env_steps=self._with_env_steps)
-        self._sides[policy_id] = side
-        return side
+        collector = PolicyCollector(policy_id, policy, obs_filter, with_env_steps=self._with_env_steps)
+        self._collectors[policy_id] = collector
+        return collector
 
     def _restore_agent(self, index: int, agent_id: Any, saved: Mapping[str, Any]) -> Agent:
         """Puts an agent back into a slot's episode."""
-        side = self._sides[saved["policy"]]
-        agent = Agent(agent_id, len(self._agents[index]), index, side, place=int(saved["place"]))
+        collector = self._collectors[saved["policy"]]
+        agent = Agent(agent_id, len(self._agents[index]), index, collector, place=int(saved["place"]))
         agent.row, agent.step = int(saved["row"]), int(saved["step"])
         agent.total, agent.done = float(saved["total"]), bool(saved["done"])
         self._agents[index][agent_id] = agent
         return agent
 
-    def _prepare(self, side: Side) -> Policy:
-        """Tells the exploration of a side that acting begins, once for each sample; returns the policy.
+    def _prepare(self, collector: PolicyCollector) -> Policy:
+        """Tells the exploration of a policy that acting begins, once for each sample; returns the policy.
 
         Once more where the policy came back from the disk: its exploration is a new one then.
         """
-        policy: Policy = self.policies.get(side.policy_id, side.policy)
+        policy: Policy = self.policies.get(collector.policy_id, collector.policy)
         exploration = policy.exploration
-        if side.told is None or side.told() is not exploration:
+        if collector.told is None or collector.told() is not exploration:
             exploration.before_compute_actions(timestep=policy.global_timestep, explore=self.settings.explore)
-            side.told = weakref.ref(exploration)
+            collector.told = weakref.ref(exploration)
         return policy
 
     def _end_acting(self) -> None:
         """Gives policies whose exploration changes weights their own ones back."""
-        for side in self._sides.values():
-            exploration = None if side.told is None else side.told()
+        for collector in self._collectors.values():
+            exploration = None if collector.told is None else collector.told()
             if exploration is not None:
                 exploration.restore_weights()
-            side.told = None
+            collector.told = None
 
     def _explore_hook(self, hook: str, index: int) -> None:
         """Tells the explorations that follow episodes."""
@@ -304,38 +308,42 @@ class MultiAgentRunner(ResumableRunner):
     def _act(self) -> list[dict[Any, Any]]:
         """Returns, by slot, the actions of the agents that have observations; one call for each policy."""
         actions: list[dict[Any, Any]] = [{} for _ in self._agents]
-        for side in self._sides.values():
-            if not side.waiting:
+        for collector in self._collectors.values():
+            if not collector.waiting:
                 continue
-            rows = side.store.waiting()
-            obs = side.store.columns[OBS][rows]
-            made, flat, extras = self._act_side(side, obs)
-            side.store.act(flat, extras)
-            env_actions = side.policy.to_env_actions(made)
-            for agent, action in zip(side.waiting, unbatch(env_actions) if side.nested else env_actions, strict=True):
+            rows = collector.store.waiting()
+            obs = collector.store.columns[OBS][rows]
+            made, flat, extras = self._act_side(collector, obs)
+            collector.store.act(flat, extras)
+            env_actions = collector.policy.to_env_actions(made)
+            for agent, action in zip(
+                collector.waiting, unbatch(env_actions) if collector.nested else env_actions, strict=True
+            ):
                 actions[agent.slot][agent.id] = action
             if self._wants_steps:
-                self._note_actions(side, flat, extras)
-            side.waiting = []
+                self._note_actions(collector, flat, extras)
+            collector.waiting = []
         return actions
 
-    def _act_side(self, side: Side, obs: NDArray[Any]) -> tuple[Any, NDArray[Any], dict[str, NDArray[Any]]]:
+    def _act_side(
+        self, collector: PolicyCollector, obs: NDArray[Any]
+    ) -> tuple[Any, NDArray[Any], dict[str, NDArray[Any]]]:
         """Returns actions, the same as one array, and the columns that are stored with them."""
-        policy, memory = self._prepare(side), side.memory
-        places = np.array([agent.place for agent in side.waiting])
+        policy, memory = self._prepare(collector), collector.memory
+        places = np.array([agent.place for agent in collector.waiting])
         inputs = None if memory is None else memory.inputs(obs, places)
         if self._wants_steps:
-            policy.act_for([(self._episodes[agent.slot], agent.id) for agent in side.waiting])
+            policy.act_for([(self._episodes[agent.slot], agent.id) for agent in collector.waiting])
         made, extras = policy.act_on_rows(obs, self.settings.explore, None, inputs)
-        flat = flatten_to_single_ndarray(made, 1) if side.nested else made
-        flat, extras = self._as_taken(side, obs, flat, {**(inputs or {}), **extras})
+        flat = flatten_to_single_ndarray(made, 1) if collector.nested else made
+        flat, extras = self._as_taken(collector, obs, flat, {**(inputs or {}), **extras})
         if memory is not None:
             memory.acted(obs, flat, extras, places)
         return made, flat, extras
 
     def _as_taken(
         self,
-        side: Side,  # noqa: ARG002 - for simulators that choose themselves
+        collector: PolicyCollector,  # noqa: ARG002 - for simulators that choose themselves
         obs: NDArray[Any],  # noqa: ARG002
         actions: NDArray[Any],
         extras: dict[str, NDArray[Any]],
@@ -347,8 +355,8 @@ class MultiAgentRunner(ResumableRunner):
         """Returns the slot that a running episode belongs to."""
         return self.slots[index]
 
-    def _note_actions(self, side: Side, actions: NDArray[Any], extras: dict[str, NDArray[Any]]) -> None:
-        for number, agent in enumerate(side.waiting):
+    def _note_actions(self, collector: PolicyCollector, actions: NDArray[Any], extras: dict[str, NDArray[Any]]) -> None:
+        for number, agent in enumerate(collector.waiting):
             outs = {key: column[number] for key, column in extras.items()}
             self._episodes[agent.slot]._record_step(actions[number], outs, agent.id)
 
@@ -422,7 +430,7 @@ class MultiAgentRunner(ResumableRunner):
             agent = self._agent(index, agent_id)
             agent.total += reward
             if agent.row >= 0:
-                agent.side.store.reward(agent.row, reward)
+                agent.collector.store.reward(agent.row, reward)
         if self._observation_fn is not None:
             obs = self._observed(index, obs)
         if soft:
@@ -475,8 +483,8 @@ class MultiAgentRunner(ResumableRunner):
             agent = self._agent(index, agent_id)
             terminated = bool(all_terminated or terminateds.get(agent_id, False))
             ended = over or terminated or truncateds.get(agent_id, False)
-            if agent.row >= 0 and INFOS in agent.side.store.columns:
-                agent.side.store.columns[INFOS][agent.row] = infos.get(agent_id, {})
+            if agent.row >= 0 and INFOS in agent.collector.store.columns:
+                agent.collector.store.columns[INFOS][agent.row] = infos.get(agent_id, {})
             if ended:
                 self._end(agent, self._prepared(agent, raw), terminated=terminated)
             elif agent.done:
@@ -495,62 +503,62 @@ class MultiAgentRunner(ResumableRunner):
 
     def _prepared(self, agent: Agent, raw: Any) -> Any:
         """Returns an observation as the agent's policy takes it."""
-        side = agent.side
+        collector = agent.collector
         if agent.slot in self._unchecked:
             raw = self._checked(agent, raw)
         if self._wants_steps:
             self._episodes[agent.slot]._view(agent.id).raw_obs = raw
         try:
-            made = side.prepared(raw)
-            if np.shape(made) == side.shape:
+            made = collector.prepared(raw)
+            if np.shape(made) == collector.shape:
                 return made
         except Exception:  # the check below says what is wrong
             pass
-        return side.prepared(self._checked(agent, raw))
+        return collector.prepared(self._checked(agent, raw))
 
     def _checked(self, agent: Agent, raw: Any) -> Any:
-        where = f"{self._slot(agent.slot).where()}, agent {agent.id!r}, policy {agent.side.policy_id!r}"
-        return check_observation(raw, agent.side.raw_space, where)
+        where = f"{self._slot(agent.slot).where()}, agent {agent.id!r}, policy {agent.collector.policy_id!r}"
+        return check_observation(raw, agent.collector.raw_space, where)
 
     def _continue(self, agent: Agent, obs: Any) -> None:
-        side, index = agent.side, agent.slot
+        collector, index = agent.collector, agent.slot
         episode = self._episodes[index]
-        row = side.store.begin(obs, episode.episode_id, agent.step, agent.index, index, env_step=episode.length)
+        row = collector.store.begin(obs, episode.episode_id, agent.step, agent.index, index, env_step=episode.length)
         if agent.row >= 0:
-            side.store.link(agent.row, row)
-            if side.memory is not None:
-                reward = side.store.columns["rewards"][agent.row : agent.row + 1]
+            collector.store.link(agent.row, row)
+            if collector.memory is not None:
+                reward = collector.store.columns["rewards"][agent.row : agent.row + 1]
                 clipped = clip_rewards(reward, self.settings.clip_rewards)
-                side.memory.rewarded(clipped, np.array([agent.place]))
+                collector.memory.rewarded(clipped, np.array([agent.place]))
         agent.row, agent.step = row, agent.step + 1
-        side.waiting.append(agent)
+        collector.waiting.append(agent)
 
     def _end(self, agent: Agent, obs: Any, *, terminated: bool) -> None:
         """Closes an agent's trajectory, if it has one."""
-        side = agent.side
+        collector = agent.collector
         if agent.row >= 0:
             if obs is None:
-                final = side.store.columns[OBS][agent.row]
+                final = collector.store.columns[OBS][agent.row]
             else:
                 final = np.asarray(obs)
-                if side.filter is not None and np.isfinite(final).all():
-                    final = np.asarray(side.filter(final, update=True))
+                if collector.filter is not None and np.isfinite(final).all():
+                    final = np.asarray(collector.filter(final, update=True))
             flags = (False, False) if self.settings.no_done_at_end else (terminated, not terminated)
-            side.store.end(agent.row, final, terminated=flags[0], truncated=flags[1])
-        if side.memory is not None and not agent.done:
-            side.free_places.append(agent.place)
+            collector.store.end(agent.row, final, terminated=flags[0], truncated=flags[1])
+        if collector.memory is not None and not agent.done:
+            collector.free_places.append(agent.place)
         agent.row, agent.done = -1, True
 
     def _filter_new(self) -> None:
         """Filters the observations that came with the last step."""
-        for side in self._sides.values():
-            count = len(side.store)
-            if side.filter is not None and count > side.unfiltered:
-                rows = side.store.columns[OBS][side.unfiltered : count]
+        for collector in self._collectors.values():
+            count = len(collector.store)
+            if collector.filter is not None and count > collector.unfiltered:
+                rows = collector.store.columns[OBS][collector.unfiltered : count]
                 finite = np.isfinite(rows.reshape(len(rows), -1)).all(1)  # what is not would stay in the filter's mean
                 if finite.any():
-                    rows[finite] = side.filter.filter_batch(rows[finite], update=True)
-            side.unfiltered = count
+                    rows[finite] = collector.filter.filter_batch(rows[finite], update=True)
+            collector.unfiltered = count
 
     def _note_step(
         self,
@@ -568,7 +576,7 @@ class MultiAgentRunner(ResumableRunner):
                 continue
             over = [flags.get(agent_id, False) or flags.get(ALL, False) for flags in (terminateds, truncateds)]
             agent = self._agents[index][agent_id]
-            last = agent.side.store.columns[OBS][agent.row].copy() if agent.row >= 0 else None
+            last = agent.collector.store.columns[OBS][agent.row].copy() if agent.row >= 0 else None
             episode._record_outcome(
                 obs=last,
                 raw_obs=obs.get(agent_id),
@@ -601,7 +609,7 @@ class MultiAgentRunner(ResumableRunner):
     def _report(self, index: int, part: int) -> Episode:
         episode = self._episodes[index]
         agents = self._agents[index].values()
-        episode.agent_rewards = {(agent.id, agent.side.policy_id): agent.total for agent in agents}
+        episode.agent_rewards = {(agent.id, agent.collector.policy_id): agent.total for agent in agents}
         episode.total_reward = sum(episode.agent_rewards.values())
         self._call("on_episode_end", index)
         self._finished_steps += episode.length
@@ -622,23 +630,25 @@ class MultiAgentRunner(ResumableRunner):
 
     # --- batches ----------------------------------------------------------------------------------------------
 
-    def _finished(self, side: Side) -> NDArray[np.bool_]:
+    def _finished(self, collector: PolicyCollector) -> NDArray[np.bool_]:
         """Returns which rows are of episodes that are over."""
-        rows = side.store.columns[EPS_ID][: len(side.store)]
-        return np.isin(rows, list(self._over)) & side.store.closed[: len(side.store)]
+        rows = collector.store.columns[EPS_ID][: len(collector.store)]
+        return np.isin(rows, list(self._over)) & collector.store.closed[: len(collector.store)]
 
     def _take_batch(self, env_steps: int, *, complete: bool) -> MultiAgentBatch:
         taken: dict[str, SampleBatch] = {}
         ready = {
-            policy_id: np.flatnonzero(self._finished(side) if complete else side.store.closed[: len(side.store)])
-            for policy_id, side in self._sides.items()
+            policy_id: np.flatnonzero(
+                self._finished(collector) if complete else collector.store.closed[: len(collector.store)]
+            )
+            for policy_id, collector in self._collectors.items()
         }
         self._check_finite(ready)  # of all, before anything is taken out
         for policy_id, rows in ready.items():
-            side = self._sides[policy_id]
+            collector = self._collectors[policy_id]
             if len(rows):
-                taken[policy_id], moved = side.store.take(rows, self.settings.clip_rewards)
-                self._move(side, moved)
+                taken[policy_id], moved = collector.store.take(rows, self.settings.clip_rewards)
+                self._move(collector, moved)
         postprocessed = self._postprocess(taken, self._names, self._running)
         made = {pid: self._sequences(pid, batch) for pid, batch in postprocessed.items()}
         self._forget_episodes()
@@ -653,8 +663,8 @@ class MultiAgentRunner(ResumableRunner):
         """
         first, bad = "", set()
         for policy_id, rows in ready.items():
-            columns = self._sides[policy_id].store.columns
-            for row, what in self._sides[policy_id].store.not_finite(rows):
+            columns = self._collectors[policy_id].store.columns
+            for row, what in self._collectors[policy_id].store.not_finite(rows):
                 episode = int(columns[EPS_ID][row])
                 bad.add(_whole_episode(episode))
                 agent = self._names[episode, int(columns[AGENT_INDEX][row])]
@@ -665,11 +675,14 @@ class MultiAgentRunner(ResumableRunner):
                 )
         if not bad:
             return
-        for side in self._sides.values():
-            count = len(side.store)
-            lost = np.isin(_whole_episode(side.store.columns[EPS_ID][:count]), list(bad)) & side.store.closed[:count]
+        for collector in self._collectors.values():
+            count = len(collector.store)
+            lost = (
+                np.isin(_whole_episode(collector.store.columns[EPS_ID][:count]), list(bad))
+                & collector.store.closed[:count]
+            )
             if lost.any():
-                self._move(side, side.store.forget(np.flatnonzero(lost).tolist()))
+                self._move(collector, collector.store.forget(np.flatnonzero(lost).tolist()))
         for part in [part for part in self._steps_of if _whole_episode(part) in bad]:
             self._finished_steps -= self._steps_of.pop(part)
         for index, running in enumerate(self._episodes):
@@ -678,24 +691,28 @@ class MultiAgentRunner(ResumableRunner):
         raise NonFiniteError(first)
 
     def _sequences(self, policy_id: str, batch: SampleBatch) -> SampleBatch:
-        policy = self._sides[policy_id].policy
+        policy = self._collectors[policy_id].policy
         if not policy.is_recurrent():
             return batch
         return cut_into_sequences(batch, policy.max_seq_len, keep_states_out=policy.train_columns is None)
 
-    def _move(self, side: Side, moved: NDArray[np.int64], dropped: int | None = None) -> None:
+    def _move(self, collector: PolicyCollector, moved: NDArray[np.int64], dropped: int | None = None) -> None:
         """Tells agents where their rows are after some were taken out."""
         for index, agents in enumerate(self._agents):
             for agent in agents.values():
-                if agent.side is side and agent.row >= 0:
+                if agent.collector is collector and agent.row >= 0:
                     agent.row = int(moved[agent.row])
             if index == dropped:
-                side.waiting = [agent for agent in side.waiting if agent.slot != dropped]
-        side.unfiltered = len(side.store)
+                collector.waiting = [agent for agent in collector.waiting if agent.slot != dropped]
+        collector.unfiltered = len(collector.store)
 
     def _forget_episodes(self) -> None:
         """Lets go of finished episodes whose rows have all been handed out."""
-        left = {int(e) for side in self._sides.values() for e in side.store.columns[EPS_ID][: len(side.store)]}
+        left = {
+            int(e)
+            for collector in self._collectors.values()
+            for e in collector.store.columns[EPS_ID][: len(collector.store)]
+        }
         gone = {episode for episode in self._over if episode not in left}
         self._over -= gone
         for episode in gone:

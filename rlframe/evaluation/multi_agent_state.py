@@ -116,7 +116,7 @@ class ResumableRunner:
     _metrics: list[RolloutMetrics]
     _episodes: list[Any]
     _agents: list[dict[Any, Any]]
-    _sides: dict[str, Any]
+    _collectors: dict[str, Any]
     _names: dict[tuple[int, int], Any]
     _over: set[int]
     _parts: list[int]
@@ -131,7 +131,7 @@ class ResumableRunner:
     _call: Callable[[str, int], None]
     _drop_rows: Callable[[int], None]
     _new_episode: Callable[[int, int], Any]
-    _new_side: Callable[[str], Any]
+    _new_collector: Callable[[str], Any]
     _restore_agent: Callable[[int, Any, Mapping[str, Any]], Any]
 
     def get_state(self) -> State:
@@ -156,11 +156,13 @@ class ResumableRunner:
         return {
             **state,
             "episodes": [self._episode_state(index) for index in range(len(self.slots))],
-            "sides": [_side_state(side) for side in self._sides.values()],
+            "sides": [_collector_state(collector) for collector in self._collectors.values()],
             "names": [[episode, number, agent_key(agent)] for (episode, number), agent in self._names.items()],
             "over": sorted(self._over),
             "parts": list(self._parts),
-            "infos_lost": any(INFOS in side.store.columns and len(side.store) for side in self._sides.values()),
+            "infos_lost": any(
+                INFOS in collector.store.columns and len(collector.store) for collector in self._collectors.values()
+            ),
             "unchecked": sorted(self._unchecked),
         }
 
@@ -172,7 +174,7 @@ class ResumableRunner:
             "agents": [
                 {
                     "key": agent_key(agent.id),
-                    "policy": agent.side.policy_id,
+                    "policy": agent.collector.policy_id,
                     "place": agent.place,
                     "row": agent.row,
                     "step": agent.step,
@@ -198,7 +200,7 @@ class ResumableRunner:
             saved = state["slots"].get(str(slot.index))
             if saved is not None:
                 slot.seed, slot.episode = int(saved["seed"]), int(saved["episode"])
-        known = all(side["policy"] in self.policies for side in state.get("sides", []))
+        known = all(collector["policy"] in self.policies for collector in state.get("sides", []))
         if not state["started"] or len(state["slots"]) != len(self.slots) or not known:
             return
         self._take_rows(state)
@@ -216,7 +218,7 @@ class ResumableRunner:
 
     def _take_rows(self, state: State) -> None:
         """Takes the rows and memories of each policy."""
-        self._sides, self._running = {}, {}
+        self._collectors, self._running = {}, {}
         self._names = {(int(episode), int(number)): _Ids().find(key) for episode, number, key in state["names"]}
         self._over = set(state["over"])
         self._parts = [int(part) for part in state["parts"]]
@@ -224,12 +226,15 @@ class ResumableRunner:
         self._agents = [{} for _ in self.slots]
         self._episodes = [None for _ in self.slots]  # filled by the caller
         for saved in state["sides"]:
-            side = self._new_side(saved["policy"])
-            side.store.set_state(saved["store"])
-            side.unfiltered = len(side.store)
-            side.free_places, side.places = [int(place) for place in saved["free_places"]], int(saved["places"])
-            if side.memory is not None and saved["memory"]:
-                side.memory.set_state(saved["memory"])
+            collector = self._new_collector(saved["policy"])
+            collector.store.set_state(saved["store"])
+            collector.unfiltered = len(collector.store)
+            collector.free_places, collector.places = (
+                [int(place) for place in saved["free_places"]],
+                int(saved["places"]),
+            )
+            if collector.memory is not None and saved["memory"]:
+                collector.memory.set_state(saved["memory"])
 
     def _bring_back(self, index: int, state: State) -> bool:
         """Replays one environment and takes its agents back; returns whether it is where it was."""
@@ -247,10 +252,10 @@ class ResumableRunner:
             made = self._restore_agent(index, agent_id, agent)
             episode.agent_rewards[agent_id, agent["policy"]] = made.total
             episode.total_reward += made.total
-            if made.row >= made.side.store.acted_up_to:
-                made.side.waiting.append(made)
-        for side in self._sides.values():
-            side.waiting.sort(key=lambda agent: agent.row)
+            if made.row >= made.collector.store.acted_up_to:
+                made.collector.waiting.append(made)
+        for collector in self._collectors.values():
+            collector.waiting.sort(key=lambda agent: agent.row)
         if obs is None or not ids.know(list(policies)):
             return False
         self._call("on_episode_start", index)
@@ -261,27 +266,27 @@ class ResumableRunner:
         if self._observation_fn is not None:
             return True  # what it has made of them may hang on what it keeps itself
         for agent in self._agents[index].values():
-            if agent.row < 0 or agent.row < agent.side.store.acted_up_to or agent.side.filter is not None:
+            if agent.row < 0 or agent.row < agent.collector.store.acted_up_to or agent.collector.filter is not None:
                 continue
             raw = obs.get(agent.id)
             if raw is None:
                 return False
-            wanted = agent.side.store.columns[OBS][agent.row]
+            wanted = agent.collector.store.columns[OBS][agent.row]
             got: NDArray[Any] = np.asarray(
-                raw if agent.side.preprocess is None else agent.side.preprocess.transform(raw)
+                raw if agent.collector.preprocess is None else agent.collector.preprocess.transform(raw)
             )
             if got.shape != wanted.shape or not np.array_equal(got.astype(wanted.dtype), wanted, equal_nan=True):
                 return False
         return True
 
 
-def _side_state(side: Any) -> State:
+def _collector_state(collector: Any) -> State:
     return {
-        "policy": side.policy_id,
-        "store": side.store.get_state(),
-        "memory": None if side.memory is None else side.memory.get_state(),
-        "free_places": list(side.free_places),
-        "places": side.places,
+        "policy": collector.policy_id,
+        "store": collector.store.get_state(),
+        "memory": None if collector.memory is None else collector.memory.get_state(),
+        "free_places": list(collector.free_places),
+        "places": collector.places,
     }
 
 

@@ -23,6 +23,7 @@ from rlframe.evaluation.agent_mapping import AgentMapping, agent_mapping
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, overridden_hooks
 from rlframe.evaluation.env_runner import EnvRunner, Hooks, RunnerSettings
 from rlframe.evaluation.env_slots import EnvSlot
+from rlframe.evaluation.episodic_life import EpisodicLifeMetrics
 from rlframe.evaluation.external_runner import ExternalRunner
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.multi_agent_runner import MultiAgentRunner
@@ -34,9 +35,8 @@ from rlframe.evaluation.policy_table import (
     space_for,
 )
 from rlframe.evaluation.rllib_names import RLlibWorkerNames
-from rlframe.evaluation.shared_memory import Lender, Reader
+from rlframe.evaluation.shared_memory import SharedMemoryClient, SharedMemoryPool
 from rlframe.evaluation.vector_runner import VectorRunner, make_vector_env
-from rlframe.evaluation.whole_games import WholeGames
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.policy import Policy, PolicySpec
@@ -120,7 +120,7 @@ class RolloutWorker(RLlibWorkerNames):
         self.callbacks = make_callbacks(config.get("callbacks") if callbacks is None else callbacks)
         self._hooks = overridden_hooks(self.callbacks)
         self._env_creator, self._validate_env = with_preprocessing(env_creator, config), validate_env
-        self._whole_games = WholeGames()
+        self._whole_games = EpisodicLifeMetrics()
         self.slots: list[EnvSlot] = []
         self._several = False
         given = spaces or (config.get("observation_space"), config.get("action_space"))
@@ -138,7 +138,7 @@ class RolloutWorker(RLlibWorkerNames):
         self.runner: EnvRunner | MultiAgentRunner | None = None
         self.global_vars: dict[str, Any] = {"timestep": 0}
         self._fake_batch: SampleBatch | MultiAgentBatch | None = None
-        self._lender = Lender()
+        self._shared_memory = SharedMemoryPool()
         if policy_spec is not None:
             self.add_policies(policy_spec)
 
@@ -325,12 +325,12 @@ class RolloutWorker(RLlibWorkerNames):
         policy: Policy = spec.policy_class(*arguments)
         # Nothing of a policy that cannot be made stays behind.
         self.preprocessors[policy_id], self.filters[policy_id] = preprocessor, made_filter
-        furnish = partial(self._furnish, policy_id)
-        furnish(policy)
-        self.policy_map.add(policy_id, policy, rebuilder(spec.policy_class, arguments, furnish))
+        attach = partial(self._attach_to_worker, policy_id)
+        attach(policy)
+        self.policy_map.add(policy_id, policy, rebuilder(spec.policy_class, arguments, attach))
         self.policy_specs[policy_id] = spec
 
-    def _furnish(self, policy_id: str, policy: Policy) -> None:
+    def _attach_to_worker(self, policy_id: str, policy: Policy) -> None:
         """Gives a policy what it has of its worker."""
         policy._obs_preprocessor = self.preprocessors[policy_id]
         if policy.config.get("observation_filter", "NoFilter") != "NoFilter":
@@ -429,19 +429,19 @@ class RolloutWorker(RLlibWorkerNames):
             self._fake_batch = batch
         return batch
 
-    def sample_shared(self, reader: Reader) -> Any:
+    def sample_shared(self, client: SharedMemoryClient) -> Any:
         """Returns what `sample` does, and large observations through memory that the asking process maps, if it can.
 
         The caller must fetch each answer once.
 
         Args:
-            reader: The process that asks; see `this_reader`.
+            client: The process that asks; see `this_client`.
         """
-        if not isinstance(self.runner, EnvRunner) or not self._lender.reaches(reader):
+        if not isinstance(self.runner, EnvRunner) or not self._shared_memory.reaches(client):
             return self.sample()
-        self.runner.empty = self._lender.empty
+        self.runner.empty = self._shared_memory.empty
         try:
-            return self._lender.export(self.sample())
+            return self._shared_memory.export(self.sample())
         finally:
             del self.runner.empty
 

@@ -1,9 +1,9 @@
 """Large arrays from a sampling process to the one that asks it, through memory that both map: written once, not copied.
 
 Ray's object store copies an array in, and its daemon is asked four times on its way; between processes of one machine
-neither is needed. The sampler writes rows into a segment (`Lender.empty`), sends where they are (`Lender.export`),
-and the asking process maps the segment, which is free again when it has dropped the arrays. Segments have no names:
-they are gone with the last process that maps them, however it ends.
+neither is needed. The sampler writes rows into a segment (`SharedMemoryPool.empty`), sends where they are
+(`SharedMemoryPool.export`), and the asking process maps the segment, which is free again when it has dropped the
+arrays. Segments have no names: they are gone with the last process that maps them, however it ends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOKEN = slice(8, 24)
 _TURN = slice(24, 32)
 
 
-class Reader(NamedTuple):
+class SharedMemoryClient(NamedTuple):
     """A process that asks for arrays: a sampler that finds `secret` in its open file shares memory with it.
 
     `plan` numbers who asks in that process: what was sent to an earlier one, and not taken, nobody will take.
@@ -49,7 +49,7 @@ class Reader(NamedTuple):
     plan: int
 
 
-class Place(NamedTuple):
+class SharedArrayRef(NamedTuple):
     """Where an array lies: a segment, for the `turn`-th time that it is lent, and rows in it."""
 
     pid: int
@@ -61,16 +61,16 @@ class Place(NamedTuple):
     dtype: np.dtype[Any]
 
 
-class LostFragment:
+class StaleFragment:
     """What comes instead of a batch whose sampler ended before its memory was mapped."""
 
 
-def this_reader() -> Reader | None:
+def this_client() -> SharedMemoryClient | None:
     """Returns what samplers know this process, and who asks in it now, by; None where there is no such memory.
 
     It takes Linux.
     """
-    found = _reader(os.getpid()) if hasattr(os, "memfd_create") else None
+    found = _client(os.getpid()) if hasattr(os, "memfd_create") else None
     return None if found is None else found._replace(plan=next(_plans))
 
 
@@ -78,14 +78,14 @@ _plans = itertools.count(1)
 
 
 @lru_cache(maxsize=1)
-def _reader(pid: int) -> Reader | None:
+def _client(pid: int) -> SharedMemoryClient | None:
     try:
         fd = os.memfd_create("rlframe-reader")
     except OSError:  # a sandbox that forbids it
         return None
     secret = secrets.token_bytes(16)
     os.write(fd, secret)
-    return Reader(pid, os.geteuid(), fd, secret, 0)
+    return SharedMemoryClient(pid, os.geteuid(), fd, secret, 0)
 
 
 class _Segment:
@@ -125,25 +125,25 @@ class _Segment:
         os.close(self.fd)
 
 
-class Lender:
+class SharedMemoryPool:
     """Makes arrays that other processes of this machine can map, and sends batches of them."""
 
     def __init__(self) -> None:
         self._segments: list[_Segment] = []
         self._lent: dict[int, _Segment] = {}
-        self._readers: dict[tuple[Any, ...], bool] = {}
+        self._clients: dict[tuple[Any, ...], bool] = {}
         self._plan = 0
 
-    def reaches(self, reader: Reader) -> bool:
+    def reaches(self, client: SharedMemoryClient) -> bool:
         """Whether a process sees this one's memory: it is on this machine, in this namespace, of this user."""
-        key = reader._replace(plan=0)
-        if key not in self._readers:
-            self._readers[key] = _finds(reader)
-        if reader.plan > self._plan:
-            self._plan = reader.plan
+        key = client._replace(plan=0)
+        if key not in self._clients:
+            self._clients[key] = _finds(client)
+        if client.plan > self._plan:
+            self._plan = client.plan
             for segment in [segment for segment in self._segments if segment.memory[0] == _SENT]:
                 self._discard(segment)
-        return self._readers[key]
+        return self._clients[key]
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """Returns what `numpy.empty` does, in memory that can be shared if it is large."""
@@ -182,12 +182,12 @@ class Lender:
         """Returns what is sent instead of a batch: it becomes the batch again where it is unpickled, once."""
         if not isinstance(batch, SampleBatch):
             return batch
-        places = {name: place for name, column in batch.items() if (place := self._place(column)) is not None}
-        if not places:
+        refs = {name: ref for name, column in batch.items() if (ref := self._ref(column)) is not None}
+        if not refs:
             return batch
-        return _Sent(batch, places)
+        return _Sent(batch, refs)
 
-    def _place(self, column: Any) -> Place | None:
+    def _ref(self, column: Any) -> SharedArrayRef | None:
         segment = self._lent.get(id(column.base)) if type(column) is np.ndarray else None
         if segment is None or segment.sent_turn == segment.turn or not column.flags.c_contiguous:
             return None  # another process may be through with it, and the segment be lent again, at any time
@@ -195,29 +195,29 @@ class Lender:
         segment.memory[0] = _SENT
         offset = column.__array_interface__["data"][0] - column.base.__array_interface__["data"][0]
         turn = segment.memory[_TURN]
-        return Place(os.getpid(), segment.fd, segment.token, turn, offset, column.shape, column.dtype)
+        return SharedArrayRef(os.getpid(), segment.fd, segment.token, turn, offset, column.shape, column.dtype)
 
 
 class _Sent:
     """A batch some of whose columns lie in shared memory, on its way."""
 
-    def __init__(self, batch: SampleBatch, places: Mapping[str, Place]) -> None:
-        self._batch, self._places = batch, places
+    def __init__(self, batch: SampleBatch, refs: Mapping[str, SharedArrayRef]) -> None:
+        self._batch, self._refs = batch, refs
 
     def __reduce__(self) -> Any:
         batch = self._batch.copy(shallow=True)
-        for name in self._places:
+        for name in self._refs:
             dict.__setitem__(batch, name, None)  # keeps its place among the columns
-        return _received, (batch, dict(self._places))
+        return _received, (batch, dict(self._refs))
 
 
-def _received(batch: SampleBatch, places: Mapping[str, Place]) -> SampleBatch | LostFragment:
+def _received(batch: SampleBatch, refs: Mapping[str, SharedArrayRef]) -> SampleBatch | StaleFragment:
     """Undoes `_Sent.__reduce__`."""
     try:
-        for name, place in places.items():
-            dict.__setitem__(batch, name, _taken(place))
+        for name, ref in refs.items():
+            dict.__setitem__(batch, name, _taken(ref))
     except FileNotFoundError:
-        return LostFragment()
+        return StaleFragment()
     return batch
 
 
@@ -227,7 +227,7 @@ _mapped: dict[tuple[int, int, bytes], mmap.mmap] = {}
 _mapping = threading.Lock()
 
 
-def _taken(place: Place) -> NDArray[Any]:
+def _taken(ref: SharedArrayRef) -> NDArray[Any]:
     """Returns the array at a place, read-only; its segment is free when it, and all views of it, are dropped.
 
     Raises:
@@ -235,26 +235,26 @@ def _taken(place: Place) -> NDArray[Any]:
         RuntimeError: If it was taken before.
     """
     with _mapping:
-        memory = _memory(place)
-        if memory[0] != _SENT or memory[_TURN] != place.turn:
+        memory = _memory(ref)
+        if memory[0] != _SENT or memory[_TURN] != ref.turn:
             raise RuntimeError(
-                f"rows of the sampler with process id {place.pid} were taken before, and their memory was lent again: "
+                f"rows of the sampler with process id {ref.pid} were taken before, and their memory was lent again: "
                 "fetch what sample_shared() returns once, or call sample()"
             )
         memory[0] = _TAKEN
-    count = int(np.prod(place.shape)) * place.dtype.itemsize
-    content = np.frombuffer(memory, np.uint8, count, _HEADER + place.offset)
+    count = int(np.prod(ref.shape)) * ref.dtype.itemsize
+    content = np.frombuffer(memory, np.uint8, count, _HEADER + ref.offset)
     content.flags.writeable = False  # as Ray's arrays are
     weakref.finalize(content, _give_back, memory, os.getpid()).atexit = False
-    return content.view(place.dtype).reshape(place.shape)
+    return content.view(ref.dtype).reshape(ref.shape)
 
 
-def _memory(place: Place) -> mmap.mmap:
-    key = (place.pid, place.fd, place.token)
+def _memory(ref: SharedArrayRef) -> mmap.mmap:
+    key = (ref.pid, ref.fd, ref.token)
     if key not in _mapped:
         for other in [other for other in _mapped if _has_ended(other[0])]:
             del _mapped[other]
-        _mapped[key] = _map(place)
+        _mapped[key] = _map(ref)
     return _mapped[key]
 
 
@@ -269,8 +269,8 @@ def unmap() -> None:
         _mapped.clear()
 
 
-def _map(place: Place) -> mmap.mmap:
-    path = f"/proc/{place.pid}/fd/{place.fd}"
+def _map(ref: SharedArrayRef) -> mmap.mmap:
+    path = f"/proc/{ref.pid}/fd/{ref.fd}"
     try:
         fd = os.open(path, os.O_RDWR | _OPEN)
         try:
@@ -278,10 +278,10 @@ def _map(place: Place) -> mmap.mmap:
         finally:
             os.close(fd)
     except (OSError, ValueError) as error:
-        if isinstance(error, FileNotFoundError) or _has_ended(place.pid):
+        if isinstance(error, FileNotFoundError) or _has_ended(ref.pid):
             raise FileNotFoundError(path) from error
         raise OSError(f"{path}, the memory of a sampler, cannot be mapped: {error}; set share_memory=False") from error
-    if memory[_TOKEN] != place.token:
+    if memory[_TOKEN] != ref.token:
         raise FileNotFoundError(f"{path} is another file now")
     return memory
 
@@ -295,16 +295,16 @@ def _has_ended(pid: int) -> bool:
         return True
 
 
-def _finds(reader: Reader) -> bool:
+def _finds(client: SharedMemoryClient) -> bool:
     """Whether a reader's open file, with its secret, is where its process id says, and this process too."""
-    if not hasattr(os, "memfd_create") or reader.user != os.geteuid():
+    if not hasattr(os, "memfd_create") or client.user != os.geteuid():
         return False
     try:
         if os.readlink("/proc/self") != str(os.getpid()):
             return False  # /proc is that of another namespace
-        fd = os.open(f"/proc/{reader.pid}/fd/{reader.fd}", os.O_RDONLY | _OPEN)
+        fd = os.open(f"/proc/{client.pid}/fd/{client.fd}", os.O_RDONLY | _OPEN)
         try:
-            return os.pread(fd, len(reader.secret), 0) == reader.secret
+            return os.pread(fd, len(client.secret), 0) == client.secret
         finally:
             os.close(fd)
     except OSError:

@@ -15,7 +15,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.env.checks import check_observation
 from rlframe.evaluation.env_runner import EnvRunner, Hooks, RunnerSettings
 from rlframe.evaluation.env_slots import EnvSlot
-from rlframe.evaluation.fragments import Block, Segment, assemble, clip_rewards
+from rlframe.evaluation.fragments import RolloutBuffer, TrajectorySlice, assemble, clip_rewards
 from rlframe.policy.policy import Policy
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.seeding import derive_seed
@@ -126,82 +126,82 @@ class VectorRunner(EnvRunner):
         self._counts[:], self._sums[:], self._skip[:] = 0, 0.0, False
         self._started = True
 
-    def _run_block(self) -> tuple[SampleBatch, list[Segment]]:
+    def _fill_buffer(self) -> tuple[SampleBatch, list[TrajectorySlice]]:
         """Steps all slots `rollout_fragment_length` times and returns the rows and their segments."""
         settings, policy = self.settings, self.policy
-        block = Block(settings.rollout_fragment_length, self._obs, policy, self.empty)
-        dropped = np.zeros((block.length, block.slots), np.bool_)
+        buffer = RolloutBuffer(settings.rollout_fragment_length, self._obs, policy, self.empty)
+        dropped = np.zeros((buffer.length, buffer.slots), np.bool_)
         policy.exploration.before_compute_actions(timestep=policy.global_timestep, explore=settings.explore)
         clock = time.perf_counter
         started, act_time, env_time = clock(), 0.0, 0.0
-        for t in range(block.length):
+        for t in range(buffer.length):
             before = clock()
-            actions, extras = self._act(block.obs_at(t))
+            actions, extras = self._act(buffer.obs_at(t))
             between = clock()
-            block.write_actions(t, self._flat(actions), extras)
-            self._step_all(t, block, actions, dropped)
+            buffer.write_actions(t, self._flat(actions), extras)
+            self._step_all(t, buffer, actions, dropped)
             after = clock()
             act_time += between - before
             env_time += after - between
         policy.exploration.restore_weights()
-        self._obs = block.obs_at(block.length).copy()  # as in EnvRunner
-        self._times.add(act_time, env_time, clock() - started, block.length)
-        for index in range(block.slots):
-            block.close_segment(index, self._part_id(index), int(self._counts[index]))
+        self._obs = buffer.obs_at(buffer.length).copy()  # as in EnvRunner
+        self._times.add(act_time, env_time, clock() - started, buffer.length)
+        for index in range(buffer.slots):
+            buffer.close_segment(index, self._part_id(index), int(self._counts[index]))
         self._kept = None
         if dropped.any():
             # Rows of no episode, so that nothing before or behind them is taken for their neighbour.
-            block.eps_id[dropped], block.t[dropped] = -1, 0
+            buffer.eps_id[dropped], buffer.t[dropped] = -1, 0
             self._kept = np.flatnonzero(~dropped.swapaxes(0, 1).reshape(-1))
-        return assemble(block, policy, settings), block.segments
+        return assemble(buffer, policy, settings), buffer.segments
 
-    def _step_all(self, t: int, block: Block, actions: NDArray[Any], dropped: NDArray[np.bool_]) -> None:
+    def _step_all(self, t: int, buffer: RolloutBuffer, actions: NDArray[Any], dropped: NDArray[np.bool_]) -> None:
         try:
             made = self.vector_env.step(self._vector_actions(actions))
         except Exception as error:
             self._started = False
             raise EnvError(f"step() of {self.slots[0].where()} raised {type(error).__name__}: {error}") from error
         obs, rewards, terminateds, truncateds, infos = made
-        row = block.obs_at(t + 1)
+        row = buffer.obs_at(t + 1)
         row[:] = obs
         if self.obs_filter is not None:
             row[:] = self.obs_filter.filter_batch(row, update=True)
-        block.rewards[t] = rewards
+        buffer.rewards[t] = rewards
         if self._memory is not None:
-            self._memory.rewarded(clip_rewards(block.rewards[t], self.settings.clip_rewards))
+            self._memory.rewarded(clip_rewards(buffer.rewards[t], self.settings.clip_rewards))
         skip, self._skip = self._skip, np.logical_or(terminateds, truncateds)
         self._counts += 1
         self._sums += rewards
         if skip.any():
             dropped[t] = skip
-            self._begin_skipped(t, block, skip)
-        if infos and block.infos is not None:
-            block.infos[t] = [_info_of(infos, index) for index in range(block.slots)]
-        elif block.infos is not None:
-            block.infos[t] = [{} for _ in range(block.slots)]
+            self._begin_skipped(t, buffer, skip)
+        if infos and buffer.infos is not None:
+            buffer.infos[t] = [_info_of(infos, index) for index in range(buffer.slots)]
+        elif buffer.infos is not None:
+            buffer.infos[t] = [{} for _ in range(buffer.slots)]
         if self._skip.any():
             if not self.settings.no_done_at_end:
-                block.terminateds[t] = terminateds
-                block.truncateds[t] = truncateds & ~np.asarray(terminateds)
+                buffer.terminateds[t] = terminateds
+                buffer.truncateds[t] = truncateds & ~np.asarray(terminateds)
             for index in np.flatnonzero(self._skip).tolist():
-                self._close(t, block, index)
+                self._close(t, buffer, index)
 
-    def _begin_skipped(self, t: int, block: Block, skip: NDArray[np.bool_]) -> None:
+    def _begin_skipped(self, t: int, buffer: RolloutBuffer, skip: NDArray[np.bool_]) -> None:
         """Lets new episodes begin in the slots whose row t was the reset of the last one."""
         self._counts[skip], self._sums[skip] = 0, 0.0
         for index in np.flatnonzero(skip).tolist():
-            block.skip_row(t, index)
+            buffer.skip_row(t, index)
             if self._memory is not None:
                 self._memory.begin(index)
 
     def _vector_actions(self, actions: NDArray[Any]) -> Any:
         return actions + self._start_offset if self._discrete else np.asarray(self.policy.to_env_actions(actions))
 
-    def _close(self, t: int, block: Block, index: int) -> None:
+    def _close(self, t: int, buffer: RolloutBuffer, index: int) -> None:
         """Reports an episode that ended with row t."""
         self._lengths[index], self._returns[index] = int(self._counts[index]), float(self._sums[index])
         self._finish_episode(index)
-        block.close_segment(index, self._part_id(index), self._lengths[index], stop=t + 1)
+        buffer.close_segment(index, self._part_id(index), self._lengths[index], stop=t + 1)
         self.slots[index].episode += 1
 
     def _cut(self, batch: SampleBatch) -> SampleBatch:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class SGDSettings:
     """What a worker does in one round.
 
     Attributes:
@@ -45,7 +45,7 @@ class Lesson:
 
 
 def LearnInWorkers(
-    workers: Any, lesson: Lesson, *, backend: str = "gloo", keep_local_weights_in_sync: bool = True,
+    workers: Any, settings: SGDSettings, *, backend: str = "gloo", keep_local_weights_in_sync: bool = True,
     timeout_s: float = 60.0,
 ) -> LocalIterator[tuple[int, dict[str, Any]]]:  # fmt: skip
     """Lets every worker sample and learn, in step with the others; weights stay equal without being sent.
@@ -56,7 +56,7 @@ def LearnInWorkers(
 
     Args:
         workers: The WorkerSet. Remote workers need the framework's policies (`sample_in_numpy` False).
-        lesson: What each worker does in a round.
+        settings: What each worker does in a round.
         backend: Backend of `torch.distributed`.
         keep_local_weights_in_sync: Copy the weights to the local worker after each round.
         timeout_s: Seconds that a worker waits for the others at one learner step.
@@ -65,10 +65,10 @@ def LearnInWorkers(
         WorkerError: If the workers do not find each other.
     """
     if not workers.remote_workers():
-        return LocalIterator(partial(_Alone, workers, lesson), SharedMetrics(), name="LearnInWorkers")
+        return LocalIterator(partial(_LocalLearner, workers, settings), SharedMetrics(), name="LearnInWorkers")
     workers.learns_remotely = True
     connect(workers, backend, timeout_s)
-    source = partial(_Together, workers, lesson, keep_local_weights_in_sync)
+    source = partial(_DecentralizedLearner, workers, settings, keep_local_weights_in_sync)
     return LocalIterator(source, SharedMetrics(), name="LearnInWorkers")
 
 
@@ -131,7 +131,7 @@ def _join(worker: Any, address: str, rank: int, world_size: int, backend: str, t
         policy.distributed_world_size = world_size
 
 
-class _Here:
+class _OnlyLocal:
     """The worker itself in the place of a WorkerSet."""
 
     def __init__(self, worker: Any) -> None:
@@ -144,10 +144,10 @@ class _Here:
         return ()
 
 
-def _round_of_many(worker: Any, lesson: Lesson, global_vars: dict[str, int]) -> tuple[int, int, dict[str, Any]]:
+def _round_of_many(worker: Any, settings: SGDSettings, global_vars: dict[str, int]) -> tuple[int, int, dict[str, Any]]:
     """Runs on a worker of a group: as `_sample_and_learn`; one that fails leaves the group, so that nobody waits."""
     try:
-        return _sample_and_learn(worker, lesson, global_vars)
+        return _sample_and_learn(worker, settings, global_vars)
     except BaseException:
         from rlframe.policy.torch import distributed
 
@@ -155,13 +155,15 @@ def _round_of_many(worker: Any, lesson: Lesson, global_vars: dict[str, int]) -> 
         raise
 
 
-def _sample_and_learn(worker: Any, lesson: Lesson, global_vars: dict[str, int]) -> tuple[int, int, dict[str, Any]]:
+def _sample_and_learn(
+    worker: Any, settings: SGDSettings, global_vars: dict[str, int]
+) -> tuple[int, int, dict[str, Any]]:
     """Runs on a worker: samples and learns; returns env steps, agent steps and learner infos by policy."""
     worker.set_global_vars(global_vars)
     trained = SelectExperiences(worker.policies_to_train)(worker.sample())
-    batch = StandardizeFields(lesson.standardize)(trained)
+    batch = StandardizeFields(settings.standardize)(trained)
     learner = MultiGPUTrainOneStep(
-        workers=_Here(worker), sgd_minibatch_size=lesson.sgd_minibatch_size, num_sgd_iter=lesson.num_sgd_iter
+        workers=_OnlyLocal(worker), sgd_minibatch_size=settings.sgd_minibatch_size, num_sgd_iter=settings.num_sgd_iter
     )
     infos = {}
     parts = dict(policy_parts(worker, batch))
@@ -170,9 +172,9 @@ def _sample_and_learn(worker: Any, lesson: Lesson, global_vars: dict[str, int]) 
         # From the count of steps, so that a restored run draws the same orders without more to remember.
         learner._rng = make_rng(policy._policy_seed, "minibatches", worker.worker_index, global_vars["timestep"])
         steps = []
-        for _ in range(lesson.num_sgd_iter):
+        for _ in range(settings.num_sgd_iter):
             minibatches = (
-                [] if rows is None else list(learner._minibatches(rows, lesson.sgd_minibatch_size or rows.count))
+                [] if rows is None else list(learner._minibatches(rows, settings.sgd_minibatch_size or rows.count))
             )
             # Every step needs all workers: where some have fewer minibatches, nobody has more.
             for part in minibatches[: policy.agreed_minimum(len(minibatches))]:
@@ -214,44 +216,46 @@ def _answers(calls: list[Any]) -> list[Any]:
     return list(answers.values())
 
 
-class _Alone:
+class _LocalLearner:
     """Rounds of the local worker."""
 
     plan_name = "LearnInWorkers"
 
-    def __init__(self, workers: Any, lesson: Lesson) -> None:
+    def __init__(self, workers: Any, settings: SGDSettings) -> None:
         self._workers = workers
-        self._lesson = lesson
+        self._settings = settings
 
     def plan_args(self) -> str:
         return "local worker"
 
-    def __iter__(self) -> _Alone:
+    def __iter__(self) -> _LocalLearner:
         return self
 
     def __next__(self) -> tuple[int, dict[str, Any]]:
         _get_shared_metrics().check_steps_limit()
         started = perf_counter()
         global_vars = {"timestep": _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER]}
-        made = _sample_and_learn(self._workers.local_worker(), self._lesson, global_vars)
+        made = _sample_and_learn(self._workers.local_worker(), self._settings, global_vars)
         return _record([made], perf_counter() - started)
 
 
-class _Together:
+class _DecentralizedLearner:
     """Rounds of all remote workers."""
 
     plan_name = "LearnInWorkers"
 
-    def __init__(self, workers: Any, lesson: Lesson, keeps_local_in_sync: bool, timeout_s: float | None = None) -> None:
+    def __init__(
+        self, workers: Any, settings: SGDSettings, keeps_local_in_sync: bool, timeout_s: float | None = None
+    ) -> None:
         del timeout_s  # a round cannot be left halfway: all workers are in it
         self._workers = workers
-        self._lesson = lesson
+        self._settings = settings
         self._keeps_local_in_sync = keeps_local_in_sync
 
     def plan_args(self) -> str:
         return f"{len(self._workers.remote_workers())} workers"
 
-    def __iter__(self) -> _Together:
+    def __iter__(self) -> _DecentralizedLearner:
         return self
 
     def __next__(self) -> tuple[int, dict[str, Any]]:
@@ -261,7 +265,7 @@ class _Together:
         started = perf_counter()
         remotes = self._workers.remote_workers()
         global_vars = {"timestep": _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER]}
-        rounds = _answers([worker.apply.remote(_round_of_many, self._lesson, global_vars) for worker in remotes])
+        rounds = _answers([worker.apply.remote(_round_of_many, self._settings, global_vars) for worker in remotes])
         made = _record(rounds, perf_counter() - started)
         if self._keeps_local_in_sync:
             self._workers.local_worker().set_weights(ray.get(remotes[0].get_weights.remote()))

@@ -13,8 +13,8 @@ from rlframe.data.columns import BATCH_INDEXES, INFOS, SEQ_LENS, STATE_OUT_PREFI
 from rlframe.data.rows import as_seq_lens
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.execution.common import TimerStat
+from rlframe.execution.memory_budget import check_fits, memory_bytes
 from rlframe.execution.replay_buffer import _check_range
-from rlframe.execution.replay_memory import check_fits, memory_bytes
 from rlframe.execution.transition_store import GO_ON_WITHOUT
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.seeding import derive_seed, entropy_seed, make_rng

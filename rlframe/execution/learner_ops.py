@@ -21,7 +21,7 @@ from rlframe.execution.multi_gpu_learner_thread import MultiGPULearnerThread
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rlframe.execution.learner_thread import Learned
+    from rlframe.execution.learner_thread import LearnerResult
 
     Learner = InlineLearner | LearnerThread
 
@@ -73,7 +73,7 @@ class FeedLearner(Enqueue):
 class BroadcastLearned:
     """Counts what was learned, and has each worker get the new weights before it samples again.
 
-    Takes a `Learned`; gives `(env steps, {policy id: learner info})`. Counts `num_steps_trained`,
+    Takes a `LearnerResult`; gives `(env steps, {policy id: learner info})`. Counts `num_steps_trained`,
     `num_steps_trained_this_iter` and `num_agent_steps_trained`; sets `info["learner"]`.
 
     Args:
@@ -85,7 +85,7 @@ class BroadcastLearned:
         self.workers = workers
         self.learner = learner
 
-    def __call__(self, learned: Learned) -> tuple[int, dict[str, Any]]:
+    def __call__(self, learned: LearnerResult) -> tuple[int, dict[str, Any]]:
         """Counts, tells and sends."""
         metrics = _get_shared_metrics()
         counters = metrics.counters
@@ -94,7 +94,7 @@ class BroadcastLearned:
         counters[AGENT_STEPS_TRAINED_COUNTER] += learned.agent_steps
         metrics.info[LEARNER_INFO] = learned.infos
         global_vars = {"timestep": counters[STEPS_SAMPLED_COUNTER]}
-        self.learner.tell(global_vars)
+        self.learner.set_global_vars(global_vars)
         if learned.weights is not None:
             self.workers.weights_changed(list(learned.weights), global_vars, weights=learned.weights)
         return learned.env_steps, learned.infos

@@ -28,7 +28,7 @@ _POLL_S = 0.05
 _QUEUE_WINDOW = 50
 
 
-class Learned(NamedTuple):
+class LearnerResult(NamedTuple):
     """What a learner tells of one learner step.
 
     Attributes:
@@ -62,7 +62,7 @@ class BatchLearner:
         self.batches = 0
         self.has_learned = False
 
-    def learn(self, batch: Batch, *, last_pass: bool = True) -> Learned:
+    def learn(self, batch: Batch, *, last_pass: bool = True) -> LearnerResult:
         """Learns from a batch once, each policy from its own rows."""
         local = self.local_worker
         with held(local.policy_map):  # to the end: what follows the learner step touches policies, too
@@ -76,7 +76,7 @@ class BatchLearner:
                 self.batches += 1
                 if self.snapshot_every and self.batches % self.snapshot_every == 0:
                     weights = local.get_weights(list(local.policies_to_train))
-        return Learned(rows[0], infos, rows[1], weights)
+        return LearnerResult(rows[0], infos, rows[1], weights)
 
     def _learn(self, policy: Any, rows: Any) -> dict[str, Any]:
         info: dict[str, Any] = policy.learn_on_batch(rows)
@@ -92,7 +92,7 @@ class BatchLearner:
         restore_operator(self.after_step, state["after_step"])
 
 
-class Gate:
+class PauseEvent:
     """Lets a thread work only while it is open; closing it waits until the work at hand is done."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class Gate:
             self._condition.wait_for(lambda: not self._inside)
 
     def enter(self, timeout_s: float) -> bool:
-        """Called by the thread: waits until the gate is open; False where it is not within `timeout_s` seconds."""
+        """Called by the thread: waits until the pause is over; False where it is not within `timeout_s` seconds."""
         with self._condition:
             self._inside = self._condition.wait_for(lambda: self._open, timeout_s)
             return self._inside
@@ -173,7 +173,7 @@ class LearnerThread(threading.Thread):
         self.metrics = MetricsContext()
         self.stopped = False
         self.error: BaseException | None = None
-        self._gate = Gate()
+        self._pause = PauseEvent()
         self._global_vars: Mapping[str, Any] | None = None
 
     def plan_args(self) -> str:
@@ -189,24 +189,24 @@ class LearnerThread(threading.Thread):
     def start(self) -> None:
         """Starts the thread; it learns until it is stopped, or a plan that runs `within` it stands still."""
         super().start()
-        self._gate.open()
+        self._pause.open()
 
     def __enter__(self) -> LearnerThread:
         if self.ident is None and not self.stopped:
             self.start()
-        self._gate.open()
+        self._pause.open()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._gate.close()
-        self._hear()
+        self._pause.close()
+        self._take_global_vars()
 
     @property
     def has_learned(self) -> bool:
         """Whether a learner step is done in this process."""
         return self.learner.has_learned
 
-    def results(self) -> LocalIterator[Learned]:
+    def results(self) -> LocalIterator[LearnerResult]:
         """Returns the stream of what was learned; it raises what the thread raised."""
         return Dequeue(self.outqueue, check=self.check)
 
@@ -220,7 +220,7 @@ class LearnerThread(threading.Thread):
             raise self.error
         return self.is_alive()
 
-    def tell(self, global_vars: Mapping[str, Any]) -> None:
+    def set_global_vars(self, global_vars: Mapping[str, Any]) -> None:
         """Tells the policies the count of env steps before the next learner step."""
         self._global_vars = global_vars
 
@@ -273,16 +273,16 @@ class LearnerThread(threading.Thread):
         if taken is None:
             return
         self.queue_timer.push(monotonic() - started)
-        while not self._gate.enter(_POLL_S):
+        while not self._pause.enter(_POLL_S):
             if self.stopped:
                 return
         try:
-            self._hear()
+            self._take_global_vars()
             started = monotonic()
             learned = self.learner.learn(taken[0], last_pass=taken[1])
             self.grad_timer.push(monotonic() - started)
         finally:
-            self._gate.leave()
+            self._pause.leave()
         self.learner_queue_size.push(self.inqueue.qsize())
         self._give(learned)
 
@@ -294,7 +294,7 @@ class LearnerThread(threading.Thread):
             try:
                 return self.minibatch_buffer.get()
             except queue.Empty:
-                waited = waited + monotonic() - started if self._gate.is_open else 0.0
+                waited = waited + monotonic() - started if self._pause.is_open else 0.0
             if waited > self.learner_queue_timeout:
                 raise TimeoutError(
                     f"the learner got no batch for {waited:.0f} s: are the workers stuck, or is train_batch_size too "
@@ -302,7 +302,7 @@ class LearnerThread(threading.Thread):
                 )
         return None
 
-    def _give(self, learned: Learned) -> None:
+    def _give(self, learned: LearnerResult) -> None:
         while not self.stopped:
             try:
                 self.outqueue.put(learned, timeout=_POLL_S)
@@ -310,7 +310,7 @@ class LearnerThread(threading.Thread):
                 continue
             return
 
-    def _hear(self) -> None:
+    def _take_global_vars(self) -> None:
         """Passes on what `tell` was told."""
         told, self._global_vars = self._global_vars, None
         if told is not None:
@@ -355,15 +355,15 @@ class InlineLearner:
         """Whether a learner step is done in this process."""
         return self.learner.has_learned
 
-    def results(self) -> LocalIterator[Learned]:
+    def results(self) -> LocalIterator[LearnerResult]:
         """Returns the stream of what was learned; pulling an item learns from the batch that waits."""
         return LocalIterator(lambda: iter(self.step, None), SharedMetrics(), name="InlineLearner")
 
     def step(self) -> Any:
-        """Does the learner steps that the batch in the queue allows, and tells of them as one `Learned`."""
+        """Does the learner steps that the batch in the queue allows, and tells of them as one `LearnerResult`."""
         if self.inqueue.empty():
             return _NextValueNotReady()
-        steps: list[Learned] = []
+        steps: list[LearnerResult] = []
         while not (self.minibatch_buffer.needs_new() and self.inqueue.empty()):
             started = monotonic()
             batch, last_pass = self.minibatch_buffer.get()
@@ -371,9 +371,9 @@ class InlineLearner:
             self.grad_timer.push(monotonic() - started)
         policies = dict.fromkeys(pid for step in steps for pid in step.infos)
         infos = {pid: merge_learner_infos([step.infos[pid] for step in steps if pid in step.infos]) for pid in policies}
-        return Learned(sum(step.env_steps for step in steps), infos, sum(step.agent_steps for step in steps))
+        return LearnerResult(sum(step.env_steps for step in steps), infos, sum(step.agent_steps for step in steps))
 
-    def tell(self, global_vars: Mapping[str, Any]) -> None:
+    def set_global_vars(self, global_vars: Mapping[str, Any]) -> None:
         """Tells the policies the count of env steps."""
         self.local_worker.set_global_vars(global_vars)
 

@@ -15,7 +15,7 @@ from rlframe.data.columns import WEIGHTS
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.execution.common import TimerStat
 from rlframe.execution.joint_steps import alive_in_all, joint_steps
-from rlframe.execution.replay_memory import memory_bytes
+from rlframe.execution.memory_budget import memory_bytes
 from rlframe.execution.transition_buffers import PrioritizedReplayBuffer, ReplayBuffer
 from rlframe.execution.transition_store import GO_ON_WITHOUT
 from rlframe.utils.deprecation import DEPRECATED_VALUE

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
-from rlframe.evaluation.shared_memory import LostFragment, Reader, this_reader, unmap
+from rlframe.evaluation.shared_memory import SharedMemoryClient, StaleFragment, this_client, unmap
 from rlframe.execution.common import (
     AGENT_STEPS_SAMPLED_COUNTER,
     GRAD_WAIT_TIMER,
@@ -78,9 +78,9 @@ def _request_sample(workers: Any, worker: Any) -> Any:
     return worker.sample.remote()
 
 
-def _request_shared(workers: Any, reader: Reader, worker: Any) -> Any:
+def _request_shared(workers: Any, client: SharedMemoryClient, worker: Any) -> Any:
     _inform(workers, worker)
-    return worker.sample_shared.remote(reader)
+    return worker.sample_shared.remote(client)
 
 
 class _BulkSyncRollouts(_LocalRollouts):
@@ -112,8 +112,8 @@ class _AsyncRollouts(_LocalRollouts):
     def __init__(self, workers: Any, num_async: int, timeout_s: float | None) -> None:
         super().__init__(workers)
         self._num_async = num_async
-        reader = this_reader() if getattr(workers, "shares_memory", False) else None
-        request = partial(_request_sample, workers) if reader is None else partial(_request_shared, workers, reader)
+        client = this_client() if getattr(workers, "shares_memory", False) else None
+        request = partial(_request_sample, workers) if client is None else partial(_request_shared, workers, client)
         self._requests = AsyncRequests(workers.remote_workers, request, num_async, timeout_s)
 
     def plan_args(self) -> str:
@@ -122,7 +122,7 @@ class _AsyncRollouts(_LocalRollouts):
     def __next__(self) -> Any:
         _get_shared_metrics().check_steps_limit()
         item, lost = next(self._requests), 0
-        while isinstance(item, LostFragment):  # of a worker that has ended: the next request says so
+        while isinstance(item, StaleFragment):  # of a worker that has ended: the next request says so
             item, lost = next(self._requests), lost + 1
             if lost > _MOST_LOST:
                 raise WorkerError(

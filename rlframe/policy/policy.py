@@ -35,7 +35,7 @@ from rlframe.data.sample_batch import DEFAULT_POLICY_ID, SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.exploration import make_exploration
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
-from rlframe.policy.memory import ActingMemory, views_after
+from rlframe.policy.recurrent_context import RecurrentContext, views_after
 from rlframe.policy.rllib_names import RLlibPolicyNames
 from rlframe.policy.users_code import PolicyType, explored, is_users, method, overridden_by_user, seen_last, widen
 from rlframe.utils.errors import EnvError, NonFiniteError
@@ -198,7 +198,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         """Returns actions [B, ...] for `obs` [B, ...] and the columns that are stored with them; the sampler's path.
 
-        Policies with memory take what `ActingMemory.inputs` gives, and return their states as columns `state_out_i`.
+        Recurrent policies take what `RecurrentContext.inputs` gives, and return their states as columns `state_out_i`.
         """
         if self._acts_by_itself:
             return self._act_by_users_method(obs, explore, timestep, inputs or {})
@@ -294,7 +294,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         """
         if not self.needs_memory():
             return None
-        fresh = ActingMemory(self, count).inputs(np.asarray(given[OBS]))
+        fresh = RecurrentContext(self, count).inputs(np.asarray(given[OBS]))
         missing = [name for name in fresh if name not in given]
         if len(missing) == len(fresh):
             return fresh

@@ -300,14 +300,14 @@ class PolicyMap(dict[str, Policy]):
 
 
 def rebuilder(
-    policy_class: Any, arguments: tuple[Any, ...], furnish: Callable[[Policy], None]
+    policy_class: Any, arguments: tuple[Any, ...], attach: Callable[[Policy], None]
 ) -> Callable[[Policy], None] | None:
     """Returns a function that initialises a policy anew in the same object, None where its class is no class.
 
     Args:
         policy_class: The class, or a `functools.partial` of it.
         arguments: What it was made with.
-        furnish: `fn(policy)` that does what is done behind the constructor.
+        attach: `fn(policy)` that does what is done behind the constructor.
     """
     given: tuple[Any, ...] = ()
     keywords: dict[str, Any] = {}
@@ -320,7 +320,7 @@ def rebuilder(
     def rebuild(policy: Policy) -> None:
         made_by.__init__(policy, *given, *arguments, **keywords)
         policy.run_first()
-        furnish(policy)
+        attach(policy)
 
     return rebuild
 

@@ -30,7 +30,7 @@ from rlframe.data.columns import (
     T,
 )
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.policy.memory import ActingMemory, column_layout
+from rlframe.policy.recurrent_context import RecurrentContext, column_layout
 
 #: By method, what a class declares for its sake, and what holds where the method is the user's.
 _DECLARED_FOR: Mapping[str, Mapping[str, Any]] = {
@@ -179,7 +179,7 @@ def zeros(policy: Any) -> SampleBatch:
     columns.update({name: np.zeros(count, np.bool_) for name in (TERMINATEDS, TRUNCATEDS, DONES)})
     columns.update({name: np.zeros(count, np.int64) for name in (EPS_ID, UNROLL_ID, AGENT_INDEX, ENV_ID)})
     columns[T] = np.arange(count)
-    inputs = ActingMemory(policy, count).inputs(columns[OBS]) if policy.needs_memory() else None
+    inputs = RecurrentContext(policy, count).inputs(columns[OBS]) if policy.needs_memory() else None
     _, extras = policy.act_on_rows(columns[OBS], False, 0, inputs)
     columns.update(inputs or {})
     columns.update({name: np.zeros_like(column) for name, column in extras.items()})

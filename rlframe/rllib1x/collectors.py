@@ -14,8 +14,8 @@ import numpy as np
 from rlframe.data.columns import ACTIONS, AGENT_INDEX, ENV_ID, EPS_ID, NEXT_OBS, OBS, REWARDS, STATE_OUT_PREFIX, T
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.evaluation.fragments import clip_rewards
-from rlframe.policy.memory import ActingMemory
 from rlframe.policy.policy import Policy
+from rlframe.policy.recurrent_context import RecurrentContext
 from rlframe.rllib1x.sample_builders import MultiAgentSampleBatchBuilder
 
 Batch = SampleBatch | MultiAgentBatch
@@ -91,7 +91,7 @@ class _Agent:
 
     def __init__(self, policy_id: str, policy: Policy, index: int, obs: Any) -> None:
         self.policy_id, self.index, self.obs, self.steps = policy_id, index, obs, 0
-        self.memory = ActingMemory(policy, 1)
+        self.memory = RecurrentContext(policy, 1)
         self.inputs: dict[str, Any] = {}
 
 

@@ -17,7 +17,7 @@ from gymnasium import spaces
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.env.base_env import _DUMMY_AGENT_ID
-from rlframe.execution.replay_memory import check_fits, memory_bytes
+from rlframe.execution.memory_budget import check_fits, memory_bytes
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.from_config import from_config
 

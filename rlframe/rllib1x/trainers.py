@@ -21,7 +21,7 @@ from rlframe.execution.common import (
     _get_shared_metrics,
 )
 from rlframe.execution.iterators import LocalIterator
-from rlframe.execution.learner_thread import Learned, LearnerThread
+from rlframe.execution.learner_thread import LearnerResult, LearnerThread
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences, StandardizeFields
 from rlframe.execution.train_ops import MultiGPUTrainOneStep
@@ -169,7 +169,7 @@ class BroadcastUpdateLearnerWeights:
 
 def record_steps_trained(item: Any) -> tuple[int, Any]:
     """Counts what a learner thread learned: takes what is in its `outqueue`, gives `(env steps, learner infos)`."""
-    env_steps, infos = (item.env_steps, item.infos) if isinstance(item, Learned) else item
+    env_steps, infos = (item.env_steps, item.infos) if isinstance(item, LearnerResult) else item
     metrics = _get_shared_metrics()
     metrics.info[LEARNER_INFO] = infos
     metrics.counters[STEPS_TRAINED_THIS_ITER_COUNTER] = env_steps

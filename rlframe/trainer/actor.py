@@ -8,8 +8,8 @@ import numpy as np
 
 from rlframe.data.columns import OBS, REWARDS
 from rlframe.evaluation.fragments import clip_rewards
-from rlframe.policy.memory import ActingMemory
 from rlframe.policy.policy import Policy, unbatch_one
+from rlframe.policy.recurrent_context import RecurrentContext
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray
 
 
@@ -32,7 +32,7 @@ class StatefulActor:
         self.policy = policy
         self._how_to_clip = how_to_clip
         self.explore = bool(policy.config.get("explore", True)) if explore is None else explore
-        self._memory = ActingMemory(policy, 1)
+        self._memory = RecurrentContext(policy, 1)
         self._sees_rewards = any((view.data_col or name) == REWARDS for name, view in policy.acting_views().items())
         self._steps = 0
 

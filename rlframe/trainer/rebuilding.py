@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlframe.config.convert import kinds_of
-from rlframe.config.plain import overlay
+from rlframe.config.nested_dict import overlay
 from rlframe.trainer import algorithms
 from rlframe.trainer.checkpointing import resolve_path
 from rlframe.utils import names

@@ -147,7 +147,7 @@ def _default_getter(
     defaults: dict[str, Any], declaration: type[AlgorithmConfig]
 ) -> Callable[[type[Trainer]], dict[str, Any]]:
     def get_default_config(cls: type[Trainer]) -> dict[str, Any]:
-        from rlframe.config.plain import copy_containers, overlay
+        from rlframe.config.nested_dict import copy_containers, overlay
 
         del cls
         # A user's own partial defaults stand on the declared ones, so that no key is ever missing.

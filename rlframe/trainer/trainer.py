@@ -17,8 +17,8 @@ from ray.tune.execution.placement_groups import PlacementGroupFactory
 
 from rlframe.config.common import CommonConfig
 from rlframe.config.merge import with_common_config
+from rlframe.config.nested_dict import copy_containers, overlay
 from rlframe.config.options import AlgorithmConfig
-from rlframe.config.plain import copy_containers, overlay
 from rlframe.config.renames import with_other_names
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks, overridden_hooks
 from rlframe.evaluation.filter_manager import FilterManager

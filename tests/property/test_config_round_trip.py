@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rlframe.config.convert import kinds_of
 from rlframe.config.declaration import Option, Section
 from rlframe.config.merge import merge_configs
-from rlframe.config.plain import lookup, overlay
+from rlframe.config.nested_dict import lookup, overlay
 from tests.unit.config.declarations import ToyConfig
 
 DEFAULTS = ToyConfig.defaults()

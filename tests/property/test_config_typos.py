@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlframe.config.merge import merge_configs
-from rlframe.config.plain import lookup
+from rlframe.config.nested_dict import lookup
 from rlframe.config.renames import RENAMES
 from rlframe.utils.errors import ConfigError
 from tests.unit.config.declarations import ToyConfig

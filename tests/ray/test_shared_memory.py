@@ -12,7 +12,7 @@ import ray
 
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.evaluation.shared_memory import MOST_SEGMENTS, Lender, LostFragment, this_reader
+from rlframe.evaluation.shared_memory import MOST_SEGMENTS, SharedMemoryPool, StaleFragment, this_client
 from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.policy.policy import Policy
 from rlframe.utils.errors import ConfigError
@@ -92,7 +92,7 @@ def test_another_process_reads_what_was_written():
     receiver, answers = context.Pipe(duplex=False)
     process = context.Process(target=looked_at, args=(messages, answers))
     process.start()
-    lender = Lender()
+    lender = SharedMemoryPool()
     for value in range(30):  # more than there are segments: they are free again when the other side is through
         message = sent(lender, lent(lender, value))
         assert len(message) < 3_000
@@ -105,7 +105,7 @@ def test_another_process_reads_what_was_written():
 
 
 def test_memory_is_not_lent_again_while_a_view_of_it_is_held():
-    lender = Lender()
+    lender = SharedMemoryPool()
     first = pickle.loads(sent(lender, lent(lender, 1)))
     row = first["obs"][3:5, 7]
     del first
@@ -119,7 +119,7 @@ def test_memory_is_not_lent_again_while_a_view_of_it_is_held():
 
 
 def test_memory_is_not_lent_again_while_the_sampler_holds_it():
-    lender = Lender()
+    lender = SharedMemoryPool()
     kept = lent(lender, 1)
     pickle.loads(sent(lender, kept))
     lent(lender, 2)
@@ -127,7 +127,7 @@ def test_memory_is_not_lent_again_while_the_sampler_holds_it():
 
 
 def test_where_many_are_held_the_others_are_sent_whole():
-    lender = Lender()
+    lender = SharedMemoryPool()
     messages = [sent(lender, lent(lender, value)) for value in range(MOST_SEGMENTS + 4)]
     assert [len(message) > 282_240 for message in messages] == [False] * MOST_SEGMENTS + [True] * 4
     batches = [pickle.loads(message) for message in messages]
@@ -135,28 +135,28 @@ def test_where_many_are_held_the_others_are_sent_whole():
 
 
 def test_what_was_sent_once_is_sent_whole_the_second_time():
-    lender = Lender()
+    lender = SharedMemoryPool()
     batch = lent(lender, 5)
     assert len(sent(lender, batch)) < 3_000
     assert len(sent(lender, batch)) > 282_240
 
 
 def test_what_nobody_will_take_is_not_kept():
-    lender = Lender()
-    reader = this_reader()
-    assert lender.reaches(reader)
+    lender = SharedMemoryPool()
+    client = this_client()
+    assert lender.reaches(client)
     mapped, late = sent(lender, lent(lender, 1)), sent(lender, lent(lender, 2))
     held = pickle.loads(mapped)
-    assert lender.reaches(this_reader())  # the next plan of this process
+    assert lender.reaches(this_client())  # the next plan of this process
     assert len(lender._segments) == 1
     for value in range(3, 6):
         pickle.loads(sent(lender, lent(lender, value)))
     assert (held["obs"] == 1).all()
-    assert isinstance(pickle.loads(late), LostFragment)
+    assert isinstance(pickle.loads(late), StaleFragment)
 
 
 def test_a_forked_child_gives_nothing_back():
-    lender = Lender()
+    lender = SharedMemoryPool()
     batch = pickle.loads(sent(lender, lent(lender, 1)))
     child = os.fork()
     if child == 0:
@@ -172,12 +172,12 @@ def test_without_files_to_open_rows_are_sent_whole(monkeypatch):
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(os, "memfd_create", refuse)
-    lender = Lender()
+    lender = SharedMemoryPool()
     assert len(sent(lender, lent(lender, 1))) > 282_240
 
 
 def test_a_message_is_read_once():
-    lender = Lender()
+    lender = SharedMemoryPool()
     message = sent(lender, lent(lender, 5))
     pickle.loads(message)
     with pytest.raises(RuntimeError, match=r"were taken before.*fetch what sample_shared\(\) returns once"):
@@ -186,7 +186,7 @@ def test_a_message_is_read_once():
 
 @pytest.mark.parametrize(("shape", "dtype"), [((10, 84), np.float32), ((500, 84, 84), object)])
 def test_small_arrays_and_objects_are_not_lent(shape, dtype):
-    lender = Lender()
+    lender = SharedMemoryPool()
     made = lender.empty(shape, dtype)
     assert made.shape == shape
     assert made.dtype == dtype
@@ -195,23 +195,23 @@ def test_small_arrays_and_objects_are_not_lent(shape, dtype):
 
 def test_batches_without_lent_columns_go_as_they_are():
     batch = SampleBatch({"obs": np.zeros(SHAPE, np.uint8)})
-    assert Lender().export(batch) is batch
+    assert SharedMemoryPool().export(batch) is batch
 
 
 def test_only_processes_that_are_found_are_reached():
-    reader = this_reader()
-    assert Lender().reaches(reader)
-    assert not Lender().reaches(reader._replace(secret=b"another machine!"))
-    assert not Lender().reaches(reader._replace(fd=9_999))
-    assert not Lender().reaches(reader._replace(user=12_345))
+    client = this_client()
+    assert SharedMemoryPool().reaches(client)
+    assert not SharedMemoryPool().reaches(client._replace(secret=b"another machine!"))
+    assert not SharedMemoryPool().reaches(client._replace(fd=9_999))
+    assert not SharedMemoryPool().reaches(client._replace(user=12_345))
     for fd in os.pipe():
-        assert not Lender().reaches(reader._replace(fd=fd))
+        assert not SharedMemoryPool().reaches(client._replace(fd=fd))
         os.close(fd)
-    assert not Lender().reaches(reader._replace(pid=2**22 + 1))
+    assert not SharedMemoryPool().reaches(client._replace(pid=2**22 + 1))
 
 
 def ended(messages):
-    lender = Lender()
+    lender = SharedMemoryPool()
     messages.send(sent(lender, lent(lender, 1)))
 
 
@@ -223,7 +223,7 @@ def test_rows_of_a_process_that_has_ended_are_lost():
     message = receiver.recv()
     process.join(30)
     assert not os.path.exists(f"/proc/{process.pid}")
-    assert isinstance(pickle.loads(message), LostFragment)
+    assert isinstance(pickle.loads(message), StaleFragment)
 
 
 # --- through Ray ----------------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def trainers(ray_runtime):
 
 
 def segments(worker):
-    return len(worker._lender._segments)
+    return len(worker._shared_memory._segments)
 
 
 def lent_by(trainer):

@@ -20,8 +20,8 @@ def vtrace_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBat
 
     μ is the policy that acted: where π left it, the fourth term pulls back, which V-trace alone does not. B is how far
     means of Gaussians lie beyond the action bounds, see `action_bound_penalty`; 0 for other distributions. A is in
-    units of its root mean square with `scale_advantages`. With `normalize_values` V is μ_v + σ times what the network gives,
-    μ_v and σ the running mean and standard deviation of v_s; without, they are 0 and 1.
+    units of its root mean square with `scale_advantages`. With `normalize_values` V is μ_v + σ times what the network
+    gives, μ_v and σ the running mean and standard deviation of v_s; without, they are 0 and 1.
     RLlib summed over the rows; with a mean, the length of a step does not depend on the size of the batch.
 
     Source: Espeholt et al. 2018, "IMPALA", section 4.2.

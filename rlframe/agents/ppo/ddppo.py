@@ -9,7 +9,7 @@ from rlframe.agents.ppo.ppo import PPOConfig
 from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
-from rlframe.execution.distributed_ops import LearnInWorkers, Lesson
+from rlframe.execution.distributed_ops import LearnInWorkers, SGDSettings
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.trainer.template import build_trainer
@@ -78,10 +78,10 @@ class DDPPOConfig(PPOConfig):
 
 def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
     """Lets all workers sample and learn side by side, step by step with the mean of their gradients."""
-    lesson = Lesson(config["num_sgd_iter"], config["sgd_minibatch_size"], standardize=("advantages",))
+    settings = SGDSettings(config["num_sgd_iter"], config["sgd_minibatch_size"], standardize=("advantages",))
     train = LearnInWorkers(
         workers,
-        lesson,
+        settings,
         backend=config["torch_distributed_backend"],
         keep_local_weights_in_sync=config["keep_local_weights_in_sync"],
     )

@@ -89,7 +89,7 @@ class _Traced:
     def __init__(self, function: Any, packing: _Packing, jit_compile: bool) -> None:
         concrete = function.get_concrete_function()
         self._call, self._packing = direct_call(function, concrete, jit_compile), packing
-        self._passages: list[_Passage] | None = None if may_keep_inputs(concrete.graph) else []
+        self._passages: list[_StagingBuffer] | None = None if may_keep_inputs(concrete.graph) else []
         self._in_use = threading.Lock()
 
     def __call__(self, leaves: list[Any], scalars: list[Any]) -> Any:
@@ -99,7 +99,7 @@ class _Traced:
             return self._packing.unpack(self._call([staged(leaf) for leaf in leaves] + scalars))
         try:
             if not self._passages:
-                self._passages = [_Passage() for _ in leaves]
+                self._passages = [_StagingBuffer() for _ in leaves]
             tensors = [passage.take(leaf) for passage, leaf in zip(self._passages, leaves, strict=True)]
             return self._packing.unpack(self._call(tensors + scalars))
         finally:
@@ -234,7 +234,7 @@ _ALIGNMENT = 64
 _STAGED = frozenset(map(np.dtype, ("float32", "int64", "int32", "uint8")))
 
 
-class _Passage:
+class _StagingBuffer:
     """Memory through which one column goes to TensorFlow, batch by batch; new only where the number of rows is."""
 
     def __init__(self) -> None:

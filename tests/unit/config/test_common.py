@@ -9,7 +9,7 @@ import pytest
 
 from rlframe.config.common import CommonConfig, effective_model_config, honoured_keys
 from rlframe.config.merge import merge_configs
-from rlframe.config.plain import assign, lookup
+from rlframe.config.nested_dict import assign, lookup
 from rlframe.config.unsupported import UNSUPPORTED
 from rlframe.utils.errors import ConfigError
 

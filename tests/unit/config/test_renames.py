@@ -5,7 +5,7 @@ import pytest
 
 from rlframe.config.common import CommonConfig
 from rlframe.config.merge import merge_configs, with_common_config
-from rlframe.config.plain import assign, lookup
+from rlframe.config.nested_dict import assign, lookup
 from rlframe.config.renames import RENAMES, RenamedKeyWarning, translate_renames, with_other_names
 from rlframe.utils.errors import ConfigError
 from tests.unit.config.declarations import ToyConfig

@@ -146,13 +146,13 @@ def test_worker_samples_a_game_as_its_config_says(preference, shape):
 
 
 def test_metrics_of_a_worker_are_those_of_whole_games():
+    from rlframe.evaluation.episodic_life import EpisodicLifeMetrics
     from rlframe.evaluation.metrics import RolloutMetrics
-    from rlframe.evaluation.whole_games import WholeGames
 
     env = aw.EpisodicLifeEnv(aw.MonitorEnv(gymnasium.make(GAME)))
     env.reset(seed=0)
     env.env._results = [(7.0, 120)]
-    merge = WholeGames().merge
+    merge = EpisodicLifeMetrics().merge
     lives = [RolloutMetrics(5, 3.0, hist_data={"x": [1]}), RolloutMetrics(6, 4.0, hist_data={"x": [2]})]
     (game,) = merge([env], lives)
     assert (game.episode_reward, game.episode_length, game.hist_data) == (7.0, 120, {"x": [1, 2]})

@@ -5,7 +5,7 @@ import tracemalloc
 import pytest
 
 from rlframe.agents.callbacks import DefaultCallbacks, MemoryTrackingCallbacks, MultiCallbacks
-from rlframe.config.rules import callbacks_rule
+from rlframe.config.validators import callbacks_rule
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks, overridden_hooks
 from rlframe.utils.errors import ConfigError
 from tests.helpers.envs import Counting

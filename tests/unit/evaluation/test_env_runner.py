@@ -6,7 +6,7 @@ import pytest
 
 from rlframe.data.columns import DONES, EPS_ID, NEXT_OBS, OBS, REWARDS, TERMINATEDS, TRUNCATEDS, T
 from rlframe.evaluation import env_runner
-from rlframe.evaluation.fragments import Block
+from rlframe.evaluation.fragments import RolloutBuffer
 from rlframe.utils.errors import EnvError, NonFiniteError
 from tests.helpers.envs import Counting, Failing, lives_as_episodes
 from tests.helpers.workers import make_worker
@@ -43,10 +43,12 @@ def test_sample_of_several_slots_new_obs_is_each_slots_own_next_observation():
 @pytest.mark.parametrize("slots", [1, 3])
 def test_sample_observations_are_written_where_the_batch_has_them(slots, monkeypatch):
     # Images are large: each further copy of a fragment costs as much as the environments' steps.
-    blocks = []
-    monkeypatch.setattr(env_runner, "Block", lambda *given: blocks.append(Block(*given)) or blocks[-1])
+    buffers = []
+    monkeypatch.setattr(
+        env_runner, "RolloutBuffer", lambda *given: buffers.append(RolloutBuffer(*given)) or buffers[-1]
+    )
     batch = sample(rollout_fragment_length=4, num_envs_per_worker=slots)
-    assert np.shares_memory(batch[OBS], blocks[0].obs)
+    assert np.shares_memory(batch[OBS], buffers[0].obs)
     assert batch[OBS].flags.c_contiguous
 
 

@@ -14,7 +14,7 @@ from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.env import register_env
-from rlframe.env.external_desk import Desk
+from rlframe.env.episode_broker import EpisodeBroker
 from rlframe.env.external_env import ExternalEnv, TrainingStopped
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError, EnvError
@@ -308,7 +308,7 @@ def play_then_end_new(play):
         original = env.start_episode
 
         def start(*args, **kwargs):
-            if len(env.seen) == 7 and "new" in env.desk._open:
+            if len(env.seen) == 7 and "new" in env.broker._open:
                 env.end_episode("new", number(1))
             return original(*args, **kwargs)
 
@@ -387,7 +387,7 @@ def sample_often(trainer):
 
 
 def idle(env):
-    while not env.desk._closed:
+    while not env.broker._closed:
         time.sleep(0.005)
 
 
@@ -479,7 +479,7 @@ def test_a_logged_action_of_another_space_is_named_on_both_sides(trainers, space
         with pytest.raises(EnvError, match=message):
             trainer.train()
     runner = trainer.workers.local_worker().runner
-    assert not any(side.waiting for side in runner._sides.values())
+    assert not any(collector.waiting for collector in runner._collectors.values())
     trainer.workers.local_worker().env.join(5)
     assert len(seen) == 1
     assert seen[0].startswith("log_action(): agent 'agent0': got ")
@@ -560,7 +560,7 @@ class Early(Scripted):
         super().__init__(config)
         threading.Thread(target=self.serve, daemon=True).start()
         deadline = time.monotonic() + 5
-        while not self.desk.calls.qsize():
+        while not self.broker.requests.qsize():
             assert time.monotonic() < deadline
             time.sleep(0.001)
 
@@ -600,34 +600,34 @@ def test_calls_from_before_the_first_sample_of_one_made_anew_are_answered(traine
 
 
 def test_a_desk_keeps_the_order_of_calls_when_it_changes_queues():
-    desk, calls = Desk(10), queue.SimpleQueue()
+    broker, requests = EpisodeBroker(10), queue.SimpleQueue()
     for name in "abc":
-        desk.end(desk.start(name, True), {}, False)
-    desk.adopt(calls)
-    desk.adopt(calls)  # a second time changes nothing
-    desk.end(desk.start("d", True), {}, False)
-    desk.ended(None)
-    assert [calls.get_nowait().episode.episode_id for _ in range(4)] == ["a", "b", "c", "d"]
-    assert calls.get_nowait().episode is None
-    assert calls.empty()
+        broker.end(broker.start(name, True), {}, False)
+    broker.attach_queue(requests)
+    broker.attach_queue(requests)  # a second time changes nothing
+    broker.end(broker.start("d", True), {}, False)
+    broker.ended(None)
+    assert [requests.get_nowait().episode.episode_id for _ in range(4)] == ["a", "b", "c", "d"]
+    assert requests.get_nowait().episode is None
+    assert requests.empty()
 
 
 def test_no_call_is_lost_while_a_desk_changes_queues():
-    desk, calls, count = Desk(10_000), queue.SimpleQueue(), 2000
+    broker, requests, count = EpisodeBroker(10_000), queue.SimpleQueue(), 2000
 
     def call():
         for _ in range(count):
-            desk.end(desk.start(None, True), {}, False)
+            broker.end(broker.start(None, True), {}, False)
 
     threads = [threading.Thread(target=call) for _ in range(2)]
     for thread in threads:
         thread.start()
     for _ in range(50):
-        calls = queue.SimpleQueue()
-        desk.adopt(calls)
+        requests = queue.SimpleQueue()
+        broker.attach_queue(requests)
     for thread in threads:
         thread.join()
-    assert calls.qsize() == 2 * count
+    assert requests.qsize() == 2 * count
 
 
 @pytest.mark.parametrize("recurrent", [False, True])
@@ -645,9 +645,9 @@ def test_episodes_in_which_nobody_acts_leave_nothing(trainers, recurrent):
         worker.sample()
         assert len(worker.get_metrics()) == 2
     runner = worker.runner
-    (side,) = runner._sides.values()
+    (collector,) = runner._collectors.values()
     assert max(len(kept) for kept in (runner._running, runner._names, runner._over, runner._places)) <= 2
-    assert side.places <= 2
+    assert collector.places <= 2
 
 
 @pytest.mark.parametrize("stubborn", [False, True])

@@ -12,7 +12,7 @@ from rlframe.execution import learner_thread
 from rlframe.execution.common import SharedMetrics, _NextValueNotReady
 from rlframe.execution.concurrency_ops import Concurrently, Enqueue
 from rlframe.execution.learner_ops import BroadcastLearned, FeedLearner, make_learner
-from rlframe.execution.learner_thread import InlineLearner, Learned, LearnerThread
+from rlframe.execution.learner_thread import InlineLearner, LearnerResult, LearnerThread
 from rlframe.execution.local_iterator import LocalIterator
 from rlframe.execution.multi_gpu_learner_thread import MultiGPULearnerThread
 from tests.helpers.fakes_execution import FakeWorker, FakeWorkerSet, iterate, make_batch
@@ -251,7 +251,7 @@ def test_what_follows_a_step_runs_in_the_thread_with_counters_of_its_own(learner
 
 def test_told_steps_reach_the_policies_before_the_next_step(learners):
     learner = learners()
-    learner.tell({"timestep": 40})
+    learner.set_global_vars({"timestep": 40})
     learner.inqueue.put(make_batch(4))
     with learner:
         learner.outqueue.get(timeout=WAIT_S)
@@ -271,7 +271,7 @@ def test_without_a_thread_pulling_learns():
     assert isinstance(next(results), _NextValueNotReady)
     learner.inqueue.put(make_batch(4))
     told = next(results)
-    assert isinstance(told, Learned)
+    assert isinstance(told, LearnerResult)
     assert told.env_steps == 4
     assert told.infos["default_policy"]["learner_stats"]["loss"] == 1.5  # the mean of 1 and 2
     assert rows(learner) == [[0, 1, 2, 3]] * 2

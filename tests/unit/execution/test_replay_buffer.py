@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
-from rlframe.execution import replay_buffer, replay_memory
+from rlframe.execution import memory_budget, replay_buffer
 from rlframe.execution.replay_buffer import LocalReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
 from tests.helpers.transitions import fragment
 
@@ -227,21 +227,21 @@ def test_add_of_most_of_the_memory_warns(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_memory_of_the_machine_is_known_here() -> None:
-    memory = replay_memory.memory_bytes()
+    memory = memory_budget.memory_bytes()
     assert memory is None or memory > 2**20
 
 
 def test_memory_unknown_is_not_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(replay_memory.os, "sysconf")
-    assert replay_memory.memory_bytes() is None
-    replay_memory.check_fits(10**12, 10**6, None)
+    monkeypatch.delattr(memory_budget.os, "sysconf")
+    assert memory_budget.memory_bytes() is None
+    memory_budget.check_fits(10**12, 10**6, None)
 
 
 def test_container_limit_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     (tmp_path / "one").write_text("max\n")
     (tmp_path / "two").write_text("4096\n")
-    monkeypatch.setattr(replay_memory, "_CGROUP_LIMITS", [str(tmp_path / name) for name in ("one", "two", "three")])
-    assert replay_memory.memory_bytes() == 4096
+    monkeypatch.setattr(memory_budget, "_CGROUP_LIMITS", [str(tmp_path / name) for name in ("one", "two", "three")])
+    assert memory_budget.memory_bytes() == 4096
 
 
 def test_local_buffers_share_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

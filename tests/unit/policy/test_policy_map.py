@@ -43,7 +43,7 @@ class Counting(Policy):
         self.heard = global_vars["timestep"]
 
 
-def furnish(policy):
+def attach(policy):
     policy.exploration = policy._create_exploration()
 
 
@@ -52,8 +52,8 @@ def make(names, capacity, policy_class=Counting, cache=None):
     for name in names:
         arguments = (*SPACES, {"seed": 1})
         policy = policy_class(*arguments)
-        furnish(policy)
-        table.add(name, policy, rebuilder(policy_class, arguments, furnish))
+        attach(policy)
+        table.add(name, policy, rebuilder(policy_class, arguments, attach))
     return table
 
 
@@ -156,7 +156,7 @@ def test_policies_of_no_plain_class_stay():
     assert table.in_memory == ["a", "b"]
     table["c"] = Counting(*SPACES, {"seed": 1})
     assert table.in_memory == ["a", "b", "c"]
-    assert rebuilder(lambda *arguments: Counting(*arguments), (), furnish) is None
+    assert rebuilder(lambda *arguments: Counting(*arguments), (), attach) is None
 
 
 # --- under a trainer ---------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from rlframe.env.wrappers.atari_wrappers import MonitorEnv, get_wrapper_by_cls
 from rlframe.evaluation.metrics import RolloutMetrics
 
 
-class WholeGames:
+class EpisodicLifeMetrics:
     """Turns the metrics of lives into those of games; other environments' metrics pass through."""
 
     def __init__(self) -> None:

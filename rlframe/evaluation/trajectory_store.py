@@ -40,7 +40,7 @@ _NUMBERS: dict[str, Any] = {
 }
 
 
-class RowStore:
+class TrajectoryStore:
     """Transitions of all agents that one policy acts for.
 
     A row begins when an agent is given an observation to act on. Rows from `acted_up_to` on wait for their actions;

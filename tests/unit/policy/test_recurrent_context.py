@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rlframe.data.view_requirements import ViewRequirement
-from rlframe.policy.memory import ActingMemory, views_after
+from rlframe.policy.recurrent_context import RecurrentContext, views_after
 from rlframe.utils.errors import ConfigError
 
 VIEWS = {
@@ -36,7 +36,7 @@ def step(memory, obs, actions, rewards, **columns):
 
 
 def test_views_show_the_steps_they_name_and_zeros_before_the_episode():
-    memory = ActingMemory(policy(), 2)
+    memory = RecurrentContext(policy(), 2)
     step(memory, [1, 10], [3, 4], [0.5, 5.0])
     second = step(memory, [2, 20], [2, 1], [0.25, 2.5])
     third = step(memory, [3, 30], [0, 0], [0.0, 0.0])
@@ -47,7 +47,7 @@ def test_views_show_the_steps_they_name_and_zeros_before_the_episode():
 
 
 def test_a_new_episode_in_one_place_leaves_the_other_alone():
-    memory = ActingMemory(policy(state=[[7.0, 8.0]]), 2)
+    memory = RecurrentContext(policy(state=[[7.0, 8.0]]), 2)
     step(memory, [1, 10], [3, 4], [0.5, 5.0], state_out_0=np.array([[1.0, 1.0], [2.0, 2.0]]))
     memory.begin(0)
     after = step(memory, [2, 20], [2, 1], [0.25, 2.5], state_out_0=np.zeros((2, 2)))
@@ -57,11 +57,11 @@ def test_a_new_episode_in_one_place_leaves_the_other_alone():
 
 
 def test_the_first_step_acts_on_the_initial_state():
-    assert ActingMemory(policy(state=[[7.0]]), 3).inputs(np.zeros((3, 1)))["state_in_0"].tolist() == [[7.0]] * 3
+    assert RecurrentContext(policy(state=[[7.0]]), 3).inputs(np.zeros((3, 1)))["state_in_0"].tolist() == [[7.0]] * 3
 
 
 def test_a_state_comes_back():
-    memory, other = ActingMemory(policy(state=[[0.0]]), 1), ActingMemory(policy(state=[[0.0]]), 1)
+    memory, other = RecurrentContext(policy(state=[[0.0]]), 1), RecurrentContext(policy(state=[[0.0]]), 1)
     for number in range(3):
         step(memory, [number], [number], [number], state_out_0=np.full((1, 1), float(number)))
     other.set_state(memory.get_state())
@@ -71,7 +71,7 @@ def test_a_state_comes_back():
 
 
 def test_views_one_step_later_are_what_the_memory_would_show():
-    memory = ActingMemory(policy(), 1)
+    memory = RecurrentContext(policy(), 1)
     rows = [step(memory, [number + 1], [number], [number * 0.5]) for number in range(4)]
     batch = {name: np.concatenate([row[name] for row in rows]) for name in VIEWS}
     batch.update(
@@ -94,4 +94,4 @@ def test_views_one_step_later_are_what_the_memory_would_show():
 )
 def test_views_of_what_cannot_be_known_are_refused_by_name(name, view):
     with pytest.raises(ConfigError, match=name):
-        ActingMemory(policy({name: view}), 1)
+        RecurrentContext(policy({name: view}), 1)

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlframe.config.plain import assign, copy_containers, lookup, overlay, restrict, same, type_name
+from rlframe.config.nested_dict import assign, copy_containers, lookup, overlay, restrict, same, type_name
 from rlframe.utils.errors import ConfigError
 
 

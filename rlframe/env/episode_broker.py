@@ -37,11 +37,11 @@ class OpenEpisode:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class ActionRequest:
     """A simulator's call that the trainer has to deal with.
 
     Attributes:
-        desk: The desk of the environment that has made it.
+        broker: The broker of the environment that has made it.
         episode: Its episode; None where `run()` has ended.
         obs: Observations by agent.
         actions: Actions by agent that were taken already; None where they are asked for.
@@ -50,7 +50,7 @@ class Call:
         truncated: Whether it was cut off rather than over by itself.
     """
 
-    desk: Desk
+    broker: EpisodeBroker
     episode: OpenEpisode | None
     obs: Mapping[Any, Any] = field(default_factory=dict)
     actions: Mapping[Any, Any] | None = None
@@ -61,7 +61,7 @@ class Call:
     truncated: bool = False
 
 
-class Desk:
+class EpisodeBroker:
     """Keeps the episodes of one environment; its methods may be called from several threads.
 
     Args:
@@ -70,8 +70,8 @@ class Desk:
 
     def __init__(self, max_concurrent: int) -> None:
         self.max_concurrent = max_concurrent
-        #: Calls to be dealt with; whoever samples from several environments has all adopt the same queue.
-        self.calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
+        #: Requests to be answered; whoever samples from several environments attaches one queue to all.
+        self.requests: queue.SimpleQueue[ActionRequest] = queue.SimpleQueue()
         #: What `run()` raised, None where it has returned, or runs.
         self.failure: BaseException | None = None
         self._lock = threading.Lock()
@@ -135,10 +135,10 @@ class Desk:
                 raise ValueError(f"{name}({episode_id!r}): another thread waits for this episode's action")
             episode.waits = True
             self._hand_over(episode, obs, actions=actions)
-        answer, error = episode.reply.get()
+        reply, error = episode.reply.get()
         if error is not None:
             raise error
-        return answer
+        return reply
 
     def ask_all(self, asked: Mapping[str, Mapping[Any, Any]]) -> dict[str, Any]:
         """Hands over observations of several episodes, by their ids, and waits for the actions of all.
@@ -189,18 +189,20 @@ class Desk:
     def _hand_over(self, episode: OpenEpisode, obs: Mapping[Any, Any], **more: Any) -> None:
         logged: dict[str, Any] = {"rewards": episode.rewards, "dones": episode.dones, "infos": episode.infos}
         episode.rewards, episode.dones, episode.infos = {}, {}, {}
-        self.calls.put(Call(self, episode, dict(obs), **logged, **more))  # under the lock: see `adopt`
+        self.requests.put(
+            ActionRequest(self, episode, dict(obs), **logged, **more)
+        )  # under the lock: see `attach_queue`
 
     # --- what the trainer calls --------------------------------------------------------------------------------
 
-    def adopt(self, calls: queue.SimpleQueue[Call]) -> None:
+    def attach_queue(self, requests: queue.SimpleQueue[ActionRequest]) -> None:
         """Puts calls into another queue from now on, and those of before first: a thread may call before `run()`."""
         with self._lock:
-            before, self.calls = self.calls, calls
+            before, self.requests = self.requests, requests
             for _ in range(before.qsize()):
-                calls.put(before.get())
+                requests.put(before.get())
 
-    def answer(self, call: Call, actions: Any, error: BaseException | None = None) -> None:
+    def reply(self, call: ActionRequest, actions: Any, error: BaseException | None = None) -> None:
         """Lets the caller go on with its actions, or raises an error there."""
         if call.episode is None or call.over:
             return
@@ -213,7 +215,7 @@ class Desk:
         """Notes that `run()` has ended."""
         with self._lock:
             self.failure = failure
-            self.calls.put(Call(self, None))
+            self.requests.put(ActionRequest(self, None))
 
     def close(self) -> None:
         """Ends `run()`: whoever waits or calls from now on gets a `TrainingStopped`."""

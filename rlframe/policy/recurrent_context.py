@@ -18,7 +18,7 @@ _KEPT = (OBS, ACTIONS, REWARDS)
 _ALL_PLACES = slice(None)
 
 
-class ActingMemory:
+class RecurrentContext:
     """Recurrent states and past columns of B places that one policy acts in.
 
     In turn: `inputs(obs)` before acting, `acted` behind it, `rewarded` when the rewards are there, and `begin` for the
