@@ -43,15 +43,19 @@ class ConvStack(VariableOwner):
         """Returns flat features. Images `[B, H, W, C]` of any dtype to float `[B, out_size]`."""
         maps = tf.cast(images, tf.float32)
         for index, plan in enumerate(self._plans):
-            name = _name(index, plan)
-            kernel = tf.transpose(self.get_weight(f"{name}.weight"), [2, 3, 1, 0])
-            # TensorFlow's "SAME" pads as `same_padding` says: the odd pixel at the right and bottom.
-            padding = "VALID" if plan.padding is None else "SAME"
-            maps = tf.nn.conv2d(maps, kernel, [1, *plan.stride, 1], padding)
-            maps = tf.nn.bias_add(maps, self.get_weight(f"{name}.bias"))
+            maps = tf.nn.bias_add(self._convolved(maps, index, plan), self.get_weight(f"{_name(index, plan)}.bias"))
             maps = maps if self._activation is None else self._activation(maps)
         # Channels first, so that the layers behind have their inputs in the torch sibling's order.
         return flat_rows(tf.transpose(maps, [0, 3, 1, 2]))
+
+    def _convolved(self, maps: Any, index: int, plan: ConvPlan) -> Any:
+        weight = self.get_weight(f"{_name(index, plan)}.weight")
+        if plan.covers_input:  # a dense product, whose weights, millions perhaps, need no other order
+            flat = flat_rows(tf.transpose(maps, [0, 3, 1, 2]))
+            return tf.matmul(flat, tf.reshape(weight, [plan.out_channels, -1]), transpose_b=True)[:, None, None, :]
+        # TensorFlow's "SAME" pads as `same_padding` says: the odd pixel at the right and bottom.
+        padding = "VALID" if plan.padding is None else "SAME"
+        return tf.nn.conv2d(maps, tf.transpose(weight, [2, 3, 1, 0]), [1, *plan.stride, 1], padding)
 
 
 def _name(index: int, plan: ConvPlan) -> str:
