@@ -8,7 +8,7 @@ from rlframe.config.faults import got
 from rlframe.config.model import ModelConfig
 from rlframe.config.multiagent import MultiagentConfig
 from rlframe.config.nested_dict import same
-from rlframe.config.options import AlgorithmConfig, Refusal, option, section
+from rlframe.config.options import AlgorithmConfig, UnsupportedValue, option, section
 from rlframe.config.unsupported import LOCAL_TF_SESSION_ARGS, TF_SESSION_ARGS, UNSUPPORTED
 from rlframe.config.validators import (
     callbacks_rule,
@@ -31,7 +31,7 @@ class CommonConfig(AlgorithmConfig):
     `framework` is "torch" here, and `callbacks` and `sample_collector` are None where nothing is to be called.
     """
 
-    unsupported: ClassVar[Mapping[str, Refusal]] = UNSUPPORTED
+    unsupported: ClassVar[Mapping[str, UnsupportedValue]] = UNSUPPORTED
 
     # Sampling
     num_workers: int = option(

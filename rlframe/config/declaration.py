@@ -46,7 +46,7 @@ class Variants:
         return {name: cls for name, cls in self.sections.items() if name not in self.later}
 
 
-class Refusal(NamedTuple):
+class UnsupportedValue(NamedTuple):
     """Values of a declared key that this version does not honour.
 
     Attributes:

@@ -136,7 +136,7 @@ def check_policy_config(
     own = {str(key) for key in overridden if not is_slip(str(key), known)}
     inspector = Inspector(declaration, Tolerance(frozenset(map(str, base)) | own, allow_unknown))
     inspector.inspect(config)
-    faults = [*inspector.faults, *(f for f in declaration.refusals(config) if f.key not in inspector.faulty)]
+    faults = [*inspector.faults, *(f for f in declaration.unsupported_values(config) if f.key not in inspector.faulty)]
     faults = [f for f in faults if f.key and not same(lookup(merged, f.key), lookup(base, f.key, _MISSING))]
     if faults:
         raise ConfigError(fault_list(fault.below(_PLACE) for fault in faults))

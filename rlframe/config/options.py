@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from typing_extensions import Self
 
 from rlframe.config.check import Inspector, Tolerance
-from rlframe.config.declaration import Option, Refusal, Section, Variants, option, section, wanted_text
+from rlframe.config.declaration import Option, Section, UnsupportedValue, Variants, option, section, wanted_text
 from rlframe.config.faults import Fault, fault_list, got, shorten
 from rlframe.config.nested_dict import lookup
 from rlframe.config.reference import ReferenceRow, reference_rows
@@ -16,8 +16,8 @@ __all__ = [
     "AlgorithmConfig",
     "Option",
     "ReferenceRow",
-    "Refusal",
     "Section",
+    "UnsupportedValue",
     "Variants",
     "option",
     "section",
@@ -32,7 +32,7 @@ class AlgorithmConfig(Section):
     frozen typed view of a checked dict.
     """
 
-    unsupported: ClassVar[Mapping[str, Refusal]] = {}
+    unsupported: ClassVar[Mapping[str, UnsupportedValue]] = {}
     """By dotted key, what is refused although the key is declared."""
 
     @classmethod
@@ -95,7 +95,7 @@ class AlgorithmConfig(Section):
         return reference_rows(cls, cls.defaults(), notes)
 
     @classmethod
-    def refusals(cls, config: Mapping[str, Any]) -> list[Fault]:
+    def unsupported_values(cls, config: Mapping[str, Any]) -> list[Fault]:
         """Returns the faults of values that this version does not honour."""
         return [
             Fault(dotted, f"{got(value)}, not available in this version: {refusal.sentence}")
@@ -113,7 +113,7 @@ class AlgorithmConfig(Section):
         ]
 
     @classmethod
-    def _not_honoured(cls, config: Mapping[str, Any]) -> Iterator[tuple[str, Any, Refusal]]:
+    def _not_honoured(cls, config: Mapping[str, Any]) -> Iterator[tuple[str, Any, UnsupportedValue]]:
         missing = object()
         for dotted, refusal in cls.unsupported.items():
             value = lookup(config, dotted, missing)
@@ -123,7 +123,9 @@ class AlgorithmConfig(Section):
 
 def _inspect_overrides(cls: type[AlgorithmConfig], inspector: Inspector, tolerance: Tolerance) -> None:
     """Checks dicts that override the whole config (evaluation_config), laid over the config they override."""
-    inspector.faults += [fault for fault in cls.refusals(inspector.config) if fault.key not in inspector.faulty]
+    inspector.faults += [
+        fault for fault in cls.unsupported_values(inspector.config) if fault.key not in inspector.faulty
+    ]
     inspector.remarks += cls.without_effect(inspector.config)
     known_faults = set(inspector.faults)
     for key, declared in cls.options().items():
@@ -132,6 +134,6 @@ def _inspect_overrides(cls: type[AlgorithmConfig], inspector: Inspector, toleran
             continue
         inner = Inspector(cls, tolerance)
         inner.inspect_overrides(inspector.config, key)
-        inner.faults += [fault for fault in cls.refusals(inner.config) if fault.key not in inner.faulty]
+        inner.faults += [fault for fault in cls.unsupported_values(inner.config) if fault.key not in inner.faulty]
         inspector.faults += [fault.below(key) for fault in inner.faults if fault not in known_faults]
         inspector.adopt_overrides(key, inner)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from rlframe.config.declaration import Refusal
+from rlframe.config.declaration import UnsupportedValue
 from rlframe.config.exploration import EXPLORATIONS
 from rlframe.config.nested_dict import same, type_name
 
@@ -35,26 +35,28 @@ TF_SESSION_ARGS: dict[str, Any] = {
 }
 LOCAL_TF_SESSION_ARGS: dict[str, Any] = {"intra_op_parallelism_threads": 8, "inter_op_parallelism_threads": 8}
 
-UNSUPPORTED: dict[str, Refusal] = {
-    "model._use_default_native_models": Refusal(bool, "both frameworks have the same default models", harmless=True),
-    "optimizer": Refusal(bool, "no algorithm here reads it; use lr and the algorithm's own keys"),
-    "sample_collector": Refusal(
+UNSUPPORTED: dict[str, UnsupportedValue] = {
+    "model._use_default_native_models": UnsupportedValue(
+        bool, "both frameworks have the same default models", harmless=True
+    ),
+    "optimizer": UnsupportedValue(bool, "no algorithm here reads it; use lr and the algorithm's own keys"),
+    "sample_collector": UnsupportedValue(
         lambda value: not (value is None or _is_rllibs_own(value)),
         "samples are collected in columns; change them in callbacks",
     ),
-    "remote_worker_envs": Refusal(bool, _REMOTE_ENVS, harmless=True),
-    "remote_env_batch_wait_ms": Refusal(bool, _REMOTE_ENVS, harmless=True),
-    "record_env": Refusal(other_than(False, None), "wrap the environment in gymnasium.wrappers.RecordVideo"),
-    "input": Refusal(other_than("sampler"), _OFFLINE),
-    "input_config": Refusal(bool, _OFFLINE),
-    "actions_in_input_normalized": Refusal(bool, _OFFLINE),
-    "input_evaluation": Refusal(other_than(["is", "wis"], []), _OFFLINE),
-    "postprocess_inputs": Refusal(bool, _OFFLINE),
-    "shuffle_buffer_size": Refusal(bool, _OFFLINE),
-    "output": Refusal(other_than(None), _OFFLINE),
-    "output_compress_columns": Refusal(other_than(["obs", "new_obs"]), _OFFLINE),
-    "output_max_file_size": Refusal(other_than(64 * 1024 * 1024), _OFFLINE),
-    "exploration_config.type": Refusal(
+    "remote_worker_envs": UnsupportedValue(bool, _REMOTE_ENVS, harmless=True),
+    "remote_env_batch_wait_ms": UnsupportedValue(bool, _REMOTE_ENVS, harmless=True),
+    "record_env": UnsupportedValue(other_than(False, None), "wrap the environment in gymnasium.wrappers.RecordVideo"),
+    "input": UnsupportedValue(other_than("sampler"), _OFFLINE),
+    "input_config": UnsupportedValue(bool, _OFFLINE),
+    "actions_in_input_normalized": UnsupportedValue(bool, _OFFLINE),
+    "input_evaluation": UnsupportedValue(other_than(["is", "wis"], []), _OFFLINE),
+    "postprocess_inputs": UnsupportedValue(bool, _OFFLINE),
+    "shuffle_buffer_size": UnsupportedValue(bool, _OFFLINE),
+    "output": UnsupportedValue(other_than(None), _OFFLINE),
+    "output_compress_columns": UnsupportedValue(other_than(["obs", "new_obs"]), _OFFLINE),
+    "output_max_file_size": UnsupportedValue(other_than(64 * 1024 * 1024), _OFFLINE),
+    "exploration_config.type": UnsupportedValue(
         lambda value: _is_later(value), "use another exploration, or a class of your own as type"
     ),
 }

@@ -28,12 +28,12 @@ from rlframe.policy.parts import by_optimizer, phases
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.tf.adam import Adam
+from rlframe.policy.tf.data_parallel import split_batch
 from rlframe.policy.tf.optimizers import build_slots, load_optimizer, optimizer_state, set_rate, with_tape
 from rlframe.policy.tf.rllib_names import RLlibTFPolicyNames
 from rlframe.policy.tf.runtime import prepare
 from rlframe.policy.tf.target import TargetNetwork
 from rlframe.policy.tf.template import derive_class
-from rlframe.policy.tf.towers import shares
 from rlframe.policy.tf.traced import TracedCalls
 from rlframe.policy.tf.weights import WeightMirror, load_weights, to_arrays
 from rlframe.policy.users_code import method
@@ -452,7 +452,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         """Returns the losses of a batch of which each device computes a share; keeps what the losses kept, merged."""
         made, kept, weights = [], [], []
         for device, (part, weight) in zip(
-            self.devices, shares(batch, len(self.devices), self.counted_rows), strict=True
+            self.devices, split_batch(batch, len(self.devices), self.counted_rows), strict=True
         ):
             with tf.device(device):
                 losses = by_optimizer(self, method(self, "loss")(self.model, self.dist_class, part), part)

@@ -30,12 +30,12 @@ from rlframe.policy.torch.arrays import (
     state_to_optimizer,
     to_arrays,
 )
+from rlframe.policy.torch.data_parallel import DataParallel
 from rlframe.policy.torch.flat import FlatAdam, FlatParameters, adam_to_state, flatten_parameters, state_to_adam
 from rlframe.policy.torch.guards import check_finite_loss, choose_devices
 from rlframe.policy.torch.target import TargetNetwork
 from rlframe.policy.torch.template import derive_class
 from rlframe.policy.torch.threads import Threads
-from rlframe.policy.torch.towers import Towers
 from rlframe.policy.users_code import method
 
 __all__ = ["EntropyCoeffSchedule", "LearningRateSchedule", "TorchPolicy"]
@@ -103,7 +103,7 @@ class TorchPolicy(LearningPolicy):
         self.batch_divisibility_req = req(self) if callable(req) else (req or 1)
         self.exploration = self._create_exploration()
         self._flat_parameters: FlatParameters | None = None
-        self._towers: Towers | None = None
+        self._replicas: DataParallel | None = None
         #: `fn(train_batch) -> loss` that fills the gradients itself; None goes by `loss` and autograd.
         self.without_autograd: Callable[[SampleBatch], Tensor] | None = None
         self._optimizers: list[torch.optim.Optimizer] = self._make_optimizers()
@@ -304,7 +304,7 @@ class TorchPolicy(LearningPolicy):
                 self._fill_gradients({index: [(loss, 1.0)] for index, loss in losses.items()}, samples, stats)
                 yield losses
         else:
-            shares = self._make_towers().losses(batch)
+            shares = self._make_replicas().losses(batch)
             self._fill_gradients(shares, samples, stats)
             yield shares
 
@@ -357,11 +357,11 @@ class TorchPolicy(LearningPolicy):
         """Returns the losses of a batch of tensors by the index of their optimiser."""
         return by_optimizer(self, method(self, "loss")(self.model, self.dist_class, batch), batch)
 
-    def _make_towers(self) -> Towers:
-        if self._towers is None:
-            self._towers = Towers(self, self.devices)
-            self.model_gpu_towers = [modules["online"] for modules in self._towers.modules]
-        return self._towers
+    def _make_replicas(self) -> DataParallel:
+        if self._replicas is None:
+            self._replicas = DataParallel(self, self.devices)
+            self.model_gpu_towers = [modules["online"] for modules in self._replicas.modules]
+        return self._replicas
 
     def compute_gradients(self, postprocessed_batch: SampleBatch) -> tuple[list[Any], dict[str, Any]]:
         """Returns the gradients of one batch as arrays, one per parameter (None where unused), and the info."""

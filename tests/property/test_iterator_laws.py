@@ -91,8 +91,8 @@ def test_markers_neither_lose_nor_repeat_items(values: list[int | None], n: int)
 
 @law
 @given(items, st.lists(st.booleans(), max_size=40))
-def test_items_refused_for_a_while_come_once_and_in_order(values: list[int], refusals: list[bool]) -> None:
-    answers = iter(refusals)
+def test_items_refused_for_a_while_come_once_and_in_order(values: list[int], unsupported_values: list[bool]) -> None:
+    answers = iter(unsupported_values)
 
     def sometimes(item: int) -> Any:
         return _NextValueNotReady() if next(answers, False) else item

@@ -16,7 +16,7 @@ from rlframe.agents.families.off_policy import (
 from rlframe.agents.families.optimization import GradientClippingConfig
 from rlframe.config.declaration import Section
 from rlframe.config.model import NetworkConfig
-from rlframe.config.options import Refusal, option, section
+from rlframe.config.options import UnsupportedValue, option, section
 from rlframe.config.unsupported import UNSUPPORTED
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
@@ -40,7 +40,7 @@ class SACConfig(
 
     unsupported: ClassVar = {
         **UNSUPPORTED,
-        "_use_beta_distribution": Refusal(bool, "actions in bounds are squashed Gaussians; leave it out"),
+        "_use_beta_distribution": UnsupportedValue(bool, "actions in bounds are squashed Gaussians; leave it out"),
     }
     new_defaults = {  # noqa: RUF012
         "num_workers": 0,

@@ -129,11 +129,11 @@ def test_from_dict_with_fault_raises() -> None:
 
 
 def test_unsupported_value_of_subclass_is_refused() -> None:
-    from rlframe.config.options import Refusal
+    from rlframe.config.options import UnsupportedValue
 
     class Strict(AlgorithmConfig):
         switch: bool = option(False, "A switch.")
-        unsupported: ClassVar = {"switch": Refusal(bool, "turn the other one")}
+        unsupported: ClassVar = {"switch": UnsupportedValue(bool, "turn the other one")}
 
     Strict.check({"switch": False})
     with pytest.raises(ConfigError, match="switch: got True, not available in this version: turn the other one"):

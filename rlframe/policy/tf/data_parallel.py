@@ -14,7 +14,7 @@ from rlframe.data.sample_batch import SampleBatch
 Tensor: TypeAlias = Any
 
 
-def shares(
+def split_batch(
     batch: SampleBatch, count: int, counted: Callable[[SampleBatch], Tensor]
 ) -> list[tuple[SampleBatch, Tensor]]:
     """Returns `count` shares of a batch of tensors with their parts of the rows that count, scalars.

@@ -16,7 +16,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.learning_policy import merge_kept
 
 
-class Towers:
+class DataParallel:
     """Copies of a policy's networks, one set per device, which compute with the policy's own parameters.
 
     Parameters are not copied on the device they lie on; to others they are sent at each step, in a way that gradients
@@ -36,16 +36,16 @@ class Towers:
             for device in devices
         ]
 
-    def _lend_parameters(self) -> None:
+    def _share_parameters(self) -> None:
         """Lets every copy compute with the policy's parameters and buffers as they are now."""
         for role, owner in self._policy._modules_by_role().items():
             for device, modules in zip(self.devices, self.modules, strict=True):
-                for lender, borrower in zip(owner.modules(), modules[role].modules(), strict=True):
-                    for name, parameter in lender._parameters.items():
-                        borrower._parameters[name] = None if parameter is None else parameter.to(device)
-                    for name, buffer in lender._buffers.items():
-                        borrower._buffers[name] = None if buffer is None else buffer.to(device)
-                    borrower.training = lender.training
+                for original, replica in zip(owner.modules(), modules[role].modules(), strict=True):
+                    for name, parameter in original._parameters.items():
+                        replica._parameters[name] = None if parameter is None else parameter.to(device)
+                    for name, buffer in original._buffers.items():
+                        replica._buffers[name] = None if buffer is None else buffer.to(device)
+                    replica.training = original.training
 
     def losses(self, batch: SampleBatch) -> dict[int, list[tuple[Tensor, float]]]:
         """Returns, by index of optimiser, the losses of all shares with their weights; keeps what they kept, merged.
@@ -54,10 +54,10 @@ class Towers:
             batch: Tensors of the whole batch.
         """
         policy = self._policy
-        self._lend_parameters()
+        self._share_parameters()
         made, kept, weights = [], [], []
         for device, modules, (part, weight) in zip(
-            self.devices, self.modules, shares(batch, len(self.devices), policy.counted_rows), strict=False
+            self.devices, self.modules, split_batch(batch, len(self.devices), policy.counted_rows), strict=False
         ):
             with policy._computing_with(modules):
                 made.append(policy._losses(_to(part, device)))
@@ -69,7 +69,7 @@ class Towers:
         }
 
 
-def shares(
+def split_batch(
     batch: SampleBatch, count: int, counted: Callable[[SampleBatch], Tensor | None]
 ) -> Iterator[tuple[SampleBatch, float]]:
     """Yields up to `count` shares of a batch of tensors, none of them empty, with their parts of the rows that count.
