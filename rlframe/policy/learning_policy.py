@@ -148,8 +148,10 @@ class LearningPolicy(Policy):
         self._due = frozenset(name for name, spec in self.optimizer_specs.items() if steps % spec.every == 0)
         self.num_updates += 1
 
-    def keep_output(self, output: LossOutput) -> None:
-        """Keeps what a loss reports beside its losses."""
+    def keep_output(self, output: Any) -> None:
+        """Keeps what a loss reports beside its losses, where it is a `LossOutput`; others keep it by themselves."""
+        if not isinstance(output, LossOutput):
+            return
         self._per_row = tuple(output.per_row)
         self.keep(**output.stats, **output.per_row)
 

@@ -565,7 +565,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
 
     def _traced_loss(self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor]) -> dict[str, Any]:
         with self._symbolic(scalars):
-            method(self, "loss")(self.model, self.dist_class, SampleBatch.from_columns(dict(columns)))
+            self.keep_output(method(self, "loss")(self.model, self.dist_class, SampleBatch.from_columns(dict(columns))))
             return self.extra_compute_grad_fetches()
 
     def set_learning_rate(self, lr: float) -> None:

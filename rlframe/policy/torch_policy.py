@@ -404,7 +404,7 @@ class TorchPolicy(LearningPolicy):
     def evaluate_loss(self, batch: SampleBatch) -> dict[str, Any]:
         """Returns what `extra_compute_grad_fetches` gives for a batch, in arrays, without learning from it."""
         with torch.no_grad():
-            method(self, "loss")(self.model, self.dist_class, self._lazy_tensor_dict(batch))
+            self.keep_output(method(self, "loss")(self.model, self.dist_class, self._lazy_tensor_dict(batch)))
         made: dict[str, Any] = _numpy(self.extra_compute_grad_fetches())
         return made
 

@@ -7,10 +7,12 @@ import pytest
 
 from rlframe.agents.a3c import A2CTrainer
 from rlframe.agents.callbacks import DefaultCallbacks
+from rlframe.agents.ddpg import TD3Trainer
 from rlframe.agents.dqn import DQNTrainer, SimpleQTrainer
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import APPOTrainer, PPOTrainer
+from rlframe.agents.sac import SACTrainer
 from tests.helpers.frameworks import needs_tf
 
 SMALL = {
@@ -42,14 +44,17 @@ CASES = {
     "IMPALA, two optimisers": (ImpalaTrainer, APART),
     "SimpleQ": (SimpleQTrainer, REPLAY),
     "DQN": (DQNTrainer, REPLAY),
+    "SAC": (SACTrainer, {**REPLAY, "model": {}}),
+    "TD3": (TD3Trainer, {**REPLAY, "actor_hiddens": [16], "critic_hiddens": [16]}),
 }
+#: Environments of those that do not choose.
+ENVS = {"TD3": "Pendulum-v1"}
 
 
 def make(case, framework, **overrides):
     cls, config = CASES[case]
-    return cls(
-        {**copy.deepcopy(SMALL), **copy.deepcopy(config), "framework": framework, **overrides}, env="CartPole-v1"
-    )
+    config = {**copy.deepcopy(SMALL), **copy.deepcopy(config), "framework": framework, **overrides}
+    return cls(config, env=ENVS.get(case, "CartPole-v1"))
 
 
 IN_TENSORFLOW = ("PPO, LSTM", "IMPALA", "DQN")

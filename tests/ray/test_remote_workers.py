@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rlframe.agents.dqn import DQNTrainer
+from rlframe.agents.registry import get_trainer_class
 from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.utils.errors import ConfigError, EnvError, WorkerError
 from tests.helpers.envs import Counting, Failing
@@ -60,6 +61,22 @@ def test_one_remote_worker_gives_the_numbers_of_none(trainers, in_numpy, framewo
         assert a["hist_stats"] == b["hist_stats"]
     for name, array in local.get_weights()["default_policy"].items():
         np.testing.assert_allclose(array, remote.get_weights()["default_policy"][name], atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("name", ["SAC", "TD3"])
+def test_actors_of_policies_with_several_networks_act_in_numpy_on_remote_workers(name):
+    config = {**copy.deepcopy(CONFIG), "train_batch_size": 16, "timesteps_per_iteration": 60, "seed": 3}
+    for key in ("hiddens", "model"):
+        del config[key]
+    local, remote = (get_trainer_class(name)({**config, "num_workers": n}, env="Pendulum-v1") for n in (0, 1))
+    for _ in range(2):
+        a, b = local.train(), remote.train()
+        assert a["info"]["num_steps_trained"] == b["info"]["num_steps_trained"] > 0
+    kinds = remote.workers.foreach_worker(lambda worker: type(worker.policy_map["default_policy"]).__name__)
+    assert kinds[1] == "NumpyPolicy"
+    for key, array in local.get_weights()["default_policy"].items():
+        np.testing.assert_allclose(array, remote.get_weights()["default_policy"][key], atol=1e-5, err_msg=key)
+    remote.stop()
 
 
 def test_two_workers_report_healthy_and_sample_twice_as_much_per_round(trainers):

@@ -1,0 +1,194 @@
+"""SAC, DDPG and TD3 as trainers: defaults, mistakes, exact resume, priorities, several agents."""
+
+import copy
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rlframe.agents.registry import get_trainer_class
+from rlframe.examples.env.multi_agent import MultiAgentPendulum
+from rlframe.policy.policy import PolicySpec
+from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
+
+SMALL = {
+    "seed": 5,
+    "learning_starts": 30,
+    "timesteps_per_iteration": 40,
+    "train_batch_size": 16,
+    "log_sys_usage": False,
+}
+NETWORKS = {
+    "SAC": {"Q_model": {"fcnet_hiddens": [16]}, "policy_model": {"fcnet_hiddens": [16]}},
+    "DDPG": {"actor_hiddens": [16], "critic_hiddens": [16]},
+    "TD3": {"actor_hiddens": [16], "critic_hiddens": [16]},
+}
+CROSSQ = {"critic_batch_norm": True, "use_target_network": False}
+
+
+def make(name, env="Pendulum-v1", **overrides):
+    config = {**copy.deepcopy(SMALL), **copy.deepcopy(NETWORKS[name]), **overrides}
+    return get_trainer_class(name)(config, env=env)
+
+
+RLLIBS = {
+    "SAC": {
+        "num_workers": 0, "rollout_fragment_length": 1, "train_batch_size": 256, "timesteps_per_iteration": 100,
+        "twin_q": True, "tau": 5e-3, "initial_alpha": 1.0, "target_entropy": "auto", "n_step": 1,
+        "prioritized_replay": False, "training_intensity": None, "grad_clip": None, "learning_starts": 1500,
+        "target_network_update_freq": 0, "_deterministic_loss": False, "evaluation_config": {},
+        "optimization": {"actor_learning_rate": 3e-4, "critic_learning_rate": 3e-4, "entropy_learning_rate": 3e-4},
+    },
+    "DDPG": {
+        "train_batch_size": 256, "timesteps_per_iteration": 1000, "twin_q": False, "policy_delay": 1,
+        "smooth_target_policy": False, "target_noise": 0.2, "target_noise_clip": 0.5, "actor_hiddens": [400, 300],
+        "critic_hiddens": [400, 300], "prioritized_replay": True, "critic_lr": 1e-3, "actor_lr": 1e-3, "tau": 0.002,
+        "use_huber": False, "huber_threshold": 1.0, "l2_reg": 1e-6, "grad_clip": None, "learning_starts": 1500,
+        "target_network_update_freq": 0, "evaluation_config": {"explore": False},
+        "replay_buffer_config": {"type": "LocalReplayBuffer", "capacity": 50_000},
+    },
+    "TD3": {
+        "twin_q": True, "policy_delay": 2, "smooth_target_policy": True, "learning_starts": 10_000, "l2_reg": 0.0,
+        "tau": 5e-3, "train_batch_size": 100, "prioritized_replay": False, "clip_rewards": False,
+        "replay_buffer_config": {"type": "LocalReplayBuffer", "capacity": 1_000_000},
+        "exploration_config": {
+            "type": "GaussianNoise", "random_timesteps": 10_000, "stddev": 0.1, "initial_scale": 1.0,
+            "final_scale": 1.0, "scale_timesteps": 1,
+        },
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RLLIBS)
+def test_defaults_are_those_of_rllib(name):
+    defaults = get_trainer_class(name).get_default_config()
+    assert {key: defaults[key] for key in RLLIBS[name]} == RLLIBS[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "said"),
+    [
+        ("SAC", {"initial_alpha": 0.0}, r"initial_alpha: got 0.0 \(float\), wanted a number > 0"),
+        ("SAC", {"target_entropy": "automatic"}, "target_entropy: got 'automatic'.*'auto'"),
+        ("SAC", {"n_critics": 1}, "set twin_q=False for one critic"),
+        ("SAC", {"n_quantiles": 2}, "top_quantiles_to_drop=2 must be smaller than n_quantiles=2"),
+        ("SAC", {"critic_batch_norm": True, "Q_model": {"custom_model": "mine"}}, "leave out Q_model.custom_model"),
+        ("SAC", {"Q_model": {"fcnet_hidden": [8]}}, "did you mean Q_model.fcnet_hiddens"),
+        ("SAC", {"_use_beta_distribution": True}, "squashed Gaussians"),
+        ("SAC", {"exploration_config": {"type": "ParameterNoise"}}, "ParameterNoise' is for deterministic policies"),
+        ("DDPG", {"grad_clip": 0.0}, "grad_clip: got 0.0"),
+        ("DDPG", {"smooth_target_policy": True, "target_noise_clip": 0.0}, "set smooth_target_policy=False"),
+        ("DDPG", {"multiagent": {"replay_mode": "lockstep"}}, "it needs prioritized_replay=False"),
+        ("TD3", {"worker_side_prioritization": True}, "needs prioritized_replay=True"),
+    ],
+)
+def test_wrong_configs_are_refused(name, overrides, said):
+    with pytest.raises(ConfigError, match=said):
+        make(name, **overrides)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"lr": 1e-3}, "lr=0.001 has no effect on SAC; set optimization"),
+        ({"model": {"fcnet_hiddens": [64]}}, r"model.fcnet_hiddens=\[64\] has no effect on SAC"),
+        ({"use_target_network": False}, "without critic_batch_norm"),
+    ],
+)
+def test_keys_without_effect_are_remarked_on(overrides, said):
+    with pytest.warns(UserWarning, match=said):
+        make("SAC", **overrides)
+
+
+def with_actions(space):
+    class Env(gym.Env):
+        observation_space, action_space = gym.spaces.Box(-1, 1, (2,), np.float32), space
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(2, np.float32), {}
+
+        def step(self, action):
+            return np.zeros(2, np.float32), 0.0, False, True, {}
+
+    return lambda config: Env()
+
+
+@pytest.mark.parametrize(
+    ("name", "space", "said"),
+    [
+        ("DDPG", gym.spaces.Discrete(3), "DDPG got the action space Discrete.*use SAC or DQN for choices"),
+        ("TD3", gym.spaces.Discrete(3), "use SAC or DQN for choices"),
+        ("SAC", gym.spaces.MultiDiscrete([2, 2]), "SAC got the action space MultiDiscrete.*wanted Discrete, or a Box"),
+        ("SAC", gym.spaces.Box(-np.inf, np.inf, (1,), np.float32), "wanted finite low and high"),
+        ("TD3", gym.spaces.Box(0, np.inf, (1,), np.float32), "wanted finite low and high"),
+        ("DQN", gym.spaces.Box(-1, 1, (1,), np.float32), "DQN.* needs a Discrete action space"),
+    ],
+    ids=str,
+)
+def test_action_spaces_that_do_not_fit_are_refused_in_a_sentence(name, space, said):
+    with pytest.raises(UnsupportedSpaceException, match=said):
+        get_trainer_class(name)({**SMALL, **NETWORKS.get(name, {})}, env=with_actions(space))
+
+
+def test_quantiles_of_discrete_actions_are_refused():
+    with pytest.raises(ConfigError, match="n_quantiles: got 5 with the action space"):
+        make("SAC", "CartPole-v1", n_quantiles=5)
+
+
+@pytest.mark.parametrize("name", RLLIBS)
+def test_actions_reach_the_whole_range_and_are_mapped_once(name):
+    policy = make(name).get_policy()
+    np.testing.assert_allclose(policy.to_env_actions(np.array([[-1.0], [0.5], [1.0]])), [[-2.0], [1.0], [2.0]])
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "options"),
+    [
+        ("SAC", "Pendulum-v1", {"prioritized_replay": True, "n_step": 3}),
+        ("SAC", "Pendulum-v1", CROSSQ),
+        ("SAC", "CartPole-v1", {"n_critics": 3}),
+        ("TD3", "Pendulum-v1", {"num_envs_per_worker": 3, "observation_filter": "MeanStdFilter"}),
+        ("DDPG", "Pendulum-v1", {"exploration_config": {"type": "ParameterNoise"}}),
+    ],
+    ids=str,
+)
+def test_restored_trainer_goes_on_bit_for_bit(name, env, options, tmp_path):
+    one, two = make(name, env, **options), make(name, env, **{**options, "seed": 99})
+    one.train()
+    two.restore(one.save(str(tmp_path)))
+    for _ in range(2):
+        a, b = one.train(), two.train()
+        assert a["info"]["num_steps_trained"] > 0
+        assert a["info"]["num_target_updates"] == b["info"]["num_target_updates"]
+        np.testing.assert_equal(a["info"]["learner"], b["info"]["learner"])
+    for key, array in one.get_weights()["default_policy"].items():
+        np.testing.assert_array_equal(array, two.get_weights()["default_policy"][key], err_msg=key)
+
+
+@pytest.mark.parametrize(
+    ("name", "without_noise"),
+    [("SAC", {"_deterministic_loss": True}), ("DDPG", {}), ("TD3", {"smooth_target_policy": False})],
+)
+def test_workers_give_rows_their_first_priorities(name, without_noise):
+    options = {"prioritized_replay": True, "worker_side_prioritization": True, "n_step": 2, **without_noise}
+    worker = make(name, rollout_fragment_length=6, **options).workers.local_worker()
+    rows = worker.sample()
+    columns = (rows[key] for key in ("obs", "actions", "rewards", "new_obs", "terminateds"))
+    errors = worker.policy_map["default_policy"].compute_td_error(*columns, discounts=rows["discounts"])
+    np.testing.assert_allclose(rows["weights"], np.abs(errors) + 1e-6, rtol=1e-5)
+    assert (rows["weights"] > 1e-3).all()
+    np.testing.assert_allclose(rows["discounts"], [*[0.99**2] * 5, 0.99], rtol=1e-6)
+
+
+def test_each_of_several_agents_learns_with_its_own_policy():
+    names = ["even", "odd"]
+    multiagent = {
+        "policies": {name: PolicySpec(config={"gamma": 0.9 + 0.05 * index}) for index, name in enumerate(names)},
+        "policy_mapping_fn": lambda agent_id, episode, worker, **kwargs: names[agent_id % 2],
+    }
+    trainer = make("SAC", MultiAgentPendulum, env_config={"num_agents": 2}, multiagent=multiagent)
+    before = {name: trainer.get_policy(name).get_weights() for name in names}
+    learner = [trainer.train() for _ in range(2)][-1]["info"]["learner"]
+    for name in names:
+        assert learner[name]["td_error"].shape == (16,)
+        assert any(not np.array_equal(new, before[name][key]) for key, new in trainer.get_weights([name])[name].items())
