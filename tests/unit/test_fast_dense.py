@@ -46,6 +46,21 @@ def test_values_and_all_gradients_are_those_of_autograd(activation):
 
 
 @pytest.mark.usefixtures("_switched_on")
+@pytest.mark.parametrize("activation", ["linear", "tanh"])
+def test_gradients_of_gradients_are_those_of_autograd(activation):
+    function = {"linear": None, "tanh": torch.tanh}[activation]
+    made = []
+    for run in (lambda x, layer: dense_torch.dense(x, layer, activation, function),
+                lambda x, layer: layer(x) if function is None else function(layer(x))):  # fmt: skip
+        layer, x, slope = layer_and_rows()
+        x.requires_grad_()
+        inner = torch.autograd.grad(run(x, layer), [x, layer.weight], slope, create_graph=True)
+        made.append(torch.autograd.grad(sum(part.square().sum() for part in inner), [x, layer.weight]))
+    for fast, plain in zip(*made, strict=True):
+        torch.testing.assert_close(fast, plain, atol=1e-3 * float(plain.abs().max()), rtol=1e-3)
+
+
+@pytest.mark.usefixtures("_switched_on")
 def test_frozen_weights_and_inputs_without_gradient_get_none():
     layer, x, slope = layer_and_rows()
     layer.weight.requires_grad_(False)

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - PyTorch's own abbreviation
 from torch import nn
 
+from rlframe.fast import dense_torch as fast
+from rlframe.models.actor import normalize_activation
 from rlframe.models.dist_plan import space_struct
 from rlframe.models.nested_parts import nested_leaves, part_name
 from rlframe.models.torch.misc import activation_function, normc_linear
@@ -59,7 +61,8 @@ class ComplexInputNetwork(TorchModelV2, nn.Module):
             kind, size = self._part(path, space)
             self._parts.append((path, kind, size))
             width += size
-        self._dense_activation = activation_function(model_config.get("post_fcnet_activation", "relu"))
+        activation = normalize_activation(model_config.get("post_fcnet_activation", "relu"))
+        self._dense_activation = (activation, activation_function(activation))
         hiddens = [int(units) for units in model_config.get("post_fcnet_hiddens") or ()]
         linear = num_outputs is not None and not model_config.get("no_final_linear", False)
         if num_outputs is not None and not linear:
@@ -104,8 +107,7 @@ class ComplexInputNetwork(TorchModelV2, nn.Module):
                 pieces.append(leaf.reshape(leaf.shape[0], -1).float())
         x = torch.cat(pieces, dim=1)
         for layer in self.dense:
-            x = layer(x)
-            x = x if self._dense_activation is None else self._dense_activation(x)
+            x = fast.dense(x, layer, *self._dense_activation)
         self._features = x
         return (x if self.output is None else self.output(x)), state
 

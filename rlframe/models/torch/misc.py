@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - PyTorch's own abbreviation
 from torch import nn
 
+from rlframe.fast.dense_torch import linear
 from rlframe.models.actor import LEAKY_SLOPE, normalize_activation
 from rlframe.models.conv_sizes import Size2D, pair, same_padding, valid_size
 
@@ -174,7 +175,7 @@ class ImageConv2d(nn.Conv2d):
         maps = maps.to(self.weight.dtype)
         if not self.covers_input:
             return super().forward(maps)
-        return F.linear(maps.flatten(1), self.weight.flatten(1), self.bias)[:, :, None, None]
+        return linear(maps.flatten(1), self.weight.flatten(1), self.bias)[:, :, None, None]  # type: ignore[arg-type]
 
 
 class SlimConv2d(nn.Module):

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
+from rlframe.fast import dense_torch as fast
+from rlframe.models.actor import normalize_activation
 from rlframe.models.conv_sizes import DEFAULT_FILTERS, ConvPlan, Filters, filters_for, plan_convs
 from rlframe.models.torch import conv_pieces as pieces
 from rlframe.models.torch.misc import ImageConv2d, SlimConv2d, activation_function, normc_linear
@@ -89,7 +91,8 @@ class VisionNetwork(RLlibLayers, TorchModelV2, nn.Module):
     ) -> None:
         nn.Module.__init__(self)
         TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name, **options)
-        self._dense_activation = activation_function(model_config.get("post_fcnet_activation", "relu"))
+        activation = normalize_activation(model_config.get("post_fcnet_activation", "relu"))
+        self._dense_activation = (activation, activation_function(activation))
         self._ends_linear = not (model_config.get("no_final_linear", False) and num_outputs is not None)
         self.convs, self.dense, width = self._stack(num_outputs)
         self.output = normc_linear(width, num_outputs, 0.01) if num_outputs is not None and self._ends_linear else None
@@ -126,8 +129,7 @@ class VisionNetwork(RLlibLayers, TorchModelV2, nn.Module):
     def _through(self, convs: ConvStack, dense: nn.ModuleList, images: torch.Tensor) -> torch.Tensor:
         x: torch.Tensor = convs(images)
         for layer in dense:
-            x = layer(x)
-            x = x if self._dense_activation is None else self._dense_activation(x)
+            x = fast.dense(x, layer, *self._dense_activation)
         return x
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[torch.Tensor, list[Any]]:  # noqa: ARG002
