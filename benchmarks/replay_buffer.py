@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.execution.replay_buffer import LocalReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
-from rlframe.execution.sum_tree import SumTree
+from rlframe.replay.per_policy import LocalReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
+from rlframe.replay.sum_tree import SumTree
 
 ALPHA, BETA = 0.6, 0.4
 EPISODE = 25  # mean length, steps

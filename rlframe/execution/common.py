@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import defaultdict, deque
-from time import perf_counter
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from rlframe.execution.item_state import pack_item, unpack_item
+from rlframe.utils.timer import TimerStat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import TracebackType
 
 # Counters.
 STEPS_SAMPLED_COUNTER = "num_steps_sampled"
@@ -36,8 +35,6 @@ LOAD_BATCH_TIMER = "load"
 LEARNER_INFO = "learner"
 CUSTOM_METRICS_INFO = "custom_metrics"
 
-_TIMER_WINDOW = 10
-
 
 class _NextValueNotReady(Exception):  # noqa: N818 - the name under which RLlib 1.x programs know it
     """The marker an iterator hands on when it has no item yet; it is passed as a value and never raised.
@@ -54,68 +51,6 @@ class StepsLimitReached(Exception):  # noqa: N818 - no fault: it ends an iterati
 
     It passes through the plan without changing it, so that a later pull goes on where this one was.
     """
-
-
-class TimerStat:
-    """Durations of the last few runs of one piece of work, and how many rows each processed.
-
-    Use it as a context manager, or `push()` durations measured elsewhere.
-
-    Args:
-        window_size: How many of the latest runs the means look at.
-    """
-
-    __slots__ = ("_durations", "_started", "_units", "count", "total")
-
-    def __init__(self, window_size: int = _TIMER_WINDOW) -> None:
-        self._durations: deque[float] = deque(maxlen=window_size)
-        self._units: deque[float] = deque(maxlen=window_size)
-        self._started: float | None = None
-        self.count = 0
-        self.total = 0.0
-
-    def __enter__(self) -> TimerStat:
-        if self._started is not None:
-            raise RuntimeError("This timer is already running; one TimerStat cannot time two nested pieces of work")
-        self._started = perf_counter()
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._started is not None:
-            self.push(perf_counter() - self._started)
-        self._started = None
-
-    def push(self, duration_s: float) -> None:
-        """Adds one run that took `duration_s` seconds."""
-        self._durations.append(duration_s)
-        self.count += 1
-        self.total += duration_s
-
-    def push_units_processed(self, n: float) -> None:
-        """Notes that the latest run processed `n` rows."""
-        self._units.append(n)
-
-    def has_units_processed(self) -> bool:
-        """Returns whether rows were ever recorded, so that a throughput exists."""
-        return bool(self._units)
-
-    @property
-    def mean(self) -> float:
-        """Mean duration over the window, in seconds; 0 before the first run."""
-        return sum(self._durations) / len(self._durations) if self._durations else 0.0
-
-    @property
-    def mean_units_processed(self) -> float:
-        """Mean rows per run over the window; 0 before the first run."""
-        return sum(self._units) / len(self._units) if self._units else 0.0
-
-    @property
-    def mean_throughput(self) -> float:
-        """Rows per second over the window; 0 before anything was timed."""
-        seconds = sum(self._durations)
-        return sum(self._units) / seconds if seconds else 0.0
 
 
 class MetricsContext:

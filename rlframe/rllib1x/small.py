@@ -17,8 +17,8 @@ from gymnasium import spaces
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.env.base_env import _DUMMY_AGENT_ID
-from rlframe.execution.memory_budget import check_fits, memory_bytes
 from rlframe.policy.policy import PolicySpec
+from rlframe.replay.memory_budget import check_fits, memory_bytes
 from rlframe.utils.from_config import from_config
 
 T = TypeVar("T")

@@ -266,7 +266,7 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
         buffer_config = config.get("replay_buffer_config")
         if not buffer_config:
             return None
-        from rlframe.execution.make_replay_buffer import MAKERS
+        from rlframe.replay.registry import MAKERS
 
         maker = MAKERS.get(buffer_config.get("type"))
         return None if maker is None else maker(config, self.seed)

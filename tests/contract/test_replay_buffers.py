@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.execution.replay_buffer import LocalReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
+from rlframe.replay.per_policy import LocalReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
 from rlframe.utils.errors import CheckpointError
 from tests.helpers.transitions import check_transitions, fragment
 

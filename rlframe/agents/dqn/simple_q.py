@@ -9,7 +9,7 @@ from rlframe.agents.families.optimization import GradientClippingConfig, Learnin
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
-from rlframe.execution.replay_buffer import LocalReplayBuffer
+from rlframe.replay.per_policy import LocalReplayBuffer
 from rlframe.trainer.template import build_trainer
 
 

@@ -10,7 +10,7 @@ from rlframe.agents.maddpg.joint_steps import ShareJointSteps, check_agents
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
-from rlframe.execution.replay_buffer import LocalReplayBuffer
+from rlframe.replay.per_policy import LocalReplayBuffer
 from rlframe.trainer.template import build_trainer
 
 #: Options of `model` that build networks; MADDPG's are built from its own keys.

@@ -9,8 +9,8 @@ from rlframe.agents.families.off_policy import OffPolicyConfig, replay_plan
 from rlframe.agents.families.optimization import GradientClippingConfig, LearningRateScheduleConfig
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
-from rlframe.execution.episode_buffer import EpisodeReplayBuffer
 from rlframe.execution.iterators import LocalIterator
+from rlframe.replay.episode import EpisodeReplayBuffer
 from rlframe.trainer.template import build_trainer
 
 

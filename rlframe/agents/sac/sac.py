@@ -20,7 +20,7 @@ from rlframe.config.options import UnsupportedValue, option, section
 from rlframe.config.unsupported import UNSUPPORTED
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
-from rlframe.execution.replay_buffer import LocalReplayBuffer
+from rlframe.replay.per_policy import LocalReplayBuffer
 from rlframe.trainer.template import build_trainer
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rlframe.evaluation.metrics import RolloutMetrics, get_learner_stats, summarize_episodes
 from rlframe.execution import metric_ops
-from rlframe.execution.common import TimerStat, _get_shared_metrics
+from rlframe.execution.common import _get_shared_metrics
 from rlframe.execution.concurrency_ops import Concurrently
 from rlframe.execution.local_iterator import LocalIterator
 from rlframe.execution.metric_ops import (
@@ -197,30 +197,6 @@ class TestSummary:
         assert get_learner_stats({"learner_stats": {"a": 1}}) == {"a": 1}
         assert get_learner_stats({"default_policy": {"learner_stats": {"a": 1}}}) == {"a": 1}
         assert get_learner_stats({"p": {"learner_stats": 1}, "q": {"learner_stats": 2}}) == {"p": 1, "q": 2}
-
-
-class TestTimerStat:
-    def test_means_over_the_window(self) -> None:
-        timer = TimerStat(window_size=2)
-        assert (timer.mean, timer.mean_throughput, timer.has_units_processed()) == (0.0, 0.0, False)
-        for seconds, rows in ((9.0, 9), (1.0, 10), (3.0, 30)):
-            timer.push(seconds)
-            timer.push_units_processed(rows)
-        assert (timer.mean, timer.mean_units_processed, timer.mean_throughput) == (2.0, 20.0, 10.0)
-        assert (timer.count, timer.total) == (3, 13.0)
-
-    def test_context_manager_pushes_once_also_on_error(self) -> None:
-        timer = TimerStat()
-        with pytest.raises(KeyError), timer:
-            raise KeyError
-        with timer:
-            pass
-        assert timer.count == 2
-
-    def test_nested_use_raises(self) -> None:
-        timer = TimerStat()
-        with pytest.raises(RuntimeError, match="already running"), timer, timer:
-            pass
 
 
 def dqn_plan(workers: Any, buffer: Any, **keys: Any) -> LocalIterator[dict[str, Any]]:

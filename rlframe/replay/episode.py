@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from rlframe.data.columns import BATCH_INDEXES, INFOS, SEQ_LENS, STATE_OUT_PREFIX, is_per_sequence
 from rlframe.data.rows import as_seq_lens
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
-from rlframe.execution.common import TimerStat
-from rlframe.execution.memory_budget import check_fits, memory_bytes
-from rlframe.execution.replay_buffer import _check_range
-from rlframe.execution.transition_store import GO_ON_WITHOUT
+from rlframe.replay.memory_budget import check_fits, memory_bytes
+from rlframe.replay.per_policy import check_range
+from rlframe.replay.transition_columns import GO_ON_WITHOUT
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.seeding import derive_seed, entropy_seed, make_rng
+from rlframe.utils.timer import TimerStat
 
 #: An episode: columns `[T, ...]`, and states at its start, `[1, ...]`.
 Episode = dict[str, NDArray[Any]]
@@ -48,8 +48,8 @@ class EpisodeReplayBuffer:
         *,
         seed: int | None = None,
     ) -> None:
-        _check_range(1, capacity=capacity, replay_batch_size=replay_batch_size)
-        _check_range(0, learning_starts=learning_starts)
+        check_range(1, capacity=capacity, replay_batch_size=replay_batch_size)
+        check_range(0, learning_starts=learning_starts)
         self.capacity = capacity
         self.learning_starts = learning_starts
         self.replay_batch_size = replay_batch_size

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
-from rlframe.execution.joint_steps import alive_in_all, joint_steps
-from rlframe.execution.replay_buffer import LocalReplayBuffer
+from rlframe.replay.lockstep import alive_in_all, joint_steps
+from rlframe.replay.per_policy import LocalReplayBuffer
 from rlframe.utils.errors import CheckpointError
 from tests.helpers.transitions import fragment
 

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from rlframe.data.columns import BATCH_INDEXES, INFOS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.execution.sum_tree import SumTree
-from rlframe.execution.transition_store import GO_ON_WITHOUT, TransitionStore
+from rlframe.replay.sum_tree import SumTree
+from rlframe.replay.transition_columns import GO_ON_WITHOUT, TransitionStore
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.seeding import entropy_seed, make_rng
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from rlframe.data.columns import NEXT_OBS, OBS, SEQ_LENS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.execution.memory_budget import check_fits, memory_bytes
-from rlframe.execution.observation_store import ObservationStore, StepKeys
+from rlframe.replay.memory_budget import check_fits, memory_bytes
+from rlframe.replay.observation_rows import ObservationStore, StepKeys
 from rlframe.utils.errors import CheckpointError
 
 Array = NDArray[Any]

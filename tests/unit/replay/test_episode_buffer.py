@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
-from rlframe.execution.episode_buffer import EpisodeReplayBuffer
+from rlframe.replay.episode import EpisodeReplayBuffer
 from rlframe.utils.errors import CheckpointError
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rlframe.data.columns import AGENT_INDEX, ENV_T, EPS_ID, T
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.execution.transition_buffers import ReplayBuffer
+from rlframe.replay.transition_buffers import ReplayBuffer
 
 Keys = NDArray[np.int64]
 

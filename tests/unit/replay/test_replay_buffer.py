@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
-from rlframe.execution import memory_budget, replay_buffer
-from rlframe.execution.replay_buffer import LocalReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
+from rlframe.execution import replay_buffer
+from rlframe.replay import memory_budget, per_policy
+from rlframe.replay.per_policy import LocalReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
 from tests.helpers.transitions import fragment
 
 
@@ -245,7 +246,7 @@ def test_container_limit_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) 
 
 
 def test_local_buffers_share_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay_buffer, "memory_bytes", lambda: 150 * 56_469)
+    monkeypatch.setattr(per_policy, "memory_bytes", lambda: 150 * 56_469)
     buffer = LocalReplayBuffer(capacity=100, prioritized=False)
     batch = SampleBatch(image_batch())
     buffer.add_batch(MultiAgentBatch({"first": batch}, 4))
@@ -414,7 +415,7 @@ def test_local_constructor_refuses(arguments: dict[str, Any], message: str) -> N
 
 
 def test_module_is_imported_without_ray() -> None:
-    code = "import sys, rlframe.execution.replay_buffer; sys.exit('ray' in sys.modules)"
+    code = "import sys, rlframe.replay.per_policy; sys.exit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

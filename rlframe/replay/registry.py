@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlframe.execution.episode_buffer import EpisodeReplayBuffer
-from rlframe.execution.replay_buffer import LocalReplayBuffer
+from rlframe.replay.episode import EpisodeReplayBuffer
+from rlframe.replay.per_policy import LocalReplayBuffer
 from rlframe.utils.seeding import derive_seed
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.execution.observation_store import ObservationStore, StepKeys
+from rlframe.replay.observation_rows import ObservationStore, StepKeys
 from tests.helpers.transitions import fragment, observations
 
 

@@ -1,0 +1,1 @@
+"""Replay buffers: rows by policy, whole episodes, rows of all agents in lockstep; what trainers make of a config."""

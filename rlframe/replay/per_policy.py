@@ -1,0 +1,315 @@
+"""The buffer that execution plans use: one for each policy, or rows of all policies in lockstep."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rlframe.data.columns import WEIGHTS
+from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
+from rlframe.replay.lockstep import alive_in_all, joint_steps
+from rlframe.replay.memory_budget import memory_bytes
+from rlframe.replay.transition_buffers import PrioritizedReplayBuffer, ReplayBuffer
+from rlframe.replay.transition_columns import GO_ON_WITHOUT
+from rlframe.utils.deprecation import DEPRECATED_VALUE
+from rlframe.utils.errors import CheckpointError
+from rlframe.utils.seeding import derive_seed, entropy_seed, make_rng
+from rlframe.utils.timer import TimerStat
+
+__all__ = ["LocalReplayBuffer", "PrioritizedReplayBuffer", "ReplayBuffer"]
+
+_LOGGER = logging.getLogger("rlframe")
+
+
+class LocalReplayBuffer:
+    """One replay buffer per policy, filled from and replayed to an execution plan in the same process.
+
+    Each policy has its own buffer of `capacity // num_shards` transitions.
+
+    Args:
+        num_shards: Number of buffers that share capacity and learning_starts; this is one of them.
+        learning_starts: Steps that must have been added (to all shards) before `replay` gives batches.
+        capacity: Transitions kept per policy (in all shards); the oldest go first.
+        replay_batch_size: Transitions per policy that `replay` gives.
+        prioritized_replay_alpha: How much priorities count: 0 not at all, 1 fully.
+        prioritized_replay_beta: How much their bias is corrected: 0 not at all, 1 fully.
+        prioritized_replay_eps: Added to every absolute TD error, so that no transition is never drawn again.
+        replay_mode: "independent": each policy's transitions are drawn on their own. "lockstep": row i of every policy
+            is of the same step of the same episode, so each policy has one agent, and all of them act at each step;
+            draws are uniform then.
+        replay_sequence_length: 1: transitions. More, as recurrent models need it, is refused for now.
+        replay_burn_in: Of sequences, for which it has to be 0 now.
+        replay_zero_init_states: Of sequences; no effect on transitions.
+        buffer_size: Old name of `capacity`; None, or RLlib's -1, where it is not used.
+        final_prioritized_replay_beta: Beta at the end of annealing; None for a constant one.
+        prioritized_replay_beta_annealing_timesteps: Steps added until then; None for a constant beta.
+        prioritized: False for uniform buffers, at no cost for priorities.
+        seed: Seed of the draws; None for a fresh one.
+
+    Raises:
+        ValueError: If an argument is out of range or refused.
+    """
+
+    _newest: weakref.ref[LocalReplayBuffer] | None = None
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the signature of RLlib 1.x
+        self,
+        num_shards: int = 1,
+        learning_starts: int = 1000,
+        capacity: int = 10_000,
+        replay_batch_size: int = 1,
+        prioritized_replay_alpha: float = 0.6,
+        prioritized_replay_beta: float = 0.4,
+        prioritized_replay_eps: float = 1e-6,
+        replay_mode: str = "independent",
+        replay_sequence_length: int = 1,
+        replay_burn_in: int = 0,
+        replay_zero_init_states: bool = True,
+        buffer_size: int | None = None,
+        *,
+        final_prioritized_replay_beta: float | None = None,
+        prioritized_replay_beta_annealing_timesteps: int | None = None,
+        prioritized: bool = True,
+        seed: int | None = None,
+    ) -> None:
+        _refuse_what_is_missing(replay_mode, replay_sequence_length, replay_burn_in)
+        capacity = capacity if buffer_size in (None, DEPRECATED_VALUE) else int(buffer_size)
+        check_range(1, num_shards=num_shards, replay_batch_size=replay_batch_size)
+        check_range(num_shards, capacity=capacity)
+        check_range(
+            0,
+            learning_starts=learning_starts,
+            prioritized_replay_alpha=prioritized_replay_alpha,
+            prioritized_replay_beta=prioritized_replay_beta,
+            final_prioritized_replay_beta=final_prioritized_replay_beta,
+        )
+        if not prioritized_replay_eps > 0:
+            raise ValueError(f"prioritized_replay_eps must be above 0, got {prioritized_replay_eps}")
+        del replay_zero_init_states
+        self.capacity = capacity // num_shards
+        self.learning_starts = learning_starts // num_shards
+        self.replay_batch_size = replay_batch_size
+        self.lockstep = replay_mode == "lockstep"
+        self.prioritized = prioritized and not self.lockstep
+        self.num_added = 0
+        self.replay_buffers: dict[str, ReplayBuffer] = {}
+        self._alpha = prioritized_replay_alpha
+        self._eps = prioritized_replay_eps
+        self._beta = prioritized_replay_beta
+        self._final_beta = (
+            prioritized_replay_beta if final_prioritized_replay_beta is None else final_prioritized_replay_beta
+        )
+        self._annealing_steps = prioritized_replay_beta_annealing_timesteps
+        self._seed = entropy_seed() if seed is None else seed
+        self._joint_rng = make_rng(self._seed, "joint replay")
+        self._add_batch_timer = TimerStat()
+        LocalReplayBuffer._newest = weakref.ref(self)
+        self._replay_timer = TimerStat()
+        self._update_priorities_timer = TimerStat()
+
+    @staticmethod
+    def get_instance_for_testing() -> LocalReplayBuffer | None:
+        """Returns the buffer of this process that was made last, None if there is none any more."""
+        newest = LocalReplayBuffer._newest
+        return None if newest is None else newest()
+
+    # ---- what a plan calls ----------------------------------------------------------------------------------------
+
+    def add_batch(self, batch: SampleBatch | MultiAgentBatch) -> None:
+        """Stores every row, in the buffer of its policy (made at its first batch).
+
+        A column `weights`, where rows have it, gives their initial priorities (its absolute value plus
+        prioritized_replay_eps); without it, they get the largest priority so far.
+
+        Raises:
+            ValueError: If columns differ from those of the policy's first batch, or will not fit into memory; in
+                lockstep, if policies have no row, or several, where others have one.
+        """
+        with self._add_batch_timer:
+            batches = batch.policy_batches if isinstance(batch, MultiAgentBatch) else {DEFAULT_POLICY_ID: batch}
+            if self.lockstep:
+                batches = joint_steps(batches, self.replay_buffers)
+            for policy_id, rows in batches.items():
+                if rows.count:
+                    self._buffer_for(policy_id).add(rows, self._initial_priorities(rows))
+            self.num_added += batch.count
+
+    def replay(self) -> SampleBatch | MultiAgentBatch | None:
+        """Returns replay_batch_size transitions of each policy, or None before learning_starts steps were added.
+
+        Where the default policy is the only one stored, the result is its SampleBatch; with others it is a
+        MultiAgentBatch whose `count` is replay_batch_size.
+        """
+        if self.num_added < self.learning_starts or not self.replay_buffers:
+            return None
+        with self._replay_timer:
+            if self.lockstep:
+                batches = self._draw_joint_steps()
+            else:
+                batches = {policy_id: self._draw(buffer) for policy_id, buffer in self.replay_buffers.items()}
+            return MultiAgentBatch.wrap_as_needed(batches, self.replay_batch_size)
+
+    def update_priorities(self, prio_dict: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> None:
+        """Gives transitions the priority |TD error| + prioritized_replay_eps. Uniform buffers pass over it.
+
+        Args:
+            prio_dict: `{policy id: (batch_indexes of a replayed batch, TD errors)}`, int `[B]` and float `[B]`.
+
+        Raises:
+            ValueError: If a policy has no buffer, or a TD error is not finite.
+        """
+        with self._update_priorities_timer:
+            for policy_id, (indexes, td_errors) in prio_dict.items():
+                buffer = self.replay_buffers.get(policy_id)
+                if buffer is None:
+                    raise ValueError(
+                        f"No replay buffer of policy {policy_id!r}; there are {sorted(self.replay_buffers)}"
+                    )
+                if isinstance(buffer, PrioritizedReplayBuffer):
+                    buffer.update_priorities(indexes, self._priorities(td_errors))
+
+    @property
+    def beta(self) -> float:
+        """How much the bias of priorities is corrected now: annealed linearly over the steps added, if asked for."""
+        if not self._annealing_steps:
+            return self._beta
+        return self._beta + (self._final_beta - self._beta) * min(1.0, self.num_added / self._annealing_steps)
+
+    def _buffer_for(self, policy_id: str) -> ReplayBuffer:
+        buffer = self.replay_buffers.get(policy_id)
+        if buffer is None:
+            buffer = self._make_buffer(policy_id, self._seed, self.replay_buffers)
+            self.replay_buffers[policy_id] = buffer
+        return buffer
+
+    def _make_buffer(self, policy_id: str, seed: int, others: Mapping[str, ReplayBuffer]) -> ReplayBuffer:
+        available = memory_bytes()
+        if available is not None:  # what the buffers of other policies will grow to is spoken for
+            available -= sum(buffer.full_size_bytes for buffer in others.values())
+        seed = derive_seed(seed, "replay", policy_id)
+        if self.prioritized:
+            return PrioritizedReplayBuffer(self.capacity, self._alpha, seed, memory_limit_bytes=available)
+        return ReplayBuffer(self.capacity, seed, memory_limit_bytes=available)
+
+    def _draw(self, buffer: ReplayBuffer) -> SampleBatch:
+        if isinstance(buffer, PrioritizedReplayBuffer):
+            return buffer.sample(self.replay_batch_size, self.beta)
+        return buffer.sample(self.replay_batch_size)
+
+    def _draw_joint_steps(self) -> dict[str, SampleBatch]:
+        """Returns the same steps of all policies, drawn uniformly, with replacement."""
+        first, end = alive_in_all(self.replay_buffers)
+        numbers = self._joint_rng.integers(first, end, self.replay_batch_size)
+        return {policy_id: buffer.take(numbers) for policy_id, buffer in self.replay_buffers.items()}
+
+    def _initial_priorities(self, rows: SampleBatch) -> ArrayLike | None:
+        return self._priorities(rows[WEIGHTS]) if self.prioritized and WEIGHTS in rows else None
+
+    def _priorities(self, td_errors: ArrayLike) -> ArrayLike:
+        return np.abs(np.asarray(td_errors, np.float64)) + self._eps
+
+    # ---- reports and state ----------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Number of transitions that can be drawn, of all policies."""
+        return sum(len(buffer) for buffer in self.replay_buffers.values())
+
+    def stats(self, debug: bool = False) -> dict[str, Any]:
+        """Returns mean times of the latest calls in milliseconds, and the `stats` of each policy's buffer.
+
+        Args:
+            debug: Also give what the buffers' `stats(debug=True)` add.
+        """
+        stats: dict[str, Any] = {
+            "add_batch_time_ms": round(1000 * self._add_batch_timer.mean, 3),
+            "replay_time_ms": round(1000 * self._replay_timer.mean, 3),
+            "update_priorities_time_ms": round(1000 * self._update_priorities_timer.mean, 3),
+        }
+        for policy_id, buffer in self.replay_buffers.items():
+            stats[f"policy_{policy_id}"] = buffer.stats(debug=debug)
+        return stats
+
+    def get_host(self) -> str:
+        """Returns the name of the machine this buffer is on."""
+        return platform.node()
+
+    def get_state(self, *, copy: bool = True) -> dict[str, Any]:
+        """Returns everything needed to go on exactly, the draws included.
+
+        Args:
+            copy: False to hand out views of the stored arrays, valid until the buffer changes: enough for a state that
+                is written to disk at once, and no second buffer in memory.
+        """
+        buffers = {policy_id: buffer.get_state(copy=copy) for policy_id, buffer in self.replay_buffers.items()}
+        state = {"num_added": self.num_added, "seed": self._seed, "buffers": buffers}
+        return {**state, "joint_rng": self._joint_rng.bit_generator.state} if self.lockstep else state
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes the state of a buffer with the same arguments; what was stored here is forgotten.
+
+        A state that contradicts itself, as checkpoints of early versions can, leaves an empty buffer: a warning says
+        so, and `replay` waits for learning_starts steps again.
+
+        Raises:
+            CheckpointError: If only one of the two is prioritised, or in lockstep, or capacity or alpha differ; then
+                the buffer is as it was.
+        """
+        if ("joint_rng" in state) != self.lockstep:
+            saved = "lockstep" if "joint_rng" in state else "independent"
+            raise CheckpointError(
+                f"The saved replay buffer has multiagent.replay_mode={saved!r}, this one has not; set it as it was "
+                f"when saving, or {GO_ON_WITHOUT}"
+            )
+        seed, num_added = int(state["seed"]), int(state["num_added"])
+        restored: dict[str, ReplayBuffer] = {}
+        for policy_id, saved in state["buffers"].items():
+            restored[policy_id] = self._make_buffer(policy_id, seed, restored)
+            restored[policy_id].set_state(saved)
+        try:
+            self._check_buffers(restored)
+        except AssertionError as fault:
+            _LOGGER.warning(
+                "The saved replay buffer contradicts itself and is left empty (%s): transitions of early versions "
+                "could overwrite each other where n_step was above 1. Learning waits until learning_starts steps are "
+                "sampled again",
+                fault,
+            )
+            restored, num_added = {}, 0
+        if self.lockstep:
+            self._joint_rng.bit_generator.state = state["joint_rng"]
+        self._seed, self.num_added, self.replay_buffers = seed, num_added, restored
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError if a buffer contradicts itself."""
+        self._check_buffers(self.replay_buffers)
+
+    def _check_buffers(self, buffers: Mapping[str, ReplayBuffer]) -> None:
+        for buffer in buffers.values():
+            buffer.check_invariants()
+        if self.lockstep and len({buffer.numbers[1] for buffer in buffers.values()}) > 1:
+            raise AssertionError("Policies in lockstep have different numbers of rows")
+
+
+def check_range(low: int, **arguments: float | None) -> None:
+    """Raises ValueError naming the first argument that is given and below `low`."""
+    for name, value in arguments.items():
+        if value is not None and not value >= low:
+            raise ValueError(f"{name} must be at least {low}, got {value}")
+
+
+def _refuse_what_is_missing(replay_mode: str, sequence_length: int, burn_in: int) -> None:
+    """Raises ValueError for the modes of replay that do not exist yet, or not at all."""
+    if replay_mode not in ("independent", "lockstep"):
+        raise ValueError(f"replay_mode must be 'independent' or 'lockstep', got {replay_mode!r}")
+    if sequence_length != 1:
+        raise ValueError(
+            f"replay_sequence_length={sequence_length} is not supported yet, as it comes with recurrent replay; use 1"
+        )
+    if burn_in != 0:
+        raise ValueError(f"replay_burn_in={burn_in} needs sequences, which are not supported yet; use 0")
