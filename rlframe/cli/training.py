@@ -31,7 +31,7 @@ from rlframe.cli.run_directory import (
     restore_newest,
 )
 from rlframe.cli.stop import StopCriterion
-from rlframe.execution.common import STEPS_SAMPLED_COUNTER
+from rlframe.execution.plan.context import STEPS_SAMPLED_COUNTER
 from rlframe.report.history import HistoryFile
 from rlframe.report.machine import describe_machine
 from rlframe.report.page import MACHINE_FILE, PLAN_FILE

@@ -1,181 +1,43 @@
-"""What every operator of an execution plan shares: counters, timers, and the context through which they reach them."""
+"""RLlib's path to the counters, timers and the context that operators share; they live in `plan.context`."""
 
-from __future__ import annotations
+from rlframe.execution.plan.context import (
+    AGENT_STEPS_SAMPLED_COUNTER,
+    AGENT_STEPS_TRAINED_COUNTER,
+    APPLY_GRADS_TIMER,
+    COMPUTE_GRADS_TIMER,
+    GRAD_WAIT_TIMER,
+    LAST_TARGET_UPDATE_TS,
+    LEARN_ON_BATCH_TIMER,
+    LEARNER_INFO,
+    LOAD_BATCH_TIMER,
+    NUM_TARGET_UPDATES,
+    SAMPLE_TIMER,
+    STEPS_SAMPLED_COUNTER,
+    STEPS_TRAINED_COUNTER,
+    STEPS_TRAINED_THIS_ITER_COUNTER,
+    WORKER_UPDATE_TIMER,
+    _check_sample_batch_type,
+    _get_global_vars,
+    _get_shared_metrics,
+)
 
-import sys
-import threading
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any
-
-from rlframe.execution.item_state import pack_item, unpack_item
-from rlframe.utils.timer import TimerStat
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-# Counters.
-STEPS_SAMPLED_COUNTER = "num_steps_sampled"
-AGENT_STEPS_SAMPLED_COUNTER = "num_agent_steps_sampled"
-STEPS_TRAINED_COUNTER = "num_steps_trained"
-STEPS_TRAINED_THIS_ITER_COUNTER = "num_steps_trained_this_iter"
-AGENT_STEPS_TRAINED_COUNTER = "num_agent_steps_trained"
-LAST_TARGET_UPDATE_TS = "last_target_update_ts"
-NUM_TARGET_UPDATES = "num_target_updates"
-
-# Timers.
-SAMPLE_TIMER = "sample"
-GRAD_WAIT_TIMER = "grad_wait"
-COMPUTE_GRADS_TIMER = "compute_grads"
-APPLY_GRADS_TIMER = "apply_grad"
-WORKER_UPDATE_TIMER = "update"
-LEARN_ON_BATCH_TIMER = "learn"
-LOAD_BATCH_TIMER = "load"
-
-# Keys of `MetricsContext.info`.
-LEARNER_INFO = "learner"
-CUSTOM_METRICS_INFO = "custom_metrics"
-
-
-class _NextValueNotReady(Exception):  # noqa: N818 - the name under which RLlib 1.x programs know it
-    """The marker an iterator hands on when it has no item yet; it is passed as a value and never raised.
-
-    Attributes:
-        ends_waiting: Whether the end of a plan hands it on, too, instead of waiting for an item.
-    """
-
-    ends_waiting = False
-
-
-class StepsLimitReached(Exception):  # noqa: N818 - no fault: it ends an iteration
-    """Raised by a source of samples that is asked for more than `MetricsContext.steps_limit` allows.
-
-    It passes through the plan without changing it, so that a later pull goes on where this one was.
-    """
-
-
-class MetricsContext:
-    """Counters, timers and values shared by all operators of one plan.
-
-    Attributes:
-        counters: Running totals by name, 0 until first touched.
-        timers: One `TimerStat` by name, made on first use.
-        info: Anything an operator wants in the result's `info`, such as `info["learner"]`.
-        current_actor: The remote actor that produced the item now in flight, or None.
-        steps_limit: Env steps after which no further round is sampled, so that the iteration ends; None for no limit.
-    """
-
-    def __init__(self) -> None:
-        self.counters: defaultdict[str, int] = defaultdict(int)
-        self.timers: defaultdict[str, TimerStat] = defaultdict(TimerStat)
-        self.info: dict[str, Any] = {}
-        self.current_actor: Any = None
-        self.steps_limit: int | None = None
-
-    def check_steps_limit(self) -> None:
-        """Raises StepsLimitReached where no further round is to be sampled; called before each."""
-        if self.steps_limit is not None and self.counters[STEPS_SAMPLED_COUNTER] >= self.steps_limit:
-            raise StepsLimitReached
-
-    def absorb(self, other: MetricsContext) -> None:
-        """Adds what `other` has counted, timed and noted so far to this context."""
-        for name, count in other.counters.items():
-            self.counters[name] += count
-        self.timers.update(other.timers)
-        self.info.update(other.info)
-        self.current_actor = self.current_actor or other.current_actor
-
-    def get_state(self) -> dict[str, Any]:
-        """Returns counters and info as plain state. Timers are left out: they describe this process only."""
-        return {
-            "counters": {name: int(count) for name, count in self.counters.items()},
-            "info": pack_item(self.info, on_unknown="drop"),
-        }
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes counters and info back from `get_state()`."""
-        self.counters.clear()
-        self.counters.update(state["counters"])
-        self.info.clear()
-        self.info.update(unpack_item(state["info"]))
-
-
-class SharedMetrics:
-    """A holder through which joined iterators come to share one `MetricsContext`.
-
-    Args:
-        metrics: The context to hold; a new one when None.
-        parents: Holders that must follow this one. What they have counted so far is added up.
-    """
-
-    def __init__(self, metrics: MetricsContext | None = None, parents: Sequence[SharedMetrics] = ()) -> None:
-        self._parents = tuple(parents)
-        self._metrics = metrics or MetricsContext()
-        seen: set[int] = set()
-        for parent in self._parents:
-            context = parent.get()
-            if id(context) not in seen:
-                seen.add(id(context))
-                self._metrics.absorb(context)
-        self.set(self._metrics)
-
-    def get(self) -> MetricsContext:
-        """Returns the context held now."""
-        return self._metrics
-
-    def set(self, metrics: MetricsContext) -> None:
-        """Holds `metrics` from now on, here and in all parents."""
-        self._metrics = metrics
-        for parent in self._parents:
-            parent.set(metrics)
-
-
-class ActiveContext(threading.local):
-    """The context of the plan that this thread is pulling an item through; None outside of any plan."""
-
-    _metrics: MetricsContext | None = None
-
-    @property
-    def metrics(self) -> MetricsContext | None:
-        """The context itself."""
-        return self._metrics
-
-    @metrics.setter
-    def metrics(self, metrics: MetricsContext | None) -> None:
-        self._metrics = metrics
-        ray_iterators = sys.modules.get("ray.util.iter")
-        if ray_iterators is not None:  # its LocalIterator.get_metrics() is what operators of Ray 1.x ask
-            ray_iterators.LocalIterator.thread_local.metrics = metrics
-
-
-ACTIVE_CONTEXT = ActiveContext()
-
-
-def _get_shared_metrics() -> MetricsContext:
-    """Returns the context of the running plan.
-
-    Raises:
-        ValueError: If no plan is running in this thread.
-    """
-    metrics = ACTIVE_CONTEXT.metrics
-    if metrics is None:
-        raise ValueError(
-            "No metrics context: this must be called while an iterator pulls an item, for example inside the function "
-            "given to for_each(); outside of a plan use `iterator.shared_metrics.get()`"
-        )
-    return metrics
-
-
-def _get_global_vars() -> dict[str, int]:
-    """Returns the variables that every worker is told after a train step: `{"timestep": env steps sampled}`."""
-    return {"timestep": _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER]}
-
-
-def _check_sample_batch_type(batch: Any) -> None:
-    """Raises ValueError unless `batch` is a SampleBatch or a MultiAgentBatch."""
-    from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
-
-    if not isinstance(batch, (SampleBatch, MultiAgentBatch)):
-        raise ValueError(
-            f"Got an item of type {type(batch).__name__}, wanted a SampleBatch or a MultiAgentBatch; "
-            "check what the operator before this one returns"
-        )
+__all__ = [
+    "AGENT_STEPS_SAMPLED_COUNTER",
+    "AGENT_STEPS_TRAINED_COUNTER",
+    "APPLY_GRADS_TIMER",
+    "COMPUTE_GRADS_TIMER",
+    "GRAD_WAIT_TIMER",
+    "LAST_TARGET_UPDATE_TS",
+    "LEARNER_INFO",
+    "LEARN_ON_BATCH_TIMER",
+    "LOAD_BATCH_TIMER",
+    "NUM_TARGET_UPDATES",
+    "SAMPLE_TIMER",
+    "STEPS_SAMPLED_COUNTER",
+    "STEPS_TRAINED_COUNTER",
+    "STEPS_TRAINED_THIS_ITER_COUNTER",
+    "WORKER_UPDATE_TIMER",
+    "_check_sample_batch_type",
+    "_get_global_vars",
+    "_get_shared_metrics",
+]

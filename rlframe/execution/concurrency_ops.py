@@ -5,8 +5,8 @@ from __future__ import annotations
 import queue as queues
 from typing import TYPE_CHECKING, Any
 
-from rlframe.execution.common import SharedMetrics, _NextValueNotReady
-from rlframe.execution.local_iterator import LocalIterator, as_local_iterator
+from rlframe.execution.plan.context import SharedMetrics, _NextValueNotReady
+from rlframe.execution.plan.local_iterator import LocalIterator, as_local_iterator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,8 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from rlframe.execution.common import (
+from rlframe.execution.learner_infos import merge_learner_infos
+from rlframe.execution.plan.context import (
     AGENT_STEPS_SAMPLED_COUNTER,
     AGENT_STEPS_TRAINED_COUNTER,
     LEARN_ON_BATCH_TIMER,
@@ -18,8 +19,7 @@ from rlframe.execution.common import (
     SharedMetrics,
     _get_shared_metrics,
 )
-from rlframe.execution.learner_infos import merge_learner_infos
-from rlframe.execution.local_iterator import LocalIterator
+from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.execution.rollout_ops import SelectExperiences, StandardizeFields, agent_steps
 from rlframe.execution.train_ops import MultiGPUTrainOneStep, policy_parts
 from rlframe.utils.errors import WorkerError

@@ -5,7 +5,10 @@ from __future__ import annotations
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
-from rlframe.execution.common import (
+from rlframe.execution.concurrency_ops import QUEUE_WAIT_S, Enqueue
+from rlframe.execution.learner.loader import MultiGPULearnerThread
+from rlframe.execution.learner.thread import InlineLearner, LearnerThread
+from rlframe.execution.plan.context import (
     AGENT_STEPS_TRAINED_COUNTER,
     LEARNER_INFO,
     STEPS_SAMPLED_COUNTER,
@@ -14,14 +17,11 @@ from rlframe.execution.common import (
     _get_shared_metrics,
     _NextValueNotReady,
 )
-from rlframe.execution.concurrency_ops import QUEUE_WAIT_S, Enqueue
-from rlframe.execution.learner_thread import InlineLearner, LearnerThread
-from rlframe.execution.multi_gpu_learner_thread import MultiGPULearnerThread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rlframe.execution.learner_thread import LearnerResult
+    from rlframe.execution.learner.thread import LearnerResult
 
     Learner = InlineLearner | LearnerThread
 

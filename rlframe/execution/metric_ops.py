@@ -7,7 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from rlframe.evaluation.metrics import RolloutMetrics, collect_episodes, summarize_episodes
-from rlframe.execution.common import (
+from rlframe.execution.plan.context import (
     AGENT_STEPS_SAMPLED_COUNTER,
     CUSTOM_METRICS_INFO,
     STEPS_SAMPLED_COUNTER,
@@ -16,7 +16,7 @@ from rlframe.execution.common import (
     MetricsContext,
     _get_shared_metrics,
 )
-from rlframe.execution.local_iterator import LocalIterator, as_local_iterator
+from rlframe.execution.plan.local_iterator import LocalIterator, as_local_iterator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,10 +8,10 @@ import numpy as np
 
 from rlframe.data.columns import BATCH_INDEXES
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch
-from rlframe.execution.common import STEPS_SAMPLED_COUNTER, SharedMetrics, _get_shared_metrics, _NextValueNotReady
-from rlframe.execution.item_state import pack_item, unpack_item
-from rlframe.execution.local_iterator import LocalIterator
-from rlframe.execution.remote_sources import AsyncRequests
+from rlframe.execution.plan.context import STEPS_SAMPLED_COUNTER, SharedMetrics, _get_shared_metrics, _NextValueNotReady
+from rlframe.execution.plan.item_state import pack_item, unpack_item
+from rlframe.execution.plan.local_iterator import LocalIterator
+from rlframe.execution.plan.remote_sources import AsyncRequests
 from rlframe.utils.seeding import entropy_seed, make_rng
 
 if TYPE_CHECKING:

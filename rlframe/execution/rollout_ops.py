@@ -10,7 +10,7 @@ import numpy as np
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.evaluation.shared_memory import SharedMemoryClient, StaleFragment, this_client, unmap
-from rlframe.execution.common import (
+from rlframe.execution.plan.context import (
     AGENT_STEPS_SAMPLED_COUNTER,
     GRAD_WAIT_TIMER,
     LEARNER_INFO,
@@ -21,9 +21,9 @@ from rlframe.execution.common import (
     _get_shared_metrics,
     _NextValueNotReady,
 )
-from rlframe.execution.item_state import pack_item, unpack_item
-from rlframe.execution.local_iterator import LocalIterator
-from rlframe.execution.remote_sources import AsyncRequests, RequestRound
+from rlframe.execution.plan.item_state import pack_item, unpack_item
+from rlframe.execution.plan.local_iterator import LocalIterator
+from rlframe.execution.plan.remote_sources import AsyncRequests, RequestRound
 from rlframe.utils.errors import WorkerError
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def ParallelRollouts(workers: Any, *, mode: str = "bulk_sync", num_async: int = 
         return LocalIterator(partial(_LocalRollouts, workers), SharedMetrics(), name="ParallelRollouts")
     workers.sync_weights()
     if mode == "raw":
-        from rlframe.execution.parallel_iterator import from_actors
+        from rlframe.execution.plan.parallel_iterator import from_actors
 
         # The one mode whose result is no LocalIterator: users go on with its gather_sync() or gather_async().
         return cast("LocalIterator[Any]", from_actors(workers.remote_workers(), name="ParallelRollouts"))

@@ -10,7 +10,8 @@ import numpy as np
 from rlframe.data.columns import SEQ_LENS
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.data.sequences import sequence_minibatches
-from rlframe.execution.common import (
+from rlframe.execution.learner_infos import merge_learner_infos
+from rlframe.execution.plan.context import (
     AGENT_STEPS_TRAINED_COUNTER,
     APPLY_GRADS_TIMER,
     COMPUTE_GRADS_TIMER,
@@ -26,7 +27,6 @@ from rlframe.execution.common import (
     _check_sample_batch_type,
     _get_shared_metrics,
 )
-from rlframe.execution.learner_infos import merge_learner_infos
 from rlframe.execution.rollout_ops import agent_steps, by_policy
 from rlframe.utils.seeding import entropy_seed, make_rng
 

@@ -6,15 +6,15 @@ import platform
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rlframe.execution.common import (
+from rlframe.execution.plan.context import (
     AGENT_STEPS_SAMPLED_COUNTER,
     STEPS_SAMPLED_COUNTER,
     SharedMetrics,
     _get_shared_metrics,
     _NextValueNotReady,
 )
-from rlframe.execution.local_iterator import LocalIterator
-from rlframe.execution.remote_sources import AsyncRequests
+from rlframe.execution.plan.local_iterator import LocalIterator
+from rlframe.execution.plan.remote_sources import AsyncRequests
 from rlframe.execution.replay_ops import MixInReplay
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, agent_steps
 from rlframe.utils.seeding import derive_seed, entropy_seed

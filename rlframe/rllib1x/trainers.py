@@ -14,15 +14,15 @@ from rlframe.agents.ppo.ppo import PPOConfig, UpdateValueNormalizer
 from rlframe.agents.sac.sac import SACConfig
 from rlframe.config.options import AlgorithmConfig
 from rlframe.evaluation.worker_set import WorkerSet
-from rlframe.execution.common import (
+from rlframe.execution.iterators import LocalIterator
+from rlframe.execution.learner.thread import LearnerResult, LearnerThread
+from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.execution.plan.context import (
     LEARNER_INFO,
     STEPS_TRAINED_COUNTER,
     STEPS_TRAINED_THIS_ITER_COUNTER,
     _get_shared_metrics,
 )
-from rlframe.execution.iterators import LocalIterator
-from rlframe.execution.learner_thread import LearnerResult, LearnerThread
-from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences, StandardizeFields
 from rlframe.execution.train_ops import MultiGPUTrainOneStep
 from rlframe.trainer.resources import placement_group_factory

@@ -80,7 +80,7 @@ def _cause_of(error: BaseException) -> BaseException:
 
 
 def _steps_sampled(trainer: Any) -> int:
-    from rlframe.execution.common import STEPS_SAMPLED_COUNTER
+    from rlframe.execution.plan.context import STEPS_SAMPLED_COUNTER
 
     return int(trainer.train_exec_impl.shared_metrics.get().counters[STEPS_SAMPLED_COUNTER])
 

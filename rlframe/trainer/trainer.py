@@ -24,10 +24,10 @@ from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hoo
 from rlframe.evaluation.filter_manager import FilterManager
 from rlframe.evaluation.rollout_worker import set_environment
 from rlframe.evaluation.worker_set import WorkerSet
-from rlframe.execution.common import StepsLimitReached
 from rlframe.execution.iterators import LocalIterator, as_local_iterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
-from rlframe.execution.plan_report import PlanReport, plan_report
+from rlframe.execution.plan.context import StepsLimitReached
+from rlframe.execution.plan.report import PlanReport, plan_report
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep
 from rlframe.trainer import checkpointing

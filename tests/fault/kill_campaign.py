@@ -22,7 +22,7 @@ import numpy as np
 
 from rlframe.agents.registry import get_trainer_class
 from rlframe.env.multi_agent_env import MultiAgentEnv, make_multi_agent
-from rlframe.execution.plan_nodes import walk
+from rlframe.execution.plan.nodes import walk
 from rlframe.execution.tree_agg import _AggregatedBatches
 from rlframe.policy.policy import PolicySpec
 

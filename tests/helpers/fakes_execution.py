@@ -9,8 +9,8 @@ import numpy as np
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.evaluation.metrics import RolloutMetrics
-from rlframe.execution.common import SharedMetrics
-from rlframe.execution.local_iterator import LocalIterator
+from rlframe.execution.plan.context import SharedMetrics
+from rlframe.execution.plan.local_iterator import LocalIterator
 
 
 class ListSource:

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlframe.execution.common import _get_shared_metrics, _NextValueNotReady
-from rlframe.execution.local_iterator import LocalIterator
+from rlframe.execution.plan.context import _get_shared_metrics, _NextValueNotReady
+from rlframe.execution.plan.local_iterator import LocalIterator
 from tests.helpers.fakes_execution import iterate
 
 law = settings(deadline=None)  # a busy machine is no failure

@@ -10,7 +10,7 @@ import pytest
 
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.ppo import APPOTrainer
-from rlframe.execution.plan_nodes import walk
+from rlframe.execution.plan.nodes import walk
 from rlframe.utils.errors import NonFiniteError
 from tests.helpers.frameworks import needs_tf
 

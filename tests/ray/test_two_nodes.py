@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from rlframe.execution.remote_sources import _on_several_nodes
+from rlframe.execution.plan.remote_sources import _on_several_nodes
 
 pytestmark = pytest.mark.ray
 
@@ -15,7 +15,7 @@ import json
 import ray
 from ray.cluster_utils import Cluster
 from rlframe.agents.impala import ImpalaTrainer
-from rlframe.execution.remote_sources import _on_several_nodes
+from rlframe.execution.plan.remote_sources import _on_several_nodes
 
 store = {"object_store_memory": 80_000_000}
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **store})

@@ -12,7 +12,7 @@ from rlframe.agents.families.vtrace_postprocessing import postprocess_for_vtrace
 from rlframe.agents.impala import DEFAULT_CONFIG, ImpalaTrainer
 from rlframe.agents.ppo import APPOTrainer
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.execution.common import ACTIVE_CONTEXT, MetricsContext
+from rlframe.execution.plan.context import ACTIVE_CONTEXT, MetricsContext
 from rlframe.utils.errors import ConfigError
 from tests.contract.test_policies import make as make_policy
 from tests.contract.test_policies import make_batch

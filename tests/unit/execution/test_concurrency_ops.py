@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rlframe.execution.common import _get_shared_metrics, _NextValueNotReady
 from rlframe.execution.concurrency_ops import Concurrently, Dequeue, Enqueue
-from rlframe.execution.local_iterator import as_local_iterator
+from rlframe.execution.plan.context import _get_shared_metrics, _NextValueNotReady
+from rlframe.execution.plan.local_iterator import as_local_iterator
 from tests.helpers.fakes_execution import iterate
 
 

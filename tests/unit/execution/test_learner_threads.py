@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from rlframe.data.sample_batch import MultiAgentBatch
-from rlframe.execution import learner_thread
-from rlframe.execution.common import SharedMetrics, _NextValueNotReady
 from rlframe.execution.concurrency_ops import Concurrently, Enqueue
+from rlframe.execution.learner import thread as learner_thread
+from rlframe.execution.learner.loader import MultiGPULearnerThread
+from rlframe.execution.learner.thread import InlineLearner, LearnerResult, LearnerThread
 from rlframe.execution.learner_ops import BroadcastLearned, FeedLearner, make_learner
-from rlframe.execution.learner_thread import InlineLearner, LearnerResult, LearnerThread
-from rlframe.execution.local_iterator import LocalIterator
-from rlframe.execution.multi_gpu_learner_thread import MultiGPULearnerThread
+from rlframe.execution.plan.context import SharedMetrics, _NextValueNotReady
+from rlframe.execution.plan.local_iterator import LocalIterator
 from tests.helpers.fakes_execution import FakeWorker, FakeWorkerSet, iterate, make_batch
 
 KINDS = [LearnerThread, MultiGPULearnerThread]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.execution.common import SharedMetrics, _get_global_vars, _get_shared_metrics, _NextValueNotReady
-from rlframe.execution.local_iterator import LocalIterator
+from rlframe.execution.plan.context import SharedMetrics, _get_global_vars, _get_shared_metrics, _NextValueNotReady
+from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.utils.errors import CheckpointError
 from tests.helpers.fakes_execution import iterate, make_batch
 

@@ -9,16 +9,16 @@ import pytest
 
 from rlframe.evaluation.metrics import RolloutMetrics, get_learner_stats, summarize_episodes
 from rlframe.execution import metric_ops
-from rlframe.execution.common import _get_shared_metrics
 from rlframe.execution.concurrency_ops import Concurrently
-from rlframe.execution.local_iterator import LocalIterator
 from rlframe.execution.metric_ops import (
     CollectMetrics,
     OncePerTimeInterval,
     OncePerTimestepsElapsed,
     StandardMetricsReporting,
 )
-from rlframe.execution.plan_report import plan_report
+from rlframe.execution.plan.context import _get_shared_metrics
+from rlframe.execution.plan.local_iterator import LocalIterator
+from rlframe.execution.plan.report import plan_report
 from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer, UpdatePriorities
 from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlframe.execution.common import _get_shared_metrics, _NextValueNotReady
+from rlframe.execution.plan.context import _get_shared_metrics, _NextValueNotReady
 from rlframe.execution.replay_ops import (
     MixInReplay,
     Replay,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
-from rlframe.execution.common import MetricsContext, _get_shared_metrics
 from rlframe.execution.learner_infos import merge_learner_infos
+from rlframe.execution.plan.context import MetricsContext, _get_shared_metrics
 from rlframe.execution.train_ops import (
     ApplyGradients,
     AverageGradients,

@@ -9,7 +9,7 @@ from rlframe.agents.registry import ALGORITHMS
 from rlframe.agents.trainer_template import build_trainer
 from rlframe.cli.stop import StopCriterion
 from rlframe.examples.env.two_step_game import TwoStepGame
-from rlframe.execution.local_iterator import LocalIterator
+from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.execution.rollout_ops import ParallelRollouts
 from tests.unit.agents.test_maddpg import MEETING, Meeting
 

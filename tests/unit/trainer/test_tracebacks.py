@@ -9,7 +9,7 @@ from rlframe.agents.pg import PGTrainer
 from rlframe.utils.errors import EnvError
 from tests.helpers.envs import Failing
 
-MACHINERY = {"plan_nodes.py", "local_iterator.py", "trainable.py"}
+MACHINERY = {"nodes.py", "local_iterator.py", "trainable.py"}
 
 
 def raised(**config):
@@ -48,5 +48,5 @@ def test_an_error_of_the_plan_itself_keeps_its_last_frame():
     with pytest.raises(RuntimeError, match="raised StopIteration") as caught:
         trainer.train()
     frames = traceback.extract_tb(caught.value.__traceback__)
-    assert Path(frames[-1].filename).name == "plan_nodes.py"
+    assert Path(frames[-1].filename).name == "nodes.py"
     assert traceback.extract_tb(caught.value.__cause__.__traceback__)[-1].name == "stop"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from rlframe.execution.common import _get_shared_metrics, _NextValueNotReady
+from rlframe.execution.plan.context import _get_shared_metrics, _NextValueNotReady
 from rlframe.utils.errors import WorkerError
 
 if TYPE_CHECKING:

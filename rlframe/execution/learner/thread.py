@@ -7,12 +7,12 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rlframe.execution.common import ACTIVE_CONTEXT, MetricsContext, SharedMetrics, _NextValueNotReady
 from rlframe.execution.concurrency_ops import Dequeue
+from rlframe.execution.learner.minibatch_buffer import MinibatchBuffer
 from rlframe.execution.learner_infos import merge_learner_infos
-from rlframe.execution.local_iterator import LocalIterator
-from rlframe.execution.minibatch_buffer import MinibatchBuffer
-from rlframe.execution.plan_nodes import operator_state, restore_operator
+from rlframe.execution.plan.context import ACTIVE_CONTEXT, MetricsContext, SharedMetrics, _NextValueNotReady
+from rlframe.execution.plan.local_iterator import LocalIterator
+from rlframe.execution.plan.nodes import operator_state, restore_operator
 from rlframe.execution.rollout_ops import agent_steps
 from rlframe.execution.train_ops import policy_parts
 from rlframe.policy.policy_map import held

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from rlframe.execution.common import StepsLimitReached, _NextValueNotReady
-from rlframe.execution.item_state import pack_item, unpack_item
+from rlframe.execution.plan.context import StepsLimitReached, _NextValueNotReady
+from rlframe.execution.plan.item_state import pack_item, unpack_item
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.seeding import entropy_seed, make_rng
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from rlframe.execution.common import SharedMetrics, _NextValueNotReady
-from rlframe.execution.local_iterator import LocalIterator
-from rlframe.execution.remote_sources import ShardEnd
+from rlframe.execution.plan.context import SharedMetrics, _NextValueNotReady
+from rlframe.execution.plan.local_iterator import LocalIterator
+from rlframe.execution.plan.remote_sources import ShardEnd
 
 Extension = Callable[[LocalIterator[Any]], LocalIterator[Any]]
 

@@ -6,15 +6,15 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from rlframe.execution.common import SharedMetrics, _get_shared_metrics, _NextValueNotReady
-from rlframe.execution.local_iterator import LocalIterator
-from rlframe.execution.remote_sources import AsyncRequests, ShardEnd
-from rlframe.execution.shards import OpenShard, ParallelIteratorWorker, Shard, next_of_slice
+from rlframe.execution.plan.context import SharedMetrics, _get_shared_metrics, _NextValueNotReady
+from rlframe.execution.plan.local_iterator import LocalIterator
+from rlframe.execution.plan.remote_sources import AsyncRequests, ShardEnd
+from rlframe.execution.plan.shards import OpenShard, ParallelIteratorWorker, Shard, next_of_slice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from rlframe.execution.shards import Extension
+    from rlframe.execution.plan.shards import Extension
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -8,14 +8,14 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from rlframe.execution.common import (
+from rlframe.execution.plan.context import (
     ACTIVE_CONTEXT,
     MetricsContext,
     SharedMetrics,
     _get_shared_metrics,
     _NextValueNotReady,
 )
-from rlframe.execution.plan_nodes import (
+from rlframe.execution.plan.nodes import (
     BatchNode,
     FilterNode,
     FlattenNode,
@@ -430,7 +430,7 @@ class _RemoteForEach:
     def __call__(self, items: Iterable[Any]) -> Iterable[Any]:
         import ray
 
-        from rlframe.execution.common import _NextValueNotReady
+        from rlframe.execution.plan.context import _NextValueNotReady
 
         task = ray.remote(self._fn).options(**self._resources) if self._resources else ray.remote(self._fn)
         running: list[Any] = []

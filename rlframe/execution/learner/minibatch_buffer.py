@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rlframe.execution.item_state import pack_item, unpack_item
+from rlframe.execution.plan.item_state import pack_item, unpack_item
 
 if TYPE_CHECKING:
     import queue

@@ -7,7 +7,7 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from rlframe.execution.learner_thread import _POLL_S, LearnerThread
+from rlframe.execution.learner.thread import _POLL_S, LearnerThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable

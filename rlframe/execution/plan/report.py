@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from rlframe.execution.plan_nodes import TeeNode, UnionNode
+from rlframe.execution.plan.nodes import TeeNode, UnionNode
 
 if TYPE_CHECKING:
-    from rlframe.execution.local_iterator import LocalIterator
-    from rlframe.execution.plan_nodes import Node
+    from rlframe.execution.plan.local_iterator import LocalIterator
+    from rlframe.execution.plan.nodes import Node
 
 _NAME_WIDTH = 48
 
