@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlframe.agents.families.off_policy import (
-    DeterministicActorConfig,
-    PrioritizedReplayConfig,
-    TwinCriticConfig,
-    replay_plan,
-)
-from rlframe.agents.families.optimization import GradientClippingConfig
+from rlframe.agents.families.off_policy import DeterministicActorConfig, ReplayedActorCriticConfig, replay_plan
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
@@ -19,16 +13,11 @@ from rlframe.replay.per_policy import LocalReplayBuffer
 from rlframe.trainer.template import build_trainer
 
 
-class DDPGConfig(DeterministicActorConfig, TwinCriticConfig, PrioritizedReplayConfig, GradientClippingConfig):
+class DDPGConfig(DeterministicActorConfig, ReplayedActorCriticConfig):
     """Keys of DDPG (Lillicrap et al. 2016) and of TD3 (Fujimoto et al. 2018)."""
 
     new_defaults = {  # noqa: RUF012
-        "num_workers": 0,
-        "rollout_fragment_length": 1,
-        "train_batch_size": 256,
         "timesteps_per_iteration": 1000,
-        "learning_starts": 1500,
-        "target_network_update_freq": 0,
         "tau": 0.002,
         "twin_q": False,
         "exploration_config": {

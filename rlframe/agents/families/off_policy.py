@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
+from rlframe.agents.families.optimization import GradientClippingConfig
 from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
 from rlframe.config.replay import REPLAY_BUFFERS, faults_of_rows
@@ -127,6 +128,21 @@ class DeterministicActorConfig(NStepConfig, SoftTargetConfig, TrainingIntensityC
     critic_hidden_activation: str = option("relu", "Activation of these.", choices=tuple(ACTIVATIONS))
     critic_lr: float = option(1e-3, "Learning rate of the critic's Adam.", low=0, log=True)
     actor_lr: float = option(1e-3, "Learning rate of the actor's Adam.", low=0, log=True)
+
+
+class ReplayedActorCriticConfig(
+    TwinCriticConfig, PrioritizedReplayConfig, NStepConfig, SoftTargetConfig, TrainingIntensityConfig,
+    GradientClippingConfig,
+):  # fmt: skip
+    """Actors that learn from replayed steps, one update for each step of the environment."""
+
+    new_defaults = {  # noqa: RUF012
+        "num_workers": 0,
+        "rollout_fragment_length": 1,
+        "train_batch_size": 256,
+        "learning_starts": 1500,
+        "target_network_update_freq": 0,
+    }
 
 
 Operator = Callable[[Any], Any]

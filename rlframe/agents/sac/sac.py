@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
-from rlframe.agents.families.off_policy import (
-    NStepConfig,
-    PrioritizedReplayConfig,
-    SoftTargetConfig,
-    TrainingIntensityConfig,
-    TwinCriticConfig,
-    replay_plan,
-)
-from rlframe.agents.families.optimization import GradientClippingConfig
+from rlframe.agents.families.off_policy import ReplayedActorCriticConfig, replay_plan
 from rlframe.config.declaration import Section
 from rlframe.config.model import NetworkConfig
 from rlframe.config.options import UnsupportedValue, option, section
@@ -32,10 +24,7 @@ class LearningRatesConfig(Section):
     entropy_learning_rate: float = option(3e-4, "That of the temperature α; 0 keeps initial_alpha.", low=0, log=True)
 
 
-class SACConfig(
-    TwinCriticConfig, PrioritizedReplayConfig, NStepConfig, SoftTargetConfig, TrainingIntensityConfig,
-    GradientClippingConfig,
-):  # fmt: skip
+class SACConfig(ReplayedActorCriticConfig):
     """Keys of SAC (Haarnoja et al. 2018), of TQC's critics and of CrossQ."""
 
     unsupported: ClassVar = {
@@ -43,12 +32,7 @@ class SACConfig(
         "_use_beta_distribution": UnsupportedValue(bool, "actions in bounds are squashed Gaussians; leave it out"),
     }
     new_defaults = {  # noqa: RUF012
-        "num_workers": 0,
-        "rollout_fragment_length": 1,
-        "train_batch_size": 256,
         "timesteps_per_iteration": 100,
-        "learning_starts": 1500,
-        "target_network_update_freq": 0,
         "replay_buffer_config": {"capacity": 1_000_000},
         "prioritized_replay": False,
     }
@@ -101,10 +85,6 @@ class SACConfig(
     use_state_preprocessor: bool | Literal[-1] = option(
         -1, "Old key without effect: Q_model and policy_model see preprocessed observations.", deprecated=True
     )
-
-    def critics(self) -> int:
-        """Returns how many critics there are."""
-        return self.n_critics if self.n_critics is not None else 1 + self.twin_q
 
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""
