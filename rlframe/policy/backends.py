@@ -21,8 +21,14 @@ def with_backend(policy: type[Any], framework: str, name: str) -> type[Any]:
     """
     module, base = _BACKENDS[framework]
     bases = (policy, getattr(importlib.import_module(module), base))
+
+    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+        super(made, self).__init__(*args, **kwargs)
+
+    # A constructor of its own: the first run comes behind the outermost built-in one; see `users_code`.
+    body = {"__init__": construct, "__module__": policy.__module__, "__doc__": policy.__doc__}
     kind: Any = type(policy)
-    made: type[Any] = kind(name, bases, {"__module__": policy.__module__, "__doc__": policy.__doc__})
+    made: type[Any] = kind(name, bases, body)
     return made
 
 

@@ -30,7 +30,7 @@ from rlframe.models.probe import declare_past
 from rlframe.models.recurrent_actor import make_actor
 from rlframe.models.spec import ENCODER_WIDTH, Part
 from rlframe.policy.numpy_policy import ActingRecipe
-from rlframe.policy.parts import AdamSpec, Component, LossOutput, check_optimizers
+from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients, LossOutput, check_optimizers
 from rlframe.policy.policy import Policy, State, pop_states
 from rlframe.policy.users_code import needs_first_run, overridden_by_user, run_first_behind_constructor, zeros
 from rlframe.tensor import ops
@@ -66,10 +66,16 @@ class LearningPolicy(Policy):
     acting_network = "actor"
     #: Networks of which a target network holds copies; see `update_target`.
     target_networks: tuple[str, ...] = ()
+    #: What fills the gradients of the class's own loss without autograd; None goes by autograd.
+    fused_gradients: FusedGradients | None = None
     #: Kind of the action distribution, such as "squashed_gaussian"; None is the action space's own.
     dist_type: str | None = None
     #: A frozen copy of `target_networks`, under their names; there where they are.
     target_network: Any
+    #: Its networks, as attributes; one that is there before becomes the copy of the whole model.
+    target_model: Any = None
+    #: The target network's model by the policy's own.
+    target_models: Mapping[Any, Any]
 
     model: Any
     #: The model's copies, one per device.
@@ -124,11 +130,34 @@ class LearningPolicy(Policy):
 
     def _weights_by_optimizer(self) -> Iterator[tuple[AdamSpec, dict[str, Any]]]:
         """Yields the optimisers' specs, each with the weights that it steps, by name; checks that they fit."""
-        names = [*self.networks(), *(["encoder"] if self.encoder() else [])]
+        names = [*self.networks(), *(["encoder"] if self.encoder() else [])] or list(WHOLE_MODEL)
         check_optimizers(type(self).__name__, names, self.optimizer_specs)
         for spec in self.optimizer_specs.values():
-            found = [self.model.weights_of(network) for network in spec.networks]
-            yield spec, {name: weight for weights in found for name, weight in weights.items()}
+            yield spec, self._weights_of(spec)
+
+    def _weights_of(self, spec: AdamSpec) -> dict[str, Any]:
+        """Returns the weights that an optimiser steps, by name."""
+        if spec.networks == WHOLE_MODEL:
+            found: dict[str, Any] = self.model.trainable_variables(as_dict=True)
+            return found
+        parts = [self.model.weights_of(network) for network in spec.networks]
+        return {name: weight for weights in parts for name, weight in weights.items()}
+
+    def grad_limit(self, spec: AdamSpec) -> Any:
+        """Returns the largest global norm of an optimiser's gradient: a number, a tensor, or None."""
+        return spec.grad_clip
+
+    def make_components(self) -> dict[str, Component]:
+        """Returns parts with a state of their own, by name; called when model and optimisers are there."""
+        return {}
+
+    def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
+        """Takes the global step count; schedules follow it."""
+        super().on_global_var_update(global_vars)
+        for part in self.components.values():
+            follow = getattr(part, "on_timestep", None)
+            if follow is not None:
+                follow(int(global_vars["timestep"]))
 
     def due(self, name: str) -> bool:
         """Returns whether an optimiser steps in the update that the loss is computed for; see `AdamSpec.every`."""
@@ -148,10 +177,8 @@ class LearningPolicy(Policy):
         self._due = frozenset(name for name, spec in self.optimizer_specs.items() if steps % spec.every == 0)
         self.num_updates += 1
 
-    def keep_output(self, output: Any) -> None:
-        """Keeps what a loss reports beside its losses, where it is a `LossOutput`; others keep it by themselves."""
-        if not isinstance(output, LossOutput):
-            return
+    def keep_output(self, output: LossOutput) -> None:
+        """Keeps what a loss reports beside its losses."""
         self._per_row = tuple(output.per_row)
         self.keep(**output.stats, **output.per_row)
 
@@ -165,19 +192,14 @@ class LearningPolicy(Policy):
         per_row = self._per_row
         return {} if per_row is None else {name: v for name, v in self._loss_outputs.items() if name not in per_row}
 
-    @property
-    def target_model(self) -> Any:
-        """The target network's copies of `target_networks`, as attributes."""
-        return self.target_network.model
-
     def update_target(self, tau: float | None = None) -> None:
         """Moves the target network, if there is one, towards the online one: target := τ · online + (1 − τ) · target.
 
         Args:
-            tau: τ; None takes the config's.
+            tau: τ; None takes the config's, and copies where it has none.
         """
         if "target_network" in self.__dict__:
-            self.target_network.update(float(self.config["tau"]) if tau is None else tau)
+            self.target_network.update(float(self.config.get("tau", 1.0)) if tau is None else tau)
 
     # --- building ---------------------------------------------------------------------------------------------
 
@@ -356,6 +378,10 @@ class LearningPolicy(Policy):
         """Returns whether the loss is the user's own, a function or a method."""
         return getattr(self, "_loss", None) is not None or overridden_by_user(type(self), "loss")
 
+    def make_generator(self, *path: int | str) -> Any:
+        """Returns a random stream of the framework for this policy alone, named by `path`."""
+        raise NotImplementedError
+
     def seeded(self, *path: int | str) -> Any:
         """Returns a context in which the framework draws from this policy's own stream named by `path`."""
         raise NotImplementedError
@@ -449,11 +475,16 @@ class LearningPolicy(Policy):
 
     # --- learning ---------------------------------------------------------------------------------------------
 
+    def complete_batch(self, samples: SampleBatch) -> SampleBatch:
+        """Returns a train batch with the columns that the loss cannot do without, where it comes from elsewhere."""
+        return self.complete_columns(samples)
+
     def _learned_columns(self, samples: SampleBatch) -> SampleBatch:
         """Returns the columns that loss and model read: those of `learn_columns` and the model's views, or all.
 
         Those of a recurrent policy are cut into padded sequences, with `valid_mask`.
         """
+        samples = self.complete_batch(samples)
         if self.is_recurrent() and not samples.zero_padded:
             samples = padded_sequences(samples, self.max_seq_len)
         drawn = None if self._loss_rng is None else self.random_columns(samples.count, self._loss_rng)
@@ -541,13 +572,14 @@ class LearningPolicy(Policy):
         target = self.__dict__.get("target_network")
         model, self.model = self.model, modules["online"]
         if target is not None:
-            kept, target.model = target.model, modules["target"]
+            kept = target.model
+            target.model = self.target_model = modules["target"]
         try:
             yield
         finally:
             self.model = model
             if target is not None:
-                target.model = kept
+                target.model = self.target_model = kept
 
     def counted_rows(self, batch: Mapping[str, Any]) -> Any:
         """Returns which rows of a batch of tensors count in the loss, bool `[B]`; None for all of them."""
@@ -562,8 +594,9 @@ class LearningPolicy(Policy):
     def get_state(self) -> State:
         """Returns the state with those of `components`, the count of updates and the generator of losses' noise."""
         state = super().get_state()
-        if self.components:
-            state["_components"] = {name: part.get_state() for name, part in self.components.items()}
+        states = {name: part.get_state() for name, part in self.components.items()}
+        if any(states.values()):
+            state["_components"] = {name: part for name, part in states.items() if part}
         if self.num_updates:
             state["_num_updates"] = self.num_updates
         if self._loss_rng is not None:
@@ -574,6 +607,8 @@ class LearningPolicy(Policy):
         """Takes what `get_state` returned."""
         super().set_state(state)
         saved = state.get("_components", {})
+        if "target_network" in self.components and "target_network" not in saved:
+            self.target_network.update()
         for name, part in self.components.items():
             if name in saved:
                 part.set_state(saved[name])

@@ -11,6 +11,8 @@ from rlframe.policy.users_code import with_custom_loss
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
 
+#: What an optimiser, or a target network, has where the policy has one model.
+WHOLE_MODEL = ("model",)
 #: Phases of one batch after which a loss is taken to go on for ever.
 MOST_PHASES = 10_000
 
@@ -30,7 +32,8 @@ class AdamSpec:
     """Adam over some of a policy's networks and variables.
 
     Attributes:
-        networks: Their names; "encoder" is that of the observations, where there is one.
+        networks: Their names; "encoder" is that of the observations, where there is one. A policy around the one model
+            that the config describes has `WHOLE_MODEL`.
         lr: Learning rate.
         eps: Adam's ε.
         grad_clip: Largest global norm of the gradient; None does not clip.
@@ -42,6 +45,19 @@ class AdamSpec:
     eps: float = 1e-8
     grad_clip: float | None = None
     every: int = 1
+
+
+@dataclass(frozen=True)
+class FusedGradients:
+    """What fills the gradients of a class's own loss without autograd; for speed alone.
+
+    Attributes:
+        classes: "module:class" by framework; `class.of(policy)` gives it, or None where networks are not made for it.
+        methods: What it stands for: it is not used where a user's class replaces one of them.
+    """
+
+    classes: Mapping[str, str]
+    methods: tuple[str, ...] = ("loss", "keep")
 
 
 @dataclass(frozen=True)
@@ -103,6 +119,13 @@ def phases(policy: Any, made: Any, batch: Any) -> Iterator[dict[int, Tensor]]:
                 "that ends: leave its loop, or return"
             )
         yield by_optimizer(policy, part, batch)
+
+
+def keep_reports(policy: Any, made: Any) -> None:
+    """Has the policy keep what a loss reports that nothing is learned from; of one in phases, of its first."""
+    output = next(made, None) if inspect.isgenerator(made) else made
+    if isinstance(output, LossOutput):
+        policy.keep_output(output)
 
 
 def by_optimizer(policy: Any, made: Any, batch: Any) -> dict[int, Tensor]:

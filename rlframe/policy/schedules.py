@@ -1,4 +1,4 @@
-"""Schedules as mixins of policies: what of their config follows the count of env steps."""
+"""Schedules as mixins of policies that users make; the built-in ones have `rlframe.policy.components`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LearningRateSchedule:
 
     def __init__(self, lr: float, lr_schedule: Sequence[Sequence[float]] | None) -> None:
         self.cur_lr = lr
-        self.lr_schedule = _schedule(lr, lr_schedule)
+        self.lr_schedule = schedule_of(lr, lr_schedule)
 
     def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
         """Sets every optimiser's rate to the schedule's value at `global_vars["timestep"]`."""
@@ -32,7 +32,7 @@ class EntropyCoeffSchedule:
         if isinstance(entropy_coeff_schedule, (int, float)) and entropy_coeff_schedule:
             entropy_coeff_schedule = [[0, entropy_coeff], [entropy_coeff_schedule, 0.0]]
         self.entropy_coeff = float(entropy_coeff)
-        self.entropy_coeff_schedule = _schedule(entropy_coeff, entropy_coeff_schedule)
+        self.entropy_coeff_schedule = schedule_of(entropy_coeff, entropy_coeff_schedule)
 
     def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
         """Sets `entropy_coeff` to the schedule's value at `global_vars["timestep"]`."""
@@ -40,7 +40,8 @@ class EntropyCoeffSchedule:
         self.entropy_coeff = float(self.entropy_coeff_schedule.value(global_vars["timestep"]))
 
 
-def _schedule(constant: float, points: Sequence[Sequence[float]] | None) -> Any:
+def schedule_of(constant: float, points: Sequence[Sequence[float]] | None) -> Any:
+    """Returns the schedule through `[[env step, value], ...]`, linear between them; a constant for None."""
     if not points:
         return ConstantSchedule(constant)
     pairs = [(int(step), float(value)) for step, value in points]

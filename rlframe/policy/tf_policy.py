@@ -24,7 +24,7 @@ from rlframe.models.tf.misc import seeded_initial_weights
 from rlframe.models.tf.networks import SomeNetworks
 from rlframe.policy.learning_policy import ONLY_EVALUATES, LearningPolicy, merge_kept, sampled
 from rlframe.policy.nonfinite import explain_nonfinite
-from rlframe.policy.parts import by_optimizer, phases
+from rlframe.policy.parts import WHOLE_MODEL, by_optimizer, keep_reports, phases
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.tf.adam import Adam
@@ -114,11 +114,8 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             self.exploration = self._create_exploration()
             self._optimizers: list[Any] = self._make_optimizers()
             if self.target_networks:
-                with self.seeded("target"):
-                    second, _ = self.make_model_and_dist()
-                names = self.target_networks
-                self.target_network = TargetNetwork(SomeNetworks(self.model, names), SomeNetworks(second, names))
-                self.components["target_network"] = self.target_network
+                self._make_target_network(self.target_networks)
+            self.components.update(self.make_components())
         self._learn_calls = TracedCalls(
             self._traced_learn, bool(config.get("jit_compile")), max_traces=config.get("eager_max_retraces")
         )
@@ -194,6 +191,23 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
     def adam(self, *, lr: float, eps: float = 1e-8) -> Adam:
         """Returns Adam over the model's trainable variables."""
         return Adam(self.model.trainable_variables(as_dict=True), lr, eps)
+
+    def _make_target_network(self, names: tuple[str, ...]) -> None:
+        second = self.target_model
+        if second is None:
+            with tf.device(self.device), self.seeded("target"):
+                second, _ = self.make_model_and_dist()
+        pair = [self.model, second]
+        self.target_network = TargetNetwork(
+            *(pair if names == WHOLE_MODEL else [SomeNetworks(model, names) for model in pair])
+        )
+        self.target_model = self.target_network.model
+        self.target_models = {self.model: self.target_model}
+        self.components["target_network"] = self.target_network
+
+    def make_generator(self, *path: int | str) -> Any:
+        """Returns a random stream of the policy's own, named by `path`: a `tf.random.Generator`."""
+        return tf.random.Generator.from_seed(self.stream_seed(*path) % 2**63)
 
     def _make_actor(self) -> Any:
         if not self.acts_in_numpy():
@@ -473,10 +487,9 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         if spec is None:
             made: Gradients = optimizer.compute_gradients(loss, self.model.trainable_variables())
             return made
-        own = [weight for name in spec.networks for weight in self.model.weights_of(name).values()]
-        return self.clip_gradients(
-            optimizer.compute_gradients(loss, own), spec.grad_clip, f"{optimizer.label}_grad_gnorm"
-        )
+        pairs = optimizer.compute_gradients(loss, list(self._weights_of(spec).values()))
+        stat = "grad_gnorm" if len(self._optimizers) == 1 else f"{optimizer.label}_grad_gnorm"
+        return self.clip_gradients(pairs, self.grad_limit(spec), stat)
 
     def clip_gradients(
         self, gradients: Gradients, grad_clip: float | Tensor | None, stat: str = "grad_gnorm"
@@ -565,7 +578,8 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
 
     def _traced_loss(self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor]) -> dict[str, Any]:
         with self._symbolic(scalars):
-            self.keep_output(method(self, "loss")(self.model, self.dist_class, SampleBatch.from_columns(dict(columns))))
+            batch = SampleBatch.from_columns(dict(columns))
+            keep_reports(self, method(self, "loss")(self.model, self.dist_class, batch))
             return self.extra_compute_grad_fetches()
 
     def set_learning_rate(self, lr: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from rlframe.models.modelv2 import states_of
 from rlframe.models.torch.check_model import check_model
 from rlframe.models.torch.networks import SomeNetworks
 from rlframe.policy.learning_policy import ONLY_EVALUATES, LearningPolicy, sampled
-from rlframe.policy.parts import by_optimizer, phases
+from rlframe.policy.parts import WHOLE_MODEL, by_optimizer, keep_reports, phases
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.torch import distributed
@@ -36,7 +37,7 @@ from rlframe.policy.torch.guards import check_finite_loss, choose_devices
 from rlframe.policy.torch.target import TargetNetwork
 from rlframe.policy.torch.template import derive_class
 from rlframe.policy.torch.threads import Threads
-from rlframe.policy.users_code import method
+from rlframe.policy.users_code import method, overridden_by_user
 
 __all__ = ["EntropyCoeffSchedule", "LearningRateSchedule", "TorchPolicy"]
 
@@ -108,9 +109,13 @@ class TorchPolicy(LearningPolicy):
         self.without_autograd: Callable[[SampleBatch], Tensor] | None = None
         self._optimizers: list[torch.optim.Optimizer] = self._make_optimizers()
         if self.target_networks:
-            self.target_network = TargetNetwork(SomeNetworks(self.model, self.target_networks))
-            self.components["target_network"] = self.target_network
+            self._make_target_network(self.target_networks)
+        self.components.update(self.make_components())
         self._numpy_actor = self._make_actor()
+        fused = self.fused_gradients
+        if fused is not None and not any(overridden_by_user(type(self), name) for name in fused.methods):
+            module, _, name = fused.classes["torch"].partition(":")
+            self.without_autograd = getattr(importlib.import_module(module), name).of(self)
 
     # --- building ---------------------------------------------------------------------------------------------
 
@@ -140,7 +145,8 @@ class TorchPolicy(LearningPolicy):
         if not self.optimizer_specs:
             return self.adam(self.model.parameters(), lr=self.config["lr"])
         made = [self.adam(weights.values(), lr=spec.lr, eps=spec.eps) for spec, weights in self._weights_by_optimizer()]
-        self._flat_parameters = None  # each optimiser has a buffer of its own
+        if len(made) > 1:
+            self._flat_parameters = None  # each optimiser has a buffer of its own
         return made
 
     def adam(self, parameters: Any, *, lr: float, eps: float = 1e-8) -> torch.optim.Optimizer:
@@ -152,6 +158,18 @@ class TorchPolicy(LearningPolicy):
         if self._flat_parameters is None:
             return torch.optim.Adam(params, lr=lr, eps=eps)
         return FlatAdam(self._flat_parameters, lr=lr, eps=eps)
+
+    def _make_target_network(self, names: tuple[str, ...]) -> None:
+        online = self.model if names == WHOLE_MODEL else SomeNetworks(self.model, names)
+        self.target_network = TargetNetwork(online, self.target_model)
+        self.target_network.update()
+        self.target_model = self.target_network.model
+        self.target_models = {self.model: self.target_model}
+        self.components["target_network"] = self.target_network
+
+    def make_generator(self, *path: int | str) -> torch.Generator:
+        """Returns a random stream of the policy's own, named by `path`, on its device."""
+        return torch.Generator(self.device).manual_seed(self.stream_seed(*path))
 
     def live_weights(self) -> dict[str, NDArray[Any]]:
         """Returns the model's tensors as arrays that share their memory (CPU only); for actors, not for users."""
@@ -404,7 +422,7 @@ class TorchPolicy(LearningPolicy):
     def evaluate_loss(self, batch: SampleBatch) -> dict[str, Any]:
         """Returns what `extra_compute_grad_fetches` gives for a batch, in arrays, without learning from it."""
         with torch.no_grad():
-            self.keep_output(method(self, "loss")(self.model, self.dist_class, self._lazy_tensor_dict(batch)))
+            keep_reports(self, method(self, "loss")(self.model, self.dist_class, self._lazy_tensor_dict(batch)))
         made: dict[str, Any] = _numpy(self.extra_compute_grad_fetches())
         return made
 
@@ -448,7 +466,9 @@ class TorchPolicy(LearningPolicy):
         if not self.optimizer_specs:
             return {}
         name, spec = list(self.optimizer_specs.items())[self._optimizers.index(optimizer)]
-        clipped = self.clip_gradients(optimizer, spec.grad_clip)
+        clipped = self.clip_gradients(optimizer, self.grad_limit(spec))
+        if len(self._optimizers) == 1:
+            return clipped
         return {f"{name}_{stat}": value for stat, value in clipped.items()}
 
     def _lazy_tensor_dict(self, batch: SampleBatch, device: torch.device | None = None) -> SampleBatch:

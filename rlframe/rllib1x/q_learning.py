@@ -6,11 +6,61 @@ from typing import Any
 
 import numpy as np
 
-from rlframe.agents.dqn.simple_q_policy import q_stats
+from rlframe.agents.dqn.dqn_policy import q_stats
+from rlframe.agents.dqn.q_policy import QOutput, q_output
+from rlframe.agents.families.replayed_policy import td_error_of, with_discounts
 from rlframe.losses.q_learning import categorical_q_loss, huber, project_distribution
+from rlframe.policy.parts import WHOLE_MODEL
 from rlframe.policy.schedules import LearningRateSchedule
+from rlframe.policy.target_policy import TargetPolicy
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
+
+
+class ComputeTDErrorMixin:
+    """Gives a policy `compute_td_error`; its loss keeps TD errors, and its fetches give them as `td_error`."""
+
+    compute_td_error = td_error_of
+
+
+class QTargetPolicy(TargetPolicy):
+    """What losses of Q-learning ask a policy for that is made of functions: a Q-network and the copy of it.
+
+    Call the constructor when the policy's model exists: in `before_loss_init` or `after_init`. A `target_model` that
+    was built with the model becomes the copy. A loss that runs before finds the copy, too.
+    """
+
+    complete_columns = with_discounts
+
+    def __init__(self, obs_space: Any = None, action_space: Any = None, config: Any = None) -> None:
+        self._make_target()
+        self.update_target()
+
+    def _make_target(self: Any) -> None:
+        if "target_network" not in self.__dict__:
+            self._make_target_network(WHOLE_MODEL)
+
+    def online(self, obs: Tensor) -> QOutput:
+        """Returns the online network's Q-values of `obs` [B, ...]."""
+        return q_output(self.model, obs, training=True)
+
+    def target(self, obs: Tensor) -> QOutput:
+        """Returns the target network's Q-values of `obs` [B, ...]."""
+        self._make_target()
+        return q_output(self.target_model, obs, training=False)
+
+    @property
+    def selects_online(self) -> bool:
+        """Whether the online network selects the action that the target network evaluates."""
+        return bool(self.config.get("double_q"))
+
+    def variables(self) -> list[Any]:
+        """Returns the weights of the network and of its copy."""
+        return [*self.model.variables(), *self.target_model.variables()]
+
+
+#: RLlib's name.
+TargetNetworkMixin = QTargetPolicy
 
 
 def setup_early_mixins(policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from rlframe.agents.dqn.dqn_tf_model import DQNTFModel, q_output
-from rlframe.agents.dqn.q_policy import Q_SCOPE, Q_TARGET_SCOPE, check_discrete, make_q_model, q_heads
-from rlframe.agents.dqn.simple_q_tf_policy import TargetNetworkMixin
+from rlframe.agents.dqn.dqn_tf_model import DQNTFModel
+from rlframe.agents.dqn.q_policy import Q_SCOPE, Q_TARGET_SCOPE, check_discrete, make_q_model, q_heads, q_output
 from rlframe.models.tf.tf_action_dist import Categorical
 from rlframe.rllib1x.q_learning import QLoss as EitherQLoss
+from rlframe.rllib1x.q_learning import TargetNetworkMixin
 from rlframe.utils.quiet_tf import tf
 
 Tensor: TypeAlias = Any

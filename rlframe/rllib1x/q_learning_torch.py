@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlframe.agents.dqn.dqn_torch_model import DQNTorchModel, q_output
-from rlframe.agents.dqn.q_policy import Q_SCOPE, Q_TARGET_SCOPE, check_discrete, make_q_model, q_heads
-from rlframe.agents.dqn.simple_q_torch_policy import TargetNetworkMixin
+from rlframe.agents.dqn.dqn_torch_model import DQNTorchModel
+from rlframe.agents.dqn.q_policy import Q_SCOPE, Q_TARGET_SCOPE, check_discrete, make_q_model, q_heads, q_output
 from rlframe.models.torch.torch_action_dist import TorchCategorical
+from rlframe.rllib1x.q_learning import TargetNetworkMixin
 
 
 def build_q_model_and_distribution(
@@ -81,7 +81,8 @@ def compute_q_values(
 def compute_simple_q_values(policy: Any, model: Any, obs: Any, explore: Any, is_training: Any = None) -> Tensor:
     """Returns a model's Q-values [B, A] of observations [B, ...]."""
     del policy, explore
-    return q_output(model, obs, training=bool(is_training)).q
+    q: Tensor = q_output(model, obs, training=bool(is_training)).q
+    return q
 
 
 def get_distribution_inputs_and_class(

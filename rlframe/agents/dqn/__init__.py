@@ -8,23 +8,21 @@ from rlframe.utils.lazy import import_name
 
 if TYPE_CHECKING:
     from rlframe.agents.dqn.dqn import DEFAULT_CONFIG, DQNConfig, DQNTrainer
-    from rlframe.agents.dqn.dqn_tf_policy import DQNTFPolicy
-    from rlframe.agents.dqn.dqn_torch_policy import DQNTorchPolicy
+    from rlframe.agents.dqn.dqn_policy import DQNTFPolicy, DQNTorchPolicy
     from rlframe.agents.dqn.simple_q import DEFAULT_CONFIG as SIMPLE_Q_DEFAULT_CONFIG
     from rlframe.agents.dqn.simple_q import SimpleQConfig, SimpleQTrainer
-    from rlframe.agents.dqn.simple_q_tf_policy import SimpleQTFPolicy
-    from rlframe.agents.dqn.simple_q_torch_policy import SimpleQTorchPolicy
+    from rlframe.agents.dqn.simple_q_policy import SimpleQTFPolicy, SimpleQTorchPolicy
 
 _NAMES = {
     "DEFAULT_CONFIG": "rlframe.agents.dqn.dqn",
     "DQNConfig": "rlframe.agents.dqn.dqn",
-    "DQNTFPolicy": "rlframe.agents.dqn.dqn_tf_policy",
-    "DQNTorchPolicy": "rlframe.agents.dqn.dqn_torch_policy",
+    "DQNTFPolicy": "rlframe.agents.dqn.dqn_policy",
+    "DQNTorchPolicy": "rlframe.agents.dqn.dqn_policy",
     "DQNTrainer": "rlframe.agents.dqn.dqn",
     "SIMPLE_Q_DEFAULT_CONFIG": "rlframe.agents.dqn.simple_q:DEFAULT_CONFIG",
     "SimpleQConfig": "rlframe.agents.dqn.simple_q",
-    "SimpleQTFPolicy": "rlframe.agents.dqn.simple_q_tf_policy",
-    "SimpleQTorchPolicy": "rlframe.agents.dqn.simple_q_torch_policy",
+    "SimpleQTFPolicy": "rlframe.agents.dqn.simple_q_policy",
+    "SimpleQTorchPolicy": "rlframe.agents.dqn.simple_q_policy",
     "SimpleQTrainer": "rlframe.agents.dqn.simple_q",
 }
 

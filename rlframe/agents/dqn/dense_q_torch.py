@@ -11,13 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlframe.agents.dqn.dqn_torch_model import DQNTorchModel
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.torch.dense_chain import DenseChain
-from rlframe.policy.torch_policy import TorchPolicy
-
-_PACKAGE = __name__.rpartition(".")[0]
 
 
 class DenseQGradients:
@@ -35,22 +33,18 @@ class DenseQGradients:
         spec = policy.model.actor_spec()
         if spec is None or spec["num_atoms"] > 1:
             raise ValueError("not a network of dense layers with expected values")
-        self._trunk = DenseChain(policy.model, spec["trunk"]["outputs"])
-        self._advantage = DenseChain(policy.model, spec["advantage"] or ())
-        self._state_value = DenseChain(policy.model, spec["state_value"] or ())
+        self._trunk, self._advantage, self._state_value = _chains(policy.model, spec)
+        self._target = _chains(policy.target_model, spec)
         self._double_q = policy.selects_online
 
     @classmethod
     def of(cls, policy: Any) -> DenseQGradients | None:
         """Returns the gradients' function for a policy, or None where it must go by autograd.
 
-        It must where the loss, or what it is made of, is not the built-in one; where the model adds to it, has noise,
-        normalisation, several atoms or other layers than dense ones; and where the parameters do not share a buffer.
+        It must where the model adds to the loss, has noise, normalisation, several atoms or other layers than dense
+        ones, or is no model with heads; and where the parameters do not share a buffer.
         """
-        methods = [getattr(type(policy), name) for name in ("loss", "online", "target")]
-        own = all(method.__module__.rpartition(".")[0] == _PACKAGE for method in methods)
-        own = own and type(policy).keep is TorchPolicy.keep
-        plain = own and type(policy.model).custom_loss is ModelV2.custom_loss
+        plain = isinstance(policy.model, DQNTorchModel) and type(policy.model).custom_loss is ModelV2.custom_loss
         if not plain or policy._flat_parameters is None or policy.model.use_noisy or policy.model.add_layer_norm:
             return None
         try:
@@ -66,10 +60,11 @@ class DenseQGradients:
         advantage = self._advantage.forward(trunk[-1])
         value = self._state_value.forward(trunk[-1])
         q_t = policy.model.combine(advantage[-1], value[-1] if self._state_value else None).q
-        next_obs = batch[NEXT_OBS]
-        q_tp1 = policy.target(next_obs).q
+        next_obs = _flat(batch[NEXT_OBS])
+        q_tp1 = self._q_values(self._target, next_obs)
         if self._double_q:
-            q_next = q_tp1.gather(1, policy.online(next_obs).q.argmax(1, keepdim=True)).squeeze(1)
+            online = self._q_values((self._trunk, self._advantage, self._state_value), next_obs)
+            q_next = q_tp1.gather(1, online.argmax(1, keepdim=True)).squeeze(1)
         else:
             q_next = q_tp1.amax(1)
         index = batch[ACTIONS].long().unsqueeze(1)
@@ -85,6 +80,13 @@ class DenseQGradients:
         self._backward(trunk, advantage, value, index, (slope / rows).unsqueeze(1))
         loss: Tensor = per_row.mean()
         return loss
+
+    def _q_values(self, chains: tuple[DenseChain, DenseChain, DenseChain], obs: Tensor) -> Tensor:
+        """Returns a network's Q-values [B, A] of `obs` [B, D]."""
+        trunk, advantage, state_value = chains
+        features = trunk(obs)
+        q: Tensor = self._policy.model.combine(advantage(features), state_value(features) if state_value else None).q
+        return q
 
     def _backward(
         self, trunk: list[Tensor], advantage: list[Tensor], value: list[Tensor], index: Tensor, slope: Tensor
@@ -106,6 +108,12 @@ class DenseQGradients:
             by_features = grad
         assert by_features is not None
         self._trunk.backward(trunk, by_features, input_grad=False)
+
+
+def _chains(model: Any, spec: Any) -> tuple[DenseChain, DenseChain, DenseChain]:
+    """Returns trunk, advantages and state values of a Q-network as chains."""
+    trunk = DenseChain(model, spec["trunk"]["outputs"])
+    return trunk, DenseChain(model, spec["advantage"] or ()), DenseChain(model, spec["state_value"] or ())
 
 
 def _flat(obs: Tensor) -> Tensor:

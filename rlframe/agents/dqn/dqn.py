@@ -61,8 +61,8 @@ DQNTrainer = build_trainer(
     name="DQN",
     config_class=DQNConfig,
     policies={
-        "torch": "rlframe.agents.dqn.dqn_torch_policy:DQNTorchPolicy",
-        "tf": "rlframe.agents.dqn.dqn_tf_policy:DQNTFPolicy",
+        "torch": "rlframe.agents.dqn.dqn_policy:DQNTorchPolicy",
+        "tf": "rlframe.agents.dqn.dqn_policy:DQNTFPolicy",
     },
     execution_plan=execution_plan,
 )

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rlframe.agents.dqn.q_policy import QTargetPolicy, q_heads
-from rlframe.agents.dqn.simple_q_policy import SimpleQPolicy, q_stats
-from rlframe.agents.families.n_step import postprocess_nstep, postprocess_nstep_and_prio
-from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
+from rlframe.agents.dqn.q_actor import QActor
+from rlframe.agents.dqn.q_policy import QOutput, check_discrete, make_q_model, q_heads, q_output
+from rlframe.agents.families.n_step import postprocess_nstep_and_prio
+from rlframe.agents.families.replayed_policy import (
+    LOSS_COLUMNS,
+    SAMPLED_COLUMNS,
+    postprocess_replayed,
+    td_error_of,
+    with_discounts,
+)
+from rlframe.data.columns import ACTION_DIST_INPUTS, ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.q_learning import (
     categorical_q_loss,
@@ -20,6 +29,11 @@ from rlframe.losses.q_learning import (
     project_distribution,
     select_by_action,
 )
+from rlframe.models.catalog import ModelCatalog
+from rlframe.policy.backends import lazy_policies
+from rlframe.policy.components import LearningRate
+from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients, LossOutput
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
@@ -66,34 +80,102 @@ class DoubleQLoss:
         self.stats = q_stats(q_t.q)
 
 
-def build_q_losses(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
-    """Returns the loss of one batch, a scalar; see `DoubleQLoss`."""
-    del dist_class
-    next_obs = train_batch[NEXT_OBS]
-    q_t, q_tp1 = policy.online(train_batch[OBS]), ops.without_gradient(policy.target, next_obs)
+def q_stats(q: Tensor) -> dict[str, Tensor]:
+    """Returns the mean, smallest and largest of Q-values, scalars without gradient."""
+    q = ops.stop_gradient(q)
+    return {"mean_q": ops.mean(q), "min_q": ops.min(q), "max_q": ops.max(q)}
+
+
+def double_q_loss(policy: Any, model: Any, batch: SampleBatch) -> LossOutput:
+    """Returns the loss of one batch with TD errors and statistics; see `DoubleQLoss`."""
+    next_obs = batch[NEXT_OBS]
+    q_t, q_tp1 = policy.online(batch[OBS]), ops.without_gradient(policy.target, next_obs)
     selector = ops.without_gradient(policy.online, next_obs).q if policy.selects_online else q_tp1.q
-    q_loss = DoubleQLoss(q_t, q_tp1, selector, train_batch, getattr(model, "support", None))
+    q_loss = DoubleQLoss(q_t, q_tp1, selector, batch, getattr(model, "support", None))
     model.tower_stats.update(td_error=q_loss.td_error, q_loss=q_loss)
-    policy.keep(td_error=q_loss.td_error, **q_loss.stats)
-    return q_loss.loss
+    return LossOutput(q_loss.loss, q_loss.stats, {"td_error": q_loss.td_error})
 
 
-class DQNPolicy(SimpleQPolicy):
-    """SimpleQ's policy with dueling, distributional and noisy heads, and priorities computed by workers."""
+def build_q_losses(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+    """Returns the loss of one batch, a scalar; the policy keeps the rest. See `DoubleQLoss`."""
+    del dist_class
+    output = double_q_loss(policy, model, train_batch)
+    policy.keep_output(output)
+    return output.losses
 
-    defaults_from = "rlframe.agents.dqn.dqn:DEFAULT_CONFIG"
 
-    learn_columns = (*SimpleQPolicy.learn_columns, WEIGHTS)
-    selects_online = QTargetPolicy.selects_online
+class DQNPolicy(LearningPolicy):
+    """A Q-network with dueling, distributional and noisy heads, and a copy of it that targets come from.
 
-    def _learned_columns(self, samples: SampleBatch) -> SampleBatch:
-        if WEIGHTS not in samples:  # a batch that comes from no replay buffer
-            samples = samples.copy(shallow=True)
-            samples[WEIGHTS] = np.ones(samples.count, np.float32)
-        return super()._learned_columns(samples)
+    Source: Mnih et al. 2015, algorithm 1; the sources of `DoubleQLoss`; Fortunato et al. 2018 (noise).
+    """
 
+    defaults_from: str | None = "rlframe.agents.dqn.dqn:DEFAULT_CONFIG"
+    train_columns = SAMPLED_COLUMNS
+    learn_columns: tuple[str, ...] | None = LOSS_COLUMNS
+    complete_columns = with_discounts
+    compute_td_error = td_error_of
+    postprocess_trajectory = postprocess_replayed
+    build_actor = staticmethod(QActor)
+    target_networks = WHOLE_MODEL
+    fused_gradients = FusedGradients(
+        {"torch": "rlframe.agents.dqn.dense_q_torch:DenseQGradients"}, ("loss", "online", "target", "keep")
+    )
+    #: Q-values [B, A] of the observations that were acted on last.
+    q_values: Any = None
+    cur_lr: float
     #: The online network's noisy layers.
     _noisy_layers: Sequence[Any] = ()
+
+    # --- what it consists of ----------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Checks the action space."""
+        check_discrete(type(self).__name__, self.action_space)
+        self._noisy_network = bool(self.config.get("noisy"))
+
+    @property
+    def selects_online(self) -> bool:
+        """Whether the online network selects the action that the target network evaluates."""
+        return bool(self.config.get("double_q"))
+
+    def head_config(self) -> dict[str, Any]:
+        """Returns what the heads are built with."""
+        return q_heads(self.config)
+
+    def make_model_and_dist(self) -> tuple[Any, Any]:
+        """Returns the Q-network and the distribution whose inputs are Q-values."""
+        home = importlib.import_module(f"rlframe.agents.dqn.dqn_{self.framework}_model")
+        model, num_outputs = make_q_model(self, home.DQNModel, self.head_config())
+        self.check_model(model, num_outputs)
+        return model, ModelCatalog.get_action_dist(self.action_space, framework=self.framework)[0]
+
+    def optimizers(self) -> Mapping[str, AdamSpec]:
+        """Returns Adam with `lr` and `adam_epsilon`, clipped to `grad_clip`."""
+        config = self.config
+        return {"q": AdamSpec(WHOLE_MODEL, config["lr"], config["adam_epsilon"], config["grad_clip"])}
+
+    def make_components(self) -> dict[str, Component]:
+        """Returns the schedule of the learning rate; gives noisy layers their random streams."""
+        layers: list[Any] = getattr(self.model, "noisy_layers", list)()
+        for index, layer in enumerate(layers):
+            layer.generator = self.make_generator("noise", index)
+        self._noisy_layers = layers
+        for index, layer in enumerate(getattr(self.target_model, "noisy_layers", list)()):
+            # The target's noise is its own draw, and on: Fortunato et al. 2018, section 3.1.
+            layer.noise, layer.generator = True, self.make_generator("target_noise", index)
+        return {"lr": LearningRate(self, self.config["lr"], self.config["lr_schedule"])}
+
+    # --- Q-values ---------------------------------------------------------------------------------------------
+
+    def online(self, obs: Tensor) -> QOutput:
+        """Returns the online network's `QOutput` of `obs` [B, ...], noisy where it has noise."""
+        with self._noise(True):
+            return q_output(self.model, obs, training=True)
+
+    def target(self, obs: Tensor) -> QOutput:
+        """Returns the target network's `QOutput` of `obs` [B, ...]."""
+        return q_output(self.target_model, obs, training=False)
 
     @contextlib.contextmanager
     def _noise(self, on: bool) -> Iterator[None]:
@@ -106,27 +188,61 @@ class DQNPolicy(SimpleQPolicy):
             for layer in self._noisy_layers:
                 layer.noise = None
 
-    def head_config(self) -> dict[str, Any]:
-        """Returns what the heads are built with."""
-        return q_heads(self.config)
-
-    def postprocess_trajectory(
-        self, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
-    ) -> SampleBatch:
-        """Sums n-step rewards; with `worker_side_prioritization` adds initial priorities |δ| as `weights`."""
-        return postprocess_nstep_and_prio(self, sample_batch, other_agent_batches, episode)
-
-    postprocess_trajectory.framework_free = postprocess_nstep  # type: ignore[attr-defined]  # a marker for NumPy workers
-
-    def online(self, obs: Tensor) -> Any:
-        """Returns the online network's `QOutput` of `obs` [B, ...], noisy where it has noise."""
-        with self._noise(True):
-            return super().online(obs)
+    def dist_inputs(self, obs: Tensor) -> Tensor:
+        """Returns Q-values [B, A] for a tensor of preprocessed observations [B, ...]."""
+        return q_output(self.model, obs, training=False).q
 
     def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any, list[Tensor]]:
+        del step
         with self._noise(explore):
-            return super()._dist_inputs(batch, explore, step)
+            outputs = self.model(batch, [], None)[0]
+            values = self.model.q_values(outputs).q if hasattr(self.model, "q_values") else outputs
+        return values, self.dist_class, []
 
-    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+    def distribution(self, dist_inputs: NDArray[np.float32]) -> Any:
+        """Returns the NumPy action distribution for Q-values [B, A], and remembers these."""
+        self.q_values = dist_inputs
+        return super().distribution(dist_inputs)
+
+    def compute_actions_from_input_dict(
+        self, input_dict: Mapping[str, Any], *args: Any, **kwargs: Any
+    ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
+        """Returns actions [B], states and extra columns, among them `q_values` [B, A], for a dict of columns."""
+        actions, states, columns = super().compute_actions_from_input_dict(input_dict, *args, **kwargs)
+        if ACTION_DIST_INPUTS in columns:  # a user's way of acting may have none
+            columns.setdefault("q_values", columns[ACTION_DIST_INPUTS])
+        return actions, states, columns
+
+    # --- learning ---------------------------------------------------------------------------------------------
+
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
         """Returns the loss of one batch; see `DoubleQLoss`."""
-        return build_q_losses(self, model, dist_class, train_batch)
+        del dist_class
+        return double_q_loss(self, model, train_batch)
+
+    def complete_batch(self, samples: SampleBatch) -> SampleBatch:
+        """Returns a batch with discounts, and with weights of ones where a user's loss may read them."""
+        samples = with_discounts(self, samples)
+        if WEIGHTS not in samples and self.learn_columns is None:  # a batch that comes from no replay buffer
+            samples = samples.copy(shallow=True)
+            samples[WEIGHTS] = np.ones(samples.count, np.float32)
+        return samples
+
+    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
+        """Returns statistics of the batch's Q-values and the learning rate."""
+        kept = {name: value for name, value in self._loss_outputs.items() if name != "td_error"}
+        return {"cur_lr": self.cur_lr, **kept}
+
+    def extra_compute_grad_fetches(self) -> dict[str, Any]:
+        """Returns the TD errors `[B]` of the batch and their mean, where the loss kept `td_error`."""
+        td_error = self._loss_outputs.get("td_error")
+        return {} if td_error is None else {"td_error": td_error, "mean_td_error": ops.mean(td_error)}
+
+    def variables(self) -> list[Any]:
+        """Returns the weights of the network and of its copy."""
+        return [*self.model.variables(), *self.target_model.variables()]
+
+
+__getattr__ = lazy_policies(__name__, DQNPolicy, DQNTorchPolicy="torch", DQNTFPolicy="tf")
+
+__all__ = ["DQNPolicy", "DoubleQLoss", "build_q_losses", "double_q_loss", "postprocess_nstep_and_prio", "q_stats"]

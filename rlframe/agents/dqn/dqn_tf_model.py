@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from rlframe.data.columns import OBS
+from rlframe.agents.dqn.q_policy import QOutput
 from rlframe.losses.q_learning import dueling as dueling_q
 from rlframe.models.spec import Dense, Layer, LayerNorm, NoisyDense
 from rlframe.models.tf.misc import activation_function, initial_rng
@@ -18,13 +18,6 @@ from rlframe.utils.quiet_tf import tf
 Tensor: TypeAlias = Any
 #: ε of layer normalisation, as torch and the NumPy actor have it.
 _NORM_EPS = 1e-5
-
-
-class QOutput(NamedTuple):
-    """Q-values [B, A] and, for distributional heads, logits [B, A, Z]."""
-
-    q: Tensor
-    logits: Tensor | None
 
 
 class DQNTFModel(TFModelV2):
@@ -160,6 +153,10 @@ class DQNTFModel(TFModelV2):
         probs = tf.nn.softmax(logits)
         return tf.linalg.matvec(probs, self.support), self.support, logits, logits, probs
 
+    def noisy_layers(self) -> list[Any]:
+        """Returns the heads' noisy layers, in the order in which they were made."""
+        return [layer for layer in vars(self).values() if isinstance(layer, NoisyLayer)]
+
     def combine(self, scores: Tensor, value: Tensor | None) -> QOutput:
         """Returns Q-values of the heads' outputs: advantages [B, A·Z], state values [B, Z] or None."""
         if self.num_atoms == 1:
@@ -192,8 +189,5 @@ class DQNTFModel(TFModelV2):
         }
 
 
-def q_output(model: Any, obs: Tensor, *, training: bool) -> QOutput:
-    """Returns a model's Q-values of `obs` [B, ...]: its heads', or, where it has none, its outputs."""
-    outputs = model({OBS: obs, "is_training": training})[0]
-    result: QOutput = model.q_values(outputs) if isinstance(model, DQNTFModel) else QOutput(outputs, None)
-    return result
+#: The interface by a name that is the same in both frameworks.
+DQNModel = DQNTFModel

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from rlframe.data.columns import OBS
+from rlframe.agents.dqn.q_policy import QOutput
 from rlframe.losses.q_learning import dueling as dueling_q
 from rlframe.models.spec import Dense, Layer, LayerNorm, NoisyDense
 from rlframe.models.torch.misc import activation_function, activation_module
 from rlframe.models.torch.noisy import NoisyLayer
 from rlframe.models.torch.rllib_layers import RLlibLayers, slim
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
-
-
-class QOutput(NamedTuple):
-    """Q-values [B, A] and, for distributional heads, logits [B, A, Z]."""
-
-    q: Tensor
-    logits: Tensor | None
 
 
 class DQNTorchModel(RLlibLayers, TorchModelV2, nn.Module):
@@ -163,6 +154,10 @@ class DQNTorchModel(RLlibLayers, TorchModelV2, nn.Module):
         probs = logits.softmax(-1)
         return probs @ self.support, self.support, logits, logits, probs
 
+    def noisy_layers(self) -> list[Any]:
+        """Returns the heads' noisy layers, in the order in which they were made."""
+        return [layer for layer in self._module().modules() if isinstance(layer, NoisyLayer)]
+
     def combine(self, scores: Tensor, value: Tensor | None) -> QOutput:
         """Returns Q-values of the heads' outputs: advantages [B, A·Z], state values [B, Z] or None."""
         if self.num_atoms == 1:
@@ -213,47 +208,9 @@ def _followed(module: nn.Module, activation: nn.Module | None) -> nn.Module:
     return module if activation is None else nn.Sequential(module, activation)
 
 
-def q_output(model: Any, obs: Tensor, *, training: bool) -> QOutput:
-    """Returns a model's Q-values of `obs` [B, ...]: its heads', or, where it has none, its outputs."""
-    outputs = model({OBS: obs, "is_training": training})[0]
-    result: QOutput = model.q_values(outputs) if isinstance(model, DQNTorchModel) else QOutput(outputs, None)
-    return result
-
-
-def functional_q(model: Any) -> Callable[[Tensor], QOutput] | None:
-    """Returns the Q-network as a function of observations [B, D] that skips the modules' calls.
-
-    It reads the live parameters, gives what `model.q_values(model(...))` gives, and saves a third of a small network's
-    forward time. None for networks that are not made of dense layers alone, or are noisy.
-    """
-    spec = model.actor_spec() if isinstance(model, DQNTorchModel) else None
-    if spec is None or model.use_noisy or model.add_layer_norm:
-        return None
-    chains = [_dense_chain(model, spec[part] or ()) for part in ("advantage", "state_value")]
-    trunk = _dense_chain(model, spec["trunk"]["outputs"])
-
-    def q_network(obs: Tensor) -> QOutput:
-        x = obs.float().flatten(1) if obs.dtype != torch.float32 or obs.dim() != 2 else obs
-        features = _run_dense(trunk, x)
-        scores = _run_dense(chains[0], features)
-        value = _run_dense(chains[1], features) if chains[1] else None
-        return model.combine(scores, value)  # type: ignore[no-any-return]  # the interface's own method
-
-    return q_network
-
-
-def _dense_chain(model: Any, layers: Any) -> list[tuple[Tensor, Tensor, Any]]:
-    modules = [(model.get_submodule(layer["name"]), activation_function(layer["activation"])) for layer in layers]
-    return [(module.weight, module.bias, activation) for module, activation in modules]
-
-
-def _run_dense(chain: list[tuple[Tensor, Tensor, Any]], x: Tensor) -> Tensor:
-    for weight, bias, activation in chain:
-        x = functional.linear(x, weight, bias)
-        if activation is not None:
-            x = activation(x)
-    return x
-
-
 def _bound(layers: list[Layer]) -> tuple[tuple[str, Any], ...]:
     return tuple((layer.name, activation_function(getattr(layer, "activation", None))) for layer in layers)
+
+
+#: The interface by a name that is the same in both frameworks.
+DQNModel = DQNTorchModel

@@ -46,8 +46,8 @@ SimpleQTrainer = build_trainer(
     name="SimpleQ",
     config_class=SimpleQConfig,
     policies={
-        "torch": "rlframe.agents.dqn.simple_q_torch_policy:SimpleQTorchPolicy",
-        "tf": "rlframe.agents.dqn.simple_q_tf_policy:SimpleQTFPolicy",
+        "torch": "rlframe.agents.dqn.simple_q_policy:SimpleQTorchPolicy",
+        "tf": "rlframe.agents.dqn.simple_q_policy:SimpleQTFPolicy",
     },
     execution_plan=execution_plan,
 )

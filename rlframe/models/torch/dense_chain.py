@@ -25,7 +25,8 @@ class DenseChain:
 
         y_i = f_i(y_{i−1} W_iᵀ + b_i);   ∂W_i = δ_iᵀ y_{i−1},   ∂b_i = Σ_rows δ_i,   δ_{i−1} = (δ_i W_i) ∘ f'_{i−1}
 
-    Gradients are written over `parameter.grad`, which must exist (see `FlatParameters`); they are not added to it.
+    Gradients are written over `parameter.grad`, which must exist (see `FlatParameters`); they are not added to it. A
+    frozen network needs none, and has no `backward`.
 
     Args:
         model: The `nn.Module` that has the layers as submodules.
@@ -36,14 +37,14 @@ class DenseChain:
     """
 
     def __init__(self, model: Any, layers: Sequence[Mapping[str, Any]]) -> None:
-        self._layers: list[tuple[Tensor, Tensor, Tensor, Tensor, str, Any]] = []
+        self._layers: list[tuple[Tensor, Tensor, Tensor | None, Tensor | None, str, Any]] = []
         for layer in layers:
             activation = normalize_activation(layer.get("activation"))
             if layer["kind"] != "dense" or activation not in _SLOPES:
                 raise ValueError(f"a chain without autograd cannot have the layer {dict(layer)}")
             module = model.get_submodule(layer["name"])
             weight, bias = module.weight, module.bias
-            if weight.grad is None or bias.grad is None:
+            if weight.requires_grad and (weight.grad is None or bias.grad is None):
                 raise ValueError(f"the parameters of {layer['name']} have no gradient buffer")
             slope = _SLOPES[activation]
             self._layers.append((weight.detach(), bias.detach(), weight.grad, bias.grad, activation, slope))

@@ -1,0 +1,94 @@
+"""Parts of policies: numbers that follow a schedule, and a penalty whose weight adapts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rlframe.policy.schedules import schedule_of
+
+
+class Scheduled:
+    """A number that follows the count of env steps, as an attribute of the policy.
+
+    The policy has the schedule, too, under RLlib's name: programs put others in its place.
+
+    Args:
+        policy: The policy.
+        name: Name of the attribute.
+        value: Its value at the start.
+        points: `[[env step, value], ...]`, linear between them; None keeps it.
+        schedule: Name of the schedule's attribute.
+    """
+
+    def __init__(self, policy: Any, name: str, value: float, points: Any, schedule: str) -> None:
+        self._policy, self._name, self._schedule = policy, name, schedule
+        setattr(policy, schedule, schedule_of(value, points))
+        setattr(policy, name, float(value))
+
+    def on_timestep(self, timestep: int) -> None:
+        """Sets the attribute to the schedule's value at a count of env steps."""
+        setattr(self._policy, self._name, float(getattr(self._policy, self._schedule).value(timestep)))
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns nothing: the value follows from the count of steps."""
+        return {}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes nothing."""
+
+
+class LearningRate(Scheduled):
+    """The learning rate of all of a policy's optimisers, `cur_lr` by `lr_schedule`; see `Scheduled`."""
+
+    def __init__(self, policy: Any, value: float, points: Any = None) -> None:
+        super().__init__(policy, "cur_lr", value, points, "lr_schedule")
+
+    def on_timestep(self, timestep: int) -> None:
+        """Sets every optimiser's rate to the schedule's value at a count of env steps."""
+        super().on_timestep(timestep)
+        self._policy.set_learning_rate(self._policy.cur_lr)
+
+
+class EntropyCoefficient(Scheduled):
+    """The weight of the entropy, `entropy_coeff`; a schedule that is a number is the step at which it reaches 0."""
+
+    def __init__(self, policy: Any, value: float, points: Any = None) -> None:
+        if isinstance(points, (int, float)) and points:
+            points = [[0, value], [points, 0.0]]
+        super().__init__(policy, "entropy_coeff", value, points, "entropy_coeff_schedule")
+
+
+class AdaptiveKL:
+    """A weight of a penalty on the divergence that grows while that is too large, and shrinks while it is small.
+
+    The policy has it as `kl_coeff`, and what it aims at as `kl_target`.
+
+    Args:
+        policy: The policy.
+        coeff: The weight at the start.
+        target: Divergence to aim at, in nats.
+
+    Source: Schulman et al. 2017, "Proximal Policy Optimization Algorithms", section 4.
+    """
+
+    def __init__(self, policy: Any, coeff: float, target: float) -> None:
+        self._policy = policy
+        policy.kl_coeff, policy.kl_target = float(coeff), float(target)
+
+    def update(self, sampled_kl: float) -> float:
+        """Takes the mean divergence of a train batch, in nats, and returns the new weight."""
+        if sampled_kl > 2.0 * self._policy.kl_target:
+            self._policy.kl_coeff *= 1.5
+        elif sampled_kl < 0.5 * self._policy.kl_target:
+            self._policy.kl_coeff *= 0.5
+        coeff: float = self._policy.kl_coeff
+        return coeff
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the weight."""
+        return {"kl_coeff": self._policy.kl_coeff}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes what `get_state` returned."""
+        self._policy.kl_coeff = float(state["kl_coeff"])
