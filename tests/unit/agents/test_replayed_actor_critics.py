@@ -5,9 +5,12 @@ import copy
 import gymnasium as gym
 import numpy as np
 import pytest
+from torch import nn
 
 from rlframe.agents.registry import get_trainer_class
 from rlframe.examples.env.multi_agent import MultiAgentPendulum
+from rlframe.models import ModelCatalog
+from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 
@@ -178,6 +181,33 @@ def test_workers_give_rows_their_first_priorities(name, without_noise):
     np.testing.assert_allclose(rows["weights"], np.abs(errors) + 1e-6, rtol=1e-5)
     assert (rows["weights"] > 1e-3).all()
     np.testing.assert_allclose(rows["discounts"], [*[0.99**2] * 5, 0.99], rtol=1e-6)
+
+
+class Wide(TorchModelV2, nn.Module):
+    """A program's model with an option of its own."""
+
+    inputs: list = []  # noqa: RUF012
+
+    def __init__(self, obs_space, action_space, num_outputs, model_config, name, width):
+        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+        nn.Module.__init__(self)
+        self.inputs.append((obs_space.shape, num_outputs, width))
+        self.layers = nn.Sequential(nn.Linear(obs_space.shape[0], width), nn.ReLU(), nn.Linear(width, num_outputs))
+
+    def forward(self, input_dict, state, seq_lens):
+        return self.layers(input_dict["obs_flat"].float()), state
+
+
+def test_networks_of_the_programs_own_get_their_options_and_learn():
+    ModelCatalog.register_custom_model("wide", Wide)
+    Wide.inputs.clear()
+    custom = {"custom_model": "wide", "custom_model_config": {"width": 8}}
+    trainer = make("SAC", Q_model=custom, policy_model=custom)
+    # Pendulum's 3 numbers and 1 action: actors tell mean and deviation, critics of both one value.
+    assert {((3,), 2, 8), ((4,), 1, 8)} == set(Wide.inputs)
+    before = trainer.get_weights()["default_policy"]
+    trainer.train()
+    assert all(not np.array_equal(array, before[key]) for key, array in trainer.get_weights()["default_policy"].items())
 
 
 def test_each_of_several_agents_learns_with_its_own_policy():
