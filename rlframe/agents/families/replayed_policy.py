@@ -59,5 +59,8 @@ def td_error_of(
     weights = np.ones(len(ended), np.float32) if importance_weights is None else importance_weights
     columns = {OBS: obs_t, ACTIONS: act_t, REWARDS: rew_t, NEXT_OBS: obs_tp1, DISCOUNTS: discounts, WEIGHTS: weights}
     rows = SampleBatch({key: np.asarray(value) for key, value in columns.items()})
+    before = policy.get_weights() if policy.config.get("critic_batch_norm") else None
     made = policy.evaluate_loss(policy._learned_columns(rows))
+    if before is not None:
+        policy.set_weights(before)  # the loss moved the running statistics
     return np.asarray(made["td_error"])
