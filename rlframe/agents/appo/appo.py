@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rlframe.agents.families.actor_critic import ClippedSurrogateConfig
 from rlframe.agents.families.asynchronous import AsynchronousConfig, asynchronous_plan
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
@@ -14,18 +15,15 @@ from rlframe.trainer.template import build_trainer
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 
 
-class APPOConfig(AsynchronousConfig):
+class APPOConfig(AsynchronousConfig, ClippedSurrogateConfig):
     """Keys of APPO."""
 
     # RLlib's losses were means here, not sums as IMPALA's: its bound of the gradient and its rate hold as they are.
-    new_defaults = {"replay_buffer_num_slots": 100, "grad_clip": 40.0, "lr": 5e-4}  # noqa: RUF012
+    new_defaults = {  # noqa: RUF012
+        "replay_buffer_num_slots": 100, "grad_clip": 40.0, "lr": 5e-4, "clip_param": 0.4, "kl_coeff": 1.0
+    }  # fmt: skip
 
-    clip_param: float = option(
-        0.4, "ε: how far the probability ratio counts.", above=0, infinite=True, source="Schulman 2017, eq. 7"
-    )
     use_kl_loss: bool = option(False, "Add the KL penalty to the loss.")
-    kl_coeff: float = option(1.0, "Weight of the KL penalty at the start.", low=0)
-    kl_target: float = option(0.01, "KL divergence that the penalty's weight is adapted to.", unit="nats", low=0)
 
 
 class UpdateTargetAndKL:

@@ -8,6 +8,7 @@ from typing import Any
 from rlframe.agents.dqn.simple_q import SimpleQConfig
 from rlframe.agents.families.off_policy import (
     BeforeLearn,
+    DoubleQConfig,
     NStepConfig,
     PrioritizedReplayConfig,
     TrainingIntensityConfig,
@@ -20,7 +21,7 @@ from rlframe.replay.per_policy import LocalReplayBuffer
 from rlframe.trainer.template import build_trainer
 
 
-class DQNConfig(SimpleQConfig, PrioritizedReplayConfig, NStepConfig, TrainingIntensityConfig):
+class DQNConfig(SimpleQConfig, DoubleQConfig, PrioritizedReplayConfig, NStepConfig, TrainingIntensityConfig):
     """Keys of DQN; with all its options on it is Rainbow (Hessel et al. 2018)."""
 
     num_atoms: int = option(
@@ -32,9 +33,6 @@ class DQNConfig(SimpleQConfig, PrioritizedReplayConfig, NStepConfig, TrainingInt
     sigma0: float = option(0.5, "Initial size of that noise.", low=0, source="Fortunato et al. 2018, section 3.2")
     dueling: bool = option(True, "Separate state value and advantages.", source="Wang et al. 2016, eq. 9")
     hiddens: Sequence[int] = option([256], "Hidden layers of each head; [] puts heads on the trunk itself.", low=1)
-    double_q: bool = option(
-        True, "Select with the online network, evaluate with the target network.", source="van Hasselt et al. 2016"
-    )
     before_learn_on_batch: Callable[..., Any] | None = option(
         None, "(batch, workers, config) -> batch, called on every replayed batch."
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rlframe.agents.families.optimization import LearningRateScheduleConfig
+from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
 
 
@@ -29,3 +30,23 @@ class ActorCriticConfig(LearningRateScheduleConfig):
     def estimates_advantages(self) -> bool:
         """Whether workers estimate advantages, so that `use_gae` is read."""
         return True
+
+
+class ActionBoundConfig(CommonConfig):
+    """Gaussian means are held near the action bounds."""
+
+    action_bound_coeff: float = option(
+        0.0,
+        "Weight of the squared distance, in half widths of the action bounds, of Gaussian means beyond them.",
+        low=0,
+    )
+
+
+class ClippedSurrogateConfig(CommonConfig):
+    """The policy stays near the one that acted (Schulman et al. 2017)."""
+
+    clip_param: float = option(
+        0.3, "ε: how far the probability ratio counts.", above=0, infinite=True, source="Schulman et al. 2017, eq. 7"
+    )
+    kl_coeff: float = option(0.2, "Weight of the KL penalty at the start; 0 has none.", low=0)
+    kl_target: float = option(0.01, "KL divergence that the penalty's weight is adapted to.", unit="nats", low=0)

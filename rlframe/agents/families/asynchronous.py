@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rlframe.agents.families.actor_critic import ActorCriticConfig
+from rlframe.agents.families.actor_critic import ActionBoundConfig, ActorCriticConfig
 from rlframe.config.common import Function, Number
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
@@ -19,13 +19,14 @@ BOUND_COEFF = 1.0
 BEHAVIOUR_KL_COEFF = 0.5
 
 
-class AsynchronousConfig(ActorCriticConfig):
+class AsynchronousConfig(ActorCriticConfig, ActionBoundConfig):
     """Keys of IMPALA (Espeholt et al. 2018) and of what has its flow of data."""
 
     # RLlib's deviations depend on the state: see "Where it departs" in IMPALA's README.md.
     new_defaults = {  # noqa: RUF012
         "rollout_fragment_length": 50,
         "train_batch_size": 500,
+        "action_bound_coeff": BOUND_COEFF,
         "model": {"free_log_std": None},
     }
 
@@ -101,11 +102,6 @@ class AsynchronousConfig(ActorCriticConfig):
         "Weight of KL(μ‖π), how far the policy that learns is from those that acted; 0 leaves it to V-trace alone.",
         low=0,
         source="Rolnick et al. 2019, section 3",
-    )
-    action_bound_coeff: float = option(
-        BOUND_COEFF,
-        "Weight of the squared distance, in half widths of the action bounds, of Gaussian means beyond them.",
-        low=0,
     )
     separate_vf_optimizer: bool = option(
         False, "Values and policy have losses and optimisers of their own.", key="_separate_vf_optimizer"

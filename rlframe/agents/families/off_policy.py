@@ -91,6 +91,14 @@ class PrioritizedReplayConfig(OffPolicyConfig):
             yield "multiagent.replay_mode='lockstep' draws joint steps uniformly, it needs prioritized_replay=False"
 
 
+class DoubleQConfig(OffPolicyConfig):
+    """Targets of the largest value, without its bias."""
+
+    double_q: bool = option(
+        True, "Select with the online network, evaluate with the target network.", source="van Hasselt et al. 2016"
+    )
+
+
 class TrainingIntensityConfig(OffPolicyConfig):
     """How much is learned from each step."""
 

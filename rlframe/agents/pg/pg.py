@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from rlframe.config.common import CommonConfig
-from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
@@ -17,8 +16,7 @@ from rlframe.trainer.template import build_trainer
 class PGConfig(CommonConfig):
     """Keys of PG (Williams 1992)."""
 
-    num_workers: int = option(0, "Remote rollout workers; 0 samples in the driver's process.", unit="processes", low=0)
-    lr: float = option(4e-4, "Learning rate of Adam.", low=0)
+    new_defaults = {"num_workers": 0, "lr": 4e-4}  # noqa: RUF012
 
 
 def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:

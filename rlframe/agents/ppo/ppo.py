@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlframe.agents.families.actor_critic import ActorCriticConfig
+from rlframe.agents.families.actor_critic import ActionBoundConfig, ActorCriticConfig, ClippedSurrogateConfig
+from rlframe.agents.families.optimization import GradientClippingConfig
 from rlframe.config.options import option
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.evaluation.worker_set import WorkerSet
@@ -23,7 +24,7 @@ _LOGGER = logging.getLogger("rlframe")
 _SCALE_LIMIT = 200
 
 
-class PPOConfig(ActorCriticConfig):
+class PPOConfig(ActorCriticConfig, ClippedSurrogateConfig, ActionBoundConfig, GradientClippingConfig):
     """Keys of PPO (Schulman et al. 2017)."""
 
     new_defaults = {  # noqa: RUF012
@@ -39,14 +40,6 @@ class PPOConfig(ActorCriticConfig):
     )
     num_sgd_iter: int = option(30, "Passes over a train batch.", low=1)
     shuffle_sequences: bool = option(True, "Each pass takes the rows in a new random order.")
-    kl_coeff: float = option(0.2, "Weight of the KL penalty at the start; 0 has none.", low=0)
-    kl_target: float = option(0.01, "KL divergence that the penalty's weight is adapted to.", unit="nats", low=0)
-    action_bound_coeff: float = option(
-        0.0,
-        "Weight of the squared distance, in half widths of the action bounds, of Gaussian means beyond them.",
-        low=0,
-    )
-    clip_param: float = option(0.3, "ε: how far the probability ratio counts.", above=0, infinite=True, source="eq. 7")
     vf_clip_param: float = option(
         10.0,
         "How far a value may move from its old one in a train batch.",
@@ -60,9 +53,6 @@ class PPOConfig(ActorCriticConfig):
         "in units of that deviation then. None does so where the default network for vectors has layers for values "
         "alone, and the loss is PPO's own.",
         source="Yu et al. 2022, section 5.1; van Hasselt et al. 2016",
-    )
-    grad_clip: float | None = option(
-        None, "Largest global norm of the gradient; None does not clip.", above=0, infinite=True
     )
     vf_share_layers: int = option(-1, "Old place of model.vf_share_layers.", deprecated=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from rlframe.agents.families.off_policy import OffPolicyConfig, replay_plan
+from rlframe.agents.families.off_policy import DoubleQConfig, replay_plan
 from rlframe.agents.families.optimization import GradientClippingConfig, LearningRateScheduleConfig
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
@@ -14,7 +14,7 @@ from rlframe.replay.episode import EpisodeReplayBuffer
 from rlframe.trainer.template import build_trainer
 
 
-class QMixConfig(OffPolicyConfig, LearningRateScheduleConfig, GradientClippingConfig):
+class QMixConfig(DoubleQConfig, LearningRateScheduleConfig, GradientClippingConfig):
     """Keys of QMIX (Rashid et al. 2018) and of VDN (Sunehag et al. 2018)."""
 
     replays_episodes: ClassVar[bool] = True
@@ -42,9 +42,6 @@ class QMixConfig(OffPolicyConfig, LearningRateScheduleConfig, GradientClippingCo
         source="Rashid et al. 2018, section 4; Sunehag et al. 2018, section 3",
     )
     mixing_embed_dim: int = option(32, "Width of the mixing network.", unit="units", low=1)
-    double_q: bool = option(
-        True, "Select with the online network, evaluate with the target network.", source="van Hasselt et al. 2016"
-    )
 
     # Replay
     train_batch_size: int = option(

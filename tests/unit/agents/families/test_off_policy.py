@@ -1,19 +1,10 @@
 """What algorithms that replay share: each key declared once, one plan with an algorithm's own operators in it."""
 
-import pytest
-
 from rlframe.agents.dqn.dqn import DQNConfig, validate_config
 from rlframe.agents.families import off_policy
-from rlframe.agents.families.optimization import GradientClippingConfig, LearningRateScheduleConfig
 from rlframe.agents.registry import ALGORITHMS, get_trainer_class
-from rlframe.config.common import CommonConfig
 from rlframe.config.declaration import Section
 
-SHARED = [
-    cls
-    for cls in (*vars(off_policy).values(), GradientClippingConfig, LearningRateScheduleConfig)
-    if isinstance(cls, type) and issubclass(cls, CommonConfig) and cls is not CommonConfig
-]
 REPLAYING = [
     name for name in ALGORITHMS if issubclass(get_trainer_class(name)._config_class, off_policy.OffPolicyConfig)
 ]
@@ -26,13 +17,17 @@ def test_all_algorithms_with_a_replay_buffer_are_of_the_family():
     assert with_buffer == REPLAYING
 
 
-@pytest.mark.parametrize("name", REPLAYING)
-def test_keys_of_the_family_are_declared_in_it_alone(name):
-    declared = get_trainer_class(name)._config_class.options()
-    for shared in SHARED:
-        for key, its_own in shared.options().items():
-            if key in declared and key not in CommonConfig.options():
-                assert declared[key] is its_own, f"{name} declares {key} again, which {shared.__name__} declares"
+def test_no_key_is_declared_twice_in_the_same_words():
+    declared = {}
+    for name in ALGORITHMS:
+        for cls in filter(is_declaration, get_trainer_class(name)._config_class.__mro__):
+            for key, its_own in cls._own_options().items():
+                first = declared.setdefault((key, its_own.description), cls)
+                assert first is cls, f"{cls.__name__} declares {key} as {first.__name__} does; derive from what has it"
+
+
+def is_declaration(cls):
+    return issubclass(cls, Section)
 
 
 def test_defaults_of_all_parents_are_taken_over():
