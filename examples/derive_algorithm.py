@@ -6,7 +6,7 @@ python examples/derive_algorithm.py --iterations 5
 import argparse
 
 from rlframe.agents.dqn import DEFAULT_CONFIG, DQNTorchPolicy, DQNTrainer
-from rlframe.agents.dqn.dqn_torch_policy import build_q_losses
+from rlframe.agents.dqn.dqn_policy import build_q_losses
 
 
 def conservative_q_loss(policy, model, dist_class, train_batch):

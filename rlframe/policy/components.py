@@ -59,6 +59,14 @@ class EntropyCoefficient(Scheduled):
         super().__init__(policy, "entropy_coeff", value, points, "entropy_coeff_schedule")
 
 
+def schedules_of(policy: Any, config: Mapping[str, Any]) -> dict[str, Scheduled]:
+    """Returns what follows `lr_schedule` and `entropy_coeff_schedule` of a config."""
+    return {
+        "lr": LearningRate(policy, config["lr"], config["lr_schedule"]),
+        "entropy": EntropyCoefficient(policy, config["entropy_coeff"], config["entropy_coeff_schedule"]),
+    }
+
+
 class AdaptiveKL:
     """A weight of a penalty on the divergence that grows while that is too large, and shrinks while it is small.
 

@@ -74,7 +74,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
 
     framework = "tf"
     #: Attributes that losses and statistics read as numbers which change between steps.
-    learn_scalars: tuple[str, ...] = ("cur_lr", "entropy_coeff", "kl_coeff")
+    learn_scalars: tuple[str, ...] = ("cur_lr", "entropy_coeff", "kl_coeff", "value_std", "rows_learned")
 
     def __init__(
         self,
@@ -115,7 +115,6 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             self._optimizers: list[Any] = self._make_optimizers()
             if self.target_networks:
                 self._make_target_network(self.target_networks)
-            self.components.update(self.make_components())
         self._learn_calls = TracedCalls(
             self._traced_learn, bool(config.get("jit_compile")), max_traces=config.get("eager_max_retraces")
         )
@@ -127,6 +126,8 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         self._mirror: WeightMirror | None = None
         self._mirror_is_stale = False
         self._numpy_actor = self._make_actor()
+        with tf.device(self.device):
+            self.components.update(self.make_components())
 
     # --- building ---------------------------------------------------------------------------------------------
 

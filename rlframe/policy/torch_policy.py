@@ -110,8 +110,8 @@ class TorchPolicy(LearningPolicy):
         self._optimizers: list[torch.optim.Optimizer] = self._make_optimizers()
         if self.target_networks:
             self._make_target_network(self.target_networks)
-        self.components.update(self.make_components())
         self._numpy_actor = self._make_actor()
+        self.components.update(self.make_components())
         fused = self.fused_gradients
         if fused is not None and not any(overridden_by_user(type(self), name) for name in fused.methods):
             module, _, name = fused.classes["torch"].partition(":")

@@ -18,11 +18,11 @@ def _torch_or_default(path: str) -> Callable[[dict[str, Any]], Any]:
     return get_policy_class
 
 
-of_a3c = _torch_or_default("rlframe.agents.a3c.a3c_torch_policy:A3CTorchPolicy")
+of_a3c = _torch_or_default("rlframe.agents.a3c.a3c_policy:A3CTorchPolicy")
 of_appo = _torch_or_default("rlframe.agents.appo.appo_torch_policy:AsyncPPOTorchPolicy")
 of_ddpg = _torch_or_default("rlframe.agents.ddpg.ddpg_policy:DDPGTorchPolicy")
 of_dqn = _torch_or_default("rlframe.agents.dqn.dqn_policy:DQNTorchPolicy")
-of_pg = _torch_or_default("rlframe.agents.pg.pg_torch_policy:PGTorchPolicy")
-of_ppo = _torch_or_default("rlframe.agents.ppo.ppo_torch_policy:PPOTorchPolicy")
+of_pg = _torch_or_default("rlframe.agents.pg.pg_policy:PGTorchPolicy")
+of_ppo = _torch_or_default("rlframe.agents.ppo.ppo_policy:PPOTorchPolicy")
 of_sac = _torch_or_default("rlframe.agents.sac.sac_policy:SACTorchPolicy")
 of_simple_q = _torch_or_default("rlframe.agents.dqn.simple_q_policy:SimpleQTorchPolicy")

@@ -9,16 +9,15 @@ from rlframe.utils.lazy import import_name
 if TYPE_CHECKING:
     from rlframe.agents.a3c.a2c import A2C_DEFAULT_CONFIG, A2CConfig, A2CTrainer
     from rlframe.agents.a3c.a3c import DEFAULT_CONFIG, A3CConfig, A3CTrainer
-    from rlframe.agents.a3c.a3c_tf_policy import A3CTFPolicy
-    from rlframe.agents.a3c.a3c_torch_policy import A3CTorchPolicy
+    from rlframe.agents.a3c.a3c_policy import A3CTFPolicy, A3CTorchPolicy
 
 _NAMES = {
     "A2CConfig": "rlframe.agents.a3c.a2c",
     "A2CTrainer": "rlframe.agents.a3c.a2c",
     "A2C_DEFAULT_CONFIG": "rlframe.agents.a3c.a2c",
     "A3CConfig": "rlframe.agents.a3c.a3c",
-    "A3CTFPolicy": "rlframe.agents.a3c.a3c_tf_policy",
-    "A3CTorchPolicy": "rlframe.agents.a3c.a3c_torch_policy",
+    "A3CTFPolicy": "rlframe.agents.a3c.a3c_policy",
+    "A3CTorchPolicy": "rlframe.agents.a3c.a3c_policy",
     "A3CTrainer": "rlframe.agents.a3c.a3c",
     "DEFAULT_CONFIG": "rlframe.agents.a3c.a3c",
 }

@@ -60,8 +60,8 @@ A2CTrainer = build_trainer(
     name="A2C",
     config_class=A2CConfig,
     policies={
-        "torch": "rlframe.agents.a3c.a3c_torch_policy:A3CTorchPolicy",
-        "tf": "rlframe.agents.a3c.a3c_tf_policy:A3CTFPolicy",
+        "torch": "rlframe.agents.a3c.a3c_policy:A3CTorchPolicy",
+        "tf": "rlframe.agents.a3c.a3c_policy:A3CTFPolicy",
     },
     execution_plan=execution_plan,
 )

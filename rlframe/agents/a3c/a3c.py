@@ -54,8 +54,8 @@ A3CTrainer = build_trainer(
     name="A3C",
     config_class=A3CConfig,
     policies={
-        "torch": "rlframe.agents.a3c.a3c_torch_policy:A3CTorchPolicy",
-        "tf": "rlframe.agents.a3c.a3c_tf_policy:A3CTFPolicy",
+        "torch": "rlframe.agents.a3c.a3c_policy:A3CTorchPolicy",
+        "tf": "rlframe.agents.a3c.a3c_policy:A3CTFPolicy",
     },
     execution_plan=execution_plan,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rlframe.data.columns import ACTIONS, ADVANTAGES, DONES, ENV_ID, NEXT_OBS, OBS, VALUE_TARGETS
@@ -9,10 +10,12 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.losses.policy_gradients import explained_variance, policy_gradient
+from rlframe.policy.backends import lazy_policies
+from rlframe.policy.components import schedules_of
 from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.parts import WHOLE_MODEL, AdamSpec
 from rlframe.policy.row_sums import RowSums
-from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
-from rlframe.policy.value_network import ValueNetworkMixin
+from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
@@ -47,7 +50,7 @@ def actor_critic_loss(policy: Any, model: Any, dist_class: Any, train_batch: Sam
     return total
 
 
-class A3CPolicy(ValueNetworkMixin, RowSums, LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
+class A3CPolicy(RowSums, LearningPolicy):
     """An actor with a critic, trained on advantages."""
 
     defaults_from = "rlframe.agents.a3c.a3c:DEFAULT_CONFIG"
@@ -56,12 +59,24 @@ class A3CPolicy(ValueNetworkMixin, RowSums, LearningRateSchedule, EntropyCoeffSc
     train_columns = (NEXT_OBS, DONES, ENV_ID)
     learn_columns = (OBS, ACTIONS, ADVANTAGES, VALUE_TARGETS)
 
-    def setup_mixins(self, config: dict[str, Any]) -> None:
+    cur_lr: float
+    entropy_coeff: float
+    _value = value_of_step
+
+    def prepare(self) -> None:
         """Starts the schedules."""
+        config = self.config
         # IMPALA's grad_clip, which these are the policies of without V-trace, is for sums.
         self.setup_rows(config, sums="vtrace" in config)
-        EntropyCoeffSchedule.__init__(self, config["entropy_coeff"], config["entropy_coeff_schedule"])
-        LearningRateSchedule.__init__(self, config["lr"], config["lr_schedule"])
+        self.components.update(schedules_of(self, config))
+
+    def optimizers(self) -> Mapping[str, AdamSpec]:
+        """Returns Adam with `lr`, clipped to `grad_clip`."""
+        return {"loss": AdamSpec(WHOLE_MODEL, self.config["lr"], grad_clip=self.config["grad_clip"])}
+
+    def grad_limit(self, spec: AdamSpec) -> Any:
+        """Returns the largest norm of the gradient of a mean."""
+        return None if spec.grad_clip is None else self.for_means(spec.grad_clip)
 
     def postprocess_trajectory(
         self, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
@@ -78,3 +93,6 @@ class A3CPolicy(ValueNetworkMixin, RowSums, LearningRateSchedule, EntropyCoeffSc
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns losses, entropy and explained variance, all means over the rows."""
         return {"cur_lr": self.cur_lr, "entropy_coeff": self.entropy_coeff, **self._loss_outputs}
+
+
+__getattr__ = lazy_policies(__name__, A3CPolicy, A3CTorchPolicy="torch", A3CTFPolicy="tf")

@@ -8,18 +8,17 @@ from rlframe.utils.lazy import import_name
 
 if TYPE_CHECKING:
     from rlframe.agents.pg.pg import DEFAULT_CONFIG, PGConfig, PGTrainer
-    from rlframe.agents.pg.pg_tf_policy import PGTFPolicy, pg_tf_loss
-    from rlframe.agents.pg.pg_torch_policy import PGTorchPolicy, pg_torch_loss
+    from rlframe.agents.pg.pg_policy import PGTFPolicy, PGTorchPolicy, pg_tf_loss, pg_torch_loss
     from rlframe.evaluation.postprocessing import post_process_advantages
 
 _NAMES = {
     "DEFAULT_CONFIG": "rlframe.agents.pg.pg",
     "PGConfig": "rlframe.agents.pg.pg",
-    "PGTFPolicy": "rlframe.agents.pg.pg_tf_policy",
-    "PGTorchPolicy": "rlframe.agents.pg.pg_torch_policy",
+    "PGTFPolicy": "rlframe.agents.pg.pg_policy",
+    "PGTorchPolicy": "rlframe.agents.pg.pg_policy",
     "PGTrainer": "rlframe.agents.pg.pg",
-    "pg_tf_loss": "rlframe.agents.pg.pg_tf_policy",
-    "pg_torch_loss": "rlframe.agents.pg.pg_torch_policy",
+    "pg_tf_loss": "rlframe.agents.pg.pg_policy",
+    "pg_torch_loss": "rlframe.agents.pg.pg_policy",
     "post_process_advantages": "rlframe.evaluation.postprocessing",
 }
 

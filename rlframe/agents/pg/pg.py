@@ -35,8 +35,8 @@ PGTrainer = build_trainer(
     name="PG",
     config_class=PGConfig,
     policies={
-        "torch": "rlframe.agents.pg.pg_torch_policy:PGTorchPolicy",
-        "tf": "rlframe.agents.pg.pg_tf_policy:PGTFPolicy",
+        "torch": "rlframe.agents.pg.pg_policy:PGTorchPolicy",
+        "tf": "rlframe.agents.pg.pg_policy:PGTFPolicy",
     },
     execution_plan=execution_plan,
 )

@@ -9,6 +9,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import post_process_advantages
 from rlframe.losses.masking import valid_mean
 from rlframe.losses.policy_gradients import policy_gradient
+from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.tensor.ops import Tensor
 
@@ -23,6 +24,10 @@ def pg_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) 
     loss = valid_mean(train_batch)(policy_gradient(logp, train_batch[ADVANTAGES]))
     policy.keep(policy_loss=loss)
     return loss
+
+
+#: RLlib's names.
+pg_torch_loss = pg_tf_loss = pg_loss
 
 
 class PGPolicy(LearningPolicy):
@@ -48,3 +53,6 @@ class PGPolicy(LearningPolicy):
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns the loss."""
         return self._loss_outputs
+
+
+__getattr__ = lazy_policies(__name__, PGPolicy, PGTorchPolicy="torch", PGTFPolicy="tf")

@@ -9,16 +9,15 @@ from rlframe.utils.lazy import import_name
 if TYPE_CHECKING:
     from rlframe.agents.ppo.ddppo import DDPPOConfig, DDPPOTrainer
     from rlframe.agents.ppo.ppo import DEFAULT_CONFIG, PPOConfig, PPOTrainer
-    from rlframe.agents.ppo.ppo_tf_policy import PPOTFPolicy
-    from rlframe.agents.ppo.ppo_torch_policy import PPOTorchPolicy
+    from rlframe.agents.ppo.ppo_policy import PPOTFPolicy, PPOTorchPolicy
 
 _NAMES = {
     "DDPPOConfig": "rlframe.agents.ppo.ddppo",
     "DDPPOTrainer": "rlframe.agents.ppo.ddppo",
     "DEFAULT_CONFIG": "rlframe.agents.ppo.ppo",
     "PPOConfig": "rlframe.agents.ppo.ppo",
-    "PPOTFPolicy": "rlframe.agents.ppo.ppo_tf_policy",
-    "PPOTorchPolicy": "rlframe.agents.ppo.ppo_torch_policy",
+    "PPOTFPolicy": "rlframe.agents.ppo.ppo_policy",
+    "PPOTorchPolicy": "rlframe.agents.ppo.ppo_policy",
     "PPOTrainer": "rlframe.agents.ppo.ppo",
 }
 

@@ -93,6 +93,6 @@ DEFAULT_CONFIG: dict[str, Any] = DDPPOConfig.defaults()
 DDPPOTrainer = build_trainer(
     name="DDPPO",
     config_class=DDPPOConfig,
-    policies={"torch": "rlframe.agents.ppo.ppo_torch_policy:PPOTorchPolicy"},
+    policies={"torch": "rlframe.agents.ppo.ppo_policy:PPOTorchPolicy"},
     execution_plan=execution_plan,
 )

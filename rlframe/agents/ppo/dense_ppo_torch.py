@@ -12,7 +12,6 @@ import gymnasium as gym
 import torch
 from torch import Tensor
 
-from rlframe.agents.ppo.ppo_policy import PPOPolicy
 from rlframe.data.columns import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
@@ -27,7 +26,6 @@ from rlframe.losses.policy_gradients import clipped_surrogate, clipped_value_los
 from rlframe.models.fcnet_spec import POPART_LAYER
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.torch.dense_chain import DenseChain
-from rlframe.policy.torch_policy import TorchPolicy
 
 
 class DensePPOGradients:
@@ -59,13 +57,10 @@ class DensePPOGradients:
     def of(cls, policy: Any) -> DensePPOGradients | None:
         """Returns the gradients' function for a policy, or None where it must go by autograd.
 
-        It must where the loss, or what it is made of, is not the built-in one; where the model adds to it or has other
-        layers than dense ones; where actions are not discrete, there is no critic, or the parameters do not share a
-        buffer.
+        It must where the model adds to the loss or has other layers than dense ones; where actions are not discrete,
+        there is no critic, or the parameters do not share a buffer.
         """
-        kind: Any = type(policy)
-        own = kind.loss is PPOPolicy.loss and kind.keep is TorchPolicy.keep
-        plain = own and type(policy.model).custom_loss is ModelV2.custom_loss and policy.numpy_dist is not None
+        plain = type(policy.model).custom_loss is ModelV2.custom_loss and policy.numpy_dist is not None
         discrete = isinstance(policy.action_space, gym.spaces.Discrete)
         if not (plain and discrete and policy._flat_parameters is not None and policy.config["use_critic"]):
             return None

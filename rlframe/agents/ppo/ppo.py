@@ -159,8 +159,8 @@ PPOTrainer = build_trainer(
     name="PPO",
     config_class=PPOConfig,
     policies={
-        "torch": "rlframe.agents.ppo.ppo_torch_policy:PPOTorchPolicy",
-        "tf": "rlframe.agents.ppo.ppo_tf_policy:PPOTFPolicy",
+        "torch": "rlframe.agents.ppo.ppo_policy:PPOTorchPolicy",
+        "tf": "rlframe.agents.ppo.ppo_policy:PPOTFPolicy",
     },
     execution_plan=execution_plan,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,14 @@ from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.losses.policy_gradients import clipped_surrogate, clipped_value_loss, explained_variance
 from rlframe.models.fcnet_spec import POPART_LAYER
 from rlframe.policy.action_bounds import ActionBoundPenalty
+from rlframe.policy.backends import lazy_policies
+from rlframe.policy.components import AdaptiveKL, schedules_of
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.policy import State
+from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients
 from rlframe.policy.popart import PopArt
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.users_code import method
-from rlframe.policy.value_network import ValueNetworkMixin
+from rlframe.policy.value_network import ValueNetworkMixin, value_of_step
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
@@ -105,28 +108,37 @@ def kl_and_loss_stats(policy: Any, train_batch: SampleBatch) -> dict[str, Any]:
     }
 
 
-class PPOPolicy(
-    ActionBoundPenalty,
-    PopArt,
-    KLCoeffMixin,
-    ValueNetworkMixin,
-    LearningRateSchedule,
-    EntropyCoeffSchedule,
-    LearningPolicy,
-):
-    """An actor with a critic, trained on a clipped surrogate; what a framework adds is the learner step."""
+class PPOPolicy(ActionBoundPenalty, PopArt, LearningPolicy):
+    """An actor with a critic, trained on a clipped surrogate; the equations are those of `ppo_surrogate_loss`."""
 
     defaults_from = "rlframe.agents.ppo.ppo:DEFAULT_CONFIG"
 
     wants_values = True
     train_columns = (ACTION_DIST_INPUTS, ACTION_LOGP, NEXT_OBS, DONES, ENV_ID)
     learn_columns = (OBS, ACTIONS, ACTION_DIST_INPUTS, ACTION_LOGP, VF_PREDS, ADVANTAGES, VALUE_TARGETS)
+    fused_gradients = FusedGradients({"torch": "rlframe.agents.ppo.dense_ppo_torch:DensePPOGradients"})
+    kl_coeff: float
+    kl_target: float
+    _value = value_of_step
 
-    def setup_mixins(self, config: dict[str, Any]) -> None:
-        """Starts the KL penalty and the schedules."""
-        KLCoeffMixin.__init__(self, config)
-        EntropyCoeffSchedule.__init__(self, config["entropy_coeff"], config["entropy_coeff_schedule"])
-        LearningRateSchedule.__init__(self, config["lr"], config["lr_schedule"])
+    def prepare(self) -> None:
+        """Starts the KL penalty and the schedules, and decides whether values are normalised."""
+        self.kl_penalty = AdaptiveKL(self, self.config["kl_coeff"], self.config["kl_target"])
+        self.components.update(kl=self.kl_penalty, **schedules_of(self, self.config))
+        self.decide_popart(self.config)
+
+    def optimizers(self) -> Mapping[str, AdamSpec]:
+        """Returns Adam with `lr`, clipped to `grad_clip`."""
+        return {"loss": AdamSpec(WHOLE_MODEL, self.config["lr"], grad_clip=self.config["grad_clip"])}
+
+    def make_components(self) -> dict[str, Component]:
+        """Checks that the model's values are normalised where the config says so."""
+        self.check_popart()
+        return super().make_components()
+
+    def update_kl(self, sampled_kl: float) -> float:
+        """Takes the mean divergence of a train batch, in nats, and returns the KL penalty's new weight."""
+        return self.kl_penalty.update(sampled_kl)
 
     def decide_popart(self: Any, config: dict[str, Any]) -> None:
         """Decides whether values are normalised."""
@@ -208,15 +220,6 @@ class PPOPolicy(
         """Returns losses, divergence, entropy and explained variance; see `kl_and_loss_stats`."""
         return kl_and_loss_stats(self, train_batch)
 
-    def get_state(self) -> State:
-        """Returns the policy's state with the KL penalty's weight."""
-        return {**super().get_state(), "kl_coeff": self.kl_coeff}
-
-    def set_state(self, state: State) -> None:
-        """Takes what `get_state` returned."""
-        super().set_state(state)
-        self.kl_coeff = float(state.get("kl_coeff", self.kl_coeff))
-
 
 def value_std(policy: Any) -> Any:
     """Returns σ, which a policy's values are normalised by; 1 for policies that are no `PPOPolicy`."""
@@ -226,4 +229,9 @@ def value_std(policy: Any) -> Any:
 def setup_mixins(policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
     """Starts the KL penalty and the schedules of a policy with PPO's mixins; RLlib's `before_loss_init` of PPO."""
     ValueNetworkMixin.__init__(policy, obs_space, action_space, config)
-    PPOPolicy.setup_mixins(policy, config)
+    KLCoeffMixin.__init__(policy, config)
+    EntropyCoeffSchedule.__init__(policy, config["entropy_coeff"], config["entropy_coeff_schedule"])
+    LearningRateSchedule.__init__(policy, config["lr"], config["lr_schedule"])
+
+
+__getattr__ = lazy_policies(__name__, PPOPolicy, PPOTorchPolicy="torch", PPOTFPolicy="tf")
