@@ -33,7 +33,7 @@ from rlframe.data.columns import (
 from rlframe.data.rows import slice_column
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
-from rlframe.exploration import make_exploration
+from rlframe.exploration.make import make_exploration
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
 from rlframe.policy.recurrent_context import RecurrentContext, views_after
 from rlframe.policy.rllib_names import RLlibPolicyNames

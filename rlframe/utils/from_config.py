@@ -127,4 +127,8 @@ def _by_short_name(cls: type, name: str) -> Any:
     registry = getattr(cls, "__type_registry__", {})
     if name in registry:
         return registry[name]
-    return getattr(_package_of(cls), name) if name in known_types(cls) or name == cls.__name__ else None
+    package = _package_of(cls)
+    if name not in getattr(package, "__all__", ()) and name != cls.__name__:
+        return None
+    found = getattr(package, name, None)  # this one alone is imported where the package's names are lazy
+    return found if inspect.isclass(found) and issubclass(found, cls) else None

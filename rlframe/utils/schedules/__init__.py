@@ -1,12 +1,29 @@
 """Schedules: values that change with the time step."""
 
-from rlframe.utils.schedules.constant_schedule import ConstantSchedule
-from rlframe.utils.schedules.exponential_schedule import ExponentialSchedule
-from rlframe.utils.schedules.linear_schedule import LinearSchedule
-from rlframe.utils.schedules.make import make_schedule
-from rlframe.utils.schedules.piecewise_schedule import PiecewiseSchedule
-from rlframe.utils.schedules.polynomial_schedule import PolynomialSchedule
-from rlframe.utils.schedules.schedule import Schedule
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlframe.utils.lazy import import_name
+
+if TYPE_CHECKING:
+    from rlframe.utils.schedules.constant_schedule import ConstantSchedule
+    from rlframe.utils.schedules.exponential_schedule import ExponentialSchedule
+    from rlframe.utils.schedules.linear_schedule import LinearSchedule
+    from rlframe.utils.schedules.make import make_schedule
+    from rlframe.utils.schedules.piecewise_schedule import PiecewiseSchedule
+    from rlframe.utils.schedules.polynomial_schedule import PolynomialSchedule
+    from rlframe.utils.schedules.schedule import Schedule
+
+_NAMES = {
+    "ConstantSchedule": "rlframe.utils.schedules.constant_schedule",
+    "ExponentialSchedule": "rlframe.utils.schedules.exponential_schedule",
+    "LinearSchedule": "rlframe.utils.schedules.linear_schedule",
+    "PiecewiseSchedule": "rlframe.utils.schedules.piecewise_schedule",
+    "PolynomialSchedule": "rlframe.utils.schedules.polynomial_schedule",
+    "Schedule": "rlframe.utils.schedules.schedule",
+    "make_schedule": "rlframe.utils.schedules.make",
+}
 
 __all__ = [
     "ConstantSchedule",
@@ -17,3 +34,7 @@ __all__ = [
     "Schedule",
     "make_schedule",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return import_name(__name__, _NAMES, name)
