@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -23,11 +23,13 @@ from rlframe.evaluation.fragments import RolloutBuffer, TrajectorySlice, assembl
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.step_times import StepTimes
 from rlframe.models.preprocessors import NoPreprocessor
-from rlframe.policy.policy import Policy
 from rlframe.policy.recurrent_context import RecurrentContext
 from rlframe.policy.users_code import overridden_by_user, postprocess
 from rlframe.utils.errors import EnvError
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
+
+if TYPE_CHECKING:
+    from rlframe.policy.policy import Policy
 
 #: Callbacks that are given the episode.
 EPISODE_HOOKS = frozenset({"on_episode_start", "on_episode_step", "on_episode_end", "on_postprocess_trajectory"})

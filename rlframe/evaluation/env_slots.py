@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 import tree
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from rlframe.env.adapt import adapt_env
 from rlframe.env.base_env import BaseEnv
-from rlframe.env.env_context import EnvContext
 from rlframe.env.external_env import ExternalEnv
 from rlframe.env.external_multi_agent_env import adapt_external
 from rlframe.env.multi_agent_adapt import MultiAgentAdapter, SingleAgentAsMany, is_multi_agent
@@ -23,6 +22,9 @@ from rlframe.evaluation.episode import DUMMY_AGENT_ID
 from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.seeding import derive_seed
 from rlframe.utils.spaces.space_utils import get_base_struct_from_space
+
+if TYPE_CHECKING:
+    from rlframe.env.env_context import EnvContext
 
 _LOGGER = logging.getLogger("rlframe")
 

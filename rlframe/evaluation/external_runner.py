@@ -6,7 +6,7 @@ import queue
 import time
 import traceback
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +20,18 @@ from rlframe.data.columns import (
     PREV_REWARDS,
     STATE_IN_PREFIX,
 )
-from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.env.agent_dicts import ALL
-from rlframe.env.episode_broker import ActionRequest, EpisodeBroker, OpenEpisode
-from rlframe.evaluation.env_slots import EnvSlot
 from rlframe.evaluation.metrics import RolloutMetrics
-from rlframe.evaluation.multi_agent_rows import PolicyCollector
 from rlframe.evaluation.multi_agent_runner import MultiAgentRunner
 from rlframe.policy.users_code import method
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
 from rlframe.utils.spaces.observations import check_observation, describe
+
+if TYPE_CHECKING:
+    from rlframe.data.sample_batch import MultiAgentBatch
+    from rlframe.env.episode_broker import ActionRequest, EpisodeBroker, OpenEpisode
+    from rlframe.evaluation.env_slots import EnvSlot
+    from rlframe.evaluation.multi_agent_rows import PolicyCollector
 
 
 class _Everything(set[int]):

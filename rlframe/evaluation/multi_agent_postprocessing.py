@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlframe.data.columns import AGENT_INDEX, EPS_ID
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.evaluation.env_runner import Hooks
-from rlframe.evaluation.episode import Episode
 from rlframe.policy.policy import Policy
 from rlframe.policy.users_code import postprocess
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.env_runner import Hooks
+    from rlframe.evaluation.episode import Episode
 
 Pieces = dict[int, dict[Any, tuple[Policy, SampleBatch]]]
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlframe.evaluation.trajectory_store import TrajectoryStore
 from rlframe.models.preprocessors import NoPreprocessor
-from rlframe.policy.policy import Policy
 from rlframe.policy.recurrent_context import RecurrentContext
+
+if TYPE_CHECKING:
+    from rlframe.policy.policy import Policy
 
 
 class PolicyCollector:

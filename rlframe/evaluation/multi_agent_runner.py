@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.data.sequences import cut_into_sequences
 from rlframe.env.agent_dicts import ALL
 from rlframe.env.checks import check_observation
-from rlframe.env.multi_agent_adapt import StepDicts
 from rlframe.evaluation.env_runner import EPISODE_HOOKS, Hooks, RunnerSettings
 from rlframe.evaluation.env_slots import EnvSlot, fail_together, step_together
 from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
@@ -25,10 +24,13 @@ from rlframe.evaluation.multi_agent_postprocessing import MultiAgentPostprocessi
 from rlframe.evaluation.multi_agent_rows import Agent, PolicyCollector
 from rlframe.evaluation.multi_agent_state import ResumableRunner
 from rlframe.evaluation.step_times import StepTimes
-from rlframe.policy.policy import Policy
 from rlframe.policy.users_code import overridden_by_user
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
+
+if TYPE_CHECKING:
+    from rlframe.env.multi_agent_adapt import StepDicts
+    from rlframe.policy.policy import Policy
 
 #: Steps in a row in which nobody acts; after that an episode is taken for one that cannot end.
 _MAX_IDLE_STEPS = 10_000

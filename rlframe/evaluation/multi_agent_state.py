@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tree
@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from rlframe.data.columns import INFOS, OBS
 from rlframe.env.agent_dicts import ALL
-from rlframe.evaluation.env_slots import EnvSlot
 from rlframe.evaluation.metrics import RolloutMetrics
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.env_slots import EnvSlot
 
 State = dict[str, Any]
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlframe.config.common import CommonConfig
 from rlframe.config.multiagent import check_policy_config, translate_policy_config
 from rlframe.config.options import AlgorithmConfig
 from rlframe.config.renames import with_other_names
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
-from rlframe.evaluation.agent_mapping import AgentMapping
-from rlframe.evaluation.episode import Episode
-from rlframe.policy.policy import PolicySpec
+from rlframe.policy.policy_spec import PolicySpec
 from rlframe.utils import merge_dicts
 from rlframe.utils.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.agent_mapping import AgentMapping
 
 
 def policy_specs(config: Mapping[str, Any], default_class: Any) -> dict[str, PolicySpec]:
@@ -138,6 +139,8 @@ def space_for(spaces: Any, policy_id: str, mapping: AgentMapping, what: str) -> 
     distinct = _distinct(spaces.values())
     if len(distinct) == 1:
         return distinct[0]
+    from rlframe.evaluation.episode import Episode
+
     trial = Episode({}, lambda agent, episode: mapping(agent, episode, None), episode_id=0, env_id=0)
     mine = {agent: space for agent, space in spaces.items() if trial.policy_for(agent) == policy_id}
     distinct = _distinct(mine.values())

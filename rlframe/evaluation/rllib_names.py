@@ -10,9 +10,10 @@ import numpy as np
 from rlframe.data.columns import DONES, REWARDS
 from rlframe.data.minibatches import do_minibatch_sgd
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, SampleBatch
-from rlframe.policy.policy import Policy, PolicySpec
+from rlframe.policy.policy_spec import PolicySpec
 
 if TYPE_CHECKING:
+    from rlframe.policy.policy import Policy
     from rlframe.policy.policy_map import PolicyMap
 
 #: Seconds that learners wait for each other.

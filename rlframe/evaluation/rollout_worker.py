@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import socket
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 
@@ -25,7 +24,6 @@ from rlframe.evaluation.env_runner import EnvRunner, Hooks, RunnerSettings
 from rlframe.evaluation.env_slots import EnvSlot
 from rlframe.evaluation.episodic_life import EpisodicLifeMetrics
 from rlframe.evaluation.external_runner import ExternalRunner
-from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.multi_agent_runner import MultiAgentRunner
 from rlframe.evaluation.policy_table import (
     TrainedPolicies,
@@ -34,20 +32,25 @@ from rlframe.evaluation.policy_table import (
     policy_config,
     space_for,
 )
+from rlframe.evaluation.process_environment import set_environment
 from rlframe.evaluation.rllib_names import RLlibWorkerNames
 from rlframe.evaluation.shared_memory import SharedMemoryClient, SharedMemoryPool
 from rlframe.evaluation.vector_runner import VectorRunner, make_vector_env
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.preprocessors import NoPreprocessor
-from rlframe.policy.policy import Policy, PolicySpec
 from rlframe.policy.policy_map import PolicyMap, rebuilder
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.filter import get_filter
 from rlframe.utils.logs import set_log_level
-from rlframe.utils.names import Gate, check, install
+from rlframe.utils.names import Gate, install
 from rlframe.utils.seeding import derive_seed, entropy_seed
 from rlframe.utils.spaces.old_gym import convert_spaces
 from rlframe.utils.threads import blas_in_one_thread
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.metrics import RolloutMetrics
+    from rlframe.policy.policy import Policy
+    from rlframe.policy.policy_spec import PolicySpec
 
 _LOGGER = logging.getLogger("rlframe")
 shared_names.connect()
@@ -657,28 +660,6 @@ def _call_learn_hook(callbacks: Any, **kwargs: Any) -> None:
 _CONSTRUCTOR_NAMES = {"num_envs": "num_envs_per_worker", "episode_horizon": "horizon", "model_config": "model"}
 
 
-def check_environment(key: str, config: Mapping[str, Any]) -> None:
-    """Raises where a config's environment variables come from a file.
-
-    Raises:
-        CheckpointError: If so: they can make programs load anything.
-    """
-    variables = config.get(key)
-    if variables:
-        check(f"environment variables ({key}: {', '.join(map(str, variables))})")
-
-
-def set_environment(key: str, config: Mapping[str, Any]) -> None:
-    """Sets the environment variables that a config asks for at `key`.
-
-    Raises:
-        CheckpointError: If they come from a file.
-    """
-    check_environment(key, config)
-    for name, value in (config.get(key) or {}).items():
-        os.environ[name] = str(value)
-
-
 def _with_overrides(
     config: Mapping[str, Any], overrides: Mapping[str, Any], worker_index: int, num_workers: int
 ) -> dict[str, Any]:
@@ -690,4 +671,4 @@ def _with_overrides(
     return made
 
 
-__all__ = ["RolloutWorker", "check_environment", "get_global_worker", "set_environment"]
+__all__ = ["RolloutWorker", "get_global_worker"]

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import time
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
-from rlframe.data.sample_batch import SampleBatch
 from rlframe.env.checks import check_observation
 from rlframe.evaluation.env_runner import EnvRunner, Hooks, RunnerSettings
-from rlframe.evaluation.env_slots import EnvSlot
 from rlframe.evaluation.fragments import RolloutBuffer, TrajectorySlice, assemble, clip_rewards
-from rlframe.policy.policy import Policy
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.seeding import derive_seed
+
+if TYPE_CHECKING:
+    from rlframe.data.sample_batch import SampleBatch
+    from rlframe.evaluation.env_slots import EnvSlot
+    from rlframe.policy.policy import Policy
 
 _INSTEAD = "set vectorized_env=False"
 

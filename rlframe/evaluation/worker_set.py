@@ -5,15 +5,18 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlframe.evaluation.policy_table import algorithm_defaults, has_several, policy_specs
-from rlframe.evaluation.rollout_worker import RolloutWorker, check_environment
+from rlframe.evaluation.process_environment import check_environment
+from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.policy.numpy_policy import NumpyPolicy
-from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import EnvError, WorkerError
 from rlframe.utils.names import process_gates
 from rlframe.utils.seeding import derive_seed
+
+if TYPE_CHECKING:
+    from rlframe.policy.policy_spec import PolicySpec
 
 #: Seconds that a worker may take to answer a ping; it may be sampling, or waiting for a neighbour.
 PATIENCE_S = 120.0

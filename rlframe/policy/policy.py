@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -35,6 +35,7 @@ from rlframe.data.sample_batch import DEFAULT_POLICY_ID, SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.exploration.make import make_exploration
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
+from rlframe.policy.policy_spec import PolicySpec as PolicySpec
 from rlframe.policy.recurrent_context import RecurrentContext, views_after
 from rlframe.policy.rllib_names import RLlibPolicyNames
 from rlframe.policy.users_code import PolicyType, explored, is_users, method, overridden_by_user, seen_last, widen
@@ -52,15 +53,6 @@ from rlframe.utils.spaces.space_utils import (
 )
 
 State = dict[str, Any]
-
-
-class PolicySpec(NamedTuple):
-    """What a policy is made from; None is filled in from the trainer, the environment, and `{}`."""
-
-    policy_class: Any = None
-    observation_space: gym.Space[Any] | None = None
-    action_space: gym.Space[Any] | None = None
-    config: Mapping[str, Any] | None = None
 
 
 class Policy(RLlibPolicyNames, metaclass=PolicyType):

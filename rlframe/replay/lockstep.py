@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data.columns import AGENT_INDEX, ENV_T, EPS_ID, T
-from rlframe.data.sample_batch import SampleBatch
-from rlframe.replay.transition_buffers import ReplayBuffer
+
+if TYPE_CHECKING:
+    from rlframe.data.sample_batch import SampleBatch
+    from rlframe.replay.transition_buffers import ReplayBuffer
 
 Keys = NDArray[np.int64]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
-from rlframe.evaluation.worker_set import WorkerSet
-from rlframe.policy.policy import Policy
-from rlframe.trainer.actor import StatefulActor
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
+    from rlframe.policy.policy import Policy
+    from rlframe.trainer.actor import StatefulActor
 
 #: An action, the recurrent states after it, and what else the policy computed.
 FullFetch = tuple[Any, list[Any], dict[str, Any]]
@@ -44,6 +46,8 @@ class ActingMixin:
         Raises:
             KeyError: If there is no policy `policy_id`.
         """
+        from rlframe.trainer.actor import StatefulActor
+
         return StatefulActor(self.get_policy(policy_id), explore, self.workers.local_worker().clips_rewards)
 
     @overload

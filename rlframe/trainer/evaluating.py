@@ -6,14 +6,16 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlframe.evaluation.metrics import RolloutMetrics, summarize_episodes
-from rlframe.evaluation.worker_set import WorkerSet
-from rlframe.policy.learning_policy import ONLY_EVALUATES
+from rlframe.policy.policy_spec import ONLY_EVALUATES
 from rlframe.trainer.recovery import MAX_WORKER_FAILURE_RETRIES
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.seeding import derive_seed
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
 
 _LOGGER = logging.getLogger("rlframe")
 #: What evaluation workers always have: whole episodes, each reported when it ends, and no learning (so no optimisers
@@ -56,6 +58,8 @@ def evaluation_config(config: dict[str, Any], merge: Callable[[dict[str, Any], d
 def make_evaluation_workers(trainer: Any, merge: Any) -> WorkerSet:
     """Returns the evaluation `WorkerSet` of a trainer."""
     config = evaluation_config(trainer.config, merge, trainer.seed)
+    from rlframe.evaluation.worker_set import WorkerSet
+
     return WorkerSet(
         env_creator=trainer.env_creator,
         validate_env=trainer.env_validator(),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlframe.evaluation.worker_set import WorkerSet
-from rlframe.policy.policy import Policy, PolicySpec
+from rlframe.policy.policy_spec import PolicySpec
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
+    from rlframe.policy.policy import Policy
 
 
 class PolicyTableMixin:

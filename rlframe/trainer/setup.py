@@ -9,15 +9,16 @@ import os
 import random
 import tempfile
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlframe.config.common import CommonConfig
 from rlframe.config.merge import merge_configs
-from rlframe.config.options import AlgorithmConfig
-from rlframe.env.registry import resolve_env
 from rlframe.utils.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rlframe.config.options import AlgorithmConfig
 
 #: Where trainers outside Tune and the command line keep their logs, as Ray does.
 RESULTS_DIRECTORY = os.path.expanduser(os.environ.get("RLFRAME_RESULTS_DIR", "~/ray_results"))
@@ -37,6 +38,8 @@ def resolve_trainer_env(env: Any) -> tuple[str | None, Callable[..., Any] | None
     """Returns name and creator of what stands in `env=` or `config["env"]`; Nones for no environment."""
     if env is None:
         return None, None
+    from rlframe.env.registry import resolve_env
+
     name, creator = resolve_env(env, lookup=find_ray_env)
     return name, creator
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rlframe.config.common import CommonConfig
-from rlframe.config.options import AlgorithmConfig
 from rlframe.evaluation.policy_table import has_several, policy_specs
 from rlframe.trainer.setup import call_by_signature, import_path
 from rlframe.trainer.step_hooks import STEP_HOOKS, StepHooks
@@ -15,6 +14,9 @@ from rlframe.trainer.trainer import Trainer
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.framework import require_framework
 from rlframe.utils.nested import new_mixins
+
+if TYPE_CHECKING:
+    from rlframe.config.options import AlgorithmConfig
 
 #: Keyword arguments of `build_trainer`.
 ARGUMENTS = (

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ray.tune import Checkpoint, Trainable
 from ray.tune.execution.placement_groups import PlacementGroupFactory
@@ -18,12 +18,10 @@ from ray.tune.execution.placement_groups import PlacementGroupFactory
 from rlframe.config.common import CommonConfig
 from rlframe.config.merge import with_common_config
 from rlframe.config.nested_dict import copy_containers, overlay
-from rlframe.config.options import AlgorithmConfig
 from rlframe.config.renames import with_other_names
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks, overridden_hooks
 from rlframe.evaluation.filter_manager import FilterManager
-from rlframe.evaluation.rollout_worker import set_environment
-from rlframe.evaluation.worker_set import WorkerSet
+from rlframe.evaluation.process_environment import set_environment
 from rlframe.execution.iterators import LocalIterator, as_local_iterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.plan.context import StepsLimitReached
@@ -56,6 +54,10 @@ from rlframe.utils.errors import ConfigError, WorkerError
 from rlframe.utils.logs import set_log_level, silence_tune
 from rlframe.utils.names import gates, trusting, under
 from rlframe.utils.seeding import entropy_seed
+
+if TYPE_CHECKING:
+    from rlframe.config.options import AlgorithmConfig
+    from rlframe.evaluation.worker_set import WorkerSet
 
 _LOGGER = logging.getLogger("rlframe")
 silence_tune()
@@ -201,6 +203,8 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
         self._log_parts(config)
 
     def _make_workers(self) -> WorkerSet:
+        from rlframe.evaluation.worker_set import WorkerSet  # with environments and policies: needed by who trains
+
         return WorkerSet(
             env_creator=self.env_creator,
             validate_env=self.env_validator(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlframe.agents.dqn.simple_q import SimpleQConfig
 from rlframe.agents.families.off_policy import (
@@ -15,10 +15,12 @@ from rlframe.agents.families.off_policy import (
     replay_plan,
 )
 from rlframe.config.options import option
-from rlframe.evaluation.worker_set import WorkerSet
-from rlframe.execution.iterators import LocalIterator
-from rlframe.replay.per_policy import LocalReplayBuffer
 from rlframe.trainer.template import build_trainer
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
+    from rlframe.execution.iterators import LocalIterator
+    from rlframe.replay.per_policy import LocalReplayBuffer
 
 
 class DQNConfig(SimpleQConfig, DoubleQConfig, PrioritizedReplayConfig, NStepConfig, TrainingIntensityConfig):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlframe.agents.families.off_policy import OffPolicyConfig, replay_plan
 from rlframe.agents.families.optimization import GradientClippingConfig, LearningRateScheduleConfig
 from rlframe.config.options import option
-from rlframe.evaluation.worker_set import WorkerSet
-from rlframe.execution.iterators import LocalIterator
-from rlframe.replay.per_policy import LocalReplayBuffer
 from rlframe.trainer.template import build_trainer
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
+    from rlframe.execution.iterators import LocalIterator
+    from rlframe.replay.per_policy import LocalReplayBuffer
 
 
 class SimpleQConfig(OffPolicyConfig, LearningRateScheduleConfig, GradientClippingConfig):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlframe.agents.families.actor_critic import ActionBoundConfig, ActorCriticConfig
 from rlframe.config.common import Function, Number
 from rlframe.config.options import option
-from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.concurrency_ops import Concurrently
-from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.learner_ops import BroadcastLearned, FeedLearner, make_learner
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.tree_agg import gather_experiences
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
+    from rlframe.execution.iterators import LocalIterator
 
 BOUND_COEFF = 1.0
 BEHAVIOUR_KL_COEFF = 0.5

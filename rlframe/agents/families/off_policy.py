@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlframe.agents.families.optimization import GradientClippingConfig
 from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
 from rlframe.config.replay import REPLAY_BUFFERS, faults_of_rows
-from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.concurrency_ops import Concurrently
-from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer, UpdatePriorities
 from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
 from rlframe.models.actor import ACTIVATIONS
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
+    from rlframe.execution.iterators import LocalIterator
 
 
 class OffPolicyConfig(CommonConfig):
