@@ -61,9 +61,11 @@ _onednn = _operation()
 
 def _worth(x: Tensor, weight: Tensor, activation: str) -> bool:
     """Returns whether oneDNN is the faster way for rows `x` and weights `[out, in]`."""
+    if torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]  # torch; sizes are tensors then
+        return False
     rows, out_size = x.shape[0], weight.shape[0]
     work = rows * weight.numel() + (TANH_COUNTS * rows * out_size if activation == "tanh" else 0)
-    return work >= WORTH and x.dim() == 2 and x.is_cpu and x.dtype == torch.float32 and not torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]  # torch
+    return work >= WORTH and x.dim() == 2 and x.is_cpu and x.dtype == torch.float32
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "linear") -> Tensor:

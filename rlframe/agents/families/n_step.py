@@ -35,7 +35,7 @@ def postprocess_nstep_and_prio(
     The policy must have `compute_td_error`.
     """
     batch = postprocess_nstep(policy, batch, other_agent, episode)
-    if policy.config["worker_side_prioritization"]:
+    if policy.config.get("worker_side_prioritization"):  # not among the keys of all that replay
         td_error = policy.compute_td_error(
             batch[OBS], batch[ACTIONS], batch[REWARDS], batch[NEXT_OBS], batch[TERMINATEDS], discounts=batch[DISCOUNTS]
         )
