@@ -17,6 +17,7 @@ import gymnasium
 import numpy as np
 import torch
 
+from rlframe.agents.presets import get_preset
 from rlframe.agents.registry import get_trainer_class
 from rlframe.examples.env.repeat_after_me_env import RepeatAfterMeEnv
 from rlframe.examples.env.stateless_cartpole import StatelessCartPole
@@ -133,6 +134,10 @@ RUNS = {
         "DDPPO", {**WORKERS, "observation_filter": "MeanStdFilter", "lambda": 0.1}, "Pendulum-v1", -300, 1_000_000
     ),
     "MADDPG": Run("MADDPG", TWO_STEPS, TwoStepGame, 7.0, 50_000),
+    "SAC": Run("SAC", get_preset("SAC", "CartPole-v1"), budget=100_000),
+    "SAC, Pendulum": Run("SAC", get_preset("SAC", "Pendulum-v1"), "Pendulum-v1", -200, 30_000),
+    "TD3, Pendulum": Run("TD3", get_preset("TD3", "Pendulum-v1"), "Pendulum-v1", -200, 30_000),
+    "DDPG, Pendulum": Run("DDPG", get_preset("DDPG", "Pendulum-v1"), "Pendulum-v1", -200, 30_000),
     "DQN": Run("DQN", {"n_step": 3, "gamma": 0.95}),
     "SimpleQ": Run("SimpleQ", {}),
     "Rainbow": Run("DQN", RAINBOW),

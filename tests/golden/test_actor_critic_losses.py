@@ -7,7 +7,7 @@ import pytest
 
 from rlframe.losses import actor_critic
 from rlframe.models.distributions import SquashedGaussian
-from tests.contract.test_policies import make, make_batch
+from tests.contract.test_policies import CROSSQ, make, make_batch
 from tests.golden.test_losses_against_oracle import ask
 from tests.helpers.frameworks import both_frameworks, to_tensor
 
@@ -73,7 +73,9 @@ def test_half_squares_by_hand(framework):
     assert float(actor_critic.half_squares(map_to(framework, f32([1.0, 2.0]), f32(3.0)))) == 7.0
 
 
-@pytest.mark.parametrize(("name", "overrides"), [("SAC", {}), ("SAC", {"n_quantiles": 5}), ("DDPG", {}), ("TD3", {})])
+@pytest.mark.parametrize(
+    ("name", "overrides"), [("SAC", {}), ("SAC", {"n_quantiles": 5}), ("SAC", CROSSQ), ("DDPG", {}), ("TD3", {})]
+)
 def test_an_actor_climbs_to_the_action_that_pays(name, overrides):
     rates = {"actor_learning_rate": 5e-4, "critic_learning_rate": 1e-2, "entropy_learning_rate": 0.0}
     more = {"actor_lr": 5e-4, "critic_lr": 1e-2}
