@@ -13,6 +13,7 @@ from rlframe.models import ModelCatalog
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
+from tests.helpers.frameworks import needs_tf
 
 SMALL = {
     "seed": 5,
@@ -181,6 +182,14 @@ def test_workers_give_rows_their_first_priorities(name, without_noise):
     np.testing.assert_allclose(rows["weights"], np.abs(errors) + 1e-6, rtol=1e-5)
     assert (rows["weights"] > 1e-3).all()
     np.testing.assert_allclose(rows["discounts"], [*[0.99**2] * 5, 0.99], rtol=1e-6)
+
+
+@needs_tf
+def test_a_trainer_learns_in_tensorflow():
+    trainer = make("SAC", "CartPole-v1", framework="tf", timesteps_per_iteration=34)
+    before = trainer.get_weights()["default_policy"]
+    assert trainer.train()["info"]["num_steps_trained"] >= 16
+    assert all(not np.array_equal(array, before[key]) for key, array in trainer.get_weights()["default_policy"].items())
 
 
 class Wide(TorchModelV2, nn.Module):
