@@ -61,7 +61,7 @@ _onednn = _operation()
 
 def _worth(x: Tensor, weight: Tensor, activation: str) -> bool:
     """Returns whether oneDNN is the faster way for rows `x` and weights `[out, in]`."""
-    if torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]  # torch; sizes are tensors then
+    if torch._C._get_tracing_state() is not None:  # sizes are tensors then
         return False
     rows, out_size = x.shape[0], weight.shape[0]
     work = rows * weight.numel() + (TANH_COUNTS * rows * out_size if activation == "tanh" else 0)
@@ -164,7 +164,10 @@ def tanh_(y: Tensor) -> None:
 
 def matmul(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     """Returns a · b without autograd, by the faster way; into `out` where it is given. `[n, k]`, `[k, m]`."""
-    if _onednn is not None and _worth(a, b.t(), "linear"):
-        made = product(a, b.t(), None)
-        return made if out is None else out.copy_(made)
+    # oneDNN's result is a new tensor, and a copy of it takes what twice as many multiplications win.
+    if _onednn is not None and a.shape[0] * b.numel() >= WORTH * (1 if out is None else 2):
+        turned = b.t()
+        if _worth(a, turned, "linear"):
+            made = product(a, turned, None)
+            return made if out is None else out.copy_(made)
     return torch.mm(a, b) if out is None else torch.mm(a, b, out=out)

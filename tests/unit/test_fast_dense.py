@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from rlframe.fast import dense_torch  # noqa: E402 - behind the check for torch
 
-ROWS, IN, OUT = 96, 160, 192
+ROWS, IN, OUT = 160, 160, 192
 
 
 @pytest.fixture
