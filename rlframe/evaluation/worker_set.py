@@ -203,7 +203,7 @@ class WorkerSet:
         recipe = describe() if describe is not None and self._config.get("sample_in_numpy", True) else None
         if recipe is None:
             return spec
-        made: Any = partial(recipe.policy_class or NumpyPolicy, recipe=recipe)
+        made: Any = partial(NumpyPolicy, recipe=recipe)
         made.defaults_from = getattr(spec.policy_class, "defaults_from", None)
         # Postprocessing reads the config, too. With the algorithm's module a worker would import all of Ray Tune.
         defaults = algorithm_defaults(spec.policy_class).items()

@@ -20,7 +20,11 @@ LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 #: Limit of the logarithms of Dirichlet concentrations: draws are equal to the mean, in floats, long before it.
 LOG_CONCENTRATION_MAX = 40.0
 
-_BOX_TYPES = {"diag_gaussian": 2, "squashed_gaussian": 2, "beta": 2, "deterministic": 1, "dirichlet": 1}
+#: Model outputs for each number of an action in a Box, or component of a Simplex.
+_BOX_TYPES = {
+    "diag_gaussian": 2, "squashed_gaussian": 2, "beta": 2, "deterministic": 1, "tanh": 1,
+    "dirichlet": 1, "relaxed_one_hot": 1,
+}  # fmt: skip
 _ALIASES = {"gaussian": "diag_gaussian"}
 
 
@@ -46,8 +50,8 @@ def plan_dist(space: Any, dist_type: str | None = None) -> DistPlan:
 
     Args:
         space: Discrete, MultiDiscrete, MultiBinary, Box, Simplex, or a Dict or Tuple of such.
-        dist_type: None for the default; otherwise one of the kinds for continuous spaces. Leaves of nested spaces for
-            which it makes no sense keep their default.
+        dist_type: None for the default; otherwise one of the kinds for continuous spaces, or "relaxed_one_hot" for a
+            Discrete one or a Simplex. Leaves of nested spaces for which it makes no sense keep their default.
 
     Raises:
         UnsupportedSpaceException: If there is no distribution for the space.
@@ -61,7 +65,8 @@ def plan_dist(space: Any, dist_type: str | None = None) -> DistPlan:
     if names & {"Dict", "Tuple"}:
         return _plan_nested(space, kind)
     if "Discrete" in names:
-        return _default_unless(kind, {"categorical"}, DistPlan("categorical", int(space.n)), space)
+        plan = DistPlan(kind or "categorical", int(space.n))
+        return _default_unless(kind, {"categorical", "relaxed_one_hot"}, plan, space)
     if "MultiDiscrete" in names or "MultiBinary" in names:
         return _default_unless(kind, {"multi_categorical"}, _plan_choices(space), space)
     if "Simplex" in names:
@@ -119,6 +124,8 @@ def _plan_box(space: Any, kind: str) -> DistPlan:
         raise UnsupportedSpaceException(
             f"The action space {space} has shape {tuple(space.shape)}: it is empty; wanted an action to choose."
         )
+    if kind == "tanh":
+        return DistPlan(kind, int(np.prod(space.shape, dtype=np.int64)), {"shape": tuple(space.shape)})
     if len(space.shape) != 1:
         raise UnsupportedSpaceException(
             f"The action space {space} has shape {tuple(space.shape)}; a continuous action must be a vector. Reshape "

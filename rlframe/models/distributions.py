@@ -38,6 +38,18 @@ def log_softmax(logits: Array) -> Array:
     return shifted
 
 
+def softmax(logits: Array) -> Array:
+    """Returns points on the simplex, along the last axis; finite for all finite logits."""
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    points: Array = weights / weights.sum(axis=-1, keepdims=True)
+    return points
+
+
+def gumbel(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Returns standard Gumbel noise, float32: −log E, E standard exponential."""
+    return -np.log(rng.standard_exponential(shape)).astype(np.float32)
+
+
 def _sum_last(x: Array) -> Array:
     total: Array = np.add.reduce(x, axis=-1)
     return total
@@ -560,6 +572,54 @@ class MultiActionDistribution(NumpyDistribution):
         return result
 
 
+class RelaxedOneHot(Categorical):
+    """A choice among A as a point on the simplex, from logits `[B, A]`, at temperature 1.
+
+        y = softmax(logits + G), G standard Gumbel
+
+    The largest component of y is a draw from the categorical distribution of the logits; y itself has gradients.
+
+    Source: Jang et al. 2017, "Categorical Reparameterization with Gumbel-Softmax", eq. 2.
+    """
+
+    def sample(self) -> Array:
+        """Draws points. Float `[B, A]`."""
+        drawn: Array = softmax(self.inputs + gumbel(self._generator(), self.inputs.shape))
+        self.last_sample = drawn
+        return drawn
+
+    def deterministic_sample(self) -> Array:
+        """Returns the points without noise, whose largest component is the likeliest choice. Float `[B, A]`."""
+        points: Array = softmax(self.inputs)
+        self.last_sample = points
+        return points
+
+    def logp(self, x: Array) -> Array:
+        """Returns log-likelihoods of the choices that `x` stands for: points `[B, A]`, or numbers `[B]`."""
+        given = np.asarray(x)
+        return super().logp(given.argmax(-1) if given.dtype.kind == "f" else given)
+
+
+class Tanh(Deterministic):
+    """The hyperbolic tangent of the inputs `[B, A]`: actions in [-1, 1], to which an exploration adds noise.
+
+    Args:
+        inputs: Outputs of the model. Float `[B, A]`.
+        rng: Not used: nothing is drawn.
+        shape: Shape of one action, of A numbers.
+    """
+
+    def __init__(self, inputs: Array, rng: np.random.Generator | None = None, *, shape: tuple[int, ...]) -> None:
+        super().__init__(inputs, rng)
+        self.shape = shape
+
+    def sample(self) -> Array:
+        """Returns the actions. Float `[B, *shape]`."""
+        actions: Array = np.tanh(self.inputs).reshape(len(self.inputs), *self.shape)
+        self.last_sample = actions
+        return actions
+
+
 _CLASSES: dict[str, Any] = {
     "categorical": Categorical,
     "multi_categorical": MultiCategorical,
@@ -568,6 +628,8 @@ _CLASSES: dict[str, Any] = {
     "beta": Beta,
     "dirichlet": Dirichlet,
     "deterministic": Deterministic,
+    "tanh": Tanh,
+    "relaxed_one_hot": RelaxedOneHot,
     "multi_action": MultiActionDistribution,
 }
 

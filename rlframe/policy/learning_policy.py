@@ -66,8 +66,6 @@ class LearningPolicy(Policy):
     target_networks: tuple[str, ...] = ()
     #: What fills the gradients of the class's own loss without autograd; None goes by autograd.
     fused_gradients: FusedGradients | None = None
-    #: Kind of the action distribution, such as "squashed_gaussian"; None is the action space's own.
-    dist_type: str | None = None
     #: A frozen copy of `target_networks`, under their names; there where they are.
     target_network: Any
     #: Its networks, as attributes; one that is there before becomes the copy of the whole model.
@@ -105,7 +103,7 @@ class LearningPolicy(Policy):
         self.num_updates = 0
         self._due: frozenset[str] = frozenset()
         draws = type(self).random_columns is not LearningPolicy.random_columns
-        self._loss_rng = make_rng(self._policy_seed, "loss") if draws else None
+        self._loss_rng = make_rng(self._policy_seed, "loss", *self._agent_stream) if draws else None
         self.prepare()
         self.optimizer_specs = dict(self.optimizers())
 
@@ -203,7 +201,7 @@ class LearningPolicy(Policy):
 
     def stream_seed(self, *path: int | str) -> int:
         """Returns the seed of this policy's random stream named by `path`."""
-        return derive_seed(self._policy_seed, self.framework, *path)
+        return derive_seed(self._policy_seed, self.framework, *self._agent_stream, *path)
 
     def make_model_and_dist(self) -> tuple[Any, Any]:
         """Returns the model and the framework's distribution class that the config describes."""

@@ -30,7 +30,6 @@ class ActingRecipe:
         initial_state: The state at the start of an episode, arrays without batch dimension.
         views: Columns of past steps that the model acts on, by name.
         max_seq_len: Longest sequence of a recurrent training batch, in rows.
-        policy_class: The `NumpyPolicy` to act with, for algorithms with actions of their own; None is NumpyPolicy.
         dist_type: Kind of the action distribution; None is the action space's own.
     """
 
@@ -43,7 +42,6 @@ class ActingRecipe:
     initial_state: tuple[NDArray[Any], ...] = ()
     views: Mapping[str, ViewRequirement] = field(default_factory=dict)
     max_seq_len: int = 20
-    policy_class: type[NumpyPolicy] | None = None
     dist_type: str | None = None
 
 
@@ -61,7 +59,7 @@ class NumpyPolicy(Policy):
         recipe: ActingRecipe,
     ) -> None:
         super().__init__(observation_space, action_space, config)
-        self.recipe = recipe
+        self.recipe, self.dist_type = recipe, recipe.dist_type
         self.wants_values = recipe.wants_values
         self.train_columns = recipe.train_columns
         self.max_seq_len = recipe.max_seq_len

@@ -37,6 +37,8 @@ class AdamSpec:
         lr: Learning rate.
         eps: Adam's ε.
         grad_clip: Largest global norm of the gradient; None does not clip.
+        clip_each: Largest norm of the gradient of each weight array by itself; None does not clip. The global norm
+            before is reported as "<optimiser>_gnorm", with an infinite limit, too.
         every: Steps once in so many updates; `policy.due(name)` tells the loss.
     """
 
@@ -44,6 +46,7 @@ class AdamSpec:
     lr: float
     eps: float = 1e-8
     grad_clip: float | None = None
+    clip_each: float | None = None
     every: int = 1
 
 

@@ -74,6 +74,8 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
     defaults_from: str | None = None
     #: Columns of a training batch this policy wants beside the ones always there; None means all of them.
     train_columns: tuple[str, ...] | None = None
+    #: Kind of the action distribution, such as "squashed_gaussian"; None is the action space's own.
+    dist_type: str | None = None
     #: Makes the NumPy distribution of inputs [B, K]; None for a custom one.
     numpy_dist: Any = None
     #: Whether `forward` gives state values, stored as `vf_preds`.
@@ -114,8 +116,11 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         # worker 0 samples itself when there are no remote workers: it then uses the stream of worker 1, so that
         # `num_workers=0` and `num_workers=1` give the same numbers.
         stream = max(int(config.get("worker_index", 0)), 1)
-        self._action_rng = make_rng(self._policy_seed, "action", stream)
-        self._exploration_rng = make_rng(self._policy_seed, "exploration", stream)
+        # Agents that are numbered may share a seed: without streams of their own they would all draw the same.
+        agent = config.get("agent_id")
+        self._agent_stream = () if agent is None else (int(agent),)
+        self._action_rng = make_rng(self._policy_seed, "action", stream, *self._agent_stream)
+        self._exploration_rng = make_rng(self._policy_seed, "exploration", stream, *self._agent_stream)
         original = getattr(observation_space, "original_space", observation_space)
         self._obs_preprocessor = (
             None if config.get("_disable_preprocessor_api") else get_preprocessor(original)(original)
@@ -441,6 +446,8 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             unsquash = bool(self.config.get("normalize_actions", True))
         if clip is None:
             clip = bool(self.config.get("clip_actions", False))
+        if self._acts_in_points:
+            actions = np.asarray(actions).argmax(-1)
         if self._counts_from_elsewhere:
             actions = map_space(_from_start, actions, self.action_space_struct)
         if self._acts_in_numbers:
@@ -455,6 +462,8 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             action = map_space(_to_zero, action, self.action_space_struct)
         if self.config.get("normalize_actions", True):
             action = normalize_action(action, self.action_space_struct)
+        if self._acts_in_points:
+            return corners(np.asarray(action), self.action_space)
         nested = self.action_space_struct is not self.action_space
         return flatten_to_single_ndarray(action) if nested else np.asarray(action)
 
@@ -590,8 +599,15 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
     # --- inner -------------------------------------------------------------------------------------------------
 
     def exploration_options(self) -> Mapping[str, Any]:
-        """Returns the config of the exploration."""
-        return self.config.get("exploration_config") or {"type": "StochasticSampling"}
+        """Returns the config of the exploration: GaussianNoise in place of draws where actions are not drawn."""
+        options = self.config.get("exploration_config") or {"type": "StochasticSampling"}
+        undrawn = self.dist_type == "tanh" and options.get("type", "StochasticSampling") == "StochasticSampling"
+        return {"type": "GaussianNoise"} if undrawn else options
+
+    @property
+    def _acts_in_points(self) -> bool:
+        """Whether the policy's actions are points on the simplex, and the environment gets numbers."""
+        return self.dist_type == "relaxed_one_hot" and isinstance(self.action_space, gym.spaces.Discrete)
 
     def _create_exploration(self) -> Any:
         """Returns the exploration that `exploration_options` describes."""
@@ -606,6 +622,8 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             rng=self._exploration_rng,
         )
         made.policy = self
+        if self._acts_in_points:
+            made.get_exploration_action = partial(_explored_points, self.action_space, made.get_exploration_action)
         if self._acts_by_itself:
             made.get_exploration_action = partial(explored, self, made.get_exploration_action)
         if self.train_columns is not None and not set(made.reads) <= set(self.train_columns):
@@ -651,6 +669,18 @@ def _as_number(action: Any, space: Any) -> Any:
 def _to_zero(action: Any, space: Any) -> Any:
     start = _start(space)
     return np.asarray(action) - start if np.any(start) else action
+
+
+def corners(choices: NDArray[Any], space: Any) -> NDArray[np.float32]:
+    """Returns choices of a Discrete space, integers `[...]`, as corners of the simplex, float32 `[..., n]`."""
+    made: NDArray[np.float32] = np.eye(int(space.n), dtype=np.float32)[choices]
+    return made
+
+
+def _explored_points(space: Any, choose: Any, /, **kwargs: Any) -> tuple[Any, Any]:
+    """Returns what an exploration gives, as points on the simplex: some of them choose numbers."""
+    actions, logp = choose(**kwargs)
+    return (corners(actions, space) if np.ndim(actions) == 1 else actions), logp
 
 
 def pop_states(columns: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:

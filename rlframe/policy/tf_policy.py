@@ -29,7 +29,7 @@ from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.tf.adam import Adam
 from rlframe.policy.tf.data_parallel import split_batch
-from rlframe.policy.tf.optimizers import build_slots, load_optimizer, optimizer_state, set_rate, with_tape
+from rlframe.policy.tf.optimizers import build_slots, clip_each, load_optimizer, optimizer_state, set_rate, with_tape
 from rlframe.policy.tf.rllib_names import RLlibTFPolicyNames
 from rlframe.policy.tf.runtime import prepare
 from rlframe.policy.tf.target import TargetNetwork
@@ -489,8 +489,10 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             made: Gradients = optimizer.compute_gradients(loss, self.model.trainable_variables())
             return made
         pairs = optimizer.compute_gradients(loss, list(self._weights_of(spec).values()))
-        stat = "grad_gnorm" if len(self._optimizers) == 1 else f"{optimizer.label}_grad_gnorm"
-        return self.clip_gradients(pairs, self.grad_limit(spec), stat)
+        prefix = "" if len(self._optimizers) == 1 else f"{optimizer.label}_"
+        if spec.clip_each is not None:
+            pairs, self._grad_stats[f"{prefix}gnorm"] = clip_each(pairs, spec.clip_each)
+        return self.clip_gradients(pairs, self.grad_limit(spec), f"{prefix}grad_gnorm")
 
     def clip_gradients(
         self, gradients: Gradients, grad_clip: float | Tensor | None, stat: str = "grad_gnorm"

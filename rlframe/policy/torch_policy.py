@@ -24,9 +24,7 @@ from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.torch import distributed
 from rlframe.policy.torch.arrays import (
-    load_named_adam,
     load_weights,
-    named_adam_state,
     optimizer_to_state,
     state_to_optimizer,
     to_arrays,
@@ -64,8 +62,6 @@ class TorchPolicy(LearningPolicy):
     """
 
     framework = "torch"
-    #: Whether the states of Adams of an algorithm's own, beside the flat buffer, are by the parameters' names.
-    named_moments = False
 
     def __init__(
         self,
@@ -466,10 +462,11 @@ class TorchPolicy(LearningPolicy):
         if not self.optimizer_specs:
             return {}
         name, spec = list(self.optimizer_specs.items())[self._optimizers.index(optimizer)]
-        clipped = self.clip_gradients(optimizer, self.grad_limit(spec))
+        stats = {} if spec.clip_each is None else {"gnorm": clip_each(self._parameters_of(optimizer), spec.clip_each)}
+        stats.update(self.clip_gradients(optimizer, self.grad_limit(spec)))
         if len(self._optimizers) == 1:
-            return clipped
-        return {f"{name}_{stat}": value for stat, value in clipped.items()}
+            return stats
+        return {f"{name}_{stat}": value for stat, value in stats.items()}
 
     def _lazy_tensor_dict(self, batch: SampleBatch, device: torch.device | None = None) -> SampleBatch:
         """Returns the batch with its numeric columns as tensors on the device (no copy on CPU).
@@ -520,15 +517,10 @@ class TorchPolicy(LearningPolicy):
         """Returns the names of the parameters behind the flat buffer of an optimiser; None where it has none."""
         if not isinstance(optimizer, FlatAdam):
             return None
-        names = self._parameter_names()
+        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
         return names if all(id(member) in names for member in optimizer.flat.members()) else None
 
-    def _parameter_names(self) -> dict[int, str]:
-        return {id(parameter): name for name, parameter in self.model.named_parameters()}
-
     def _optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        if self.named_moments:
-            return named_adam_state(optimizer, self._parameter_names())
         names = self._names_of(optimizer)
         if names is None:
             return optimizer_to_state(optimizer)
@@ -536,9 +528,7 @@ class TorchPolicy(LearningPolicy):
         return adam_to_state(optimizer, optimizer.flat, names)
 
     def _load_optimizer(self, optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
-        if self.named_moments:
-            load_named_adam(optimizer, self._parameter_names(), saved)
-        elif saved.get("kind") == "adam" and self._names_of(optimizer) is not None:
+        if saved.get("kind") == "adam" and self._names_of(optimizer) is not None:
             assert isinstance(optimizer, FlatAdam)
             state_to_adam(optimizer, optimizer.flat, self._names_of(optimizer) or {}, saved)
         else:
@@ -557,6 +547,20 @@ class TorchPolicy(LearningPolicy):
         from rlframe.policy.torch.export import export_torch_model
 
         export_torch_model(self, export_dir, onnx)
+
+
+def clip_each(parameters: Sequence[Any], limit: float) -> Tensor:
+    """Scales each parameter's gradient, where it has one, to an L2 norm of at most `limit`.
+
+    Returns:
+        The global norm before, a scalar.
+    """
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    norms = torch.stack([gradient.norm() for gradient in gradients])
+    for gradient, norm in zip(gradients, norms, strict=True):
+        gradient.mul_((limit / norm).clamp(max=1.0))
+    whole: Tensor = norms.norm()
+    return whole
 
 
 class _SeededTorch:

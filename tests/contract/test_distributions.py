@@ -28,10 +28,12 @@ CASES = {
     "beta": (spaces.Box(0, 1, (3,)), "beta"),
     "dirichlet": (spaces.Box(0, 1, (3,)), "dirichlet"),
     "deterministic": (spaces.Box(-1, 1, (3,)), "deterministic"),
+    "tanh": (spaces.Box(-1, 1, (2, 2)), "tanh"),
+    "relaxed_one_hot": (spaces.Discrete(5), "relaxed_one_hot"),
     "multi_action": (NESTED, None),
 }
 NO_ENTROPY = {"squashed_gaussian"}
-NO_KL = {"squashed_gaussian", "deterministic"}
+NO_KL = {"squashed_gaussian", "deterministic", "tanh"}
 
 
 def inputs_for(dim, seed=0, dtype=np.float64):

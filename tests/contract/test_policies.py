@@ -30,7 +30,7 @@ POLICIES = {
     "PPO": ("rlframe.agents.ppo.ppo", "PPO", "rlframe.agents.ppo.ppo:PPOConfig"),
     "IMPALA": ("rlframe.agents.impala.vtrace", "VTrace", "rlframe.agents.impala.impala:ImpalaConfig"),
     "APPO": ("rlframe.agents.appo.appo", "AsyncPPO", "rlframe.agents.appo.appo:APPOConfig"),
-    "MADDPG": ("rlframe.agents.maddpg.maddpg", "MADDPG", "rlframe.agents.maddpg.maddpg:MADDPGConfig"),
+    "MADDPG": ("rlframe.agents.maddpg.maddpg_policy", "MADDPG", "rlframe.agents.maddpg.maddpg:MADDPGConfig"),
     "SAC": ("rlframe.agents.sac.sac_policy", "SAC", "rlframe.agents.sac.sac:SACConfig"),
     "discrete SAC": ("rlframe.agents.sac.sac_policy", "SAC", "rlframe.agents.sac.sac:SACConfig"),
     "DDPG": ("rlframe.agents.ddpg.ddpg_policy", "DDPG", "rlframe.agents.ddpg.ddpg:DDPGConfig"),
@@ -164,7 +164,6 @@ def make_batch(rows: int = 12, seed: int = 0, name: str | None = None) -> Sample
             "joint_new_obs": rng.normal(size=(rows, 6)).astype(np.float32),
             "joint_actions": rng.dirichlet(np.ones(5), rows).astype(np.float32),
             "joint_new_actions": rng.dirichlet(np.ones(5), rows).astype(np.float32),
-            "relaxation_noise": rng.gumbel(size=(rows, 3)).astype(np.float32),
         }
     )
     if name in ON_BOX:
@@ -327,8 +326,7 @@ def test_learning_rate_follows_its_schedule(framework, name, overrides):
 def test_weights_that_do_not_fit_change_nothing(framework, name, overrides):
     policy = make(framework, name, overrides)
     before = policy.get_weights()
-    first = "actor_0.weight" if name == "MADDPG" else "hidden_0.weight"
-    first = f"actor.{first}" if (name, overrides) in OF_PARTS else first
+    first = "actor.hidden_0.weight" if (name, overrides) in [*OF_PARTS, *OF_MANY] else "hidden_0.weight"
     wrong = {**before, first: np.zeros((3, 3), np.float32)}
     with pytest.raises(ValueError, match=rf"{first} is \(3, 3\), wanted"):
         policy.set_weights(wrong)

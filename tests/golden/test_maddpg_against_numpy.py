@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import gymnasium as gym
@@ -22,7 +23,7 @@ NETWORKS = {
 }  # fmt: skip
 
 
-def batch_of(width: int, *, noise: bool, rows: int = 7, seed: int = 0) -> SampleBatch:
+def batch_of(width: int, rows: int = 7, seed: int = 0) -> SampleBatch:
     rng = np.random.default_rng(seed)
     columns = {
         "joint_obs": rng.normal(size=(rows, 6)),
@@ -33,8 +34,6 @@ def batch_of(width: int, *, noise: bool, rows: int = 7, seed: int = 0) -> Sample
         "discounts": rng.choice([0.0, 0.95], rows),
     }
     columns["obs"] = columns["joint_obs"][:, 2:]
-    if noise:
-        columns["relaxation_noise"] = rng.gumbel(size=(rows, width))
     return SampleBatch({name: column.astype(np.float32) for name, column in columns.items()})
 
 
@@ -81,14 +80,17 @@ def test_losses_and_gradients_are_those_of_slow_numpy(framework: str, space: Any
     width = 3 if space is CHOICE else 2
     policy = make(framework, "MADDPG", {**NETWORKS, "use_local_critic": local, "actor_feature_reg": 0.1},
                   action_space=space)  # fmt: skip
-    policy.learn_on_batch(batch_of(width, noise=space is CHOICE, seed=1))
+    policy.learn_on_batch(batch_of(width, seed=1))
     policy.update_target()  # halfway: targets differ from the online networks
-    batch = batch_of(width, noise=space is CHOICE)
+    batch = batch_of(width)
+    drawn = policy.random_columns(batch.count, copy.deepcopy(policy._loss_rng))
+    assert set(drawn) == ({"relaxation_noise"} if space is CHOICE else set())
     weights = {name: array.astype(np.float64) for name, array in policy.get_weights().items()}
     targets = {name: array.astype(np.float64) for name, array in policy.target_network.get_weights().items()}
     assert any(not np.array_equal(weights[name], targets[name]) for name in weights)
     settings: Any = {"local": local, "reg": 0.1, "width": width}
     gradients, info = policy.compute_gradients(batch)
+    batch = {**batch, **drawn}
     stats = info["learner_stats"]
     np.testing.assert_allclose(
         [stats["actor_loss"], stats["critic_loss"]], slow_losses(weights, targets, batch, **settings), rtol=1e-5
@@ -105,7 +107,7 @@ def test_losses_and_gradients_are_those_of_slow_numpy(framework: str, space: Any
                 ends.append(slow_losses(moved, targets, batch, **settings)[loss])
             expected[place] = (ends[0] - ends[1]) / 2e-5
         np.testing.assert_allclose(gradient, expected, atol=2e-5, rtol=1e-3, err_msg=name)
-        norms[name.partition("_")[0]] += float(np.square(expected).sum())
+        norms[name.partition(".")[0]] += float(np.square(expected).sum())
     for part, square in norms.items():
         assert stats[f"{part}_gnorm"] == pytest.approx(np.sqrt(square), rel=1e-3)
 
@@ -116,11 +118,11 @@ def test_losses_by_hand(framework: str) -> None:
     policy = make(framework, "MADDPG", {"actor_hiddens": [], "critic_hiddens": [], "actor_feature_reg": 0.01},
                   action_space=gym.spaces.Box(-1, 1, (4,), np.float32))  # fmt: skip
     weights = {
-        "actor_output.weight": np.eye(4), "actor_output.bias": np.full(4, 0.5),
-        "critic_output.weight": np.ones((1, 12)), "critic_output.bias": np.zeros(1),
+        "actor.output.weight": np.eye(4), "actor.output.bias": np.full(4, 0.5),
+        "critic.output.weight": np.ones((1, 12)), "critic.output.bias": np.zeros(1),
     }  # fmt: skip
     policy.set_weights(weights)
-    policy.target_network.set_weights({**weights, "critic_output.weight": np.full((1, 12), 2.0)})
+    policy.target_network.set_weights({**weights, "critic.output.weight": np.full((1, 12), 2.0)})
     batch = SampleBatch(
         obs=np.zeros((2, 4), np.float32),
         joint_obs=np.array([[1.0, 0.0, 0, 0, 0, 0], [0.0, 2.0, 0, 0, 0, 0]], np.float32),
@@ -144,7 +146,7 @@ def test_losses_by_hand(framework: str) -> None:
 def test_each_weight_array_is_clipped_by_itself(framework: str) -> None:
     free = make(framework, "MADDPG", NETWORKS)
     clipped = make(framework, "MADDPG", {**NETWORKS, "grad_norm_clipping": 0.05})
-    batch = batch_of(3, noise=True)
+    batch = batch_of(3)
     before, info = free.compute_gradients(batch)
     after, clipped_info = clipped.compute_gradients(batch)
     assert info["learner_stats"]["critic_gnorm"] == pytest.approx(clipped_info["learner_stats"]["critic_gnorm"])
@@ -157,11 +159,13 @@ def test_each_weight_array_is_clipped_by_itself(framework: str) -> None:
 @every_framework
 def test_target_actors_act_by_their_own_weights_with_fresh_noise(framework: str) -> None:
     policy = make(framework, "MADDPG", NETWORKS)
-    policy.learn_on_batch(batch_of(3, noise=True))
+    policy.learn_on_batch(batch_of(3))
     obs = np.random.default_rng(0).normal(size=(20_000, 4)).astype(np.float32)[:1].repeat(20_000, axis=0)
     targets = {name: array.astype(np.float64) for name, array in policy.target_network.get_weights().items()}
     features = chain(targets, "actor", obs[:1])[0]
-    np.testing.assert_allclose(policy.target_features(obs[:1])[0], features, atol=1e-6)
+    noise = policy.random_columns(1, copy.deepcopy(policy._loss_rng))["relaxation_noise"]
+    scores = np.exp(features + noise[0])
+    np.testing.assert_allclose(policy.target_actions(obs[:1])[0], scores / scores.sum(), atol=1e-6)
     drawn = policy.target_actions(obs)
     np.testing.assert_allclose(drawn.sum(axis=1), 1.0, atol=1e-6)
     # The largest component is a draw from the categorical distribution of the logits.

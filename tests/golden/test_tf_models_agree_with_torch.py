@@ -226,6 +226,8 @@ DISTRIBUTIONS = {
     "beta": (spaces.Box(0, 1, (3,)), "beta"),
     "dirichlet": (spaces.Box(0, 1, (3,)), "dirichlet"),
     "deterministic": (spaces.Box(-1, 1, (3,)), "deterministic"),
+    "tanh": (spaces.Box(-1, 1, (2, 2)), "tanh"),
+    "relaxed_one_hot": (spaces.Discrete(5), "relaxed_one_hot"),
     "multi_action": (
         spaces.Dict(
             a=spaces.Discrete(3),
@@ -235,7 +237,7 @@ DISTRIBUTIONS = {
         None,
     ),
 }
-NO_ENTROPY, NO_KL = {"squashed_gaussian"}, {"squashed_gaussian", "deterministic"}
+NO_ENTROPY, NO_KL = {"squashed_gaussian"}, {"squashed_gaussian", "deterministic", "tanh"}
 ROWS = 64
 
 

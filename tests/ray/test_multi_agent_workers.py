@@ -128,7 +128,7 @@ def test_maddpg_learns_alike_from_a_remote_worker_that_acts_in_numpy():
         made.append(MADDPGTrainer(config, env=Together))
     local, remote = made
     kinds = remote.workers.foreach_worker(lambda worker: type(worker.policy_map["p0"]).__name__)
-    assert kinds[1:] == ["MADDPGNumpyPolicy"]
+    assert kinds[1:] == ["NumpyPolicy"]
     for _ in range(3):
         a, b = local.train(), remote.train()
         assert a["hist_stats"] == b["hist_stats"]

@@ -24,7 +24,7 @@ def postprocess_nstep(
 
 
 postprocess_nstep.handles_many = True  # type: ignore[attr-defined]  # one call for several trajectories
-postprocess_nstep.framework_free = True  # type: ignore[attr-defined]  # NumPy workers may run it
+postprocess_nstep.framework_free = postprocess_nstep  # type: ignore[attr-defined]  # NumPy workers may run it
 
 
 def postprocess_nstep_and_prio(

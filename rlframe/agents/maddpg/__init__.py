@@ -8,14 +8,13 @@ from rlframe.utils.lazy import import_name
 
 if TYPE_CHECKING:
     from rlframe.agents.maddpg.maddpg import DEFAULT_CONFIG, MADDPGConfig, MADDPGTrainer
-    from rlframe.agents.maddpg.maddpg_tf_policy import MADDPGTFPolicy
-    from rlframe.agents.maddpg.maddpg_torch_policy import MADDPGTorchPolicy
+    from rlframe.agents.maddpg.maddpg_policy import MADDPGTFPolicy, MADDPGTorchPolicy
 
 _NAMES = {
     "DEFAULT_CONFIG": "rlframe.agents.maddpg.maddpg",
     "MADDPGConfig": "rlframe.agents.maddpg.maddpg",
-    "MADDPGTFPolicy": "rlframe.agents.maddpg.maddpg_tf_policy",
-    "MADDPGTorchPolicy": "rlframe.agents.maddpg.maddpg_torch_policy",
+    "MADDPGTFPolicy": "rlframe.agents.maddpg.maddpg_policy",
+    "MADDPGTorchPolicy": "rlframe.agents.maddpg.maddpg_policy",
     "MADDPGTrainer": "rlframe.agents.maddpg.maddpg",
 }
 

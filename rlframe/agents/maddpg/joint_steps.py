@@ -22,17 +22,14 @@ JOINT_NEXT_OBS: Final = "joint_new_obs"
 """Their observations after the step (or n steps). float32 `[B, ΣD]`."""
 JOINT_NEXT_ACTIONS: Final = "joint_new_actions"
 """What their target actors do there. float32 `[B, ΣA]`."""
-NOISE: Final = "relaxation_noise"
-"""Gumbel noise of the action that the actor's loss draws; only with choices. float32 `[B, A]`."""
 
 
 class ShareJointSteps:
     """Gives each policy the joint steps of all agents.
 
     Takes a MultiAgentBatch whose rows are in lockstep; gives one whose rows have, beside their own `obs`, `rewards` and
-    `discounts`, the columns `joint_obs`, `joint_actions`, `joint_new_obs`, `joint_new_actions` and, for choices,
-    `relaxation_noise`. Touches no counters. The same step always gives the same numbers in each framework: noise is
-    drawn here, from streams of the policies.
+    `discounts`, the columns `joint_obs`, `joint_actions`, `joint_new_obs` and `joint_new_actions`. Touches no counters.
+    The noise of target actors comes from streams of the policies, so that the frameworks draw the same.
 
     Args:
         workers: The WorkerSet.
@@ -61,9 +58,7 @@ class ShareJointSteps:
         shared = {}
         for pid in ordered:
             own = {key: parts[pid][key] for key in (OBS, REWARDS, DISCOUNTS)}
-            noise = policies[pid].draw_noise(parts[pid].count)
-            extra = {} if noise is None else {NOISE: noise}
-            shared[pid] = SampleBatch.from_columns({**own, **joint, **extra})
+            shared[pid] = SampleBatch.from_columns({**own, **joint})
         return MultiAgentBatch(shared, batch.count)
 
 

@@ -139,8 +139,8 @@ MADDPGTrainer = build_trainer(
     name="MADDPG",
     config_class=MADDPGConfig,
     policies={
-        "torch": "rlframe.agents.maddpg.maddpg_torch_policy:MADDPGTorchPolicy",
-        "tf": "rlframe.agents.maddpg.maddpg_tf_policy:MADDPGTFPolicy",
+        "torch": "rlframe.agents.maddpg.maddpg_policy:MADDPGTorchPolicy",
+        "tf": "rlframe.agents.maddpg.maddpg_policy:MADDPGTFPolicy",
     },
     after_init=check_agents,
     mixins=[FixedAgents],

@@ -457,6 +457,42 @@ class Deterministic(TFActionDistribution):
         return _size(action_space.shape)
 
 
+class Tanh(Deterministic):
+    """The hyperbolic tangent of the inputs `[B, A]`: actions in [-1, 1], to which an exploration adds noise.
+
+    Args:
+        inputs: Outputs of the model. Float `[B, A]`.
+        model: The model that made them; may be None.
+        shape: Shape of one action, of A numbers.
+    """
+
+    def __init__(self, inputs: Any, model: Any = None, *, shape: tuple[int, ...]) -> None:
+        super().__init__(inputs, model)
+        self.shape = shape
+
+    def _build_sample_op(self) -> Any:
+        return tf.reshape(tf.tanh(self.inputs), [-1, *self.shape])
+
+
+class RelaxedOneHot(Categorical):
+    """A choice among A as a point on the simplex; see `rlframe.models.distributions.RelaxedOneHot`."""
+
+    def _build_sample_op(self) -> Any:
+        tiny = self.inputs.dtype.as_numpy_dtype(1e-20)  # uniform numbers may be 0, which has no logarithm
+        uniform = tf.random.uniform(tf.shape(self.inputs), minval=tiny, dtype=self.inputs.dtype)
+        return tf.nn.softmax(self.inputs - tf.math.log(-tf.math.log(uniform)))
+
+    def deterministic_sample(self) -> Any:
+        """Returns the points without noise. Float `[B, A]`."""
+        self.last_sample = tf.nn.softmax(self.inputs)
+        return self.last_sample
+
+    def logp(self, x: Any) -> Any:
+        """Returns log-likelihoods of the choices that `x` stands for: points `[B, A]`, or numbers `[B]`."""
+        given = tf.convert_to_tensor(x)
+        return super().logp(tf.argmax(given, axis=-1) if given.dtype.is_floating else given)
+
+
 class MultiActionDistribution(TFActionDistribution):
     """Independent distributions for the leaves of a Dict or Tuple action space.
 
@@ -545,5 +581,7 @@ TF_DISTRIBUTIONS: dict[str, Any] = {
     "beta": Beta,
     "dirichlet": Dirichlet,
     "deterministic": Deterministic,
+    "tanh": Tanh,
+    "relaxed_one_hot": RelaxedOneHot,
     "multi_action": MultiActionDistribution,
 }

@@ -431,6 +431,48 @@ class TorchDeterministic(TorchDistributionWrapper):
         return _size(action_space.shape)
 
 
+class TorchTanh(TorchDeterministic):
+    """The hyperbolic tangent of the inputs `[B, A]`: actions in [-1, 1], to which an exploration adds noise.
+
+    Args:
+        inputs: Outputs of the model. Float `[B, A]`.
+        model: The model that made them; may be None.
+        shape: Shape of one action, of A numbers.
+    """
+
+    def __init__(self, inputs: Any, model: Any = None, *, shape: tuple[int, ...]) -> None:
+        super().__init__(inputs, model)
+        self.shape = shape
+
+    def sample(self) -> torch.Tensor:
+        """Returns the actions. Float `[B, *shape]`."""
+        actions: torch.Tensor = torch.tanh(self.inputs).reshape(-1, *self.shape)
+        self.last_sample = actions
+        return actions
+
+
+class TorchRelaxedOneHot(TorchCategorical):
+    """A choice among A as a point on the simplex; see `rlframe.models.distributions.RelaxedOneHot`."""
+
+    def sample(self) -> torch.Tensor:
+        """Draws points, with gradients. Float `[B, A]`."""
+        gumbel = -torch.log(torch.empty_like(self.inputs).exponential_())
+        drawn = torch.softmax(self.inputs + gumbel, dim=-1)
+        self.last_sample = drawn
+        return drawn
+
+    def deterministic_sample(self) -> torch.Tensor:
+        """Returns the points without noise. Float `[B, A]`."""
+        points = torch.softmax(self.inputs, dim=-1)
+        self.last_sample = points
+        return points
+
+    def logp(self, x: Any) -> torch.Tensor:
+        """Returns log-likelihoods of the choices that `x` stands for: points `[B, A]`, or numbers `[B]`."""
+        given = _as_tensor(x)
+        return super().logp(given.argmax(-1) if given.is_floating_point() else given)
+
+
 class TorchMultiActionDistribution(TorchDistributionWrapper):
     """Independent distributions for the leaves of a Dict or Tuple action space.
 
@@ -520,5 +562,7 @@ TORCH_DISTRIBUTIONS: dict[str, Any] = {
     "beta": TorchBeta,
     "dirichlet": TorchDirichlet,
     "deterministic": TorchDeterministic,
+    "tanh": TorchTanh,
+    "relaxed_one_hot": TorchRelaxedOneHot,
     "multi_action": TorchMultiActionDistribution,
 }

@@ -115,3 +115,15 @@ def _set_rate(optimizer: Any, lr: float) -> None:
         return
     if not isinstance(optimizer, tf.Module):
         raise ValueError(f"{type(optimizer).__name__} has no learning rate that could follow a schedule")
+
+
+def clip_each(gradients: list[tuple[Any, Any]], limit: float) -> tuple[list[tuple[Any, Any]], Any]:
+    """Returns (gradient, variable) pairs with gradients scaled to an L2 norm of at most `limit`, each by itself.
+
+    Returns:
+        The pairs, and the global norm before, a scalar. Variables without a gradient are left out.
+    """
+    known = [(gradient, variable) for gradient, variable in gradients if gradient is not None]
+    norms = [tf.norm(gradient) for gradient, _ in known]
+    scaled = [(g * tf.minimum(limit / norm, 1.0), v) for (g, v), norm in zip(known, norms, strict=True)]
+    return scaled, tf.norm(tf.stack(norms))

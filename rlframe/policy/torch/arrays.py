@@ -81,46 +81,6 @@ def state_to_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any
     optimizer.load_state_dict({"state": state, "param_groups": merged})
 
 
-def named_adam_state(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> dict[str, Any]:
-    """Returns the state of an Adam with one group of parameters in the form that all frameworks save and take.
-
-    Args:
-        optimizer: The optimiser.
-        names: Names of its parameters by their identities.
-    """
-    group = optimizer.param_groups[0]
-    states = {names[id(p)]: optimizer.state[p] for p in group["params"] if p in optimizer.state}
-    step = int(next(iter(states.values()))["step"]) if states else 0
-    moments = {
-        key: {name: _leaf_out(state[key]) for name, state in states.items()}
-        for key in ("exp_avg", "exp_avg_sq")
-        if states
-    }
-    return {"kind": "adam", "lr": float(group["lr"]), "step": step, **moments}
-
-
-def load_named_adam(optimizer: torch.optim.Optimizer, names: Mapping[int, str], saved: Mapping[str, Any]) -> None:
-    """Puts back what `named_adam_state`, or another framework, returned.
-
-    Raises:
-        ValueError: If the moments do not fit the parameters; the optimiser is left as it was.
-    """
-    group = optimizer.param_groups[0]
-    made: dict[Any, dict[str, Tensor]] = {}
-    for p in group["params"] if saved["step"] else ():
-        name = names[id(p)]
-        moments = {key: np.asarray(saved[key].get(name, ())) for key in ("exp_avg", "exp_avg_sq")}
-        for array in moments.values():
-            if array.shape != tuple(p.shape):
-                raise ValueError(f"optimiser state of {name} is {array.shape}, wanted {tuple(p.shape)}")
-        # A copy: arrays from the object store are read-only, which torch warns of.
-        tensors = {key: torch.tensor(array, dtype=p.dtype, device=p.device) for key, array in moments.items()}
-        made[p] = {"step": torch.tensor(float(saved["step"])), **tensors}
-    group["lr"] = float(saved["lr"])
-    optimizer.state.clear()
-    optimizer.state.update(made)
-
-
 def _writable(array: NDArray[Any]) -> NDArray[Any]:
     """Returns the array, or a copy of one from the object store, which is read-only: torch warns of such."""
     return array if array.flags.writeable else array.copy()

@@ -11,10 +11,10 @@ import pytest
 
 from rlframe.agents.maddpg import DEFAULT_CONFIG, MADDPGTrainer
 from rlframe.agents.maddpg.joint_steps import JOINT_ACTIONS, JOINT_NEXT_OBS, JOINT_OBS, ShareJointSteps
-from rlframe.agents.maddpg.maddpg_acting import RelaxedOneHot, TanhAction
 from rlframe.agents.registry import get_trainer_class
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.examples.env.two_step_game import TwoStepGame
+from rlframe.models.distributions import RelaxedOneHot, Tanh
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from rlframe.utils.spaces.simplex import Simplex
@@ -184,7 +184,7 @@ def test_relaxed_choices_are_points_whose_largest_component_is_a_categorical_dra
 
 
 def test_actions_of_a_box_keep_its_shape() -> None:
-    dist = TanhAction(np.array([[0.0, 1.0, -1.0, 9.0]], np.float32), shape=(2, 2))
+    dist = Tanh(np.array([[0.0, 1.0, -1.0, 9.0]], np.float32), shape=(2, 2))
     np.testing.assert_allclose(dist.sample(), np.tanh([[[0.0, 1.0], [-1.0, 9.0]]]), atol=1e-6)
     assert dist.logp(dist.sample()).shape == (1,)
 
@@ -241,7 +241,9 @@ def test_vectors_and_numbers_for_the_environment_give_the_same_run() -> None:
 def test_agents_explore_independently_and_begin_with_weights_of_their_own() -> None:
     trainer = make(TwoStepGame)
     first, second = trainer.get_policy("pol1"), trainer.get_policy("pol2")
-    assert not np.array_equal(first.get_weights()["actor_0.weight"], second.get_weights()["actor_0.weight"])
+    assert not np.array_equal(
+        first.get_weights()["actor.hidden_0.weight"], second.get_weights()["actor.hidden_0.weight"]
+    )
     obs = np.zeros((50, 6), np.float32)
     assert not np.array_equal(
         first.to_env_actions(first.compute_actions(obs)[0]), second.to_env_actions(second.compute_actions(obs)[0])
@@ -286,8 +288,9 @@ def test_shared_rows_hold_all_agents_by_number_at_the_same_time() -> None:
     assert rows[JOINT_ACTIONS].shape == rows["joint_new_actions"].shape == (16, 9)
     np.testing.assert_array_equal(rows[JOINT_ACTIONS][:, 5:], drawn.policy_batches["sharer"]["actions"])
     np.testing.assert_array_equal(rows["obs"], obs[:, trainer.get_policy("sharer").joint.own_obs])
-    assert rows["relaxation_noise"].shape == (16, 4)
-    assert "relaxation_noise" not in shared.policy_batches["mover"]
+    chooser, mover = (trainer.get_policy(name) for name in ("chooser", "mover"))
+    assert chooser._learned_columns(shared.policy_batches["chooser"])["relaxation_noise"].shape == (16, 3)
+    assert "relaxation_noise" not in mover._learned_columns(shared.policy_batches["mover"])
 
 
 @pytest.mark.parametrize(("ends_by", "expected"), [("terminated", 0.0), ("truncated", 0.95)])
@@ -325,8 +328,8 @@ def test_targets_move_by_tau_with_each_update(framework: str) -> None:
 
 def test_a_local_critic_sees_its_own_agent_only() -> None:
     trainer = make(use_local_critic=True)
-    assert trainer.get_policy("mover").get_weights()["critic_0.weight"].shape == (8, 3 + 2)
-    assert make().get_policy("mover").get_weights()["critic_0.weight"].shape == (8, 9 + 9)
+    assert trainer.get_policy("mover").get_weights()["critic.hidden_0.weight"].shape == (8, 3 + 2)
+    assert make().get_policy("mover").get_weights()["critic.hidden_0.weight"].shape == (8, 9 + 9)
     trainer.train()
 
 
@@ -334,7 +337,7 @@ def test_networks_and_rates_may_differ_between_policies() -> None:
     own = {"agent_id": 1, "actor_hiddens": [3, 3], "actor_lr": 0.5, "use_local_critic": True}
     trainer = make(multiagent={**MEETING["multiagent"], "policies": {**TABLE, "mover": PolicySpec(config=own)}})
     mover = trainer.get_policy("mover")
-    assert mover.get_weights()["actor_1.weight"].shape == (3, 3)
+    assert mover.get_weights()["actor.hidden_1.weight"].shape == (3, 3)
     assert [optimizer.param_groups[0]["lr"] for optimizer in mover._optimizers] == [0.5, 0.01]
     trainer.train()
 

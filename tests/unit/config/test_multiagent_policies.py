@@ -5,7 +5,7 @@ import pytest
 from rlframe.agents.dqn.dqn import DEFAULT_CONFIG as DQN
 from rlframe.agents.dqn.dqn_torch_policy import DQNTorchPolicy
 from rlframe.agents.maddpg.maddpg import DEFAULT_CONFIG as MADDPG
-from rlframe.agents.maddpg.maddpg_torch_policy import MADDPGTorchPolicy
+from rlframe.agents.maddpg.maddpg_policy import MADDPGTorchPolicy
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.pg.pg import DEFAULT_CONFIG as PG
 from rlframe.agents.pg.pg_torch_policy import PGTorchPolicy
