@@ -95,7 +95,10 @@ def is_gaussian(space: Any, model_config: Mapping[str, Any]) -> bool:
 def _default_unless(kind: str | None, allowed: set[str], plan: DistPlan, space: Any) -> DistPlan:
     if kind is None or kind in allowed:
         return plan
-    raise UnsupportedSpaceException(f"A {kind!r} distribution cannot serve the action space {space}; it needs a Box.")
+    wanted = "Discrete, or a Simplex" if kind == "relaxed_one_hot" else "a Box"
+    raise UnsupportedSpaceException(
+        f"A {kind!r} distribution cannot serve the action space {space}; it needs {wanted}."
+    )
 
 
 def _plan_choices(space: Any) -> DistPlan:

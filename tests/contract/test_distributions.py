@@ -10,6 +10,7 @@ from rlframe.models.catalog import ModelCatalog
 from rlframe.models.dist_plan import plan_dist
 from rlframe.models.distributions import numpy_dist_for
 from rlframe.utils.errors import UnsupportedSpaceException
+from rlframe.utils.spaces.simplex import Simplex
 from tests.helpers.frameworks import HAS_TF
 
 BATCH = 64
@@ -29,7 +30,7 @@ CASES = {
     "dirichlet": (spaces.Box(0, 1, (3,)), "dirichlet"),
     "deterministic": (spaces.Box(-1, 1, (3,)), "deterministic"),
     "tanh": (spaces.Box(-1, 1, (2, 2)), "tanh"),
-    "relaxed_one_hot": (spaces.Discrete(5), "relaxed_one_hot"),
+    "relaxed_one_hot": (Simplex((5,)), "relaxed_one_hot"),
     "multi_action": (NESTED, None),
 }
 NO_ENTROPY = {"squashed_gaussian"}

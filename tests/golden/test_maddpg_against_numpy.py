@@ -157,6 +157,21 @@ def test_each_weight_array_is_clipped_by_itself(framework: str) -> None:
 
 
 @every_framework
+@pytest.mark.parametrize("space", [CHOICE, BOX], ids=["choice", "box"])
+def test_acting_through_the_framework_is_acting_in_numpy(framework: str, space: Any) -> None:
+    """As where the networks are on a GPU."""
+    policy = make(framework, "MADDPG", NETWORKS, action_space=space)
+    obs = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    expected, _, columns = policy.compute_actions(obs, explore=False)
+    policy._numpy_actor = None
+    actions, _, made = policy.compute_actions(obs, explore=False)
+    np.testing.assert_allclose(actions, expected, atol=1e-6)
+    for name in ("action_logp", "action_dist_inputs"):
+        np.testing.assert_allclose(made[name], columns[name], atol=1e-6)
+    assert actions.shape == (5, 3 if space is CHOICE else 2)
+
+
+@every_framework
 def test_target_actors_act_by_their_own_weights_with_fresh_noise(framework: str) -> None:
     policy = make(framework, "MADDPG", NETWORKS)
     policy.learn_on_batch(batch_of(3))

@@ -4,6 +4,7 @@ from gymnasium import spaces
 
 from rlframe.models.dist_plan import plan_dist, space_struct
 from rlframe.utils.errors import UnsupportedSpaceException
+from rlframe.utils.spaces.simplex import Simplex
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,32 @@ def test_plan_dist_default_kind_and_width(space, kind, dim):
 def test_plan_dist_asked_kind_on_a_box(dist_type, kind, dim):
     plan = plan_dist(spaces.Box(-1, 1, (3,)), dist_type)
     assert (plan.kind, plan.dim) == (kind, dim)
+
+
+@pytest.mark.parametrize(
+    ("space", "kind", "dim"),
+    [
+        (spaces.Discrete(5, start=3), "relaxed_one_hot", 5),
+        (Simplex((4,)), "relaxed_one_hot", 4),
+        (spaces.Box(-1, 1, (2, 3)), "tanh", 6),
+        (spaces.Box(-1, 1, ()), "tanh", 1),
+    ],
+)
+def test_plan_dist_of_actors_with_gradients(space, kind, dim):
+    plan = plan_dist(space, kind)
+    assert (plan.kind, plan.dim) == (kind, dim)
+
+
+@pytest.mark.parametrize(
+    ("space", "kind", "wanted"),
+    [
+        (spaces.MultiDiscrete([2, 3]), "relaxed_one_hot", "Discrete, or a Simplex"),
+        (spaces.Discrete(2), "tanh", "a Box"),
+    ],
+)
+def test_plan_dist_refuses_kinds_that_cannot_serve_a_space(space, kind, wanted):
+    with pytest.raises(UnsupportedSpaceException, match=f"'{kind}' distribution cannot serve .*; it needs {wanted}"):
+        plan_dist(space, kind)
 
 
 def test_plan_dist_nested_flattens_in_sorted_order():
