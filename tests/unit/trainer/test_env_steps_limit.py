@@ -27,6 +27,8 @@ def make(algorithm):
         config, env = {**MEETING, **LONG}, Meeting
     elif algorithm == "A3C":
         config = {**LONG, "sample_async": False}
+    elif algorithm in ("DDPG", "TD3"):
+        env = "Pendulum-v1"
     elif algorithm == "QMIX":
         env = lambda _: TwoStepGame().with_agent_groups({"team": [0, 1]})  # noqa: E731
     return ALGORITHMS[algorithm]()[0](config, env=env)
