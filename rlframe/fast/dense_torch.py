@@ -101,7 +101,14 @@ class _Dense(torch.autograd.Function):
         )
 
 
-def dense(x: Tensor, layer: nn.Module, activation: str, function: Callable[[Tensor], Tensor] | None) -> Tensor:
+def dense(
+    x: Tensor,
+    layer: nn.Module,
+    activation: str,
+    function: Callable[[Tensor], Tensor] | None,
+    *,
+    frozen: bool = False,
+) -> Tensor:
     """Returns what a layer and the activation behind it make of rows.
 
     Args:
@@ -109,12 +116,14 @@ def dense(x: Tensor, layer: nn.Module, activation: str, function: Callable[[Tens
         layer: A module; what is no plain `nn.Linear`, or has hooks, is called as it is.
         activation: The activation's name.
         function: The activation; None for "linear".
+        frozen: Whether gradients pass, but do not reach the layer's weights: autograd computes those of a layer by
+            oneDNN even where nobody asks for them.
     """
     if _onednn is not None and type(layer) is nn.Linear and activation in _FUSED:
         weight, bias = layer.weight, layer.bias
         hooks = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks
         if not hooks and _worth(x, weight, activation):
-            return _fast(x, weight, bias, activation)
+            return _fast(x, weight.detach() if frozen else weight, bias, activation)
     x = layer(x)
     return x if function is None else function(x)
 
@@ -127,6 +136,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def _fast(x: Tensor, weight: Tensor, bias: Tensor, activation: str) -> Tensor:
     if torch.is_grad_enabled() and (weight.requires_grad or x.requires_grad):
+        bias = bias if weight.requires_grad else bias.detach()
         made: Tensor = _Dense.apply(x, weight, bias, activation)  # type: ignore[no-untyped-call]  # torch's own
         return made
     return product(x, weight, bias, activation)

@@ -115,3 +115,18 @@ def test_the_environment_switches_it_off_and_on(said, wanted):
         check=True, timeout=120,
     )  # fmt: skip
     assert wanted in made.stdout or (said == "1" and not torch.backends.mkldnn.is_available())
+
+
+@pytest.mark.usefixtures("_switched_on")
+@pytest.mark.parametrize("rows", [3, ROWS])
+def test_frozen_layers_let_gradients_pass_and_take_none_where_it_saves_work(rows):
+    layer, x, slope = layer_and_rows()
+    made = []
+    for frozen in (True, False):
+        inputs = x[:rows].clone().requires_grad_()
+        dense_torch.dense(inputs, layer, "relu", torch.relu, frozen=frozen).backward(slope[:rows])
+        made.append(inputs.grad)
+        if frozen and rows == ROWS:
+            assert layer.weight.grad is None
+            assert layer.bias.grad is None
+    torch.testing.assert_close(*made)

@@ -155,7 +155,7 @@ def ddpg_actor_critic_loss(policy: DDPGPolicy, model: Any, dist_class: Any, trai
     }
     if policy.due("actor"):
         features = ops.stop_gradient(seen)
-        losses["actor"] = -ops.mean(model.q(features, model.actor(features))[:, 0])
+        losses["actor"] = -ops.mean(model.q(features, model.actor(features), frozen=True)[:, 0])
         stats["actor_loss"] = losses["actor"]
         if config["l2_reg"]:
             losses["actor"] = losses["actor"] + policy.penalty(model, "actor")

@@ -154,9 +154,9 @@ class SACPolicy(LearningPolicy):
             return truncated_quantiles(values, self.config["top_quantiles_to_drop"])
         return smallest(values)
 
-    def critics(self, networks: Any, *inputs: Tensor, training: bool = False) -> list[Tensor]:
+    def critics(self, networks: Any, *inputs: Tensor, training: bool = False, frozen: bool = False) -> list[Tensor]:
         """Returns each critic's values: `[B]`, or `[B, M]` quantiles; for discrete actions `[B, A]`."""
-        made = [getattr(networks, name)(*inputs, training=training) for name in self.critic_names]
+        made = [getattr(networks, name)(*inputs, training=training, frozen=frozen) for name in self.critic_names]
         single = not self.discrete and self.config["n_quantiles"] == 1
         return [values[:, 0] for values in made] if single else made
 
@@ -178,7 +178,7 @@ def _continuous_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> Los
     soft = next_value - (ops.expand_like(bonus, next_value) if len(next_value.shape) > 1 else bonus)
     targets = bootstrapped(batch[REWARDS], batch[DISCOUNTS], soft)
     critic_loss, td_error = policy.critic_loss(values, targets, batch.get(WEIGHTS))
-    own_values = policy.critics(model, ops.stop_gradient(seen), own)
+    own_values = policy.critics(model, ops.stop_gradient(seen), own, frozen=True)
     if policy.config["n_quantiles"] > 1:
         own_value = _sum([ops.mean(value, axis=1) for value in own_values]) / len(own_values)
     else:

@@ -70,16 +70,18 @@ class TFNetwork(VariableOwner):
             self.add_weight(f"{name}.running_var", np.ones(units, np.float32), trainable=False)
             self.add_weight(f"{name}.steps", np.zeros((), np.float32), trainable=False)
 
-    def __call__(self, *inputs: Tensor, training: bool = False) -> Tensor:
+    def __call__(self, *inputs: Tensor, training: bool = False, frozen: bool = False) -> Tensor:
         """Returns the output of inputs that stand side by side.
 
         Args:
             *inputs: In the order of `spec.inputs`. Float `[B, n]` each.
             training: Whether batch normalisation goes by the batch, and follows it.
+            frozen: Whether nobody asks for gradients of its weights, which then may be left out.
 
         Returns:
             Float `[B, out_size]`.
         """
+        del frozen  # a tape computes what it is asked for
         x = inputs[0] if len(inputs) == 1 else tf.concat(inputs, 1)
         for layer in self.spec.layers:
             x = self._run(layer, x, training)
@@ -146,8 +148,9 @@ class TFCustomNetwork(VariableOwner):
             space, gym.spaces.Box(-1.0, 1.0, (spec.out_size,), np.float32), spec.out_size, dict(spec.config), "tf"
         )
 
-    def __call__(self, *inputs: Tensor, training: bool = False) -> Tensor:
+    def __call__(self, *inputs: Tensor, training: bool = False, frozen: bool = False) -> Tensor:
         """Returns the model's outputs `[B, out_size]` for inputs `[B, n]` side by side."""
+        del frozen
         x = inputs[0] if len(inputs) == 1 else tf.concat(inputs, 1)
         return self.model({"obs": x, "is_training": training})[0]
 

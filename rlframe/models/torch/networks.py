@@ -54,12 +54,13 @@ class TorchNetwork(nn.Module):
             for layer, activation in zip(spec.layers, activations, strict=True)
         ]
 
-    def forward(self, *inputs: Tensor, training: bool = False) -> Tensor:
+    def forward(self, *inputs: Tensor, training: bool = False, frozen: bool = False) -> Tensor:
         """Returns the output of inputs that stand side by side.
 
         Args:
             *inputs: In the order of `spec.inputs`. Float `[B, n]` each.
             training: Whether batch normalisation goes by the batch, and follows it.
+            frozen: Whether nobody asks for gradients of its weights, which then may be left out.
 
         Returns:
             Float `[B, out_size]`.
@@ -73,7 +74,7 @@ class TorchNetwork(nn.Module):
                 x = module(x, training)
                 x = x if function is None else function(x)
             else:
-                x = dense(x, module, activation, function)
+                x = dense(x, module, activation, function, frozen=frozen)
         return x
 
     def kernels(self) -> list[Tensor]:
@@ -96,8 +97,9 @@ class TorchCustomNetwork(nn.Module):
             space, gym.spaces.Box(-1.0, 1.0, (spec.out_size,), np.float32), spec.out_size, dict(spec.config), "torch"
         )
 
-    def forward(self, *inputs: Tensor, training: bool = False) -> Tensor:
+    def forward(self, *inputs: Tensor, training: bool = False, frozen: bool = False) -> Tensor:
         """Returns the model's outputs `[B, out_size]` for inputs `[B, n]` side by side."""
+        del frozen
         x = inputs[0] if len(inputs) == 1 else torch.cat(inputs, 1)
         outputs: Tensor = self.model({"obs": x, "is_training": training})[0]
         return outputs
