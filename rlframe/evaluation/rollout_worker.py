@@ -123,7 +123,7 @@ class RolloutWorker(RLlibWorkerNames):
         self.callbacks = make_callbacks(config.get("callbacks") if callbacks is None else callbacks)
         self._hooks = overridden_hooks(self.callbacks)
         self._env_creator, self._validate_env = with_preprocessing(env_creator, config), validate_env
-        self._whole_games = EpisodicLifeMetrics()
+        self._episodic_life = EpisodicLifeMetrics()
         self.slots: list[EnvSlot] = []
         self._several = False
         given = spaces or (config.get("observation_space"), config.get("action_space"))
@@ -456,7 +456,7 @@ class RolloutWorker(RLlibWorkerNames):
     def get_metrics(self) -> list[RolloutMetrics]:
         """Returns the episodes that ended since the last call."""
         lives = [] if self.runner is None else self.runner.get_metrics()
-        return self._whole_games.merge((slot.env for slot in self.slots), lives)
+        return self._episodic_life.merge((slot.env for slot in self.slots), lives)
 
     # --- learning ---------------------------------------------------------------------------------------------
 

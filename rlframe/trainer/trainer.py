@@ -22,9 +22,9 @@ from rlframe.config.renames import with_other_names
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks, overridden_hooks
 from rlframe.evaluation.filter_manager import FilterManager
 from rlframe.evaluation.process_environment import set_environment
-from rlframe.execution.iterators import LocalIterator, as_local_iterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.plan.context import StepsLimitReached
+from rlframe.execution.plan.local_iterator import LocalIterator, as_local_iterator
 from rlframe.execution.plan.report import PlanReport, plan_report
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep
@@ -37,7 +37,6 @@ from rlframe.trainer.evaluating import auto_rounds, make_evaluation_workers, run
 from rlframe.trainer.exporting import ExportingMixin
 from rlframe.trainer.loggers import RunLogger
 from rlframe.trainer.policies import PolicyTableMixin
-from rlframe.trainer.rebuilding import rebuild
 from rlframe.trainer.recovery import MAX_WORKER_FAILURE_RETRIES, recover, with_recovery
 from rlframe.trainer.resources import placement_group_factory
 from rlframe.trainer.setup import (
@@ -48,8 +47,6 @@ from rlframe.trainer.setup import (
     resolve_trainer_env,
     seed_process,
 )
-from rlframe.trainer.tracebacks import shorten_traceback
-from rlframe.trainer.usage import system_usage
 from rlframe.utils.errors import ConfigError, WorkerError
 from rlframe.utils.logs import set_log_level, silence_tune
 from rlframe.utils.names import gates, trusting, under
@@ -303,6 +300,8 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
             result: dict[str, Any] = cast(Any, super()).train()
         except Exception as error:
             if self.config["log_level"] != "DEBUG":
+                from rlframe.trainer.tracebacks import shorten_traceback
+
                 shorten_traceback(error)
             raise
         return result
@@ -316,6 +315,8 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
         result["num_worker_restarts"] = self.workers.restarts
         self._ends.watch(self, result)
         if self.config["log_sys_usage"]:
+            from rlframe.trainer.usage import system_usage
+
             result["perf"] = system_usage()
         if self.config["env_task_fn"] is not None:
             with_recovery(self, partial(self._set_tasks, result))
@@ -549,6 +550,8 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
         Raises:
             CheckpointError: If there is none, it is damaged, or it names what is not trusted.
         """
+        from rlframe.trainer.rebuilding import rebuild
+
         return cast(Trainer, rebuild(None if cls is Trainer else cls, path, config, env, trust))
 
     def load_checkpoint(self, checkpoint_path: Any) -> None:

@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 
 from tests.architecture.test_structure import ROOT
 
@@ -77,3 +79,12 @@ def test_circles_are_found_wherever_an_import_stands(tmp_path):
     named.write_text("importlib.import_module('rlframe.utils.errors')")
     assert [imports_of(path) for path in (lazy, typed, named)] == [{"rlframe.utils.errors"}] * 3
     assert _circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c"]
+
+
+def test_importing_an_algorithm_loads_no_workers_environments_or_policies():
+    code = "import sys, rlframe.agents.dqn.dqn; print(*(m for m in sys.modules if m.split('.')[0] == 'rlframe'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert not [name for name in loaded if re.match(r"rlframe\.(exploration|env|replay|losses|fast|cli)\.", name)]
+    assert not loaded & {"rlframe.evaluation.rollout_worker", "rlframe.evaluation.worker_set", "rlframe.policy.policy"}
+    assert len(loaded) <= 100

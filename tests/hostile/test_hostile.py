@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rlframe.utils import names
-from rlframe.utils.schedules.schedule import make_schedule
+from rlframe.utils.schedules import make_schedule
 from tests.hostile import checkpoints, runs
 from tests.hostile.watch import Tally, attack, watching
 

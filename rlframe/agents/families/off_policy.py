@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlframe.agents.families.optimization import GradientClippingConfig
 from rlframe.config.common import CommonConfig
+from rlframe.config.model import ACTIVATIONS
 from rlframe.config.options import option
 from rlframe.config.replay import REPLAY_BUFFERS, faults_of_rows
 from rlframe.execution.concurrency_ops import Concurrently
@@ -14,7 +15,6 @@ from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer, UpdatePriorities
 from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
-from rlframe.models.actor import ACTIVATIONS
 
 if TYPE_CHECKING:
     from rlframe.evaluation.worker_set import WorkerSet
@@ -133,9 +133,9 @@ class DeterministicActorConfig(NStepConfig, SoftTargetConfig, TrainingIntensityC
     """An actor that gives one action for each observation, and critics of observation and action."""
 
     actor_hiddens: Sequence[int] = option([400, 300], "Hidden layers of the actor.", low=1)
-    actor_hidden_activation: str = option("relu", "Activation of these.", choices=tuple(ACTIVATIONS))
+    actor_hidden_activation: str = option("relu", "Activation of these.", choices=ACTIVATIONS)
     critic_hiddens: Sequence[int] = option([400, 300], "Hidden layers of the critic.", low=1)
-    critic_hidden_activation: str = option("relu", "Activation of these.", choices=tuple(ACTIVATIONS))
+    critic_hidden_activation: str = option("relu", "Activation of these.", choices=ACTIVATIONS)
     critic_lr: float = option(1e-3, "Learning rate of the critic's Adam.", low=0, log=True)
     actor_lr: float = option(1e-3, "Learning rate of the actor's Adam.", low=0, log=True)
 
