@@ -88,20 +88,31 @@ def convolve(images: Tensor, layers: Sequence[Layer]) -> Tensor:
     return maps
 
 
-def _inputs(images: Tensor, layer: Layer, dtype: torch.dtype) -> Tensor:
-    """Returns the first layer's inputs, padded while they are bytes."""
-    maps = images.permute(0, 3, 1, 2)
-    return (F.pad(maps, layer.padding) if layer.padding else maps).to(dtype)
-
-
 def _whole(images: Tensor, layers: Sequence[Layer], parameters: Sequence[Tensor]) -> Tensor:
     """Returns what `convolve` does, by way of autograd."""
-    maps = _inputs(images, layers[0], parameters[0].dtype)
+    maps = images.permute(0, 3, 1, 2).to(parameters[0].dtype)
     for index, layer in enumerate(layers):
-        if index and layer.padding:
-            maps = F.pad(maps, layer.padding)
+        maps = F.pad(maps, layer.padding) if layer.padding else maps
         maps = F.conv2d(maps, parameters[2 * index], parameters[2 * index + 1], layer.stride).relu()
     return maps
+
+
+class _Inputs:
+    """Gives the first layer's inputs, padded and as floats, piece after piece in the same memory."""
+
+    def __init__(self, images: Tensor, layer: Layer, rows: int) -> None:
+        left, right, top, bottom = layer.padding or (0, 0, 0, 0)
+        _, height, width, channels = images.shape
+        shape = (rows, top + height + bottom, left + width + right, channels)
+        make = torch.empty if layer.padding is None else torch.zeros
+        self._images, self._padded = images, make(shape, dtype=layer.weight.dtype)
+        self._inside = self._padded[:, top : top + height, left : left + width]
+
+    def at(self, start: int) -> Tensor:
+        """Returns the inputs of the piece that begins at image `start`, valid until the next call."""
+        part = self._images[start : start + len(self._padded)]
+        self._inside[: len(part)].copy_(part)
+        return self._padded[: len(part)].permute(0, 3, 1, 2)
 
 
 class _Pieces(torch.autograd.Function):
@@ -109,8 +120,9 @@ class _Pieces(torch.autograd.Function):
     def forward(ctx: Any, images: Tensor, layers: tuple[Layer, ...], *parameters: Tensor) -> Tensor:
         kernels = [weight.contiguous(memory_format=_NHWC) for weight in parameters[::2]]
         rows, made, kept = piece_rows(images), None, []
+        inputs = _Inputs(images, layers[0], rows)
         for start in range(0, len(images), rows):
-            maps = _inputs(images[start : start + rows], layers[0], kernels[0].dtype)
+            maps = inputs.at(start)
             for index, (layer, kernel, bias) in enumerate(zip(layers, kernels, parameters[1::2], strict=True)):
                 if index:
                     maps = F.pad(maps, layer.padding) if layer.padding else maps
@@ -136,9 +148,10 @@ class _Pieces(torch.autograd.Function):
         kernels = [weight.contiguous(memory_format=_NHWC) for weight in parameters[::2]]
         totals: list[Tensor] = []
         behind = len(layers) - 1  # how many inputs were kept of each piece
+        first = _Inputs(images, layers[0], rows)
         for piece, start in enumerate(range(0, len(images), rows)):
             part = slice(start, start + rows)
-            inputs = [_inputs(images[part], layers[0], kernels[0].dtype), *kept[piece * behind : (piece + 1) * behind]]
+            inputs = [first.at(start), *kept[piece * behind : (piece + 1) * behind]]
             found = _backward(layers, kernels, inputs, made[part], gradients[0][part])
             totals = found if piece == 0 else [total.add_(more) for total, more in zip(totals, found, strict=True)]
         return (None, None, *totals)
