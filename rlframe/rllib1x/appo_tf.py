@@ -6,14 +6,11 @@ from typing import Any
 
 from rlframe.agents.appo.appo_policy import AsyncPPOPolicy
 from rlframe.agents.families.kl_coeff import KLCoeffMixin
-from rlframe.agents.families.vtrace_policy import VTracePolicy
 from rlframe.data.columns import VF_PREDS
 from rlframe.models.catalog import ModelCatalog
-from rlframe.policy.tf.target import TargetNetwork
 from rlframe.policy.tf_policy import TFPolicy
 from rlframe.rllib1x.vtrace_tf import setup_mixins as setup_early_mixins
 from rlframe.rllib1x.vtrace_tf import stats as impala_stats
-from rlframe.utils.quiet_tf import tf
 
 
 class TargetNetworkMixin(AsyncPPOPolicy):
@@ -24,15 +21,8 @@ class TargetNetworkMixin(AsyncPPOPolicy):
     """
 
     extra_grad_info = TFPolicy.extra_grad_info  # `stats` is given as a function
-    target_model: Any = None
 
-    def __init__(self: Any, obs_space: Any = None, action_space: Any = None, config: Any = None) -> None:
-        if "target_network" not in self.__dict__:
-            if self.target_model is None:
-                with tf.device(self.device), self.seeded("target"):
-                    self.target_model = self.make_model_and_dist()[0]
-            self.target_network = TargetNetwork(self.model, self.target_model)
-            VTracePolicy.setup_mixins(self, self.config)
+    def __init__(self, obs_space: Any = None, action_space: Any = None, config: Any = None) -> None:
         self.update_target()
 
     def variables(self) -> list[Any]:

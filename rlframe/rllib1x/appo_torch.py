@@ -6,10 +6,8 @@ from typing import Any
 
 from rlframe.agents.appo.appo_policy import AsyncPPOPolicy
 from rlframe.agents.families.kl_coeff import KLCoeffMixin
-from rlframe.agents.families.vtrace_policy import VTracePolicy
 from rlframe.data.columns import VF_PREDS
 from rlframe.models.catalog import ModelCatalog
-from rlframe.policy.torch.target import TargetNetwork
 from rlframe.policy.torch_policy import TorchPolicy
 from rlframe.rllib1x.vtrace_torch import setup_mixins as setup_early_mixins
 from rlframe.rllib1x.vtrace_torch import stats as impala_stats
@@ -23,13 +21,8 @@ class TargetNetworkMixin(AsyncPPOPolicy):
     """
 
     extra_grad_info = TorchPolicy.extra_grad_info  # `stats` is given as a function
-    target_model: Any = None
 
-    def __init__(self: Any, obs_space: Any = None, action_space: Any = None, config: Any = None) -> None:
-        if "target_network" not in self.__dict__:
-            self.target_network = TargetNetwork(self.model, self.target_model)
-            self.target_model = self.target_network.model
-            VTracePolicy.setup_mixins(self, self.config)
+    def __init__(self, obs_space: Any = None, action_space: Any = None, config: Any = None) -> None:
         self.update_target()
 
     def variables(self) -> list[Any]:

@@ -19,7 +19,7 @@ def _torch_or_default(path: str) -> Callable[[dict[str, Any]], Any]:
 
 
 of_a3c = _torch_or_default("rlframe.agents.a3c.a3c_policy:A3CTorchPolicy")
-of_appo = _torch_or_default("rlframe.agents.appo.appo_torch_policy:AsyncPPOTorchPolicy")
+of_appo = _torch_or_default("rlframe.agents.appo.appo_policy:AsyncPPOTorchPolicy")
 of_ddpg = _torch_or_default("rlframe.agents.ddpg.ddpg_policy:DDPGTorchPolicy")
 of_dqn = _torch_or_default("rlframe.agents.dqn.dqn_policy:DQNTorchPolicy")
 of_pg = _torch_or_default("rlframe.agents.pg.pg_policy:PGTorchPolicy")

@@ -29,7 +29,7 @@ POLICIES = {
     "A2C": ("rlframe.agents.a3c.a3c", "A3C", "rlframe.agents.a3c.a2c:A2CConfig"),
     "PPO": ("rlframe.agents.ppo.ppo", "PPO", "rlframe.agents.ppo.ppo:PPOConfig"),
     "IMPALA": ("rlframe.agents.impala.vtrace", "VTrace", "rlframe.agents.impala.impala:ImpalaConfig"),
-    "APPO": ("rlframe.agents.appo.appo", "AsyncPPO", "rlframe.agents.appo.appo:APPOConfig"),
+    "APPO": ("rlframe.agents.ppo.appo", "AsyncPPO", "rlframe.agents.appo.appo:APPOConfig"),
     "MADDPG": ("rlframe.agents.maddpg.maddpg_policy", "MADDPG", "rlframe.agents.maddpg.maddpg:MADDPGConfig"),
     "SAC": ("rlframe.agents.sac.sac_policy", "SAC", "rlframe.agents.sac.sac:SACConfig"),
     "discrete SAC": ("rlframe.agents.sac.sac_policy", "SAC", "rlframe.agents.sac.sac:SACConfig"),

@@ -8,14 +8,13 @@ from rlframe.utils.lazy import import_name
 
 if TYPE_CHECKING:
     from rlframe.agents.appo.appo import DEFAULT_CONFIG, APPOConfig, APPOTrainer
-    from rlframe.agents.appo.appo_tf_policy import AsyncPPOTFPolicy
-    from rlframe.agents.appo.appo_torch_policy import AsyncPPOTorchPolicy
+    from rlframe.agents.appo.appo_policy import AsyncPPOTFPolicy, AsyncPPOTorchPolicy
 
 _NAMES = {
     "APPOConfig": "rlframe.agents.appo.appo",
     "APPOTrainer": "rlframe.agents.appo.appo",
-    "AsyncPPOTFPolicy": "rlframe.agents.appo.appo_tf_policy",
-    "AsyncPPOTorchPolicy": "rlframe.agents.appo.appo_torch_policy",
+    "AsyncPPOTFPolicy": "rlframe.agents.appo.appo_policy",
+    "AsyncPPOTorchPolicy": "rlframe.agents.appo.appo_policy",
     "DEFAULT_CONFIG": "rlframe.agents.appo.appo",
 }
 

@@ -96,8 +96,8 @@ APPOTrainer = build_trainer(
     name="APPO",
     config_class=APPOConfig,
     policies={
-        "torch": "rlframe.agents.appo.appo_torch_policy:AsyncPPOTorchPolicy",
-        "tf": "rlframe.agents.appo.appo_tf_policy:AsyncPPOTFPolicy",
+        "torch": "rlframe.agents.appo.appo_policy:AsyncPPOTorchPolicy",
+        "tf": "rlframe.agents.appo.appo_policy:AsyncPPOTFPolicy",
     },
     execution_plan=execution_plan,
 )

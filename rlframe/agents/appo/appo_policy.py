@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rlframe.agents.families.kl_coeff import KLCoeffMixin
-from rlframe.agents.families.vtrace_policy import VTracePolicy
+from rlframe.agents.families.vtrace_policy import BACKENDS, VTracePolicy
 from rlframe.agents.families.vtrace_postprocessing import postprocess_for_vtrace
 from rlframe.data.columns import (
     ACTION_DIST_INPUTS,
@@ -25,8 +24,9 @@ from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.losses.policy_gradients import clipped_surrogate, explained_variance, sampled_kl, scaled_by_rms
 from rlframe.losses.vtrace import batch_vtrace
-from rlframe.policy.policy import State
-from rlframe.policy.target_policy import TargetPolicy
+from rlframe.policy.backends import lazy_policies
+from rlframe.policy.components import AdaptiveKL
+from rlframe.policy.parts import WHOLE_MODEL
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
@@ -127,17 +127,21 @@ def appo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: S
     return policy.losses(policy_terms, value_terms)
 
 
-class AsyncPPOPolicy(KLCoeffMixin, TargetPolicy, VTracePolicy):
+class AsyncPPOPolicy(VTracePolicy):
     """An actor with a critic, trained on a clipped surrogate against a policy of a few batches ago."""
 
     defaults_from = "rlframe.agents.appo.appo:DEFAULT_CONFIG"
     limits_are_for_sums = False  # RLlib's losses were means here
 
-    def setup_mixins(self, config: dict[str, Any]) -> None:
+    target_networks = WHOLE_MODEL
+    kl_coeff: float
+
+    def prepare(self) -> None:
         """Starts the KL penalty and the schedules; without V-trace, other columns are collected and learned from."""
-        KLCoeffMixin.__init__(self, config)
-        super().setup_mixins(config)
-        if config["vtrace"]:
+        self.kl_penalty = AdaptiveKL(self, self.config["kl_coeff"], self.config["kl_target"])
+        self.components["kl"] = self.kl_penalty
+        super().prepare()
+        if self.config["vtrace"]:
             return
         if self.train_columns is not None:
             self.train_columns = (ACTION_DIST_INPUTS, ACTION_LOGP, NEXT_OBS, DONES, ENV_ID)
@@ -160,11 +164,15 @@ class AsyncPPOPolicy(KLCoeffMixin, TargetPolicy, VTracePolicy):
         """Returns IMPALA's statistics, those of the importance weights, and the KL penalty's weight."""
         return {**super().extra_grad_info(train_batch), "KL_Coeff": self.kl_coeff}
 
-    def get_state(self) -> State:
-        """Returns the policy's state with the target policy's weights and the KL penalty's weight."""
-        return {**super().get_state(), "kl_coeff": self.kl_coeff}
+    def update_kl(self, sampled_kl: float) -> float:
+        """Takes the mean divergence of a train batch, in nats, and returns the KL penalty's new weight."""
+        return self.kl_penalty.update(sampled_kl)
 
-    def set_state(self, state: State) -> None:
-        """Takes what `get_state` returned; a state without target weights copies the online ones."""
-        super().set_state(state)
-        self.kl_coeff = float(state.get("kl_coeff", self.kl_coeff))
+    def update_target(self, tau: float | None = None) -> None:
+        """Copies the network into the target policy's; with τ below 1, moves it there by so much."""
+        super().update_target(1.0 if tau is None else tau)
+
+
+__getattr__ = lazy_policies(
+    __name__, AsyncPPOPolicy, backends=BACKENDS, AsyncPPOTorchPolicy="torch", AsyncPPOTFPolicy="tf"
+)

@@ -23,11 +23,11 @@ from rlframe.data.columns import (
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.fcnet_spec import POPART_LAYER
 from rlframe.policy.action_bounds import ActionBoundPenalty
+from rlframe.policy.components import schedules_of
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.policy import State
 from rlframe.policy.popart import PopArt
 from rlframe.policy.row_sums import RowSums
-from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
@@ -36,7 +36,14 @@ _LOGGER = logging.getLogger("rlframe")
 _SIGMA, _MU = f"{POPART_LAYER}.weight", f"{POPART_LAYER}.bias"
 
 
-class VTracePolicy(ActionBoundPenalty, PopArt, RowSums, LearningRateSchedule, EntropyCoeffSchedule, LearningPolicy):
+#: Where what a framework adds is, see `lazy_policies`.
+BACKENDS = {
+    "torch": ("rlframe.agents.families.vtrace_torch", "VTraceTorchBase"),
+    "tf": ("rlframe.agents.families.vtrace_tf", "VTraceTFBase"),
+}
+
+
+class VTracePolicy(ActionBoundPenalty, PopArt, RowSums, LearningPolicy):
     """An actor with a critic, trained on rows of policies that lag behind."""
 
     #: Whether `grad_clip` and `epsilon` are for gradients of sums over the rows.
@@ -53,10 +60,13 @@ class VTracePolicy(ActionBoundPenalty, PopArt, RowSums, LearningRateSchedule, En
         VALUES_AFTER,
     )
 
-    def setup_mixins(self, config: dict[str, Any]) -> None:
+    cur_lr: float
+    entropy_coeff: float
+
+    def prepare(self) -> None:
         """Starts the schedules, and has workers collect `new_obs` where they bootstrap."""
-        EntropyCoeffSchedule.__init__(self, config["entropy_coeff"], config["entropy_coeff_schedule"])
-        LearningRateSchedule.__init__(self, config["lr"], config["lr_schedule"])
+        config = self.config
+        self.components.update(schedules_of(self, config))
         self.setup_rows(config, sums=self.limits_are_for_sums)
         normalizes = _default(config["normalize_values"], config["vtrace"] and config["vtrace_drop_last_ts"])
         self.setup_popart(config, normalizes=normalizes)

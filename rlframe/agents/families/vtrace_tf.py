@@ -22,9 +22,8 @@ class VTraceTFBase(VTracePolicy, TFPolicy):
     learn_scalars = (*TFPolicy.learn_scalars, "value_mean", "value_std", "rows_learned")
 
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
-        self.setup_mixins(config)
         divisor = config["rollout_fragment_length"]  # of the first run: losses cut rows into fragments
-        TFPolicy.__init__(self, obs_space, action_space, config, get_batch_divisibility_req=divisor)
+        super().__init__(obs_space, action_space, config, get_batch_divisibility_req=divisor)
 
     def optimizer(self) -> Any:
         """Returns the optimiser that `opt_type` names; two of them with `_separate_vf_optimizer`."""

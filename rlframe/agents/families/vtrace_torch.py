@@ -19,9 +19,8 @@ class VTraceTorchBase(VTracePolicy, TorchPolicy):
     """What policies with V-trace have of PyTorch."""
 
     def __init__(self, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
-        self.setup_mixins(config)
         divisor = config["rollout_fragment_length"]  # of the first run: losses cut rows into fragments
-        TorchPolicy.__init__(self, obs_space, action_space, config, get_batch_divisibility_req=divisor)
+        super().__init__(obs_space, action_space, config, get_batch_divisibility_req=divisor)
 
     def optimizer(self) -> Any:
         """Returns the optimiser that `opt_type` names; two of them with `_separate_vf_optimizer`."""

@@ -9,16 +9,15 @@ from rlframe.utils.lazy import import_name
 if TYPE_CHECKING:
     from rlframe.agents.impala.impala import DEFAULT_CONFIG, ImpalaConfig, ImpalaTrainer
     from rlframe.agents.impala.impala import ImpalaTrainer as IMPALATrainer
-    from rlframe.agents.impala.vtrace_tf_policy import VTraceTFPolicy
-    from rlframe.agents.impala.vtrace_torch_policy import VTraceTorchPolicy
+    from rlframe.agents.impala.vtrace_policy import VTraceTFPolicy, VTraceTorchPolicy
 
 _NAMES = {
     "DEFAULT_CONFIG": "rlframe.agents.impala.impala",
     "IMPALATrainer": "rlframe.agents.impala.impala:ImpalaTrainer",
     "ImpalaConfig": "rlframe.agents.impala.impala",
     "ImpalaTrainer": "rlframe.agents.impala.impala",
-    "VTraceTFPolicy": "rlframe.agents.impala.vtrace_tf_policy",
-    "VTraceTorchPolicy": "rlframe.agents.impala.vtrace_torch_policy",
+    "VTraceTFPolicy": "rlframe.agents.impala.vtrace_policy",
+    "VTraceTorchPolicy": "rlframe.agents.impala.vtrace_policy",
 }
 
 __all__ = ["DEFAULT_CONFIG", "IMPALATrainer", "ImpalaConfig", "ImpalaTrainer", "VTraceTFPolicy", "VTraceTorchPolicy"]

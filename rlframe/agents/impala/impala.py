@@ -58,8 +58,8 @@ ImpalaTrainer = build_trainer(
     config_class=ImpalaConfig,
     get_policy_class=get_policy_class,
     policies={
-        "torch": "rlframe.agents.impala.vtrace_torch_policy:VTraceTorchPolicy",
-        "tf": "rlframe.agents.impala.vtrace_tf_policy:VTraceTFPolicy",
+        "torch": "rlframe.agents.impala.vtrace_policy:VTraceTorchPolicy",
+        "tf": "rlframe.agents.impala.vtrace_policy:VTraceTFPolicy",
     },
     execution_plan=execution_plan,
 )

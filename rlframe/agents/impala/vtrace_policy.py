@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlframe.agents.families.vtrace_policy import VTracePolicy
+from rlframe.agents.families.vtrace_policy import BACKENDS, VTracePolicy
 from rlframe.data.columns import ACTION_LOGP, ACTIONS, VALID_MASK
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.losses.policy_gradients import explained_variance, policy_gradient, sampled_kl, scaled_by_rms
 from rlframe.losses.vtrace import batch_vtrace
+from rlframe.policy.backends import lazy_policies
 from rlframe.tensor import ops
 
 
@@ -61,3 +62,6 @@ class ImpalaPolicy(VTracePolicy):
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
         """Returns the loss of one batch; see `vtrace_loss`."""
         return vtrace_loss(self, model, dist_class, train_batch)
+
+
+__getattr__ = lazy_policies(__name__, ImpalaPolicy, backends=BACKENDS, VTraceTorchPolicy="torch", VTraceTFPolicy="tf")
