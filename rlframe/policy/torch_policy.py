@@ -428,6 +428,11 @@ class TorchPolicy(LearningPolicy):
             for group in optimizer.param_groups:
                 group["lr"] = lr
 
+    def _number(self, value: Any) -> Any:
+        if isinstance(value, Tensor) and value.numel() == 1:  # without an array in between
+            return value.item()
+        return super()._number(value)
+
     def to_numpy(self, value: Any) -> Any:
         """Returns tensors, nested or not, as arrays."""
         return _numpy(value)
