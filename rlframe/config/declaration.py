@@ -228,20 +228,15 @@ class Section(BaseModel):
         """Returns the defaults as a fresh plain dict; nothing in it is shared with another call."""
         values: dict[str, Any] = {}
         for parent in reversed([ancestor for ancestor in cls.__mro__ if issubclass(ancestor, Section)]):
-            for key, declared in parent._own_options().items():
-                values[key] = declared.fresh_default()
-            values = overlay(values, parent.__dict__.get("new_defaults", {}))
+            values |= {key: declared.fresh_default() for key, declared in parent.own_options().items()}
+            if "new_defaults" in parent.__dict__:
+                values = overlay(values, parent.__dict__["new_defaults"])
         return values
 
     @classmethod
-    def _own_options(cls) -> dict[str, Option]:
+    def own_options(cls) -> Mapping[str, Option]:
         """Returns the keys that the class itself declares, or declares again."""
-        inherited = [base.options() for base in cls.__bases__ if issubclass(base, Section)]
-        return {
-            key: declared
-            for key, declared in cls.options().items()
-            if all(options.get(key) is not declared for options in inherited)
-        }
+        return _own_options(cls)
 
     @classmethod
     def known_keys(cls) -> set[str]:
@@ -273,6 +268,17 @@ def _options(cls: type[Section]) -> Mapping[str, Option]:
     """Returns what `Section.options` returns; made once for each class."""
     fields = cls.model_fields.items()
     return {_key(name, info): cast("dict[str, Option]", info.json_schema_extra)["option"] for name, info in fields}
+
+
+@functools.cache
+def _own_options(cls: type[Section]) -> Mapping[str, Option]:
+    """Returns what `Section.own_options` returns; made once for each class."""
+    inherited = [base.options() for base in cls.__bases__ if issubclass(base, Section)]
+    return {
+        key: declared
+        for key, declared in cls.options().items()
+        if all(options.get(key) is not declared for options in inherited)
+    }
 
 
 @functools.cache

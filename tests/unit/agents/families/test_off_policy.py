@@ -21,7 +21,7 @@ def test_no_key_is_declared_twice_in_the_same_words():
     declared = {}
     for name in ALGORITHMS:
         for cls in filter(is_declaration, get_trainer_class(name)._config_class.__mro__):
-            for key, its_own in cls._own_options().items():
+            for key, its_own in cls.own_options().items():
                 first = declared.setdefault((key, its_own.description), cls)
                 assert first is cls, f"{cls.__name__} declares {key} as {first.__name__} does; derive from what has it"
 
