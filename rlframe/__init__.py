@@ -15,12 +15,14 @@ from rlframe.utils.spinning import shorten_spinning
 if TYPE_CHECKING:
     from rlframe.agents.a3c import A2CTrainer, A3CTrainer
     from rlframe.agents.appo import APPOTrainer
+    from rlframe.agents.ddpg import DDPGTrainer, TD3Trainer
     from rlframe.agents.dqn import DQNTrainer, SimpleQTrainer
     from rlframe.agents.impala import ImpalaTrainer
     from rlframe.agents.maddpg import MADDPGTrainer
     from rlframe.agents.pg import PGTrainer
     from rlframe.agents.ppo import DDPPOTrainer, PPOTrainer
     from rlframe.agents.qmix import QMixTrainer
+    from rlframe.agents.sac import SACTrainer
     from rlframe.data.sample_batch import SampleBatch
     from rlframe.env.base_env import BaseEnv
     from rlframe.env.external_env import ExternalEnv
@@ -39,6 +41,7 @@ _LAZY = {
     "A3CTrainer": "rlframe.agents.a3c",
     "APPOTrainer": "rlframe.agents.appo",
     "BaseEnv": "rlframe.env.base_env",
+    "DDPGTrainer": "rlframe.agents.ddpg",
     "DDPPOTrainer": "rlframe.agents.ppo",
     "DQNTrainer": "rlframe.agents.dqn",
     "ExternalEnv": "rlframe.env.external_env",
@@ -52,6 +55,8 @@ _LAZY = {
     "RolloutWorker": "rlframe.evaluation.rollout_worker",
     "SampleBatch": "rlframe.data.sample_batch",
     "SimpleQTrainer": "rlframe.agents.dqn",
+    "SACTrainer": "rlframe.agents.sac",
+    "TD3Trainer": "rlframe.agents.ddpg",
     "TorchPolicy": "rlframe.policy.torch_policy",
     "Trainer": "rlframe.trainer.trainer",
     "VectorEnv": "rlframe.env.vector_env",
@@ -63,6 +68,7 @@ __all__ = [
     "A3CTrainer",
     "APPOTrainer",
     "BaseEnv",
+    "DDPGTrainer",
     "DDPPOTrainer",
     "DQNTrainer",
     "ExternalEnv",
@@ -74,8 +80,10 @@ __all__ = [
     "Policy",
     "QMixTrainer",
     "RolloutWorker",
+    "SACTrainer",
     "SampleBatch",
     "SimpleQTrainer",
+    "TD3Trainer",
     "TorchPolicy",
     "Trainer",
     "VectorEnv",
