@@ -2,7 +2,7 @@
 PYTHON ?= python
 TESTS = $(PYTHON) -m pytest
 
-.PHONY: help check fix lint types layers spelling unit test learning programs search hostile fault docs bench
+.PHONY: help check fix lint types layers spelling unit test learning slow programs search hostile fault docs bench
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -34,6 +34,9 @@ test:  ## All tests but those that train for minutes
 
 learning:  ## Every algorithm reaches its return
 	$(TESTS) -m learning
+
+slow:  ## Tests that take more than ten seconds each
+	$(TESTS) -m slow
 
 programs:  ## Programs of RLlib's users, re-expressed
 	$(TESTS) -m "programs or not programs" tests/programs

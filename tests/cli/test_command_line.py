@@ -210,6 +210,7 @@ def test_terminal_shows_the_live_table(tmp_path: Path) -> None:
         assert wanted in text
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_run_with_remote_workers_is_stopped_by_sigterm(tmp_path: Path) -> None:
     words = ["train", "DQN", "--env", "CartPole-v1", "--run-dir", "run", "--num-workers", "1", "--stop-iters", "500"]

@@ -37,6 +37,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_killed_search_goes_on_and_carries_out_what_is_left(tmp_path: Path) -> None:
     with subprocess.Popen(
         [*WORDS, "--n-trials", "4"], cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True

@@ -104,6 +104,7 @@ def test_without_remote_workers_it_learns_in_one_process(trainers):
     assert trainer.workers.remote_workers() == []
 
 
+@pytest.mark.slow
 def test_a_restored_run_goes_on_with_the_same_numbers(trainers, tmp_path):
     trainer = trainers(keep_local_weights_in_sync=False)
     trainer.train()

@@ -241,6 +241,7 @@ def _in_a_group(worker):
     return torch.distributed.is_initialized()
 
 
+@pytest.mark.slow
 def test_learners_that_lose_one_in_the_middle_of_a_round_are_equal_again(trainers):
     trainer = trainers(
         DDPPOTrainer,

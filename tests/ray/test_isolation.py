@@ -47,6 +47,7 @@ def test_remote_workers_on_built_in_models_load_no_framework(framework, module):
     assert loaded(framework=framework) == {"driver": [module], "worker": []}
 
 
+@pytest.mark.slow
 @needs_tf
 def test_sampling_through_the_framework_loads_it_alone():
     found = loaded(framework="tf", sample_in_numpy=False)

@@ -19,6 +19,7 @@ def team_of_two(_):
     return TwoStepGame().with_agent_groups({"team": [0, 1]})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_runtime")
 def test_one_remote_worker_gives_the_numbers_of_none():
     local = QMixTrainer({**copy.deepcopy(CONFIG), "num_workers": 0}, env=team_of_two)

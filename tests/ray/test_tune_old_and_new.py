@@ -103,6 +103,7 @@ def test_asha_ends_trials_early(ray_runtime, tmp_path):
     assert max(result.metrics["training_iteration"] for result in results) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Consider boosting PBT")  # a trainer is built anew for another config
 def test_population_based_training_copies_and_perturbs(ray_runtime, tmp_path):
     from ray import tune  # Ray's own takes the class, too

@@ -38,6 +38,7 @@ cluster.shutdown()
 """
 
 
+@pytest.mark.slow
 def test_fragments_come_from_the_node_where_they_were_sampled():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
