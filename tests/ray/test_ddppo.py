@@ -117,6 +117,7 @@ def test_a_restored_run_goes_on_with_the_same_numbers(trainers, tmp_path):
     same(weights_of_workers(other)[1], weights, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_replaced_and_learns_on_with_the_others(trainers):
     import ray
 

@@ -188,6 +188,7 @@ def test_a_replacement_knows_what_the_others_know_and_repeats_nothing(trainers):
         np.testing.assert_array_equal(added["weights"][name], array)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_replaced_is_said_and_the_others_go_on(trainers, tmp_path, caplog):
     flag = tmp_path / "broken"
     trainer = trainers(env=Tasks, env_config={"broken": str(flag)}, recreate_failed_workers=True)
@@ -205,6 +206,7 @@ def test_what_cannot_be_replaced_is_said_and_the_others_go_on(trainers, tmp_path
     assert trainer.train()["num_healthy_workers"] == 2
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_written_whoever_has_died(trainers, tmp_path, caplog):
     sizes = {"train_batch_size": -1, "sgd_minibatch_size": 10, "num_envs_per_worker": 1}
     trainer = trainers(DDPPOTrainer, **sizes)

@@ -60,6 +60,7 @@ class NamedPreprocessor(NoPreprocessor):
     """A preprocessor registered by name."""
 
 
+@pytest.mark.slow
 def test_names_registered_in_the_driver_are_known_in_trials_and_their_workers(ray_runtime, tmp_path):
     from rlframe import tune  # reserves what num_workers of a function's config needs
 

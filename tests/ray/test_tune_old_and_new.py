@@ -22,6 +22,7 @@ CONFIG = {
 }
 
 
+@pytest.mark.slow
 def test_program_for_ray_1_runs_as_it_is(ray_runtime, tmp_path):
     from rlframe import tune
     from rlframe.tune.logger import DEFAULT_LOGGERS, Logger

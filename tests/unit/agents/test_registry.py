@@ -193,6 +193,7 @@ except ValueError as error:
     assert run(code).startswith("CQL exists in RLlib 1.x, but is not in rlframe yet; use SAC")
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_tune_run_by_name_runs_this_packages_trainer_and_answers_for_missing_ones(tmp_path):
     code = f"""
