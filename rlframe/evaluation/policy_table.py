@@ -13,7 +13,7 @@ from rlframe.config.options import AlgorithmConfig
 from rlframe.config.renames import with_other_names
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
 from rlframe.policy.policy_spec import PolicySpec
-from rlframe.utils import merge_dicts
+from rlframe.utils import merge_dicts, names
 from rlframe.utils.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,16 +29,41 @@ def policy_specs(config: Mapping[str, Any], default_class: Any) -> dict[str, Pol
     """
     table = (config.get("multiagent") or {}).get("policies") or {DEFAULT_POLICY_ID: None}
     entries = table.items() if isinstance(table, Mapping) else ((pid, None) for pid in sorted(table))
-    return {pid: as_spec(entry, default_class) for pid, entry in entries}
+    return {pid: as_spec(entry, default_class, f"multiagent.policies.{pid}") for pid, entry in entries}
 
 
-def as_spec(entry: Any, default_class: Any) -> PolicySpec:
-    """Returns a `PolicySpec` with a class, of a spec, a tuple of its four parts, a policy class, or None."""
-    if isinstance(entry, (tuple, list)):
-        spec = PolicySpec(*entry)
-    else:
-        spec = PolicySpec(policy_class=entry)
-    return spec if spec.policy_class is not None else spec._replace(policy_class=default_class)
+def as_spec(entry: Any, default_class: Any, where: str = "policy_class") -> PolicySpec:
+    """Returns a `PolicySpec` with a class, of a spec, a tuple of its four parts, a policy class or its name, or None.
+
+    Args:
+        entry: What stands in the table.
+        default_class: The class of entries that have none.
+        where: The entry's place in the config, for messages.
+
+    Raises:
+        ConfigError: If a class is given by a name that finds none.
+    """
+    spec = PolicySpec(*entry) if isinstance(entry, (tuple, list)) else PolicySpec(policy_class=entry)
+    if spec.policy_class is None:
+        return spec._replace(policy_class=default_class)
+    if isinstance(spec.policy_class, str):
+        return spec._replace(policy_class=_named_class(spec.policy_class, where))
+    return spec
+
+
+def _named_class(path: str, where: str) -> Any:
+    """Returns the policy class that a text names, in a config from a file."""
+    try:
+        return names.find(path, _POLICY_CLASS)
+    except names.NameNotFoundError as error:
+        raise ConfigError(
+            f"{where}: got {path!r} as the policy class, but {error}; give the class itself, or 'module:Class'"
+        ) from error
+
+
+_POLICY_CLASS = names.Kind(
+    "policy class", "a subclass of Policy", lambda found: isinstance(found, type) and hasattr(found, "learn_on_batch")
+)
 
 
 def policy_config(config: Mapping[str, Any], spec: PolicySpec) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def rebuild(
     with gate:
         trainer_class = _class_of(cls, meta["algorithm"], directory)
         try:
-            saved = _with_infinities(saved, trainer_class._config_class)
+            saved = _without_spaces_as_text(_with_infinities(saved, trainer_class._config_class))
             trainer = trainer_class(overlay(saved, given), env=_env(meta["env"]) if env is None else env)
         except ConfigError as error:
             raise CheckpointError(
@@ -131,6 +131,23 @@ def _with_infinities(saved: dict[str, Any], declaration: type[Section]) -> dict[
     return {
         key: math.inf if value is None and _is_number(annotations.get(key)) else value for key, value in saved.items()
     }
+
+
+def _without_spaces_as_text(saved: dict[str, Any]) -> dict[str, Any]:
+    """Returns the config with None for the spaces of `multiagent.policies`: the environment gives them again.
+
+    That they are the same is looked at when the state is restored.
+    """
+    multiagent = saved.get("multiagent")
+    policies = multiagent.get("policies") if isinstance(multiagent, Mapping) else None
+    if not isinstance(multiagent, Mapping) or not isinstance(policies, Mapping):
+        return saved
+    table = {pid: _without_spaces(spec) if isinstance(spec, list) else spec for pid, spec in policies.items()}
+    return {**saved, "multiagent": {**multiagent, "policies": table}}
+
+
+def _without_spaces(spec: list[Any]) -> list[Any]:
+    return [None if number in (1, 2) and isinstance(part, str) else part for number, part in enumerate(spec)]
 
 
 def _is_number(annotation: Any) -> bool:

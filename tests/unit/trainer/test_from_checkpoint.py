@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 
 from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.dqn import DQNTrainer
-from rlframe.agents.pg import PGTrainer
+from rlframe.agents.pg import PGTorchPolicy, PGTrainer
 from rlframe.agents.ppo import PPOConfig
 from rlframe.agents.trainer import Trainer
 from rlframe.env import register_env
@@ -86,6 +87,20 @@ def test_code_that_a_checkpoint_names_is_imported_with_trust_alone(saved, tmp_pa
     assert not (tmp_path / "ran").exists()
     Trainer.from_checkpoint(path, trust=True).stop()
     assert (tmp_path / "ran").exists()
+
+
+def test_policies_classes_and_spaces_are_found_again(tmp_path):
+    box, discrete = CartPoleEnv().observation_space, CartPoleEnv().action_space
+    table = {"default_policy": (PGTorchPolicy, box, discrete, {"gamma": 0.9})}
+    path = PGTrainer({**SMALL, "multiagent": {"policies": table}}, env="CartPole-v1").save(str(tmp_path))
+    again = Trainer.from_checkpoint(path)
+    assert (type(again.get_policy()), again.get_policy().config["gamma"]) == (PGTorchPolicy, 0.9)
+
+    table["default_policy"] = (PGTorchPolicy.with_updates(name="Mine"), None, None, {})
+    path = PGTrainer({**SMALL, "multiagent": {"policies": table}}, env="CartPole-v1").save(str(tmp_path))
+    with pytest.raises(CheckpointError, match=r"(?s)multiagent.policies.default_policy: got '\S+:Mine'.*config={...}"):
+        Trainer.from_checkpoint(path)
+    Trainer.from_checkpoint(path, {"multiagent": {"policies": table}}).stop()
 
 
 def test_infinite_limits_are_infinite_again():
