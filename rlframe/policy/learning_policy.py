@@ -473,7 +473,7 @@ class LearningPolicy(Policy):
 
     def complete_batch(self, samples: SampleBatch) -> SampleBatch:
         """Returns a train batch with the columns that the loss cannot do without, where it comes from elsewhere."""
-        return self.complete_columns(samples)
+        return samples
 
     def _learned_columns(self, samples: SampleBatch) -> SampleBatch:
         """Returns the columns that loss and model read: those of `learn_columns` and the model's views, or all.

@@ -117,8 +117,8 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         # `num_workers=0` and `num_workers=1` give the same numbers.
         stream = max(int(config.get("worker_index", 0)), 1)
         # Agents that are numbered may share a seed: without streams of their own they would all draw the same.
-        agent = config.get("agent_id")
-        self._agent_stream = () if agent is None else (int(agent),)
+        agent = config.get("agent_id")  # MADDPG's; a program's own key of this name may be anything
+        self._agent_stream = (int(agent),) if isinstance(agent, (int, np.integer)) else ()
         self._action_rng = make_rng(self._policy_seed, "action", stream, *self._agent_stream)
         self._exploration_rng = make_rng(self._policy_seed, "exploration", stream, *self._agent_stream)
         original = getattr(observation_space, "original_space", observation_space)

@@ -560,7 +560,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             }
 
     def apply_gradients(self, gradients: Sequence[Any]) -> None:
-        """Applies gradients as `compute_gradients` returns them."""
+        """Applies gradients as `compute_gradients` returns them; optimisers that none of them is for do not step."""
         # Of a scalar variable, compute_gradients returns a number.
         given = {str(index): np.asarray(gradient, np.float32) if isinstance(gradient, float) else gradient
                  for index, gradient in enumerate(gradients) if gradient is not None}  # fmt: skip
@@ -572,7 +572,11 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         variables = self.model.trainable_variables()
         pairs = [(gradient, variables[int(index)]) for index, gradient in gradients.items()]
         for optimizer in self._optimizers:
-            self.apply_optimizer(optimizer, pairs)
+            spec = self.optimizer_specs.get(getattr(optimizer, "label", None) or "")
+            own = None if spec is None else {variable.ref() for variable in self._weights_of(spec).values()}
+            mine = [pair for pair in pairs if own is None or pair[1].ref() in own]
+            if mine or len(self.optimizer_specs) < 2:
+                self.apply_optimizer(optimizer, mine)
         return {}
 
     def evaluate_loss(self, batch: SampleBatch) -> dict[str, Any]:

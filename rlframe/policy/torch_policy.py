@@ -390,22 +390,27 @@ class TorchPolicy(LearningPolicy):
                 )
             stepping.update(indices)
         stats.update(self.extra_grad_info(batch))
-        self._clear_others(stepping)
-        grads = [None if p.grad is None else p.grad.detach().cpu().numpy().copy() for p in self.model.parameters()]
+        others = self._parameters_of_others(stepping)
+        grads = [
+            None if p.grad is None or id(p) in others else p.grad.detach().cpu().numpy().copy()
+            for p in self.model.parameters()
+        ]
         return grads, self._learn_result(stats, self.extra_compute_grad_fetches(), custom)
 
-    def _clear_others(self, stepping: set[int]) -> None:
-        """Takes away gradients of earlier updates, of optimisers that do not step in this one."""
-        for index, optimizer in enumerate(self._optimizers if len(self._optimizers) > 1 else ()):
-            if index not in stepping:
-                for parameter in self._parameters_of(optimizer):
-                    parameter.grad = None
+    def _parameters_of_others(self, stepping: set[int]) -> set[int]:
+        """Returns identities of the parameters of optimisers that do not step: their gradients are of earlier updates."""
+        if len(self._optimizers) == 1:
+            return set()
+        others = [optimizer for index, optimizer in enumerate(self._optimizers) if index not in stepping]
+        return {id(parameter) for optimizer in others for parameter in self._parameters_of(optimizer)}
 
     def apply_gradients(self, gradients: Sequence[Any]) -> None:
-        """Applies gradients as `compute_gradients` returns them."""
+        """Applies gradients as `compute_gradients` returns them; optimisers that none of them is for do not step."""
+        given = set()
         for parameter, gradient in zip(self.model.parameters(), gradients, strict=True):
             if gradient is None:
                 continue
+            given.add(id(parameter))
             # A copy: arrays from the object store are read-only, which torch warns of.
             tensor = torch.tensor(np.asarray(gradient), device=self.device)
             if parameter.grad is None:
@@ -413,7 +418,9 @@ class TorchPolicy(LearningPolicy):
             else:
                 parameter.grad.copy_(tensor)
         for optimizer in self._optimizers:
-            optimizer.step()
+            several = len(self.optimizer_specs) > 1
+            if not several or any(id(parameter) in given for parameter in self._parameters_of(optimizer)):
+                optimizer.step()
 
     def evaluate_loss(self, batch: SampleBatch) -> dict[str, Any]:
         """Returns what `extra_compute_grad_fetches` gives for a batch, in arrays, without learning from it."""

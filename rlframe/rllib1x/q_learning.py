@@ -30,7 +30,7 @@ class QTargetPolicy(TargetPolicy):
     was built with the model becomes the copy. A loss that runs before finds the copy, too.
     """
 
-    complete_columns = with_discounts
+    complete_columns = complete_batch = with_discounts
 
     def __init__(self, obs_space: Any = None, action_space: Any = None, config: Any = None) -> None:
         self._make_target()

@@ -46,7 +46,7 @@ class DDPGPolicy(LearningPolicy):
     defaults_from = "rlframe.agents.ddpg.ddpg:DEFAULT_CONFIG"
     train_columns = SAMPLED_COLUMNS
     learn_columns = LOSS_COLUMNS
-    complete_columns = with_discounts
+    complete_columns = complete_batch = with_discounts
     compute_td_error = td_error_of
     postprocess_trajectory = postprocess_replayed
     dist_type = "deterministic"

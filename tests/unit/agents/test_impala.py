@@ -180,6 +180,24 @@ def test_limits_are_for_a_loss_of_ones_own_as_it_is(framework):
     assert policy.for_means(40.0) == 40.0 / policy.config["train_batch_size"]
 
 
+def test_a_loss_of_ones_own_learns_from_batches_as_they_are_given():
+    policy = make_policy("torch", "IMPALA", {})
+    seen = []
+
+    class Mine(type(policy)):
+        def loss(self, model, dist_class, train_batch):
+            seen.append(sorted(train_batch))
+            return model(train_batch)[0].square().mean()
+
+        def extra_grad_info(self, train_batch):
+            return {}
+
+    mine = Mine(policy.observation_space, policy.action_space, policy.config)
+    seen.clear()
+    mine.learn_on_batch(SampleBatch({"obs": make_batch(4)["obs"]}))
+    assert seen == [["obs"]]
+
+
 @every_framework
 def test_grad_clip_is_for_sums_without_vtrace_too(framework):
     trainer = make(ImpalaTrainer, framework=framework, vtrace=False, grad_clip=1e-3, train_batch_size=40)

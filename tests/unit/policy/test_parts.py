@@ -101,6 +101,21 @@ def test_the_gradient_of_a_loss_stays_out_of_networks_of_other_optimisers(framew
 
 
 @both_frameworks
+def test_gradients_that_are_computed_and_applied_apart_step_as_learning_does(framework):
+    whole, apart, rows = make(framework), make(framework), batch()
+    for update in range(5):
+        whole.learn_on_batch(rows)
+        gradients, _ = apart.compute_gradients(rows)
+        apart.apply_gradients(gradients)
+        for name, array in whole.get_weights().items():
+            np.testing.assert_allclose(apart.get_weights()[name], array, rtol=1e-6, err_msg=f"{name}, {update}")
+
+
+def test_a_key_agent_id_of_the_users_own_may_be_anything():
+    assert make("torch", agent_id="prey_0")._agent_stream == ()
+
+
+@both_frameworks
 def test_target_networks_follow_by_tau_and_hold_nothing_but_their_networks(framework):
     policy = make(framework)
     old = policy.target_network.get_weights()
