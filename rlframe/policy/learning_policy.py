@@ -471,9 +471,9 @@ class LearningPolicy(Policy):
 
     # --- learning ---------------------------------------------------------------------------------------------
 
-    def complete_batch(self, samples: SampleBatch) -> SampleBatch:
+    def complete_batch(self, batch: SampleBatch) -> SampleBatch:
         """Returns a train batch with the columns that the loss cannot do without, where it comes from elsewhere."""
-        return samples
+        return batch
 
     def _learned_columns(self, samples: SampleBatch) -> SampleBatch:
         """Returns the columns that loss and model read: those of `learn_columns` and the model's views, or all.

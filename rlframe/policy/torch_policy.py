@@ -398,7 +398,7 @@ class TorchPolicy(LearningPolicy):
         return grads, self._learn_result(stats, self.extra_compute_grad_fetches(), custom)
 
     def _parameters_of_others(self, stepping: set[int]) -> set[int]:
-        """Returns identities of the parameters of optimisers that do not step: their gradients are of earlier updates."""
+        """Returns the identities of parameters whose optimisers do not step: their gradients are of earlier updates."""
         if len(self._optimizers) == 1:
             return set()
         others = [optimizer for index, optimizer in enumerate(self._optimizers) if index not in stepping]

@@ -220,13 +220,13 @@ class DQNPolicy(LearningPolicy):
         del dist_class
         return double_q_loss(self, model, train_batch)
 
-    def complete_batch(self, samples: SampleBatch) -> SampleBatch:
+    def complete_batch(self, batch: SampleBatch) -> SampleBatch:
         """Returns a batch with discounts, and with weights of ones where a user's loss may read them."""
-        samples = with_discounts(self, samples)
-        if WEIGHTS not in samples and self.learn_columns is None:  # a batch that comes from no replay buffer
-            samples = samples.copy(shallow=True)
-            samples[WEIGHTS] = np.ones(samples.count, np.float32)
-        return samples
+        batch = with_discounts(self, batch)
+        if WEIGHTS not in batch and self.learn_columns is None:  # a batch that comes from no replay buffer
+            batch = batch.copy(shallow=True)
+            batch[WEIGHTS] = np.ones(batch.count, np.float32)
+        return batch
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns statistics of the batch's Q-values and the learning rate."""

@@ -114,18 +114,18 @@ class MADDPGPolicy(LearningPolicy):
         drawn = self.random_columns(len(features), rng)
         return softmax(features + drawn[NOISE]) if self.chooses else np.tanh(features)
 
-    def complete_batch(self, samples: SampleBatch) -> SampleBatch:
+    def complete_batch(self, batch: SampleBatch) -> SampleBatch:
         """Returns the batch.
 
         Raises:
             ValueError: If it has no joint steps.
         """
-        if JOINT_OBS not in samples:
+        if JOINT_OBS not in batch:
             raise ValueError(
-                f"MADDPG learns from the joint steps of all agents: got the columns {sorted(samples)}, wanted "
+                f"MADDPG learns from the joint steps of all agents: got the columns {sorted(batch)}, wanted "
                 f"{JOINT_OBS!r} and others among them; put ShareJointSteps before TrainOneStep in the plan"
             )
-        return samples
+        return batch
 
     # --- losses -----------------------------------------------------------------------------------------------
 
