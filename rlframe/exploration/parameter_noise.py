@@ -24,7 +24,7 @@ _OBS = "obs"
 # Epsilon after the random time steps, beside the noisy weights.
 _LAST_EPSILON = 0.01
 _ADAPTATION = 1.01
-_UNTOUCHED = re.compile(r"norm|running_|target|value_units|(^|[._])bn\d*[._]", re.IGNORECASE)
+_UNTOUCHED = re.compile(r"norm|running_|target|popart|(^|[._])bn\d*[._]", re.IGNORECASE)
 
 
 class ParameterNoise(Exploration):

@@ -11,13 +11,13 @@ from rlframe.utils.errors import ConfigError
 
 #: PopArt's layer: one weight σ and one bias μ behind `value`, which no gradient changes: V is μ + σ times what `value`
 #: gives. Where the model's config has this key, networks have this layer.
-POPART_LAYER = "value_units"
+POPART_LAYER = "popart"
 
 
 def fcnet_spec(num_outputs: int | None, model_config: Mapping[str, Any], *, values: bool = True) -> dict[str, Any]:
     """Returns the actor spec of the network that `model_config` asks for.
 
-    Layers are named `hidden_0`, `hidden_1`, …, `output`, `free_log_std`, `value_hidden_0`, …, `value`, `value_units`.
+    Layers are named `hidden_0`, `hidden_1`, …, `output`, `free_log_std`, `value_hidden_0`, …, `value`, `popart`.
 
     Args:
         num_outputs: Width of the outputs; None makes the last hidden layer the output.

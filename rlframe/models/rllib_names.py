@@ -134,7 +134,7 @@ def weights_of_rllib(wanted: Mapping[str, tuple[int, ...]], given: Mapping[str, 
     used: set[str] = set()
     made: dict[str, Array] = {}
     for name, shape in wanted.items():
-        if name.startswith("value_units."):
+        if name.startswith("popart."):
             made[name] = np.full(shape, float(name.endswith("weight")), np.float32)
             continue
         for sources, transposed in _places(name, wanted):

@@ -83,7 +83,7 @@ class PopArt:
         state: State = super().get_state()  # type: ignore[misc]  # of the policy behind the mixin
         if self.normalizes:
             moments = [self.value_mean, self._variance, self._targets_seen, self._most]
-            state["value_units"] = np.array(moments, np.float64)
+            state["popart"] = np.array(moments, np.float64)
         return state
 
     def set_state(self: Any, state: State) -> None:
@@ -92,7 +92,7 @@ class PopArt:
         Raises:
             CheckpointError: If its values are normalised and this policy's are not, or the other way round.
         """
-        saved = state.get("value_units")
+        saved = state.get("popart")
         if "weights" in state and (saved is not None) != self.normalizes:
             kinds = ("in reward units", "normalised (PopArt)")
             raise CheckpointError(

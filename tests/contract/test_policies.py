@@ -137,7 +137,7 @@ def make(framework: str, name: str, overrides: dict, obs_space=OBS_SPACE, action
 
 def network_of(policy):
     """Returns the weights that gradients move; units of values and running statistics follow batches instead."""
-    followers = ("value_units", "running_mean", "running_var", "_norm.steps")
+    followers = ("popart", "running_mean", "running_var", "_norm.steps")
     return {name: array for name, array in policy.get_weights().items() if not any(part in name for part in followers)}
 
 

@@ -116,8 +116,8 @@ class VTracePolicy(ActionBoundPenalty, PopArt, RowSums, LearningPolicy):
     def get_weights(self) -> dict[str, NDArray[Any]]:
         """Returns a copy of the network's weights and of PopArt's moments, `{name: array}`.
 
-        These have the names that they have in PPO's networks: `value_units.weight` is σ, float32 `[1, 1]`, and
-        `value_units.bias` is μ, float32 `[1]`. Without `normalize_values` there are none.
+        These have the names that they have in PPO's networks: `popart.weight` is σ, float32 `[1, 1]`, and
+        `popart.bias` is μ, float32 `[1]`. Without `normalize_values` there are none.
         """
         weights: dict[str, NDArray[Any]] = super().get_weights()
         return {**weights, **_moments_of(self.value_mean, self.value_std)} if self.normalizes else weights
@@ -150,7 +150,7 @@ class VTracePolicy(ActionBoundPenalty, PopArt, RowSums, LearningPolicy):
 
     def set_state(self, state: State) -> None:
         """Takes what `get_state` returned, also from where weights had no moments yet."""
-        if "value_units" in state and "weights" in state and _MU not in state["weights"]:
+        if "popart" in state and "weights" in state and _MU not in state["weights"]:
             state = {**state, "weights": {**state["weights"], **_moments_of(self.value_mean, self.value_std)}}
         super().set_state(state)
 

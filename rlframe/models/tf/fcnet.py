@@ -21,7 +21,7 @@ class FullyConnectedNetwork(TFModelV2):
 
     What it consists of is said once, in `rlframe.models.fcnet_spec`; its variables carry the names of that spec
     ("hidden_0.weight", …, "output.bias", "free_log_std.log_std", "value_hidden_0.weight", …, "value.bias",
-    "value_units.weight", "value_units.bias"), as those of the torch sibling do, so the NumPy actor can stand in for it.
+    "popart.weight", "popart.bias"), as those of the torch sibling do, so the NumPy actor can stand in for it.
 
     Args:
         obs_space: Preprocessed observation space.

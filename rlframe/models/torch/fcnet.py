@@ -23,7 +23,7 @@ class FullyConnectedNetwork(RLlibLayers, TorchModelV2, nn.Module):
     """Dense layers from flat observations to outputs and, beside them, to a value.
 
     What it consists of is said once, in `rlframe.models.fcnet_spec`; its submodules carry the names of that spec
-    (`hidden_0`, …, `output`, `free_log_std`, `value_hidden_0`, …, `value`, `value_units`), so the NumPy actor can stand
+    (`hidden_0`, …, `output`, `free_log_std`, `value_hidden_0`, …, `value`, `popart`), so the NumPy actor can stand
     in for it. They are also found as `_hidden_layers`, `_logits`, `_value_branch_separate` and `_value_branch`.
 
     Args:

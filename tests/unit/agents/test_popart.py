@@ -72,7 +72,7 @@ def test_weights_alone_carry_the_values(framework, name, caplog):
         learner.learn_on_batch(episodes_of_one_step(policy, np.zeros(32)))
     assert np.abs(twin.values(batch["obs"]) - before).max() < 50.0
     assert not [record for record in caplog.records if record.name == "rlframe"]
-    bare = {key: array for key, array in policy.get_weights().items() if "value_units" not in key}
+    bare = {key: array for key, array in policy.get_weights().items() if "popart" not in key}
     twin.set_weights(bare)
     assert "weights without PopArt's moments were given" in caplog.text
     assert twin.value_mean == pytest.approx(-800.0, abs=100.0)
@@ -84,9 +84,9 @@ def test_weights_alone_carry_the_values(framework, name, caplog):
 def test_setting_a_policys_own_weights_changes_nothing(framework):
     policy = make(framework, "IMPALA", {})
     policy.learn_on_batch(episodes_of_one_step(policy, [-10.0, -30.0] * 8))
-    before = policy.get_state()["value_units"]
+    before = policy.get_state()["popart"]
     policy.set_weights(policy.get_weights())
-    np.testing.assert_array_equal(policy.get_state()["value_units"], before)
+    np.testing.assert_array_equal(policy.get_state()["popart"], before)
 
 
 @every_framework
@@ -95,10 +95,10 @@ def test_state_from_before_weights_had_units_is_taken(framework, caplog):
     batch = episodes_of_one_step(policy, [-10.0, -30.0] * 8)
     policy.learn_on_batch(batch)
     state = policy.get_state()
-    state["weights"] = {key: array for key, array in state["weights"].items() if "value_units" not in key}
+    state["weights"] = {key: array for key, array in state["weights"].items() if "popart" not in key}
     twin.set_state(state)
     np.testing.assert_array_equal(twin.values(batch["obs"]), policy.values(batch["obs"]))
-    np.testing.assert_array_equal(twin.get_state()["value_units"], state["value_units"])
+    np.testing.assert_array_equal(twin.get_state()["popart"], state["popart"])
     assert not [record for record in caplog.records if record.name == "rlframe"]
 
 
@@ -109,13 +109,13 @@ def test_step_does_not_depend_on_the_size_of_rewards(framework, name):
     rewards = np.random.default_rng(2).normal(-3.0, 2.0, 32)
     small.learn_on_batch(episodes_of_one_step(small, rewards))
     state = small.get_state()
-    mean, variance, seen, most = state["value_units"]
-    large.set_state({**state, "value_units": np.array([1000 * mean, 1e6 * variance, seen, 1000 * most])})
+    mean, variance, seen, most = state["popart"]
+    large.set_state({**state, "popart": np.array([1000 * mean, 1e6 * variance, seen, 1000 * most])})
     batch = episodes_of_one_step(small, rewards, seed=3)
     small.learn_on_batch(batch)
     large.learn_on_batch(SampleBatch({**batch, "rewards": 1000 * batch["rewards"]}))
     for key, weights in small.get_weights().items():
-        wanted = 1000 * weights if "value_units" in key else weights
+        wanted = 1000 * weights if "popart" in key else weights
         np.testing.assert_allclose(large.get_weights()[key], wanted, rtol=1e-3, atol=1e-5, err_msg=key)
 
 
@@ -124,7 +124,7 @@ def test_step_does_not_depend_on_the_size_of_rewards(framework, name):
 def test_units_of_a_network_with_large_outputs_do_not_chase_themselves(framework, name):
     """Targets are made of values: a network that gives 100 would otherwise make its units larger at each step."""
     policy = make(framework, name, {"gamma": 0.9})
-    network = {key: array * (1.0 if "value_units" in key else 30.0) for key, array in policy.get_weights().items()}
+    network = {key: array * (1.0 if "popart" in key else 30.0) for key, array in policy.get_weights().items()}
     policy.set_weights(network)
     rows = 40
     batch = episodes_of_one_step(policy, np.ones(rows))
@@ -173,7 +173,7 @@ def test_off_is_off(framework):
     policy = make(framework, "IMPALA", {"normalize_values": False, "scale_advantages": False})
     policy.learn_on_batch(episodes_of_one_step(policy, [5.0, -700.0]))
     assert (policy.value_mean, policy.value_std) == (0.0, 1.0)
-    assert "value_units" not in policy.get_state()
+    assert "popart" not in policy.get_state()
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_other_units_change_no_value(framework, model):
     np.testing.assert_allclose(policy.values(obs), before, atol=1e-3)
     policy.update_value_normalizer(train_batch([3.0, 5.0] * 4))
     np.testing.assert_allclose(policy.values(obs), before, atol=1e-3)
-    units = [array for name, array in policy.get_weights().items() if "value_units" in name]
+    units = [array for name, array in policy.get_weights().items() if "popart" in name]
     assert sorted(float(array.item()) for array in units) == pytest.approx(
         sorted([policy.value_mean, policy.value_std])
     )
@@ -147,8 +147,8 @@ def test_learned_values_are_near_the_targets_however_large(framework):
 def test_default_is_on_where_values_have_layers_of_their_own(framework, overrides, normalizes):
     policy = make(framework, "PPO", overrides)
     assert policy.normalizes is normalizes
-    assert any("value_units" in name for name in policy.get_weights()) is normalizes
-    assert ("value_units" in policy.get_state()) is normalizes
+    assert any("popart" in name for name in policy.get_weights()) is normalizes
+    assert ("popart" in policy.get_state()) is normalizes
     before = policy.get_weights()
     if not normalizes:
         policy.update_value_normalizer(train_batch([5.0, -700.0]))
@@ -262,7 +262,7 @@ def test_a_plan_without_the_operator_learns_in_reward_units(framework):
     plain = make(framework, "PPO", {"normalize_values": False})
     for one in (policy, plain):
         one.learn_on_batch(make_batch(32))
-    weights = {name: array for name, array in policy.get_weights().items() if "value_units" not in name}
+    weights = {name: array for name, array in policy.get_weights().items() if "popart" not in name}
     same(weights, plain.get_weights(), rtol=1e-5, atol=1e-7)
 
 
