@@ -1,18 +1,23 @@
-"""Acting with an LSTM in NumPy: built-in layers, an LSTM behind them, heads behind it."""
+"""Acting with memory in NumPy: recurrent layers among others, or an LSTM behind a model and heads behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.data.columns import STATE_IN_PREFIX
 from rlframe.models.action_encoding import action_encoding, encode_actions
-from rlframe.models.actor import ChainActor, FloatArray, Weights, as_rows, bind_chain, get_array, sigmoid
+from rlframe.models.actor import ChainActor, FloatArray, Weights, as_rows, bind_chain, bind_layer, get_array, sigmoid
+from rlframe.models.spec import GRU, LSTM, layer_from_spec
+
+Cell: TypeAlias = Callable[[FloatArray, list[FloatArray]], list[FloatArray]]
 
 #: Names of the parts of a model with an LSTM: before it, the LSTM, behind it.
-INNER, LSTM, HEADS = "inner", "lstm", "heads"
+INNER, MEMORY, HEADS = "inner", "lstm", "heads"
 
 
 def lstm_spec(
@@ -31,7 +36,7 @@ def lstm_spec(
     return {
         "inner": _prefixed(inner["outputs"], INNER),
         "lstm": {
-            "name": LSTM,
+            "name": MEMORY,
             "cell_size": int(model_config["lstm_cell_size"]),
             "prev_actions": action_encoding(action_space) if model_config["lstm_use_prev_action"] else None,
             "prev_rewards": bool(model_config["lstm_use_prev_reward"]),
@@ -56,13 +61,9 @@ class LSTMActor:
 
     Args:
         spec: `{"inner": [layer, ...], "lstm": {"name": ..., "cell_size": S, "prev_actions": how to encode or None,
-            "prev_rewards": bool}, "outputs": [layer, ...], "values": [layer, ...]}`. The LSTM reads the arrays
-            `<name>.weight_ih [4S, in]`, `<name>.weight_hh [4S, S]` and `<name>.bias [4S]`, gates in the order input,
-            forget, cell, output.
+            "prev_rewards": bool}, "outputs": [layer, ...], "values": [layer, ...]}`.
         weights: Float32 arrays by name, possibly views of a live model's memory.
         rng: Generator for noisy layers; None switches their noise off.
-
-    Source: Hochreiter and Schmidhuber 1997; with the forget gate of Gers et al. 2000.
     """
 
     def __init__(self, spec: Mapping[str, Any], weights: Weights, rng: np.random.Generator | None = None) -> None:
@@ -72,10 +73,7 @@ class LSTMActor:
         self._inner = bind_chain(spec["inner"], weights, rng)
         self._outputs = bind_chain(spec["outputs"], weights, rng)
         self._values = bind_chain(spec["values"], weights, rng)
-        self._input_weights = get_array(weights, f"{lstm['name']}.weight_ih", 2).T
-        self._state_weights = get_array(weights, f"{lstm['name']}.weight_hh", 2).T
-        self._bias = get_array(weights, f"{lstm['name']}.bias", 1)
-        self._size = int(lstm["cell_size"])
+        self._cell = bind_cell(LSTM(lstm["name"]), weights)
         self._prev_actions, self._prev_rewards = lstm["prev_actions"], bool(lstm["prev_rewards"])
 
     @property
@@ -102,23 +100,106 @@ class LSTMActor:
         if self._prev_rewards:
             parts.append(np.asarray(inputs["prev_rewards"], np.float32).reshape(-1, 1))
         x = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-        gates = np.dot(x, self._input_weights)
-        gates += np.dot(inputs["state_in_0"], self._state_weights)
-        gates += self._bias
-        size = self._size
-        squashed = np.empty_like(gates)
-        sigmoid(gates, squashed)
-        cell = squashed[:, size : 2 * size] * inputs["state_in_1"]
-        cell += squashed[:, :size] * np.tanh(gates[:, 2 * size : 3 * size])
-        hidden = squashed[:, 3 * size :] * np.tanh(cell)
-        outputs = values = hidden
+        states = self._cell(x, [inputs["state_in_0"], inputs["state_in_1"]])
+        outputs = values = states[0]
         for layer in self._outputs:
             outputs = layer(outputs)
         for layer in self._values:
             values = layer(values)
-        return outputs, values[:, 0], [hidden, cell]
+        return outputs, values[:, 0], states
+
+
+class MemoryActor:
+    """A chain of layers some of which are recurrent, in NumPy.
+
+    Args:
+        spec: `{"outputs": [layer, ...]}`, as a `rlframe.models.spec.Network` has them.
+        weights: Float32 arrays by name, possibly views of a live model's memory.
+        rng: Generator for noisy layers; None switches their noise off.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], weights: Weights, rng: np.random.Generator | None = None) -> None:
+        layers = [layer_from_spec(layer) for layer in spec["outputs"]]
+        self._steps: list[tuple[int, Any]] = [
+            (layer.states, bind_cell(layer, weights)) if isinstance(layer, (GRU, LSTM))
+            else (0, bind_layer(layer, weights, rng))
+            for layer in layers
+        ]  # fmt: skip
+        self._mean_actor = self if rng is None else MemoryActor(spec, weights)
+
+    @property
+    def mean(self) -> MemoryActor:
+        """The same actor on the same arrays with the noise of noisy layers switched off."""
+        return self._mean_actor
+
+    def step(self, obs: NDArray[Any], inputs: Mapping[str, NDArray[Any]]) -> tuple[FloatArray, None, list[FloatArray]]:
+        """Returns distribution inputs [B, K], None (no values), and the new states, each [B, S].
+
+        Args:
+            obs: Observations. `[B, D]`.
+            inputs: `state_in_0`, `state_in_1`, …: the recurrent layers' states in their order, float `[B, S]`.
+        """
+        x: FloatArray = as_rows(obs)
+        after: list[FloatArray] = []
+        for states, run in self._steps:
+            if states:
+                new = run(x, [inputs[f"{STATE_IN_PREFIX}{len(after) + index}"] for index in range(states)])
+                x, after = new[0], after + new
+            else:
+                x = run(x)
+        return x, None, after
+
+
+def bind_cell(layer: Any, weights: Weights) -> Cell:
+    """Returns the function of a recurrent layer from rows `[B, in]` and its states `[B, S]` to the new states.
+
+    The first of these is what the layer gives.
+
+    Args:
+        layer: A `GRU` or an `LSTM` of `rlframe.models.spec`.
+        weights: Float32 arrays by name, possibly views of a live model's memory.
+    """
+    of_input, of_state = (get_array(weights, f"{layer.name}.{name}", 2).T for name in ("weight_ih", "weight_hh"))
+    if isinstance(layer, GRU):
+        bias_ih, bias_hh = (get_array(weights, f"{layer.name}.{name}", 1) for name in ("bias_ih", "bias_hh"))
+        return partial(_gru, of_input, of_state, bias_ih, bias_hh)
+    return partial(_lstm, of_input, of_state, get_array(weights, f"{layer.name}.bias", 1))
+
+
+def _gru(
+    input_weights: FloatArray, state_weights: FloatArray, input_bias: FloatArray, state_bias: FloatArray,
+    x: FloatArray, states: list[FloatArray],
+) -> list[FloatArray]:  # fmt: skip
+    (state,) = states
+    size = state.shape[1]
+    of_input = np.dot(x, input_weights)
+    of_input += input_bias
+    of_state = np.dot(state, state_weights)
+    of_state += state_bias
+    gates = of_input[:, : 2 * size] + of_state[:, : 2 * size]
+    sigmoid(gates, gates)
+    new = np.tanh(of_input[:, 2 * size :] + gates[:, :size] * of_state[:, 2 * size :])
+    return [new + gates[:, size:] * (state - new)]
+
+
+def _lstm(
+    input_weights: FloatArray, state_weights: FloatArray, bias: FloatArray, x: FloatArray, states: list[FloatArray]
+) -> list[FloatArray]:
+    hidden, cell = states
+    size = cell.shape[1]
+    gates = np.dot(x, input_weights)
+    gates += np.dot(hidden, state_weights)
+    gates += bias
+    squashed = np.empty_like(gates)
+    sigmoid(gates, squashed)
+    cell = squashed[:, size : 2 * size] * cell
+    cell += squashed[:, :size] * np.tanh(gates[:, 2 * size : 3 * size])
+    return [squashed[:, 3 * size :] * np.tanh(cell), cell]
 
 
 def make_actor(spec: Mapping[str, Any], weights: Weights, rng: np.random.Generator | None = None) -> Any:
     """Returns the actor that a model's `actor_spec()` describes."""
-    return LSTMActor(spec, weights, rng) if "lstm" in spec else ChainActor(spec, weights, rng)
+    if "lstm" in spec:
+        return LSTMActor(spec, weights, rng)
+    recurrent = any(isinstance(layer_from_spec(layer), (GRU, LSTM)) for layer in spec["outputs"])
+    return MemoryActor(spec, weights, rng) if recurrent else ChainActor(spec, weights, rng)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias
 
+import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
@@ -142,6 +143,43 @@ class BatchNorm(_Described):
 
 
 @dataclass(frozen=True)
+class GRU(_Described):
+    """Gated recurrent units, with the reset gate behind the product as in cuDNN; one state, h `[S]`.
+
+        r, z = sigmoid(W x + V h),   n = tanh(W_n x + r · V_n h),   h' = (1 − z) n + z h
+
+    Has `<name>.weight_ih [3S, in]`, `<name>.weight_hh [3S, S]`, `<name>.bias_ih [3S]` and `<name>.bias_hh [3S]`, gates
+    in the order reset, update, new; drawn from ±1/√S.
+
+    Source: Cho et al. 2014, "Learning Phrase Representations using RNN Encoder-Decoder", section 2.3.
+    """
+
+    kind: ClassVar[str] = "gru"
+    #: How many state arrays `[S]` it carries from step to step.
+    states: ClassVar[int] = 1
+    name: str
+    units: int | None = None
+
+
+@dataclass(frozen=True)
+class LSTM(_Described):
+    """Long short-term memory; two states, h and c `[S]`.
+
+        c' = sigmoid(f) c + sigmoid(i) tanh(g),   h' = sigmoid(o) tanh(c'),   (i, f, g, o) = W x + V h + b
+
+    Has `<name>.weight_ih [4S, in]`, `<name>.weight_hh [4S, S]` and `<name>.bias [4S]`. Weights are drawn from ±1/√S,
+    the forget gates' biases begin at 1 (Jozefowicz et al. 2015).
+
+    Source: Hochreiter and Schmidhuber 1997; with the forget gate of Gers et al. 2000.
+    """
+
+    kind: ClassVar[str] = "lstm"
+    states: ClassVar[int] = 2
+    name: str
+    units: int | None = None
+
+
+@dataclass(frozen=True)
 class AppendBias(_Described):
     """Appends the learned, observation-independent vector `<name>.log_std [n]` to every row (`free_log_std`)."""
 
@@ -171,9 +209,9 @@ class Rescale(_Described):
         return len(self.low)
 
 
-Layer: TypeAlias = Dense | NoisyDense | LayerNorm | BatchNorm | AppendBias | Rescale
+Layer: TypeAlias = Dense | NoisyDense | LayerNorm | BatchNorm | GRU | LSTM | AppendBias | Rescale
 KINDS: dict[str, type[Any]] = {
-    layer.kind: layer for layer in (Dense, NoisyDense, LayerNorm, BatchNorm, AppendBias, Rescale)
+    layer.kind: layer for layer in (Dense, NoisyDense, LayerNorm, BatchNorm, GRU, LSTM, AppendBias, Rescale)
 }
 
 
@@ -237,6 +275,11 @@ class Network:
             width = width + int(layer.units or 0) if layer.kind == "append_bias" else int(layer.units or 0)
         return width
 
+    def initial_states(self) -> list[NDArray[np.float32]]:
+        """Returns what its recurrent layers begin a sequence with: zeros, float32 `[S]` each; none without any."""
+        recurrent = [layer for layer in self.layers if isinstance(layer, (GRU, LSTM))]
+        return [np.zeros(int(layer.units or 0), np.float32) for layer in recurrent for _ in range(layer.states)]
+
     def prefixed(self, prefix: str) -> list[dict[str, Any]]:
         """Returns its layers as plain data whose names begin with "<prefix>."."""
         return [replace(layer, name=f"{prefix}.{layer.name}").to_spec() for layer in self.layers]
@@ -250,11 +293,30 @@ class CustomNetwork:
         inputs: Width of each input by its name; the model gets them side by side as `obs`.
         out_size: Width of the output.
         config: The `model` section.
+        obs_space: Preprocessed space of what it sees; None for a Box of the inputs.
+        action_space: Space of actions that it is told; None for a Box of the outputs.
     """
 
     inputs: Mapping[str, int]
     out_size: int
     config: Mapping[str, Any]
+    obs_space: Any = None
+    action_space: Any = None
+
+    def spaces(self) -> tuple[Any, Any]:
+        """Returns the spaces that the model is built for."""
+        obs = gym.spaces.Box(-np.inf, np.inf, (sum(self.inputs.values()),), np.float32)
+        actions = gym.spaces.Box(-1.0, 1.0, (self.out_size,), np.float32)
+        return self.obs_space or obs, self.action_space or actions
+
+    def check(self, model: Any) -> None:
+        """Raises a ConfigError where the model wants more than its inputs and its own states."""
+        past = [key for key in model.view_requirements if key != "obs" and not key.startswith("state_")]
+        if past:
+            raise ConfigError(
+                "model: a policy's networks compute with their inputs and states; got a network that wants "
+                f"{past[0]!r} (an environment wrapper can put it into the observations)"
+            )
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-import gymnasium as gym
 import numpy as np
 import tensorflow as tf
 
 from rlframe.models.actor import BATCH_NORM_EPSILON
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.spec import (
+    GRU,
+    LSTM,
     AppendBias,
     BatchNorm,
     CustomNetwork,
@@ -24,10 +25,12 @@ from rlframe.models.spec import (
     Rescale,
     Variable,
 )
+from rlframe.models.tf import cells
 from rlframe.models.tf.misc import activation_function, flat_rows, initial_rng
 from rlframe.models.tf.noisy import NoisyLayer
 from rlframe.models.tf.tf_modelv2 import TFModelV2
 from rlframe.models.tf.variables import VariableOwner
+from rlframe.tensor import ops
 
 Tensor: TypeAlias = Any
 
@@ -60,6 +63,8 @@ class TFNetwork(VariableOwner):
             self.add_weight(f"{name}.bias", bias)
         elif isinstance(layer, NoisyDense):
             setattr(self, name, NoisyLayer(in_size, units, activation=None))
+        elif isinstance(layer, (GRU, LSTM)):
+            setattr(self, name, (cells.GRU if isinstance(layer, GRU) else cells.LSTM)(in_size, units))
         elif isinstance(layer, AppendBias):
             self.add_weight(f"{name}.log_std", np.zeros(units, np.float32))
         elif isinstance(layer, (LayerNorm, BatchNorm)):
@@ -85,13 +90,37 @@ class TFNetwork(VariableOwner):
         x = inputs[0] if len(inputs) == 1 else tf.concat(inputs, 1)
         for layer in self.spec.layers:
             x = self._run(layer, x, training)
-            activation = activation_function(getattr(layer, "activation", None))
-            if activation is not None:
-                x = activation(x)
         return x
 
+    def unroll(self, x: Tensor, states: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Returns the outputs `[S, T, out_size]` of sequences `[S, T, n]`, and the states behind their last steps.
+
+        Args:
+            x: Inputs side by side.
+            states: The recurrent layers' states before the first step, `[S, ...]` each, as in `initial_states`.
+        """
+        leading, before, after = tf.shape(x)[:2], iter(states), []
+        for layer in self.spec.layers:
+            if isinstance(layer, (GRU, LSTM)):
+                x, new = getattr(self, layer.name)(x, [next(before) for _ in range(layer.states)])
+                after += new
+            else:
+                rows = self._run(layer, tf.reshape(x, [-1, x.shape[-1]]), False)
+                x = tf.reshape(rows, [leading[0], leading[1], rows.shape[-1]])
+        return x, after
+
+    def initial_states(self) -> list[Any]:
+        """Returns the states that a sequence begins with, arrays `[S]`."""
+        return list(self.spec.initial_states())
+
     def _run(self, layer: Layer, x: Tensor, training: bool) -> Tensor:
-        """Returns what a layer makes of `x`, before its activation."""
+        """Returns what a layer makes of rows `[B, n]`."""
+        activation = activation_function(getattr(layer, "activation", None))
+        made = self._run_linear(layer, x, training)
+        return made if activation is None else activation(made)
+
+    def _run_linear(self, layer: Layer, x: Tensor, training: bool) -> Tensor:
+        """Returns what a layer makes of rows, before its activation."""
         if isinstance(layer, Dense):
             return self.dense(layer.name, x)
         if isinstance(layer, NoisyDense):
@@ -106,6 +135,7 @@ class TFNetwork(VariableOwner):
         if isinstance(layer, LayerNorm):
             mean, variance = tf.nn.moments(x, axes=[1], keepdims=True)
             return (x - mean) * tf.math.rsqrt(variance + 1e-5) * scale + bias
+        assert isinstance(layer, BatchNorm)
         return self._renormalised(layer, x, training) * scale + bias
 
     def _renormalised(self, layer: BatchNorm, x: Tensor, training: bool) -> Tensor:
@@ -143,16 +173,26 @@ class TFCustomNetwork(VariableOwner):
 
     def __init__(self, spec: CustomNetwork) -> None:
         self.spec = spec
-        space = gym.spaces.Box(-np.inf, np.inf, (sum(spec.inputs.values()),), np.float32)
-        self.model: Any = ModelCatalog.get_model_v2(
-            space, gym.spaces.Box(-1.0, 1.0, (spec.out_size,), np.float32), spec.out_size, dict(spec.config), "tf"
-        )
+        self.model: Any = ModelCatalog.get_model_v2(*spec.spaces(), spec.out_size, dict(spec.config), "tf")
+        spec.check(self.model)
 
     def __call__(self, *inputs: Tensor, training: bool = False, frozen: bool = False) -> Tensor:
         """Returns the model's outputs `[B, out_size]` for inputs `[B, n]` side by side."""
         del frozen
         x = inputs[0] if len(inputs) == 1 else tf.concat(inputs, 1)
         return self.model({"obs": x, "is_training": training})[0]
+
+    def unroll(self, x: Tensor, states: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Returns the model's outputs `[S, T, out_size]` of sequences `[S, T, n]`, and the states behind them."""
+        sequences, steps = tf.unstack(tf.shape(x)[:2])
+        rows = tf.reshape(x, [-1, *self.spec.spaces()[0].shape])
+        lens = tf.fill([sequences], steps)
+        outputs, after = self.model({"obs": rows, "is_training": False}, states, lens)
+        return tf.reshape(outputs, [sequences, steps, outputs.shape[-1]]), after
+
+    def initial_states(self) -> list[Any]:
+        """Returns the states that a sequence begins with, arrays `[S]`."""
+        return list(self.model.get_initial_state())
 
     def kernels(self) -> list[Tensor]:
         """Returns the weight matrices and filters; no biases."""
@@ -206,9 +246,17 @@ class Networks(TFModelV2):
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
         """Returns the acting network's outputs `[B, num_outputs]`."""
-        del seq_lens
         obs = input_dict["obs_flat"] if self.encoder is None else input_dict["obs"]
-        return getattr(self, self.acting)(self.encode(obs)), state
+        x, network = self.encode(obs), getattr(self, self.acting)
+        if not state:
+            return network(x), state
+        outputs, after = network.unroll(ops.split_sequences(x, seq_lens), state)
+        return ops.flatten_sequences(outputs), after
+
+    def get_initial_state(self) -> list[Any]:
+        """Returns what the acting network begins a sequence with."""
+        made: list[Any] = getattr(self, self.acting).initial_states()
+        return made
 
     def weights_of(self, part: str) -> dict[str, Any]:
         """Returns the trainable variables of a network, or a variable, by their names in the model."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import gymnasium
@@ -13,11 +12,11 @@ from rlframe.data.columns import PREV_ACTIONS, PREV_REWARDS
 from rlframe.models.action_encoding import action_encoding, encoded_size
 from rlframe.models.past_views import previous_step_views
 from rlframe.models.recurrent_actor import heads_config, lstm_spec
+from rlframe.models.tf.cells import LSTM
 from rlframe.models.tf.fcnet import MemoryHeads
-from rlframe.models.tf.misc import flat_rows, initial_rng
+from rlframe.models.tf.misc import flat_rows
 from rlframe.models.tf.past_steps import encode_actions
 from rlframe.models.tf.tf_modelv2 import TFModelV2
-from rlframe.models.tf.variables import VariableOwner
 
 
 class RecurrentNetwork(TFModelV2):
@@ -85,43 +84,6 @@ def _check_rows(rows: int | None, sequences: int | None) -> None:
 def _swapped(x: Any) -> Any:
     """Returns `x [a, b, c]` as `[b, a, c]`."""
     return tf.transpose(x, [1, 0, 2])
-
-
-class LSTM(VariableOwner):
-    """One layer of LSTM cells; `weight_ih [4S, in]`, `weight_hh [4S, S]` and one `bias [4S]`.
-
-    Gates lie in the order input, forget, cell, output. Weights are drawn from ±1/√S, the forget gates' biases begin at
-    1 (Jozefowicz et al. 2015, "An Empirical Exploration of Recurrent Network Architectures").
-    """
-
-    def __init__(self, in_size: int, cell_size: int) -> None:
-        rng, bound = initial_rng(), 1.0 / math.sqrt(cell_size)
-        self.cell_size = cell_size
-        for name, size in (("weight_ih", in_size), ("weight_hh", cell_size)):
-            self.add_weight(name, rng.uniform(-bound, bound, (4 * cell_size, size)).astype(np.float32))
-        bias = np.zeros(4 * cell_size, np.float32)
-        bias[cell_size : 2 * cell_size] = 1.0
-        self.add_weight("bias", bias)
-
-    def __call__(self, x: Any, state: list[Any]) -> tuple[Any, list[Any]]:
-        """Returns outputs [B, T, S] and the states [h, c] after the last step, [B, S] each, of `x` [B, T, in]."""
-        # What the inputs add to the gates is computed for all steps at once: only the rest needs a loop.
-        weight = self.get_weight("weight_ih")
-        given = tf.tensordot(x, weight, [[2], [1]]) + self.get_weight("bias")
-        given = tf.transpose(given, [1, 0, 2])
-        recurrent = self.get_weight("weight_hh")
-
-        def step(before: tuple[Any, Any], gates: Any) -> tuple[Any, Any]:
-            h, c = before
-            i, f, g, o = tf.split(gates + tf.matmul(h, recurrent, transpose_b=True), 4, axis=1)
-            cell = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
-            return tf.sigmoid(o) * tf.tanh(cell), cell
-
-        if given.shape[0] == 1:  # acting: no loop
-            h, c = step((state[0], state[1]), given[0])
-            return h[:, None], [h, c]
-        outputs, cells = tf.scan(step, given, (state[0], state[1]))
-        return tf.transpose(outputs, [1, 0, 2]), [outputs[-1], cells[-1]]
 
 
 class LSTMWrapper(RecurrentNetwork):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -14,6 +13,8 @@ from rlframe.fast.dense_torch import dense
 from rlframe.models.actor import BATCH_NORM_EPSILON, normalize_activation
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.spec import (
+    GRU,
+    LSTM,
     AppendBias,
     BatchNorm,
     CustomNetwork,
@@ -25,9 +26,11 @@ from rlframe.models.spec import (
     Part,
     Variable,
 )
+from rlframe.models.torch import cells
 from rlframe.models.torch.misc import AppendBiasLayer, activation_function, undrawn_linear
 from rlframe.models.torch.noisy import NoisyLayer
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
+from rlframe.tensor import ops
 
 #: Limits of batch renormalisation: how far its scale and its shift may go.
 MOST_SCALE, MOST_SHIFT = 3.0, 5.0
@@ -69,17 +72,44 @@ class TorchNetwork(nn.Module):
         # By name, not by reference: a replaced or deep-copied submodule is then the one that computes.
         modules: Any = self._modules
         for name, activation, function in self._bound:
-            module = modules[name]
-            if isinstance(module, BatchRenorm):
-                x = module(x, training)
-                x = x if function is None else function(x)
-            else:
-                x = dense(x, module, activation, function, frozen=frozen)
+            x = _run(modules[name], x, activation, function, training, frozen)
         return x
+
+    def unroll(self, x: Tensor, states: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Returns the outputs `[S, T, out_size]` of sequences `[S, T, n]`, and the states behind their last steps.
+
+        Args:
+            x: Inputs side by side.
+            states: The recurrent layers' states before the first step, `[S, ...]` each, as in `initial_states`.
+        """
+        modules: Any = self._modules
+        before, after = iter(states), []
+        for name, activation, function in self._bound:
+            module = modules[name]
+            if isinstance(module, (cells.GRU, cells.LSTM)):
+                x, new = module(x, [next(before) for _ in range(module.states)])
+                after += new
+            else:
+                x = _run(module, x.flatten(0, 1), activation, function).unflatten(0, x.shape[:2])
+        return x, after
+
+    def initial_states(self) -> list[Any]:
+        """Returns the states that a sequence begins with, arrays `[S]`."""
+        return list(self.spec.initial_states())
 
     def kernels(self) -> list[Tensor]:
         """Returns the weight matrices, `[out, in]` each; no biases."""
         return [parameter for parameter in self.parameters() if parameter.dim() > 1]
+
+
+def _run(
+    module: Any, x: Tensor, activation: str, function: Any, training: bool = False, frozen: bool = False
+) -> Tensor:
+    """Returns what a layer and its activation make of rows `[B, n]`."""
+    if isinstance(module, BatchRenorm):
+        x = module(x, training)
+        return x if function is None else function(x)
+    return dense(x, module, activation, function, frozen=frozen)
 
 
 class TorchCustomNetwork(nn.Module):
@@ -92,10 +122,8 @@ class TorchCustomNetwork(nn.Module):
     def __init__(self, spec: CustomNetwork) -> None:
         super().__init__()
         self.spec = spec
-        space = gym.spaces.Box(-np.inf, np.inf, (sum(spec.inputs.values()),), np.float32)
-        self.model: Any = ModelCatalog.get_model_v2(
-            space, gym.spaces.Box(-1.0, 1.0, (spec.out_size,), np.float32), spec.out_size, dict(spec.config), "torch"
-        )
+        self.model: Any = ModelCatalog.get_model_v2(*spec.spaces(), spec.out_size, dict(spec.config), "torch")
+        spec.check(self.model)
 
     def forward(self, *inputs: Tensor, training: bool = False, frozen: bool = False) -> Tensor:
         """Returns the model's outputs `[B, out_size]` for inputs `[B, n]` side by side."""
@@ -103,6 +131,18 @@ class TorchCustomNetwork(nn.Module):
         x = inputs[0] if len(inputs) == 1 else torch.cat(inputs, 1)
         outputs: Tensor = self.model({"obs": x, "is_training": training})[0]
         return outputs
+
+    def unroll(self, x: Tensor, states: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Returns the model's outputs `[S, T, out_size]` of sequences `[S, T, n]`, and the states behind them."""
+        sequences, steps = x.shape[:2]
+        lens = torch.full((sequences,), steps, dtype=torch.int32, device=x.device)
+        rows = x.reshape(sequences * steps, *self.spec.spaces()[0].shape)
+        outputs, after = self.model({"obs": rows, "is_training": self.training}, states, lens)
+        return outputs.unflatten(0, (sequences, steps)), after
+
+    def initial_states(self) -> list[Any]:
+        """Returns the states that a sequence begins with, arrays `[S]`."""
+        return list(self.model.get_initial_state())
 
     def kernels(self) -> list[Tensor]:
         """Returns the weight matrices and filters; no biases."""
@@ -158,9 +198,17 @@ class Networks(TorchModelV2, nn.Module):
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
         """Returns the acting network's outputs `[B, num_outputs]`."""
-        del seq_lens
         obs = input_dict["obs_flat"] if self.encoder is None else input_dict["obs"]
-        return self._modules[self.acting](self.encode(obs)), state  # type: ignore[misc]  # it is there
+        x, network = self.encode(obs), self._modules[self.acting]
+        if not state:
+            return network(x), state  # type: ignore[misc]  # it is there
+        outputs, after = network.unroll(ops.split_sequences(x, seq_lens), state)  # type: ignore[union-attr,operator]
+        return outputs.flatten(0, 1), after
+
+    def get_initial_state(self) -> list[Any]:
+        """Returns what the acting network begins a sequence with."""
+        made: list[Any] = self._modules[self.acting].initial_states()  # type: ignore[union-attr,operator]
+        return made
 
     def weights_of(self, part: str) -> dict[str, Any]:
         """Returns the parameters of a network, or a variable, by their names in the model."""
@@ -261,4 +309,6 @@ def _module(layer: Layer, in_size: int, rng: np.random.Generator) -> nn.Module:
         return nn.LayerNorm(units)
     if isinstance(layer, BatchNorm):
         return BatchRenorm(units, layer.momentum, layer.warmup)
+    if isinstance(layer, (GRU, LSTM)):
+        return (cells.GRU if isinstance(layer, GRU) else cells.LSTM)(in_size, units)
     return AppendBiasLayer(units) if isinstance(layer, AppendBias) else _Rescale(layer.low, layer.high)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar
 
 import gymnasium
@@ -15,6 +14,7 @@ from rlframe.data.sequences import add_time_dimension
 from rlframe.models.action_encoding import action_encoding, encoded_size
 from rlframe.models.past_views import previous_step_views
 from rlframe.models.recurrent_actor import heads_config, lstm_spec
+from rlframe.models.torch.cells import LSTM
 from rlframe.models.torch.fcnet import MemoryHeads
 from rlframe.models.torch.past_steps import encode_actions
 from rlframe.models.torch.rllib_layers import RLlibLayers, slim
@@ -64,35 +64,6 @@ class RecurrentNetwork(TorchModelV2):
             f"{type(self).__name__} must define forward_rnn(self, inputs, state, seq_lens) and return "
             f"(outputs[num_seqs, T, num_outputs], list of states)."
         )
-
-
-class LSTM(nn.Module):
-    """One layer of LSTM cells; `weight_ih [4S, in]`, `weight_hh [4S, S]` and one `bias [4S]`.
-
-    Gates lie in the order input, forget, cell, output. Weights are drawn from ±1/√S, the forget gates' biases begin at
-    1 (Jozefowicz et al. 2015, "An Empirical Exploration of Recurrent Network Architectures").
-    """
-
-    def __init__(self, in_size: int, cell_size: int) -> None:
-        super().__init__()
-        bound = 1.0 / math.sqrt(cell_size)
-        self.weight_ih = nn.Parameter(torch.empty(4 * cell_size, in_size).uniform_(-bound, bound))
-        self.weight_hh = nn.Parameter(torch.empty(4 * cell_size, cell_size).uniform_(-bound, bound))
-        bias = torch.zeros(4 * cell_size)
-        bias[cell_size : 2 * cell_size] = 1.0
-        self.bias = nn.Parameter(bias)
-
-    def forward(
-        self, x: torch.Tensor, state: list[torch.Tensor], time_major: bool = False
-    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Returns outputs [B, T, S] and the states [h, c] after the last step, [B, S] each, of `x` [B, T, in].
-
-        With `time_major` inputs and outputs are [T, B, ...].
-        """
-        weights = [self.weight_ih, self.weight_hh, self.bias, torch.zeros_like(self.bias)]
-        hx = (state[0].unsqueeze(0), state[1].unsqueeze(0))
-        outputs, h, c = torch.lstm(x, hx, weights, True, 1, 0.0, self.training, False, not time_major)
-        return outputs, [h.squeeze(0), c.squeeze(0)]
 
 
 class LSTMWrapper(RLlibLayers, RecurrentNetwork, nn.Module):

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from rlframe.models.actor import run_chain
+from rlframe.models.recurrent_actor import make_actor
 from rlframe.models.spec import (
+    GRU,
+    LSTM,
     AppendBias,
     BatchNorm,
     Dense,
@@ -94,6 +97,45 @@ def test_a_framework_computes_what_numpy_computes_from_the_same_weights(framewor
     wanted = run_chain(described, by_prefix, np.concatenate([obs, actions], 1))
     np.testing.assert_allclose(made, wanted, atol=1e-5, rtol=1e-4)
     assert made.shape == (6, spec.out_size)
+
+
+RECURRENT = {
+    "gru": (Dense("inputs", "relu", 6), GRU("gru", 5), Dense("outputs", units=4)),
+    "two layers": (LSTM("first", 5), GRU("second", 3), Dense("outputs", "tanh", units=4)),
+}
+
+
+@both_frameworks
+@pytest.mark.parametrize("chain", RECURRENT)
+def test_recurrent_layers_unroll_to_what_numpy_computes_step_by_step(framework, chain):
+    spec = Network({"obs": 3}, RECURRENT[chain])
+    network = build(framework, spec)
+    weights = random_weights(network, framework)
+    load(framework, network, weights)
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(4, 6, 3)).astype(np.float32)
+    begin = [rng.normal(size=(4, *state.shape)).astype(np.float32) for state in spec.initial_states()]
+    assert [state.shape for state in network.initial_states()] == [state.shape[1:] for state in begin]
+    outputs, after = network.unroll(to_tensor(framework, x), [to_tensor(framework, state) for state in begin])
+    described = json.loads(json.dumps(spec.prefixed("actor")))
+    actor = make_actor({"outputs": described}, {f"actor.{name}": array for name, array in weights.items()})
+    states, steps = begin, []
+    for t in range(x.shape[1]):
+        made, _, states = actor.step(x[:, t], {f"state_in_{index}": state for index, state in enumerate(states)})
+        steps.append(made)
+    for tensor, array in ((outputs, np.stack(steps, 1)), *zip(after, states, strict=True)):
+        np.testing.assert_allclose(tensor.detach() if framework == "torch" else tensor, array, atol=1e-5)
+
+
+def test_a_gru_is_that_of_the_paper():
+    """By pencil, one unit: r = z = σ(0) = 1/2, n = tanh(1 + 2/2), h' = (1 − z) n + z h."""
+    weights = {
+        "gru.weight_ih": np.array([[0], [0], [1]], np.float32), "gru.weight_hh": np.array([[0], [0], [1]], np.float32),
+        "gru.bias_ih": np.zeros(3, np.float32), "gru.bias_hh": np.array([0, 0, -1], np.float32),
+    }  # fmt: skip
+    actor = make_actor({"outputs": [GRU("gru", 1).to_spec()]}, weights)
+    made, _, _ = actor.step(np.ones((1, 1), np.float32), {"state_in_0": np.full((1, 1), 3, np.float32)})
+    assert made[0, 0] == pytest.approx(0.5 * np.tanh(2.0) + 0.5 * 3)
 
 
 @needs_tf
