@@ -39,12 +39,13 @@ def show_config(algorithm: str, search: str | None = None) -> None:
         ConfigError: If there is no such algorithm.
     """
     from rlframe.cli.algorithms import find_trainer_class
+    from rlframe.config.reference import reference
 
     declaration = find_trainer_class(algorithm)._config_class
-    left_out = {row.key for row in declaration.reference() if row.note} | declaration.deprecated_keys()
+    left_out = {row.key for row in reference(declaration) if row.note} | declaration.deprecated_keys()
     entries = [
         Entry(row.key, (row.key,), row.default, row.type, row.unit, _meaning(row), row.key not in left_out)
-        for row in declaration.reference()
+        for row in reference(declaration)
         if search is None or search.lower() in f"{row.key} {row.meaning}".lower()
     ]
     sys.stdout.write(entries_text("key", entries))
@@ -63,9 +64,10 @@ def flags_text(algorithm: str) -> str:
     """
     from rlframe.cli.algorithms import canonical_name, find_trainer_class
     from rlframe.cli.flags import flag_of
+    from rlframe.config.reference import reference
 
     declaration, entries = find_trainer_class(algorithm)._config_class, []
-    for row in declaration.reference():
+    for row in reference(declaration):
         # Sections are not typed whole, and what is refused or has another name is no choice.
         if row.default != "{...}" and not row.note and row.key not in declaration.deprecated_keys():
             flags = tuple(map(flag_of, filter(None, (row.key, row.alias))))

@@ -24,6 +24,9 @@ Function = Callable[..., Any]
 FreeForm = dict[Any, Any]
 Number = int | float
 
+#: Key in the config of policies that never learn. `in_evaluation` says something else: programs set it themselves.
+ONLY_EVALUATES = "_only_evaluates"
+
 
 class CommonConfig(AlgorithmConfig):
     """The keys that every algorithm has, as in RLlib 1.x, with two defaults of rlframe's own.

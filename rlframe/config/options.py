@@ -9,13 +9,11 @@ from rlframe.config.check import Inspector, Tolerance
 from rlframe.config.declaration import Option, Section, UnsupportedValue, Variants, option, section, wanted_text
 from rlframe.config.faults import Fault, fault_list, got, shorten
 from rlframe.config.nested_dict import lookup
-from rlframe.config.reference import ReferenceRow, reference_rows
 from rlframe.utils.errors import ConfigError
 
 __all__ = [
     "AlgorithmConfig",
     "Option",
-    "ReferenceRow",
     "Section",
     "UnsupportedValue",
     "Variants",
@@ -87,12 +85,6 @@ class AlgorithmConfig(Section):
         inspector.inspect(config)
         _inspect_overrides(cls, inspector, tolerance)
         return inspector
-
-    @classmethod
-    def reference(cls) -> list[ReferenceRow]:
-        """Returns one row for each key, nested ones with dotted names, for the reference page and command line."""
-        notes = {key: refusal.sentence for key, refusal in cls.unsupported.items()}
-        return reference_rows(cls, cls.defaults(), notes)
 
     @classmethod
     def unsupported_values(cls, config: Mapping[str, Any]) -> list[Fault]:

@@ -7,6 +7,7 @@ from typing import Any
 from rlframe.config.declaration import Option, Section, Variants, wanted_text
 from rlframe.config.faults import shorten
 from rlframe.config.nested_dict import type_name
+from rlframe.config.options import AlgorithmConfig
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,12 @@ class ReferenceRow:
     source: str
     note: str = ""
     alias: str = ""
+
+
+def reference(declaration: type[AlgorithmConfig]) -> list[ReferenceRow]:
+    """Returns one row for each key, nested ones with dotted names, for the reference page and command line."""
+    notes = {key: refusal.sentence for key, refusal in declaration.unsupported.items()}
+    return reference_rows(declaration, declaration.defaults(), notes)
 
 
 def reference_rows(cls: type[Section], defaults: Mapping[str, Any], notes: Mapping[str, str]) -> list[ReferenceRow]:

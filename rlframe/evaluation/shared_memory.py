@@ -48,6 +48,16 @@ class SharedMemoryClient(NamedTuple):
     secret: bytes
     plan: int
 
+    @staticmethod
+    def is_lost(item: Any) -> bool:
+        """Returns whether what came in place of a batch says that its memory was gone."""
+        return isinstance(item, StaleFragment)
+
+    @staticmethod
+    def release() -> None:
+        """Gives back the memory that no array of this process needs."""
+        unmap()
+
 
 class SharedArrayRef(NamedTuple):
     """Where an array lies: a segment, for the `turn`-th time that it is lent, and rows in it."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import bisect
+import logging
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rlframe.evaluation.filter_manager import FilterManager
+from rlframe.evaluation.policy_states import policy_states, set_policy_states
 from rlframe.evaluation.policy_table import algorithm_defaults, has_several, policy_specs
 from rlframe.evaluation.process_environment import check_environment
 from rlframe.evaluation.rollout_worker import RolloutWorker
+from rlframe.evaluation.shared_memory import SharedMemoryClient, this_client
 from rlframe.policy.numpy_policy import NumpyPolicy
 from rlframe.utils.errors import EnvError, WorkerError
 from rlframe.utils.names import process_gates
@@ -18,6 +22,7 @@ from rlframe.utils.seeding import derive_seed
 if TYPE_CHECKING:
     from rlframe.policy.policy_spec import PolicySpec
 
+_LOGGER = logging.getLogger("rlframe")
 #: Seconds that a worker may take to answer a ping; it may be sampling, or waiting for a neighbour.
 PATIENCE_S = 120.0
 #: How often a replacement is begun that dies before it is ready.
@@ -211,9 +216,16 @@ class WorkerSet:
         return spec._replace(policy_class=made)
 
     def add_policy(
-        self, policy_id: str, spec: PolicySpec, policy_mapping_fn: Any = None, policies_to_train: Any = None
+        self, policy_id: str, spec: Any, policy_mapping_fn: Any = None, policies_to_train: Any = None
     ) -> None:
-        """Adds a policy to all workers, and takes a new mapping and new policies to train where they are given."""
+        """Adds a policy to all workers, and takes a new mapping and new policies to train where they are given.
+
+        Args:
+            policy_id: Its id.
+            spec: A `PolicySpec`, or a tuple of its parts.
+            policy_mapping_fn: A new mapping of agents to policies; None keeps it.
+            policies_to_train: New policies to learn; None keeps them.
+        """
         local = self._local_worker
         before = local._mapping_fn
         local.set_policy_mapping_fn(policy_mapping_fn)  # it may tell the new policy's spaces
@@ -276,10 +288,9 @@ class WorkerSet:
         for worker in self._remote_workers:
             worker.set_weights.remote(reference, global_vars)
 
-    @property
-    def shares_memory(self) -> bool:
-        """Whether large observations come through memory that workers and this process map, where they can."""
-        return bool(self._config.get("share_memory"))
+    def shared_memory_client(self) -> SharedMemoryClient | None:
+        """Returns who maps large observations that remote workers write; None where they go through Ray's store."""
+        return this_client() if self._config.get("share_memory") else None
 
     @property
     def tolerates_failures(self) -> bool:
@@ -290,6 +301,33 @@ class WorkerSet:
     def samples_ahead(self) -> bool:
         """Whether remote workers sample the next round while the learner learns from the last (`sample_async`)."""
         return bool(self._config.get("sample_async"))
+
+    def pull_policies(self) -> None:
+        """Brings the local worker's policies to the state of those that have learned, in a remote worker that lives."""
+        import ray
+
+        for worker in self._remote_workers:
+            try:
+                states = ray.get(worker.apply.remote(policy_states))
+            except ray.exceptions.RayActorError:
+                continue
+            set_policy_states(self._local_worker, states)
+            return
+        _LOGGER.warning(
+            "no worker that learned is alive: of what they knew there are the weights that the driver had last, but "
+            "not the optimisers' state"
+        )
+
+    def push_policies(self) -> None:
+        """Brings the remote workers' policies to the state of the local worker's."""
+        import ray
+
+        learned = ray.put(policy_states(self._local_worker))
+        ray.get([worker.apply.remote(set_policy_states, learned) for worker in self._remote_workers])
+
+    def sync_filters(self) -> None:
+        """Merges what remote workers saw into the local observation filters, and sends the result back."""
+        FilterManager.synchronize(self._local_worker.filters, self._remote_workers)
 
     def sync_before_sampling(self) -> None:
         """From now on, what samples calls `update_worker` first, and `weights_changed` only notes the change.

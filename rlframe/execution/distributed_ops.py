@@ -7,6 +7,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from rlframe.evaluation.policy_states import policy_states, set_policy_states
 from rlframe.execution.learner_infos import merge_learner_infos
 from rlframe.execution.plan.context import (
     AGENT_STEPS_SAMPLED_COUNTER,
@@ -98,25 +99,6 @@ def connect(workers: Any, backend: str, timeout_s: float) -> None:
         raise WorkerError(
             f"the {len(remotes)} workers did not form a torch.distributed group ({backend}) at {address}: {error.cause}"
         ) from error
-
-
-def policy_states(worker: Any) -> dict[str, Any]:
-    """Returns the whole state of every policy of a worker, with how much it has learned."""
-    return {
-        pid: {**policy.get_state(), "_steps_learned": policy.steps_learned} for pid, policy in worker.policy_map.items()
-    }
-
-
-def set_policy_states(worker: Any, states: dict[str, Any]) -> None:
-    """Puts `policy_states` into a worker's policies, which keep their own streams of exploration."""
-    for pid, state in states.items():
-        policy = worker.policy_map[pid]
-        kept = {
-            "_exploration_state": policy.get_exploration_state(),
-            "_action_rng": policy._action_rng.bit_generator.state,
-        }
-        policy.set_state({**state, **kept})
-        policy.steps_learned = int(state.get("_steps_learned", 0))
 
 
 def _steps_learned(worker: Any) -> int:

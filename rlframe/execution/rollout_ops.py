@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
-from rlframe.evaluation.shared_memory import SharedMemoryClient, StaleFragment, this_client, unmap
 from rlframe.execution.plan.context import (
     AGENT_STEPS_SAMPLED_COUNTER,
     GRAD_WAIT_TIMER,
@@ -28,6 +27,8 @@ from rlframe.utils.errors import WorkerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from rlframe.evaluation.shared_memory import SharedMemoryClient
 
     Batch = SampleBatch | MultiAgentBatch
 
@@ -112,7 +113,7 @@ class _AsyncRollouts(_LocalRollouts):
     def __init__(self, workers: Any, num_async: int, timeout_s: float | None) -> None:
         super().__init__(workers)
         self._num_async = num_async
-        client = this_client() if getattr(workers, "shares_memory", False) else None
+        client = self._client = workers.shared_memory_client()
         request = partial(_request_sample, workers) if client is None else partial(_request_shared, workers, client)
         self._requests = AsyncRequests(workers.remote_workers, request, num_async, timeout_s)
 
@@ -122,7 +123,8 @@ class _AsyncRollouts(_LocalRollouts):
     def __next__(self) -> Any:
         _get_shared_metrics().check_steps_limit()
         item, lost = next(self._requests), 0
-        while isinstance(item, StaleFragment):  # of a worker that has ended: the next request says so
+        while self._client is not None and self._client.is_lost(item):
+            # Of a worker that has ended: the next request says so.
             item, lost = next(self._requests), lost + 1
             if lost > _MOST_LOST:
                 raise WorkerError(
@@ -132,7 +134,8 @@ class _AsyncRollouts(_LocalRollouts):
 
     def close(self) -> None:
         """Gives back the memory of fragments; those under way are dropped when the next plan begins."""
-        unmap()
+        if self._client is not None:
+            self._client.release()
 
 
 def _concat(batches: Sequence[Batch]) -> Batch:

@@ -32,7 +32,6 @@ from rlframe.models.spec import ENCODER_WIDTH, Part
 from rlframe.policy.numpy_policy import ActingRecipe
 from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients, LossOutput, check_optimizers
 from rlframe.policy.policy import Policy, State, pop_states
-from rlframe.policy.policy_spec import ONLY_EVALUATES as ONLY_EVALUATES
 from rlframe.policy.users_code import needs_first_run, overridden_by_user, run_first_behind_constructor, zeros
 from rlframe.tensor import ops
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY

@@ -7,9 +7,6 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-#: Key in the config of policies that never learn. `in_evaluation` says something else: programs set it themselves.
-ONLY_EVALUATES = "_only_evaluates"
-
 
 class PolicySpec(NamedTuple):
     """What a policy is made from; None is filled in from the trainer, the environment, and `{}`."""

@@ -16,13 +16,14 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.config.common import ONLY_EVALUATES
 from rlframe.data.columns import OBS, SEQ_LENS, VF_PREDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.modelv2 import states_of
 from rlframe.models.tf.check_model import check_model
 from rlframe.models.tf.misc import seeded_initial_weights
 from rlframe.models.tf.networks import SomeNetworks
-from rlframe.policy.learning_policy import ONLY_EVALUATES, LearningPolicy, merge_kept, sampled
+from rlframe.policy.learning_policy import LearningPolicy, merge_kept, sampled
 from rlframe.policy.nonfinite import explain_nonfinite
 from rlframe.policy.parts import WHOLE_MODEL, by_optimizer, keep_reports, phases
 from rlframe.policy.policy import State

@@ -13,12 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from rlframe.config.common import ONLY_EVALUATES
 from rlframe.data.columns import OBS, SEQ_LENS, VF_PREDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.modelv2 import states_of
 from rlframe.models.torch.check_model import check_model
 from rlframe.models.torch.networks import SomeNetworks
-from rlframe.policy.learning_policy import ONLY_EVALUATES, LearningPolicy, sampled
+from rlframe.policy.learning_policy import LearningPolicy, sampled
 from rlframe.policy.parts import WHOLE_MODEL, by_optimizer, keep_reports, phases
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from rlframe.config.faults import shorten
-from rlframe.execution.distributed_ops import policy_states, set_policy_states
 from rlframe.trainer.loggers import flatten, to_jsonable
 from rlframe.trainer.recovery import revive
 from rlframe.utils import names
@@ -108,7 +107,7 @@ def gather(trainer: Any, *, buffer: bool | None = None) -> dict[str, Any]:
     """
     workers = trainer.workers
     if workers.learns_remotely:
-        pull_policies(workers)
+        workers.pull_policies()
     if buffer is None:
         buffer = _keeps_buffers(trainer)
     state: dict[str, Any] = {
@@ -423,30 +422,12 @@ def warn_of_another_plan(trainer: Any) -> None:
     )
 
 
-def pull_policies(workers: Any) -> None:
-    """Brings the local worker's policies to the state of those that have learned, in a remote worker that lives."""
-    import ray
-
-    for worker in workers.remote_workers():
-        try:
-            states = ray.get(worker.apply.remote(policy_states))
-        except ray.exceptions.RayActorError:
-            continue
-        set_policy_states(workers.local_worker(), states)
-        return
-    _LOGGER.warning(
-        "no worker that learned is alive: of what they knew there are the weights that the driver had last, but not "
-        "the optimisers' state"
-    )
-
-
 def _restore_remotes(workers: Any, states: dict[str, Any]) -> None:
     import ray
 
     workers.sync_weights(global_vars=workers.local_worker().get_global_vars())
     if workers.learns_remotely:
-        learned = ray.put(policy_states(workers.local_worker()))
-        ray.get([worker.apply.remote(set_policy_states, learned) for worker in workers.remote_workers()])
+        workers.push_policies()
     calls = [
         worker.set_state.remote(states[str(index)])
         for worker, index in zip(workers.remote_workers(), workers.remote_indexes(), strict=True)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from rlframe.config.common import ONLY_EVALUATES
 from rlframe.evaluation.metrics import RolloutMetrics, summarize_episodes
-from rlframe.policy.policy_spec import ONLY_EVALUATES
 from rlframe.trainer.recovery import MAX_WORKER_FAILURE_RETRIES
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.seeding import derive_seed

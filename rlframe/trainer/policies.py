@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rlframe.policy.policy_spec import PolicySpec
-
 if TYPE_CHECKING:
     from rlframe.evaluation.worker_set import WorkerSet
     from rlframe.policy.policy import Policy
@@ -52,7 +50,7 @@ class PolicyTableMixin:
         local = self.workers.local_worker()
         if policy_id in local.policy_map:
             raise ValueError(f"policy_id={policy_id!r}: there is one already, wanted a new id")
-        spec = PolicySpec(policy_cls or self.policy_class, observation_space, action_space, config)
+        spec = (policy_cls or self.policy_class, observation_space, action_space, config)
         sets = self._worker_sets(evaluation_workers)
         try:
             for workers in sets:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rlframe.config.common import CommonConfig
-from rlframe.evaluation.policy_table import has_several, policy_specs
 from rlframe.trainer.setup import call_by_signature, import_path
-from rlframe.trainer.step_hooks import STEP_HOOKS, StepHooks
 from rlframe.trainer.trainer import Trainer
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.framework import require_framework
@@ -18,6 +16,9 @@ from rlframe.utils.nested import new_mixins
 if TYPE_CHECKING:
     from rlframe.config.options import AlgorithmConfig
 
+#: Functions around an iteration, as `build_trainer` of RLlib before 1.0 took them: (trainer), (trainer, learner infos
+#: by policy id), (trainer, result).
+STEP_HOOKS = ("before_train_step", "after_optimizer_step", "after_train_result")
 #: Keyword arguments of `build_trainer`.
 ARGUMENTS = (
     "name",
@@ -77,6 +78,29 @@ def build_trainer(name: str, **arguments: Any) -> type[Trainer]:
     if unknown:
         raise TypeError(f"build_trainer() got {unknown[0]!r}, wanted one of {', '.join(ARGUMENTS)}")
     return _build({"name": name, **arguments}, Trainer)
+
+
+class StepHooks:
+    """Mixin of trainers that calls functions around `step()`.
+
+    Attributes:
+        _step_hooks: By name in `STEP_HOOKS`.
+    """
+
+    _step_hooks: ClassVar[Mapping[str, Callable[..., Any]]] = {}
+
+    def step(self) -> dict[str, Any]:
+        """Runs one iteration; what `after_train_result` writes into the result is reported."""
+        self._call("before_train_step")
+        result: dict[str, Any] = super().step()  # type: ignore[misc]  # the trainer's behind the mixin
+        self._call("after_optimizer_step", result.get("info", {}).get("learner", {}))
+        self._call("after_train_result", result)
+        return result
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        hook = self._step_hooks.get(name)
+        if hook is not None:
+            hook(self, *arguments)
 
 
 def _renamed(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,7 +196,7 @@ def _policy_getter(arguments: Mapping[str, Any]) -> Callable[..., Any]:
                 )
             made = import_path(path) if path is not None else None
         made = arguments.get("default_policy") if made is None else made
-        if made is None and _all_have_classes(config):
+        if made is None and _all_have_classes((config.get("multiagent") or {}).get("policies")):
             return None
         if made is None:
             raise ConfigError(f"{arguments['name']} has no policy: pass default_policy or get_policy_class")
@@ -187,10 +211,10 @@ def _policy_getter(arguments: Mapping[str, Any]) -> Callable[..., Any]:
     return get_default_policy_class
 
 
-def _all_have_classes(config: Mapping[str, Any]) -> bool:
-    """Returns whether there is a table of policies, each with a class of its own."""
-    specs = policy_specs(config, None).values() if has_several(config) else ()
-    return bool(specs) and all(spec.policy_class is not None for spec in specs)
+def _all_have_classes(table: Any) -> bool:
+    """Returns whether a table of policies names the class of each: alone, or first in a specification."""
+    specs = list(table.values()) if isinstance(table, Mapping) else []
+    return bool(specs) and all((spec[0] if isinstance(spec, (tuple, list)) else spec) is not None for spec in specs)
 
 
 def _with_updates(cls: type[Trainer], **overrides: Any) -> type[Trainer]:

@@ -20,7 +20,6 @@ from rlframe.config.merge import with_common_config
 from rlframe.config.nested_dict import copy_containers, overlay
 from rlframe.config.renames import with_other_names
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks, overridden_hooks
-from rlframe.evaluation.filter_manager import FilterManager
 from rlframe.evaluation.process_environment import set_environment
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.plan.context import StepsLimitReached
@@ -31,8 +30,7 @@ from rlframe.execution.train_ops import TrainOneStep
 from rlframe.trainer import checkpointing
 from rlframe.trainer.acting import ActingMixin
 from rlframe.trainer.classic import ClassicTrainerMixin
-from rlframe.trainer.describing import DescribingMixin
-from rlframe.trainer.endless import EndsWatch
+from rlframe.trainer.describing import DescribingMixin, EndsWatch
 from rlframe.trainer.evaluating import auto_rounds, make_evaluation_workers, run_episodes, send_weights, summarize
 from rlframe.trainer.exporting import ExportingMixin
 from rlframe.trainer.loggers import RunLogger
@@ -348,7 +346,7 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
         """Gives all workers the newest weights, and what the others have seen."""
         self.workers.update_workers()
         if self.config["synchronize_filters"]:
-            FilterManager.synchronize(self.workers.local_worker().filters, self.workers.remote_workers())
+            self.workers.sync_filters()
 
     def _next_result(self) -> Any:
         """Pulls a result from the plan; at `env_steps_limit` the iteration ends, whatever is left of it."""

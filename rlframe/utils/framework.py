@@ -10,12 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from rlframe.utils.errors import ConfigError
-from rlframe.utils.typing import TensorShape, TensorStructType, TensorType
 
 __all__ = [
-    "TensorShape",
-    "TensorStructType",
-    "TensorType",
     "get_activation_fn",
     "get_variable",
     "require_framework",

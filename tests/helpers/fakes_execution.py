@@ -166,6 +166,9 @@ class FakeWorkerSet:
     weights_changed = sync_weights
     samples_ahead = False
 
+    def shared_memory_client(self) -> None:
+        """Workers of tests write no memory that this process maps."""
+
     def sync_before_sampling(self) -> None:
         """Weights are sent at once here."""
 

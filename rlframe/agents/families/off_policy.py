@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlframe.agents.families.optimization import GradientClippingConfig
 from rlframe.config.common import CommonConfig
 from rlframe.config.model import ACTIVATIONS
-from rlframe.config.options import option
-from rlframe.config.replay import REPLAY_BUFFERS, faults_of_rows
+from rlframe.config.options import Section, Variants, option
 from rlframe.execution.concurrency_ops import Concurrently
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer, UpdatePriorities
@@ -19,6 +18,35 @@ from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
 if TYPE_CHECKING:
     from rlframe.evaluation.worker_set import WorkerSet
     from rlframe.execution.iterators import LocalIterator
+
+REPLAY_BUFFERS = Variants()
+"""The declared replay buffers by the name that stands in `type`."""
+
+
+@REPLAY_BUFFERS.add("LocalReplayBuffer")
+class LocalReplayBufferConfig(Section):
+    """The replay buffer in the trainer's own process.
+
+    What it stores and how it samples is said by the algorithm's own keys: prioritized_replay, learning_starts, ….
+    """
+
+    type: Any = option("LocalReplayBuffer", "Class of buffer: a name, a dotted path or a class.")
+    capacity: int = option(50_000, "Rows kept; the oldest go first.", unit="env steps", low=1)
+
+
+@REPLAY_BUFFERS.add("EpisodeReplayBuffer")
+class EpisodeReplayBufferConfig(Section):
+    """A buffer of whole episodes (or of the sequences that fragments and max_seq_len cut them into)."""
+
+    type: Any = option("EpisodeReplayBuffer", "Class of buffer: a name, a dotted path or a class.")
+    capacity: int = option(1000, "Episodes kept of each policy; the oldest go first.", unit="episodes", low=1)
+
+
+def _faults_of_rows(replay_buffer_config: Mapping[Any, Any] | None) -> Iterator[str]:
+    """Yields what is wrong with the buffer of an algorithm that replays single rows."""
+    kind = (replay_buffer_config or {}).get("type")
+    if getattr(kind, "__name__", kind) == "EpisodeReplayBuffer":
+        yield "replay_buffer_config.type='EpisodeReplayBuffer' is for whole episodes; leave it at 'LocalReplayBuffer'"
 
 
 class OffPolicyConfig(CommonConfig):
@@ -49,7 +77,7 @@ class OffPolicyConfig(CommonConfig):
         """Yields cross-field faults; never rewrites a value."""
         yield from super().faults()
         if not self.replays_episodes:
-            yield from faults_of_rows(self.replay_buffer_config)
+            yield from _faults_of_rows(self.replay_buffer_config)
 
     def derived(self) -> dict[str, Any]:
         """Returns whole episodes for parameter noise, which changes the weights once per episode."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+from rlframe.agents.families.off_policy import REPLAY_BUFFERS
 from rlframe.config.common import CommonConfig
 from rlframe.config.model import ModelConfig
 from rlframe.config.options import option, section
-from rlframe.config.replay import REPLAY_BUFFERS
 
 
 class ToyConfig(CommonConfig):

@@ -1,10 +1,10 @@
 from rlframe.config.exploration import EXPLORATIONS
-from rlframe.config.reference import ReferenceRow, render_markdown, variant_rows
+from rlframe.config.reference import ReferenceRow, reference, render_markdown, variant_rows
 from tests.unit.config.declarations import ToyConfig
 
 
 def rows() -> dict[str, ReferenceRow]:
-    return {row.key: row for row in ToyConfig.reference()}
+    return {row.key: row for row in reference(ToyConfig)}
 
 
 def test_reference_has_every_key_with_dotted_names() -> None:
@@ -27,8 +27,8 @@ def test_reference_every_key_has_a_meaning_and_a_type() -> None:
 
 
 def test_render_markdown_makes_one_line_for_each_row() -> None:
-    lines = render_markdown(ToyConfig.reference()).splitlines()
-    assert len(lines) == len(ToyConfig.reference()) + 2
+    lines = render_markdown(reference(ToyConfig)).splitlines()
+    assert len(lines) == len(reference(ToyConfig)) + 2
     assert "| `n_step` | an integer >= 1 | `1` | env steps | Rewards summed. (Sutton & Barto 2018, eq. 7.1) |" in lines
     assert all(line.count(" | ") == 4 for line in lines[2:])
 

@@ -4,7 +4,7 @@ import gymnasium
 import pytest
 
 from rlframe.agents.pg import PGTrainer
-from rlframe.trainer import endless
+from rlframe.trainer import describing
 
 
 class Endless(gymnasium.Env):
@@ -27,7 +27,7 @@ class Endless(gymnasium.Env):
     ],
 )
 def test_no_end_of_an_episode_is_said_once(env, config, said, monkeypatch, caplog):
-    monkeypatch.setattr(endless, "ENDLESS_STEPS", 25)
+    monkeypatch.setattr(describing, "ENDLESS_STEPS", 25)
     small = {"num_workers": 0, "num_envs_per_worker": 2, "rollout_fragment_length": 10, "train_batch_size": 20}
     trainer = PGTrainer({**small, **config}, env=env)
     for _ in range(5):
