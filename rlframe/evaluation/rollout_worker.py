@@ -20,11 +20,7 @@ from rlframe.env.wrappers.atari_wrappers import is_atari, with_preprocessing
 from rlframe.evaluation import shared_names
 from rlframe.evaluation.agent_mapping import AgentMapping, agent_mapping
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, overridden_hooks
-from rlframe.evaluation.env_runner import EnvRunner, Hooks, RunnerSettings
-from rlframe.evaluation.env_slots import EnvSlot
 from rlframe.evaluation.episodic_life import EpisodicLifeMetrics
-from rlframe.evaluation.external_runner import ExternalRunner
-from rlframe.evaluation.multi_agent_runner import MultiAgentRunner
 from rlframe.evaluation.policy_table import (
     TrainedPolicies,
     as_spec,
@@ -34,8 +30,13 @@ from rlframe.evaluation.policy_table import (
 )
 from rlframe.evaluation.process_environment import set_environment
 from rlframe.evaluation.rllib_names import RLlibWorkerNames
-from rlframe.evaluation.shared_memory import SharedMemoryClient, SharedMemoryPool
-from rlframe.evaluation.vector_runner import VectorRunner, make_vector_env
+from rlframe.evaluation.sampling.external import ExternalRunner
+from rlframe.evaluation.sampling.loop import Hooks, RunnerSettings
+from rlframe.evaluation.sampling.multi_agent import MultiAgentRunner
+from rlframe.evaluation.sampling.single_agent import EnvRunner
+from rlframe.evaluation.sampling.slot import EnvSlot
+from rlframe.evaluation.sampling.vectorized import VectorRunner, make_vector_env
+from rlframe.fast.shared_memory import SharedMemoryClient, SharedMemoryPool
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.policy_map import PolicyMap, rebuilder

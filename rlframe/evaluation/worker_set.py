@@ -13,7 +13,7 @@ from rlframe.evaluation.policy_states import policy_states, set_policy_states
 from rlframe.evaluation.policy_table import algorithm_defaults, has_several, policy_specs
 from rlframe.evaluation.process_environment import check_environment
 from rlframe.evaluation.rollout_worker import RolloutWorker
-from rlframe.evaluation.shared_memory import SharedMemoryClient, this_client
+from rlframe.fast.shared_memory import SharedMemoryClient, this_client
 from rlframe.policy.numpy_policy import NumpyPolicy
 from rlframe.utils.errors import EnvError, WorkerError
 from rlframe.utils.names import process_gates

@@ -28,7 +28,7 @@ from rlframe.utils.errors import WorkerError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from rlframe.evaluation.shared_memory import SharedMemoryClient
+    from rlframe.fast.shared_memory import SharedMemoryClient
 
     Batch = SampleBatch | MultiAgentBatch
 

@@ -10,8 +10,8 @@ from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.data.sample_batch_builder import SampleBatchBuilder
 from rlframe.env.base_env import _DUMMY_AGENT_ID
 from rlframe.evaluation.callbacks import call_hook, make_callbacks
-from rlframe.evaluation.fragments import clip_rewards
 from rlframe.evaluation.rollout_worker import get_global_worker
+from rlframe.evaluation.sampling.rollout_buffer import clip_rewards
 from rlframe.policy.policy import Policy
 
 

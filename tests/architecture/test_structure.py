@@ -102,7 +102,7 @@ def test_every_policy_path_resolves():
 
 
 @pytest.mark.parametrize(
-    "module", ["rlframe", "rlframe.config", "rlframe.data", "rlframe.env", "rlframe.evaluation.env_runner"]
+    "module", ["rlframe", "rlframe.config", "rlframe.data", "rlframe.env", "rlframe.evaluation.sampling.single_agent"]
 )
 def test_framework_free_modules_load_no_framework(module):
     code = f"import sys, {module}; print([m for m in ('torch', 'tensorflow', 'ray') if m in sys.modules])"

@@ -12,8 +12,8 @@ import ray
 
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.evaluation.shared_memory import MOST_SEGMENTS, SharedMemoryPool, StaleFragment, this_client
 from rlframe.execution.rollout_ops import ParallelRollouts
+from rlframe.fast.shared_memory import MOST_SEGMENTS, SharedMemoryPool, StaleFragment, this_client
 from rlframe.policy.policy import Policy
 from rlframe.utils.errors import ConfigError
 

@@ -26,7 +26,7 @@ from rlframe.data.columns import (
 from rlframe.data.returns import n_step
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.env.multi_agent_env import ENV_STATE, GROUP_REWARDS
-from rlframe.evaluation.fragments import clip_rewards
+from rlframe.evaluation.sampling.rollout_buffer import clip_rewards
 from rlframe.exploration.make import make_exploration
 from rlframe.losses.masking import valid_mean
 from rlframe.models.distributions import Categorical

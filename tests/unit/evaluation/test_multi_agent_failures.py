@@ -8,14 +8,14 @@ from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.env.multi_agent_env import MultiAgentEnv
-from rlframe.evaluation import multi_agent_runner
+from rlframe.evaluation.sampling import multi_agent
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
 from tests.helpers.multi_agent_envs import COME_AND_GO, ON, OVER
 from tests.helpers.scripted import rows, sample, trainer
 
 
 def test_an_episode_that_cannot_end_is_named(monkeypatch):
-    monkeypatch.setattr(multi_agent_runner, "_MAX_IDLE_STEPS", 3)
+    monkeypatch.setattr(multi_agent, "_MAX_IDLE_STEPS", 3)
     stuck = ({}, {}, ON, ON, {})
     script = [{"a": 1}, ({"a": 2}, {}, {"a": True, "__all__": False}, ON, {}), *[stuck] * 9]
     with pytest.raises(EnvError, match=r"no agent had an observation.*never True; agents that are through: .*a"):

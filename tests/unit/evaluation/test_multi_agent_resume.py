@@ -11,7 +11,7 @@ from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.env import register_env
 from rlframe.env.multi_agent_env import MultiAgentEnv
-from rlframe.evaluation.multi_agent_state import agent_key, pack_actions, unpack_actions
+from rlframe.evaluation.sampling.multi_agent_state import agent_key, pack_actions, unpack_actions
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.models.torch.action_mask import ActionMaskModel
 from rlframe.policy.policy import Policy, PolicySpec

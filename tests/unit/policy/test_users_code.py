@@ -12,10 +12,10 @@ from rlframe.agents.dqn.dqn_torch_policy import DQNTorchPolicy
 from rlframe.agents.ppo.ppo import PPOConfig
 from rlframe.agents.ppo.ppo_torch_policy import PPOTorchPolicy, ppo_surrogate_loss
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.evaluation.env_runner import Hooks
-from rlframe.evaluation.multi_agent_postprocessing import MultiAgentPostprocessing
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.evaluation.rollout_worker import RolloutWorker
+from rlframe.evaluation.sampling.multi_agent_postprocessing import MultiAgentPostprocessing
+from rlframe.evaluation.sampling.single_agent import Hooks
 from rlframe.models.torch.fcnet import FullyConnectedNetwork
 from rlframe.policy.policy import Policy, PolicySpec
 from rlframe.policy.torch_policy import TorchPolicy

@@ -14,8 +14,8 @@ from rlframe.policy.policy import Policy
 from rlframe.policy.users_code import postprocess
 
 if TYPE_CHECKING:
-    from rlframe.evaluation.env_runner import Hooks
     from rlframe.evaluation.episode import Episode
+    from rlframe.evaluation.sampling.loop import Hooks
 
 Pieces = dict[int, dict[Any, tuple[Policy, SampleBatch]]]
 

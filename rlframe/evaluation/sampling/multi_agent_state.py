@@ -16,7 +16,7 @@ from rlframe.env.agent_dicts import ALL
 from rlframe.evaluation.metrics import RolloutMetrics
 
 if TYPE_CHECKING:
-    from rlframe.evaluation.env_slots import EnvSlot
+    from rlframe.evaluation.sampling.slot import EnvSlot
 
 State = dict[str, Any]
 

@@ -12,14 +12,15 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from rlframe.env.checks import check_observation
-from rlframe.evaluation.env_runner import EnvRunner, Hooks, RunnerSettings
-from rlframe.evaluation.fragments import RolloutBuffer, TrajectorySlice, assemble, clip_rewards
+from rlframe.evaluation.sampling.loop import Hooks, RunnerSettings
+from rlframe.evaluation.sampling.rollout_buffer import RolloutBuffer, TrajectorySlice, assemble, clip_rewards
+from rlframe.evaluation.sampling.single_agent import EnvRunner
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.seeding import derive_seed
 
 if TYPE_CHECKING:
     from rlframe.data.sample_batch import SampleBatch
-    from rlframe.evaluation.env_slots import EnvSlot
+    from rlframe.evaluation.sampling.slot import EnvSlot
     from rlframe.policy.policy import Policy
 
 _INSTEAD = "set vectorized_env=False"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,46 +17,24 @@ from rlframe.data.columns import INFOS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.sequences import cut_into_sequences
 from rlframe.env.checks import check_observation, check_step_result
-from rlframe.evaluation.env_slots import EnvSlot, fail_together, step_together
 from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
-from rlframe.evaluation.fragments import RolloutBuffer, TrajectorySlice, assemble, clip_rewards, split_segments
 from rlframe.evaluation.metrics import RolloutMetrics
-from rlframe.evaluation.step_times import StepTimes
+from rlframe.evaluation.sampling.loop import EPISODE_HOOKS, Hooks, RunnerSettings, SamplingLoop
+from rlframe.evaluation.sampling.rollout_buffer import (
+    RolloutBuffer,
+    TrajectorySlice,
+    assemble,
+    clip_rewards,
+    split_segments,
+)
+from rlframe.evaluation.sampling.slot import EnvSlot, fail_together, step_together
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.recurrent_context import RecurrentContext
 from rlframe.policy.users_code import overridden_by_user, postprocess
-from rlframe.utils.errors import EnvError
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
 
 if TYPE_CHECKING:
     from rlframe.policy.policy import Policy
-
-#: Callbacks that are given the episode.
-EPISODE_HOOKS = frozenset({"on_episode_start", "on_episode_step", "on_episode_end", "on_postprocess_trajectory"})
-
-
-@dataclass(frozen=True)
-class RunnerSettings:
-    """What the loop needs of a config; names and meanings as there."""
-
-    rollout_fragment_length: int
-    batch_mode: str = "truncate_episodes"
-    horizon: int | None = None
-    soft_horizon: bool = False
-    no_done_at_end: bool = False
-    clip_rewards: bool | float | None = None
-    explore: bool = True
-    render_env: bool = False
-    recreate_envs: bool = False
-
-
-@dataclass
-class Hooks:
-    """The callbacks that are really overridden, each as a function of keywords; empty ones cost nothing."""
-
-    call: dict[str, Callable[..., None]] = field(default_factory=dict)
-    worker: Any = None
-    base_env: Any = None
 
 
 class _End(NamedTuple):
@@ -68,7 +46,7 @@ class _End(NamedTuple):
     soft: bool
 
 
-class EnvRunner:
+class EnvRunner(SamplingLoop):
     """Steps B environment slots with one policy and returns `SampleBatch`es.
 
     Args:
@@ -96,11 +74,9 @@ class EnvRunner:
         hooks: Hooks,
         obs_filter: Any = None,
     ) -> None:
-        self.slots = slots
+        super().__init__(slots, settings, hooks)
         self.policy = policy
         self.policy_id = policy_id
-        self.settings = settings
-        self.hooks = hooks
         self.obs_filter = obs_filter
         self._raw_space = slots[0].env.observation_space
         preprocessor = policy._obs_preprocessor
@@ -123,10 +99,7 @@ class EnvRunner:
         shown = self._shows_episodes and users
         self._wants_episodes = shown or not EPISODE_HOOKS.isdisjoint(hooks.call)
         self._pending: list[list[SampleBatch]] = [[] for _ in slots]
-        self._metrics: list[RolloutMetrics] = []
-        self._started = False
         self._memory = RecurrentContext(policy, size) if policy.needs_memory() else None
-        self._times = StepTimes()
 
     # --- public -----------------------------------------------------------------------------------------------
 
@@ -144,21 +117,6 @@ class EnvRunner:
         if self.settings.batch_mode == "truncate_episodes":
             return self._postprocess(*self._fill_buffer())
         return self._sample_complete()
-
-    @property
-    def num_places(self) -> int:
-        """In how many slots episodes run side by side, each followed by the next one at once."""
-        return len(self.slots)
-
-    def get_metrics(self) -> list[RolloutMetrics]:
-        """Returns the episodes that ended since the last call."""
-        metrics, self._metrics = self._metrics, []
-        return metrics
-
-    def restart(self) -> None:
-        """Begins fresh episodes at the next `sample()`; running ones and their rows are dropped."""
-        self._started = False
-        self._metrics = []
 
     # --- episodes ---------------------------------------------------------------------------------------------
 
@@ -554,4 +512,4 @@ def _pieces_state(pieces: list[SampleBatch]) -> list[dict[str, Any]]:
     return [{key: value for key, value in piece.items() if value.dtype != object} for piece in pieces]
 
 
-__all__ = ["EnvError", "EnvRunner", "Hooks", "RunnerSettings"]
+__all__ = ["EnvRunner"]

@@ -22,7 +22,7 @@ from rlframe.data.columns import (
 )
 from rlframe.env.agent_dicts import ALL
 from rlframe.evaluation.metrics import RolloutMetrics
-from rlframe.evaluation.multi_agent_runner import MultiAgentRunner
+from rlframe.evaluation.sampling.multi_agent import MultiAgentRunner
 from rlframe.policy.users_code import method
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
 from rlframe.utils.spaces.observations import check_observation, describe
@@ -30,8 +30,8 @@ from rlframe.utils.spaces.observations import check_observation, describe
 if TYPE_CHECKING:
     from rlframe.data.sample_batch import MultiAgentBatch
     from rlframe.env.episode_broker import ActionRequest, EpisodeBroker, OpenEpisode
-    from rlframe.evaluation.env_slots import EnvSlot
-    from rlframe.evaluation.multi_agent_rows import PolicyCollector
+    from rlframe.evaluation.sampling.collector import PolicyCollector
+    from rlframe.evaluation.sampling.slot import EnvSlot
 
 
 class _Everything(set[int]):

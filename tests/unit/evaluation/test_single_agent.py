@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from rlframe.data.columns import DONES, EPS_ID, NEXT_OBS, OBS, REWARDS, TERMINATEDS, TRUNCATEDS, T
-from rlframe.evaluation import env_runner
-from rlframe.evaluation.fragments import RolloutBuffer
+from rlframe.evaluation.sampling import single_agent
+from rlframe.evaluation.sampling.rollout_buffer import RolloutBuffer
 from rlframe.utils.errors import EnvError, NonFiniteError
 from tests.helpers.envs import Counting, Failing, lives_as_episodes
 from tests.helpers.workers import make_worker
@@ -45,7 +45,7 @@ def test_sample_observations_are_written_where_the_batch_has_them(slots, monkeyp
     # Images are large: each further copy of a fragment costs as much as the environments' steps.
     buffers = []
     monkeypatch.setattr(
-        env_runner, "RolloutBuffer", lambda *given: buffers.append(RolloutBuffer(*given)) or buffers[-1]
+        single_agent, "RolloutBuffer", lambda *given: buffers.append(RolloutBuffer(*given)) or buffers[-1]
     )
     batch = sample(rollout_fragment_length=4, num_envs_per_worker=slots)
     assert np.shares_memory(batch[OBS], buffers[0].obs)

@@ -15,15 +15,14 @@ from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.data.sequences import cut_into_sequences
 from rlframe.env.agent_dicts import ALL
 from rlframe.env.checks import check_observation
-from rlframe.evaluation.env_runner import EPISODE_HOOKS, Hooks, RunnerSettings
-from rlframe.evaluation.env_slots import EnvSlot, fail_together, step_together
 from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
-from rlframe.evaluation.fragments import clip_rewards
 from rlframe.evaluation.metrics import RolloutMetrics
-from rlframe.evaluation.multi_agent_postprocessing import MultiAgentPostprocessing
-from rlframe.evaluation.multi_agent_rows import Agent, PolicyCollector
-from rlframe.evaluation.multi_agent_state import ResumableRunner
-from rlframe.evaluation.step_times import StepTimes
+from rlframe.evaluation.sampling.collector import Agent, PolicyCollector
+from rlframe.evaluation.sampling.loop import EPISODE_HOOKS, Hooks, RunnerSettings, SamplingLoop
+from rlframe.evaluation.sampling.multi_agent_postprocessing import MultiAgentPostprocessing
+from rlframe.evaluation.sampling.multi_agent_state import ResumableRunner
+from rlframe.evaluation.sampling.rollout_buffer import clip_rewards
+from rlframe.evaluation.sampling.slot import EnvSlot, fail_together, step_together
 from rlframe.policy.users_code import overridden_by_user
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
@@ -38,7 +37,7 @@ _MAX_IDLE_STEPS = 10_000
 Mapping_ = Callable[[Any, Episode], str]
 
 
-class MultiAgentRunner(ResumableRunner):
+class MultiAgentRunner(ResumableRunner, SamplingLoop):
     """Steps B environment slots with any number of agents and policies, and returns `MultiAgentBatch`es.
 
     A transition of an agent is closed by its next turn: it has the rewards of all steps since it acted, so an agent
@@ -69,8 +68,8 @@ class MultiAgentRunner(ResumableRunner):
         count_steps_by: str = "env_steps",
         with_env_steps: bool = False,
     ) -> None:
-        self.slots, self.policies, self.mapping = slots, policies, mapping
-        self.settings, self.hooks, self.filters = settings, hooks, filters
+        super().__init__(slots, settings, hooks)
+        self.policies, self.mapping, self.filters = policies, mapping, filters
         self._observation_fn = observation_fn
         self._by_agent_steps = count_steps_by == "agent_steps"
         self._with_env_steps = with_env_steps
@@ -91,9 +90,6 @@ class MultiAgentRunner(ResumableRunner):
             policy._acts_by_itself or overridden_by_user(type(policy), "postprocess_trajectory")
             for policy in policies.values()
         )
-        self._metrics: list[RolloutMetrics] = []
-        self._started = False
-        self._times = StepTimes()
         self._postprocess = MultiAgentPostprocessing(policies, hooks)
 
     # --- public -----------------------------------------------------------------------------------------------
@@ -139,21 +135,6 @@ class MultiAgentRunner(ResumableRunner):
                 int(collector.store.closed[: len(collector.store)].sum()) for collector in self._collectors.values()
             )
         return env_steps
-
-    @property
-    def num_places(self) -> int:
-        """In how many slots episodes run side by side, each followed by the next one at once."""
-        return len(self.slots)
-
-    def get_metrics(self) -> list[RolloutMetrics]:
-        """Returns the episodes that ended since the last call."""
-        metrics, self._metrics = self._metrics, []
-        return metrics
-
-    def restart(self) -> None:
-        """Begins fresh episodes at the next `sample()`; running ones and their rows are dropped."""
-        self._started = False
-        self._metrics = []
 
     # --- episodes ---------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlframe.evaluation.trajectory_store import TrajectoryStore
+from rlframe.evaluation.sampling.trajectory_store import TrajectoryStore
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.recurrent_context import RecurrentContext
 

@@ -1,0 +1,1 @@
+"""The sampling loops: environments are stepped, policies act, and rows become batches."""

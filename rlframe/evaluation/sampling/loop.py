@@ -1,0 +1,102 @@
+"""What the sampling loops have in common: settings, callbacks, finished episodes, times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.metrics import RolloutMetrics
+
+_MS = 1000.0
+#: Callbacks that are given the episode.
+EPISODE_HOOKS = frozenset({"on_episode_start", "on_episode_step", "on_episode_end", "on_postprocess_trajectory"})
+
+
+@dataclass(frozen=True)
+class RunnerSettings:
+    """What the loop needs of a config; names and meanings as there."""
+
+    rollout_fragment_length: int
+    batch_mode: str = "truncate_episodes"
+    horizon: int | None = None
+    soft_horizon: bool = False
+    no_done_at_end: bool = False
+    clip_rewards: bool | float | None = None
+    explore: bool = True
+    render_env: bool = False
+    recreate_envs: bool = False
+
+
+@dataclass
+class Hooks:
+    """The callbacks that are really overridden, each as a function of keywords; empty ones cost nothing."""
+
+    call: dict[str, Callable[..., None]] = field(default_factory=dict)
+    worker: Any = None
+    base_env: Any = None
+
+
+class StepTimes:
+    """Adds up the time that sampling spends on acting, in environments, and on the rest."""
+
+    def __init__(self) -> None:
+        self._act = self._env = self._rest = 0.0
+        self._steps = 0
+
+    def add(self, act: float, env: float, total: float, steps: int = 1) -> None:
+        """Takes the time of some steps.
+
+        Args:
+            act: In policies, s.
+            env: In environments, or waiting for them, s.
+            total: In all, s.
+            steps: Number of steps of the loop.
+        """
+        self._act += act
+        self._env += env
+        self._rest += total - act - env
+        self._steps += steps
+
+    def stats(self) -> dict[str, float]:
+        """Returns means per step in ms, under RLlib's names."""
+        steps = max(self._steps, 1)
+        return {
+            "mean_raw_obs_processing_ms": self._rest * _MS / steps,
+            "mean_inference_ms": self._act * _MS / steps,
+            "mean_action_processing_ms": 0.0,
+            "mean_env_wait_ms": self._env * _MS / steps,
+            "mean_env_render_ms": 0.0,
+        }
+
+
+class SamplingLoop:
+    """A loop that steps environment slots, and keeps the episodes that have ended for the worker's report.
+
+    Args:
+        slots: The environments: `EnvSlot`s, or what stands for them.
+        settings: See `RunnerSettings`.
+        hooks: Callbacks.
+    """
+
+    def __init__(self, slots: list[Any], settings: RunnerSettings, hooks: Hooks) -> None:
+        self.slots, self.settings, self.hooks = slots, settings, hooks
+        self._metrics: list[RolloutMetrics] = []
+        self._started = False
+        self._times = StepTimes()
+
+    @property
+    def num_places(self) -> int:
+        """In how many slots episodes run side by side, each followed by the next one at once."""
+        return len(self.slots)
+
+    def get_metrics(self) -> list[RolloutMetrics]:
+        """Returns the episodes that ended since the last call."""
+        metrics, self._metrics = self._metrics, []
+        return metrics
+
+    def restart(self) -> None:
+        """Begins fresh episodes at the next `sample()`; running ones and their rows are dropped."""
+        self._started = False
+        self._metrics = []
