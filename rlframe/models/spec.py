@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import gymnasium as gym
 import numpy as np
@@ -331,6 +331,23 @@ class Variable:
 
 
 Part: TypeAlias = Network | CustomNetwork | Variable
+
+
+class ActingView(Protocol):
+    """How an acting network is used where one flat observation holds what several agents see."""
+
+    def act(self, network: Any, obs: Any, states: list[Any], seq_lens: Any) -> tuple[Any, list[Any]]:
+        """Returns distribution inputs `[B, K]` of rows `[B, D]`, padded sequences, and the states behind each sequence.
+
+        Args:
+            network: The acting network, with `unroll`.
+            obs: Tensor of flat observations.
+            states: States before each sequence, `[S, ...]` each.
+            seq_lens: Lengths of the sequences, `[S]`; None for sequences of one step.
+        """
+
+    def states(self, initial: list[Any]) -> list[Any]:
+        """Returns what an episode begins with, of what the network begins a sequence with."""
 
 
 def dense_layers(

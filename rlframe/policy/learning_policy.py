@@ -25,12 +25,11 @@ from rlframe.data.columns import (
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.sequences import padded_sequences
 from rlframe.models.catalog import ModelCatalog
-from rlframe.models.distributions import numpy_dist_for
 from rlframe.models.probe import declare_past
 from rlframe.models.recurrent_actor import make_actor
-from rlframe.models.spec import ENCODER_WIDTH, Part
+from rlframe.models.spec import ENCODER_WIDTH, ActingView, Part
 from rlframe.policy.numpy_policy import ActingRecipe
-from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients, LossOutput, check_optimizers
+from rlframe.policy.parts import WHOLE_MODEL, Component, FusedGradients, LossOutput, OptimizerSpec, check_optimizers
 from rlframe.policy.policy import Policy, State, pop_states
 from rlframe.policy.users_code import needs_first_run, overridden_by_user, run_first_behind_constructor, zeros
 from rlframe.tensor import ops
@@ -119,18 +118,22 @@ class LearningPolicy(Policy):
         """Returns the `model` section of a network that makes features of observations for all others, or None."""
         return None
 
-    def optimizers(self) -> Mapping[str, AdamSpec]:
+    def acting_view(self) -> ActingView | None:
+        """Returns how the acting network sees observations of several agents at once; None for those of one."""
+        return None
+
+    def optimizers(self) -> Mapping[str, OptimizerSpec]:
         """Returns the optimisers of `networks`, by the names that `LossOutput.losses` gives losses for them."""
         return {}
 
-    def _weights_by_optimizer(self) -> Iterator[tuple[AdamSpec, dict[str, Any]]]:
+    def _weights_by_optimizer(self) -> Iterator[tuple[OptimizerSpec, dict[str, Any]]]:
         """Yields the optimisers' specs, each with the weights that it steps, by name; checks that they fit."""
         names = [*self.networks(), *(["encoder"] if self.encoder() else [])] or list(WHOLE_MODEL)
         check_optimizers(type(self).__name__, names, self.optimizer_specs)
         for spec in self.optimizer_specs.values():
             yield spec, self._weights_of(spec)
 
-    def _weights_of(self, spec: AdamSpec) -> dict[str, Any]:
+    def _weights_of(self, spec: OptimizerSpec) -> dict[str, Any]:
         """Returns the weights that an optimiser steps, by name."""
         if spec.networks == WHOLE_MODEL:
             found: dict[str, Any] = self.model.trainable_variables(as_dict=True)
@@ -138,7 +141,7 @@ class LearningPolicy(Policy):
         parts = [self.model.weights_of(network) for network in spec.networks]
         return {name: weight for weights in parts for name, weight in weights.items()}
 
-    def grad_limit(self, spec: AdamSpec) -> Any:
+    def grad_limit(self, spec: OptimizerSpec) -> Any:
         """Returns the largest global norm of an optimiser's gradient: a number, a tensor, or None."""
         return spec.grad_clip
 
@@ -155,7 +158,7 @@ class LearningPolicy(Policy):
                 follow(int(global_vars["timestep"]))
 
     def due(self, name: str) -> bool:
-        """Returns whether an optimiser steps in the update that the loss is computed for; see `AdamSpec.every`."""
+        """Returns whether an optimiser steps in the update that the loss is computed for; see `OptimizerSpec.every`."""
         return name in self._due
 
     def random_columns(self, rows: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
@@ -234,7 +237,7 @@ class LearningPolicy(Policy):
             )
         made = home.Networks(
             self.observation_space, self.action_space, num_outputs, self.config["model"], type(self).__name__,
-            parts=parts, acting=self.acting_network, encoder=encoder,
+            parts=parts, acting=self.acting_network, encoder=encoder, view=self.acting_view(),
         )  # fmt: skip
         self.check_model(made, num_outputs)
         return made
@@ -258,7 +261,7 @@ class LearningPolicy(Policy):
         same = self.dist_class is None or getattr(self.dist_class, "func", self.dist_class) is getattr(
             default, "func", default
         )
-        return numpy_dist_for(self.action_space, self.dist_type)[0] if same else None
+        return self._built_in_distribution() if same else None
 
     def actor_spec(self) -> dict[str, Any] | None:
         """Returns the description that a NumPy actor is built from, None where the model cannot be one."""
@@ -293,6 +296,7 @@ class LearningPolicy(Policy):
             views=self.acting_views(),
             max_seq_len=self.max_seq_len,
             dist_type=self.dist_type,
+            acts_for_group=self.acts_for_group,
         )
 
     # --- the first run ----------------------------------------------------------------------------------------

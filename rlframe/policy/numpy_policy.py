@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
-from rlframe.models.distributions import numpy_dist_for
 from rlframe.policy.policy import Policy
 
 
@@ -31,6 +30,7 @@ class ActingRecipe:
         views: Columns of past steps that the model acts on, by name.
         max_seq_len: Longest sequence of a recurrent training batch, in rows.
         dist_type: Kind of the action distribution; None is the action space's own.
+        acts_for_group: See `Policy.acts_for_group`.
     """
 
     build_actor: Callable[[Any, Mapping[str, NDArray[Any]], Any], Any]
@@ -43,6 +43,7 @@ class ActingRecipe:
     views: Mapping[str, ViewRequirement] = field(default_factory=dict)
     max_seq_len: int = 20
     dist_type: str | None = None
+    acts_for_group: bool = False
 
 
 class NumpyPolicy(Policy):
@@ -59,12 +60,12 @@ class NumpyPolicy(Policy):
         recipe: ActingRecipe,
     ) -> None:
         super().__init__(observation_space, action_space, config)
-        self.recipe, self.dist_type = recipe, recipe.dist_type
+        self.recipe, self.dist_type, self.acts_for_group = recipe, recipe.dist_type, recipe.acts_for_group
         self.wants_values = recipe.wants_values
         self.train_columns = recipe.train_columns
         self.max_seq_len = recipe.max_seq_len
         self.view_requirements.update(recipe.views)
-        self.numpy_dist: Any = numpy_dist_for(self.action_space, recipe.dist_type)[0]
+        self.numpy_dist: Any = self._built_in_distribution()
         self.exploration = self._create_exploration()
         self.weights: dict[str, NDArray[Any]] = {}
         self._numpy_actor: Any = None

@@ -28,14 +28,14 @@ class Component(Protocol):
 
 
 @dataclass(frozen=True)
-class AdamSpec:
-    """Adam over some of a policy's networks and variables.
+class OptimizerSpec:
+    """An optimiser of some of a policy's networks and variables: `AdamSpec` or `RMSPropSpec`.
 
     Attributes:
         networks: Their names; "encoder" is that of the observations, where there is one. A policy around the one model
             that the config describes has `WHOLE_MODEL`.
         lr: Learning rate.
-        eps: Adam's ε.
+        eps: ε.
         grad_clip: Largest global norm of the gradient; None does not clip.
         clip_each: Largest norm of the gradient of each weight array by itself; None does not clip. The global norm
             before is reported as "<optimiser>_gnorm", with an infinite limit, too.
@@ -48,6 +48,22 @@ class AdamSpec:
     grad_clip: float | None = None
     clip_each: float | None = None
     every: int = 1
+
+
+@dataclass(frozen=True)
+class AdamSpec(OptimizerSpec):
+    """Adam; see `OptimizerSpec`."""
+
+
+@dataclass(frozen=True)
+class RMSPropSpec(OptimizerSpec):
+    """RMSProp with PyTorch's arithmetic, ε outside of the root; see `OptimizerSpec`.
+
+    Attributes:
+        decay: Share of the old mean of squared gradients that is kept, α.
+    """
+
+    decay: float = 0.99
 
 
 @dataclass(frozen=True)
@@ -78,7 +94,7 @@ class LossOutput:
     per_row: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-def check_optimizers(owner: str, networks: Sequence[str], optimizers: Mapping[str, AdamSpec]) -> None:
+def check_optimizers(owner: str, networks: Sequence[str], optimizers: Mapping[str, OptimizerSpec]) -> None:
     """Raises a ConfigError unless each network has exactly one optimiser.
 
     Args:

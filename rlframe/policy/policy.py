@@ -34,7 +34,9 @@ from rlframe.data.rows import slice_column
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.exploration.make import make_exploration
+from rlframe.models.distributions import numpy_dist_for
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
+from rlframe.policy.group_actions import GroupCategorical, explored_by_agent
 from rlframe.policy.policy_spec import PolicySpec as PolicySpec
 from rlframe.policy.recurrent_context import RecurrentContext, views_after
 from rlframe.policy.rllib_names import RLlibPolicyNames
@@ -76,6 +78,8 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
     train_columns: tuple[str, ...] | None = None
     #: Kind of the action distribution, such as "squashed_gaussian"; None is the action space's own.
     dist_type: str | None = None
+    #: Whether actions are those of a group, a Tuple of equal Discrete spaces, whose agents choose each for itself.
+    acts_for_group = False
     #: Makes the NumPy distribution of inputs [B, K]; None for a custom one.
     numpy_dist: Any = None
     #: Whether `forward` gives state values, stored as `vf_preds`.
@@ -604,6 +608,12 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         undrawn = self.dist_type == "tanh" and options.get("type", "StochasticSampling") == "StochasticSampling"
         return {"type": "GaussianNoise"} if undrawn else options
 
+    def _built_in_distribution(self) -> Any:
+        """Returns what makes the NumPy distribution that belongs to the action space and `dist_type`."""
+        if self.acts_for_group:
+            return partial(GroupCategorical, n_agents=len(self.action_space_struct))
+        return numpy_dist_for(self.action_space, self.dist_type)[0]
+
     @property
     def _acts_in_points(self) -> bool:
         """Whether the policy's actions are points on the simplex, and the environment gets numbers."""
@@ -613,7 +623,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         """Returns the exploration that `exploration_options` describes."""
         made: Any = make_exploration(
             self.exploration_options(),
-            action_space=self.action_space,
+            action_space=self.action_space_struct[0] if self.acts_for_group else self.action_space,
             framework=self.framework,
             policy_config=self.config,
             model=getattr(self, "model", None),
@@ -622,6 +632,8 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             rng=self._exploration_rng,
         )
         made.policy = self
+        if self.acts_for_group:
+            made.get_exploration_action = partial(explored_by_agent, made.get_exploration_action)
         if self._acts_in_points:
             made.get_exploration_action = partial(_explored_points, self.action_space, made.get_exploration_action)
         if self._acts_by_itself:

@@ -25,13 +25,14 @@ from rlframe.models.tf.misc import seeded_initial_weights
 from rlframe.models.tf.networks import SomeNetworks
 from rlframe.policy.learning_policy import LearningPolicy, merge_kept, sampled
 from rlframe.policy.nonfinite import explain_nonfinite
-from rlframe.policy.parts import WHOLE_MODEL, by_optimizer, keep_reports, phases
+from rlframe.policy.parts import WHOLE_MODEL, RMSPropSpec, by_optimizer, keep_reports, phases
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.tf.adam import Adam
 from rlframe.policy.tf.data_parallel import split_batch
 from rlframe.policy.tf.optimizers import build_slots, clip_each, load_optimizer, optimizer_state, set_rate, with_tape
 from rlframe.policy.tf.rllib_names import RLlibTFPolicyNames
+from rlframe.policy.tf.rmsprop import RMSProp
 from rlframe.policy.tf.runtime import prepare
 from rlframe.policy.tf.target import TargetNetwork
 from rlframe.policy.tf.template import derive_class
@@ -184,10 +185,12 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         """Returns the optimiser(s): those of `optimizers`, or Adam with `config["lr"]`. Keras' are welcome."""
         if not self.optimizer_specs:
             return self.adam(lr=self.config["lr"])
-        made = self._weights_by_optimizer()
+        made = zip(self.optimizer_specs, self._weights_by_optimizer(), strict=True)
         return [
-            Adam(weights, spec.lr, spec.eps, label=label)
-            for label, (spec, weights) in zip(self.optimizer_specs, made, strict=True)
+            RMSProp(weights, spec.lr, decay=spec.decay, eps=spec.eps, label=label)
+            if isinstance(spec, RMSPropSpec)
+            else Adam(weights, spec.lr, spec.eps, label=label)
+            for label, (spec, weights) in made
         ]
 
     def adam(self, *, lr: float, eps: float = 1e-8) -> Adam:

@@ -20,7 +20,7 @@ from rlframe.models.modelv2 import states_of
 from rlframe.models.torch.check_model import check_model
 from rlframe.models.torch.networks import SomeNetworks
 from rlframe.policy.learning_policy import LearningPolicy, sampled
-from rlframe.policy.parts import WHOLE_MODEL, by_optimizer, keep_reports, phases
+from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec, RMSPropSpec, by_optimizer, keep_reports, phases
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.torch import distributed
@@ -141,10 +141,18 @@ class TorchPolicy(LearningPolicy):
         """Returns the optimiser(s): those of `optimizers`, or Adam with `config["lr"]` on all parameters."""
         if not self.optimizer_specs:
             return self.adam(self.model.parameters(), lr=self.config["lr"])
-        made = [self.adam(weights.values(), lr=spec.lr, eps=spec.eps) for spec, weights in self._weights_by_optimizer()]
+        made = [self._optimizer_of(spec, list(weights.values())) for spec, weights in self._weights_by_optimizer()]
         if len(made) > 1:
             self._flat_parameters = None  # each optimiser has a buffer of its own
         return made
+
+    def _optimizer_of(self, spec: OptimizerSpec, weights: list[Any]) -> torch.optim.Optimizer:
+        if not isinstance(spec, RMSPropSpec):
+            return self.adam(weights, lr=spec.lr, eps=spec.eps)
+        if len(self.optimizer_specs) == 1:  # one buffer takes one step
+            self._flat_parameters = flatten_parameters(weights)
+            weights = weights if self._flat_parameters is None else [self._flat_parameters.param]
+        return torch.optim.RMSprop(weights, lr=spec.lr, alpha=spec.decay, eps=spec.eps)
 
     def adam(self, parameters: Any, *, lr: float, eps: float = 1e-8) -> torch.optim.Optimizer:
         """Returns fused Adam over `parameters` in one buffer where they can share one, plain Adam otherwise."""

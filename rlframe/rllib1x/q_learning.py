@@ -10,9 +10,9 @@ from rlframe.agents.dqn.dqn_policy import q_stats
 from rlframe.agents.dqn.q_policy import QOutput, q_output
 from rlframe.agents.families.replayed_policy import td_error_of, with_discounts
 from rlframe.losses.q_learning import categorical_q_loss, huber, project_distribution
+from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import WHOLE_MODEL
 from rlframe.policy.schedules import LearningRateSchedule
-from rlframe.policy.target_policy import TargetPolicy
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
@@ -23,7 +23,7 @@ class ComputeTDErrorMixin:
     compute_td_error = td_error_of
 
 
-class QTargetPolicy(TargetPolicy):
+class QTargetPolicy(LearningPolicy):
     """What losses of Q-learning ask a policy for that is made of functions: a Q-network and the copy of it.
 
     Call the constructor when the policy's model exists: in `before_loss_init` or `after_init`. A `target_model` that
@@ -39,6 +39,11 @@ class QTargetPolicy(TargetPolicy):
     def _make_target(self: Any) -> None:
         if "target_network" not in self.__dict__:
             self._make_target_network(WHOLE_MODEL)
+
+    def extra_compute_grad_fetches(self) -> dict[str, Any]:
+        """Returns the TD errors `[B]` of the batch and their mean, where the loss kept `td_error`."""
+        td_error = self._loss_outputs.get("td_error")
+        return {} if td_error is None else {"td_error": td_error, "mean_td_error": ops.mean(td_error)}
 
     def online(self, obs: Tensor) -> QOutput:
         """Returns the online network's Q-values of `obs` [B, ...]."""

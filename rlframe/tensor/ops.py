@@ -106,6 +106,11 @@ def softplus(x: Tensor) -> Tensor:
     return _BACKENDS[type(x)].softplus(x)
 
 
+def elu(x: Tensor) -> Tensor:
+    """Returns x where x > 0, and eˣ − 1 elsewhere."""
+    return _BACKENDS[type(x)].elu(x)
+
+
 def huber(x: Tensor, delta: float = 1.0) -> Tensor:
     """Returns x²/2 where |x| ≤ delta, and delta · (|x| − delta/2) beyond."""
     return _BACKENDS[type(x)].huber(x, delta)
@@ -241,6 +246,21 @@ def expand_like(mask: Tensor, like: Tensor) -> Tensor:
 def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
     """Returns tensors side by side along an axis."""
     return _common(*tensors).concat(tensors, axis)
+
+
+def split_last(x: Tensor, count: int) -> Tensor:
+    """Returns `x [..., n · k]` as `[..., n, k]`, n being `count`."""
+    return _BACKENDS[type(x)].split_last(x, count)
+
+
+def merge_last(x: Tensor) -> Tensor:
+    """Returns `x [..., n, k]` as `[..., n · k]`."""
+    return _BACKENDS[type(x)].merge_last(x)
+
+
+def swap_axes(x: Tensor, one: int, other: int) -> Tensor:
+    """Returns `x` with two axes, counted from 0, in each other's place."""
+    return _BACKENDS[type(x)].swap_axes(x, one, other)
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------

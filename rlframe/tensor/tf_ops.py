@@ -15,7 +15,7 @@ sum, max, min, argmax = tf.reduce_sum, tf.reduce_max, tf.reduce_min, tf.argmax
 variance, softmax, log_softmax = tf.math.reduce_variance, tf.nn.softmax, tf.nn.log_softmax
 stop_gradient, zeros_like, ones_like = tf.stop_gradient, tf.zeros_like, tf.ones_like
 concat, boolean_mask = tf.concat, tf.boolean_mask
-softplus, sort = tf.nn.softplus, tf.sort
+softplus, sort, elu = tf.nn.softplus, tf.sort, tf.nn.elu
 
 
 def huber(x: Tensor, delta: float) -> Tensor:
@@ -59,6 +59,25 @@ def expand_like(mask: Tensor, like: Tensor) -> Tensor:
     return mask if like.shape.rank == 1 else tf.reshape(mask, [-1, *[1] * (like.shape.rank - 1)])
 
 
+def _sizes(x: Tensor) -> list[Any]:
+    """Returns the lengths of the axes: numbers where a trace knows them, so that it knows them behind a reshape."""
+    return [tf.shape(x)[axis] if size is None else size for axis, size in enumerate(x.shape)]
+
+
+def split_last(x: Tensor, count: int) -> Tensor:
+    return tf.reshape(x, [*_sizes(x)[:-1], count, x.shape[-1] // count])
+
+
+def merge_last(x: Tensor) -> Tensor:
+    return tf.reshape(x, [*_sizes(x)[:-2], x.shape[-2] * x.shape[-1]])
+
+
+def swap_axes(x: Tensor, one: int, other: int) -> Tensor:
+    order = list(range(x.shape.rank))
+    order[one], order[other] = other, one
+    return tf.transpose(x, order)
+
+
 def roll(x: Tensor, shift: int) -> Tensor:
     return tf.roll(x, shift, axis=0)
 
@@ -73,11 +92,11 @@ def batched_index(x: Tensor, index: Tensor) -> Tensor:
 def split_sequences(x: Tensor, seq_lens: Tensor) -> Tensor:
     sequences = tf.shape(seq_lens)[0]
     steps = tf.shape(x)[0] // tf.maximum(sequences, 1)
-    return tf.reshape(x, tf.concat([[sequences, steps], tf.shape(x)[1:]], 0))
+    return tf.reshape(x, [sequences, steps, *_sizes(x)[1:]])
 
 
 def flatten_sequences(x: Tensor) -> Tensor:
-    return tf.reshape(x, tf.concat([[-1], tf.shape(x)[2:]], 0))
+    return tf.reshape(x, [-1, *_sizes(x)[2:]])
 
 
 def swap_leading_axes(x: Tensor) -> Tensor:

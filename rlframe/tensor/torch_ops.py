@@ -18,6 +18,10 @@ def softplus(x: Tensor) -> Tensor:
     return functional.softplus(x)
 
 
+def elu(x: Tensor) -> Tensor:
+    return functional.elu(x)
+
+
 def huber(x: Tensor, delta: float) -> Tensor:
     return functional.huber_loss(x, torch.zeros_like(x), reduction="none", delta=delta)
 
@@ -105,6 +109,18 @@ def expand_like(mask: Tensor, like: Tensor) -> Tensor:
 
 def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
     return torch.cat(tuple(tensors), dim=axis)
+
+
+def split_last(x: Tensor, count: int) -> Tensor:
+    return x.reshape(*x.shape[:-1], count, -1)
+
+
+def merge_last(x: Tensor) -> Tensor:
+    return x.flatten(-2)
+
+
+def swap_axes(x: Tensor, one: int, other: int) -> Tensor:
+    return x.transpose(one, other)
 
 
 def roll(x: Tensor, shift: int) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import gymnasium as gym
 import numpy as np
@@ -12,6 +13,7 @@ from torch import nn
 from rlframe.agents.qmix import QMixTorchPolicy
 from rlframe.data.sequences import padded_sequences
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
+from rlframe.policy.numpy_policy import NumpyPolicy
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError, UnsupportedSpaceException
 from rlframe.utils.numpy import FLOAT_MIN
 from tests.contract.test_policies import same
@@ -58,7 +60,7 @@ def test_learning_changes_the_weights_and_not_the_target(overrides):
     assert all(isinstance(value, float) for value in stats.values()), stats
     after = policy.get_weights()
     still = {key for key in before if np.array_equal(after[key], before[key])}
-    assert all(key.startswith("agent.heads.") and "value" in key for key in still), still  # state values of an LSTM's
+    assert all(key.startswith("agent.model.heads.value") for key in still), still  # state values of an LSTM's
     same(policy.target_network.get_weights(), target)
     policy.update_target()
     same(policy.target_network.get_weights(), after)
@@ -310,7 +312,7 @@ def test_agents_may_have_a_network_of_ones_own():
     weights = policy.get_weights()
     for row, group in enumerate(observations):
         for number, agent in enumerate(group):
-            values = weights["agent.layer.weight"] @ agent["obs"] + weights["agent.layer.bias"]
+            values = weights["agent.model.layer.weight"] @ agent["obs"] + weights["agent.model.layer.bias"]
             assert actions[number][row] == np.where(agent["action_mask"], values, -np.inf).argmax()
 
 
@@ -325,3 +327,21 @@ def test_an_agent_without_a_valid_action_is_named():
     group[1]["action_mask"][:] = 0
     with pytest.raises(EnvError, match='agent number 1 of a group has an "action_mask" of zeros'):
         policy.compute_single_action(group)
+
+
+def test_workers_without_a_framework_act_as_the_policy_does():
+    policy = make({})
+    policy.learn_on_batch(batch({}))
+    recipe = pickle.loads(pickle.dumps(policy.acting_recipe()))
+    worker = NumpyPolicy(policy.observation_space, policy.action_space, policy.config, recipe=recipe)
+    worker.set_weights(policy.get_weights())
+    obs, inputs = flatten(group_obs(np.random.default_rng(1), 9)), fresh(policy, 9)
+    for _ in range(2):
+        (actions, columns), (others, beside) = (p.act_on_rows(obs, True, None, inputs) for p in (policy, worker))
+        np.testing.assert_array_equal(actions, others)
+        same(columns, beside)
+    rows = episodes((3,))
+    del rows["discounts"]
+    rows["terminateds"] = rows["truncateds"] = np.zeros(3, bool)
+    assert worker.postprocess_trajectory(rows)["discounts"].tolist() == pytest.approx([policy.config["gamma"]] * 3)
+    assert make({"model": {"custom_model": Linear}}).acting_recipe() is None

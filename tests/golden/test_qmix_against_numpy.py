@@ -1,14 +1,16 @@
 """QMIX's mixers and loss against sums taken by hand, number by number, in NumPy."""
 
+import copy
 import math
 
 import numpy as np
 import pytest
 import torch
 
-from rlframe.agents.qmix import QMixer, VDNMixer
-from rlframe.agents.qmix.qmix_torch_policy import best_values, chosen_values
-from tests.helpers.group_batches import FULL, PLAIN, A, N, episodes, group_policy
+from rlframe.agents.qmix.qmix_policy import best_values, chosen_values
+from rlframe.rllib1x.qmix_torch import QMixer, VDNMixer
+from tests.helpers.frameworks import needs_tf
+from tests.helpers.group_batches import FULL, PLAIN, A, N, episodes, flatten, group_obs, group_policy
 
 STATE = 5
 
@@ -21,14 +23,14 @@ def sigmoid(x):
     return 1 / (1 + math.exp(-x))
 
 
-def slow_mix(weights, prefix, q, state):
+def slow_mix(weights, q, state):
     """Q_tot of one step, by Rashid et al. 2018, figure 2."""
-    width = len(weights[f"{prefix}final_weights.bias"])
-    first = linear(weights, f"{prefix}hidden_weights", state)
-    bias = linear(weights, f"{prefix}hidden_bias", state)
-    last = linear(weights, f"{prefix}final_weights", state)
-    inner = [max(0.0, x) for x in linear(weights, f"{prefix}state_value.0", state)]
-    (total,) = linear(weights, f"{prefix}state_value.2", inner)
+    first = linear(weights, "mixer_w1.output", state)
+    bias = linear(weights, "mixer_b1.output", state)
+    last = linear(weights, "mixer_w2.output", state)
+    width = len(bias)
+    inner = [max(0.0, x) for x in linear(weights, "mixer_v.hidden", state)]
+    (total,) = linear(weights, "mixer_v.output", inner)
     for unit in range(width):
         x = sum(q[i] * abs(first[i * width + unit]) for i in range(len(q))) + bias[unit]
         total += (x if x > 0 else math.exp(x) - 1) * abs(last[unit])
@@ -70,7 +72,7 @@ def slow_loss(policy, batch, member, *, mixer, double_q):
     def mixed(weights, q, state):
         if mixer is None:
             return list(q)
-        return [sum(q)] if mixer == "vdn" else [slow_mix(weights, "mixer.", q, state)]
+        return [sum(q)] if mixer == "vdn" else [slow_mix(weights, q, state)]
 
     squares, begin = [], 0
     for number, length in enumerate(batch["seq_lens"].tolist()):
@@ -100,9 +102,11 @@ def slow_loss(policy, batch, member, *, mixer, double_q):
     return sum(squares) / len(squares)
 
 
-@pytest.mark.parametrize("member", [FULL, PLAIN], ids=["masks and state", "plain"])
-@pytest.mark.parametrize("double_q", [True, False])
-@pytest.mark.parametrize("mixer", ["qmix", "vdn", None])
+@pytest.mark.parametrize(
+    ("mixer", "double_q", "member"),
+    [("qmix", True, FULL), ("qmix", False, PLAIN), ("vdn", False, FULL), (None, True, FULL), (None, True, PLAIN)],
+    ids=lambda value: {id(FULL): "masks and state", id(PLAIN): "plain"}.get(id(value), str(value)),
+)
 def test_the_loss_is_that_taken_by_hand(mixer, double_q, member):
     policy = group_policy(member, mixer=mixer, double_q=double_q, lr=1e-2)
     for seed in range(3):  # online and target networks differ
@@ -123,18 +127,43 @@ def test_the_mixing_network_is_that_taken_by_hand(n_agents):
     assert made.shape == (2, 6, 1)
     for b in range(2):
         for t in range(6):
-            wanted = slow_mix(weights, "", q[b, t].tolist(), states[b, t].tolist())
+            wanted = slow_mix(weights, q[b, t].tolist(), states[b, t].tolist())
             assert made[b, t, 0].item() == pytest.approx(wanted, abs=1e-4)
+
+
+@needs_tf
+def test_both_frameworks_learn_alike():
+    """From the same weights: loss, clipping, RMSProp, target and acting."""
+    one, other = group_policy(), group_policy(framework="tf")
+    other.set_weights(one.get_weights())
+    other.update_target()
+    for step in range(4):
+        batch = episodes((4, 2, 1, 3), seed=step)
+        mine, theirs = (policy.learn_on_batch(batch)["learner_stats"] for policy in (one, other))
+        assert mine == pytest.approx(theirs, rel=1e-4)
+    weights = other.get_weights()
+    for name, array in one.get_weights().items():
+        np.testing.assert_allclose(array, weights[name], rtol=1e-4, atol=1e-6, err_msg=name)
+    obs = flatten(group_obs(np.random.default_rng(1), 5))
+    states = {"state_in_0": np.repeat(one.get_initial_state()[0][None], 5, 0)}
+    (values, _, [after]), (others, _, [beside]) = (p.forward_with_memory(obs, states, False) for p in (one, other))
+    np.testing.assert_allclose(values, others, rtol=1e-4)
+    np.testing.assert_allclose(after, beside, atol=1e-6)
+    np.testing.assert_allclose(other.forward_in_framework({"obs": obs, **states}, False)[0], others, rtol=1e-4)
+    again = group_policy(framework="tf", seed=9)
+    again.set_state(copy.deepcopy(other.get_state()))
+    assert again.learn_on_batch(batch)["learner_stats"] == other.learn_on_batch(batch)["learner_stats"]
+    assert again.learn_on_batch(batch)["learner_stats"] == other.learn_on_batch(batch)["learner_stats"]
 
 
 def test_the_mixing_network_by_pencil():
     mixer = QMixer(2, 1, 1)
     numbers = {
-        "hidden_weights.weight": [[-1.0], [2.0]], "hidden_weights.bias": [0.0, 0.0],
-        "hidden_bias.weight": [[0.0]], "hidden_bias.bias": [0.5],
-        "final_weights.weight": [[-3.0]], "final_weights.bias": [0.0],
-        "state_value.0.weight": [[1.0]], "state_value.0.bias": [0.0],
-        "state_value.2.weight": [[1.0]], "state_value.2.bias": [10.0],
+        "mixer_w1.output.weight": [[-1.0], [2.0]], "mixer_w1.output.bias": [0.0, 0.0],
+        "mixer_b1.output.weight": [[0.0]], "mixer_b1.output.bias": [0.5],
+        "mixer_w2.output.weight": [[-3.0]], "mixer_w2.output.bias": [0.0],
+        "mixer_v.hidden.weight": [[1.0]], "mixer_v.hidden.bias": [0.0],
+        "mixer_v.output.weight": [[1.0]], "mixer_v.output.bias": [10.0],
     }  # fmt: skip
     mixer.load_state_dict({name: torch.tensor(value) for name, value in numbers.items()})
     # s = 1: elu(1·|-1| + 2·|2| + 0.5) · |-3| + (1 + 10) = 5.5 · 3 + 11

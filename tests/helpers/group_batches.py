@@ -20,12 +20,13 @@ def config_of(**overrides):
     return {**config, "seed": 3, "mixing_embed_dim": 5, **overrides}
 
 
-def group_policy(member=FULL, n_agents=N, **overrides):
-    from rlframe.agents.qmix import QMixTorchPolicy
+def group_policy(member=FULL, n_agents=N, framework="torch", **overrides):
+    from rlframe.agents import qmix
 
+    cls = qmix.QMixTorchPolicy if framework == "torch" else qmix.QMixTFPolicy
     space = gym.spaces.Tuple([member] * n_agents)
     actions = gym.spaces.Tuple([gym.spaces.Discrete(A)] * n_agents)
-    return QMixTorchPolicy(get_preprocessor(space)(space).observation_space, actions, config_of(**overrides))
+    return cls(get_preprocessor(space)(space).observation_space, actions, config_of(framework=framework, **overrides))
 
 
 def group_obs(rng, rows, member=FULL):

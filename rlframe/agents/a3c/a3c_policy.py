@@ -13,7 +13,7 @@ from rlframe.losses.policy_gradients import explained_variance, policy_gradient
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.components import schedules_of
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import WHOLE_MODEL, AdamSpec
+from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, OptimizerSpec
 from rlframe.policy.row_sums import RowSums
 from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
@@ -74,7 +74,7 @@ class A3CPolicy(RowSums, LearningPolicy):
         """Returns Adam with `lr`, clipped to `grad_clip`."""
         return {"loss": AdamSpec(WHOLE_MODEL, self.config["lr"], grad_clip=self.config["grad_clip"])}
 
-    def grad_limit(self, spec: AdamSpec) -> Any:
+    def grad_limit(self, spec: OptimizerSpec) -> Any:
         """Returns the largest norm of the gradient of a mean."""
         return None if spec.grad_clip is None else self.for_means(spec.grad_clip)
 

@@ -1,4 +1,4 @@
-"""QMIX: `QMixTrainer`, its policy and its mixers; each is imported when it is asked for."""
+"""QMIX: `QMixTrainer`, its policies; each is imported when it is asked for."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from rlframe.utils.lazy import import_name
 
 if TYPE_CHECKING:
     from rlframe.agents.qmix.qmix import DEFAULT_CONFIG, QMixConfig, QMixTrainer
-    from rlframe.agents.qmix.qmix_torch_model import QMixer, VDNMixer
-    from rlframe.agents.qmix.qmix_torch_policy import QMixTorchPolicy
+    from rlframe.agents.qmix.qmix_policy import QMixTFPolicy, QMixTorchPolicy
 
 _NAMES = {
     "DEFAULT_CONFIG": "rlframe.agents.qmix.qmix",
     "QMixConfig": "rlframe.agents.qmix.qmix",
-    "QMixTorchPolicy": "rlframe.agents.qmix.qmix_torch_policy",
+    "QMixTFPolicy": "rlframe.agents.qmix.qmix_policy",
+    "QMixTorchPolicy": "rlframe.agents.qmix.qmix_policy",
     "QMixTrainer": "rlframe.agents.qmix.qmix",
-    "QMixer": "rlframe.agents.qmix.qmix_torch_model",
-    "VDNMixer": "rlframe.agents.qmix.qmix_torch_model",
 }
 
-__all__ = ["DEFAULT_CONFIG", "QMixConfig", "QMixTorchPolicy", "QMixTrainer", "QMixer", "VDNMixer"]
+__all__ = ["DEFAULT_CONFIG", "QMixConfig", "QMixTFPolicy", "QMixTorchPolicy", "QMixTrainer"]
 
 
 def __getattr__(name: str) -> Any:

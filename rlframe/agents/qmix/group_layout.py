@@ -1,14 +1,23 @@
-"""Where the parts of a group's observations lie."""
+"""Where the parts of a group's observations lie, and how one network acts for all of its agents."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
 
+from rlframe.data.columns import STATE_IN_PREFIX
 from rlframe.env.multi_agent_env import ENV_STATE
 from rlframe.models.preprocessors import get_preprocessor
+from rlframe.models.recurrent_actor import MemoryActor
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import UnsupportedSpaceException
+from rlframe.utils.numpy import FLOAT_MIN
 
 #: Keys of an agent's Dict observation that are read, beside `ENV_STATE`.
 MEMBER_OBS, ACTION_MASK = "obs", "action_mask"
@@ -28,6 +37,7 @@ class GroupLayout:
         n_agents: N.
         n_actions: A.
         agent_obs_space: Preprocessed space of one agent's "obs".
+        obs_size: Its width, Do.
         agent_action_space: The agents' Discrete space.
         state_size: Width of the mixer's state, Ds: of "state", or of all agents' observations side by side.
         has_mask: Whether observations have an "action_mask".
@@ -54,6 +64,7 @@ class GroupLayout:
             )
         self._places = self._find_places(member)
         self.agent_obs_space = get_preprocessor(self._obs_part)(self._obs_part).observation_space
+        self.obs_size = math.prod(self.agent_obs_space.shape or ())
         self.has_mask, self.has_state = ACTION_MASK in self._places, ENV_STATE in self._places
         start, stop = self._places[ENV_STATE if self.has_state else MEMBER_OBS]
         self.state_size = (stop - start) * (1 if self.has_state else self.n_agents)
@@ -87,31 +98,94 @@ class GroupLayout:
         """Returns the keys of the agents' observations that nothing reads."""
         return [key for key in self._places if key not in (MEMBER_OBS, ACTION_MASK, ENV_STATE)]
 
-    def _by_agent(self, flat: Any) -> Any:
-        return flat.reshape(*flat.shape[:-1], self.n_agents, -1)
-
-    def observations(self, flat: Any) -> Any:
-        """Returns the agents' observations `[..., N, Do]` of flat ones `[..., D]`, NumPy or tensors, as a view."""
+    def observations(self, flat: Tensor) -> Tensor:
+        """Returns the agents' observations `[..., N, Do]` of flat ones `[..., D]`."""
         start, stop = self._places[MEMBER_OBS]
-        return self._by_agent(flat)[..., start:stop]
+        return ops.split_last(flat, self.n_agents)[..., start:stop]
 
-    def states(self, flat: Any) -> Any:
+    def mixer_states(self, flat: Tensor) -> Tensor:
         """Returns the mixer's states `[..., Ds]` of flat observations `[..., D]`."""
         if self.has_state:
             start, stop = self._places[ENV_STATE]
-            return self._by_agent(flat)[..., 0, start:stop]
-        return self.observations(flat).reshape(*flat.shape[:-1], self.state_size)
+            return flat[..., start:stop]  # the first agent's copy
+        return ops.merge_last(self.observations(flat))
 
-    def valid_actions(self, flat: Any) -> Any:
+    def valid_actions(self, flat: Tensor) -> Tensor | None:
         """Returns which actions are valid, bool `[..., N, A]`, of flat observations `[..., D]`; None for all."""
         if not self.has_mask:
             return None
         start, stop = self._places[ACTION_MASK]
-        return self._by_agent(flat)[..., start:stop] > 0.5
+        return ops.split_last(flat, self.n_agents)[..., start:stop] > 0.5
+
+    def values(self, network: Any, flat: Tensor, states: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Returns the values of all agents' actions, step by step.
+
+        Args:
+            network: The network that the agents share.
+            flat: Flat observations of S sequences of T steps. Float `[S, T, D]`.
+            states: The agents' states before the first step, `[S, N, ...]` each.
+
+        Returns:
+            Values, float `[S, T, N, A]`, and the states behind the last step, `[S, N, ...]` each.
+        """
+        by_agent = ops.swap_axes(self.observations(flat), 1, 2)  # [S, N, T, Do]: each agent's steps are a sequence
+        made, after = network.unroll(ops.flatten_sequences(by_agent), [ops.flatten_sequences(s) for s in states])
+        values = ops.swap_axes(ops.split_sequences(made, flat), 1, 2)
+        return values, [ops.split_sequences(state, flat) for state in after]
+
+    # --- acting: an `ActingView` --------------------------------------------------------------------------------
+
+    def act(self, network: Any, obs: Tensor, states: list[Tensor], seq_lens: Any) -> tuple[Tensor, list[Tensor]]:
+        """Returns values `[B, N · A]` of flat observations `[B, D]`, FLOAT_MIN for invalid actions, and new states."""
+        flat = obs[:, None] if seq_lens is None else ops.split_sequences(obs, seq_lens)
+        values, after = self.values(network, flat, states)
+        rows, valid = ops.flatten_sequences(values), self.valid_actions(obs)
+        masked = rows if valid is None else ops.where(valid, rows, FLOAT_MIN)
+        return ops.merge_last(masked), after
+
+    def states(self, initial: list[Any]) -> list[Any]:
+        """Returns the agents' states at the start of an episode, `[N, ...]` each, of those of one."""
+        return [np.repeat(np.asarray(state)[None], self.n_agents, axis=0) for state in initial]
 
     def to_spec(self) -> dict[str, Any]:
-        """Returns what `QMixActor` cuts observations by, as plain data."""
+        """Returns what `GroupActor` cuts observations by, as plain data."""
         return {"n_agents": self.n_agents, "obs": self._places[MEMBER_OBS], "mask": self._places.get(ACTION_MASK)}
+
+
+class GroupActor:
+    """Acts for all agents of a group by their common network, in NumPy.
+
+    Args:
+        spec: That of a `MemoryActor`, and `GroupLayout.to_spec()`.
+        weights: Float32 arrays by name, possibly views of a live model's memory.
+        rng: Generator for noisy layers; None switches their noise off.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], weights: Any, rng: np.random.Generator | None = None) -> None:
+        self._network, self._agents = MemoryActor(spec, weights, rng), int(spec["n_agents"])
+        self._obs, self._mask = slice(*spec["obs"]), None if spec["mask"] is None else slice(*spec["mask"])
+
+    @property
+    def mean(self) -> GroupActor:
+        """The actor itself: its layers have no noise."""
+        return self
+
+    def step(self, obs: NDArray[Any], inputs: Mapping[str, NDArray[Any]]) -> tuple[Any, None, list[NDArray[Any]]]:
+        """Returns values [B, N · A], FLOAT_MIN for invalid actions; None (no state values); new states [[B, N, S]].
+
+        Args:
+            obs: Flat observations of groups. `[B, D]`.
+            inputs: `state_in_0`, float `[B, N, S]`.
+        """
+        rows = len(obs)
+        by_agent = np.asarray(obs, np.float32).reshape(rows * self._agents, -1)
+        states = {
+            name: state.reshape(len(by_agent), -1) for name, state in inputs.items() if name.startswith(STATE_IN_PREFIX)
+        }
+        values, _, after = self._network.step(by_agent[:, self._obs], states)
+        if self._mask is not None:
+            values[by_agent[:, self._mask] <= 0.5] = FLOAT_MIN
+        return values.reshape(rows, -1), None, [state.reshape(rows, self._agents, -1) for state in after]
 
 
 def _member_space(space: Any, what: str) -> Any:

@@ -55,8 +55,6 @@ class QMixConfig(DoubleQConfig, LearningRateScheduleConfig, GradientClippingConf
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""
         yield from super().faults()
-        if self.framework != "torch":
-            yield f"framework={self.framework!r}: QMIX learns in PyTorch only; set framework='torch'"
         if self.multiagent.replay_mode == "lockstep":
             yield "multiagent.replay_mode='lockstep': a group is one agent here, whose steps are together; leave it out"
         kind = (self.replay_buffer_config or {}).get("type")
@@ -87,6 +85,9 @@ DEFAULT_CONFIG: dict[str, Any] = QMixConfig.defaults()
 QMixTrainer = build_trainer(
     name="QMIX",
     config_class=QMixConfig,
-    policies={"torch": "rlframe.agents.qmix.qmix_torch_policy:QMixTorchPolicy"},
+    policies={
+        "torch": "rlframe.agents.qmix.qmix_policy:QMixTorchPolicy",
+        "tf": "rlframe.agents.qmix.qmix_policy:QMixTFPolicy",
+    },
     execution_plan=execution_plan,
 )

@@ -1,4 +1,4 @@
-"""QMIX: the loss on whole sequences, the parts of a group's observations, acting agent by agent; no framework."""
+"""QMIX: networks, optimiser and loss on whole sequences, in both frameworks."""
 
 from __future__ import annotations
 
@@ -9,39 +9,220 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.agents.qmix.group_layout import ACTION_MASK, MEMBER_OBS, GroupLayout
-from rlframe.agents.qmix.qmix_actor import QMixActor
-from rlframe.data.columns import (
-    ACTION_LOGP,
-    ACTION_PROB,
-    ACTIONS,
-    DISCOUNTS,
-    INFOS,
-    NEXT_OBS,
-    OBS,
-    REWARDS,
-    SEQ_LENS,
-    STATE_IN_PREFIX,
-)
+from rlframe.agents.qmix.group_layout import ACTION_MASK, MEMBER_OBS, GroupActor, GroupLayout
+from rlframe.data.columns import ACTIONS, DISCOUNTS, INFOS, NEXT_OBS, OBS, REWARDS, SEQ_LENS
 from rlframe.data.returns import n_step
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.env.multi_agent_env import ENV_STATE, GROUP_REWARDS
 from rlframe.evaluation.sampling.rollout_buffer import clip_rewards
-from rlframe.exploration.make import make_exploration
 from rlframe.losses.masking import valid_mean
-from rlframe.models.distributions import Categorical
 from rlframe.models.modelv2 import states_of
-from rlframe.policy.schedules import LearningRateSchedule
-from rlframe.policy.target_policy import TargetPolicy
+from rlframe.models.spec import GRU, CustomNetwork, Dense, Network, Part
+from rlframe.policy.backends import lazy_policies
+from rlframe.policy.components import LearningRate
+from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.parts import Component, LossOutput, RMSPropSpec
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
-from rlframe.utils.errors import ConfigError, EnvError
+from rlframe.utils.errors import ConfigError
 from rlframe.utils.numpy import FLOAT_MIN
 from rlframe.utils.spaces.old_gym import convert_space
 
 _LOGGER = logging.getLogger("rlframe")
 #: Column of the members' single rewards, float32 `[B, N]`, of groups whose agents learn each for itself.
 MEMBER_REWARDS = "member_rewards"
+
+
+def postprocess_group(
+    policy: Any, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
+) -> SampleBatch:
+    """Adds `discounts` = γ(1 − terminated), and `member_rewards` where agents learn each for itself."""
+    del other_agent_batches, episode
+    config = policy.config
+    batch = n_step(sample_batch, 1, float(config["gamma"]))
+    if config["mixer"] is None:
+        single = member_rewards(batch, len(policy.action_space.spaces))
+        batch[MEMBER_REWARDS] = clip_rewards(single, config.get("clip_rewards"))
+    return batch
+
+
+postprocess_group.framework_free = postprocess_group  # type: ignore[attr-defined]  # a marker for NumPy workers
+
+
+def member_rewards(batch: Mapping[str, Any], n_agents: int) -> NDArray[np.float32]:
+    """Returns each agent's own rewards, float32 `[B, N]`; the group's reward for each where infos tell no others.
+
+    Args:
+        batch: Columns `rewards [B]` and `infos [B]`, dicts with `_group_rewards` as `GroupAgentsWrapper` writes them.
+        n_agents: N.
+    """
+    together = np.repeat(np.asarray(batch[REWARDS], np.float32)[:, None], n_agents, axis=1)
+    for row, info in enumerate(batch[INFOS]):
+        single = info.get(GROUP_REWARDS)
+        if single is not None:
+            together[row] = single
+    return together
+
+
+class QMixPolicy(LearningPolicy):
+    """Acts for a group of agents that share one recurrent network, and mixes their values to that of the team.
+
+        δ_t = Q_tot(τ_t, u_t, s_t) − [ r_t + γ (1 − terminated) · Q⁻_tot(τ_{t+1}, u*, s_{t+1}) ],   loss δ²
+        u*_i = argmax_u Q_i(τ_{t+1}, u)   (the target network's Q_i without `double_q`)
+
+    Without a mixer δ is each agent's own, with its own reward, and the mean is over agents, too.
+
+    Source: Rashid et al. 2018, "QMIX: Monotonic Value Function Factorisation for Deep Multi-Agent Reinforcement
+    Learning", eq. 6; Sunehag et al. 2018 (VDN); van Hasselt et al. 2016 for the double estimate.
+    """
+
+    defaults_from = "rlframe.agents.qmix.qmix:DEFAULT_CONFIG"
+    acting_network = "agent"
+    acts_for_group = True
+    build_actor = staticmethod(GroupActor)
+    postprocess_trajectory = postprocess_group
+    cur_lr: float
+
+    # --- what it consists of ----------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Finds out what the group's spaces are made of.
+
+        Raises:
+            UnsupportedSpaceException: If the policy cannot act for them.
+            ConfigError: If observations are to be filtered, and their action masks with them.
+        """
+        self.layout = GroupLayout(convert_space(self.observation_space), convert_space(self.action_space))
+        unread = self.layout.unread_keys()
+        if unread and not self.config.get("worker_index"):
+            _LOGGER.warning(
+                'QMIX reads "%s", "%s" and "%s" of an agent\'s Dict observation; nothing reads %s',
+                *(MEMBER_OBS, ENV_STATE, ACTION_MASK, ", ".join(map(repr, unread))),
+            )
+        filtered = self.config.get("observation_filter", "NoFilter")
+        if self.layout.has_mask and filtered != "NoFilter":
+            raise ConfigError(
+                f"observation_filter: got {filtered!r}, which would change the action masks in the observations, too; "
+                "set 'NoFilter', and scale observations in the environment"
+            )
+        self.mixes = self.config["mixer"] is not None
+        self.target_networks = tuple(self.networks())
+
+    def networks(self) -> Mapping[str, Part]:
+        """Returns the agents' network, a GRU between dense layers or a model of the user's own, and the mixer's."""
+        layout, config = self.layout, self.config
+        model, seen, out = config["model"], {"obs": layout.obs_size}, layout.n_actions
+        if model.get("custom_model") or model.get("use_lstm") or model.get("use_attention"):
+            spaces = layout.agent_obs_space, layout.agent_action_space
+            agent: Part = CustomNetwork(seen, out, model, *spaces)
+        else:
+            size = int(model["lstm_cell_size"])
+            agent = Network(seen, (Dense("inputs", "relu", size), GRU("gru", size), Dense("outputs", "linear", out)))
+        if config["mixer"] != "qmix":
+            return {"agent": agent}
+        return {"agent": agent, **mixing_networks(layout.n_agents, layout.state_size, int(config["mixing_embed_dim"]))}
+
+    def acting_view(self) -> GroupLayout:
+        """Returns how the agents' network acts for all of them."""
+        return self.layout
+
+    def actor_spec(self) -> dict[str, Any] | None:
+        """Returns the spec for `GroupActor`; None for a network of the user's own."""
+        agent = super().actor_spec()
+        return None if agent is None else {**agent, **self.layout.to_spec()}
+
+    def optimizers(self) -> Mapping[str, RMSPropSpec]:
+        """Returns RMSProp over agents' network and mixer."""
+        config = self.config
+        return {
+            "team": RMSPropSpec(
+                self.target_networks, config["lr"], config["optim_eps"], config["grad_clip"],
+                decay=config["optim_alpha"],
+            )
+        }  # fmt: skip
+
+    def make_components(self) -> dict[str, Component]:
+        """Returns the schedule of the learning rate."""
+        return {"lr": LearningRate(self, self.config["lr"], self.config["lr_schedule"])}
+
+    # --- columns ----------------------------------------------------------------------------------------------
+
+    @property
+    def train_columns(self) -> tuple[str, ...]:  # type: ignore[override]  # a constant there
+        """Columns wanted beside those always there."""
+        return (NEXT_OBS,) if self.config["mixer"] is not None else (NEXT_OBS, INFOS)
+
+    def collect_all_columns(self) -> None:
+        """Keeps the columns: a group's further ones are no columns of an agent's."""
+
+    @property
+    def learn_columns(self) -> tuple[str, ...]:  # type: ignore[override]  # a constant there
+        """Columns that the loss reads."""
+        return (OBS, ACTIONS, REWARDS if self.mixes else MEMBER_REWARDS, NEXT_OBS, DISCOUNTS)
+
+    def is_recurrent(self) -> bool:
+        """Returns True: whole sequences are learned from, whatever the agents' network is."""
+        return True
+
+    # --- the loss ---------------------------------------------------------------------------------------------
+
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
+        """Returns the loss of one batch; see `qmix_loss`."""
+        return qmix_loss(self, model, dist_class, train_batch)
+
+    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
+        """Returns the learning rate, and what the loss reports."""
+        return {"cur_lr": self.cur_lr, **super().extra_grad_info(train_batch)}
+
+    def unrolled(self, networks: Any, batch: SampleBatch) -> tuple[Tensor, Tensor]:
+        """Returns the agents' values at both ends of each step, float `[B, N, A]` each.
+
+        The network runs once over the T + 1 observations of each sequence, so both ends see the same history.
+        """
+        obs, next_obs = (ops.split_sequences(batch[column], batch[SEQ_LENS]) for column in (OBS, NEXT_OBS))
+        history = ops.concat([obs[:, :1], next_obs], axis=1)
+        q, _ = self.layout.values(networks.agent, history, states_of(batch))
+        return ops.flatten_sequences(q[:, :-1]), ops.flatten_sequences(q[:, 1:])
+
+    def mix(self, networks: Any, agent_qs: Tensor, obs: Tensor) -> Tensor:
+        """Returns the agents' values `[B, N]` mixed to `[B, 1]`, or as they are without a mixer.
+
+        Args:
+            networks: The online or the target networks.
+            agent_qs: Values of the agents' actions. Float `[B, N]`.
+            obs: Flat observations, in which the state is. Float `[B, D]`.
+        """
+        if not self.mixes:
+            return agent_qs
+        if self.config["mixer"] == "vdn":
+            return ops.sum(agent_qs, axis=1)[:, None]
+        return mixed_value(networks, agent_qs, self.layout.mixer_states(obs))
+
+
+def qmix_loss(policy: QMixPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
+    """Returns the mean squared error of the mixed values over steps that are no padding; see `QMixPolicy`."""
+    del dist_class
+    obs, next_obs = ops.to_float(train_batch[OBS]), ops.to_float(train_batch[NEXT_OBS])
+    batch = train_batch._like({**train_batch, OBS: obs, NEXT_OBS: next_obs})
+    q, q_next = policy.unrolled(model, batch)
+    total = policy.mix(model, chosen_values(q, train_batch[ACTIONS]), obs)
+
+    def aims(after: Tensor) -> Tensor:
+        q_tp1 = policy.unrolled(policy.target_model, batch)[1]
+        best = best_values(q_tp1, q_next if policy.config["double_q"] else q_tp1, policy.layout.valid_actions(after))
+        rewards = train_batch[REWARDS][:, None] if policy.mixes else train_batch[MEMBER_REWARDS]
+        return rewards + train_batch[DISCOUNTS][:, None] * policy.mix(policy.target_model, best, after)
+
+    aim = ops.without_gradient(aims, next_obs)
+    mean, td_error = valid_mean(train_batch), total - aim
+    loss = mean(ops.square(td_error))
+    stats = {
+        "loss": loss,
+        "td_error_abs": mean(ops.abs(td_error)),
+        "q_taken_mean": mean(total),
+        "target_mean": mean(aim),
+    }
+    return LossOutput({"team": loss}, {name: ops.stop_gradient(value) for name, value in stats.items()})
 
 
 def chosen_values(q: Tensor, actions: Tensor) -> Tensor:
@@ -67,187 +248,51 @@ def best_values(q: Tensor, selector: Tensor, valid: Tensor | None) -> Tensor:
     return chosen_values(q, ops.argmax(selector, axis=-1))
 
 
-def qmix_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
-    """Returns the mean squared temporal-difference error of the mixed values over steps that are no padding, a scalar.
-
-        δ_t = Q_tot(τ_t, u_t, s_t) − [ r_t + γ (1 − terminated) · Q⁻_tot(τ_{t+1}, u*, s_{t+1}) ]
-        u*_i = argmax_u Q_i(τ_{t+1}, u)   (the target network's Q_i without `double_q`)
-
-    The networks run once over the T + 1 observations of each sequence, so both ends of a step see the same history.
-    Without a mixer δ is each agent's own, with its own reward, and the mean is over agents, too.
-
-    Source: Rashid et al. 2018, eq. 6; van Hasselt et al. 2016 for the double estimate.
-    """
-    del dist_class
-
-    def by_step(column: Tensor) -> Tensor:
-        return ops.split_sequences(column, train_batch[SEQ_LENS])
-
-    obs, next_obs = by_step(train_batch[OBS]), by_step(train_batch[NEXT_OBS])
-    history = ops.concat([obs[:, :1], next_obs], axis=1)
-    q, _ = model.agent_values(history, states_of(train_batch))
-    total = model.mix(chosen_values(q[:, :-1], by_step(train_batch[ACTIONS])), obs)
-    target = policy.target_network.model
-    q_tp1 = target.agent_values(history, states_of(train_batch))[0][:, 1:]
-    selector = ops.stop_gradient(q[:, 1:]) if policy.config["double_q"] else q_tp1
-    best = best_values(q_tp1, selector, policy.layout.valid_actions(next_obs))
-    rewards = by_step(train_batch[REWARDS])[..., None] if policy.mixes else by_step(train_batch[MEMBER_REWARDS])
-    aim = ops.stop_gradient(rewards + by_step(train_batch[DISCOUNTS])[..., None] * target.mix(best, next_obs))
-    mean = valid_mean(train_batch)
-    td_error = ops.flatten_sequences(total - aim)
-    loss = mean(ops.square(td_error))
-    policy.keep(
-        loss=loss,
-        td_error_abs=mean(ops.abs(td_error)),
-        q_taken_mean=mean(ops.flatten_sequences(total)),
-        target_mean=mean(ops.flatten_sequences(aim)),
-    )
-    return loss
+# --- the mixing network -------------------------------------------------------------------------------------------
 
 
-class QMixPolicy(LearningRateSchedule, TargetPolicy):
-    """Acts for a group of agents that share one recurrent network; exploration is each agent's own."""
-
-    defaults_from = "rlframe.agents.qmix.qmix:DEFAULT_CONFIG"
-    build_actor = staticmethod(QMixActor)
-
-    def read_spaces(self, observation_space: Any, action_space: Any, config: Mapping[str, Any]) -> None:
-        """Notes what the group's spaces are made of.
-
-        Raises:
-            UnsupportedSpaceException: If the policy cannot act for them.
-            ConfigError: If observations are to be filtered, and their action masks with them.
-        """
-        self.layout = GroupLayout(convert_space(observation_space), convert_space(action_space))
-        unread = self.layout.unread_keys()
-        if unread and not config.get("worker_index"):
-            _LOGGER.warning(
-                'QMIX reads "%s", "%s" and "%s" of an agent\'s Dict observation; nothing reads %s',
-                *(MEMBER_OBS, ENV_STATE, ACTION_MASK, ", ".join(map(repr, unread))),
-            )
-        filtered = config.get("observation_filter", "NoFilter")
-        if self.layout.has_mask and filtered != "NoFilter":
-            raise ConfigError(
-                f"observation_filter: got {filtered!r}, which would change the action masks in the observations, too; "
-                "set 'NoFilter', and scale observations in the environment"
-            )
-
-    @property
-    def mixes(self) -> bool:
-        """Whether there is one value of all agents; otherwise each learns from its own rewards."""
-        return self.config["mixer"] is not None
-
-    @property
-    def train_columns(self) -> tuple[str, ...]:  # type: ignore[override]  # a constant there
-        """Columns wanted beside those always there."""
-        return (NEXT_OBS,) if self.mixes else (NEXT_OBS, INFOS)
-
-    def collect_all_columns(self) -> None:
-        """Keeps the columns: a group's further ones are no columns of an agent's."""
-
-    @property
-    def learn_columns(self) -> tuple[str, ...]:  # type: ignore[override]  # a constant there
-        """Columns that the loss reads."""
-        return (OBS, ACTIONS, REWARDS if self.mixes else MEMBER_REWARDS, NEXT_OBS, DISCOUNTS)
-
-    def is_recurrent(self) -> bool:
-        """Returns True: whole sequences are learned from, whatever the agents' network is."""
-        return True
-
-    # --- acting -----------------------------------------------------------------------------------------------
-
-    def _create_exploration(self) -> Any:
-        """Returns an exploration in the space of one agent's actions: each explores for itself."""
-        made = make_exploration(
-            self.config.get("exploration_config") or {"type": "StochasticSampling"},
-            action_space=self.layout.agent_action_space,
-            framework=self.framework,
-            policy_config=self.config,
-            model=self.model,
-            num_workers=int(self.config.get("num_workers", 0)),
-            worker_index=int(self.config.get("worker_index", 0)),
-            rng=self._exploration_rng,
-        )
-        made.policy = self
-        return made
-
-    def distribution(self, dist_inputs: NDArray[np.float32]) -> Categorical:
-        """Returns the distribution of B · N single actions for values [B, N · A], FLOAT_MIN where invalid.
-
-        Raises:
-            EnvError: If an agent has no valid action.
-        """
-        by_agent = dist_inputs.reshape(-1, self.layout.n_actions)
-        if self.layout.has_mask:
-            none_valid = np.flatnonzero(by_agent.max(axis=1) <= FLOAT_MIN)
-            if len(none_valid):
-                raise EnvError(
-                    f"agent number {int(none_valid[0]) % self.layout.n_agents} of a group has an "
-                    f'"{ACTION_MASK}" of zeros; wanted at least one valid action (an agent that is through needs a '
-                    "no-op)"
-                )
-        return Categorical(by_agent, self._action_rng)
-
-    def _act(
-        self,
-        obs: NDArray[Any],
-        explore: bool,
-        timestep: int | None,
-        wanted: tuple[str, ...] | None,
-        inputs: Mapping[str, NDArray[Any]] | None,
-    ) -> tuple[Any, dict[str, NDArray[Any]]]:
-        actions, columns = super()._act(obs, explore, timestep, wanted, inputs)
-        by_agent = actions.reshape(len(obs), self.layout.n_agents)
-        if wanted is None:  # learning needs no probabilities: `train_columns`
-            columns[ACTION_LOGP] = columns[ACTION_LOGP].reshape(by_agent.shape).sum(axis=1)
-            columns[ACTION_PROB] = np.exp(columns[ACTION_LOGP])
-        return tuple(by_agent.T), columns
-
-    def act_in_framework(
-        self, input_dict: Mapping[str, Any], explore: bool, timestep: int | None
-    ) -> tuple[Any, dict[str, NDArray[Any]]]:
-        """Returns what `act_on_rows` does for a dict of columns; a user's own model acts through the framework."""
-        states = {key: np.asarray(value) for key, value in input_dict.items() if key.startswith(STATE_IN_PREFIX)}
-        return self._act(np.asarray(input_dict[OBS]), explore, timestep, None, states)
-
-    def acting_recipe(self) -> None:
-        """Returns None: remote workers act with this policy, which explores agent by agent."""
-        return
-
-    # --- learning ---------------------------------------------------------------------------------------------
-
-    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
-        """Returns the loss of one batch; see `qmix_loss`."""
-        return qmix_loss(self, model, dist_class, train_batch)
-
-    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:  # noqa: ARG002 - a hook
-        """Returns the loss, means of errors, values and targets over the steps that count, and the learning rate."""
-        return {"cur_lr": self.cur_lr, **self._loss_outputs}
-
-    # --- trajectories -----------------------------------------------------------------------------------------
-
-    def postprocess_trajectory(
-        self, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
-    ) -> SampleBatch:
-        """Adds `discounts` = γ(1 − terminated), and `member_rewards` where agents learn each for itself."""
-        del other_agent_batches, episode
-        batch = n_step(sample_batch, 1, float(self.config["gamma"]))
-        if not self.mixes:
-            single = member_rewards(batch, self.layout.n_agents)
-            batch[MEMBER_REWARDS] = clip_rewards(single, self.config.get("clip_rewards"))
-        return batch
-
-
-def member_rewards(batch: Mapping[str, Any], n_agents: int) -> NDArray[np.float32]:
-    """Returns each agent's own rewards, float32 `[B, N]`; the group's reward for each where infos tell no others.
+def mixing_networks(n_agents: int, state_size: int, embed_dim: int) -> dict[str, Network]:
+    """Returns what makes the weights of QMIX's mixing network of a state: W_1, b_1, w_2 and V of `mixed_value`.
 
     Args:
-        batch: Columns `rewards [B]` and `infos [B]`, dicts with `_group_rewards` as `GroupAgentsWrapper` writes them.
         n_agents: N.
+        state_size: Width of the state, Ds.
+        embed_dim: Width of the mixing network's hidden layer, E.
     """
-    together = np.repeat(np.asarray(batch[REWARDS], np.float32)[:, None], n_agents, axis=1)
-    for row, info in enumerate(batch[INFOS]):
-        single = info.get(GROUP_REWARDS)
-        if single is not None:
-            together[row] = single
-    return together
+
+    def linear(units: int) -> Network:
+        return Network({"state": state_size}, (Dense("output", "linear", units),))
+
+    hidden = Dense("hidden", "relu", embed_dim)
+    return {
+        "mixer_w1": linear(n_agents * embed_dim),
+        "mixer_b1": linear(embed_dim),
+        "mixer_w2": linear(embed_dim),
+        "mixer_v": Network({"state": state_size}, (hidden, Dense("output", "linear", 1))),
+    }
+
+
+def mixed_value(networks: Any, agent_qs: Tensor, states: Tensor) -> Tensor:
+    """Returns the value of all agents, which grows with each of theirs; how much, the state says.
+
+        Q_tot = elu(q |W_1(s)| + b_1(s)) · |w_2(s)| + V(s)
+
+    The absolute values make ∂Q_tot/∂q_i ≥ 0, so that agents which choose for themselves choose what is best for all.
+
+    Args:
+        networks: Those of `mixing_networks`, as attributes.
+        agent_qs: Values of the agents' actions. Float `[B, N]`.
+        states: States of the environment. Float `[B, Ds]`.
+
+    Returns:
+        Float `[B, 1]`.
+
+    Source: Rashid et al. 2018, section 4 and figure 2.
+    """
+    weights, bias = ops.abs(networks.mixer_w1(states)), networks.mixer_b1(states)
+    first = ops.split_last(weights, weights.shape[1] // bias.shape[1])
+    hidden = ops.elu(ops.sum(agent_qs[..., None] * first, axis=1) + bias)
+    return ops.sum(hidden * ops.abs(networks.mixer_w2(states)), axis=1)[:, None] + networks.mixer_v(states)
+
+
+__getattr__ = lazy_policies(__name__, QMixPolicy, QMixTorchPolicy="torch", QMixTFPolicy="tf")

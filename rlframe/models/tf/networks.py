@@ -13,6 +13,7 @@ from rlframe.models.catalog import ModelCatalog
 from rlframe.models.spec import (
     GRU,
     LSTM,
+    ActingView,
     AppendBias,
     BatchNorm,
     CustomNetwork,
@@ -211,11 +212,12 @@ class Networks(TFModelV2):
         parts: Networks and variables by name.
         acting: Name of the network that gives distribution inputs for observations.
         encoder: A `ModelV2` that makes features of observations for all of them; None where they take the observations.
+        view: How the acting network sees observations that are not those of one agent; see `ActingView`.
     """
 
     #: No head of the acting network gives values.
     uses_value_function = False
-    _NOT_SEARCHED = (*TFModelV2._NOT_SEARCHED, "parts")
+    _NOT_SEARCHED = (*TFModelV2._NOT_SEARCHED, "parts", "view")
 
     def __init__(  # noqa: PLR0913 - those of all models, and three
         self,
@@ -228,10 +230,11 @@ class Networks(TFModelV2):
         parts: Mapping[str, Part],
         acting: str,
         encoder: Any = None,
+        view: ActingView | None = None,
     ) -> None:
         super().__init__(obs_space, action_space, num_outputs, model_config, name)
         self.parts, self.acting = dict(parts), acting
-        self.encoder = encoder
+        self.encoder, self.view = encoder, view
         for part, spec in parts.items():
             if isinstance(spec, Variable):
                 setattr(self, part, self.add_weight(part, np.asarray(spec.value, np.float32)))
@@ -248,6 +251,8 @@ class Networks(TFModelV2):
         """Returns the acting network's outputs `[B, num_outputs]`."""
         obs = input_dict["obs_flat"] if self.encoder is None else input_dict["obs"]
         x, network = self.encode(obs), getattr(self, self.acting)
+        if self.view is not None:
+            return self.view.act(network, x, state, seq_lens)
         if not state:
             return network(x), state
         outputs, after = network.unroll(ops.split_sequences(x, seq_lens), state)
@@ -256,7 +261,7 @@ class Networks(TFModelV2):
     def get_initial_state(self) -> list[Any]:
         """Returns what the acting network begins a sequence with."""
         made: list[Any] = getattr(self, self.acting).initial_states()
-        return made
+        return made if self.view is None else self.view.states(made)
 
     def weights_of(self, part: str) -> dict[str, Any]:
         """Returns the trainable variables of a network, or a variable, by their names in the model."""

@@ -15,6 +15,7 @@ from rlframe.models.catalog import ModelCatalog
 from rlframe.models.spec import (
     GRU,
     LSTM,
+    ActingView,
     AppendBias,
     BatchNorm,
     CustomNetwork,
@@ -161,6 +162,7 @@ class Networks(TorchModelV2, nn.Module):
         parts: Networks and variables by name.
         acting: Name of the network that gives distribution inputs for observations.
         encoder: A `ModelV2` that makes features of observations for all of them; None where they take the observations.
+        view: How the acting network sees observations that are not those of one agent; see `ActingView`.
     """
 
     #: No head of the acting network gives values.
@@ -177,11 +179,12 @@ class Networks(TorchModelV2, nn.Module):
         parts: Mapping[str, Part],
         acting: str,
         encoder: Any = None,
+        view: ActingView | None = None,
     ) -> None:
         nn.Module.__init__(self)
         TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
         self.parts, self.acting = dict(parts), acting
-        self.encoder = encoder
+        self.encoder, self.view = encoder, view
         for part, spec in parts.items():
             if isinstance(spec, Variable):
                 self.register_parameter(part, nn.Parameter(torch.tensor(spec.value, dtype=torch.float32)))
@@ -200,6 +203,8 @@ class Networks(TorchModelV2, nn.Module):
         """Returns the acting network's outputs `[B, num_outputs]`."""
         obs = input_dict["obs_flat"] if self.encoder is None else input_dict["obs"]
         x, network = self.encode(obs), self._modules[self.acting]
+        if self.view is not None:
+            return self.view.act(network, x, state, seq_lens)
         if not state:
             return network(x), state  # type: ignore[misc]  # it is there
         outputs, after = network.unroll(ops.split_sequences(x, seq_lens), state)  # type: ignore[union-attr,operator]
@@ -208,7 +213,7 @@ class Networks(TorchModelV2, nn.Module):
     def get_initial_state(self) -> list[Any]:
         """Returns what the acting network begins a sequence with."""
         made: list[Any] = self._modules[self.acting].initial_states()  # type: ignore[union-attr,operator]
-        return made
+        return made if self.view is None else self.view.states(made)
 
     def weights_of(self, part: str) -> dict[str, Any]:
         """Returns the parameters of a network, or a variable, by their names in the model."""

@@ -19,13 +19,22 @@ class RMSProp:
         decay: α.
         eps: ε.
         momentum: μ.
+        label: Its name among a policy's optimisers.
 
     Source: Tieleman and Hinton 2012, "Lecture 6.5: RMSProp".
     """
 
     def __init__(
-        self, variables: Mapping[str, Any], lr: float, *, decay: float = 0.99, eps: float = 1e-8, momentum: float = 0.0
+        self,
+        variables: Mapping[str, Any],
+        lr: float,
+        *,
+        decay: float = 0.99,
+        eps: float = 1e-8,
+        momentum: float = 0.0,
+        label: str | None = None,
     ) -> None:
+        self.label = label
         self._variables = dict(variables)
         self.decay, self.eps, self.momentum = float(decay), float(eps), float(momentum)
         self.learning_rate = tf.Variable(float(lr), trainable=False, name="learning_rate")

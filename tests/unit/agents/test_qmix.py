@@ -9,13 +9,14 @@ import pytest
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.agents.qmix import DEFAULT_CONFIG, QMixTrainer
-from rlframe.agents.qmix.qmix_torch_policy import QMixTorchPolicy
+from rlframe.agents.qmix.qmix_policy import QMixTorchPolicy
 from rlframe.agents.registry import get_trainer_class
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.examples.env.two_step_game import TwoStepGame
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
+from tests.helpers.frameworks import needs_tf
 
 SMALL = {
     "num_workers": 0, "seed": 5, "min_iter_time_s": 0, "log_sys_usage": False, "learning_starts": 20,
@@ -102,7 +103,8 @@ def test_defaults_are_those_of_rllib():
 
 
 def test_names_are_where_rllib_has_them():
-    from rlframe.agents.qmix import QMixer, QMixTorchPolicy, VDNMixer, mixers, qmix_policy
+    from rlframe.agents.qmix import QMixTorchPolicy, mixers, qmix_policy
+    from rlframe.rllib1x.qmix_torch import QMixer, VDNMixer
 
     assert (mixers.QMixer, mixers.VDNMixer) == (QMixer, VDNMixer)
     assert qmix_policy.QMixTorchPolicy is QMixTorchPolicy
@@ -124,7 +126,7 @@ def test_it_trains_and_reports(make, mixer, env):
     assert all(np.isfinite(value) for value in stats.values())
     after = trainer.get_weights()["default_policy"]
     assert any((after[name] != before[name]).any() for name in after)
-    assert any(name.startswith("mixer.") for name in after) == (mixer == "qmix")
+    assert any(name.startswith("mixer_") for name in after) == (mixer == "qmix")
     assert trainer.local_replay_buffer.stats()["policy_default_policy"]["num_steps"] == info["num_steps_sampled"]
 
 
@@ -144,6 +146,12 @@ def test_restored_trainer_goes_on_bit_for_bit(make, env, mixer, tmp_path):
         assert a["hist_stats"] == b["hist_stats"]
         assert a["info"]["learner"] == b["info"]["learner"]
     same(one.get_weights()["default_policy"], two.get_weights()["default_policy"])
+
+
+@needs_tf
+def test_tensorflow_trains(make):
+    stats = make(signals, framework="tf").train()["info"]["learner"]["default_policy"]["learner_stats"]
+    assert {"loss", "td_error_abs", "q_taken_mean", "target_mean", "grad_gnorm", "cur_lr"} <= set(stats)
 
 
 def test_the_same_seed_is_the_same_run(make):
@@ -245,8 +253,6 @@ def test_old_names_of_keys_are_understood(make):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"framework": "tf"}, "framework='tf': QMIX learns in PyTorch only; set framework='torch'"),
-        ({"framework": "tfe"}, "framework='tfe': QMIX learns in PyTorch only"),
         ({"mixer": "sum"}, "mixer: got 'sum' .*wanted one of 'qmix', 'vdn' or None"),
         ({"replay_buffer_config": {"type": "LocalReplayBuffer"}}, "QMIX replays whole episodes; set 'EpisodeReplayBuf"),
         ({"replay_buffer_config": None}, "QMIX replays whole episodes"),

@@ -12,7 +12,7 @@ from rlframe.agents.pg.pg_torch_policy import PGTorchPolicy
 from rlframe.agents.ppo.ppo import DEFAULT_CONFIG as PPO
 from rlframe.agents.ppo.ppo_torch_policy import PPOTorchPolicy
 from rlframe.agents.qmix.qmix import DEFAULT_CONFIG as QMIX
-from rlframe.agents.qmix.qmix_torch_policy import QMixTorchPolicy
+from rlframe.agents.qmix.qmix_policy import QMixTorchPolicy
 from rlframe.config.renames import RenamedKeyWarning
 from rlframe.evaluation.policy_table import policy_config
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
