@@ -86,6 +86,26 @@ def exp(x: Tensor) -> Tensor:
     return _BACKENDS[type(x)].exp(x)
 
 
+def log(x: Tensor) -> Tensor:
+    """Returns the natural logarithm of x."""
+    return _BACKENDS[type(x)].log(x)
+
+
+def lgamma(x: Tensor) -> Tensor:
+    """Returns log Γ(x)."""
+    return _BACKENDS[type(x)].lgamma(x)
+
+
+def digamma(x: Tensor) -> Tensor:
+    """Returns ψ(x), the derivative of log Γ."""
+    return _BACKENDS[type(x)].digamma(x)
+
+
+def atanh(x: Tensor) -> Tensor:
+    """Returns the inverse of tanh at x."""
+    return _BACKENDS[type(x)].atanh(x)
+
+
 def sqrt(x: Tensor) -> Tensor:
     """Returns √x."""
     return _BACKENDS[type(x)].sqrt(x)
@@ -228,6 +248,16 @@ def tensor_like(values: Any, like: Tensor) -> Tensor:
     return _common(like, values).tensor_like(values, like)
 
 
+def to_int(x: Tensor, bits: int = 64) -> Tensor:
+    """Returns the values of `x` as integers of 32 or 64 bits."""
+    return _BACKENDS[type(x)].to_int(x, bits)
+
+
+def reshape(x: Tensor, shape: Any) -> Tensor:
+    """Returns the values of `x` in another shape; −1 stands for what is left."""
+    return _BACKENDS[type(x)].reshape(x, shape)
+
+
 def row_count(x: Tensor) -> Any:
     """Returns how many rows `x [B, ...]` has: a number, or, where only the graph knows, a scalar."""
     return _BACKENDS[type(x)].row_count(x)
@@ -261,6 +291,12 @@ def merge_last(x: Tensor) -> Tensor:
 def swap_axes(x: Tensor, one: int, other: int) -> Tensor:
     """Returns `x` with two axes, counted from 0, in each other's place."""
     return _BACKENDS[type(x)].swap_axes(x, one, other)
+
+
+def split(x: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+    """Returns the parts of `x` along its last axis, each as wide as `sizes` says."""
+    parts: list[Tensor] = list(_BACKENDS[type(x)].split(x, list(sizes)))
+    return parts
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------

@@ -10,11 +10,12 @@ from rlframe.utils.quiet_tf import tf
 Tensor: TypeAlias = Any
 
 abs, exp, sqrt, square, tanh = tf.abs, tf.exp, tf.sqrt, tf.square, tf.tanh
+log, lgamma, digamma, atanh = tf.math.log, tf.math.lgamma, tf.math.digamma, tf.atanh
 minimum, maximum, where, clip = tf.minimum, tf.maximum, tf.where, tf.clip_by_value
 sum, max, min, argmax = tf.reduce_sum, tf.reduce_max, tf.reduce_min, tf.argmax
 variance, softmax, log_softmax = tf.math.reduce_variance, tf.nn.softmax, tf.nn.log_softmax
 stop_gradient, zeros_like, ones_like = tf.stop_gradient, tf.zeros_like, tf.ones_like
-concat, boolean_mask = tf.concat, tf.boolean_mask
+concat, boolean_mask, reshape = tf.concat, tf.boolean_mask, tf.reshape
 softplus, sort, elu = tf.nn.softplus, tf.sort, tf.nn.elu
 
 
@@ -39,6 +40,14 @@ def cast_like(x: Tensor, like: Tensor) -> Tensor:
 
 def to_float(x: Tensor) -> Tensor:
     return tf.cast(x, tf.float32)
+
+
+def to_int(x: Tensor, bits: int) -> Tensor:
+    return tf.cast(x, tf.int32 if bits == 32 else tf.int64)
+
+
+def split(x: Tensor, sizes: Any) -> Any:
+    return tf.split(x, sizes, axis=-1)
 
 
 def tensor_like(values: Any, like: Tensor) -> Tensor:
@@ -83,10 +92,11 @@ def roll(x: Tensor, shift: int) -> Tensor:
 
 
 def batched_index(x: Tensor, index: Tensor) -> Tensor:
-    # A sum over all entries but one, times 0: the gradient of tf.gather takes longer than a small network's.
+    # A sum in which all entries but one are 0: the gradient of tf.gather takes longer than a small network's.
     axis = index.shape.rank
-    chosen = tf.one_hot(index, x.shape[axis], dtype=x.dtype)
-    return tf.reduce_sum(x * (chosen if x.shape.rank == axis + 1 else chosen[..., None]), axis=axis)
+    chosen = tf.one_hot(index, x.shape[axis], on_value=True, off_value=False)
+    chosen = chosen if x.shape.rank == axis + 1 else chosen[..., None]
+    return tf.reduce_sum(tf.where(chosen, x, tf.zeros_like(x)), axis=axis)
 
 
 def split_sequences(x: Tensor, seq_lens: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 abs, exp, sqrt, square, tanh = torch.abs, torch.exp, torch.sqrt, torch.square, torch.tanh
+log, lgamma, digamma, atanh = torch.log, torch.lgamma, torch.digamma, torch.atanh
 where, zeros_like, ones_like = torch.where, torch.zeros_like, torch.ones_like
 
 
@@ -91,6 +92,14 @@ def to_float(x: Tensor) -> Tensor:
     return x.float()
 
 
+def to_int(x: Tensor, bits: int) -> Tensor:
+    return x.to(torch.int32 if bits == 32 else torch.int64)
+
+
+def reshape(x: Tensor, shape: Any) -> Tensor:
+    return x.reshape(tuple(shape))
+
+
 def tensor_like(values: Any, like: Tensor) -> Tensor:
     return torch.as_tensor(values, device=like.device)
 
@@ -121,6 +130,10 @@ def merge_last(x: Tensor) -> Tensor:
 
 def swap_axes(x: Tensor, one: int, other: int) -> Tensor:
     return x.transpose(one, other)
+
+
+def split(x: Tensor, sizes: list[int]) -> Sequence[Tensor]:
+    return torch.split(x, sizes, dim=-1)
 
 
 def roll(x: Tensor, shift: int) -> Tensor:

@@ -249,6 +249,8 @@ class TorchAutoregressiveActionModel(TorchModelV2, nn.Module):
 class TorchBinaryAutoregressiveDistribution(TorchDistributionWrapper):
     """P(a1, a2) = P(a1) P(a2 | a1) of two bits, with a `TorchAutoregressiveActionModel`."""
 
+    _action_logp: Tensor
+
     def _first(self) -> TorchCategorical:
         return TorchCategorical(self.model.first_logits(self.inputs))
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rlframe.losses import q_learning
+from rlframe.models import special
 from rlframe.tensor import ops
 from tests.helpers.frameworks import both_frameworks, gradients_of, needs_tf, to_tensor
 
@@ -45,6 +46,7 @@ def scanned(terms, decays):
 #: What is called with tensors, what NumPy says, arrays of the call; gradients are compared by those of them that float.
 CASES = {
     "abs": (ops.abs, np.abs, [X]),
+    "atanh": (ops.atanh, np.arctanh, [X / 4]),
     "argmax": (lambda x: ops.argmax(x, 1), lambda x: x.argmax(1), [X]),
     "batched_index": (ops.batched_index, lambda x, i: x[np.arange(2), i], [X, INDEX]),
     "batched_index of atoms": (ops.batched_index, lambda x, i: x[np.arange(2), i], [ATOMS, INDEX]),
@@ -58,10 +60,13 @@ CASES = {
     "clip": (lambda x: ops.clip(x, -1.0, 0.5), lambda x: x.clip(-1.0, 0.5), [X]),
     "concat": (lambda *x: ops.concat(x, 1), lambda *x: np.concatenate(x, 1), [X, Y]),
     "elu": (ops.elu, lambda x: np.where(x > 0, x, np.expm1(x)), [X]),
+    "digamma": (ops.digamma, special.digamma, [POSITIVE]),
     "exp": (ops.exp, np.exp, [X]),
     "expand_like": (ops.expand_like, lambda m, like: m[:, None, None], [ROW_MASK, ATOMS]),
     "expand_like of rows": (ops.expand_like, lambda m, like: m, [ROW_MASK, np.zeros(2)]),
     "huber": (lambda x: ops.huber(x, 1.5), lambda x: np.where(abs(x) <= 1.5, x * x / 2, 1.5 * (abs(x) - 0.75)), [X]),
+    "lgamma": (ops.lgamma, special.log_gamma, [POSITIVE]),
+    "log": (ops.log, np.log, [POSITIVE]),
     "linear_scatter": (lambda v, p: ops.linear_scatter(v, p, 4), scattered, [X, PLACES]),
     "log_softmax": (ops.log_softmax, lambda x: np.log(softmax(x)), [X]),
     "max": (ops.max, np.max, [X]),
@@ -75,6 +80,7 @@ CASES = {
     "minimum": (ops.minimum, np.minimum, [X, Y]),
     "minimum of a number": (lambda x: ops.minimum(x, 0.5), lambda x: np.minimum(x, 0.5), [X]),
     "ones_like": (ops.ones_like, np.ones_like, [X]),
+    "reshape": (lambda x: ops.reshape(x, (-1, 2)), lambda x: x.reshape(3, 2), [X]),
     "reverse_scan": (ops.reverse_scan, scanned, [ROW, OTHER_ROW]),
     "reverse_scan of columns": (ops.reverse_scan, scanned, [POSITIVE, POSITIVE / 9]),
     "roll": (lambda x: ops.roll(x, -1), lambda x: np.roll(x, -1, 0), [X]),
@@ -82,6 +88,7 @@ CASES = {
     "softplus": (ops.softplus, lambda x: np.log1p(np.exp(x)), [X]),
     "sort": (ops.sort, lambda x: np.sort(x, -1), [X]),
     "softmax": (ops.softmax, softmax, [X]),
+    "split": (lambda x: ops.split(x, [1, 2])[1], lambda x: x[:, 1:], [X]),
     "sqrt": (ops.sqrt, np.sqrt, [POSITIVE]),
     "square": (ops.square, np.square, [X]),
     "stop_gradient": (ops.stop_gradient, lambda x: x, [X]),
@@ -93,6 +100,8 @@ CASES = {
     "swap_leading_axes": (ops.swap_leading_axes, lambda x: x.swapaxes(0, 1), [ATOMS]),
     "tanh": (ops.tanh, np.tanh, [X]),
     "tensor_like": (lambda like: ops.tensor_like(Y, like), lambda like: Y, [X]),
+    "to_int": (ops.to_int, lambda x: x.astype(np.int64), [X]),
+    "to_int of 32 bits": (lambda x: ops.to_int(x, 32), lambda x: x.astype(np.int32), [X]),
     "to_float": (ops.to_float, lambda x: x.astype(np.float32), [INDEX]),
     "variance": (ops.variance, np.var, [X]),
     "split_sequences": (ops.split_sequences, lambda x, n: x.reshape(2, 2), [ROW, INDEX]),

@@ -26,6 +26,7 @@ from rlframe.models.torch.noisy import NoisyLayer
 from rlframe.models.torch.torch_action_dist import (
     TorchCategorical,
     TorchDeterministic,
+    TorchDiagGaussian,
     TorchMultiActionDistribution,
     TorchMultiCategorical,
     TorchSquashedGaussian,
@@ -287,3 +288,31 @@ def test_check_model_samples_the_original_space():
     obs_space = get_preprocessor(space)(space).observation_space
     model = ModelCatalog.get_model_v2(obs_space, ACTIONS, 2, {}, "torch")
     check_model(model, obs_space, None, values=True)
+
+
+def test_a_distribution_of_torch_that_a_subclass_sets_takes_the_place_of_the_class_own():
+    class Limited(TorchDiagGaussian):
+        def __init__(self, inputs, model):
+            super().__init__(inputs, model)
+            mean, log_std = self.inputs.chunk(2, dim=1)
+            self.dist = torch.distributions.Normal(mean, log_std.clamp(-1.0, 1.0).exp())
+
+    inputs = torch.tensor([[0.5, -0.5, 3.0, -4.0]])
+    mine, limited = Limited(inputs, None), TorchDiagGaussian(torch.tensor([[0.5, -0.5, 1.0, -1.0]]), None)
+    actions = torch.tensor([[2.0, -0.7]])
+    for method, arguments in (("logp", (actions,)), ("entropy", ()), ("kl", (TorchDiagGaussian(inputs, None),))):
+        np.testing.assert_allclose(
+            getattr(mine, method)(*arguments), getattr(limited, method)(*arguments), rtol=1e-5, err_msg=method
+        )
+
+
+def test_choices_of_torch_that_a_subclass_sets_take_the_place_of_the_class_own():
+    class Masked(TorchCategorical):
+        def __init__(self, inputs, model):
+            super().__init__(inputs, model)
+            self.dist = torch.distributions.Categorical(logits=self.inputs + torch.tensor([0.0, -1e9, 0.0]))
+
+    mine = Masked(torch.zeros(200, 3), None)
+    assert set(mine.sample().tolist()) == {0, 2}
+    np.testing.assert_allclose(mine.entropy(), np.log(2.0), rtol=1e-6)
+    assert 1 not in mine.deterministic_sample()
