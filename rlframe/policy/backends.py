@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 #: Where the part of a policy that computes is, by framework.
 _BACKENDS = {"torch": ("rlframe.policy.torch_policy", "TorchPolicy"), "tf": ("rlframe.policy.tf_policy", "TFPolicy")}
 
 
-def with_backend(
-    policy: type[Any], framework: str, name: str, backends: Mapping[str, tuple[str, str]] = _BACKENDS
-) -> type[Any]:
+def with_backend(policy: type[Any], framework: str, name: str) -> type[Any]:
     """Returns a policy class that learns in a framework, which is imported now.
 
     Args:
         policy: A `LearningPolicy` that says networks, optimisers and loss, over `rlframe.tensor.ops`.
         framework: "torch" or "tf".
         name: Name of the class.
-        backends: (module, class) by framework; classes derived from `TorchPolicy` and `TFPolicy`.
     """
-    module, base = backends[framework]
+    module, base = _BACKENDS[framework]
     bases = (policy, getattr(importlib.import_module(module), base))
 
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -35,22 +32,19 @@ def with_backend(
     return made
 
 
-def lazy_policies(
-    module: str, policy: type[Any], *, backends: Mapping[str, tuple[str, str]] = _BACKENDS, **frameworks: str
-) -> Callable[[str], Any]:
+def lazy_policies(module: str, policy: type[Any], **frameworks: str) -> Callable[[str], Any]:
     """Returns a module's `__getattr__` that makes the classes of a policy when they are asked for.
 
     Args:
         module: The module's `__name__`.
         policy: See `with_backend`.
-        backends: The same.
         **frameworks: Framework by name of the class, such as `SACTorchPolicy="torch"`.
     """
 
     def find(name: str) -> Any:
         if name not in frameworks:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        made = with_backend(policy, frameworks[name], name, backends)
+        made = with_backend(policy, frameworks[name], name)
         setattr(sys.modules[module], name, made)
         return made
 

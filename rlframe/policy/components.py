@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rlframe.policy.parts import Component
 from rlframe.policy.schedules import schedule_of
 
 
-class Scheduled:
+class Scheduled(Component):
     """A number that follows the count of env steps, as an attribute of the policy.
 
     The policy has the schedule, too, under RLlib's name: programs put others in its place.
@@ -29,13 +30,6 @@ class Scheduled:
     def on_timestep(self, timestep: int) -> None:
         """Sets the attribute to the schedule's value at a count of env steps."""
         setattr(self._policy, self._name, float(getattr(self._policy, self._schedule).value(timestep)))
-
-    def get_state(self) -> dict[str, Any]:
-        """Returns nothing: the value follows from the count of steps."""
-        return {}
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes nothing."""
 
 
 class LearningRate(Scheduled):
@@ -67,7 +61,7 @@ def schedules_of(policy: Any, config: Mapping[str, Any]) -> dict[str, Scheduled]
     }
 
 
-class AdaptiveKL:
+class AdaptiveKL(Component):
     """A weight of a penalty on the divergence that grows while that is too large, and shrinks while it is small.
 
     The policy has it as `kl_coeff`, and what it aims at as `kl_target`.
@@ -86,11 +80,8 @@ class AdaptiveKL:
 
     def update(self, sampled_kl: float) -> float:
         """Takes the mean divergence of a train batch, in nats, and returns the new weight."""
-        if sampled_kl > 2.0 * self._policy.kl_target:
-            self._policy.kl_coeff *= 1.5
-        elif sampled_kl < 0.5 * self._policy.kl_target:
-            self._policy.kl_coeff *= 0.5
-        coeff: float = self._policy.kl_coeff
+        policy = self._policy
+        policy.kl_coeff = coeff = adapted_kl_coeff(policy.kl_coeff, policy.kl_target, sampled_kl)
         return coeff
 
     def get_state(self) -> dict[str, Any]:
@@ -100,3 +91,19 @@ class AdaptiveKL:
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Takes what `get_state` returned."""
         self._policy.kl_coeff = float(state["kl_coeff"])
+
+
+def adapted_kl_coeff(coeff: float, target: float, sampled_kl: float) -> float:
+    """Returns the weight of a penalty on a divergence that was so large: more beyond 2 targets, less below half one."""
+    if sampled_kl > 2.0 * target:
+        return coeff * 1.5
+    return coeff * 0.5 if sampled_kl < 0.5 * target else coeff
+
+
+def update_kl(policy: Any, sampled_kl: float) -> float:
+    """Takes the mean divergence of a train batch, in nats, and returns the KL penalty's new weight.
+
+    A method of policies whose component "kl" is an `AdaptiveKL`.
+    """
+    coeff: float = policy.components["kl"].update(sampled_kl)
+    return coeff

@@ -28,9 +28,20 @@ from rlframe.models.catalog import ModelCatalog
 from rlframe.models.probe import declare_past
 from rlframe.models.recurrent_actor import make_actor
 from rlframe.models.spec import ENCODER_WIDTH, ActingView, Part
+from rlframe.policy.model_parts import split_model
 from rlframe.policy.numpy_policy import ActingRecipe
-from rlframe.policy.parts import WHOLE_MODEL, Component, FusedGradients, LossOutput, OptimizerSpec, check_optimizers
+from rlframe.policy.parts import (
+    MODEL_OUTPUTS,
+    MODEL_VALUES,
+    WHOLE_MODEL,
+    Component,
+    FusedGradients,
+    LossOutput,
+    OptimizerSpec,
+    check_optimizers,
+)
 from rlframe.policy.policy import Policy, State, pop_states
+from rlframe.policy.row_sums import RowSums
 from rlframe.policy.users_code import needs_first_run, overridden_by_user, run_first_behind_constructor, zeros
 from rlframe.tensor import ops
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
@@ -71,6 +82,10 @@ class LearningPolicy(Policy):
     #: The target network's model by the policy's own.
     target_models: Mapping[Any, Any]
 
+    #: Rows that count in the batch now learned from, where an optimiser's limits are for sums; see `RowSums`.
+    rows_learned: float
+
+    _optimizers: list[Any]
     model: Any
     #: The model's copies, one per device.
     model_gpu_towers: list[Any]
@@ -102,8 +117,13 @@ class LearningPolicy(Policy):
         self._due: frozenset[str] = frozenset()
         draws = type(self).random_columns is not LearningPolicy.random_columns
         self._loss_rng = make_rng(self._policy_seed, "loss", *self._agent_stream) if draws else None
+        #: Number that sizes of train batches, and the rows of the first run, are a multiple of.
+        self.batch_divisibility_req = 1
+        self._model_parts: dict[tuple[str, ...], dict[str, Any]] = {}
         self.prepare()
         self.optimizer_specs = dict(self.optimizers())
+        if any(spec.limits_for_sums for spec in self.optimizer_specs.values()):
+            self.components["row_sums"] = RowSums(self)
 
     # --- what a policy consists of ----------------------------------------------------------------------------
 
@@ -128,7 +148,10 @@ class LearningPolicy(Policy):
 
     def _weights_by_optimizer(self) -> Iterator[tuple[OptimizerSpec, dict[str, Any]]]:
         """Yields the optimisers' specs, each with the weights that it steps, by name; checks that they fit."""
-        names = [*self.networks(), *(["encoder"] if self.encoder() else [])] or list(WHOLE_MODEL)
+        names = [*self.networks(), *(["encoder"] if self.encoder() else [])]
+        if not names:
+            whole = any(spec.networks == WHOLE_MODEL for spec in self.optimizer_specs.values())
+            names = list(WHOLE_MODEL if whole else MODEL_OUTPUTS + MODEL_VALUES)
         check_optimizers(type(self).__name__, names, self.optimizer_specs)
         for spec in self.optimizer_specs.values():
             yield spec, self._weights_of(spec)
@@ -138,12 +161,30 @@ class LearningPolicy(Policy):
         if spec.networks == WHOLE_MODEL:
             found: dict[str, Any] = self.model.trainable_variables(as_dict=True)
             return found
+        if spec.networks in (MODEL_OUTPUTS, MODEL_VALUES):
+            self._model_parts = self._model_parts or split_model(self)
+            return self._model_parts[spec.networks]
         parts = [self.model.weights_of(network) for network in spec.networks]
         return {name: weight for weights in parts for name, weight in weights.items()}
 
     def grad_limit(self, spec: OptimizerSpec) -> Any:
         """Returns the largest global norm of an optimiser's gradient: a number, a tensor, or None."""
-        return spec.grad_clip
+        return self._for_mean(spec, spec.grad_clip)
+
+    def epsilon(self, spec: OptimizerSpec) -> Any:
+        """Returns RMSProp's ε for the batch now learned from: a number or a tensor."""
+        return self._for_mean(spec, spec.eps)
+
+    def _for_mean(self, spec: OptimizerSpec, limit: float | None) -> Any:
+        """Returns what a limit of an optimiser is for the gradient of the loss as it is."""
+        return limit / self.rows_learned if limit is not None and spec.limits_for_sums else limit
+
+    def _scheduled_optimizers(self) -> Iterator[Any]:
+        """Yields the optimisers whose rate `set_learning_rate` sets; policies that only evaluate have none."""
+        specs = list(self.optimizer_specs.values())
+        for index, optimizer in enumerate(self._optimizers):
+            if index >= len(specs) or specs[index].follows_schedule:
+                yield optimizer
 
     def make_components(self) -> dict[str, Component]:
         """Returns parts with a state of their own, by name; called when model and optimisers are there."""
@@ -153,9 +194,7 @@ class LearningPolicy(Policy):
         """Takes the global step count; schedules follow it."""
         super().on_global_var_update(global_vars)
         for part in self.components.values():
-            follow = getattr(part, "on_timestep", None)
-            if follow is not None:
-                follow(int(global_vars["timestep"]))
+            part.on_timestep(int(global_vars["timestep"]))
 
     def due(self, name: str) -> bool:
         """Returns whether an optimiser steps in the update that the loss is computed for; see `OptimizerSpec.every`."""
@@ -281,7 +320,8 @@ class LearningPolicy(Policy):
     def acting_recipe(self) -> ActingRecipe | None:
         """Returns what a remote worker needs to act without the framework, None where it needs it."""
         method = type(self).postprocess_trajectory
-        free = method is Policy.postprocess_trajectory or getattr(method, "framework_free", False)
+        marked = getattr(method, "framework_free", None)  # True, or what stands for it there
+        free = method is Policy.postprocess_trajectory or bool(marked)
         free = free and not self.config.get("worker_side_prioritization")  # that needs the critic
         if not (free and self.acts_in_numpy() and not self._acts_by_itself):
             return None
@@ -291,7 +331,7 @@ class LearningPolicy(Policy):
             wants_values=self.wants_values,
             noisy=self._noisy_network,
             train_columns=self.train_columns,
-            postprocess=getattr(method, "framework_free", None),
+            postprocess=method if marked is True else marked,
             initial_state=tuple(np.asarray(state) for state in self.get_initial_state()),
             views=self.acting_views(),
             max_seq_len=self.max_seq_len,
@@ -505,7 +545,15 @@ class LearningPolicy(Policy):
         custom: dict[str, Any] = {}
         if self._learn_hook is not None:
             self._learn_hook(policy=self, train_batch=samples, result=custom)
+        for part in self.components.values():
+            part.before_learning(samples)
         return custom
+
+    def _after_learning(self, samples: SampleBatch, info: dict[str, Any]) -> dict[str, Any]:
+        """Tells the components of a learner step, and returns its info."""
+        for part in self.components.values():
+            part.after_learning(samples, info[LEARNER_STATS_KEY])
+        return info
 
     def _learn_result(
         self, stats: Mapping[str, Any], fetches: Mapping[str, Any], custom: dict[str, Any]
@@ -590,6 +638,23 @@ class LearningPolicy(Policy):
 
     # --- the rest ---------------------------------------------------------------------------------------------
 
+    def _extra_weights(self) -> dict[str, NDArray[Any]]:
+        """Returns the components' arrays among the policy's weights."""
+        found: dict[str, NDArray[Any]] = {}
+        for part in self.components.values():
+            found.update(part.extra_weights())
+        return found
+
+    def _network_weights(self, weights: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the policy's weights without the components' arrays."""
+        for part in self.components.values():
+            weights = part.without_extra(weights)
+        return weights
+
+    def weights_norm(self) -> Any:
+        """Returns the global L2 norm of the weights, a scalar tensor."""
+        raise NotImplementedError
+
     def get_state(self) -> State:
         """Returns the state with those of `components`, the count of updates and the generator of losses' noise."""
         state = super().get_state()
@@ -604,8 +669,11 @@ class LearningPolicy(Policy):
 
     def set_state(self, state: State) -> None:
         """Takes what `get_state` returned."""
-        super().set_state(state)
         saved = state.get("_components", {})
+        if "weights" in state:
+            for name, part in self.components.items():
+                part.check_state(saved.get(name))
+        super().set_state(state)
         if "target_network" in self.components and "target_network" not in saved:
             self.target_network.update()
         for name, part in self.components.items():

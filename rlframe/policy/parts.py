@@ -5,41 +5,80 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
+from numpy.typing import NDArray
+
+from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.users_code import with_custom_loss
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
 
 #: What an optimiser, or a target network, has where the policy has one model.
 WHOLE_MODEL = ("model",)
+#: The model's weights in two parts: what its outputs depend on, and what nothing but its values depends on.
+MODEL_OUTPUTS, MODEL_VALUES = ("model outputs",), ("model values",)
 #: Phases of one batch after which a loss is taken to go on for ever.
 MOST_PHASES = 10_000
 
 
-class Component(Protocol):
-    """A part of a policy that has a state; `Policy.components` holds them by name, and saves and restores them."""
+class Component:
+    """A part of a policy with a state, or a place in its learner step; `Policy.components` holds them by name.
+
+    What a part does not override does nothing.
+    """
 
     def get_state(self) -> dict[str, Any]:
         """Returns the state: nested dicts of arrays and numbers."""
+        return {}
+
+    def check_state(self, state: Mapping[str, Any] | None) -> None:
+        """Raises a CheckpointError where a state cannot be taken; called before anything of a checkpoint is.
+
+        Args:
+            state: What `get_state` returned, None where the checkpoint has nothing of this part.
+        """
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Takes what `get_state` returned."""
 
+    def on_timestep(self, timestep: int) -> None:
+        """Takes the count of env steps."""
+
+    def before_learning(self, samples: SampleBatch) -> None:
+        """Takes a batch, in arrays, before gradients are computed of it."""
+
+    def after_learning(self, samples: SampleBatch, stats: Mapping[str, Any]) -> None:
+        """Takes a batch, in arrays, that a learner step was done on, and the step's statistics."""
+
+    def extra_weights(self) -> dict[str, NDArray[Any]]:
+        """Returns arrays that belong to the policy's weights and are not the network's, by name."""
+        return {}
+
+    def without_extra(self, weights: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns weights but for those that `extra_weights` names; raises a ValueError where they cannot be taken."""
+        return weights
+
+    def take_extra(self, weights: Mapping[str, Any]) -> None:
+        """Takes its own of the policy's weights; called when the network has the others."""
+
 
 @dataclass(frozen=True)
 class OptimizerSpec:
-    """An optimiser of some of a policy's networks and variables: `AdamSpec` or `RMSPropSpec`.
+    """An optimiser over some of a policy's networks and variables; which one, the subclass says.
 
     Attributes:
         networks: Their names; "encoder" is that of the observations, where there is one. A policy around the one model
-            that the config describes has `WHOLE_MODEL`.
+            that the config describes has `WHOLE_MODEL`, or `MODEL_OUTPUTS` and `MODEL_VALUES` apart.
         lr: Learning rate.
-        eps: ε.
+        eps: ε, what is added to the root of the mean of squared gradients.
         grad_clip: Largest global norm of the gradient; None does not clip.
         clip_each: Largest norm of the gradient of each weight array by itself; None does not clip. The global norm
             before is reported as "<optimiser>_gnorm", with an infinite limit, too.
         every: Steps once in so many updates; `policy.due(name)` tells the loss.
+        follows_schedule: Whether `set_learning_rate` sets its rate; it is constant otherwise.
+        limits_for_sums: Whether `grad_clip`, and RMSProp's ε, are for the gradient of the sum over the rows, of
+            which the loss is the mean; see `RowSums`.
     """
 
     networks: tuple[str, ...]
@@ -48,6 +87,8 @@ class OptimizerSpec:
     grad_clip: float | None = None
     clip_each: float | None = None
     every: int = 1
+    follows_schedule: bool = True
+    limits_for_sums: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,13 +98,15 @@ class AdamSpec(OptimizerSpec):
 
 @dataclass(frozen=True)
 class RMSPropSpec(OptimizerSpec):
-    """RMSProp with PyTorch's arithmetic, ε outside of the root; see `OptimizerSpec`.
+    """RMSProp with the arithmetic of PyTorch's in both frameworks: ε is added outside of the root.
 
     Attributes:
-        decay: Share of the old mean of squared gradients that is kept, α.
+        decay: Share of the old mean of squared gradients that is kept.
+        momentum: Share of the last step that is done again.
     """
 
     decay: float = 0.99
+    momentum: float = 0.0
 
 
 @dataclass(frozen=True)

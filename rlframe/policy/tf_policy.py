@@ -25,7 +25,7 @@ from rlframe.models.tf.misc import seeded_initial_weights
 from rlframe.models.tf.networks import SomeNetworks
 from rlframe.policy.learning_policy import LearningPolicy, merge_kept, sampled
 from rlframe.policy.nonfinite import explain_nonfinite
-from rlframe.policy.parts import WHOLE_MODEL, RMSPropSpec, by_optimizer, keep_reports, phases
+from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec, RMSPropSpec, by_optimizer, keep_reports, phases
 from rlframe.policy.policy import State
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.tf.adam import Adam
@@ -76,7 +76,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
 
     framework = "tf"
     #: Attributes that losses and statistics read as numbers which change between steps.
-    learn_scalars: tuple[str, ...] = ("cur_lr", "entropy_coeff", "kl_coeff", "value_std", "rows_learned")
+    learn_scalars: tuple[str, ...] = ("cur_lr", "entropy_coeff", "kl_coeff", "value_mean", "value_std", "rows_learned")
 
     def __init__(
         self,
@@ -112,9 +112,10 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             self.numpy_dist: Any = self._numpy_distribution()
             self.view_requirements.update(getattr(model, "view_requirements", {}))
             req = get_batch_divisibility_req
-            self.batch_divisibility_req = req(self) if callable(req) else (req or 1)
+            if req is not None:
+                self.batch_divisibility_req = req(self) if callable(req) else req
             self.exploration = self._create_exploration()
-            self._optimizers: list[Any] = self._make_optimizers()
+            self._optimizers = self._make_optimizers()
             if self.target_networks:
                 self._make_target_network(self.target_networks)
         self._learn_calls = TracedCalls(
@@ -186,12 +187,18 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         if not self.optimizer_specs:
             return self.adam(lr=self.config["lr"])
         made = zip(self.optimizer_specs, self._weights_by_optimizer(), strict=True)
-        return [
-            RMSProp(weights, spec.lr, decay=spec.decay, eps=spec.eps, label=label)
-            if isinstance(spec, RMSPropSpec)
-            else Adam(weights, spec.lr, spec.eps, label=label)
-            for label, (spec, weights) in made
-        ]
+        return [self._made_of(label, spec, weights) for label, (spec, weights) in made]
+
+    def _made_of(self, label: str, spec: OptimizerSpec, weights: dict[str, Any]) -> Adam | RMSProp:
+        """Returns the optimiser that a spec describes."""
+        if not isinstance(spec, RMSPropSpec):
+            return Adam(weights, spec.lr, spec.eps, label=label)
+        eps = self.epsilon(spec)
+        return RMSProp(weights, spec.lr, decay=spec.decay, eps=eps, momentum=spec.momentum, label=label)
+
+    def _spec_of(self, optimizer: Any) -> OptimizerSpec | None:
+        """Returns the spec that an optimiser was made of; None for one of the user's own."""
+        return self.optimizer_specs.get(getattr(optimizer, "label", None) or "")
 
     def adam(self, *, lr: float, eps: float = 1e-8) -> Adam:
         """Returns Adam over the model's trainable variables."""
@@ -377,7 +384,8 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             raise explain_nonfinite(int(found[1]), value, self, postprocessed_batch) from None
         self._weights_changed()
         self._check_losses(made["losses"], postprocessed_batch)
-        return self._learn_result({"allreduce_latency": 0.0, **made["stats"]}, made["fetches"], custom)
+        info = self._learn_result({"allreduce_latency": 0.0, **made["stats"]}, made["fetches"], custom)
+        return self._after_learning(postprocessed_batch, info)
 
     def _check_losses(self, losses: Sequence[float], samples: SampleBatch) -> None:
         for index, loss in enumerate(losses):
@@ -488,7 +496,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             optimizer: The optimiser, with `compute_gradients(loss, variables)` as TensorFlow 1 had it.
             loss: Scalar.
         """
-        spec = self.optimizer_specs.get(getattr(optimizer, "label", None) or "")
+        spec = self._spec_of(optimizer)
         if spec is None:
             made: Gradients = optimizer.compute_gradients(loss, self.model.trainable_variables())
             return made
@@ -520,7 +528,11 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
 
     def apply_optimizer(self, optimizer: Any, grads_and_vars: Gradients) -> None:
         """Lets one optimiser do its step."""
-        optimizer.apply_gradients(grads_and_vars)
+        spec = self._spec_of(optimizer)
+        if isinstance(spec, RMSPropSpec):
+            optimizer.apply_gradients(grads_and_vars, self.epsilon(spec))
+        else:
+            optimizer.apply_gradients(grads_and_vars)
 
     def keep(self, **stats: Tensor) -> None:
         """Keeps what the loss computed beside the loss, for the learner's report."""
@@ -568,19 +580,19 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         # Of a scalar variable, compute_gradients returns a number.
         given = {str(index): np.asarray(gradient, np.float32) if isinstance(gradient, float) else gradient
                  for index, gradient in enumerate(gradients) if gradient is not None}  # fmt: skip
-        self._apply_calls(given, {})
+        self._apply_calls(given, self._scalars())
         self._weights_changed()
 
     def _traced_apply(self, gradients: Mapping[str, Tensor], scalars: Mapping[str, Tensor]) -> dict[str, Any]:
-        del scalars
         variables = self.model.trainable_variables()
         pairs = [(gradient, variables[int(index)]) for index, gradient in gradients.items()]
-        for optimizer in self._optimizers:
-            spec = self.optimizer_specs.get(getattr(optimizer, "label", None) or "")
-            own = None if spec is None else {variable.ref() for variable in self._weights_of(spec).values()}
-            mine = [pair for pair in pairs if own is None or pair[1].ref() in own]
-            if mine or len(self.optimizer_specs) < 2:
-                self.apply_optimizer(optimizer, mine)
+        with self._symbolic(scalars):
+            for optimizer in self._optimizers:
+                spec = self._spec_of(optimizer)
+                own = None if spec is None else {variable.ref() for variable in self._weights_of(spec).values()}
+                mine = [pair for pair in pairs if own is None or pair[1].ref() in own]
+                if mine or len(self.optimizer_specs) < 2:
+                    self.apply_optimizer(optimizer, mine)
         return {}
 
     def evaluate_loss(self, batch: SampleBatch) -> dict[str, Any]:
@@ -594,8 +606,8 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             return self.extra_compute_grad_fetches()
 
     def set_learning_rate(self, lr: float) -> None:
-        """Sets the rate of every optimiser."""
-        for optimizer in self._optimizers:
+        """Sets the rate of every optimiser whose spec does not hold it constant."""
+        for optimizer in self._scheduled_optimizers():
             set_rate(optimizer, lr)
 
     def to_numpy(self, value: Any) -> Any:
@@ -610,7 +622,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
 
     def get_weights(self) -> dict[str, NDArray[Any]]:
         """Returns a copy of the model's variables, `{name: array}`; named and laid out as torch's."""
-        return to_arrays(self.model.named_variables())
+        return {**to_arrays(self.model.named_variables()), **self._extra_weights()}
 
     def set_weights(self, weights: Mapping[str, Any]) -> None:
         """Copies `{name: array}` into the model.
@@ -618,8 +630,14 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         Raises:
             ValueError: If names or shapes do not fit; nothing is changed then.
         """
-        load_weights(self.model.named_variables(), weights, owner=type(self).__name__)
+        load_weights(self.model.named_variables(), self._network_weights(weights), owner=type(self).__name__)
         self._weights_changed()
+        for part in self.components.values():
+            part.take_extra(weights)
+
+    def weights_norm(self) -> Tensor:
+        """Returns the global L2 norm of the weights, a scalar."""
+        return tf.linalg.global_norm(self.model.trainable_variables())
 
     def get_state(self) -> State:
         """Returns weights, optimiser, exploration, schedules' clock and random streams, by the state convention."""

@@ -31,7 +31,15 @@ from rlframe.policy.torch.arrays import (
     to_arrays,
 )
 from rlframe.policy.torch.data_parallel import DataParallel
-from rlframe.policy.torch.flat import FlatAdam, FlatParameters, adam_to_state, flatten_parameters, state_to_adam
+from rlframe.policy.torch.flat import (
+    FlatAdam,
+    FlatOptimizer,
+    FlatParameters,
+    FlatRMSProp,
+    adam_to_state,
+    flatten_parameters,
+    state_to_adam,
+)
 from rlframe.policy.torch.guards import check_finite_loss, choose_devices
 from rlframe.policy.torch.target import TargetNetwork
 from rlframe.policy.torch.template import derive_class
@@ -98,13 +106,14 @@ class TorchPolicy(LearningPolicy):
         self.numpy_dist: Any = self._numpy_distribution()
         self.view_requirements.update(getattr(self.model, "view_requirements", {}))
         req = get_batch_divisibility_req
-        self.batch_divisibility_req = req(self) if callable(req) else (req or 1)
+        if req is not None:
+            self.batch_divisibility_req = req(self) if callable(req) else req
         self.exploration = self._create_exploration()
         self._flat_parameters: FlatParameters | None = None
         self._replicas: DataParallel | None = None
         #: `fn(train_batch) -> loss` that fills the gradients itself; None goes by `loss` and autograd.
         self.without_autograd: Callable[[SampleBatch], Tensor] | None = None
-        self._optimizers: list[torch.optim.Optimizer] = self._make_optimizers()
+        self._optimizers = self._make_optimizers()
         if self.target_networks:
             self._make_target_network(self.target_networks)
         self._numpy_actor = self._make_actor()
@@ -141,18 +150,20 @@ class TorchPolicy(LearningPolicy):
         """Returns the optimiser(s): those of `optimizers`, or Adam with `config["lr"]` on all parameters."""
         if not self.optimizer_specs:
             return self.adam(self.model.parameters(), lr=self.config["lr"])
-        made = [self._optimizer_of(spec, list(weights.values())) for spec, weights in self._weights_by_optimizer()]
+        made = [self._made_of(spec, list(weights.values())) for spec, weights in self._weights_by_optimizer()]
         if len(made) > 1:
             self._flat_parameters = None  # each optimiser has a buffer of its own
         return made
 
-    def _optimizer_of(self, spec: OptimizerSpec, weights: list[Any]) -> torch.optim.Optimizer:
+    def _made_of(self, spec: OptimizerSpec, parameters: list[Any]) -> torch.optim.Optimizer:
+        """Returns the optimiser that a spec describes, over parameters in one buffer where they can share one."""
         if not isinstance(spec, RMSPropSpec):
-            return self.adam(weights, lr=spec.lr, eps=spec.eps)
-        if len(self.optimizer_specs) == 1:  # one buffer takes one step
-            self._flat_parameters = flatten_parameters(weights)
-            weights = weights if self._flat_parameters is None else [self._flat_parameters.param]
-        return torch.optim.RMSprop(weights, lr=spec.lr, alpha=spec.decay, eps=spec.eps)
+            return self.adam(parameters, lr=spec.lr, eps=spec.eps)
+        options = {"lr": spec.lr, "alpha": spec.decay, "eps": self.epsilon(spec), "momentum": spec.momentum}
+        self._flat_parameters = flatten_parameters(parameters)
+        if self._flat_parameters is None:
+            return torch.optim.RMSprop(parameters, **options)
+        return FlatRMSProp(self._flat_parameters, **options)
 
     def adam(self, parameters: Any, *, lr: float, eps: float = 1e-8) -> torch.optim.Optimizer:
         """Returns fused Adam over `parameters` in one buffer where they can share one, plain Adam otherwise."""
@@ -296,7 +307,8 @@ class TorchPolicy(LearningPolicy):
             for index in stepping:
                 self._optimizers[index].step()
         stats.update(self.extra_grad_info(batch))
-        return self._learn_result(stats, self.extra_compute_grad_fetches(), custom)
+        info = self._learn_result(stats, self.extra_compute_grad_fetches(), custom)
+        return self._after_learning(postprocessed_batch, info)
 
     def _batch_to_learn(self, samples: SampleBatch) -> tuple[dict[str, Any], SampleBatch]:
         """Begins an update: returns custom metrics, and the batch as tensors."""
@@ -355,11 +367,11 @@ class TorchPolicy(LearningPolicy):
 
     def _flat_of(self, optimizer: torch.optim.Optimizer) -> FlatParameters | None:
         """Returns the buffer that an optimiser's parameters lie in; None where they lie apart."""
-        return optimizer.flat if isinstance(optimizer, FlatAdam) else self._flat_parameters
+        return optimizer.flat if isinstance(optimizer, FlatOptimizer) else self._flat_parameters
 
     def _parameters_of(self, optimizer: torch.optim.Optimizer) -> list[Any]:
         """Returns the model's parameters that an optimiser steps."""
-        if isinstance(optimizer, FlatAdam):
+        if isinstance(optimizer, FlatOptimizer):
             return optimizer.flat.members()
         return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
@@ -368,7 +380,7 @@ class TorchPolicy(LearningPolicy):
         started = time.perf_counter()
         flat = self._flat_of(optimizer)
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        whole = flat is not None and (isinstance(optimizer, FlatAdam) or len(self._optimizers) == 1)
+        whole = flat is not None and (isinstance(optimizer, FlatOptimizer) or len(self._optimizers) == 1)
         distributed.average_gradients(parameters, flat.grad if whole and flat is not None else None)
         return time.perf_counter() - started
 
@@ -439,8 +451,8 @@ class TorchPolicy(LearningPolicy):
         return made
 
     def set_learning_rate(self, lr: float) -> None:
-        """Sets the rate of every optimiser."""
-        for optimizer in self._optimizers:
+        """Sets the rate of every optimiser whose spec does not hold it constant."""
+        for optimizer in self._scheduled_optimizers():
             for group in optimizer.param_groups:
                 group["lr"] = lr
 
@@ -483,6 +495,9 @@ class TorchPolicy(LearningPolicy):
         if not self.optimizer_specs:
             return {}
         name, spec = list(self.optimizer_specs.items())[self._optimizers.index(optimizer)]
+        if isinstance(spec, RMSPropSpec):
+            for group in optimizer.param_groups:
+                group["eps"] = self.epsilon(spec)
         stats = {} if spec.clip_each is None else {"gnorm": clip_each(self._parameters_of(optimizer), spec.clip_each)}
         stats.update(self.clip_gradients(optimizer, self.grad_limit(spec)))
         if len(self._optimizers) == 1:
@@ -505,7 +520,7 @@ class TorchPolicy(LearningPolicy):
 
     def get_weights(self) -> dict[str, NDArray[Any]]:
         """Returns a copy of the model's parameters and buffers, `{name: array}`."""
-        return to_arrays(self.model.state_dict())
+        return {**to_arrays(self.model.state_dict()), **self._extra_weights()}
 
     def set_weights(self, weights: Mapping[str, Any]) -> None:
         """Copies `{name: array}` into the model.
@@ -513,7 +528,15 @@ class TorchPolicy(LearningPolicy):
         Raises:
             ValueError: If names or shapes do not fit; nothing is changed then.
         """
-        load_weights(self.model, weights, owner=type(self).__name__)
+        load_weights(self.model, self._network_weights(weights), owner=type(self).__name__)
+        for part in self.components.values():
+            part.take_extra(weights)
+
+    def weights_norm(self) -> Tensor:
+        """Returns the global L2 norm of the weights, a scalar."""
+        weights = list(self.model.parameters()) if self._flat_parameters is None else [self._flat_parameters.param]
+        norm: Tensor = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(w.detach()) for w in weights]))
+        return norm
 
     def get_state(self) -> State:
         """Returns weights, optimiser, exploration, schedules' clock and random streams, by the state convention."""

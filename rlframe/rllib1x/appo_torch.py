@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from rlframe.agents.appo.appo_policy import AsyncPPOPolicy
-from rlframe.agents.families.kl_coeff import KLCoeffMixin
 from rlframe.data.columns import VF_PREDS
 from rlframe.models.catalog import ModelCatalog
 from rlframe.policy.torch_policy import TorchPolicy
+from rlframe.rllib1x.ppo import KLCoeffMixin
 from rlframe.rllib1x.vtrace_torch import setup_mixins as setup_early_mixins
 from rlframe.rllib1x.vtrace_torch import stats as impala_stats
 

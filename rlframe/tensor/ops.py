@@ -220,6 +220,16 @@ def without_gradient(function: Callable[..., Any], x: Tensor) -> Any:
     return _BACKENDS[type(x)].without_gradient(function, x)
 
 
+def gradients(function: Callable[[], Tensor], weights: Sequence[Tensor]) -> list[Tensor | None]:
+    """Returns the gradient of `function()`, a scalar, by each of some weights; None where it does not depend on one.
+
+    Args:
+        function: Computes the scalar of the weights as they are.
+        weights: Parameters of PyTorch or variables of TensorFlow that require gradients; at least one.
+    """
+    return list(_BACKENDS[type(weights[0])].gradients(function, weights))
+
+
 # --- kinds and shapes -----------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from rlframe.utils.quiet_tf import tf
@@ -32,6 +32,13 @@ def mean(x: Tensor, axis: int | None, keepdims: bool) -> Tensor:
 
 def without_gradient(function: Callable[..., Any], x: Tensor) -> Any:
     return tf.nest.map_structure(lambda made: None if made is None else tf.stop_gradient(made), function(x))
+
+
+def gradients(function: Callable[[], Tensor], weights: Sequence[Tensor]) -> Sequence[Tensor | None]:
+    with tf.GradientTape() as tape:
+        made = function()
+    found: list[Tensor | None] = tape.gradient(made, list(weights))
+    return found
 
 
 def cast_like(x: Tensor, like: Tensor) -> Tensor:

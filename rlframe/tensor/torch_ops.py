@@ -84,6 +84,10 @@ def without_gradient(function: Callable[..., Any], x: Tensor) -> Any:
         return function(x)
 
 
+def gradients(function: Callable[[], Tensor], weights: Sequence[Tensor]) -> Sequence[Tensor | None]:
+    return torch.autograd.grad(function(), list(weights), allow_unused=True)
+
+
 def cast_like(x: Tensor, like: Tensor) -> Tensor:
     return x.to(like.dtype)
 

@@ -123,16 +123,19 @@ def config_of(name: str, **overrides) -> dict:
     return {**config, "seed": 3, **overrides}
 
 
-def make(framework: str, name: str, overrides: dict, obs_space=OBS_SPACE, action_space=None, **more):
+def policy_class_of(framework: str, name: str) -> type:
     module, prefix, _ = POLICIES[name]
     found = importlib.import_module(module if module.endswith("_policy") else f"{module}_{framework}_policy")
+    return getattr(found, f"{prefix}{'Torch' if framework == 'torch' else 'TF'}Policy")
+
+
+def make(framework: str, name: str, overrides: dict, obs_space=OBS_SPACE, action_space=None, **more):
     action_space = action_space or (BOX if name in ON_BOX else ACTIONS)
-    policy_class = getattr(found, f"{prefix}{'Torch' if framework == 'torch' else 'TF'}Policy")
     given = {**overrides, **more, "model": {**overrides.get("model", {}), **more.get("model", {})}}
     if name == "MADDPG":
         mine = PolicySpec(None, obs_space, action_space, {"agent_id": 1})
         given |= {"agent_id": 1, "multiagent": {"policies": {"mine": mine, "other": OTHER}}}
-    return policy_class(obs_space, action_space, config_of(name, framework=framework, **given))
+    return policy_class_of(framework, name)(obs_space, action_space, config_of(name, framework=framework, **given))
 
 
 def network_of(policy):

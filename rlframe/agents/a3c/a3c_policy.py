@@ -13,8 +13,7 @@ from rlframe.losses.policy_gradients import explained_variance, policy_gradient
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.components import schedules_of
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, OptimizerSpec
-from rlframe.policy.row_sums import RowSums
+from rlframe.policy.parts import WHOLE_MODEL, AdamSpec
 from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
@@ -50,7 +49,7 @@ def actor_critic_loss(policy: Any, model: Any, dist_class: Any, train_batch: Sam
     return total
 
 
-class A3CPolicy(RowSums, LearningPolicy):
+class A3CPolicy(LearningPolicy):
     """An actor with a critic, trained on advantages."""
 
     defaults_from = "rlframe.agents.a3c.a3c:DEFAULT_CONFIG"
@@ -62,29 +61,17 @@ class A3CPolicy(RowSums, LearningPolicy):
     cur_lr: float
     entropy_coeff: float
     _value = value_of_step
+    postprocess_trajectory = compute_gae_for_sample_batch
 
     def prepare(self) -> None:
         """Starts the schedules."""
-        config = self.config
-        # IMPALA's grad_clip, which these are the policies of without V-trace, is for sums.
-        self.setup_rows(config, sums="vtrace" in config)
-        self.components.update(schedules_of(self, config))
+        self.components.update(schedules_of(self, self.config))
 
     def optimizers(self) -> Mapping[str, AdamSpec]:
-        """Returns Adam with `lr`, clipped to `grad_clip`."""
-        return {"loss": AdamSpec(WHOLE_MODEL, self.config["lr"], grad_clip=self.config["grad_clip"])}
-
-    def grad_limit(self, spec: OptimizerSpec) -> Any:
-        """Returns the largest norm of the gradient of a mean."""
-        return None if spec.grad_clip is None else self.for_means(spec.grad_clip)
-
-    def postprocess_trajectory(
-        self, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
-    ) -> SampleBatch:
-        """Adds `advantages` and `value_targets`."""
-        return compute_gae_for_sample_batch(self, sample_batch, other_agent_batches, episode)
-
-    postprocess_trajectory.framework_free = compute_gae_for_sample_batch  # type: ignore[attr-defined]  # a marker for NumPy workers
+        """Returns Adam with `lr`, clipped to `grad_clip`; IMPALA's, without V-trace, is for sums over the rows."""
+        config = self.config
+        sums = "vtrace" in config
+        return {"loss": AdamSpec(WHOLE_MODEL, config["lr"], grad_clip=config["grad_clip"], limits_for_sums=sums)}
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
         """Returns the loss of one batch; see `actor_critic_loss`."""

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
-from rlframe.agents.families.vtrace_policy import BACKENDS, VTracePolicy
-from rlframe.agents.families.vtrace_postprocessing import postprocess_for_vtrace
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.agents.families.vtrace_policy import (
+    LOSS_COLUMNS,
+    by_optimizer,
+    complete_for_vtrace,
+    held,
+    postprocess_for_vtrace,
+    prepare_vtrace,
+    rows_of_vtrace,
+    vtrace_optimizers,
+    vtrace_options,
+    vtrace_stats,
+)
 from rlframe.data.columns import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
@@ -24,9 +38,12 @@ from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.losses.policy_gradients import clipped_surrogate, explained_variance, sampled_kl, scaled_by_rms
 from rlframe.losses.vtrace import batch_vtrace
+from rlframe.policy.action_bounds import ActionBoundPenalty
 from rlframe.policy.backends import lazy_policies
-from rlframe.policy.components import AdaptiveKL
-from rlframe.policy.parts import WHOLE_MODEL
+from rlframe.policy.components import AdaptiveKL, update_kl
+from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec
+from rlframe.policy.popart import OutputPopArt
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
@@ -60,7 +77,7 @@ def terms_with_vtrace(policy: Any, logp: Tensor, values: Tensor, batch: SampleBa
     inputs, _ = policy.target_network(batch)
     old_dist = policy.dist_class(ops.stop_gradient(inputs), policy.target_network.model)
     old_logp = old_dist.logp(batch[ACTIONS])
-    vtrace, counts = batch_vtrace(batch, old_logp, values, **policy.vtrace_options())
+    vtrace, counts = batch_vtrace(batch, old_logp, values, **vtrace_options(policy.config))
     weight = ops.minimum(batch[ACTION_LOGP] - old_logp, math.log(MAX_WEIGHT))
     return batch[ACTION_LOGP] - weight, vtrace.advantages, vtrace.targets, counts, old_dist
 
@@ -86,9 +103,9 @@ def appo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: S
 
     Source: Schulman et al. 2017, eq. 7, on Espeholt et al. 2018, eq. 1; Luo et al. 2020, "IMPACT", section 3.
     """
-    config = policy.config
+    config, popart = policy.config, policy.popart
     dist_inputs, _ = model(train_batch)
-    dist, values = dist_class(dist_inputs, model), policy.in_reward_units(model.value_function())
+    dist, values = dist_class(dist_inputs, model), popart.in_reward_units(model.value_function())
     logp = dist.logp(train_batch[ACTIONS])
     terms = terms_with_vtrace if config["vtrace"] else terms_with_gae
     now = ops.stop_gradient(logp), ops.stop_gradient(values)
@@ -104,8 +121,8 @@ def appo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: S
         else ops.zeros_like(policy_loss)
     )
     behaviour_kl = mean(sampled_kl(logp, train_batch[ACTION_LOGP]))
-    bound_loss = policy.action_bound_loss(dist, mean)
-    policy_terms = policy_loss - policy.entropy_coeff * entropy + policy.held(behaviour_kl, bound_loss)
+    bound_loss = policy.action_bounds.loss(dist, mean)
+    policy_terms = policy_loss - policy.entropy_coeff * entropy + held(config, behaviour_kl, bound_loss)
     if config["use_kl_loss"]:
         policy_terms = policy_terms + policy.kl_coeff * kl
     value_terms = config["vf_loss_coeff"] * vf_loss
@@ -117,30 +134,40 @@ def appo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: S
         vf_loss=vf_loss,
         entropy=entropy,
         behaviour_kl=behaviour_kl,
-        **policy.action_bound_stats(bound_loss),
-        **policy.target_stats(targets, mean),
+        **policy.action_bounds.stats(bound_loss),
+        **popart.target_stats(targets, mean),
         vf_explained_var=explained_variance(counted(targets), counted(now[1])),
         mean_IS=mean_weight,
         var_IS=mean(ops.square(weights - mean_weight)),
         kl=kl,
     )
-    return policy.losses(policy_terms, value_terms)
+    return by_optimizer(config, policy_terms, value_terms)
 
 
-class AsyncPPOPolicy(VTracePolicy):
+class AsyncPPOPolicy(LearningPolicy):
     """An actor with a critic, trained on a clipped surrogate against a policy of a few batches ago."""
 
     defaults_from = "rlframe.agents.appo.appo:DEFAULT_CONFIG"
-    limits_are_for_sums = False  # RLlib's losses were means here
 
+    learns_values = True
+    train_columns: tuple[str, ...] | None = (ACTION_LOGP,)
+    learn_columns: tuple[str, ...] | None = LOSS_COLUMNS
+    postprocess_trajectory = postprocess_for_appo
+    complete_columns = complete_for_vtrace
+    counted_rows = rows_of_vtrace
+    update_kl = update_kl
     target_networks = WHOLE_MODEL
+
+    popart: OutputPopArt
+    action_bounds: ActionBoundPenalty
+    cur_lr: float
+    entropy_coeff: float
     kl_coeff: float
 
     def prepare(self) -> None:
-        """Starts the KL penalty and the schedules; without V-trace, other columns are collected and learned from."""
-        self.kl_penalty = AdaptiveKL(self, self.config["kl_coeff"], self.config["kl_target"])
-        self.components["kl"] = self.kl_penalty
-        super().prepare()
+        """Makes schedules, PopArt and penalties; without V-trace, other columns are collected and learned from."""
+        prepare_vtrace(self)
+        self.components["kl"] = AdaptiveKL(self, self.config["kl_coeff"], self.config["kl_target"])
         if self.config["vtrace"]:
             return
         if self.train_columns is not None:
@@ -148,13 +175,13 @@ class AsyncPPOPolicy(VTracePolicy):
         if self.learn_columns is not None:
             self.learn_columns = (OBS, ACTIONS, ACTION_DIST_INPUTS, ACTION_LOGP, ADVANTAGES, VALUE_TARGETS)
 
-    def postprocess_trajectory(
-        self, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
-    ) -> SampleBatch:
-        """Adds what V-trace needs, or advantages where it is switched off."""
-        return postprocess_for_appo(self, sample_batch, other_agent_batches, episode)
+    def optimizers(self) -> Mapping[str, OptimizerSpec]:
+        """Returns the optimiser that `opt_type` names; RLlib's losses were means here, and so its limits are."""
+        return vtrace_optimizers(self.config, sums=False)
 
-    postprocess_trajectory.framework_free = postprocess_for_appo  # type: ignore[attr-defined]  # a marker for NumPy workers
+    def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns V(s) [B] of `obs` [B, ...], in discounted reward units."""
+        return np.asarray(self.popart.in_reward_units(super().values(obs)), np.float32)
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
         """Returns the loss of one batch; see `appo_surrogate_loss`."""
@@ -162,17 +189,11 @@ class AsyncPPOPolicy(VTracePolicy):
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns IMPALA's statistics, those of the importance weights, and the KL penalty's weight."""
-        return {**super().extra_grad_info(train_batch), "KL_Coeff": self.kl_coeff}
-
-    def update_kl(self, sampled_kl: float) -> float:
-        """Takes the mean divergence of a train batch, in nats, and returns the KL penalty's new weight."""
-        return self.kl_penalty.update(sampled_kl)
+        return {**vtrace_stats(self, train_batch), "KL_Coeff": self.kl_coeff}
 
     def update_target(self, tau: float | None = None) -> None:
         """Copies the network into the target policy's; with τ below 1, moves it there by so much."""
         super().update_target(1.0 if tau is None else tau)
 
 
-__getattr__ = lazy_policies(
-    __name__, AsyncPPOPolicy, backends=BACKENDS, AsyncPPOTorchPolicy="torch", AsyncPPOTFPolicy="tf"
-)
+__getattr__ = lazy_policies(__name__, AsyncPPOPolicy, AsyncPPOTorchPolicy="torch", AsyncPPOTFPolicy="tf")

@@ -37,14 +37,7 @@ class PGPolicy(LearningPolicy):
 
     train_columns = (DONES, ENV_ID)
     learn_columns = (OBS, ACTIONS, ADVANTAGES)
-
-    def postprocess_trajectory(
-        self, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
-    ) -> SampleBatch:
-        """Adds the discounted return to go as `advantages`."""
-        return post_process_advantages(self, sample_batch, other_agent_batches, episode)
-
-    postprocess_trajectory.framework_free = post_process_advantages  # type: ignore[attr-defined]  # a marker for NumPy workers
+    postprocess_trajectory = post_process_advantages
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
         """Returns the loss of one batch; see `pg_loss`."""

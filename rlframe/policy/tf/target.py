@@ -8,10 +8,11 @@ from typing import Any
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from rlframe.policy.parts import Component
 from rlframe.policy.tf.weights import load_weights, to_arrays
 
 
-class TargetNetwork:
+class TargetNetwork(Component):
     """Holds a second model of the same make; `update(tau)` moves it towards the online model.
 
     Args:

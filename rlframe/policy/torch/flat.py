@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -160,6 +160,25 @@ class FlatAdam(torch.optim.Adam):
             maximize=group["maximize"],
         )
         return None
+
+
+class FlatRMSProp(torch.optim.RMSprop):
+    """RMSProp on parameters in one buffer; everybody else sees one parameter.
+
+    Args:
+        flat: The parameters.
+        **options: Those of `torch.optim.RMSprop`.
+    """
+
+    add_param_group = FlatAdam.add_param_group
+
+    def __init__(self, flat: FlatParameters, **options: Any) -> None:
+        self.flat = flat
+        super().__init__([flat.param], **options)
+
+
+#: Optimisers of one buffer, `flat`.
+FlatOptimizer: TypeAlias = FlatAdam | FlatRMSProp
 
 
 def flatten_parameters(parameters: Iterable[nn.Parameter]) -> FlatParameters | None:

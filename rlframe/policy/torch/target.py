@@ -10,11 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from rlframe.policy.parts import Component
 from rlframe.policy.torch.arrays import load_weights, to_arrays
 from rlframe.policy.torch.flat import flatten_parameters
 
 
-class TargetNetwork:
+class TargetNetwork(Component):
     """Holds a frozen copy of a model; `update(tau)` moves it towards the online model.
 
     Args:

@@ -52,16 +52,18 @@ def with_means(policy, means):
 @every_framework
 @every_policy
 def test_bounds_are_those_of_the_policys_space(framework, name):
-    bounds = make(framework, name, ON, action_space=BOX).action_bounds
+    bounds = make(framework, name, ON, action_space=BOX).action_bounds.bounds
     np.testing.assert_array_equal(bounds, [[-1, -1], [1, 1]])
     clipped = {**ON, "normalize_actions": False, "clip_actions": True}
-    np.testing.assert_array_equal(make(framework, name, clipped, action_space=BOX).action_bounds, [[-2, 0], [2, 4]])
-    bounds = make(framework, name, ON, action_space=HALF).action_bounds
+    np.testing.assert_array_equal(
+        make(framework, name, clipped, action_space=BOX).action_bounds.bounds, [[-2, 0], [2, 4]]
+    )
+    bounds = make(framework, name, ON, action_space=HALF).action_bounds.bounds
     np.testing.assert_array_equal(bounds, [[-1, -FAR, -FAR], [1, FAR, FAR]])
-    assert make(framework, name, {**ON, "normalize_actions": False}, action_space=BOX).action_bounds is None
-    assert make(framework, name, {"action_bound_coeff": 0.0}, action_space=BOX).action_bounds is None
-    assert make(framework, name, ON, action_space=spaces.Box(-np.inf, np.inf, (2,))).action_bounds is None
-    assert make(framework, name, ON).action_bounds is None
+    assert make(framework, name, {**ON, "normalize_actions": False}, action_space=BOX).action_bounds.bounds is None
+    assert make(framework, name, {"action_bound_coeff": 0.0}, action_space=BOX).action_bounds.bounds is None
+    assert make(framework, name, ON, action_space=spaces.Box(-np.inf, np.inf, (2,))).action_bounds.bounds is None
+    assert make(framework, name, ON).action_bounds.bounds is None
 
 
 @every_framework

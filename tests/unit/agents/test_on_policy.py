@@ -11,8 +11,8 @@ from rlframe.agents.a3c import A2CTrainer, A3CTrainer
 from rlframe.agents.pg import PGTrainer, post_process_advantages
 from rlframe.agents.ppo import DEFAULT_CONFIG, PPOTrainer
 from rlframe.agents.ppo.ppo import UpdateKL, warn_about_bad_reward_scales
-from rlframe.agents.ppo.ppo_policy import KLCoeffMixin
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.rllib1x.ppo import KLCoeffMixin
 from rlframe.utils.errors import ConfigError
 from tests.contract.test_policies import make as make_policy
 from tests.contract.test_policies import make_batch

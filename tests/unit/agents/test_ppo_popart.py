@@ -8,7 +8,6 @@ import torch
 
 from rlframe.agents.ppo import DDPPOTrainer, PPOTrainer
 from rlframe.agents.ppo.ppo import UpdateValueNormalizer
-from rlframe.agents.ppo.ppo_policy import KLCoeffMixin, ValueNetworkMixin, setup_mixins
 from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.models import ModelCatalog
@@ -16,6 +15,8 @@ from rlframe.models.tf.fcnet import FullyConnectedNetwork as TFNetwork
 from rlframe.models.torch.fcnet import FullyConnectedNetwork as TorchNetwork
 from rlframe.policy import build_policy_class
 from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
+from rlframe.policy.value_network import ValueNetworkMixin
+from rlframe.rllib1x.ppo import KLCoeffMixin, setup_mixins
 from rlframe.trainer.setup import import_path
 from rlframe.utils.errors import CheckpointError, ConfigError, NonFiniteError
 from tests.contract.test_policies import make, make_batch, same
@@ -146,9 +147,8 @@ def test_learned_values_are_near_the_targets_however_large(framework):
 )
 def test_default_is_on_where_values_have_layers_of_their_own(framework, overrides, normalizes):
     policy = make(framework, "PPO", overrides)
-    assert policy.normalizes is normalizes
+    assert policy.popart.normalizes is normalizes
     assert any("popart" in name for name in policy.get_weights()) is normalizes
-    assert ("popart" in policy.get_state()) is normalizes
     before = policy.get_weights()
     if not normalizes:
         policy.update_value_normalizer(train_batch([5.0, -700.0]))
@@ -158,7 +158,7 @@ def test_default_is_on_where_values_have_layers_of_their_own(framework, override
 @every_framework
 def test_images_have_no_units(framework):
     space = gym.spaces.Box(0, 255, (42, 42, 3), np.uint8)
-    assert not make(framework, "PPO", {}, obs_space=space).normalizes
+    assert not make(framework, "PPO", {}, obs_space=space).popart.normalizes
     with pytest.raises(ConfigError, match="normalize_values=True: got VisionNetwork, which has no layer of PopArt"):
         make(framework, "PPO", {"normalize_values": True}, obs_space=space)
 
@@ -168,8 +168,8 @@ def test_custom_models_have_them_where_they_are_asked_for(framework):
     network = TorchNetwork if framework == "torch" else TFNetwork
     ModelCatalog.register_custom_model("mine", _wrapped(network))
     custom = {"model": {"custom_model": "mine"}}
-    assert not make(framework, "PPO", custom).normalizes
-    assert normalizing(framework, **custom).normalizes
+    assert not make(framework, "PPO", custom).popart.normalizes
+    assert normalizing(framework, **custom).popart.normalizes
 
 
 @every_framework
@@ -186,7 +186,7 @@ def test_a_model_of_a_hook_has_none(framework):
     plain = make(framework, "PPO", {})
     policy = cls.with_updates("Mine", make_model=make_model)(plain.observation_space, plain.action_space, plain.config)
     assert policy.model is made["model"]
-    assert not policy.normalizes
+    assert not policy.popart.normalizes
     policy.update_value_normalizer(train_batch([5.0, -700.0]))
     assert policy.value_std == 1.0
 
@@ -317,7 +317,7 @@ def test_set_up_again_by_a_hook_nothing_changes(framework):
     space = gym.spaces.Box(0, 255, (42, 42, 3), np.uint8)
     plain = make(framework, "PPO", {}, obs_space=space)
     cls = type(plain).with_updates("Mine", before_loss_init=setup_mixins)
-    assert not cls(space, plain.action_space, plain.config).normalizes
+    assert not cls(space, plain.action_space, plain.config).popart.normalizes
 
 
 @every_framework
@@ -353,7 +353,7 @@ def test_a_loss_of_ones_own_sees_errors_in_reward_units(framework):
         return ((model.value_function() - train_batch["value_targets"]) ** 2)[0]
 
     policy = type(plain).with_updates("Mine", loss_fn=loss)(plain.observation_space, plain.action_space, plain.config)
-    assert not policy.normalizes
+    assert not policy.popart.normalizes
 
 
 def test_gradients_by_hand_after_the_weights_of_another():

@@ -12,9 +12,11 @@ from rlframe.models.spec import Dense, Network, Variable
 from rlframe.policy.backends import lazy_policies, with_backend
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import AdamSpec, LossOutput
+from rlframe.policy.policy import Policy
 from rlframe.tensor import ops
 from rlframe.utils.errors import ConfigError
-from tests.helpers.frameworks import both_frameworks
+from tests.contract.test_policies import POLICIES, policy_class_of
+from tests.helpers.frameworks import FRAMEWORKS, both_frameworks
 
 OBS_SPACE = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
 ACTION_SPACE = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -237,9 +239,9 @@ def test_lazy_policies_find_their_names_alone_and_make_each_class_once(monkeypat
         find("TwoNetworksJaxPolicy")
 
 
-def test_a_policy_has_at_most_three_ancestors_below_policy():
-    from rlframe.agents.sac.sac_policy import SACTorchPolicy
-    from rlframe.policy.policy import Policy
-
-    below = [cls for cls in SACTorchPolicy.__mro__[1:] if issubclass(cls, Policy) and cls is not Policy]
-    assert [cls.__name__ for cls in below] == ["SACPolicy", "TorchPolicy", "LearningPolicy"]
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("name", [name for name in POLICIES if name not in ("SimpleQ", "discrete SAC", "TD3")])
+def test_a_policy_has_at_most_three_ancestors_below_policy(framework, name):
+    line = policy_class_of(framework, name).__mro__[1:]
+    below = [cls.__name__ for cls in line[: line.index(Policy)] if cls.__name__ != "RLlibTFPolicyNames"]
+    assert below[1:] == ["TorchPolicy" if framework == "torch" else "TFPolicy", "LearningPolicy"]

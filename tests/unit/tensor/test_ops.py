@@ -117,7 +117,7 @@ CONSTANT = {
     "cast_like": [1], "expand_like": [1], "expand_like of rows": [1], "linear_scatter": [1],
     "ones_like": [0], "stop_gradient": [0], "tensor_like": [0], "without_gradient": [0], "zeros_like": [0],
 }  # fmt: skip
-#: `row_size` gives a number, and is tested by itself.
+#: `row_size` gives a number, `gradients` takes no tensors: they are tested by themselves.
 PRIMITIVES = {
     name
     for name, function in inspect.getmembers(ops, inspect.isfunction)
@@ -225,11 +225,26 @@ def test_without_gradient_takes_tuples_with_none(framework):
     np.testing.assert_allclose(gradients_of(framework, grad, [X])[0], X**2)
 
 
+@both_frameworks
+def test_gradients_by_weights_are_none_where_nothing_depends_on_one(framework):
+    weights = [to_tensor(framework, X), to_tensor(framework, Y), to_tensor(framework, X)]
+    if framework == "torch":
+        weights = [weight.requires_grad_() for weight in weights]
+    else:
+        import tensorflow as tf
+
+        weights = [tf.Variable(weight) for weight in weights]
+    found = ops.gradients(lambda: ops.sum(ops.square(weights[0]) * weights[1]), weights)
+    np.testing.assert_allclose(found[0], 2 * X * Y, rtol=1e-6)
+    np.testing.assert_allclose(found[1], X**2, rtol=1e-6)
+    assert found[2] is None
+
+
 # --- the seam -------------------------------------------------------------------------------------------------------
 
 
 def test_every_primitive_has_a_case():
-    assert {name.partition(" ")[0] for name in CASES} | {"row_size"} == PRIMITIVES
+    assert {name.partition(" ")[0] for name in CASES} | {"row_size", "gradients"} == PRIMITIVES
 
 
 @needs_tf
