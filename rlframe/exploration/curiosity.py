@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from rlframe.data.columns import ACTIONS, NEXT_OBS, OBS
 from rlframe.exploration.exploration import Array
-from rlframe.exploration.intrinsic import IntrinsicReward, choices, one_hot_choices
+from rlframe.exploration.intrinsic import Features, IntrinsicReward, choices, dense_network, one_hot_choices
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -44,6 +46,8 @@ class Curiosity(IntrinsicReward):
     Source: Pathak et al. 2017, "Curiosity-driven Exploration by Self-supervised Prediction", eqs. 2 to 7.
     """
 
+    learning = ("features", "inverse", "prediction")
+
     def __init__(  # noqa: PLR0913 (RLlib's keys)
         self,
         action_space: Any,
@@ -67,23 +71,26 @@ class Curiosity(IntrinsicReward):
         self.forward_net = tuple(forward_net_hiddens), forward_net_activation
         self.beta, self.eta, self.lr = beta, eta, lr
 
-    def make_networks(self, library: Any, obs_space: Any, seed: int) -> Any:
+    def make_networks(self) -> Mapping[str, Any]:
         """Returns features, inverse and forward model."""
-        return library.CuriosityNetworks(
-            obs_space,
-            self.action_space,
-            counts=self._counts,
-            feature_dim=self.feature_dim,
-            config=self.network_config(self.feature_net_config),
-            inverse=self.inverse_net,
-            forward=self.forward_net,
-            beta=self.beta,
-            lr=self.lr,
-            seed=seed,
-        )
+        features, choice = self.feature_dim, sum(self._counts)
+        return {
+            "features": Features(features, self.network_config(self.feature_net_config)),
+            "inverse": dense_network(2 * features, self.inverse_net, choice),
+            "prediction": dense_network(features + choice, self.forward_net, features),
+        }
 
     def intrinsic_rewards(self, batch: Any) -> Array:
         """Returns r^i for each row, float32 `[B]`, and does a step on the loss."""
         actions = one_hot_choices(batch[ACTIONS], self.action_space)
-        rewards: Array = self.eta * self.networks.learn(batch[OBS], batch[NEXT_OBS], actions)
+        rewards: Array = self.eta * self.networks.learn(self._loss, batch[OBS], batch[NEXT_OBS], actions)
         return rewards
+
+    def _loss(self, networks: Any, obs: Tensor, next_obs: Tensor, taken: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns L, and ½ ‖ φ̂(s_{t+1}) − φ(s_{t+1}) ‖² `[B]`, for observations `[B, ...]` and choices `[B, A]`."""
+        phi, next_phi = networks("features", obs), networks("features", next_obs)
+        missed = 0.5 * ops.sum(ops.square(networks("prediction", phi, taken) - next_phi), 1)
+        logits = ops.split(networks("inverse", phi, next_phi), self._counts)
+        logp = ops.concat([ops.log_softmax(part) for part in logits], 1)
+        unlikely = -ops.mean(ops.sum(taken * logp, 1))
+        return (1.0 - self.beta) * unlikely + self.beta * ops.mean(missed), missed

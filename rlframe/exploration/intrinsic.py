@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from gymnasium import spaces
 from rlframe.data.columns import NEXT_OBS, REWARDS
 from rlframe.exploration.exploration import Array, Exploration, State
 from rlframe.exploration.make import make_exploration
+from rlframe.models.catalog import ModelCatalog, features_class
+from rlframe.models.spec import Dense, Network
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 
 if TYPE_CHECKING:
@@ -22,13 +25,53 @@ if TYPE_CHECKING:
 _FRAMEWORKS = {"torch": "torch", "tf": "tf", "tf2": "tf", "tfe": "tf"}
 
 
+@dataclass(frozen=True)
+class Features:
+    """A network that makes features of observations.
+
+    Attributes:
+        size: How many.
+        config: Its `model` section.
+    """
+
+    size: int
+    config: Mapping[str, Any]
+
+
+def features_of(part: Features, obs_space: Any, action_space: Any, framework: str) -> Any:
+    """Returns the model from observations to features, without a value head."""
+    config = dict(part.config)
+    return ModelCatalog.get_model_v2(
+        obs_space,
+        action_space,
+        part.size,
+        config,
+        framework,
+        default_model=features_class(obs_space, config, framework),
+    )
+
+
+def dense_network(in_size: int, hidden: tuple[Sequence[int], str], out_size: int) -> Network:
+    """Returns dense layers "0", "1", …; the last one is linear.
+
+    Args:
+        in_size: Width of all inputs together.
+        hidden: Widths of the hidden layers, and their activation.
+        out_size: Width of the output.
+    """
+    widths, activation = hidden
+    layers = [Dense(str(index), activation, int(width)) for index, width in enumerate(widths)]
+    return Network({"inputs": in_size}, (*layers, Dense(str(len(layers)), "linear", out_size)))
+
+
 class IntrinsicReward(Exploration):
     """Adds to the rewards of every trajectory, before the policy's own postprocessing; actions are chosen as before.
 
     Each worker has networks of its own, which learn from what it samples, and which checkpoints contain. Workers that
     evaluate leave rewards as they are. What episodes report (`episode_reward_mean`) is the environment's.
 
-    A subclass gives the rewards (`intrinsic_rewards`) and makes its networks (`make_networks`).
+    A subclass gives the rewards (`intrinsic_rewards`) and says its networks (`make_networks`); `networks.learn` does a
+    step on a loss that is written once for both frameworks.
 
     Args:
         action_space: The environment's action space.
@@ -40,6 +83,10 @@ class IntrinsicReward(Exploration):
     """
 
     reads: tuple[str, ...] = (NEXT_OBS,)
+    #: Names of the networks that learn.
+    learning: tuple[str, ...] = ()
+    #: Learning rate of Adam.
+    lr = 0.0
 
     def __init__(
         self,
@@ -68,8 +115,8 @@ class IntrinsicReward(Exploration):
         """Returns what each row of a trajectory is worth by itself, float32 `[B]`; networks may learn from it."""
         raise NotImplementedError
 
-    def make_networks(self, library: Any, obs_space: Any, seed: int) -> Any:
-        """Returns the networks, made of what `networks_torch` or `networks_tf` (the `library`) has."""
+    def make_networks(self) -> Mapping[str, Network | Features]:
+        """Returns the networks by name."""
         raise NotImplementedError
 
     # --- rewards ----------------------------------------------------------------------------------------------
@@ -99,7 +146,9 @@ class IntrinsicReward(Exploration):
                 )
             library = importlib.import_module(f"rlframe.exploration.networks_{self._framework()}")
             seed = int(self.rng.integers(2**31))
-            self._networks = self.make_networks(library, self.policy.observation_space, seed)
+            self._networks = library.Networks(
+                self.policy.observation_space, self.action_space, self.make_networks(), self.learning, self.lr, seed
+            )
         return self._networks
 
     def _framework(self) -> str:

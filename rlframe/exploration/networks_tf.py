@@ -1,23 +1,21 @@
-"""The networks of intrinsic rewards in TensorFlow; `networks_torch` has the same."""
+"""Networks that explorations learn, in TensorFlow; `networks_torch` has the same."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.models.catalog import ModelCatalog, features_class
-from rlframe.models.tf.misc import activation_function, initial_rng, seeded_initial_weights, xavier_uniform
-from rlframe.models.tf.variables import VariableOwner
+from rlframe.exploration.intrinsic import Features, features_of
+from rlframe.models.spec import Network
+from rlframe.models.tf.misc import seeded_initial_weights
+from rlframe.models.tf.networks import TFNetwork
 from rlframe.utils.quiet_tf import tf
 
 Array = NDArray[Any]
 State = dict[str, Any]
-#: Hidden layers and their activation.
-Hidden = tuple[Sequence[int], str]
 
 _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8
 
@@ -26,15 +24,33 @@ class Networks:
     """Named networks, and Adam over those that learn.
 
     Args:
-        networks: Networks by name.
+        obs_space: Preprocessed observation space.
+        action_space: The environment's action space.
+        parts: Networks by name.
         learning: Names of those that learn.
         lr: Learning rate.
+        seed: Of the initial weights.
 
     Source: Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1.
     """
 
-    def __init__(self, networks: Mapping[str, Any], learning: Sequence[str] = (), lr: float = 1e-3) -> None:
-        self.modules, self.lr, self.steps = dict(networks), lr, 0
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        parts: Mapping[str, Network | Features],
+        learning: Sequence[str],
+        lr: float,
+        seed: int,
+    ) -> None:
+        self.modules: dict[str, Any] = {}
+        with seeded_initial_weights(seed):
+            for name, part in parts.items():
+                self.modules[name] = (
+                    TFNetwork(part) if isinstance(part, Network) else features_of(part, obs_space, action_space, "tf")
+                )
+        self._of_obs = {name for name, part in parts.items() if isinstance(part, Features)}
+        self.lr, self.steps = lr, 0
         self.parameters = {
             f"{name}.{own}": variable
             for name in learning
@@ -45,11 +61,29 @@ class Networks:
             for key in ("exp_avg", "exp_avg_sq")
         }
 
-    def step(self, loss: Any, tape: Any) -> None:
-        """Does one Adam step on a loss."""
+    def __call__(self, name: str, *inputs: Any) -> Any:
+        """Returns what a network gives, `[B, n]`, for tensors `[B, ...]`."""
+        return self.modules[name]({"obs": inputs[0]})[0] if name in self._of_obs else self.modules[name](*inputs)
+
+    def compute(self, name: str, *inputs: Array) -> Array:
+        """Returns what a network gives, float32 `[B, n]`, for arrays `[B, ...]`."""
+        return np.array(self(name, *map(_tensor, inputs)).numpy())
+
+    def learn(self, loss: Callable[..., tuple[Any, Any]], *inputs: Array) -> Array:
+        """Does one Adam step.
+
+        Args:
+            loss: `fn(networks, *tensors)` that returns the loss, a scalar, and a number per row `[B]`.
+            *inputs: Arrays of which the tensors are made.
+
+        Returns:
+            The number per row, float32 `[B]`, before the step.
+        """
+        with tf.GradientTape() as tape:
+            total, per_row = loss(self, *map(_tensor, inputs))
         self.steps += 1
         rate = self.lr / (1.0 - _BETA_1**self.steps)
-        gradients = tape.gradient(loss, list(self.parameters.values()))
+        gradients = tape.gradient(total, list(self.parameters.values()))
         for (name, variable), gradient in zip(self.parameters.items(), gradients, strict=True):
             if gradient is None:
                 continue
@@ -57,6 +91,7 @@ class Networks:
             square = _BETA_2 * self.moments["exp_avg_sq"][name] + (1.0 - _BETA_2) * tf.square(gradient)
             self.moments["exp_avg"][name], self.moments["exp_avg_sq"][name] = mean, square
             variable.assign_sub(rate * mean / (tf.sqrt(square / (1.0 - _BETA_2**self.steps)) + _EPSILON))
+        return np.array(per_row.numpy())
 
     def get_state(self) -> State:
         """Returns weights and Adam's moments by name, and the number of steps."""
@@ -83,134 +118,7 @@ class Networks:
         }
 
 
-class CuriosityNetworks(Networks):
-    """Features, inverse and forward model; see `rlframe.exploration.curiosity.Curiosity`.
-
-    Args:
-        obs_space: Preprocessed observation space.
-        action_space: The environment's action space.
-        counts: Choices of each component of actions.
-        feature_dim: Size of the features, F.
-        config: The `model` section of the features' network.
-        inverse: Hidden layers and activation of the inverse model.
-        forward: Hidden layers and activation of the forward model.
-        beta: Weight of the forward model's loss.
-        lr: Learning rate.
-        seed: Of the initial weights.
-    """
-
-    def __init__(  # noqa: PLR0913
-        self,
-        obs_space: Any,
-        action_space: Any,
-        *,
-        counts: Sequence[int],
-        feature_dim: int,
-        config: dict[str, Any],
-        inverse: Hidden,
-        forward: Hidden,
-        beta: float,
-        lr: float,
-        seed: int,
-    ) -> None:
-        with seeded_initial_weights(seed):
-            networks = {
-                "features": _features(obs_space, action_space, feature_dim, config),
-                "inverse": _Dense(2 * feature_dim, inverse, sum(counts)),
-                "prediction": _Dense(feature_dim + sum(counts), forward, feature_dim),
-            }
-        super().__init__(networks, tuple(networks), lr)
-        self.counts, self.beta = list(counts), beta
-
-    def learn(self, obs: Array, next_obs: Array, actions: Array) -> Array:
-        """Returns ½ ‖ φ̂(s_{t+1}) − φ(s_{t+1}) ‖² of each row, float32 `[B]`, then does a step on the loss.
-
-        Args:
-            obs: `[B, ...]`.
-            next_obs: `[B, ...]`.
-            actions: One-hot choices, float `[B, sum of counts]`.
-        """
-        both, taken = tf.constant(np.concatenate([obs, next_obs])), tf.constant(actions, tf.float32)
-        with tf.GradientTape() as tape:
-            phi, next_phi = tf.split(self.modules["features"]({"obs": both})[0], 2)
-            predicted = self.modules["prediction"](tf.concat([phi, taken], axis=1))
-            missed = 0.5 * tf.reduce_sum(tf.square(predicted - next_phi), axis=1)
-            logits = tf.split(self.modules["inverse"](tf.concat([phi, next_phi], axis=1)), self.counts, axis=1)
-            logp = tf.concat([tf.nn.log_softmax(part) for part in logits], axis=1)
-            unlikely = -tf.reduce_mean(tf.reduce_sum(taken * logp, axis=1))
-            loss = (1.0 - self.beta) * unlikely + self.beta * tf.reduce_mean(missed)
-        self.step(loss, tape)
-        return np.array(missed.numpy())
-
-
-class DistillationNetworks(Networks):
-    """A random network, and one that learns to foretell it; see `RND`.
-
-    Args:
-        obs_space: Preprocessed observation space.
-        action_space: The environment's action space.
-        embed_dim: Size of what is foretold.
-        config: The `model` section of both networks.
-        lr: Learning rate.
-        seed: Of the initial weights.
-    """
-
-    def __init__(
-        self, obs_space: Any, action_space: Any, *, embed_dim: int, config: dict[str, Any], lr: float, seed: int
-    ) -> None:
-        with seeded_initial_weights(seed):
-            made = {name: _features(obs_space, action_space, embed_dim, config) for name in ("target", "prediction")}
-        super().__init__(made, ("prediction",), lr)
-
-    def learn(self, obs: Array) -> Array:
-        """Returns the mean squared error of each row, float32 `[B]`, then does a step on their mean."""
-        given = {"obs": tf.constant(obs)}
-        target = self.modules["target"](given)[0]
-        with tf.GradientTape() as tape:
-            missed = tf.reduce_mean(tf.square(self.modules["prediction"](given)[0] - target), axis=1)
-            loss = tf.reduce_mean(missed)
-        self.step(loss, tape)
-        return np.array(missed.numpy())
-
-
-class RandomEncoder(Networks):
-    """A random network that stays as it is; see `RE3`.
-
-    Args:
-        obs_space: Preprocessed observation space.
-        action_space: The environment's action space.
-        embeds_dim: Size of the features.
-        config: The `model` section of the network.
-        seed: Of the weights.
-    """
-
-    def __init__(self, obs_space: Any, action_space: Any, embeds_dim: int, config: dict[str, Any], seed: int) -> None:
-        with seeded_initial_weights(seed):
-            super().__init__({"encoder": _features(obs_space, action_space, embeds_dim, config)})
-
-    def encode(self, obs: Array) -> Array:
-        """Returns features, float32 `[B, D]`, of observations `[B, ...]`."""
-        return np.array(self.modules["encoder"]({"obs": tf.constant(obs)})[0].numpy())
-
-
-class _Dense(VariableOwner):
-    """Dense layers with Xavier-uniform weights; the last one is linear."""
-
-    def __init__(self, in_size: int, hidden: Hidden, out_size: int) -> None:
-        widths, self.activation = [in_size, *hidden[0], out_size], activation_function(hidden[1])
-        self.layers = len(widths) - 1
-        for index, (a, b) in enumerate(pairwise(widths)):
-            self.add_weight(f"{index}.weight", xavier_uniform(initial_rng(), (b, a)))
-            self.add_weight(f"{index}.bias", np.zeros(b, np.float32))
-
-    def __call__(self, x: Any) -> Any:
-        for index in range(self.layers - 1):
-            x = self.dense(str(index), x)
-            x = x if self.activation is None else self.activation(x)
-        return self.dense(str(self.layers - 1), x)
-
-
-def _features(obs_space: Any, action_space: Any, size: int, config: dict[str, Any]) -> Any:
-    """Returns a model from observations to `size` features, without a value head."""
-    model = features_class(obs_space, config, "tf")
-    return ModelCatalog.get_model_v2(obs_space, action_space, size, config, "tf", default_model=model)
+def _tensor(array: Any) -> Any:
+    """Returns an array as a tensor, float32 where it is floating."""
+    made = np.asarray(array)
+    return tf.constant(made.astype(np.float32) if made.dtype.kind == "f" else made)

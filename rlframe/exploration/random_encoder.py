@@ -9,7 +9,7 @@ import numpy as np
 
 from rlframe.data.columns import OBS
 from rlframe.exploration.exploration import Array, State
-from rlframe.exploration.intrinsic import IntrinsicReward
+from rlframe.exploration.intrinsic import Features, IntrinsicReward
 from rlframe.utils.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -71,14 +71,13 @@ class RE3(IntrinsicReward):
         self.beta, self.beta_schedule, self.rho, self.k_nn, self.memory = beta, beta_schedule, rho, k_nn, memory
         self._last: Array = np.zeros((0, embeds_dim), np.float32)
 
-    def make_networks(self, library: Any, obs_space: Any, seed: int) -> Any:
+    def make_networks(self) -> Mapping[str, Any]:
         """Returns the random network."""
-        config = self.network_config(self.encoder_net_config)
-        return library.RandomEncoder(obs_space, self.action_space, self.embeds_dim, config, seed)
+        return {"encoder": Features(self.embeds_dim, self.network_config(self.encoder_net_config))}
 
     def intrinsic_rewards(self, batch: Any) -> Array:
         """Returns r^i for each row, float32 `[B]`."""
-        embeds: Array = self.networks.encode(batch[OBS])
+        embeds: Array = self.networks.compute("encoder", batch[OBS])
         self._last = np.concatenate([self._last, embeds])[-max(self.memory, len(embeds)) :]
         distances = kth_distances(embeds, self._last, self.k_nn)
         return (self.current_beta() * np.log1p(distances)).astype(np.float32)

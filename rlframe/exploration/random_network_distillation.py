@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,9 @@ import numpy as np
 from rlframe.data.columns import NEXT_OBS
 from rlframe.data.returns import discount_cumsum
 from rlframe.exploration.exploration import Array, State
-from rlframe.exploration.intrinsic import IntrinsicReward
+from rlframe.exploration.intrinsic import Features, IntrinsicReward
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
 from rlframe.utils.filter import RunningStat
 
 if TYPE_CHECKING:
@@ -47,6 +50,8 @@ class RND(IntrinsicReward):
     Source: Burda et al. 2018, "Exploration by Random Network Distillation", sections 2.2 and 2.4.
     """
 
+    learning = ("prediction",)
+
     def __init__(
         self,
         action_space: Any,
@@ -63,12 +68,10 @@ class RND(IntrinsicReward):
         self._obs: RunningStat | None = None
         self._returns = RunningStat()
 
-    def make_networks(self, library: Any, obs_space: Any, seed: int) -> Any:
+    def make_networks(self) -> Mapping[str, Any]:
         """Returns the fixed network and the one that learns to foretell it."""
-        config = self.network_config(self.net_config)
-        return library.DistillationNetworks(
-            obs_space, self.action_space, embed_dim=self.embed_dim, config=config, lr=self.lr, seed=seed
-        )
+        features = Features(self.embed_dim, self.network_config(self.net_config))
+        return {"target": features, "prediction": features}
 
     def intrinsic_rewards(self, batch: Any) -> Array:
         """Returns r^i for each row, float32 `[B]`, and does a step of the second network."""
@@ -76,7 +79,7 @@ class RND(IntrinsicReward):
         self._obs = RunningStat(obs.shape[1:]) if self._obs is None else self._obs
         self._obs.update(RunningStat.of(obs))
         normal = np.clip((obs - self._obs.mean) / (self._obs.std + _SMALL), -_CLIP, _CLIP).astype(np.float32)
-        errors: Array = self.networks.learn(normal)
+        errors: Array = self.networks.learn(_distillation_loss, normal)
         self._returns.update(RunningStat.of(discount_cumsum(errors, float(self.policy_config.get("gamma", 0.99)))))
         scaled: Array = self.eta * errors / (self._returns.std + _SMALL)
         return scaled.astype(np.float32)
@@ -94,3 +97,10 @@ class RND(IntrinsicReward):
             self._obs.set_state(state["obs"])
         if "returns" in state:
             self._returns.set_state(state["returns"])
+
+
+def _distillation_loss(networks: Any, obs: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the mean squared error of the second network, and that of each row `[B]`, for observations `[B, ...]`."""
+    target = ops.without_gradient(functools.partial(networks, "target"), obs)
+    missed = ops.mean(ops.square(networks("prediction", obs) - target), 1)
+    return ops.mean(missed), missed

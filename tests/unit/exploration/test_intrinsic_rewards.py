@@ -143,7 +143,7 @@ def test_kth_distances_by_hand(k: int, wanted: list[float]) -> None:
 def test_re3_measures_distances_to_earlier_states_too() -> None:
     config = {"type": "RE3", "encoder_net_config": LINEAR, "k_nn": 1, "memory": 3, "sub_exploration": SAMPLING}
     exploration, batch = make(config), transitions(2)
-    embeds = exploration.networks.encode(batch["obs"])
+    embeds = exploration.networks.compute("encoder", batch["obs"])
     apart = float(np.linalg.norm(embeds[0] - embeds[1]))
     made = exploration.postprocess_trajectory(exploration.policy, batch)
     np.testing.assert_allclose(made["rewards"] - 1, 0.2 * np.log1p(apart), rtol=1e-4)
