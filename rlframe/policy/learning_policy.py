@@ -110,8 +110,6 @@ class LearningPolicy(Policy):
         self._loss_reads_all = False
         #: Names of what the loss told by row, of what it told at all; None where it told nothing that way.
         self._per_row: tuple[str, ...] | None = None
-        #: Parts with a state of their own, by name.
-        self.components: dict[str, Component] = {}
         #: Learner steps so far.
         self.num_updates = 0
         self._due: frozenset[str] = frozenset()
@@ -189,12 +187,6 @@ class LearningPolicy(Policy):
     def make_components(self) -> dict[str, Component]:
         """Returns parts with a state of their own, by name; called when model and optimisers are there."""
         return {}
-
-    def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
-        """Takes the global step count; schedules follow it."""
-        super().on_global_var_update(global_vars)
-        for part in self.components.values():
-            part.on_timestep(int(global_vars["timestep"]))
 
     def due(self, name: str) -> bool:
         """Returns whether an optimiser steps in the update that the loss is computed for; see `OptimizerSpec.every`."""
@@ -656,11 +648,8 @@ class LearningPolicy(Policy):
         raise NotImplementedError
 
     def get_state(self) -> State:
-        """Returns the state with those of `components`, the count of updates and the generator of losses' noise."""
+        """Returns the state with the count of updates and the generator of losses' noise."""
         state = super().get_state()
-        states = {name: part.get_state() for name, part in self.components.items()}
-        if any(states.values()):
-            state["_components"] = {name: part for name, part in states.items() if part}
         if self.num_updates:
             state["_num_updates"] = self.num_updates
         if self._loss_rng is not None:
@@ -669,16 +658,9 @@ class LearningPolicy(Policy):
 
     def set_state(self, state: State) -> None:
         """Takes what `get_state` returned."""
-        saved = state.get("_components", {})
-        if "weights" in state:
-            for name, part in self.components.items():
-                part.check_state(saved.get(name))
         super().set_state(state)
-        if "target_network" in self.components and "target_network" not in saved:
+        if "target_network" in self.components and "target_network" not in state.get("_components", {}):
             self.target_network.update()
-        for name, part in self.components.items():
-            if name in saved:
-                part.set_state(saved[name])
         self.num_updates = int(state.get("_num_updates", 0))
         if self._loss_rng is not None and "_loss_rng" in state:
             self._loss_rng.bit_generator.state = state["_loss_rng"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -37,6 +38,7 @@ from rlframe.exploration.make import make_exploration
 from rlframe.models.distributions import numpy_dist_for
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
 from rlframe.policy.group_actions import GroupCategorical, explored_by_agent
+from rlframe.policy.parts import Component
 from rlframe.policy.policy_spec import PolicySpec as PolicySpec
 from rlframe.policy.recurrent_context import RecurrentContext, views_after
 from rlframe.policy.rllib_names import RLlibPolicyNames
@@ -133,6 +135,8 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         own = getattr(self, "view_requirements", {})  # set by what a program calls before the constructor
         self.view_requirements: dict[str, ViewRequirement] = {**self._default_view_requirements(), **own}
         self.exploration: Any = None
+        #: Parts with a state of their own, by name.
+        self.components: dict[str, Component] = {}
         self._needs_memory: bool | None = None
 
     def __repr__(self) -> str:
@@ -144,9 +148,14 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
     def run_first(self, *, again: bool = False) -> None:
         """Called when the policy is made, before it acts or learns.
 
+        One that says by `forward` alone how it acts gets the exploration of its config here.
+
         Args:
             again: Whether it will be called again, when constructors of users' own are through.
         """
+        if not again and self.exploration is None and type(self).forward is not Policy.forward:
+            self.numpy_dist = self.numpy_dist or self._built_in_distribution()
+            self.exploration = self._create_exploration()
 
     # --- acting -----------------------------------------------------------------------------------------------
 
@@ -385,7 +394,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             prev_reward: The reward before, for models that want it.
             info: Ignored; accepted because old programs pass it.
             input_dict: Alternative to `obs`: a dict of columns without batch dimension.
-            episode: Ignored; accepted because old programs pass it.
+            episode: The episode that it is for, where a policy acts by what it sees of it.
             explore: Whether to explore; None takes `config["explore"]`.
             timestep: Global step for exploration schedules; None takes the policy's own.
             unsquash_action: Maps [-1, 1] to the space's bounds; None takes `config["normalize_actions"]`.
@@ -404,7 +413,10 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         batched = {key: np.asarray(value)[None] for key, value in given.items()}
         for index, part in enumerate(() if state is None else state):
             batched[f"state_in_{index}"] = np.asarray(part)[None]
-        actions, states, extra = self.compute_actions_from_input_dict(batched, explore, timestep, **kwargs)
+        episodes = None if episode is None else [episode]
+        actions, states, extra = self.compute_actions_from_input_dict(
+            batched, explore, timestep, episodes=episodes, **kwargs
+        )
         action = self.to_env_actions(self._batched(actions), unsquash=unsquash_action, clip=clip_action)
         return (
             unbatch_one(action),
@@ -542,6 +554,33 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
     def set_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
         """Takes weights as `get_weights` returns them."""
 
+    def get_flat_weights(self) -> NDArray[np.float32]:
+        """Returns all weights in one vector, float32 `[P]`, in the order of `get_weights`."""
+        arrays = [np.asarray(array, np.float32).reshape(-1) for array in self.get_weights().values()]
+        return np.concatenate([np.zeros(0, np.float32), *arrays])
+
+    def set_flat_weights(self, flat: Any) -> None:
+        """Takes all weights as `get_flat_weights` returns them.
+
+        Raises:
+            ValueError: If there are more or fewer numbers.
+        """
+        self.set_weights(self.unflattened(flat))
+
+    def unflattened(self, flat: Any) -> dict[str, NDArray[Any]]:
+        """Returns a vector as `get_flat_weights` gives it as named weights, float32.
+
+        Raises:
+            ValueError: If there are more or fewer numbers.
+        """
+        shapes = {name: np.shape(array) for name, array in self.get_weights().items()}
+        sizes = [math.prod(shape) for shape in shapes.values()]
+        vector = np.asarray(flat, np.float32).reshape(-1)
+        if len(vector) != sum(sizes):
+            raise ValueError(f"got {len(vector)} numbers as the weights of {type(self).__name__}, wanted {sum(sizes)}")
+        parts = np.split(vector, np.cumsum(sizes)[:-1])
+        return {name: part.reshape(shape) for part, (name, shape) in zip(parts, shapes.items(), strict=True)}
+
     def get_exploration_state(self) -> State:
         """Returns the state of the exploration, e.g. `cur_epsilon` and its random stream."""
         return dict(self.exploration.get_state()) if self.exploration is not None else {}
@@ -553,20 +592,33 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             "global_timestep": self.global_timestep,
             "_exploration_state": self.get_exploration_state(),
             "_action_rng": self._action_rng.bit_generator.state,
+            **self._states_of_components(),
         }
+
+    def _states_of_components(self) -> State:
+        states = {name: part.get_state() for name, part in self.components.items()}
+        return {"_components": {name: part for name, part in states.items() if part}} if any(states.values()) else {}
 
     def set_state(self, state: State) -> None:
         """Takes what `get_state` returned."""
+        saved = state.get("_components", {})
+        for name, part in self.components.items() if "weights" in state else ():
+            part.check_state(saved.get(name))
         self.set_weights(state["weights"])
         self.global_timestep = int(state.get("global_timestep", 0))
         if self.exploration is not None and state.get("_exploration_state"):
             self.exploration.set_state(state["_exploration_state"])
         if "_action_rng" in state:
             self._action_rng.bit_generator.state = state["_action_rng"]
+        for name, part in self.components.items():
+            if name in saved:
+                part.set_state(saved[name])
 
     def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
         """Takes the global step count; schedules follow it."""
         self.global_timestep = int(global_vars["timestep"])
+        for part in self.components.values():
+            part.on_timestep(self.global_timestep)
 
     # --- memory ------------------------------------------------------------------------------------------------
 

@@ -252,7 +252,7 @@ class EnvRunner(SamplingLoop):
 
     def _part_id(self, index: int) -> int:
         """Returns the id of the running metric episode; a soft horizon starts another part of the same episode."""
-        return self.slots[index].episode_id + (self._episode_parts[index] << 24)
+        return int(self.slots[index].episode_id) + (self._episode_parts[index] << 24)
 
     def _step_slots(
         self, t: int, buffer: RolloutBuffer, actions: NDArray[Any], extras: dict[str, NDArray[Any]]
