@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import Self
 
 from rlframe.config.convert import LARGEST_COUNT, kinds_of
 from rlframe.config.nested_dict import copy_containers, overlay
+from rlframe.config.view import ConfigView
 
 SectionT = TypeVar("SectionT", bound="Section")
 Rule = Callable[[Any], "str | None"]
@@ -179,8 +181,8 @@ def section(cls: "type[Section]", description: str, *, key: str | None = None, *
     return _field(Option(new_defaults, description, section=cls, wanted="a dict"), key)
 
 
-class Section(BaseModel):
-    """A frozen declaration of the keys of one dict. Instances are typed views of a checked config."""
+class Section(BaseModel, Mapping[str, Any]):
+    """A frozen declaration of the keys of one dict. Instances are typed views of a checked config, and mappings."""
 
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", arbitrary_types_allowed=True, protected_namespaces=()
@@ -196,6 +198,36 @@ class Section(BaseModel):
         unknown = set(cls.new_defaults) - set(cls.options())
         if unknown:
             raise TypeError(f"{cls.__name__}.new_defaults changes undeclared keys {sorted(unknown)}")
+
+    def __getitem__(self, key: str) -> Any:
+        return getattr(self, _names(type(self))[key])
+
+    def __iter__(self) -> Iterator[str]:  # type: ignore[override]  # pydantic's gives pairs
+        return iter(_names(type(self)))
+
+    def __len__(self) -> int:
+        return len(_names(type(self)))
+
+    @classmethod
+    def view(cls, config: Mapping[str, Any]) -> Self:
+        """Returns a config as plans and workers read it: complete, read-only, a dict with the declared attributes.
+
+        Args:
+            config: A whole config or a part of it, not changed; missing keys have their defaults, others are kept. A
+                view is returned as it is.
+        """
+        if not isinstance(config, ConfigView):
+            defaults = cls.defaults()
+            values = {key: cls._viewed(key, value, defaults.get(key)) for key, value in {**defaults, **config}.items()}
+            config = ConfigView(values)
+        return cast(Self, config)
+
+    @classmethod
+    def _viewed(cls, key: str, value: Any, default: Any) -> Any:
+        declared = cls.options().get(key)
+        if declared is None or declared.section is None or not isinstance(value, Mapping):
+            return copy_containers(value)
+        return declared.section.view({**default, **value})
 
     @classmethod
     def options(cls) -> Mapping[str, Option]:
@@ -268,6 +300,12 @@ def _options(cls: type[Section]) -> Mapping[str, Option]:
     """Returns what `Section.options` returns; made once for each class."""
     fields = cls.model_fields.items()
     return {_key(name, info): cast("dict[str, Option]", info.json_schema_extra)["option"] for name, info in fields}
+
+
+@functools.cache
+def _names(cls: type[Section]) -> Mapping[str, str]:
+    """Returns the names of fields by the keys that they declare; made once for each class."""
+    return {_key(name, info): name for name, info in cls.model_fields.items()}
 
 
 @functools.cache

@@ -55,6 +55,8 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         with_env_steps: Whether rows say at which step of the environment they began; replay in lockstep needs it.
     """
 
+    slots: list[EnvSlot]
+
     def __init__(  # noqa: PLR0913 - what the worker has
         self,
         slots: list[EnvSlot],

@@ -61,6 +61,7 @@ class EnvRunner(SamplingLoop):
         empty: `numpy.empty`, or what makes memory for observations instead.
     """
 
+    slots: list[EnvSlot]
     empty: Callable[..., Any] = staticmethod(np.empty)
     #: Whether postprocessing of a user's own is given the episode.
     _shows_episodes = True
