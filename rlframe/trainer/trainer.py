@@ -29,7 +29,6 @@ from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep
 from rlframe.trainer import checkpointing
 from rlframe.trainer.acting import ActingMixin
-from rlframe.trainer.classic import ClassicTrainerMixin
 from rlframe.trainer.describing import DescribingMixin, EndsWatch
 from rlframe.trainer.evaluating import auto_rounds, make_evaluation_workers, run_episodes, send_weights, summarize
 from rlframe.trainer.exporting import ExportingMixin
@@ -38,6 +37,7 @@ from rlframe.trainer.policies import PolicyTableMixin
 from rlframe.trainer.recovery import MAX_WORKER_FAILURE_RETRIES, recover, with_recovery
 from rlframe.trainer.resources import placement_group_factory
 from rlframe.trainer.setup import (
+    ClassicTrainerMixin,
     call_by_signature,
     import_path,
     make_logdir,
@@ -211,7 +211,8 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
 
     def _make_plan(self) -> LocalIterator[Any]:
         keywords = {} if self.local_replay_buffer is None else {"local_replay_buffer": self.local_replay_buffer}
-        config = with_other_names(self._effective_config, self._config_class.deprecated_keys())
+        other_names = with_other_names(self._effective_config, self._config_class.deprecated_keys())
+        config: Any = self._config_class.view(other_names)
         plan = call_by_signature(self.execution_plan, self.workers, config, **keywords)
         try:
             return as_local_iterator(plan)
@@ -271,7 +272,7 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
         return None if maker is None else maker(config, self.seed)
 
     @staticmethod
-    def execution_plan(workers: WorkerSet, config: dict[str, Any], **kwargs: Any) -> LocalIterator[Any]:
+    def execution_plan(workers: WorkerSet, config: Any, **kwargs: Any) -> LocalIterator[Any]:
         """Returns the dataflow: synchronous on-policy unless overridden."""
         rollouts = ParallelRollouts(workers, mode="bulk_sync")
         train_op = rollouts.combine(ConcatBatches(min_batch_size=config["train_batch_size"])).for_each(

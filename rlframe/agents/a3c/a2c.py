@@ -35,10 +35,11 @@ class A2CConfig(AdvantageActorCriticConfig):
     )
 
 
-def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
+def execution_plan(workers: WorkerSet, config: A2CConfig) -> LocalIterator[Any]:
     """Collects a train batch and does one step on it; with microbatches, on the mean of their gradients."""
-    rows, micro = config["train_batch_size"], config["microbatch_size"]
-    concat = ConcatBatches(micro or rows, config["multiagent"]["count_steps_by"])
+    config = A2CConfig.view(config)
+    rows, micro = config.train_batch_size, config.microbatch_size
+    concat = ConcatBatches(micro or rows, config.multiagent.count_steps_by)
     batches = ParallelRollouts(workers, mode="bulk_sync").combine(concat)
     if not micro:
         whole = batches.for_each(TrainOneStep(workers))

@@ -42,7 +42,7 @@ class A3CConfig(AdvantageActorCriticConfig):
         return {**super().derived(), "sample_in_numpy": False}
 
 
-def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
+def execution_plan(workers: WorkerSet, config: A3CConfig) -> LocalIterator[Any]:
     """Applies each worker's gradients as they come, and gives that worker the new weights."""
     train = AsyncGradients(workers).for_each(ApplyGradients(workers, update_all=False))
     return StandardMetricsReporting(train, workers, config, asynchronous_iter_time_s=5)

@@ -39,10 +39,11 @@ class UpdateTargetAndKL:
             `use_kl_loss`.
     """
 
-    def __init__(self, workers: WorkerSet, config: Mapping[str, Any]) -> None:
+    def __init__(self, workers: WorkerSet, config: APPOConfig) -> None:
+        config = APPOConfig.view(config)
         self.workers = workers
-        self.adapts = bool(config["use_kl_loss"])
-        self.every = int(config["num_sgd_iter"] * config["minibatch_buffer_size"])
+        self.adapts = config.use_kl_loss
+        self.every = config.num_sgd_iter * config.minibatch_buffer_size
         self._steps = self._env_steps = 0
         self._kls: dict[str, list[float]] = {}
 
@@ -85,9 +86,10 @@ class UpdateTargetAndKL:
         self._kls = {policy_id: list(kls) for policy_id, kls in state["kls"].items()}
 
 
-def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
+def execution_plan(workers: WorkerSet, config: APPOConfig) -> LocalIterator[Any]:
     """Runs IMPALA's plan; behind learner steps the target policy and the KL penalty are updated."""
-    return asynchronous_plan(workers, {**config, "after_train_step": config["after_train_step"] or UpdateTargetAndKL})
+    config = APPOConfig.view(config)
+    return asynchronous_plan(workers, config, config.after_train_step or UpdateTargetAndKL)
 
 
 DEFAULT_CONFIG: dict[str, Any] = APPOConfig.defaults()

@@ -49,7 +49,7 @@ class DQNConfig(SimpleQConfig, DoubleQConfig, PrioritizedReplayConfig, NStepConf
 
 
 def execution_plan(
-    workers: WorkerSet, config: dict[str, Any], *, local_replay_buffer: LocalReplayBuffer
+    workers: WorkerSet, config: DQNConfig, *, local_replay_buffer: LocalReplayBuffer
 ) -> LocalIterator[Any]:
     """Alternates (1) sample and store with (2) replay, learn, re-prioritise, copy the target."""
     return replay_plan(workers, config, local_replay_buffer, before_learning=[BeforeLearn(workers, config)])

@@ -36,7 +36,7 @@ class SimpleQConfig(OffPolicyConfig, LearningRateScheduleConfig, GradientClippin
 
 
 def execution_plan(
-    workers: WorkerSet, config: dict[str, Any], *, local_replay_buffer: LocalReplayBuffer
+    workers: WorkerSet, config: SimpleQConfig, *, local_replay_buffer: LocalReplayBuffer
 ) -> LocalIterator[Any]:
     """Alternates (1) sample and store with (2) replay, learn, copy the target."""
     return replay_plan(workers, config, local_replay_buffer)

@@ -188,7 +188,7 @@ Operator = Callable[[Any], Any]
 
 def replay_plan(
     workers: WorkerSet,
-    config: dict[str, Any],
+    config: OffPolicyConfig,
     local_replay_buffer: Any,
     *,
     before_learning: Sequence[Operator] = (),
@@ -201,12 +201,13 @@ def replay_plan(
         local_replay_buffer: The buffer, as the trainer made it.
         before_learning: Operators between replay and the learner step: batch in, batch out.
     """
+    config = OffPolicyConfig.view(config)
     store = ParallelRollouts(workers, mode="bulk_sync").for_each(StoreToReplayBuffer(local_buffer=local_replay_buffer))
     learn = Replay(local_buffer=local_replay_buffer)
     operators: list[Operator] = [*before_learning, TrainOneStep(workers)]
     if config.get("prioritized_replay"):
         operators.append(UpdatePriorities(local_replay_buffer))
-    operators.append(UpdateTargetNetwork(workers, config["target_network_update_freq"]))
+    operators.append(UpdateTargetNetwork(workers, config.target_network_update_freq))
     for operator in operators:
         learn = learn.for_each(operator)
     weights = calculate_rr_weights(config)
@@ -214,7 +215,7 @@ def replay_plan(
     return StandardMetricsReporting(train, workers, config)
 
 
-def calculate_rr_weights(config: dict[str, Any]) -> list[float]:
+def calculate_rr_weights(config: Mapping[str, Any]) -> list[float]:
     """Returns how often (store, learn) run per round, so that `training_intensity` is met in the mean."""
     intensity = config.get("training_intensity")
     if not intensity:
@@ -226,7 +227,7 @@ def calculate_rr_weights(config: dict[str, Any]) -> list[float]:
 class BeforeLearn:
     """Item in and out: a batch. Runs the user's `before_learn_on_batch`; touches no counters."""
 
-    def __init__(self, workers: WorkerSet, config: dict[str, Any]) -> None:
+    def __init__(self, workers: WorkerSet, config: Mapping[str, Any]) -> None:
         self.function = config["before_learn_on_batch"] or (lambda batch, workers, config: batch)
         self.workers, self.config = workers, config
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlframe.agents.families.asynchronous import (
@@ -37,7 +37,7 @@ class ImpalaConfig(AsynchronousConfig):
                 yield f"{key}={chosen:g} needs vtrace=True: A3C's losses have no such term"
 
 
-def get_policy_class(config: dict[str, Any]) -> Any:
+def get_policy_class(config: Mapping[str, Any]) -> Any:
     """Returns A3C's policy where V-trace is switched off."""
     if config["vtrace"]:
         return None
@@ -46,7 +46,7 @@ def get_policy_class(config: dict[str, Any]) -> Any:
     return import_path(f"rlframe.agents.a3c.a3c_{framework}_policy:A3C{name}Policy")
 
 
-def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
+def execution_plan(workers: WorkerSet, config: ImpalaConfig) -> LocalIterator[Any]:
     """Workers fill the learner's queue, while the learner's new weights go to the workers."""
     return asynchronous_plan(workers, config)
 

@@ -108,7 +108,7 @@ def _table_faults(policies: Any) -> Iterator[str]:
 
 
 def execution_plan(
-    workers: WorkerSet, config: dict[str, Any], *, local_replay_buffer: LocalReplayBuffer
+    workers: WorkerSet, config: MADDPGConfig, *, local_replay_buffer: LocalReplayBuffer
 ) -> LocalIterator[Any]:
     """Alternates (1) sample and store with (2) replay joint steps, learn, move the targets."""
     return replay_plan(workers, config, local_replay_buffer, before_learning=[ShareJointSteps(workers)])

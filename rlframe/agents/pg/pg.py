@@ -19,11 +19,12 @@ class PGConfig(CommonConfig):
     new_defaults = {"num_workers": 0, "lr": 4e-4}  # noqa: RUF012
 
 
-def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
+def execution_plan(workers: WorkerSet, config: PGConfig) -> LocalIterator[Any]:
     """Collects a train batch and does one learner step on it."""
+    config = PGConfig.view(config)
     train = (
         ParallelRollouts(workers, mode="bulk_sync")
-        .combine(ConcatBatches(config["train_batch_size"], config["multiagent"]["count_steps_by"]))
+        .combine(ConcatBatches(config.train_batch_size, config.multiagent.count_steps_by))
         .for_each(TrainOneStep(workers))
     )
     return StandardMetricsReporting(train, workers, config)

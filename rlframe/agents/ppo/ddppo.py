@@ -76,14 +76,15 @@ class DDPPOConfig(PPOConfig):
         return {"sample_in_numpy": False}
 
 
-def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
+def execution_plan(workers: WorkerSet, config: DDPPOConfig) -> LocalIterator[Any]:
     """Lets all workers sample and learn side by side, step by step with the mean of their gradients."""
-    settings = SGDSettings(config["num_sgd_iter"], config["sgd_minibatch_size"], standardize=("advantages",))
+    config = DDPPOConfig.view(config)
+    settings = SGDSettings(config.num_sgd_iter, config.sgd_minibatch_size, standardize=("advantages",))
     train = LearnInWorkers(
         workers,
         settings,
-        backend=config["torch_distributed_backend"],
-        keep_local_weights_in_sync=config["keep_local_weights_in_sync"],
+        backend=config.torch_distributed_backend,
+        keep_local_weights_in_sync=config.keep_local_weights_in_sync,
     )
     return StandardMetricsReporting(train, workers, config)
 

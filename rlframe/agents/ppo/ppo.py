@@ -131,20 +131,21 @@ def warn_about_bad_reward_scales(config: Any, result: dict[str, Any]) -> dict[st
     return result
 
 
-def execution_plan(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
+def execution_plan(workers: WorkerSet, config: PPOConfig) -> LocalIterator[Any]:
     """Collects a train batch, standardises its advantages, learns from it in minibatches, adapts the KL penalty."""
+    config = PPOConfig.view(config)
     train = (
         ParallelRollouts(workers, mode="bulk_sync")
         .for_each(SelectExperiences(workers.trainable_policies))
-        .combine(ConcatBatches(config["train_batch_size"], config["multiagent"]["count_steps_by"]))
+        .combine(ConcatBatches(config.train_batch_size, config.multiagent.count_steps_by))
         .for_each(StandardizeFields(["advantages"]))
         .for_each(UpdateValueNormalizer(workers))
         .for_each(
             MultiGPUTrainOneStep(
                 workers=workers,
-                sgd_minibatch_size=config["sgd_minibatch_size"],
-                num_sgd_iter=config["num_sgd_iter"],
-                shuffle_sequences=config["shuffle_sequences"],
+                sgd_minibatch_size=config.sgd_minibatch_size,
+                num_sgd_iter=config.num_sgd_iter,
+                shuffle_sequences=config.shuffle_sequences,
             )
         )
         .for_each(UpdateKL(workers))

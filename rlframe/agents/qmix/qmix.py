@@ -74,7 +74,7 @@ class QMixConfig(DoubleQConfig, LearningRateScheduleConfig, GradientClippingConf
 
 
 def execution_plan(
-    workers: WorkerSet, config: dict[str, Any], *, local_replay_buffer: EpisodeReplayBuffer
+    workers: WorkerSet, config: QMixConfig, *, local_replay_buffer: EpisodeReplayBuffer
 ) -> LocalIterator[Any]:
     """Alternates (1) sample and store episodes with (2) replay some, learn, copy the target."""
     return replay_plan(workers, config, local_replay_buffer)

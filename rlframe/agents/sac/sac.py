@@ -117,7 +117,7 @@ class SACConfig(ReplayedActorCriticConfig):
 
 
 def execution_plan(
-    workers: WorkerSet, config: dict[str, Any], *, local_replay_buffer: LocalReplayBuffer
+    workers: WorkerSet, config: SACConfig, *, local_replay_buffer: LocalReplayBuffer
 ) -> LocalIterator[Any]:
     """Alternates (1) sample and store with (2) replay, learn, re-prioritise, move the targets."""
     return replay_plan(workers, config, local_replay_buffer)

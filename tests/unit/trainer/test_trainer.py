@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from rlframe.agents import dqn
+from rlframe.agents import dqn, ppo
 from rlframe.agents.dqn import DEFAULT_CONFIG, SIMPLE_Q_DEFAULT_CONFIG, DQNTorchPolicy, DQNTrainer, SimpleQTrainer
 from rlframe.agents.dqn.dqn import calculate_rr_weights
 from rlframe.agents.pg import PGTorchPolicy, PGTrainer
@@ -941,3 +941,23 @@ def test_policy_model_can_be_exported(cls, tmp_path):
     np.testing.assert_allclose(
         module(torch.from_numpy(obs)).detach().numpy(), trainer.get_policy().forward(obs, False)[0], atol=1e-5
     )
+
+
+def test_a_plan_gets_a_view_with_derived_values_and_may_hand_on_a_dict():
+    seen = []
+
+    def mine(workers, config):
+        seen.append(config)
+        return ppo.ppo.execution_plan(workers, {**config, "train_batch_size": 20})
+
+    small = {"num_workers": 0, "train_batch_size": 30, "sgd_minibatch_size": 10, "my_key": [1]}
+    made = ppo.PPOTrainer.with_updates(
+        execution_plan=mine, default_config={**ppo.PPOTrainer.get_default_config(), "my_key": 0}
+    )
+    trainer = made(small, env=Bandit)
+    (view,) = seen
+    assert (view.train_batch_size, view["my_key"], view.rollout_fragment_length) == (30, [1], 30)
+    assert trainer.config["rollout_fragment_length"] == 200  # as it was asked for
+    with pytest.raises(TypeError, match="read-only"):
+        view["lr"] = 1.0
+    trainer.config["lr"] = 1.0
