@@ -51,6 +51,35 @@ def dueling(values: Tensor, advantages: Tensor) -> Tensor:
     return values + advantages - ops.mean(advantages, axis=1, keepdims=True)
 
 
+def dueling_heads(values: Tensor, advantages: Tensor, atoms: int) -> Tensor:
+    """Returns `dueling` of heads' outputs in flat rows.
+
+    Args:
+        values: V. Float `[B, Z]`.
+        advantages: A. Float `[B, A·Z]`.
+        atoms: Z.
+
+    Returns:
+        Float `[B, A·Z]`.
+    """
+    if atoms == 1:
+        return dueling(values, advantages)
+    return ops.merge_last(dueling(values[:, None], ops.split_last(advantages, advantages.shape[1] // atoms)))
+
+
+def expected_values(logits: Tensor, support: Tensor) -> Tensor:
+    """Returns the means of distributions over atoms.
+
+    Args:
+        logits: Float `[B, A, Z]`.
+        support: The atoms. Float `[Z]`.
+
+    Returns:
+        Float `[B, A]`.
+    """
+    return ops.sum(ops.softmax(logits) * support, axis=-1)
+
+
 def double_q_td_error(
     q_t: Tensor, actions: Tensor, rewards: Tensor, discounts: Tensor, q_tp1_value: Tensor, q_tp1_selector: Tensor
 ) -> Tensor:

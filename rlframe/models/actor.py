@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 
 from rlframe.models.spec import (
     AppendBias,
+    Atoms,
     BatchNorm,
     Dense,
+    Dueling,
     Layer,
     LayerNorm,
     NoisyDense,
@@ -249,6 +251,40 @@ def _bind_rescale(layer: Rescale, weights: Weights, rng: np.random.Generator | N
     return step
 
 
+def _bind_dueling(layer: Dueling, weights: Weights, rng: np.random.Generator | None) -> Step:
+    advantage, state_value = (bind_chain(branch, weights, rng) for branch in (layer.advantage, layer.state_value))
+    atoms = layer.atoms
+
+    def step(x: FloatArray) -> FloatArray:
+        scores = value = x
+        for inner in advantage:
+            scores = inner(scores)
+        for inner in state_value:
+            value = inner(value)
+        by_atom = scores
+        if atoms > 1:
+            by_atom, value = scores.reshape(len(scores), -1, atoms), value[:, None, :]
+        by_atom -= by_atom.mean(axis=1, keepdims=True)
+        by_atom += value
+        return scores
+
+    return step
+
+
+def _bind_atoms(layer: Atoms, weights: Weights, rng: np.random.Generator | None) -> Step:
+    del weights, rng
+    support, atoms = layer.support, layer.atoms
+
+    def step(x: FloatArray) -> FloatArray:
+        logits = x.reshape(len(x), -1, atoms)
+        probs = np.exp(logits - logits.max(axis=2, keepdims=True))
+        probs /= probs.sum(axis=2, keepdims=True)
+        result: FloatArray = probs @ support
+        return result
+
+    return step
+
+
 _BINDERS: dict[str, Callable[..., Step]] = {
     "dense": _bind_dense,
     "noisy_dense": _bind_noisy,
@@ -256,12 +292,16 @@ _BINDERS: dict[str, Callable[..., Step]] = {
     "batch_norm": _bind_batch_norm,
     "append_bias": _bind_append_bias,
     "rescale": _bind_rescale,
+    "dueling": _bind_dueling,
+    "atoms": _bind_atoms,
 }
 
 
 def bind_layer(layer: Mapping[str, Any] | Layer, weights: Weights, rng: np.random.Generator | None) -> Step:
     """Returns a function from `[B, in]` to a new `[B, out]` that computes a layer on the live arrays."""
     described = layer_from_spec(layer)
+    if described.kind not in _BINDERS:
+        raise ValueError(f"NumPy cannot act with a {described.kind!r} layer; choose one of {sorted(_BINDERS)}.")
     return _BINDERS[described.kind](described, weights, rng)
 
 

@@ -201,6 +201,10 @@ class ModelV2:
         """Yields the model and the models inside it."""
         yield self
 
+    def actor_spec(self) -> dict[str, Any] | None:
+        """Returns the spec by which `rlframe.models.actor.ChainActor` acts like this model; None where it cannot."""
+        return None
+
     def is_time_major(self) -> bool:
         """Whether the data of sequences comes as [T, B, ...] instead of [B, T, ...]."""
         return self.time_major

@@ -1,11 +1,14 @@
-"""View requirements of built-in models with memory: what they see of past steps."""
+"""What built-in models with memory see of past steps: actions one-hot, and rewards."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rlframe.data.columns import ACTIONS, PREV_ACTIONS, PREV_REWARDS, REWARDS
 from rlframe.data.view_requirements import ViewRequirement
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
 
 #: The actions and rewards of several steps before, for attention.
 PREV_N_ACTIONS, PREV_N_REWARDS = "prev_n_actions", "prev_n_rewards"
@@ -29,3 +32,22 @@ def previous_steps_views(actions: int, rewards: int, action_space: Any) -> dict[
     if rewards:
         views[PREV_N_REWARDS] = ViewRequirement(REWARDS, shift=f"-{rewards}:-1")
     return views
+
+
+def encode_steps(actions: Tensor, encoding: Sequence[int], steps: int = 1) -> Tensor:
+    """Returns the actions of past steps as float rows; see `rlframe.models.action_encoding.encode_actions`.
+
+    Args:
+        actions: `[B, ...]`, or `[B, N, ...]` of N steps.
+        encoding: Number of values of each part of an action, 0 for a number.
+        steps: N.
+
+    Returns:
+        Float `[B, N · D]`.
+    """
+    columns = ops.reshape(actions, (-1, steps * len(encoding)))
+    parts = [
+        ops.one_hot(columns[:, index], size) if size else ops.to_float(columns[:, index : index + 1])
+        for index, size in enumerate([*encoding] * steps)
+    ]
+    return parts[0] if len(parts) == 1 else ops.concat(parts, 1)

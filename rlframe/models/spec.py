@@ -2,8 +2,8 @@
 
     Network({"obs": 3, "actions": 1}, (*dense_layers([256, 256], "relu"), Dense("output", "linear", 1)))
 
-The builders are `rlframe.models.torch.networks`, `rlframe.models.tf.networks` and, for acting, `rlframe.models.actor`.
-Weights have the same names and shapes in all three: `"<layer>.weight"` is `[out, in]`.
+What makes and runs layers is `rlframe.models.torch.layer_owner`, `rlframe.models.tf.layer_owner` and, for acting,
+`rlframe.models.actor`. Weights have the same names and shapes in all three: `"<layer>.weight"` is `[out, in]`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.models.conv_sizes import plan_convs
 from rlframe.utils.errors import ConfigError
 
 #: Width of the features that an encoder makes of observations which are no vectors.
@@ -30,7 +31,7 @@ class Initial:
     Attributes:
         kind: "normc": normal, every output's row with the norm `scale`, biases 0; "xavier": uniform in
             ±√(6 / (in + out)), biases 0; "fan_in": uniform in ±1/√in, biases too (PyTorch's own); "uniform": uniform
-            in ±scale, biases too.
+            in ±scale, biases too; "ones": weights 1, biases 0.
         scale: What the kind says.
     """
 
@@ -51,8 +52,11 @@ class Initial:
         if self.kind == "xavier":
             bound = math.sqrt(6.0 / (in_size + out_size))
             return rng.uniform(-bound, bound, shape).astype(np.float32), np.zeros(out_size, np.float32)
+        if self.kind == "ones":
+            return np.ones(shape, np.float32), np.zeros(out_size, np.float32)
         if self.kind not in ("fan_in", "uniform"):
-            raise ValueError(f"Initial: got kind={self.kind!r}, wanted 'normc', 'xavier', 'fan_in' or 'uniform'")
+            kinds = "'normc', 'xavier', 'fan_in', 'uniform' or 'ones'"
+            raise ValueError(f"Initial: got kind={self.kind!r}, wanted {kinds}")
         bound = self.scale if self.kind == "uniform" else 1.0 / math.sqrt(in_size)
         drawn = rng.uniform(-bound, bound, (out_size, in_size + 1)).astype(np.float32)
         return np.ascontiguousarray(drawn[:, :-1]), np.ascontiguousarray(drawn[:, -1])
@@ -67,6 +71,15 @@ class _Described:
         """Returns the layer as plain data, which survives JSON."""
         return {"kind": self.kind, **asdict(self)}  # type: ignore[call-overload]  # each of them is a dataclass
 
+    def width_behind(self, in_size: int) -> int:
+        """Returns the width of the output for inputs of `in_size`."""
+        del in_size
+        return int(self.units or 0)  # type: ignore[attr-defined]  # each of them has it
+
+    def prefixed(self, prefix: str) -> Any:
+        """Returns the layer with "<prefix>." before its name."""
+        return replace(self, name=f"{prefix}.{self.name}")  # type: ignore[type-var, attr-defined]
+
 
 @dataclass(frozen=True)
 class Dense(_Described):
@@ -77,6 +90,7 @@ class Dense(_Described):
         activation: One of `rlframe.models.actor.ACTIVATIONS`.
         units: Width of the output.
         initial: How weights begin.
+        trainable: Whether gradients change them.
     """
 
     kind: ClassVar[str] = "dense"
@@ -84,9 +98,10 @@ class Dense(_Described):
     activation: str = "linear"
     units: int | None = None
     initial: Initial = field(default_factory=Initial)
+    trainable: bool = True
 
     def to_spec(self) -> dict[str, Any]:
-        """Returns the layer as plain data; how its weights begin is no part of it."""
+        """Returns the layer as plain data; how its weights begin and change is no part of it."""
         return {"kind": self.kind, "name": self.name, "activation": self.activation, "units": self.units}
 
 
@@ -96,6 +111,12 @@ class NoisyDense(_Described):
 
     Has the weights of `Dense` (the means) and `<name>.weight_sigma [out, in]`, `<name>.bias_sigma [out]`.
 
+    Attributes:
+        name: Prefix of the weights.
+        activation: One of `rlframe.models.actor.ACTIVATIONS`.
+        units: Width of the output.
+        sigma0: Initial size of the noise.
+
     Source: Fortunato et al. 2018, "Noisy Networks for Exploration", eqs. 9 to 11.
     """
 
@@ -103,6 +124,7 @@ class NoisyDense(_Described):
     name: str
     activation: str = "linear"
     units: int | None = None
+    sigma0: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -187,6 +209,10 @@ class AppendBias(_Described):
     name: str
     units: int | None = None
 
+    def width_behind(self, in_size: int) -> int:
+        """Returns the width of rows and vector together."""
+        return in_size + int(self.units or 0)
+
 
 @dataclass(frozen=True)
 class Rescale(_Described):
@@ -209,9 +235,111 @@ class Rescale(_Described):
         return len(self.low)
 
 
-Layer: TypeAlias = Dense | NoisyDense | LayerNorm | BatchNorm | GRU | LSTM | AppendBias | Rescale
+@dataclass(frozen=True)
+class Convolutions(_Described):
+    """Convolutions of images `[B, H, W, C]`, or of such in flat rows; gives flat features, channel by channel.
+
+    Has `<name>.convs.<i>._model.<j>.weight [out, in, height, width]` and `….bias [out]`, j being 1 behind padding and 0
+    without. NumPy does not act with them.
+
+    Attributes:
+        name: Prefix of the weights.
+        shape: Height, width and channels.
+        filters: [out_channels, kernel, stride] of every convolution, and the padding where it is named.
+        activation: Behind every convolution.
+        reduce: Whether the last convolution must leave 1×1.
+
+    Raises:
+        ConfigError: If it must and does not, or a filter is larger than its input.
+    """
+
+    kind: ClassVar[str] = "convolutions"
+    name: str
+    shape: tuple[int, ...] = ()
+    filters: Sequence[Sequence[Any]] = ()
+    activation: str = "relu"
+    reduce: bool = True
+
+    @property
+    def units(self) -> int:
+        """Number of features."""
+        return plan_convs(self.shape, self.filters, reduce=self.reduce)[1]
+
+
+@dataclass(frozen=True)
+class Dueling(_Described):
+    """Advantages and state values of the same features, together Q-values: V + A − mean A, for each atom by itself.
+
+    Attributes:
+        name: Its name; the weights have those of the branches' layers.
+        advantage: Layers that lead to A·Z numbers.
+        state_value: Layers that lead to Z numbers.
+        atoms: Z.
+
+    Source: Wang et al. 2016, "Dueling Network Architectures for Deep Reinforcement Learning", eq. 9.
+    """
+
+    kind: ClassVar[str] = "dueling"
+    name: str
+    advantage: tuple[Any, ...] = ()
+    state_value: tuple[Any, ...] = ()
+    atoms: int = 1
+
+    @property
+    def units(self) -> int:
+        """Width of the output, A·Z."""
+        return int(self.advantage[-1].units)
+
+    def to_spec(self) -> dict[str, Any]:
+        """Returns the layer as plain data."""
+        branches = {"advantage": self.advantage, "state_value": self.state_value}
+        described = {name: [layer.to_spec() for layer in layers] for name, layers in branches.items()}
+        return {"kind": self.kind, "name": self.name, **described, "atoms": self.atoms}
+
+    def prefixed(self, prefix: str) -> Dueling:
+        """Returns the layer with "<prefix>." before its name and those of the branches' layers."""
+        advantage, state_value = (
+            tuple(layer.prefixed(prefix) for layer in branch) for branch in (self.advantage, self.state_value)
+        )
+        return Dueling(f"{prefix}.{self.name}", advantage, state_value, self.atoms)
+
+
+@dataclass(frozen=True)
+class Atoms(_Described):
+    """Expected values of distributions over atoms: of A·Z logits, A numbers.
+
+    Attributes:
+        name: Its name; it has no weights.
+        units: A.
+        atoms: Z, as many as lie evenly between `low` and `high`.
+        low: Smallest atom.
+        high: Largest atom.
+
+    Source: Bellemare et al. 2017, "A Distributional Perspective on Reinforcement Learning", section 4.
+    """
+
+    kind: ClassVar[str] = "atoms"
+    name: str
+    units: int | None = None
+    atoms: int = 1
+    low: float = -10.0
+    high: float = 10.0
+
+    @property
+    def support(self) -> NDArray[np.float32]:
+        """The atoms, float32 `[Z]`."""
+        return np.linspace(self.low, self.high, self.atoms, dtype=np.float32)
+
+
+Layer: TypeAlias = (
+    Dense | NoisyDense | LayerNorm | BatchNorm | GRU | LSTM | AppendBias | Rescale | Convolutions | Dueling | Atoms
+)  # fmt: skip
 KINDS: dict[str, type[Any]] = {
-    layer.kind: layer for layer in (Dense, NoisyDense, LayerNorm, BatchNorm, GRU, LSTM, AppendBias, Rescale)
+    layer.kind: layer
+    for layer in (
+        *(Dense, NoisyDense, LayerNorm, BatchNorm, GRU, LSTM, AppendBias, Rescale),
+        *(Convolutions, Dueling, Atoms),
+    )
 }
 
 
@@ -258,7 +386,7 @@ class Network:
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise ConfigError(f"a network's layers need names of their own; got {repeated} more than once in {names}")
-        without = [layer.name for layer in self.layers if layer.kind != "rescale" and not layer.units]
+        without = [layer.name for layer in self.layers if not isinstance(layer, Rescale) and not layer.units]
         if without:
             raise ConfigError(f"layers {without} have no width; wanted units=n with n ≥ 1 for each of them")
 
@@ -272,7 +400,7 @@ class Network:
         """Width of the output."""
         width = self.in_size
         for layer in self.layers:
-            width = width + int(layer.units or 0) if layer.kind == "append_bias" else int(layer.units or 0)
+            width = layer.width_behind(width)
         return width
 
     def initial_states(self) -> list[NDArray[np.float32]]:
@@ -282,7 +410,7 @@ class Network:
 
     def prefixed(self, prefix: str) -> list[dict[str, Any]]:
         """Returns its layers as plain data whose names begin with "<prefix>."."""
-        return [replace(layer, name=f"{prefix}.{layer.name}").to_spec() for layer in self.layers]
+        return [layer.prefixed(prefix).to_spec() for layer in self.layers]
 
 
 @dataclass(frozen=True)

@@ -194,7 +194,7 @@ def make_time_major(policy: Any, seq_lens: Tensor | None, tensor: Any, drop_last
     if isinstance(tensor, (list, tuple)):
         return [make_time_major(policy, seq_lens, part, drop_last) for part in tensor]
     sequences = seq_lens if policy.is_recurrent() else tensor[:: policy.config["rollout_fragment_length"]]
-    columns = ops.swap_leading_axes(ops.split_sequences(tensor, sequences))
+    columns = ops.swap_axes(ops.split_sequences(tensor, sequences), 0, 1)
     return columns[:-1] if drop_last else columns
 
 

@@ -283,6 +283,16 @@ def expand_like(mask: Tensor, like: Tensor) -> Tensor:
     return _common(mask, like).expand_like(mask, like)
 
 
+def flat_rows(x: Tensor) -> Tensor:
+    """Returns `x [B, ...]` of any dtype as float32 `[B, D]`; the tensor itself where it is."""
+    return _BACKENDS[type(x)].flat_rows(x)
+
+
+def one_hot(x: Tensor, size: int) -> Tensor:
+    """Returns integers in `[0, size)` as float32 rows of one 1 and zeros: `[..., size]`."""
+    return _BACKENDS[type(x)].one_hot(x, size)
+
+
 def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
     """Returns tensors side by side along an axis."""
     return _common(*tensors).concat(tensors, axis)
@@ -343,11 +353,6 @@ def split_sequences(x: Tensor, seq_lens: Tensor) -> Tensor:
 def flatten_sequences(x: Tensor) -> Tensor:
     """Returns `x [S, T, ...]` as rows `[S · T, ...]`."""
     return _BACKENDS[type(x)].flatten_sequences(x)
-
-
-def swap_leading_axes(x: Tensor) -> Tensor:
-    """Returns `x [S, T, ...]` as `[T, S, ...]`."""
-    return _BACKENDS[type(x)].swap_leading_axes(x)
 
 
 def linear_scatter(values: Tensor, places: Tensor, size: int) -> Tensor:

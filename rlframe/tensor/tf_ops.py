@@ -71,6 +71,16 @@ def row_size(x: Tensor) -> Any:
     return tf.cast(tf.reduce_prod(tf.shape(x)[1:]), x.dtype) if known is None else known
 
 
+def flat_rows(x: Tensor) -> Tensor:
+    # Not -1 for the sizes of a row: it also serves an empty batch.
+    rows = x if x.shape.rank == 2 else tf.reshape(x, [-1, x.shape[1:].num_elements()])
+    return tf.cast(rows, tf.float32)
+
+
+def one_hot(x: Tensor, size: int) -> Tensor:
+    return tf.one_hot(tf.cast(x, tf.int64), size)
+
+
 def expand_like(mask: Tensor, like: Tensor) -> Tensor:
     return mask if like.shape.rank == 1 else tf.reshape(mask, [-1, *[1] * (like.shape.rank - 1)])
 
@@ -114,10 +124,6 @@ def split_sequences(x: Tensor, seq_lens: Tensor) -> Tensor:
 
 def flatten_sequences(x: Tensor) -> Tensor:
     return tf.reshape(x, [-1, *_sizes(x)[2:]])
-
-
-def swap_leading_axes(x: Tensor) -> Tensor:
-    return tf.transpose(x, [1, 0, *range(2, x.shape.rank)])
 
 
 def linear_scatter(values: Tensor, places: Tensor, size: int) -> Tensor:

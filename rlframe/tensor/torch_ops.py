@@ -120,12 +120,20 @@ def expand_like(mask: Tensor, like: Tensor) -> Tensor:
     return mask.reshape(mask.shape + (1,) * (like.dim() - 1))
 
 
+def flat_rows(x: Tensor) -> Tensor:
+    return x if x.dtype == torch.float32 and x.dim() == 2 else x.float().flatten(1)
+
+
+def one_hot(x: Tensor, size: int) -> Tensor:
+    return functional.one_hot(x.long(), size).float()
+
+
 def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
     return torch.cat(tuple(tensors), dim=axis)
 
 
 def split_last(x: Tensor, count: int) -> Tensor:
-    return x.reshape(*x.shape[:-1], count, -1)
+    return x.reshape(*x.shape[:-1], count, x.shape[-1] // count)
 
 
 def merge_last(x: Tensor) -> Tensor:
@@ -160,10 +168,6 @@ def split_sequences(x: Tensor, seq_lens: Tensor) -> Tensor:
 
 def flatten_sequences(x: Tensor) -> Tensor:
     return x.flatten(0, 1)
-
-
-def swap_leading_axes(x: Tensor) -> Tensor:
-    return x.transpose(0, 1)
 
 
 def linear_scatter(values: Tensor, places: Tensor, size: int) -> Tensor:

@@ -30,11 +30,11 @@ class DenseQGradients:
 
     def __init__(self, policy: Any) -> None:
         self._policy = policy
-        spec = policy.model.actor_spec()
-        if spec is None or spec["num_atoms"] > 1:
+        trunk = policy.model.trunk_spec()
+        if trunk is None or policy.model.num_atoms > 1:
             raise ValueError("not a network of dense layers with expected values")
-        self._trunk, self._advantage, self._state_value = _chains(policy.model, spec)
-        self._target = _chains(policy.target_model, spec)
+        self._trunk, self._advantage, self._state_value = _chains(policy.model, trunk)
+        self._target = _chains(policy.target_model, trunk)
         self._double_q = policy.selects_online
 
     @classmethod
@@ -110,10 +110,13 @@ class DenseQGradients:
         self._trunk.backward(trunk, by_features, input_grad=False)
 
 
-def _chains(model: Any, spec: Any) -> tuple[DenseChain, DenseChain, DenseChain]:
+def _chains(model: Any, trunk: Any) -> tuple[DenseChain, DenseChain, DenseChain]:
     """Returns trunk, advantages and state values of a Q-network as chains."""
-    trunk = DenseChain(model, spec["trunk"]["outputs"])
-    return trunk, DenseChain(model, spec["advantage"] or ()), DenseChain(model, spec["state_value"] or ())
+    advantage, state_value = (
+        DenseChain(model, [layer.to_spec() for layer in layers])
+        for layers in (model.advantage_layers, model.state_value_layers)
+    )
+    return DenseChain(model, trunk["outputs"]), advantage, state_value
 
 
 def _flat(obs: Tensor) -> Tensor:

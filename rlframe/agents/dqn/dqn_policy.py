@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.agents.dqn.q_actor import QActor
 from rlframe.agents.dqn.q_policy import QOutput, check_discrete, make_q_model, q_heads, q_output
 from rlframe.agents.families.n_step import postprocess_nstep_and_prio
 from rlframe.agents.families.replayed_policy import (
@@ -116,7 +115,6 @@ class DQNPolicy(LearningPolicy):
     complete_columns = with_discounts
     compute_td_error = td_error_of
     postprocess_trajectory = postprocess_replayed
-    build_actor = staticmethod(QActor)
     target_networks = WHOLE_MODEL
     fused_gradients = FusedGradients(
         {"torch": "rlframe.agents.dqn.dense_q_torch:DenseQGradients"}, ("loss", "online", "target", "keep")

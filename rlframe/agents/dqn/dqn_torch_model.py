@@ -1,196 +1,31 @@
-"""Q-value heads on top of any trunk."""
+"""DQN's model interface in PyTorch, with RLlib's names of its layers."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from rlframe.agents.dqn.q_policy import QOutput
-from rlframe.losses.q_learning import dueling as dueling_q
-from rlframe.models.spec import Dense, Layer, LayerNorm, NoisyDense
-from rlframe.models.torch.misc import activation_function, activation_module
-from rlframe.models.torch.noisy import NoisyLayer
+from rlframe.agents.dqn.dqn_model import QHeads
+from rlframe.models.spec import Layer
+from rlframe.models.torch.layer_owner import TorchLayerOwner
+from rlframe.models.torch.misc import activation_module
 from rlframe.models.torch.rllib_layers import RLlibLayers, slim
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 
 
-class DQNTorchModel(RLlibLayers, TorchModelV2, nn.Module):
-    """Interface that DQN puts on a model: advantage and state-value heads, noisy or not, with one or many atoms.
+class DQNTorchModel(QHeads, TorchLayerOwner, RLlibLayers, TorchModelV2, nn.Module):
+    """Interface that DQN puts on a model, see `QHeads`; its heads are also `advantage_module` and `value_module`."""
 
-        Q(s, a) = V(s) + A(s, a) − mean_a' A(s, a')           (dueling; per atom on logits when distributional)
-
-    `model(input_dict)` gives the trunk's features; `q_values(features)` what the heads make of them. Without hidden
-    layers, dueling and atoms there are no heads: the trunk's outputs are the Q-values. The heads are also found as
-    `advantage_module` and `value_module`.
-
-    Args:
-        obs_space: Preprocessed observation space.
-        action_space: A Discrete space with A actions.
-        num_outputs: Width of the trunk's features.
-        model_config: The `model` section of the config.
-        name: Name of the model.
-        q_hiddens: Hidden layers of each head.
-        dueling: Whether there is a state-value head.
-        dueling_activation: Of the heads' hidden layers.
-        num_atoms: Z; 1 for expected values.
-        use_noisy: Whether the heads are noisy.
-        v_min: Smallest atom.
-        v_max: Largest atom.
-        sigma0: Initial noise.
-        add_layer_norm: Whether each hidden layer of a head is normalised (for parameter noise).
-
-    Source: Wang et al. 2016 (dueling, eq. 9); Bellemare et al. 2017 (atoms); Fortunato et al. 2018 (noise).
-    """
-
-    support: Tensor
     _rllib_layers: ClassVar = {
         "advantage_module": lambda model: _head_of_rllib(model, model.advantage_layers, "A"),
         "value_module": lambda model: _head_of_rllib(model, model.state_value_layers, "V"),
     }
-    #: The trunk needs no value function of its own.
-    uses_value_function = False
-
-    def __init__(
-        self,
-        obs_space: Any,
-        action_space: Any,
-        num_outputs: int | None,
-        model_config: dict[str, Any],
-        name: str,
-        *,
-        q_hiddens: tuple[int, ...] = (256,),
-        dueling: bool = False,
-        dueling_activation: str = "relu",
-        num_atoms: int = 1,
-        use_noisy: bool = False,
-        v_min: float = -10.0,
-        v_max: float = 10.0,
-        sigma0: float = 0.5,
-        add_layer_norm: bool = False,
-    ) -> None:
-        if "_parameters" not in self.__dict__:  # a model of the user's own that derives from this one alone
-            nn.Module.__init__(self)
-        super().__init__(obs_space, action_space, num_outputs, model_config, name)
-        self.num_atoms, self.v_min, self.v_max = num_atoms, v_min, v_max
-        self.sigma0, self.use_noisy, self.add_layer_norm = sigma0, use_noisy, add_layer_norm
-        self.dueling, self._activation = dueling, dueling_activation
-        actions = int(action_space.n)
-        self.num_actions = actions
-        plain = not q_hiddens and not dueling and num_atoms == 1 and not use_noisy
-        self.advantage_layers: list[Layer] = (
-            [] if plain else self._make_head("advantage", q_hiddens, actions * num_atoms)
-        )
-        self.state_value_layers: list[Layer] = self._make_head("state_value", q_hiddens, num_atoms) if dueling else []
-        self._own("register_buffer", "support", torch.linspace(v_min, v_max, num_atoms), persistent=False)
-        self._q_advantage = _bound(self.advantage_layers)
-        self._q_state_value = _bound(self.state_value_layers)
-
-    def _own(self, method: str, *args: Any, **kwargs: Any) -> None:
-        """Calls a method of the `nn.Module` that the trunk beside this interface is."""
-        getattr(self._module(), method)(*args, **kwargs)
-
-    def _make_head(self, prefix: str, hiddens: tuple[int, ...], out: int) -> list[Layer]:
-        layers: list[Layer] = []
-        assert self.num_outputs is not None  # the policy says it
-        width = int(self.num_outputs)
-        for index, units in enumerate(hiddens):
-            layers += self._make_layer(
-                f"{prefix}_{index}", width, int(units), self._activation, norm=self.add_layer_norm
-            )
-            width = int(units)
-        return layers + self._make_layer(f"{prefix}_output", width, out, "linear", norm=False)
-
-    def _make_layer(self, name: str, width: int, units: int, activation: str, *, norm: bool) -> list[Layer]:
-        module: nn.Module = (
-            NoisyLayer(width, units, self.sigma0, activation=None) if self.use_noisy else nn.Linear(width, units)
-        )
-        self._own("add_module", name, module)
-        kind = NoisyDense if self.use_noisy else Dense
-        if not norm:
-            return [kind(name, activation, units)]
-        self._own("add_module", f"{name}_norm", nn.LayerNorm(units))
-        return [kind(name, "linear", units), LayerNorm(f"{name}_norm", activation, units)]
-
-    def _run_q_layers(self, layers: Any, x: Tensor) -> Tensor:
-        modules: Any = self._module()._modules
-        for name, activation in layers:
-            x = modules[name](x)
-            if activation is not None:
-                x = activation(x)
-        return x
-
-    def q_values(self, features: Tensor) -> QOutput:
-        """Returns Q-values [B, A] (and logits [B, A, Z] with atoms) of the trunk's features [B, num_outputs]."""
-        if self._has_own_heads():
-            scores = self.get_q_value_distributions(features)[0 if self.num_atoms == 1 else 2]
-            return self.combine(scores.flatten(1), self.get_state_value(features) if self.dueling else None)
-        scores = self._run_q_layers(self._q_advantage, features)
-        value = self._run_q_layers(self._q_state_value, features) if self._q_state_value else None
-        return self.combine(scores, value)
-
-    def _has_own_heads(self) -> bool:
-        """Whether a subclass of the user's makes advantages or state values in another way."""
-        own, plain = type(self), DQNTorchModel
-        return (
-            own.get_q_value_distributions is not plain.get_q_value_distributions
-            or own.get_state_value is not plain.get_state_value
-        )
-
-    def get_q_value_distributions(self, model_out: Tensor) -> tuple[Tensor, ...]:
-        """Returns what the advantage head makes of the trunk's features [B, num_outputs]; override for another head.
-
-        Returns:
-            With one atom: scores [B, A], and twice ones [B, A, 1]. With Z: expected values [B, A], atoms [Z], logits
-            [B, A, Z] twice, and their probabilities [B, A, Z].
-        """
-        scores = self._run_q_layers(self._q_advantage, model_out)
-        if self.num_atoms == 1:
-            ones = torch.ones_like(scores).unsqueeze(-1)
-            return scores, ones, ones
-        logits = scores.view(-1, self.num_actions, self.num_atoms)
-        probs = logits.softmax(-1)
-        return probs @ self.support, self.support, logits, logits, probs
-
-    def noisy_layers(self) -> list[Any]:
-        """Returns the heads' noisy layers, in the order in which they were made."""
-        return [layer for layer in self._module().modules() if isinstance(layer, NoisyLayer)]
-
-    def combine(self, scores: Tensor, value: Tensor | None) -> QOutput:
-        """Returns Q-values of the heads' outputs: advantages [B, A·Z], state values [B, Z] or None."""
-        if self.num_atoms == 1:
-            if value is not None:
-                scores = dueling_q(value, scores)
-            return QOutput(scores, None)
-        logits = scores.view(-1, self.num_actions, self.num_atoms)
-        if value is not None:
-            logits = dueling_q(value.unsqueeze(1), logits)
-        return QOutput(logits.softmax(-1) @ self.support, logits)
-
-    def get_state_value(self, model_out: Tensor) -> Tensor:
-        """Returns the state-value head's output [B, Z]; zeros without dueling. Override for another head."""
-        if not self._q_state_value:
-            return model_out.new_zeros((len(model_out), self.num_atoms))
-        return self._run_q_layers(self._q_state_value, model_out)
-
-    def actor_spec(self) -> dict[str, Any] | None:
-        """Returns what `QActor` acts by; None when the trunk is no chain of dense layers."""
-        trunk = super().actor_spec()
-        if trunk is None or self._has_own_heads():
-            return None
-        return {
-            "trunk": {"outputs": trunk["outputs"], "values": None, "shared": 0},
-            "advantage": [layer.to_spec() for layer in self.advantage_layers],
-            "state_value": [layer.to_spec() for layer in self.state_value_layers] or None,
-            "num_atoms": self.num_atoms,
-            "v_min": self.v_min,
-            "v_max": self.v_max,
-        }
 
 
-def _head_of_rllib(model: Any, layers: list[Layer], letter: str) -> nn.Sequential:
+def _head_of_rllib(model: Any, layers: Sequence[Layer], letter: str) -> nn.Sequential:
     """Returns a head's layers as RLlib's sequence: `dueling_A_0`, …, `A`, or with V."""
     named: OrderedDict[str, nn.Module] = OrderedDict()
     for layer in layers:
@@ -206,10 +41,6 @@ def _head_of_rllib(model: Any, layers: list[Layer], letter: str) -> nn.Sequentia
 
 def _followed(module: nn.Module, activation: nn.Module | None) -> nn.Module:
     return module if activation is None else nn.Sequential(module, activation)
-
-
-def _bound(layers: list[Layer]) -> tuple[tuple[str, Any], ...]:
-    return tuple((layer.name, activation_function(getattr(layer, "activation", None))) for layer in layers)
 
 
 #: The interface by a name that is the same in both frameworks.

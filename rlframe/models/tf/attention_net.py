@@ -11,11 +11,10 @@ import tensorflow as tf
 
 from rlframe.models.action_encoding import action_encoding, encoded_size
 from rlframe.models.attention_positions import sinusoids
-from rlframe.models.past_views import PREV_N_ACTIONS, PREV_N_REWARDS, previous_steps_views
+from rlframe.models.past_views import PREV_N_ACTIONS, PREV_N_REWARDS, encode_steps, previous_steps_views
 from rlframe.models.recurrent_actor import heads_config
 from rlframe.models.tf.fcnet import MemoryHeads
 from rlframe.models.tf.misc import flat_rows, initial_rng
-from rlframe.models.tf.past_steps import encode_many
 from rlframe.models.tf.recurrent_net import as_sequences
 from rlframe.models.tf.tf_modelv2 import TFModelV2
 from rlframe.models.tf.variables import VariableOwner
@@ -195,7 +194,7 @@ class AttentionWrapper(_Layers, TFModelV2):
         features, _ = self.inner.forward(input_dict, [], None)
         parts = [flat_rows(features)]
         if self.past_actions:
-            parts.append(encode_many(input_dict[PREV_N_ACTIONS], self._encoding))
+            parts.append(encode_steps(input_dict[PREV_N_ACTIONS], self._encoding, self.past_actions))
         if self.past_rewards:
             parts.append(tf.reshape(tf.cast(input_dict[PREV_N_REWARDS], tf.float32), [-1, self.past_rewards]))
         rows = self.dense("embedding", parts[0] if len(parts) == 1 else tf.concat(parts, axis=1))

@@ -10,12 +10,11 @@ import tensorflow as tf
 
 from rlframe.data.columns import PREV_ACTIONS, PREV_REWARDS
 from rlframe.models.action_encoding import action_encoding, encoded_size
-from rlframe.models.past_views import previous_step_views
+from rlframe.models.past_views import encode_steps, previous_step_views
 from rlframe.models.recurrent_actor import heads_config, lstm_spec
 from rlframe.models.tf.cells import LSTM
 from rlframe.models.tf.fcnet import MemoryHeads
 from rlframe.models.tf.misc import flat_rows
-from rlframe.models.tf.past_steps import encode_actions
 from rlframe.models.tf.tf_modelv2 import TFModelV2
 
 
@@ -131,7 +130,7 @@ class LSTMWrapper(RecurrentNetwork):
         x, _ = self.inner.forward(input_dict, [], None)
         parts = [flat_rows(x)]
         if self.use_prev_action:
-            parts.append(encode_actions(input_dict[PREV_ACTIONS], self._encoding))
+            parts.append(encode_steps(input_dict[PREV_ACTIONS], self._encoding))
         if self.use_prev_reward:
             parts.append(tf.reshape(tf.cast(input_dict[PREV_REWARDS], tf.float32), [-1, 1]))
         rows = parts[0] if len(parts) == 1 else tf.concat(parts, axis=1)

@@ -66,10 +66,6 @@ class TFModelV2(VariableOwner, ModelV2):
         """Returns the operations to run beside training: none, layers update themselves when they are called."""
         return []
 
-    def actor_spec(self) -> dict[str, Any] | None:
-        """Returns the spec with which `rlframe.models.actor.ChainActor` acts like this model; None where it cannot."""
-        return None
-
     # AutoGraph is for users' code; of ours it only complains.
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def _restored(self, input_dict: Any) -> Any:

@@ -2,65 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from rlframe.models.conv_sizes import DEFAULT_FILTERS, ConvPlan, Filters, filters_for, plan_convs
-from rlframe.models.tf.misc import activation_function, flat_rows, initial_rng, xavier_uniform
+from rlframe.models.conv_sizes import DEFAULT_FILTERS, Filters, filters_for
+from rlframe.models.tf.conv_stack import ConvStack
+from rlframe.models.tf.misc import activation_function
 from rlframe.models.tf.tf_modelv2 import TFModelV2
-from rlframe.models.tf.variables import VariableOwner
 
 __all__ = ["DEFAULT_FILTERS", "ConvStack", "Filters", "VisionNetwork", "filters_for"]
-
-
-class ConvStack(VariableOwner):
-    """Convolutions on images in the order [H, W, C], padded as `rlframe.models.conv_sizes.plan_convs` says.
-
-    Variables are named and laid out as in the torch sibling, "convs.0._model.1.weight [out, in, height, width]".
-
-    Args:
-        shape: Height, width and channels of the images.
-        filters: [out_channels, kernel, stride] of every convolution, and the padding where it is named.
-        activation: Name of the activation behind every convolution.
-        reduce: Whether the last convolution must leave 1×1.
-
-    Raises:
-        ConfigError: If it must and does not, or a filter is larger than its input.
-    """
-
-    def __init__(self, shape: Sequence[int], filters: Filters, activation: str | None, *, reduce: bool = True) -> None:
-        self._plans, self.out_size = plan_convs(shape, filters, reduce=reduce)
-        self._activation = activation_function(activation)
-        for index, plan in enumerate(self._plans):
-            size = (plan.out_channels, plan.in_channels, *plan.kernel)
-            self.add_weight(f"{_name(index, plan)}.weight", xavier_uniform(initial_rng(), size))
-            self.add_weight(f"{_name(index, plan)}.bias", np.zeros(plan.out_channels, np.float32))
-
-    def __call__(self, images: Any) -> Any:
-        """Returns flat features. Images `[B, H, W, C]` of any dtype to float `[B, out_size]`."""
-        maps = tf.cast(images, tf.float32)
-        for index, plan in enumerate(self._plans):
-            maps = tf.nn.bias_add(self._convolved(maps, index, plan), self.get_weight(f"{_name(index, plan)}.bias"))
-            maps = maps if self._activation is None else self._activation(maps)
-        # Channels first, so that the layers behind have their inputs in the torch sibling's order.
-        return flat_rows(tf.transpose(maps, [0, 3, 1, 2]))
-
-    def _convolved(self, maps: Any, index: int, plan: ConvPlan) -> Any:
-        weight = self.get_weight(f"{_name(index, plan)}.weight")
-        if plan.covers_input:  # a dense product, whose weights, millions perhaps, need no other order
-            flat = flat_rows(tf.transpose(maps, [0, 3, 1, 2]))
-            return tf.matmul(flat, tf.reshape(weight, [plan.out_channels, -1]), transpose_b=True)[:, None, None, :]
-        # TensorFlow's "SAME" pads as `same_padding` says: the odd pixel at the right and bottom.
-        padding = "VALID" if plan.padding is None else "SAME"
-        return tf.nn.conv2d(maps, tf.transpose(weight, [2, 3, 1, 0]), [1, *plan.stride, 1], padding)
-
-
-def _name(index: int, plan: ConvPlan) -> str:
-    # In the torch sibling, padding is a module before the convolution.
-    return f"convs.{index}._model.{0 if plan.padding is None else 1}"
 
 
 class VisionNetwork(TFModelV2):

@@ -13,10 +13,9 @@ from torch import Tensor, nn
 from rlframe.data.sequences import add_time_dimension
 from rlframe.models.action_encoding import action_encoding, encoded_size
 from rlframe.models.attention_positions import sinusoids
-from rlframe.models.past_views import PREV_N_ACTIONS, PREV_N_REWARDS, previous_steps_views
+from rlframe.models.past_views import PREV_N_ACTIONS, PREV_N_REWARDS, encode_steps, previous_steps_views
 from rlframe.models.recurrent_actor import heads_config
 from rlframe.models.torch.fcnet import MemoryHeads
-from rlframe.models.torch.past_steps import encode_many
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 
 
@@ -176,7 +175,7 @@ class AttentionWrapper(TorchModelV2, nn.Module):
         features, _ = self.inner.forward(input_dict, [], None)
         parts = [features.reshape(features.shape[0], -1)]
         if self.past_actions:
-            parts.append(encode_many(input_dict[PREV_N_ACTIONS], self._encoding))
+            parts.append(encode_steps(input_dict[PREV_N_ACTIONS], self._encoding, self.past_actions))
         if self.past_rewards:
             parts.append(input_dict[PREV_N_REWARDS].float().reshape(-1, self.past_rewards))
         rows = self.embedding(parts[0] if len(parts) == 1 else torch.cat(parts, dim=1))

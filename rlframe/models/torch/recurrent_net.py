@@ -12,11 +12,10 @@ from torch import nn
 from rlframe.data.columns import PREV_ACTIONS, PREV_REWARDS
 from rlframe.data.sequences import add_time_dimension
 from rlframe.models.action_encoding import action_encoding, encoded_size
-from rlframe.models.past_views import previous_step_views
+from rlframe.models.past_views import encode_steps, previous_step_views
 from rlframe.models.recurrent_actor import heads_config, lstm_spec
 from rlframe.models.torch.cells import LSTM
 from rlframe.models.torch.fcnet import MemoryHeads
-from rlframe.models.torch.past_steps import encode_actions
 from rlframe.models.torch.rllib_layers import RLlibLayers, slim
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 
@@ -121,7 +120,7 @@ class LSTMWrapper(RLlibLayers, RecurrentNetwork, nn.Module):
         x, _ = self.inner.forward(input_dict, [], None)
         parts = [x.reshape(x.shape[0], -1)]
         if self.use_prev_action:
-            parts.append(encode_actions(input_dict[PREV_ACTIONS], self._encoding))
+            parts.append(encode_steps(input_dict[PREV_ACTIONS], self._encoding))
         if self.use_prev_reward:
             parts.append(input_dict[PREV_REWARDS].float().reshape(-1, 1))
         rows = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)

@@ -66,10 +66,6 @@ class TorchModelV2(ModelV2):
         """Yields the model and the modules inside it."""
         yield from self._module().modules()
 
-    def actor_spec(self) -> dict[str, Any] | None:
-        """Returns the spec with which `rlframe.models.actor.ChainActor` acts like this model; None where it cannot."""
-        return None
-
     def context(self) -> contextlib.AbstractContextManager[Any]:
         """Returns the context in which `forward` runs; a hook for subclasses."""
         return contextlib.nullcontext()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -10,49 +9,13 @@ from torch import nn
 
 from rlframe.fast import dense_torch as fast
 from rlframe.models.actor import normalize_activation
-from rlframe.models.conv_sizes import DEFAULT_FILTERS, ConvPlan, Filters, filters_for, plan_convs
-from rlframe.models.torch import conv_pieces as pieces
-from rlframe.models.torch.misc import ImageConv2d, SlimConv2d, activation_function, normc_linear
+from rlframe.models.conv_sizes import DEFAULT_FILTERS, Filters, filters_for
+from rlframe.models.torch.conv_stack import ConvStack
+from rlframe.models.torch.misc import activation_function, normc_linear
 from rlframe.models.torch.rllib_layers import RLlibLayers, one_by_one, slim
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 
 __all__ = ["DEFAULT_FILTERS", "ConvStack", "Filters", "VisionNetwork", "filters_for"]
-
-
-class ConvStack(nn.Module):
-    """Convolutions on images in the order [H, W, C], padded as `rlframe.models.conv_sizes.plan_convs` says.
-
-    Args:
-        shape: Height, width and channels of the images.
-        filters: [out_channels, kernel, stride] of every convolution, and the padding where it is named.
-        activation: Name of the activation behind every convolution.
-        reduce: Whether the last convolution must leave 1×1.
-
-    Raises:
-        ConfigError: If it must and does not, or a filter is larger than its input.
-    """
-
-    def __init__(self, shape: Sequence[int], filters: Filters, activation: str | None, *, reduce: bool = True) -> None:
-        super().__init__()
-        plans, self.out_size = plan_convs(shape, filters, reduce=reduce)
-        self.convs = nn.Sequential(*(self._layer(plan, activation) for plan in plans))
-
-    @staticmethod
-    def _layer(plan: ConvPlan, activation: str | None) -> SlimConv2d:
-        layer = SlimConv2d(*plan[:5], activation_fn=activation)
-        next(part for part in layer.modules() if isinstance(part, ImageConv2d)).covers_input = plan.covers_input
-        return layer
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Returns flat features. Images `[B, H, W, C]` of any dtype to float `[B, out_size]`."""
-        first = pieces.leading_layers(self.convs) if pieces.worthwhile(images) else []
-        if first:
-            maps = pieces.convolve(images, first)
-        else:
-            maps = images.permute(0, 3, 1, 2)  # a view: images in this order are what PyTorch calls channels-last
-        for layer in list(self.convs)[len(first) :]:
-            maps = layer(maps)
-        return maps.flatten(1)
 
 
 class VisionNetwork(RLlibLayers, TorchModelV2, nn.Module):

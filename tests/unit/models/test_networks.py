@@ -11,8 +11,11 @@ from rlframe.models.spec import (
     GRU,
     LSTM,
     AppendBias,
+    Atoms,
     BatchNorm,
+    Convolutions,
     Dense,
+    Dueling,
     Initial,
     Network,
     NoisyDense,
@@ -24,6 +27,7 @@ from rlframe.utils.errors import ConfigError
 from tests.helpers.frameworks import FRAMEWORKS, both_frameworks, needs_tf, to_tensor
 
 INPUTS = {"obs": 3, "actions": 2}
+BRANCHES = [(Dense("a_0", "tanh", 5), Dense("a_1", units=units)) for units in (4, 12)]
 CHAINS = {
     "dense": (*dense_layers([7, 5], "relu"), Dense("output", "tanh", 4)),
     "layer norm": (*dense_layers([7], "swish", layer_norm=True), Dense("output", units=4)),
@@ -35,6 +39,8 @@ CHAINS = {
     "log std": (Dense("output", units=2), AppendBias("free", 2)),
     "bounds": (Dense("output", "tanh", 2), Rescale("bounds", (-3.0, 1.0), (1.0, 9.0))),
     "noisy": (NoisyDense("hidden", "relu", 6), Dense("output", units=2)),
+    "dueling": (Dense("hidden", "relu", 7), Dueling("q", BRANCHES[0], (Dense("v", units=1),))),
+    "atoms": (Dueling("q", BRANCHES[1], (Dense("v", units=3),), atoms=3), Atoms("support", 4, 3, -2.0, 5.0)),
 }
 
 
@@ -146,6 +152,41 @@ def test_both_frameworks_name_and_shape_weights_alike(chain):
     assert shapes[0] == shapes[1]
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_q_values_of_atoms_are_those_of_the_worked_example(framework):
+    """The state prefers the upper of two atoms by log 3, and the second of two actions it by as much again."""
+    heads = Dueling("q", (Dense("a", units=4),), (Dense("v", units=2),), atoms=2)
+    network = build(framework, Network({"obs": 1}, (heads, Atoms("support", 2, 2, 0.0, 10.0))))
+    third = float(np.log(3.0))
+    bias = {"a": [0.0, -third, 0.0, third], "v": [0.0, third]}
+    weights = {f"{name}.bias": np.array(values, np.float32) for name, values in bias.items()}
+    weights |= {"a.weight": np.zeros((4, 1), np.float32), "v.weight": np.zeros((2, 1), np.float32)}
+    load(framework, network, weights)
+    made = network(to_tensor(framework, np.zeros((1, 1), np.float32)))
+    # Upper atoms have the logits 0 and 2 log 3 above the lower ones: probabilities 1/2 and 9/10.
+    np.testing.assert_allclose(np.asarray(made.detach() if framework == "torch" else made), [[5.0, 9.0]], rtol=1e-5)
+
+
+@needs_tf
+def test_convolutions_are_the_same_in_both_frameworks_of_images_and_of_flat_rows():
+    layers = (
+        Convolutions("convs", (8, 6, 2), ((3, 3, 2), (4, (2, 2), 1, "valid")), reduce=False),
+        Dense("out", units=2),
+    )
+    spec, images = Network({"obs": 96}, layers), np.random.default_rng(3).random((5, 8, 6, 2), np.float32)
+    made = []
+    for framework in ("torch", "tf"):
+        network = build(framework, spec)
+        load(framework, network, random_weights(network, framework))
+        made += [network(to_tensor(framework, x)) for x in (images, images.reshape(5, 96))]
+    arrays = [np.asarray(x.detach() if hasattr(x, "detach") else x) for x in made]
+    assert arrays[0].shape == (5, 2)
+    for array in arrays[1:]:
+        np.testing.assert_allclose(array, arrays[0], rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match=r"NumPy cannot act with a 'convolutions' layer; choose one of .*'dense'"):
+        run_chain(spec.prefixed("q"), {}, images)
+
+
 @both_frameworks
 def test_batch_renormalisation_follows_the_batch_and_then_limits_it(framework):
     layer = BatchNorm("norm", units=2, momentum=0.1, warmup=1)
@@ -177,6 +218,7 @@ def test_batch_renormalisation_follows_the_batch_and_then_limits_it(framework):
         (Initial("normc", 0.5), lambda w, b: np.allclose(np.linalg.norm(w, axis=1), 0.5) and not b.any()),
         (Initial("xavier"), lambda w, b: 0.5 < abs(w).max() <= np.sqrt(6 / 13) and not b.any()),
         (Initial("fan_in"), lambda w, b: 0.4 < abs(w).max() <= 0.5 and b.any() and abs(b).max() <= 0.5),
+        (Initial("ones"), lambda w, b: (w == 1.0).all() and not b.any()),
         (Initial("uniform", 3e-3), lambda w, b: 2e-3 < abs(w).max() <= 3e-3 and b.any()),
     ],
 )
@@ -208,7 +250,7 @@ def test_networks_that_cannot_be_built_are_refused_in_a_sentence(inputs, layers,
 
 
 def test_unknown_initial_weights_and_layers_are_refused_with_those_there_are():
-    with pytest.raises(ValueError, match="wanted 'normc', 'xavier', 'fan_in' or 'uniform'"):
+    with pytest.raises(ValueError, match="wanted 'normc', 'xavier', 'fan_in', 'uniform' or 'ones'"):
         Initial("orthogonal").draw(np.random.default_rng(0), 2, 2)
     with pytest.raises(ValueError, match="Unknown layer kind 'spiking'"):
         layer_from_spec({"kind": "spiking", "name": "a"})

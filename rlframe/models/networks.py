@@ -1,0 +1,167 @@
+"""Models that are networks of `rlframe.models.spec`: what `rlframe.models.{torch,tf}.networks` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rlframe.data.columns import OBS
+from rlframe.models.catalog import ModelCatalog
+from rlframe.models.layer_owner import LayerOwner
+from rlframe.models.modelv2 import IS_TRAINING, OBS_FLAT, ModelV2
+from rlframe.models.spec import GRU, LSTM, ActingView, CustomNetwork, Network, Part
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
+
+
+def side_by_side(inputs: tuple[Tensor, ...]) -> Tensor:
+    """Returns tensors `[B, n]` as one, `[B, Σ n]`."""
+    return inputs[0] if len(inputs) == 1 else ops.concat(inputs, 1)
+
+
+class LayeredNetwork(LayerOwner):
+    """A network of layers."""
+
+    spec: Network
+
+    def forward(self, *inputs: Tensor, training: bool = False, frozen: bool = False) -> Tensor:
+        """Returns the output of inputs that stand side by side.
+
+        Args:
+            *inputs: In the order of `spec.inputs`. Float `[B, n]` each.
+            training: Whether batch normalisation goes by the batch, and follows it.
+            frozen: Whether nobody asks for gradients of its weights, which then may be left out.
+
+        Returns:
+            Float `[B, out_size]`.
+        """
+        return self.run_spec(self._layers, side_by_side(inputs), training=training, frozen=frozen)
+
+    def unroll(self, x: Tensor, states: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Returns the outputs `[S, T, out_size]` of sequences `[S, T, n]`, and the states behind their last steps.
+
+        Args:
+            x: Inputs side by side.
+            states: The recurrent layers' states before the first step, `[S, ...]` each, as in `initial_states`.
+        """
+        before, after = iter(states), []
+        for layer, bound in zip(self.spec.layers, self._layers, strict=True):
+            if isinstance(layer, GRU | LSTM):
+                x, new = getattr(self, layer.name)(x, [next(before) for _ in range(layer.states)])
+                after += new
+            else:
+                x = ops.split_sequences(self.run_spec((bound,), ops.flatten_sequences(x)), x)
+        return x, after
+
+    def initial_states(self) -> list[Any]:
+        """Returns the states that a sequence begins with, arrays `[S]`."""
+        return list(self.spec.initial_states())
+
+    def _build(self, spec: Network, rng: np.random.Generator | None) -> None:
+        self.spec = spec
+        self.add_spec_layers(spec.layers, spec.in_size, rng)
+        self._layers = self.bind_spec(spec.layers)
+
+
+class CustomModelNetwork:
+    """A user's `ModelV2` as a network: it gets the inputs side by side as its observation."""
+
+    spec: CustomNetwork
+    model: Any
+
+    def _build(self, spec: CustomNetwork, framework: str) -> None:
+        self.spec = spec
+        self.model = ModelCatalog.get_model_v2(*spec.spaces(), spec.out_size, dict(spec.config), framework)
+        spec.check(self.model)
+
+    def forward(self, *inputs: Tensor, training: bool = False, frozen: bool = False) -> Tensor:
+        """Returns the model's outputs `[B, out_size]` for inputs `[B, n]` side by side."""
+        del frozen
+        return self.model({OBS: side_by_side(inputs), IS_TRAINING: training})[0]
+
+    def unroll(self, x: Tensor, states: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Returns the model's outputs `[S, T, out_size]` of sequences `[S, T, n]`, and the states behind them."""
+        lens = ops.to_int(ops.sum(ops.ones_like(x[:, :, 0]), 1), 32)
+        rows = ops.reshape(x, (-1, *self.spec.spaces()[0].shape))
+        outputs, after = self.model({OBS: rows, IS_TRAINING: getattr(self, "training", False)}, states, lens)
+        return ops.split_sequences(outputs, x), after
+
+    def initial_states(self) -> list[Any]:
+        """Returns the states that a sequence begins with, arrays `[S]`."""
+        return list(self.model.get_initial_state())
+
+
+class NetworksModel(LayerOwner, ModelV2):
+    """The networks of a policy as its model: each is an attribute, and so is each learned variable.
+
+    Args:
+        obs_space: Preprocessed observation space.
+        action_space: Action space of the environment.
+        num_outputs: Width of what the acting network gives.
+        model_config: The `model` section of the config.
+        name: Name of the model.
+        parts: Networks and variables by name.
+        acting: Name of the network that gives distribution inputs for observations.
+        encoder: A `ModelV2` that makes features of observations for all of them; None where they take the observations.
+        view: How the acting network sees observations that are not those of one agent; see `ActingView`.
+    """
+
+    #: No head of the acting network gives values.
+    uses_value_function = False
+
+    def __init__(  # noqa: PLR0913 - those of all models, and three
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int,
+        model_config: dict[str, Any],
+        name: str,
+        *,
+        parts: Mapping[str, Part],
+        acting: str,
+        encoder: Any = None,
+        view: ActingView | None = None,
+    ) -> None:
+        self.init_model_base(obs_space, action_space, num_outputs, model_config, name)
+        self.parts, self.acting = dict(parts), acting
+        self.encoder, self.view = encoder, view
+        for part, spec in parts.items():
+            self.add_part(part, spec)
+
+    def add_part(self, name: str, spec: Part) -> None:
+        """Makes a network or a variable, and the attribute that it is."""
+        raise NotImplementedError
+
+    def encode(self, obs: Tensor, training: bool = False) -> Tensor:
+        """Returns what the networks take for observations `[B, ...]`: themselves, flat, or the encoder's features."""
+        return ops.flat_rows(obs) if self.encoder is None else self.encoder({OBS: obs, IS_TRAINING: training})[0]
+
+    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
+        """Returns the acting network's outputs `[B, num_outputs]`, and the states behind each sequence."""
+        x = self.encode(input_dict[OBS_FLAT if self.encoder is None else OBS])
+        network = getattr(self, self.acting)
+        if self.view is not None:
+            return self.view.act(network, x, state, seq_lens)
+        if not state:
+            return network(x), state
+        outputs, after = network.unroll(ops.split_sequences(x, seq_lens), state)
+        return ops.flatten_sequences(outputs), after
+
+    def get_initial_state(self) -> list[Any]:
+        """Returns what the acting network begins a sequence with."""
+        made = getattr(self, self.acting).initial_states()
+        return made if self.view is None else self.view.states(made)
+
+    def weights_of(self, part: str) -> dict[str, Any]:
+        """Returns the trainable weights of a network, or a variable, by their names in the model."""
+        found: Any = self.trainable_variables(as_dict=True)
+        return {name: value for name, value in found.items() if name == part or name.startswith(f"{part}.")}
+
+    def actor_spec(self) -> dict[str, Any] | None:
+        """Returns what a NumPy actor acts by; None where acting needs the encoder, or a user's own model."""
+        spec = self.parts[self.acting]
+        if self.encoder is not None or not isinstance(spec, Network):
+            return None
+        return {"outputs": spec.prefixed(self.acting), "values": None, "shared": 0}
