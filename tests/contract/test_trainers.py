@@ -57,7 +57,7 @@ def make(case, framework, **overrides):
     return cls(config, env=ENVS.get(case, "CartPole-v1"))
 
 
-IN_TENSORFLOW = ("PPO, LSTM", "IMPALA", "DQN")
+IN_TENSORFLOW = ("PPO, LSTM", "DQN")
 
 
 every_trainer = pytest.mark.parametrize(
