@@ -9,6 +9,7 @@ from typing import Any
 
 import ray
 
+from rlframe.config.common import CommonConfig
 from rlframe.utils.errors import WorkerError
 
 _LOGGER = logging.getLogger("rlframe")
@@ -22,18 +23,18 @@ def ensure_ray() -> None:
         ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
 
 
-def needs(config: Mapping[str, Any], num_workers: int) -> dict[str, float]:
+def needs(config: CommonConfig, num_workers: int) -> dict[str, float]:
     """Returns the resources that `num_workers` rollout workers ask for."""
     wanted = {
-        "CPU": float(config.get("num_cpus_per_worker", 1) or 0) * num_workers,
-        "GPU": float(config.get("num_gpus_per_worker", 0) or 0) * num_workers,
+        "CPU": float(config.num_cpus_per_worker or 0) * num_workers,
+        "GPU": float(config.num_gpus_per_worker or 0) * num_workers,
     }
-    for name, amount in (config.get("custom_resources_per_worker") or {}).items():
+    for name, amount in (config.custom_resources_per_worker or {}).items():
         wanted[name] = float(amount) * num_workers
     return {name: amount for name, amount in wanted.items() if amount > 0}
 
 
-def check_room(config: Mapping[str, Any], num_workers: int) -> None:
+def check_room(config: CommonConfig, num_workers: int) -> None:
     """Raises where workers would wait forever for resources that the cluster does not have.
 
     What exists but is in use is waited for some seconds: actors of a trainer that was just stopped end soon after it.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlframe.config.common import CommonConfig
 from rlframe.config.multiagent import check_policy_config, translate_policy_config
+from rlframe.config.nested_dict import copy_containers
 from rlframe.config.options import AlgorithmConfig
 from rlframe.config.renames import with_other_names
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
@@ -88,7 +89,7 @@ def policy_config(config: Mapping[str, Any], spec: PolicySpec) -> dict[str, Any]
 
 
 def _laid_on(config: Mapping[str, Any], spec: PolicySpec) -> dict[str, Any]:
-    made = {**algorithm_defaults(spec.policy_class), **config}
+    made: dict[str, Any] = copy_containers({**algorithm_defaults(spec.policy_class), **config})
     if not spec.config:  # checked as the trainer's: whoever samples only need not import the algorithm for it
         return made
     declaration = _declaration(spec.policy_class)

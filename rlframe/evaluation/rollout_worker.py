@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 
+from rlframe.config.common import CommonConfig
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.env.base_env import BaseEnv, maker_of
 from rlframe.env.checks import check_observation, check_spaces
@@ -78,7 +79,7 @@ class RolloutWorker(RLlibWorkerNames):
             (`add_policies` does).
         worker_index: 0 for the worker in the driver, 1.. for remote ones.
         num_workers: Remote workers in all.
-        policy_config: The trainer's config.
+        policy_config: The trainer's config; keys that are missing have their defaults.
         make_env: Whether this worker has environments.
         spaces: `(observation_space, action_space)` where there is no environment to take them from.
         callbacks: Callbacks class (or any other form that `make_callbacks` takes).
@@ -96,7 +97,7 @@ class RolloutWorker(RLlibWorkerNames):
         policy_spec: Any = None,
         worker_index: int = 0,
         num_workers: int = 0,
-        policy_config: dict[str, Any] | None = None,
+        policy_config: Mapping[str, Any] | None = None,
         make_env: bool = True,
         spaces: tuple[gym.Space[Any], gym.Space[Any]] | None = None,
         callbacks: Any = None,
@@ -116,29 +117,28 @@ class RolloutWorker(RLlibWorkerNames):
         self.policy_config = _with_overrides(policy_config or {}, overrides, worker_index, num_workers)
         config = self.policy_config
         self.worker_index, self.num_workers, self._restarts = worker_index, num_workers, restarts
-        self.env_context = EnvContext(config.get("env_config") or {}, worker_index, num_workers=num_workers)
+        self.env_context = EnvContext(config.env_config or {}, worker_index, num_workers=num_workers)
         if worker_index > 0:
             set_environment("extra_python_environs_for_worker", config)
-        if config.get("log_level"):
-            set_log_level(config["log_level"])
-        self.callbacks = make_callbacks(config.get("callbacks") if callbacks is None else callbacks)
+        set_log_level(config.log_level)
+        self.callbacks = make_callbacks(config.callbacks if callbacks is None else callbacks)
         self._hooks = overridden_hooks(self.callbacks)
         self._env_creator, self._validate_env = with_preprocessing(env_creator, config), validate_env
         self._episodic_life = EpisodicLifeMetrics()
         self.slots: list[EnvSlot] = []
         self._several = False
-        given = spaces or (config.get("observation_space"), config.get("action_space"))
+        given = spaces or (config.observation_space, config.action_space)
         self.observation_space: Any = convert_spaces(given[0])
         self.action_space: Any = convert_spaces(given[1])
         if make_env:
             self.open_envs()
-        multiagent = config.get("multiagent") or {}
-        self.policy_map = PolicyMap(multiagent.get("policy_map_capacity", 100), multiagent.get("policy_map_cache"))
+        multiagent = config.multiagent
+        self.policy_map = PolicyMap(multiagent.policy_map_capacity, multiagent.policy_map_cache)
         self.preprocessors: dict[str, Any] = {}
         self.filters: dict[str, Any] = {}
         self.policy_specs: dict[str, PolicySpec] = {}
-        self.is_policy_to_train = TrainedPolicies(multiagent.get("policies_to_train"))
-        self._mapping_fn: Any = multiagent.get("policy_mapping_fn")
+        self.is_policy_to_train = TrainedPolicies(multiagent.policies_to_train)
+        self._mapping_fn: Any = multiagent.policy_mapping_fn
         self.runner: EnvRunner | MultiAgentRunner | None = None
         self.global_vars: dict[str, Any] = {"timestep": 0}
         self._fake_batch: SampleBatch | MultiAgentBatch | None = None
@@ -172,8 +172,7 @@ class RolloutWorker(RLlibWorkerNames):
 
     def _make_slots(self, creator: Callable[[EnvContext], Any], validate: Any) -> list[EnvSlot]:
         config = self.policy_config
-        seed = config.get("seed")
-        seed = entropy_seed() if seed is None else int(seed)
+        seed = entropy_seed() if config.seed is None else int(config.seed)
         places = Places(creator)
 
         def make_slot(index: int) -> EnvSlot:
@@ -184,20 +183,20 @@ class RolloutWorker(RLlibWorkerNames):
                 seed=seed,
                 stream=max(self.worker_index, 1),
                 restarts=self._restarts,
-                horizon=config.get("horizon"),
+                horizon=config.horizon,
                 as_many=has_several(config),
             )
 
         first = make_slot(0)
         # A vectorised environment needs one of its kind beside it, for spaces and for users to look at.
-        count = 1 if config.get("vectorized_env") else int(config.get("num_envs_per_worker", 1))
+        count = 1 if config.vectorized_env else config.num_envs_per_worker
         slots = [first, *map(make_slot, range(1, places.count or count))]
         where = f"the environment of worker {self.worker_index}"
         self._several = not isinstance(first.env, gym.Env)
         if self._several:
             if validate is not None:
                 validate(first.env, first._context)
-            if config.get("vectorized_env"):
+            if config.vectorized_env:
                 raise ConfigError("vectorized_env: got True with several agents or policies; set it to False")
             return slots
         check_spaces(first.env, where)
@@ -319,12 +318,11 @@ class RolloutWorker(RLlibWorkerNames):
         if policy_id != DEFAULT_POLICY_ID and config.get("seed") is not None and not own_seed:
             # With the trainer's seed all policies would begin with the same weights and explore alike.
             config["seed"] = derive_seed(int(config["seed"]), "policy", policy_id)
-        model_config = config.get("model") or {}
-        if config.get("_disable_preprocessor_api"):
+        if config["_disable_preprocessor_api"]:
             preprocessor: Any = NoPreprocessor(raw_space)
         else:
-            preprocessor = ModelCatalog.get_preprocessor_for_space(raw_space, model_config)
-        made_filter = get_filter(config.get("observation_filter", "NoFilter"), preprocessor.shape)
+            preprocessor = ModelCatalog.get_preprocessor_for_space(raw_space, config["model"])
+        made_filter = get_filter(config["observation_filter"], preprocessor.shape)
         arguments = (preprocessor.observation_space, spec.action_space, config)
         policy: Policy = spec.policy_class(*arguments)
         # Nothing of a policy that cannot be made stays behind.
@@ -341,7 +339,7 @@ class RolloutWorker(RLlibWorkerNames):
             policy._obs_filter = self.filters[policy_id]
         policy.callbacks = self.callbacks  # type: ignore[attr-defined]  # RLlib's name for users' code
         # An evaluation of the user's own samples by itself, and looks at what it likes.
-        evaluated = self.policy_config.get("in_evaluation") and self.policy_config.get("custom_eval_function")
+        evaluated = self.policy_config.in_evaluation and self.policy_config.custom_eval_function
         if evaluated or not _BATCH_HOOKS.isdisjoint(self._hooks):
             policy.collect_all_columns()
         if "on_learn_on_batch" in self._hooks:
@@ -352,7 +350,7 @@ class RolloutWorker(RLlibWorkerNames):
     @property
     def clips_rewards(self) -> bool | float | None:
         """How rewards are clipped: as `clip_rewards` says; where it says nothing, Atari's to their sign."""
-        how: bool | float | None = self.policy_config.get("clip_rewards")
+        how = self.policy_config.clip_rewards
         return True if how is None and self.env is not None and is_atari(self.env) else how
 
     def _make_runner(self) -> EnvRunner | MultiAgentRunner:
@@ -362,19 +360,19 @@ class RolloutWorker(RLlibWorkerNames):
             hook: partial(_call_keywords, self.callbacks, hook) for hook in self._hooks
         }
         settings = RunnerSettings(
-            rollout_fragment_length=max(int(config.get("rollout_fragment_length", 100)), 1),
-            batch_mode=config.get("batch_mode", "truncate_episodes"),
-            horizon=config.get("horizon"),
-            soft_horizon=bool(config.get("soft_horizon")),
-            no_done_at_end=bool(config.get("no_done_at_end")),
+            rollout_fragment_length=max(config.rollout_fragment_length, 1),
+            batch_mode=config.batch_mode,
+            horizon=config.horizon,
+            soft_horizon=config.soft_horizon,
+            no_done_at_end=config.no_done_at_end,
             clip_rewards=self.clips_rewards,
-            explore=bool(config.get("explore", True)),
-            render_env=bool(config.get("render_env")),
-            recreate_envs=bool(config.get("recreate_failed_workers")),
+            explore=config.explore,
+            render_env=config.render_env,
+            recreate_envs=config.recreate_failed_workers,
         )
         hooks = Hooks(call=calls, worker=self, base_env=base_env)
         if self._several:
-            multiagent = config.get("multiagent") or {}
+            multiagent = config.multiagent
             runner_class = ExternalRunner if isinstance(self.slots[0].env, ExternalEnv) else MultiAgentRunner
             return runner_class(
                 self.slots,
@@ -383,14 +381,13 @@ class RolloutWorker(RLlibWorkerNames):
                 settings,
                 hooks,
                 filters=self.filters,
-                observation_fn=multiagent.get("observation_fn"),
-                count_steps_by=multiagent.get("count_steps_by", "env_steps"),
-                with_env_steps=multiagent.get("replay_mode") == "lockstep",
+                observation_fn=multiagent.observation_fn,
+                count_steps_by=multiagent.count_steps_by,
+                with_env_steps=multiagent.replay_mode == "lockstep",
             )
         policy = self.policy_map[DEFAULT_POLICY_ID]
-        if config.get("vectorized_env"):
-            size = int(config.get("num_envs_per_worker", 1))
-            vector_env = make_vector_env(config.get("env"), size, dict(config.get("env_config") or {}))
+        if config.vectorized_env:
+            vector_env = make_vector_env(config.env, config.num_envs_per_worker, dict(config.env_config or {}))
             first = self.slots[0]
             return VectorRunner(vector_env, first, policy, DEFAULT_POLICY_ID, settings, hooks, policy._obs_filter)
         return EnvRunner(self.slots, policy, DEFAULT_POLICY_ID, settings, hooks, policy._obs_filter)
@@ -427,9 +424,9 @@ class RolloutWorker(RLlibWorkerNames):
             batch: SampleBatch | MultiAgentBatch = self.runner.sample()
         if "on_sample_end" in self._hooks:
             call_hook(self.callbacks, "on_sample_end", {"worker": self, "samples": batch})
-        if self.policy_config.get("compress_observations"):
+        if self.policy_config.compress_observations:
             batch.compress(bulk=True)
-        if self.policy_config.get("fake_sampler"):
+        if self.policy_config.fake_sampler:
             self._fake_batch = batch
         return batch
 
@@ -658,18 +655,20 @@ def _call_learn_hook(callbacks: Any, **kwargs: Any) -> None:
     call_hook(callbacks, "on_learn_on_batch", kwargs)
 
 
+#: What RLlib's constructor took where a program that makes its workers by hand said nothing.
+_CONSTRUCTOR_DEFAULTS = {"rollout_fragment_length": 100}
 _CONSTRUCTOR_NAMES = {"num_envs": "num_envs_per_worker", "episode_horizon": "horizon", "model_config": "model"}
 
 
 def _with_overrides(
     config: Mapping[str, Any], overrides: Mapping[str, Any], worker_index: int, num_workers: int
-) -> dict[str, Any]:
+) -> CommonConfig:
     """Returns the worker's config: the trainer's with RLlib's constructor arguments laid on it."""
-    made = dict(config)
+    made = {**_CONSTRUCTOR_DEFAULTS, **config}
     for name, value in overrides.items():
         made[_CONSTRUCTOR_NAMES.get(name, name)] = value
     made["worker_index"], made["num_workers"] = worker_index, num_workers
-    return made
+    return CommonConfig.view(made)
 
 
 __all__ = ["RolloutWorker", "get_global_worker"]

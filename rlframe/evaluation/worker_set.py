@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rlframe.config.common import CommonConfig
 from rlframe.evaluation.filter_manager import FilterManager
 from rlframe.evaluation.policy_states import policy_states, set_policy_states
 from rlframe.evaluation.policy_table import algorithm_defaults, has_several, policy_specs
@@ -58,7 +59,7 @@ class WorkerSet:
         local_env: bool | None = None,
         _setup: bool = True,
     ) -> None:
-        self._config = dict(trainer_config or {})
+        self._config = CommonConfig.view(trainer_config or {})
         self._env_creator = env_creator
         self._validate_env = validate_env
         self._policy_class = policy_class
@@ -84,7 +85,7 @@ class WorkerSet:
         if not _setup:
             return
         if local_env is None:
-            local_env = num_workers == 0 or bool(self._config.get("create_env_on_driver"))
+            local_env = num_workers == 0 or self._config.create_env_on_driver
         spaces = None
         if num_workers > 0:
             check_environment("extra_python_environs_for_worker", self._config)
@@ -101,10 +102,10 @@ class WorkerSet:
     # --- building ---------------------------------------------------------------------------------------------
 
     def _worker_arguments(self, index: int, restarts: int = 0) -> dict[str, Any]:
-        config = self._config
-        if restarts and config.get("seed") is not None:
+        config: Mapping[str, Any] = self._config
+        if restarts and self._config.seed is not None:
             # Else it would repeat the episodes and the exploration of the worker that it replaces.
-            config = {**config, "seed": derive_seed(int(config["seed"]), "restart", restarts)}
+            config = {**config, "seed": derive_seed(self._config.seed, "restart", restarts)}
         return {
             "env_creator": self._env_creator,
             "validate_env": self._validate_env,
@@ -150,9 +151,9 @@ class WorkerSet:
     def _make_remote(self, index: int, restarts: int = 0) -> Any:
         config = self._config
         actor_class = RolloutWorker.as_remote(
-            num_cpus=config.get("num_cpus_per_worker", 1),
-            num_gpus=config.get("num_gpus_per_worker", 0),
-            resources=config.get("custom_resources_per_worker") or None,
+            num_cpus=config.num_cpus_per_worker,
+            num_gpus=config.num_gpus_per_worker,
+            resources=config.custom_resources_per_worker or None,
         )
         return actor_class.options(max_restarts=0).remote(
             **self._worker_arguments(index, restarts), make_env=False, gates=process_gates(), restarts=restarts
@@ -205,7 +206,7 @@ class WorkerSet:
         local = self._local_worker
         spec: PolicySpec = local.policy_specs[policy_id]
         describe = getattr(local.policy_map[policy_id], "acting_recipe", None)
-        recipe = describe() if describe is not None and self._config.get("sample_in_numpy", True) else None
+        recipe = describe() if describe is not None and self._config.sample_in_numpy else None
         if recipe is None:
             return spec
         made: Any = partial(NumpyPolicy, recipe=recipe)
@@ -290,17 +291,17 @@ class WorkerSet:
 
     def shared_memory_client(self) -> SharedMemoryClient | None:
         """Returns who maps large observations that remote workers write; None where they go through Ray's store."""
-        return this_client() if self._config.get("share_memory") else None
+        return this_client() if self._config.share_memory else None
 
     @property
     def tolerates_failures(self) -> bool:
         """Whether failures of workers and environments end nothing: the dead are replaced, or left out."""
-        return bool(self._config.get("ignore_worker_failures") or self._config.get("recreate_failed_workers"))
+        return self._config.ignore_worker_failures or self._config.recreate_failed_workers
 
     @property
     def samples_ahead(self) -> bool:
         """Whether remote workers sample the next round while the learner learns from the last (`sample_async`)."""
-        return bool(self._config.get("sample_async"))
+        return self._config.sample_async
 
     def pull_policies(self) -> None:
         """Brings the local worker's policies to the state of those that have learned, in a remote worker that lives."""

@@ -12,6 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from typing import Any
 
+from rlframe.config.common import CommonConfig
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.evaluation.callbacks import make_callbacks, overridden_hooks
 from rlframe.evaluation.metrics import RolloutMetrics
@@ -84,10 +85,10 @@ class SyncSampler(SamplerInput):
         if multiple_episodes_in_batch is not None:
             changes["batch_mode"] = "truncate_episodes" if multiple_episodes_in_batch else "complete_episodes"
         several = {"count_steps_by": count_steps_by, "observation_fn": observation_fn}
-        multiagent = dict(worker.policy_config.get("multiagent") or {})
+        multiagent = dict(worker.policy_config.multiagent)
         multiagent.update({key: value for key, value in several.items() if value is not None})
         self._worker = copy.copy(worker)
-        self._worker.policy_config = {**worker.policy_config, **changes, "multiagent": multiagent}
+        self._worker.policy_config = CommonConfig.view({**worker.policy_config, **changes, "multiagent": multiagent})
         if callbacks is not None:
             self._worker.callbacks = make_callbacks(callbacks)
             self._worker._hooks = overridden_hooks(self._worker.callbacks)

@@ -14,6 +14,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from rlframe.config.common import CommonConfig
 from rlframe.env.wrappers.any_contract import AnyContract
 from rlframe.utils.errors import EnvError
 
@@ -74,10 +75,11 @@ def with_preprocessing(creator: Callable[..., Any] | None, config: Mapping[str, 
         creator: Makes environments; None stays None.
         config: Of a worker: `preprocessor_pref`, `model.dim`, `model.framestack`, `in_evaluation`.
     """
-    if creator is None or config.get("preprocessor_pref") != "deepmind":
+    settings = CommonConfig.view(config)
+    if creator is None or settings.preprocessor_pref != "deepmind":
         return creator
     make: Callable[..., Any] = creator
-    model = config.get("model") or {}
+    model = settings.model
 
     def make_wrapped(context: Any) -> Any:
         env = make(context)
@@ -85,9 +87,9 @@ def with_preprocessing(creator: Callable[..., Any] | None, config: Mapping[str, 
             return env
         return wrap_deepmind(
             env,
-            dim=int(model.get("dim", 84)),
-            framestack=bool(model.get("framestack", True)),
-            episodic_life=not config.get("in_evaluation"),
+            dim=model.dim,
+            framestack=model.framestack,
+            episodic_life=not settings.in_evaluation,
         )
 
     return make_wrapped
