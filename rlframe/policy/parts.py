@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -124,7 +124,7 @@ class FusedGradients:
 
 @dataclass(frozen=True)
 class LossOutput:
-    """What a loss returns.
+    """What a loss returns. Where there is one scalar alone it adds and multiplies like that, with the same report.
 
     Attributes:
         losses: A scalar for each optimiser that is to step, by the optimiser's name; or one scalar, for all there is.
@@ -135,6 +135,28 @@ class LossOutput:
     losses: Mapping[str, Tensor] | Tensor
     stats: Mapping[str, Tensor] = field(default_factory=dict)
     per_row: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def _with(self, change: Callable[[Tensor], Tensor]) -> LossOutput:
+        if isinstance(self.losses, Mapping):
+            raise TypeError(
+                f"got arithmetic on a LossOutput with the losses of {sorted(self.losses)}; wanted "
+                "dataclasses.replace(output, losses={**output.losses, name: ...})"
+            )
+        return replace(self, losses=change(self.losses))
+
+    def __add__(self, other: Any) -> LossOutput:
+        return self._with(lambda loss: loss + other)
+
+    def __sub__(self, other: Any) -> LossOutput:
+        return self._with(lambda loss: loss - other)
+
+    def __mul__(self, other: Any) -> LossOutput:
+        return self._with(lambda loss: loss * other)
+
+    def __truediv__(self, other: Any) -> LossOutput:
+        return self._with(lambda loss: loss / other)
+
+    __radd__, __rmul__ = __add__, __mul__
 
 
 def check_optimizers(owner: str, networks: Sequence[str], optimizers: Mapping[str, OptimizerSpec]) -> None:
@@ -183,6 +205,12 @@ def phases(policy: Any, made: Any, batch: Any) -> Iterator[dict[int, Tensor]]:
         yield by_optimizer(policy, part, batch)
 
 
+def kept(policy: Any, output: LossOutput) -> Any:
+    """Has a policy keep what a loss reports, and returns its losses as RLlib's functions did: a scalar, or a list."""
+    policy.keep_output(output)
+    return list(output.losses.values()) if isinstance(output.losses, Mapping) else output.losses
+
+
 def keep_reports(policy: Any, made: Any) -> None:
     """Has the policy keep what a loss reports that nothing is learned from; of one in phases, of its first."""
     output = next(made, None) if inspect.isgenerator(made) else made
@@ -198,10 +226,7 @@ def by_optimizer(policy: Any, made: Any, batch: Any) -> dict[int, Tensor]:
     """
     count = len(policy._optimizers)
     if not isinstance(made, LossOutput):
-        losses = with_custom_loss(policy.model, made, batch)
-        if len(losses) != count:
-            raise ValueError(f"got {len(losses)} losses for {count} optimisers; wanted one for each")
-        return dict(enumerate(losses))
+        return dict(enumerate(_changed(policy, made, batch, count)))
     policy.keep_output(made)
     names = list(policy.optimizer_specs)
     if not isinstance(made.losses, Mapping):
@@ -217,4 +242,14 @@ def by_optimizer(policy: Any, made: Any, batch: Any) -> dict[int, Tensor]:
             f"{type(policy).__name__}.loss() returned losses for {unknown or 'no optimiser'}; wanted some of {names}, "
             "the names in optimizers()"
         )
-    return {index: made.losses[name] for index, name in enumerate(names) if name in made.losses and policy.due(name)}
+    changed = _changed(policy, list(made.losses.values()), batch, len(made.losses))
+    losses = dict(zip(made.losses, changed, strict=True))
+    return {index: losses[name] for index, name in enumerate(names) if name in losses and policy.due(name)}
+
+
+def _changed(policy: Any, losses: Any, batch: Any, count: int) -> list[Tensor]:
+    """Returns losses, a scalar or several, as the model's `custom_loss` would have them; as many as are wanted."""
+    made = with_custom_loss(policy.model, losses, batch)
+    if len(made) != count:
+        raise ValueError(f"got {len(made)} losses for {count} optimisers; wanted one for each")
+    return made

@@ -13,14 +13,14 @@ from rlframe.losses.policy_gradients import explained_variance, policy_gradient
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.components import schedules_of
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import WHOLE_MODEL, AdamSpec
+from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, LossOutput, kept
 from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
 
-def actor_critic_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
-    """Returns the loss of one batch, a scalar.
+def a2c_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
+    """Returns the loss of one batch, a scalar, and its statistics.
 
         mean[ −log π(a|s) A + c_v ½ (V − R)² − c_e H(π) ]
 
@@ -40,13 +40,18 @@ def actor_critic_loss(policy: Any, model: Any, dist_class: Any, train_batch: Sam
         vf_loss = ops.zeros_like(policy_loss)
     entropy = mean(dist.entropy())
     total = policy_loss + policy.config["vf_loss_coeff"] * vf_loss - policy.entropy_coeff * entropy
-    policy.keep(
-        policy_loss=policy_loss,
-        vf_loss=vf_loss,
-        policy_entropy=entropy,
-        vf_explained_var=explained_variance(valid(targets), valid(ops.stop_gradient(values))),
-    )
-    return total
+    stats = {
+        "policy_loss": policy_loss,
+        "vf_loss": vf_loss,
+        "policy_entropy": entropy,
+        "vf_explained_var": explained_variance(valid(targets), valid(ops.stop_gradient(values))),
+    }
+    return LossOutput(total, stats)
+
+
+def actor_critic_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+    """Returns the loss of one batch, a scalar; the policy keeps the rest. See `a2c_loss`."""
+    return kept(policy, a2c_loss(policy, model, dist_class, train_batch))
 
 
 class A3CPolicy(LearningPolicy):
@@ -73,9 +78,9 @@ class A3CPolicy(LearningPolicy):
         sums = "vtrace" in config
         return {"loss": AdamSpec(WHOLE_MODEL, config["lr"], grad_clip=config["grad_clip"], limits_for_sums=sums)}
 
-    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
-        """Returns the loss of one batch; see `actor_critic_loss`."""
-        return actor_critic_loss(self, model, dist_class, train_batch)
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
+        """Returns the loss of one batch; see `a2c_loss`."""
+        return a2c_loss(self, model, dist_class, train_batch)
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns losses, entropy and explained variance, all means over the rows."""

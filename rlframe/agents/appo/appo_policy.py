@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from rlframe.agents.families.vtrace_policy import (
     LOSS_COLUMNS,
-    by_optimizer,
+    Estimates,
+    asynchronous_loss,
     complete_for_vtrace,
-    held,
     postprocess_for_vtrace,
     prepare_vtrace,
     rows_of_vtrace,
@@ -35,14 +35,13 @@ from rlframe.data.columns import (
 )
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
-from rlframe.losses.masking import valid_mean, valid_rows
-from rlframe.losses.policy_gradients import clipped_surrogate, explained_variance, sampled_kl, scaled_by_rms
+from rlframe.losses.policy_gradients import clipped_surrogate
 from rlframe.losses.vtrace import batch_vtrace
 from rlframe.policy.action_bounds import ActionBoundPenalty
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.components import AdaptiveKL, update_kl
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec
+from rlframe.policy.parts import WHOLE_MODEL, LossOutput, OptimizerSpec, kept
 from rlframe.policy.popart import OutputPopArt
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
@@ -50,7 +49,8 @@ from rlframe.tensor.ops import Tensor
 #: Largest weight μ/π_old of a row whose behaviour policy and target policy differ.
 MAX_WEIGHT = 2.0
 
-Terms = tuple[Tensor, Tensor, Tensor, Tensor | None, Any]
+#: log π_old(a|s) `[B]` of the surrogate's ratio, what is learned from, and what the KL penalty is measured from.
+Terms = tuple[Tensor, Estimates, Any]
 
 
 def postprocess_for_appo(
@@ -69,79 +69,51 @@ def terms_with_vtrace(policy: Any, logp: Tensor, values: Tensor, batch: SampleBa
     """Returns what the surrogate is made of, with V-trace of the target policy π_old against the workers' μ.
 
     The surrogate's ratio is min(μ/π_old, 2) · π/μ: it is π/π_old but where workers lag far behind.
-
-    Returns:
-        `logp_old` `[B]` of the ratio π/old, advantages `[B]`, value targets `[B]`, which rows count (bool `[B]`, or
-        None for all), and the distribution that the KL penalty is measured from.
     """
     inputs, _ = policy.target_network(batch)
     old_dist = policy.dist_class(ops.stop_gradient(inputs), policy.target_network.model)
     old_logp = old_dist.logp(batch[ACTIONS])
     vtrace, counts = batch_vtrace(batch, old_logp, values, **vtrace_options(policy.config))
     weight = ops.minimum(batch[ACTION_LOGP] - old_logp, math.log(MAX_WEIGHT))
-    return batch[ACTION_LOGP] - weight, vtrace.advantages, vtrace.targets, counts, old_dist
+    return batch[ACTION_LOGP] - weight, Estimates(vtrace.targets, vtrace.advantages, counts), old_dist
 
 
 def terms_with_gae(policy: Any, logp: Tensor, values: Tensor, batch: SampleBatch) -> Terms:
-    """Returns what the surrogate is made of, with advantages and value targets as the workers estimated them.
-
-    Returns:
-        As `terms_with_vtrace`; the old policy is the workers'.
-    """
+    """Returns the same with advantages and value targets as the workers estimated them; the old policy is theirs."""
     del logp, values
     old_dist = policy.dist_class(batch[ACTION_DIST_INPUTS], policy.model)
-    return batch[ACTION_LOGP], batch[ADVANTAGES], batch[VALUE_TARGETS], batch.get(VALID_MASK), old_dist
+    return batch[ACTION_LOGP], Estimates(batch[VALUE_TARGETS], batch[ADVANTAGES], batch.get(VALID_MASK)), old_dist
 
 
-def appo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
-    """Returns the loss of one batch, a scalar; or those of policy and values, with `_separate_vf_optimizer`.
+def appo_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
+    """Returns the loss of one batch, `asynchronous_loss` with PPO's surrogate −min(ρA, clip(ρ, 1 ± ε) A).
 
-        mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v ½ ((V − v_s) / σ)² − c_e H(π) + c_k KL(μ‖π) + c_b B(π) ]
-
-    Advantages are in units of their root mean square, values in units of σ, the policy is held near those that acted
-    (μ), and means within the action bounds, as in `vtrace_loss`.
+    With `use_kl_loss` β KL(π_old‖π) is added.
 
     Source: Schulman et al. 2017, eq. 7, on Espeholt et al. 2018, eq. 1; Luo et al. 2020, "IMPACT", section 3.
     """
-    config, popart = policy.config, policy.popart
+    config = policy.config
     dist_inputs, _ = model(train_batch)
-    dist, values = dist_class(dist_inputs, model), popart.in_reward_units(model.value_function())
+    dist, values = dist_class(dist_inputs, model), policy.popart.in_reward_units(model.value_function())
     logp = dist.logp(train_batch[ACTIONS])
     terms = terms_with_vtrace if config["vtrace"] else terms_with_gae
-    now = ops.stop_gradient(logp), ops.stop_gradient(values)
-    old_logp, advantages, targets, counts, old_dist = terms(policy, *now, train_batch)
-    mean, counted = valid_mean({VALID_MASK: counts}), valid_rows({VALID_MASK: counts})
-    if policy.scales_advantages:
-        advantages = scaled_by_rms(advantages, mean)
-    policy_loss = -mean(clipped_surrogate(logp, old_logp, advantages, config["clip_param"]))
-    kl, entropy = mean(old_dist.kl(dist)), mean(dist.entropy())
-    vf_loss = (
-        0.5 * mean(ops.square((values - targets) / policy.value_std))
-        if config["use_critic"]
-        else ops.zeros_like(policy_loss)
-    )
-    behaviour_kl = mean(sampled_kl(logp, train_batch[ACTION_LOGP]))
-    bound_loss = policy.action_bounds.loss(dist, mean)
-    policy_terms = policy_loss - policy.entropy_coeff * entropy + held(config, behaviour_kl, bound_loss)
-    if config["use_kl_loss"]:
-        policy_terms = policy_terms + policy.kl_coeff * kl
-    value_terms = config["vf_loss_coeff"] * vf_loss
-    weights = ops.exp(train_batch[ACTION_LOGP] - old_logp)
-    mean_weight = mean(weights)
-    policy.keep(
-        total_loss=policy_terms + value_terms,
-        policy_loss=policy_loss,
-        vf_loss=vf_loss,
-        entropy=entropy,
-        behaviour_kl=behaviour_kl,
-        **policy.action_bounds.stats(bound_loss),
-        **popart.target_stats(targets, mean),
-        vf_explained_var=explained_variance(counted(targets), counted(now[1])),
-        mean_IS=mean_weight,
-        var_IS=mean(ops.square(weights - mean_weight)),
-        kl=kl,
-    )
-    return by_optimizer(config, policy_terms, value_terms)
+    old_logp, estimates, old_dist = terms(policy, ops.stop_gradient(logp), ops.stop_gradient(values), train_batch)
+    kl, weights = estimates.mean(old_dist.kl(dist)), ops.exp(train_batch[ACTION_LOGP] - old_logp)
+    mean_weight = estimates.mean(weights)
+
+    def surrogate(advantages: Tensor) -> Tensor:
+        return -clipped_surrogate(logp, old_logp, advantages, config["clip_param"])
+
+    return asynchronous_loss(
+        policy, train_batch, dist, logp, values, estimates, surrogate,
+        penalty=policy.kl_coeff * kl if config["use_kl_loss"] else 0.0, learns_values=config["use_critic"],
+        stats={"mean_IS": mean_weight, "var_IS": estimates.mean(ops.square(weights - mean_weight)), "kl": kl},
+    )  # fmt: skip
+
+
+def appo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
+    """Returns the loss of one batch, a scalar, or one by optimiser; the policy keeps the rest. See `appo_loss`."""
+    return kept(policy, appo_loss(policy, model, dist_class, train_batch))
 
 
 class AsyncPPOPolicy(LearningPolicy):
@@ -183,9 +155,9 @@ class AsyncPPOPolicy(LearningPolicy):
         """Returns V(s) [B] of `obs` [B, ...], in discounted reward units."""
         return np.asarray(self.popart.in_reward_units(super().values(obs)), np.float32)
 
-    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
-        """Returns the loss of one batch; see `appo_surrogate_loss`."""
-        return appo_surrogate_loss(self, model, dist_class, train_batch)
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
+        """Returns the loss of one batch; see `appo_loss`."""
+        return appo_loss(self, model, dist_class, train_batch)
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns IMPALA's statistics, those of the importance weights, and the KL penalty's weight."""

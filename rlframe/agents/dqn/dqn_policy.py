@@ -32,7 +32,7 @@ from rlframe.models.catalog import ModelCatalog
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.components import LearningRate
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients, LossOutput
+from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients, LossOutput, kept
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
@@ -98,9 +98,7 @@ def double_q_loss(policy: Any, model: Any, batch: SampleBatch) -> LossOutput:
 def build_q_losses(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
     """Returns the loss of one batch, a scalar; the policy keeps the rest. See `DoubleQLoss`."""
     del dist_class
-    output = double_q_loss(policy, model, train_batch)
-    policy.keep_output(output)
-    return output.losses
+    return kept(policy, double_q_loss(policy, model, train_batch))
 
 
 class DQNPolicy(LearningPolicy):

@@ -9,7 +9,7 @@ from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.q_learning import huber, select_by_action
 from rlframe.policy.backends import lazy_policies
-from rlframe.policy.parts import LossOutput
+from rlframe.policy.parts import LossOutput, kept
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
@@ -32,9 +32,7 @@ def simple_q_loss(policy: Any, model: Any, batch: SampleBatch) -> LossOutput:
 def build_q_losses(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
     """Returns the loss of one batch, a scalar; the policy keeps the rest. See `simple_q_loss`."""
     del dist_class
-    output = simple_q_loss(policy, model, train_batch)
-    policy.keep_output(output)
-    return output.losses
+    return kept(policy, simple_q_loss(policy, model, train_batch))
 
 
 class SimpleQPolicy(DQNPolicy):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,21 @@ from rlframe.data.columns import (
 )
 from rlframe.data.returns import terminal_rows, trajectory_ends
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.losses.masking import valid_mean, valid_rows
+from rlframe.losses.policy_gradients import explained_variance, sampled_kl, scaled_by_rms
 from rlframe.policy.action_bounds import ActionBoundPenalty
 from rlframe.policy.components import schedules_of
-from rlframe.policy.parts import MODEL_OUTPUTS, MODEL_VALUES, WHOLE_MODEL, AdamSpec, OptimizerSpec, RMSPropSpec
+from rlframe.policy.parts import (
+    MODEL_OUTPUTS,
+    MODEL_VALUES,
+    WHOLE_MODEL,
+    AdamSpec,
+    LossOutput,
+    OptimizerSpec,
+    RMSPropSpec,
+)
 from rlframe.policy.popart import OutputPopArt
+from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
 #: Columns that losses read.
@@ -146,14 +158,83 @@ def vtrace_options(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def held(config: Mapping[str, Any], behaviour_kl: Tensor, bound_loss: Any) -> Any:
-    """Returns what a loss adds to hold the policy near those that acted, and its means within the action bounds."""
-    return config["behaviour_kl_coeff"] * behaviour_kl + config["action_bound_coeff"] * bound_loss
+@dataclass(frozen=True)
+class Estimates:
+    """What a batch is learned from.
+
+    Attributes:
+        targets: What values are regressed on, in reward units. Float `[B]`.
+        advantages: What the policy gradient is weighted by. Float `[B]`.
+        counts: Which rows count, bool `[B]`; None for all.
+    """
+
+    targets: Tensor
+    advantages: Tensor
+    counts: Tensor | None
+
+    @property
+    def mean(self) -> Callable[[Tensor], Tensor]:
+        """What takes the mean over the rows that count."""
+        return valid_mean({VALID_MASK: self.counts})
 
 
-def by_optimizer(config: Mapping[str, Any], policy_terms: Tensor, value_terms: Tensor) -> Any:
-    """Returns one loss, or two with `_separate_vf_optimizer`."""
-    return [policy_terms, value_terms] if config["_separate_vf_optimizer"] else policy_terms + value_terms
+def asynchronous_loss(
+    policy: Any,
+    batch: SampleBatch,
+    dist: Any,
+    logp: Tensor,
+    values: Tensor,
+    estimates: Estimates,
+    surrogate: Callable[[Tensor], Tensor],
+    *,
+    penalty: Tensor | float = 0.0,
+    learns_values: bool = True,
+    stats: Mapping[str, Tensor] | None = None,
+) -> LossOutput:
+    """Returns the loss of one batch: a scalar, or those of policy and values with `_separate_vf_optimizer`.
+
+        mean[ surrogate(A) + c_v ½ ((V − v) / σ)² − c_e H(π) + c_k KL(μ‖π) + c_b B(π) ] + penalty
+
+    μ is the policy that acted: where π left it, the fourth term pulls back. B is how far means of Gaussians lie beyond
+    the action bounds, see `ActionBoundPenalty`. A is in units of its root mean square with `scale_advantages`. σ is the
+    deviation that values are normalised by, see `OutputPopArt`.
+
+    Args:
+        policy: See `prepare_vtrace`.
+        batch: The rows, of which `action_logp` is read.
+        dist: π of the rows.
+        logp: log π(a|s). Float `[B]`.
+        values: V(s) in reward units. Float `[B]`.
+        estimates: A, v, and which rows count.
+        surrogate: Takes A and returns what is minimised, float `[B]`.
+        penalty: A further term of the policy's.
+        learns_values: Whether there is a value loss.
+        stats: Further statistics.
+    """
+    config, mean = policy.config, estimates.mean
+    counted = valid_rows({VALID_MASK: estimates.counts})
+    advantages = scaled_by_rms(estimates.advantages, mean) if policy.scales_advantages else estimates.advantages
+    policy_loss, entropy = mean(surrogate(advantages)), mean(dist.entropy())
+    errors = (values - estimates.targets) / policy.value_std
+    vf_loss = 0.5 * mean(ops.square(errors)) if learns_values else ops.zeros_like(policy_loss)
+    behaviour_kl, bound_loss = mean(sampled_kl(logp, batch[ACTION_LOGP])), policy.action_bounds.loss(dist, mean)
+    held = config["behaviour_kl_coeff"] * behaviour_kl + config["action_bound_coeff"] * bound_loss
+    policy_terms = policy_loss - policy.entropy_coeff * entropy + held + penalty
+    value_terms = config["vf_loss_coeff"] * vf_loss
+    total = policy_terms + value_terms
+    report = {
+        "total_loss": total,
+        "policy_loss": policy_loss,
+        "vf_loss": vf_loss,
+        "entropy": entropy,
+        "behaviour_kl": behaviour_kl,
+        **policy.action_bounds.stats(bound_loss),
+        **policy.popart.target_stats(estimates.targets, mean),
+        "vf_explained_var": explained_variance(counted(estimates.targets), counted(ops.stop_gradient(values))),
+        **(stats or {}),
+    }
+    apart = config["_separate_vf_optimizer"]
+    return LossOutput({"policy": policy_terms, "values": value_terms} if apart else total, report)
 
 
 def vtrace_stats(policy: Any, train_batch: SampleBatch) -> dict[str, Any]:

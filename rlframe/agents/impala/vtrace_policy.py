@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,9 +11,9 @@ from numpy.typing import NDArray
 
 from rlframe.agents.families.vtrace_policy import (
     LOSS_COLUMNS,
-    by_optimizer,
+    Estimates,
+    asynchronous_loss,
     complete_for_vtrace,
-    held,
     postprocess_for_vtrace,
     prepare_vtrace,
     rows_of_vtrace,
@@ -20,58 +21,33 @@ from rlframe.agents.families.vtrace_policy import (
     vtrace_options,
     vtrace_stats,
 )
-from rlframe.data.columns import ACTION_LOGP, ACTIONS, VALID_MASK
+from rlframe.data.columns import ACTION_LOGP, ACTIONS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.losses.masking import valid_mean, valid_rows
-from rlframe.losses.policy_gradients import explained_variance, policy_gradient, sampled_kl, scaled_by_rms
+from rlframe.losses.policy_gradients import policy_gradient
 from rlframe.losses.vtrace import batch_vtrace
 from rlframe.policy.action_bounds import ActionBoundPenalty
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import OptimizerSpec
+from rlframe.policy.parts import LossOutput, OptimizerSpec
 from rlframe.policy.popart import OutputPopArt
 from rlframe.tensor import ops
 
 
-def vtrace_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
-    """Returns the loss of one batch, a scalar; or those of policy and values, with `_separate_vf_optimizer`.
+def vtrace_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
+    """Returns the loss of one batch, `asynchronous_loss` with −log π(a|s) A as the surrogate, on V-trace.
 
-        mean[ −log π(a|s) A + c_v ½ ((V − v_s) / σ)² − c_e H(π) + c_k KL(μ‖π) + c_b B(π) ]
-
-    μ is the policy that acted: where π left it, the fourth term pulls back, which V-trace alone does not. B is how far
-    means of Gaussians lie beyond the action bounds, see `action_bound_penalty`; 0 for other distributions. A is in
-    units of its root mean square with `scale_advantages`. With `normalize_values` V is μ_v + σ times what the network
-    gives, μ_v and σ the running mean and standard deviation of v_s; without, they are 0 and 1.
     RLlib summed over the rows; with a mean, the length of a step does not depend on the size of the batch.
 
     Source: Espeholt et al. 2018, "IMPALA", section 4.2.
     """
-    config, popart = policy.config, policy.popart
     dist_inputs, _ = model(train_batch)
-    dist, values = dist_class(dist_inputs, model), popart.in_reward_units(model.value_function())
+    dist, values = dist_class(dist_inputs, model), policy.popart.in_reward_units(model.value_function())
     logp = dist.logp(train_batch[ACTIONS])
     now = ops.stop_gradient(logp), ops.stop_gradient(values)
-    vtrace, counts = batch_vtrace(train_batch, *now, **vtrace_options(config))
-    mean, counted = valid_mean({VALID_MASK: counts}), valid_rows({VALID_MASK: counts})
-    advantages = scaled_by_rms(vtrace.advantages, mean) if policy.scales_advantages else vtrace.advantages
-    policy_loss = mean(policy_gradient(logp, advantages))
-    vf_loss = 0.5 * mean(ops.square((values - vtrace.targets) / policy.value_std))
-    entropy = mean(dist.entropy())
-    behaviour_kl = mean(sampled_kl(logp, train_batch[ACTION_LOGP]))
-    bound_loss = policy.action_bounds.loss(dist, mean)
-    policy_terms = policy_loss - policy.entropy_coeff * entropy + held(config, behaviour_kl, bound_loss)
-    value_terms = config["vf_loss_coeff"] * vf_loss
-    policy.keep(
-        total_loss=policy_terms + value_terms,
-        policy_loss=policy_loss,
-        vf_loss=vf_loss,
-        entropy=entropy,
-        behaviour_kl=behaviour_kl,
-        **policy.action_bounds.stats(bound_loss),
-        **popart.target_stats(vtrace.targets, mean),
-        vf_explained_var=explained_variance(counted(vtrace.targets), counted(now[1])),
-    )
-    return by_optimizer(config, policy_terms, value_terms)
+    vtrace, counts = batch_vtrace(train_batch, *now, **vtrace_options(policy.config))
+    estimates = Estimates(vtrace.targets, vtrace.advantages, counts)
+    surrogate = functools.partial(policy_gradient, logp)
+    return asynchronous_loss(policy, train_batch, dist, logp, values, estimates, surrogate)
 
 
 class ImpalaPolicy(LearningPolicy):
@@ -104,7 +80,7 @@ class ImpalaPolicy(LearningPolicy):
         """Returns V(s) [B] of `obs` [B, ...], in discounted reward units."""
         return np.asarray(self.popart.in_reward_units(super().values(obs)), np.float32)
 
-    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
         """Returns the loss of one batch; see `vtrace_loss`."""
         return vtrace_loss(self, model, dist_class, train_batch)
 

@@ -11,10 +11,11 @@ from rlframe.losses.masking import valid_mean
 from rlframe.losses.policy_gradients import policy_gradient
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.parts import LossOutput, kept
 from rlframe.tensor.ops import Tensor
 
 
-def pg_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+def reinforce_loss(model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
     """Returns the loss of one batch, the mean of −log π(a|s) · G, a scalar.
 
     Source: Williams 1992; Sutton and Barto 2018, eq. 13.8.
@@ -22,8 +23,12 @@ def pg_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) 
     dist_inputs, _ = model(train_batch)
     logp = dist_class(dist_inputs, model).logp(train_batch[ACTIONS])
     loss = valid_mean(train_batch)(policy_gradient(logp, train_batch[ADVANTAGES]))
-    policy.keep(policy_loss=loss)
-    return loss
+    return LossOutput(loss, {"policy_loss": loss})
+
+
+def pg_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+    """Returns the loss of one batch, a scalar; the policy keeps the rest. See `reinforce_loss`."""
+    return kept(policy, reinforce_loss(model, dist_class, train_batch))
 
 
 #: RLlib's names.
@@ -39,13 +44,9 @@ class PGPolicy(LearningPolicy):
     learn_columns = (OBS, ACTIONS, ADVANTAGES)
     postprocess_trajectory = post_process_advantages
 
-    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
-        """Returns the loss of one batch; see `pg_loss`."""
-        return pg_loss(self, model, dist_class, train_batch)
-
-    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
-        """Returns the loss."""
-        return self._loss_outputs
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
+        """Returns the loss of one batch; see `reinforce_loss`."""
+        return reinforce_loss(model, dist_class, train_batch)
 
 
 __getattr__ = lazy_policies(__name__, PGPolicy, PGTorchPolicy="torch", PGTFPolicy="tf")

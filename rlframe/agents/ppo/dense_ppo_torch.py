@@ -1,6 +1,6 @@
 """PPO's loss and its gradient for dense networks and discrete actions without autograd: the same numbers, sooner.
 
-Nothing here is needed to understand PPO: `ppo_surrogate_loss` says what is computed, and a test holds both to the same
+Nothing here is needed to understand PPO: `ppo_loss` says what is computed, and a test holds both to the same
 gradients.
 """
 

@@ -25,15 +25,15 @@ from rlframe.policy.action_bounds import ActionBoundPenalty
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.components import AdaptiveKL, schedules_of, update_kl
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients
+from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients, LossOutput, kept
 from rlframe.policy.popart import LayerPopArt
 from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
 
-def ppo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
-    """Returns the loss of one batch, a scalar.
+def ppo_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
+    """Returns the loss of one batch, a scalar, and its statistics.
 
         mean[ −min(ρA, clip(ρ, 1 ± ε) A) + β KL(π_old‖π) + c_v max((V − R)², (V_clip − R)²) / σ² − c_e H(π) + c_b B(π) ]
 
@@ -67,16 +67,20 @@ def ppo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: Sa
         bound_loss = policy.action_bounds.loss(dist, mean)
         total, held = total + config["action_bound_coeff"] * bound_loss, policy.action_bounds.stats(bound_loss)
     explained = explained_variance(valid(targets), valid(ops.stop_gradient(values)))
-    policy.keep(
-        total_loss=total,
-        policy_loss=policy_loss,
-        vf_loss=vf_loss,
-        vf_explained_var=explained,
-        kl=kl,
-        entropy=entropy,
-        **held,
-    )
-    return total
+    stats = {
+        "total_loss": total,
+        "policy_loss": policy_loss,
+        "vf_loss": vf_loss,
+        "vf_explained_var": explained,
+        "kl": kl,
+        "entropy": entropy,
+    }
+    return LossOutput(total, {**stats, **held})
+
+
+def ppo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
+    """Returns the loss of one batch, a scalar; the policy keeps the rest. See `ppo_loss`."""
+    return kept(policy, ppo_loss(policy, model, dist_class, train_batch))
 
 
 def _weighs_kl(policy: Any) -> bool:
@@ -97,7 +101,7 @@ def kl_and_loss_stats(policy: Any, train_batch: SampleBatch) -> dict[str, Any]:
 
 
 class PPOPolicy(LearningPolicy):
-    """An actor with a critic, trained on a clipped surrogate; the equations are those of `ppo_surrogate_loss`."""
+    """An actor with a critic, trained on a clipped surrogate; the equations are those of `ppo_loss`."""
 
     defaults_from = "rlframe.agents.ppo.ppo:DEFAULT_CONFIG"
 
@@ -146,9 +150,9 @@ class PPOPolicy(LearningPolicy):
         """Takes a train batch's value targets into PopArt's moments; values stay what they are."""
         self.popart.update_from(rows)
 
-    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
-        """Returns the loss of one batch; see `ppo_surrogate_loss`."""
-        return ppo_surrogate_loss(self, model, dist_class, train_batch)
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
+        """Returns the loss of one batch; see `ppo_loss`."""
+        return ppo_loss(self, model, dist_class, train_batch)
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns losses, divergence, entropy and explained variance; see `kl_and_loss_stats`."""

@@ -230,6 +230,26 @@ def test_losses_name_their_optimisers(output, said):
         make("torch", broken).learn_on_batch(batch())
 
 
+def test_a_loss_of_one_scalar_adds_and_multiplies_with_its_report():
+    output = LossOutput(4.0, {"mean_q": 1.0}, {"td_error": [2.0]})
+    made = 0.5 * (1.0 + output - 3.0) * 8.0 / 2.0 + 1.0
+    assert (made.losses, made.stats, made.per_row) == (5.0, output.stats, output.per_row)
+    with pytest.raises(TypeError, match=r"losses of \['actor', 'critic'\]; wanted dataclasses.replace"):
+        LossOutput({"critic": 1.0, "actor": 2.0}) * 0.5
+
+
+def test_the_custom_loss_of_a_model_changes_losses_that_have_names():
+    policy = make("torch")
+    policy.model.custom_loss = lambda losses, batch: losses[:1]
+    with pytest.raises(ValueError, match="got 1 losses for 2 optimisers"):
+        policy.learn_on_batch(batch())
+    policy = make("torch")
+    policy.model.custom_loss = lambda losses, batch: [0.0 * losses[0], losses[1]]  # the critic's comes first
+    before = policy.get_weights()
+    policy.learn_on_batch(batch())
+    assert moved(before, policy.get_weights()) == {"actor"}
+
+
 def test_lazy_policies_find_their_names_alone_and_make_each_class_once(monkeypatch):
     find = lazy_policies(__name__, TwoNetworks, TwoNetworksTorchPolicy="torch")
     made = find("TwoNetworksTorchPolicy")
