@@ -72,7 +72,11 @@ def unknown_key(key: str, prefix: str, known: Collection[str], siblings: Collect
     here = other_librarys_key(prefix + key, known)
     if here:
         return Fault(prefix + key, f"unknown key; here it is called {' or '.join(here)}")
-    return Fault(prefix + key, "unknown key", nearest_keys(prefix + key, known))
+    near = nearest_keys(prefix + key, known)
+    if prefix and siblings and not near:
+        names = sorted(sibling.removeprefix(prefix) for sibling in siblings)
+        return Fault(prefix + key, f"unknown key; {prefix[:-1]} takes {', '.join(names)}")
+    return Fault(prefix + key, "unknown key", near)
 
 
 def other_librarys_key(key: str, known: Collection[str]) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 import pytest
 
 from rlframe.agents.registry import get_trainer_class
+from rlframe.agents.sac.sac import SACConfig
 from rlframe.config.faults import _STABLE_BASELINES, Fault, fault_list, got, near_choice, nearest_keys, shorten
 from rlframe.utils.errors import ConfigError
 
@@ -80,3 +81,10 @@ def test_keys_of_stable_baselines_are_answered_with_ours(algorithm: str, theirs:
 def test_every_name_for_a_key_of_stable_baselines_is_one_that_an_algorithm_has() -> None:
     known = set().union(*(get_trainer_class(name)._config_class.known_keys() for name in ("PPO", "DQN")))
     assert [name for names in _STABLE_BASELINES.values() for name in names if name not in known] == []
+
+
+def test_a_key_like_no_other_in_a_section_is_told_what_the_section_takes():
+    with pytest.raises(
+        ConfigError, match=r"optimization.xyz: unknown key; optimization takes actor_learning_rate"
+    ):
+        SACConfig.from_dict({"optimization": {"xyz": 1}})
