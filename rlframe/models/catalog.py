@@ -148,7 +148,8 @@ class ModelCatalog:
         config = _complete(model_config)
         if config["custom_model"] or config["use_lstm"] or config["use_attention"]:
             return None
-        return fcnet_spec(num_outputs, config, values=values) if default_network(obs_space) == "fcnet" else None
+        is_dense = default_network(obs_space) == "fcnet"
+        return fcnet_spec(num_outputs, config, values=values).to_spec() if is_dense else None
 
     @staticmethod
     def get_action_dist(

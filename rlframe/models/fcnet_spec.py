@@ -1,21 +1,26 @@
-"""What the default fully connected network consists of: one list of named layers for torch, TensorFlow and NumPy."""
+"""What the default networks consist of: lists of named layers for torch, TensorFlow and NumPy."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlframe.models.actor import normalize_activation
-from rlframe.models.spec import AppendBias, Dense, Layer
+from rlframe.models.conv_sizes import filters_for
+from rlframe.models.spec import AppendBias, Convolutions, Dense, Initial, Layer, ModelLayers
 from rlframe.utils.errors import ConfigError
 
 #: PopArt's layer: one weight σ and one bias μ behind `value`, which no gradient changes: V is μ + σ times what `value`
 #: gives. Where the model's config has this key, networks have this layer.
 POPART_LAYER = "popart"
+#: How hidden layers begin, and outputs and values: near zero.
+HIDDEN, HEAD = Initial("normc", 1.0), Initial("normc", 0.01)
 
 
-def fcnet_spec(num_outputs: int | None, model_config: Mapping[str, Any], *, values: bool = True) -> dict[str, Any]:
-    """Returns the actor spec of the network that `model_config` asks for.
+def fcnet_spec(
+    num_outputs: int | None, model_config: Mapping[str, Any], *, values: bool = True, head: Initial = HEAD
+) -> ModelLayers:
+    """Returns the layers of the network that `model_config` asks for.
 
     Layers are named `hidden_0`, `hidden_1`, …, `output`, `free_log_std`, `value_hidden_0`, …, `value`, `popart`.
 
@@ -24,9 +29,7 @@ def fcnet_spec(num_outputs: int | None, model_config: Mapping[str, Any], *, valu
         model_config: Keys `fcnet_hiddens`, `fcnet_activation`, `post_fcnet_hiddens`, `post_fcnet_activation`,
             `no_final_linear`, `free_log_std` and `vf_share_layers`; and `POPART_LAYER`, which policies add.
         values: Whether the network also has a value head.
-
-    Returns:
-        `{"outputs": [...], "values": [...] or None, "shared": n}`, see `rlframe.models.actor`; every layer has `units`.
+        head: How the layers of outputs and values begin.
 
     Raises:
         ConfigError: If `free_log_std` meets an odd `num_outputs`.
@@ -39,26 +42,75 @@ def fcnet_spec(num_outputs: int | None, model_config: Mapping[str, Any], *, valu
     shared = len(outputs)
     if width is not None and model_config.get("no_final_linear", False):
         last = hidden[-1] if hidden else Dense("hidden_0", _activation(model_config, "fcnet_activation", "tanh"))
-        outputs[-1:] = [Dense(last.name, last.activation, width)]
+        outputs[-1:] = [Dense(last.name, last.activation, width, HIDDEN)]
         shared = len(outputs)
     elif width is not None:
-        outputs.append(Dense("output", "linear", width))
+        outputs.append(Dense("output", "linear", width, head))
     if free_log_std:
         outputs.append(AppendBias("free_log_std", width))
-    value_layers: list[Layer] | None = None
-    if values:
-        separate = not model_config.get("vf_share_layers", True)
-        value_layers = [
-            *(_hidden_layers(model_config, "value_hidden") if separate else []),
-            Dense("value", "linear", 1),
-            *([Dense(POPART_LAYER, "linear", 1)] if model_config.get(POPART_LAYER) else []),
-        ]
-        shared = 0 if separate else shared
-    return {
-        "outputs": [layer.to_spec() for layer in outputs],
-        "values": None if value_layers is None else [layer.to_spec() for layer in value_layers],
-        "shared": shared,
-    }
+    if not values:
+        return ModelLayers(tuple(outputs), None, shared)
+    separate = not model_config.get("vf_share_layers", True)
+    value_layers = [
+        *(_hidden_layers(model_config, "value_hidden") if separate else ()),
+        Dense("value", "linear", 1, head),
+    ]
+    if model_config.get(POPART_LAYER):
+        value_layers.append(Dense(POPART_LAYER, "linear", 1, Initial("ones"), trainable=False))
+    return ModelLayers(tuple(outputs), tuple(value_layers), 0 if separate else shared)
+
+
+def visionnet_spec(
+    shape: Sequence[int], num_outputs: int | None, model_config: Mapping[str, Any], *, values: bool = True
+) -> ModelLayers:
+    """Returns the layers of the network for images that `model_config` asks for.
+
+    Layers are named `convs`, `dense.0`, …, `output`, `value_convs`, `value_dense.0`, …, `value`. With `no_final_linear`
+    the last layer before the output has `num_outputs` units, and is the output.
+
+    Args:
+        shape: Height, width and channels.
+        num_outputs: Width of the outputs; None makes the features the output.
+        model_config: Keys `conv_filters`, `conv_activation`, `post_fcnet_hiddens`, `post_fcnet_activation`,
+            `no_final_linear` and `vf_share_layers`.
+        values: Whether the network also has a value head.
+
+    Raises:
+        ConfigError: If filters do not fit the images.
+        ValueError: If an activation is unknown.
+    """
+    ends_linear = num_outputs is not None and not model_config.get("no_final_linear", False)
+    features = _image_layers(shape, model_config, "", None if ends_linear else num_outputs)
+    outputs = [*features, *([Dense("output", "linear", num_outputs, HEAD)] if ends_linear else ())]
+    if not values:
+        return ModelLayers(tuple(outputs), None, len(features))
+    separate = not model_config.get("vf_share_layers", True)
+    own = _image_layers(shape, model_config, "value_", None) if separate else []
+    return ModelLayers(tuple(outputs), (*own, Dense("value", "linear", 1, HEAD)), 0 if separate else len(features))
+
+
+def _image_layers(
+    shape: Sequence[int], model_config: Mapping[str, Any], prefix: str, num_outputs: int | None
+) -> list[Layer]:
+    """Returns convolutions and the dense layers behind them, the last one with `num_outputs` units where given."""
+    filters = [list(layer) for layer in filters_for(shape, model_config.get("conv_filters"))]
+    hiddens = [int(units) for units in model_config.get("post_fcnet_hiddens") or ()]
+    if num_outputs is not None and hiddens:
+        hiddens[-1] = num_outputs
+    elif num_outputs is not None:
+        filters[-1][0] = num_outputs
+    activation = normalize_activation(model_config.get("conv_activation", "relu"))
+    size = tuple(int(n) for n in shape)
+    return [
+        Convolutions(f"{prefix}convs", size, filters, activation, reduce=not hiddens),
+        *post_layers(model_config, hiddens, prefix),
+    ]
+
+
+def post_layers(model_config: Mapping[str, Any], hiddens: Sequence[int], prefix: str = "") -> list[Layer]:
+    """Returns dense layers "<prefix>dense.0", … behind convolutions, with `post_fcnet_activation`."""
+    activation = _activation(model_config, "post_fcnet_activation", "relu")
+    return [Dense(f"{prefix}dense.{index}", activation, units, HIDDEN) for index, units in enumerate(hiddens)]
 
 
 def _hidden_layers(model_config: Mapping[str, Any], prefix: str) -> list[Dense]:
@@ -67,7 +119,7 @@ def _hidden_layers(model_config: Mapping[str, Any], prefix: str) -> list[Dense]:
     post_activation = _activation(model_config, "post_fcnet_activation", "relu")
     sizes = [(int(units), activation) for units in model_config.get("fcnet_hiddens") or ()]
     sizes += [(int(units), post_activation) for units in model_config.get("post_fcnet_hiddens") or ()]
-    return [Dense(f"{prefix}_{index}", name, units) for index, (units, name) in enumerate(sizes)]
+    return [Dense(f"{prefix}_{index}", name, units, HIDDEN) for index, (units, name) in enumerate(sizes)]
 
 
 def _activation(model_config: Mapping[str, Any], key: str, default: str) -> str:

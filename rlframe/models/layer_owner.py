@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlframe.losses.q_learning import dueling_heads, expected_values
 from rlframe.models.spec import Atoms, Dueling, Layer
@@ -79,6 +80,14 @@ class LayerOwner:
 
     def has_spec_layers(self, layers: Sequence[Layer]) -> bool:
         """Returns whether nobody has put something else in the place of one of the layers."""
+        raise NotImplementedError
+
+    def get_spec_weight(self, layer: str, part: str) -> NDArray[np.float32]:
+        """Returns a copy of the array `<layer>.<part>`."""
+        raise NotImplementedError
+
+    def set_spec_weight(self, layer: str, part: str, value: NDArray[np.float32]) -> None:
+        """Sets the array `<layer>.<part>`."""
         raise NotImplementedError
 
     def _run_spec_composite(self, layer: Any, branches: tuple[Bound, ...], x: Tensor, **how: bool) -> Tensor:

@@ -461,6 +461,26 @@ class Variable:
 Part: TypeAlias = Network | CustomNetwork | Variable
 
 
+@dataclass(frozen=True)
+class ModelLayers:
+    """A model of layers: outputs, and values that begin with some of the same layers.
+
+    Attributes:
+        outputs: From inputs to outputs.
+        values: From what the first `shared` layers of `outputs` give to values; None where there are none.
+        shared: How many layers both have; 0: values begin with the inputs.
+    """
+
+    outputs: tuple[Layer, ...]
+    values: tuple[Layer, ...] | None
+    shared: int
+
+    def to_spec(self) -> dict[str, Any]:
+        """Returns the model as plain data, which survives JSON; see `rlframe.models.actor`."""
+        values = None if self.values is None else [layer.to_spec() for layer in self.values]
+        return {"outputs": [layer.to_spec() for layer in self.outputs], "values": values, "shared": self.shared}
+
+
 class ActingView(Protocol):
     """How an acting network is used where one flat observation holds what several agents see."""
 

@@ -83,7 +83,8 @@ class TorchActionMaskModel(TorchModelV2, nn.Module):
 
     def value_function(self) -> Tensor:
         """Returns the value of every row of the last forward pass."""
-        return self.internal_model.value_function()
+        values: Tensor = self.internal_model.value_function()
+        return values
 
 
 class TorchParametricActionsModel(DQNTorchModel):
@@ -117,7 +118,8 @@ class TorchParametricActionsModel(DQNTorchModel):
 
     def value_function(self) -> Tensor:
         """Returns the value of every row of the last forward pass."""
-        return self.action_embed_model.value_function()
+        values: Tensor = self.action_embed_model.value_function()
+        return values
 
 
 class TorchCentralizedCriticModel(TorchModelV2, nn.Module):
@@ -145,7 +147,8 @@ class TorchCentralizedCriticModel(TorchModelV2, nn.Module):
 
     def value_function(self) -> Tensor:
         """Returns the actor's own value of every row of the last forward pass; the central one is used instead."""
-        return self.model.value_function()
+        values: Tensor = self.model.value_function()
+        return values
 
 
 class YetAnotherTorchCentralizedCriticModel(TorchModelV2, nn.Module):

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from rlframe.models.actor import BATCH_NORM_EPSILON
 from rlframe.models.layer_owner import LayerOwner
@@ -90,6 +91,15 @@ class TFLayerOwner(LayerOwner, VariableOwner):
         """Returns True: the variables are all there is."""
         del layers
         return True
+
+    def get_spec_weight(self, layer: str, part: str) -> NDArray[np.float32]:
+        """Returns a copy of a variable."""
+        array: NDArray[np.float32] = self.get_weight(f"{layer}.{part}").numpy()
+        return array
+
+    def set_spec_weight(self, layer: str, part: str, value: NDArray[np.float32]) -> None:
+        """Assigns a variable."""
+        self.get_weight(f"{layer}.{part}").assign(value)
 
     def _run_spec_layer(self, layer: Layer, x: Tensor, training: bool) -> Tensor:
         """Returns what a layer makes of `x`, before its activation."""

@@ -111,20 +111,20 @@ def fcnet_as_keras(model: Any) -> Any:
             x = _live(model, layer, names)(x)
         return x
 
-    features = through(spec["outputs"][: spec["shared"]], inputs)
-    outputs = [through(spec["outputs"][spec["shared"] :], features)]
-    if spec["values"]:
-        outputs.append(through(spec["values"], features))
+    features = through(spec.outputs[: spec.shared], inputs)
+    outputs = [through(spec.outputs[spec.shared :], features)]
+    if spec.values:
+        outputs.append(through(spec.values, features))
     return tf.keras.Model(inputs, outputs)
 
 
 def _live(model: Any, layer: Any, names: list[str]) -> LiveLayer:
     """Returns the view of one layer."""
-    name = layer["name"]
+    name = layer.name
     own = [other for other in names if other.rpartition(".")[0] == name]
     theirs = {other: keras_name(other) or other.replace(".", "/") for other in own}
-    if model.model_config.get("no_final_linear") and layer is model._spec["outputs"][-1] and name != "output":
+    if model.model_config.get("no_final_linear") and layer is model._spec.outputs[-1] and name != "output":
         theirs = {other: f"fc_out/{path.rpartition('/')[2]}" for other, path in theirs.items()}
     variables = [LiveVariable(theirs[other], model.get_weight(other)) for other in own]
     title = variables[0].path.rpartition("/")[0] or name
-    return LiveLayer(title, lambda x: model._run([layer], x), variables)
+    return LiveLayer(title, lambda x: model.run_spec((layer,), x), variables)

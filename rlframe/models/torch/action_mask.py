@@ -2,81 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
-import tree
 from torch import nn
 
-from rlframe.models.preprocessors import get_preprocessor
+from rlframe.models.action_mask import LOGIT_OF_FORBIDDEN, ActionMask
 from rlframe.models.torch.fcnet import FullyConnectedNetwork
+from rlframe.models.torch.layer_owner import TorchLayerOwner
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
-from rlframe.utils.errors import ConfigError
 
-#: Where the mask is 0: low enough that no softmax gives the action any probability, and finite.
-LOGIT_OF_FORBIDDEN = torch.finfo(torch.float32).min
-_OBSERVATION_KEYS = ("observations", "obs", "observation")
-_MASK = "action_mask"
+__all__ = ["LOGIT_OF_FORBIDDEN", "ActionMaskModel"]
 
 
-class ActionMaskModel(TorchModelV2, nn.Module):
-    """A `FullyConnectedNetwork` on one part of a Dict observation; another part, `action_mask`, forbids actions.
+class ActionMaskModel(ActionMask, TorchLayerOwner, TorchModelV2, nn.Module):
+    """A fully connected network whose logits a mask in the observations forbids; see `ActionMask`."""
 
-    The observation space is Dict(action_mask=Box(0, 1, [A]), observations=...), `obs` or `observation` serving as well.
-    Use it as `config["model"]["custom_model"] = ActionMaskModel`; its keys are those of the fully connected network.
-
-    Args:
-        obs_space: Flat space with the Dict as `original_space`.
-        action_space: Action space of the environment; the mask has one entry per logit.
-        num_outputs: Number of logits A.
-        model_config: The `model` section of the config.
-        name: Name of the model.
-        **options: Entries of `custom_model_config`: `no_masking=True` switches the mask off, for comparison.
-
-    Raises:
-        ConfigError: If the observation space has not these parts, or the mask has another size.
-    """
-
-    def __init__(
-        self,
-        obs_space: Any,
-        action_space: Any,
-        num_outputs: int,
-        model_config: dict[str, Any],
-        name: str | None,
-        **options: Any,
-    ) -> None:
-        nn.Module.__init__(self)
-        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name, **options)
-        parts = getattr(getattr(obs_space, "original_space", obs_space), "spaces", None)
-        self._key = next((key for key in _OBSERVATION_KEYS if isinstance(parts, dict) and key in parts), None)
-        if not isinstance(parts, dict) or self._key is None or _MASK not in parts:
-            raise ConfigError(
-                f"ActionMaskModel wants observations Dict(action_mask=Box(0, 1, [actions]), observations=...); got "
-                f"{getattr(obs_space, 'original_space', obs_space)}."
-            )
-        mask_size = get_preprocessor(parts[_MASK])(parts[_MASK]).size
-        if mask_size != num_outputs:
-            raise ConfigError(
-                f"The action mask has {mask_size} entries, but the action space has {num_outputs} logits."
-            )
-        self._masking = not options.get("no_masking", False)
-        inner_space = get_preprocessor(parts[self._key])(parts[self._key]).observation_space
-        self.network = FullyConnectedNetwork(
-            inner_space, action_space, num_outputs, model_config, f"{self.name}_network"
-        )
-
-    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[torch.Tensor, list[Any]]:
-        """Returns logits, float `[B, A]`: the lowest float where `obs["action_mask"]` is 0; and the state unchanged."""
-        obs = input_dict["obs"]
-        # Nested parts were restored by the call; the network takes them flat, in the same sorted order.
-        flat = torch.cat([leaf.reshape(leaf.shape[0], -1).float() for leaf in tree.flatten(obs[self._key])], dim=1)
-        logits, _ = self.network({"obs": flat}, state, seq_lens)
-        if not self._masking:
-            return logits, state
-        allowed = obs[_MASK].reshape(logits.shape) > 0.5
-        return logits.masked_fill(~allowed, LOGIT_OF_FORBIDDEN), state
-
-    def value_function(self) -> torch.Tensor:
-        """Returns the value of every row of the last forward pass. Float `[B]`."""
-        return self.network.value_function()
+    network_class = FullyConnectedNetwork

@@ -193,7 +193,8 @@ class AttentionWrapper(TorchModelV2, nn.Module):
 
     def value_function(self) -> Tensor:
         """Returns the value of every row of the last forward pass. Float `[num_seqs · T]`."""
-        return self.heads.value_function()
+        values: torch.Tensor = self.heads.value_function()
+        return values
 
 
 __all__ = ["AttentionWrapper", "GRUGate", "GTrXLUnit", "RelativeAttention"]

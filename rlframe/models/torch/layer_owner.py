@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlframe.fast.dense_torch import dense
@@ -117,7 +118,23 @@ class TorchLayerOwner(LayerOwner):
     def has_spec_layers(self, layers: Sequence[Layer]) -> bool:
         """Returns whether the submodules are of the kinds that the layers have."""
         owner: Any = self
-        return all(isinstance(owner.get_submodule(layer.name), _KINDS[layer.kind]) for layer in layers)
+        modules = owner._modules
+        return all(
+            isinstance(modules.get(layer.name) or owner.get_submodule(layer.name), _KINDS[layer.kind])
+            for layer in layers
+        )
+
+    def get_spec_weight(self, layer: str, part: str) -> NDArray[np.float32]:
+        """Returns a copy of a parameter or buffer."""
+        owner: Any = self
+        array: NDArray[np.float32] = getattr(owner.get_submodule(layer), part).detach().cpu().numpy().copy()
+        return array
+
+    def set_spec_weight(self, layer: str, part: str, value: NDArray[np.float32]) -> None:
+        """Sets a parameter or buffer in its place."""
+        owner: Any = self
+        with torch.no_grad():
+            getattr(owner.get_submodule(layer), part).copy_(torch.from_numpy(value))
 
 
 class FixedDense(nn.Module):

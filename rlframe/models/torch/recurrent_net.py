@@ -136,7 +136,8 @@ class LSTMWrapper(RLlibLayers, RecurrentNetwork, nn.Module):
 
     def value_function(self) -> torch.Tensor:
         """Returns the value of every row of the last forward pass. Float `[num_seqs · T]`."""
-        return self.heads.value_function()
+        values: torch.Tensor = self.heads.value_function()
+        return values
 
     def actor_spec(self) -> dict[str, Any] | None:
         """Returns the spec for `LSTMActor`; None where the model before the LSTM is none of dense layers."""

@@ -1,0 +1,139 @@
+"""The default networks, once for both frameworks: layers from observations to outputs and, beside them, to a value."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rlframe.data.columns import OBS
+from rlframe.models.fcnet_spec import HEAD, POPART_LAYER, fcnet_spec, visionnet_spec
+from rlframe.models.layer_owner import LayerOwner
+from rlframe.models.modelv2 import OBS_FLAT, ModelV2
+from rlframe.models.spec import Initial, ModelLayers
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
+
+
+class LayeredModel(LayerOwner, ModelV2):
+    """A model of layers; its weights carry their names, so a NumPy actor can stand in for it.
+
+    Args:
+        obs_space: Preprocessed observation space.
+        action_space: Action space of the environment.
+        num_outputs: Width of the outputs; None makes the features the output.
+        model_config: The `model` section of the config.
+        name: Name of the model.
+        **options: Unused entries of `custom_model_config`, see `TorchModelV2` and `TFModelV2`.
+    """
+
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: dict[str, Any],
+        name: str | None,
+        **options: Any,
+    ) -> None:
+        self.init_model_base(obs_space, action_space, num_outputs, model_config, name, **options)
+        in_size = self._prepare_inputs()
+        spec = self._spec = self._describe_layers(num_outputs)
+        self._actor_spec = spec.to_spec()
+        widths = self.add_spec_layers(spec.outputs, in_size)
+        self.add_spec_layers(spec.values or (), widths[spec.shared])
+        if num_outputs is None:
+            self.num_outputs = widths[-1]
+        self._trunk = self.bind_spec(spec.outputs[: spec.shared])
+        self._head = self.bind_spec(spec.outputs[spec.shared :])
+        self._value_layers = self.bind_spec(spec.values or ())
+        self._features: Any = None
+
+    def _prepare_inputs(self) -> int:
+        """Returns the width of what the first layer gets."""
+        return math.prod(self.obs_space.shape)
+
+    def _describe_layers(self, num_outputs: int | None) -> ModelLayers:
+        """Returns what the network consists of."""
+        raise NotImplementedError
+
+    def _layer_inputs(self, input_dict: Any) -> Tensor:
+        """Returns what the first layer gets."""
+        return ops.flat_rows(input_dict[OBS_FLAT])
+
+    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
+        """Returns outputs, float `[B, num_outputs]`, and the state unchanged."""
+        del seq_lens
+        self._features = self.run_spec(self._trunk, self._layer_inputs(input_dict))
+        return self.run_spec(self._head, self._features), state
+
+    def value_function(self) -> Tensor:
+        """Returns the value of every row of the last forward pass. Float `[B]`.
+
+        Raises:
+            ValueError: If no forward pass came before, or the network was built without a value head.
+        """
+        if not self._value_layers:
+            raise ValueError(f"{self.name} was built without a value head (uses_value_function=False).")
+        if self._features is None:
+            raise ValueError("value_function() speaks of the last forward pass: call the model first.")
+        return self.run_spec(self._value_layers, self._features)[:, 0]
+
+    def set_own_value_moments(self, mean: float, std: float) -> bool:
+        """Does what `set_value_moments` does for this network alone."""
+        if not any(layer.name == POPART_LAYER for layer in self._spec.values or ()):
+            return False
+        sigma, mu = (float(self.get_spec_weight(POPART_LAYER, part).reshape(())) for part in ("weight", "bias"))
+        weight, bias = (self.get_spec_weight("value", part) for part in ("weight", "bias"))
+        self.set_spec_weight("value", "weight", weight * (sigma / std))
+        self.set_spec_weight("value", "bias", (bias * sigma + (mu - mean)) / std)
+        self.set_spec_weight(POPART_LAYER, "weight", np.full((1, 1), std, np.float32))
+        self.set_spec_weight(POPART_LAYER, "bias", np.full(1, mean, np.float32))
+        return True
+
+    def actor_spec(self) -> dict[str, Any] | None:
+        """Returns the spec for `ChainActor`; None for what NumPy cannot act with, or for subclasses of the user's."""
+        own = type(self)
+        same = own.forward is LayeredModel.forward and own.value_function is LayeredModel.value_function
+        if not same or not self._acts_in_numpy:
+            return None
+        return self._actor_spec if self.has_spec_layers((*self._spec.outputs, *(self._spec.values or ()))) else None
+
+    #: Whether NumPy has all of the layers.
+    _acts_in_numpy: ClassVar[bool] = True
+
+
+class FullyConnected(LayeredModel):
+    """Dense layers from flat observations; what it consists of is said in `rlframe.models.fcnet_spec`."""
+
+    #: How the layers of outputs and values begin.
+    _head_initial: ClassVar[Initial] = HEAD
+
+    def _describe_layers(self, num_outputs: int | None) -> ModelLayers:
+        return fcnet_spec(num_outputs, self.model_config, values=self.uses_value_function, head=self._head_initial)
+
+
+class BehindMemory(FullyConnected):
+    """Outputs and a value behind a memory: no hidden layers, weights Xavier-uniform, as RLlib's.
+
+    With outputs near zero, as those of networks without a memory begin, what the memory holds changes actions too
+    little for it to be learned soon: PPO took half as many steps again to repeat tokens.
+    """
+
+    _head_initial = Initial("xavier")
+
+
+class Vision(LayeredModel):
+    """Convolutions, `post_fcnet_hiddens` dense layers, and linear output and value heads.
+
+    Images come as [H, W, C]; pixel values are taken as they are, unscaled.
+    """
+
+    _acts_in_numpy = False
+
+    def _describe_layers(self, num_outputs: int | None) -> ModelLayers:
+        return visionnet_spec(self.obs_space.shape, num_outputs, self.model_config, values=self.uses_value_function)
+
+    def _layer_inputs(self, input_dict: Any) -> Tensor:
+        return input_dict[OBS]
