@@ -15,8 +15,6 @@ from rlframe.data.columns import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
     ACTION_PROB,
-    INFOS,
-    OBS,
     SEQ_LENS,
     STATE_IN_PREFIX,
     STATE_OUT_PREFIX,
@@ -28,6 +26,7 @@ from rlframe.models.catalog import ModelCatalog
 from rlframe.models.probe import declare_past
 from rlframe.models.recurrent_actor import make_actor
 from rlframe.models.spec import ENCODER_WIDTH, ActingView, Part
+from rlframe.policy.inference import FrameworkInference, HookedInference, Inference, NumpyInference
 from rlframe.policy.model_parts import split_model
 from rlframe.policy.numpy_policy import ActingRecipe
 from rlframe.policy.parts import (
@@ -40,9 +39,15 @@ from rlframe.policy.parts import (
     OptimizerSpec,
     check_optimizers,
 )
-from rlframe.policy.policy import Policy, State, pop_states
+from rlframe.policy.policy import Policy, State
 from rlframe.policy.row_sums import RowSums
-from rlframe.policy.users_code import needs_first_run, overridden_by_user, run_first_behind_constructor, zeros
+from rlframe.policy.users_code import (
+    needs_first_run,
+    overridden_by_user,
+    run_first_behind_constructor,
+    users_way,
+    zeros,
+)
 from rlframe.tensor import ops
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 from rlframe.utils.seeding import derive_seed, make_rng
@@ -56,6 +61,7 @@ class LearningPolicy(Policy):
     """
 
     framework: str
+    samples_by_compute_actions = False
     #: Columns that the loss reads; None makes all of them tensors.
     learn_columns: tuple[str, ...] | None = None
     #: `fn(spec, weights, rng) -> actor`; importable without a framework, since remote workers call it.
@@ -100,7 +106,6 @@ class LearningPolicy(Policy):
         super().__init__(observation_space, action_space, config)
         self.callbacks: Any = None
         self._learn_hook: Callable[..., None] | None = None
-        self._numpy_actor: Any = None
         #: What the loss computed beside the loss: scalars are means over rows, other tensors have an entry per row.
         self._loss_outputs: dict[str, Any] = {}
         self._initial_state: list[Any] | None = None
@@ -299,10 +304,28 @@ class LearningPolicy(Policy):
         describe = getattr(self.model, "actor_spec", None)
         return None if describe is None else describe()
 
-    def acts_in_numpy(self) -> bool:
-        """Returns whether acting needs nothing but weights: built-in model, distribution and hooks."""
-        custom = self._action_sampler_fn or self._action_distribution_fn or self.has_custom_action_out()
-        return self.numpy_dist is not None and not custom and self.actor_spec() is not None
+    def numpy_spec(self) -> dict[str, Any] | None:
+        """Returns what NumPy acts by; None where acting needs more than weights: custom model, distribution, hooks."""
+        return None if self.numpy_dist is None or self._has_acting_hooks() else self.actor_spec()
+
+    def live_weights(self) -> Mapping[str, NDArray[Any]] | None:
+        """Returns the model's arrays for a NumPy actor, which follow learning; None where there are none."""
+        raise NotImplementedError
+
+    #: Brings `live_weights` up to date; None where they share the model's memory.
+    refresh_live_weights: Callable[[], None] | None = None
+
+    def _built_in_inference(self) -> Inference:
+        spec = self.numpy_spec()
+        weights = None if spec is None else self.live_weights()
+        if weights is not None:
+            actor = type(self).build_actor(spec, weights, self._action_rng if self._noisy_network else None)
+            return NumpyInference(self, actor, self.refresh_live_weights)
+        hooked = self.numpy_dist is None or self._has_acting_hooks()
+        return HookedInference(self) if hooked else FrameworkInference(self)
+
+    def _has_acting_hooks(self) -> bool:
+        return bool(self._action_sampler_fn or self._action_distribution_fn or self.has_custom_action_out())
 
     def has_custom_action_out(self) -> bool:
         """Returns whether `extra_action_out` is user code that needs the framework's tensors."""
@@ -315,11 +338,13 @@ class LearningPolicy(Policy):
         marked = getattr(method, "framework_free", None)  # True, or what stands for it there
         free = method is Policy.postprocess_trajectory or bool(marked)
         free = free and not self.config.get("worker_side_prioritization")  # that needs the critic
-        if not (free and self.acts_in_numpy() and not self._acts_by_itself):
+        own = any(overridden_by_user(type(self), name) for name in ("forward", "forward_with_memory", "distribution"))
+        spec = self.numpy_spec()
+        if spec is None or not free or own or users_way(type(self)) is not None:
             return None
         return ActingRecipe(
             build_actor=type(self).build_actor,
-            spec=self.actor_spec(),
+            spec=spec,
             wants_values=self.wants_values,
             noisy=self._noisy_network,
             train_columns=self.train_columns,
@@ -419,68 +444,21 @@ class LearningPolicy(Policy):
 
     # --- acting -----------------------------------------------------------------------------------------------
 
-    def forward(
-        self, obs: NDArray[Any], explore: bool = True
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
-        """Returns distribution inputs [B, K] and values [B] (None unless wanted) for `obs` [B, ...]."""
-        if self._numpy_actor is None:
-            inputs, values, _ = self.forward_in_framework({OBS: obs}, explore)
-            return inputs, values
-        actor = self._numpy_actor if explore else self._numpy_actor.mean
-        return actor.forward_with_values(obs) if self.wants_values else (actor.forward(obs), None)
-
-    def forward_with_memory(
-        self, obs: NDArray[Any], inputs: Mapping[str, NDArray[Any]], explore: bool = True
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
-        """Returns distribution inputs [B, K], values [B] (None unless wanted) and new states, see `Policy`."""
-        if self._numpy_actor is None:
-            return self.forward_in_framework({OBS: obs, **inputs}, explore)
-        made: tuple[Any, Any, list[Any]] = self._numpy_actor.step(obs, inputs)
-        return made
-
     def forward_in_framework(
         self, columns: Mapping[str, NDArray[Any]], explore: bool
     ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
         """Returns what `forward_with_memory` does, by way of the framework, for `obs` and further columns [B, ...]."""
         raise NotImplementedError
 
-    def act_on_rows(
-        self,
-        obs: NDArray[Any],
-        explore: bool = True,
-        timestep: int | None = None,
-        inputs: Mapping[str, NDArray[Any]] | None = None,
-    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        """Returns actions [B, ...] and extra columns for preprocessed observations [B, ...]."""
-        plain = self._action_sampler_fn is None and self._action_distribution_fn is None
-        if self._acts_by_itself or (plain and self.numpy_dist is not None and not self.has_custom_action_out()):
-            return super().act_on_rows(obs, explore, timestep, inputs)
-        return self.act_in_framework({OBS: obs, **(inputs or {})}, explore, timestep)
+    def values_in_framework(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns the model's state values [B] for `obs` [B, ...], by way of the framework."""
+        raise NotImplementedError
 
     def act_in_framework(
         self, input_dict: Mapping[str, Any], explore: bool, timestep: int | None
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         """Returns what `act_on_rows` does, by way of the framework and of the hooks that replace parts of acting."""
         raise NotImplementedError
-
-    def compute_actions_from_input_dict(
-        self,
-        input_dict: Mapping[str, Any],
-        explore: bool | None = None,
-        timestep: int | None = None,
-        episodes: Any = None,
-        **kwargs: Any,
-    ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
-        """Returns actions [B, ...], states and extra columns for a dict of columns."""
-        if self.acts_in_numpy() and self._numpy_actor is not None:
-            return super().compute_actions_from_input_dict(input_dict, explore, timestep, episodes, **kwargs)
-        explore = bool(self.config.get("explore", True)) if explore is None else explore
-        self.exploration.before_compute_actions(timestep=timestep, explore=explore)
-        memory = self._memory_inputs(input_dict, len(np.asarray(input_dict[OBS]))) or {}
-        given = {key: value for key, value in input_dict.items() if key != INFOS}
-        actions, columns = self.act_in_framework({**given, **memory}, explore, timestep)
-        self.exploration.restore_weights()
-        return actions, pop_states(columns), columns
 
     def extra_action_out(self, input_dict: Any, state_batches: Any, model: Any, action_dist: Any) -> dict[str, Any]:
         """Returns further columns [B, ...] to store with the actions."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
+from rlframe.policy.inference import Inference, NumpyInference
 from rlframe.policy.policy import Policy
 
 
@@ -68,24 +69,6 @@ class NumpyPolicy(Policy):
         self.numpy_dist: Any = self._built_in_distribution()
         self.exploration = self._create_exploration()
         self.weights: dict[str, NDArray[Any]] = {}
-        self._numpy_actor: Any = None
-
-    def forward(
-        self, obs: NDArray[Any], explore: bool = True
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
-        """Returns distribution inputs [B, K] and values [B] (None unless wanted)."""
-        actor = self._numpy_actor if explore else self._numpy_actor.mean
-        if self.wants_values:
-            both: tuple[NDArray[np.float32], NDArray[np.float32]] = actor.forward_with_values(obs)
-            return both
-        return actor.forward(obs), None
-
-    def forward_with_memory(
-        self, obs: NDArray[Any], inputs: Mapping[str, NDArray[Any]], explore: bool = True
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
-        """Returns distribution inputs [B, K], values [B] and new states; see `Policy`."""
-        made: tuple[Any, Any, list[Any]] = self._numpy_actor.step(obs, inputs)
-        return made
 
     def is_recurrent(self) -> bool:
         """Returns whether the policy carries state from step to step."""
@@ -94,10 +77,6 @@ class NumpyPolicy(Policy):
     def get_initial_state(self) -> list[NDArray[Any]]:
         """Returns the state arrays at the start of an episode, without batch dimension."""
         return list(self.recipe.initial_state)
-
-    def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
-        """Returns state values [B]."""
-        return np.asarray(self._numpy_actor.values(obs))
 
     def postprocess_trajectory(
         self, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
@@ -114,12 +93,13 @@ class NumpyPolicy(Policy):
     def set_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
         """Takes weights; arrays from the object store are used as they are, without a copy."""
         self.weights = {name: np.asarray(array) for name, array in weights.items()}
-        if not self.weights:  # the state of one that has not got any yet
-            self._numpy_actor = None
-            return
-        self._numpy_actor = self.recipe.build_actor(
-            self.recipe.spec, self.weights, self._action_rng if self.recipe.noisy else None
-        )
+        self.choose_inference()
+
+    def _built_in_inference(self) -> Inference:
+        if not self.__dict__.get("weights"):  # the constructor, or the state of one that has not got any yet
+            return Inference(self)
+        rng = self._action_rng if self.recipe.noisy else None
+        return NumpyInference(self, self.recipe.build_actor(self.recipe.spec, self.weights, rng))
 
     def __getattr__(self, name: str) -> Any:
         if name in ("model", "dist_class", "device"):

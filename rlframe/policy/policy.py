@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import gymnasium as gym
@@ -13,9 +13,6 @@ import tree
 from numpy.typing import NDArray
 
 from rlframe.data.columns import (
-    ACTION_DIST_INPUTS,
-    ACTION_LOGP,
-    ACTION_PROB,
     ACTIONS,
     EPS_ID,
     INFOS,
@@ -28,7 +25,6 @@ from rlframe.data.columns import (
     STATE_OUT_PREFIX,
     TERMINATEDS,
     TRUNCATEDS,
-    VF_PREDS,
     T,
 )
 from rlframe.data.rows import slice_column
@@ -38,11 +34,12 @@ from rlframe.exploration.make import make_exploration
 from rlframe.models.distributions import numpy_dist_for
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
 from rlframe.policy.group_actions import GroupCategorical, explored_by_agent
+from rlframe.policy.inference import Inference, OwnActing, OwnForward
 from rlframe.policy.parts import Component
 from rlframe.policy.policy_spec import PolicySpec as PolicySpec
 from rlframe.policy.recurrent_context import RecurrentContext, views_after
 from rlframe.policy.rllib_names import RLlibPolicyNames
-from rlframe.policy.users_code import PolicyType, explored, is_users, method, overridden_by_user, seen_last, widen
+from rlframe.policy.users_code import PolicyType, explored, method, users_way, widen
 from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.seeding import entropy_seed, make_rng
 from rlframe.utils.spaces.observations import describe
@@ -92,21 +89,14 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
     max_seq_len = 20
     #: Learner steps so far, where several processes have to agree on them.
     steps_learned = 0
-    #: Whether a user's method acts as a whole: `compute_actions_from_input_dict`, or `compute_actions` behind it.
-    _acts_by_itself = _by_compute_actions = False
-    #: Episode and agent of each row that such a method acts on next.
-    _acting_for: Sequence[tuple[Any, Any]] = ()
+    #: Whether sampling acts by a user's own `compute_actions`, where the class has one.
+    samples_by_compute_actions = True
     #: Learners in other processes that gradients are averaged with, this one included; None learns alone.
     distributed_world_size: int | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         widen(cls)
-        built_in = (above for above in cls.__mro__ if not is_users(above))
-        plain = next(c for c in built_in if "compute_actions_from_input_dict" in c.__dict__) is Policy
-        cls._by_compute_actions = plain and overridden_by_user(cls, "compute_actions")
-        whole = overridden_by_user(cls, "compute_actions_from_input_dict")
-        cls._acts_by_itself = whole or cls._by_compute_actions
 
     def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any], config: dict[str, Any]) -> None:
         self.observation_space = observation_space = known_to_both(observation_space)
@@ -157,6 +147,23 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             self.numpy_dist = self.numpy_dist or self._built_in_distribution()
             self.exploration = self._create_exploration()
 
+    @cached_property
+    def inference(self) -> Inference:
+        """How the policy acts; chosen when it is made, and before where a constructor acts already."""
+        return self.choose_inference()
+
+    def choose_inference(self) -> Inference:
+        """Returns how the policy acts, of what its class and its parts are now, and keeps it."""
+        way, inner = users_way(type(self)), self._built_in_inference()
+        if type(self).forward is not Policy.forward:
+            inner = OwnForward(self, inner)
+        self.inference = inner if way is None else OwnActing(self, inner, way == "compute_actions")
+        return self.inference
+
+    def _built_in_inference(self) -> Inference:
+        """Returns what acts where no method of the class's own does."""
+        return Inference(self)
+
     # --- acting -----------------------------------------------------------------------------------------------
 
     def forward(
@@ -166,18 +173,18 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
 
         `explore` matters to networks with noise of their own.
         """
-        raise NotImplementedError(f"{type(self).__name__} defines neither forward() nor compute_actions()")
+        inputs, values, _ = self.inference.built_in.run({OBS: obs}, explore)
+        return inputs, values
 
     def forward_with_memory(
         self, obs: NDArray[Any], inputs: Mapping[str, NDArray[Any]], explore: bool = True
     ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
         """Returns what `forward` does and the new states [B, ...], given `state_in_i` and past columns as `inputs`."""
-        raise NotImplementedError(f"{type(self).__name__} has no memory")
+        return self.inference.built_in.run({OBS: obs, **inputs}, explore)
 
     def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
-        """Returns state values [B] of `obs` [B, ...]; zeros for a policy without a value function."""
-        _, values = self.forward(obs, False)
-        return np.zeros(len(obs), np.float32) if values is None else values
+        """Returns state values [B] of `obs` [B, ...], at the start of episodes; zeros without a value function."""
+        return self.inference.values(obs)
 
     def values_after(self, batch: Mapping[str, Any], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Returns V(`new_obs`) [n] of the given rows of a batch, with the memory that the policy had there.
@@ -210,9 +217,8 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
 
         Recurrent policies take what `RecurrentContext.inputs` gives, and return their states as columns `state_out_i`.
         """
-        if self._acts_by_itself:
-            return self._act_by_users_method(obs, explore, timestep, inputs or {})
-        return self._act(obs, explore, timestep, self.train_columns, inputs)
+        columns = {OBS: obs} if inputs is None else {OBS: obs, **inputs}
+        return self.inference.act(columns, explore, timestep, self.train_columns)
 
     def act_for(self, rows: Sequence[tuple[Any, Any]]) -> None:
         """Notes whose rows come next: a user's own way of acting is told of the episodes, and what they saw last.
@@ -220,79 +226,19 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         Args:
             rows: Episode and agent id of each row.
         """
-        if self._acts_by_itself:
-            self._acting_for = rows
+        self.inference.act_for(rows)
 
-    def _act_by_users_method(
-        self, obs: NDArray[Any], explore: bool, timestep: int | None, inputs: Mapping[str, NDArray[Any]]
-    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        """Returns actions and columns by way of a user's `compute_actions_from_input_dict` or `compute_actions`."""
-        before = self.global_timestep
-        rows, self._acting_for = self._acting_for, ()
-        given = {**seen_last(self, rows, len(obs)), OBS: obs, **inputs}
-        episodes = [episode for episode, _ in rows] or None
-        actions, states, columns = self.compute_actions_from_input_dict(given, explore, timestep, episodes=episodes)
-        if self.global_timestep == before:  # the user's method may end in one that counts
-            self.global_timestep += len(obs)
-        made = {key: np.asarray(column) for key, column in (columns or {}).items()}
-        made.update({f"{STATE_OUT_PREFIX}{index}": np.asarray(state) for index, state in enumerate(states or ())})
-        return self._batched(actions), made
-
-    def _batched(self, actions: Any) -> Any:
+    def batched(self, actions: Any) -> Any:
         """Returns actions [B, ...] as arrays, of what a user's method gave: also a list of single ones."""
         if isinstance(actions, list) and self.action_space_struct is not self.action_space:
             return tree.map_structure(lambda *leaves: np.stack(leaves), *actions)
         return actions if isinstance(actions, (tuple, dict)) else np.asarray(actions)
 
-    def _compute_actions_of(
-        self, given: Mapping[str, Any], explore: bool, timestep: int | None, episodes: Any, **kwargs: Any
-    ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
-        """Returns what a user's `compute_actions` gives for a dict of columns."""
-        made: tuple[Any, list[Any], dict[str, Any]] = self.compute_actions(
-            given[OBS],
-            [given[f"{STATE_IN_PREFIX}{index}"] for index in range(self.num_state_tensors())],
-            prev_action_batch=given.get(PREV_ACTIONS),
-            prev_reward_batch=given.get(PREV_REWARDS),
-            info_batch=given.get(INFOS),
-            episodes=episodes,
-            explore=explore,
-            timestep=timestep,
-            **kwargs,
-        )
-        actions, states, columns = made
-        return self._batched(actions), list(states or ()), dict(columns or {})
-
-    def _act(
-        self,
-        obs: NDArray[Any],
-        explore: bool,
-        timestep: int | None,
-        wanted: tuple[str, ...] | None,
-        inputs: Mapping[str, NDArray[Any]] | None,
-    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        """Returns actions and the wanted columns; None wants all."""
-        states: list[NDArray[Any]] = []
-        if inputs is None:
-            dist_inputs, values = self.forward(obs, explore)
-        else:
-            dist_inputs, values, states = self.forward_with_memory(obs, inputs, explore)
-        distribution = method(self, "distribution")(dist_inputs)
-        step = self.global_timestep if timestep is None else timestep
-        actions, logp = self.exploration.get_exploration_action(
-            action_distribution=distribution, timestep=step, explore=explore
-        )
-        self.global_timestep += len(obs)
-        columns: dict[str, NDArray[Any]] = {}
-        if wanted is None or ACTION_DIST_INPUTS in wanted:
-            columns[ACTION_DIST_INPUTS] = dist_inputs
-        if wanted is None or ACTION_LOGP in wanted:
-            columns[ACTION_LOGP] = logp
-        if wanted is not None and ACTION_PROB in wanted:
-            columns[ACTION_PROB] = np.exp(logp)
-        if values is not None:
-            columns[VF_PREDS] = values
-        columns.update({f"{STATE_OUT_PREFIX}{index}": state for index, state in enumerate(states)})
-        return actions, columns
+    def acting_columns(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the columns that acting takes: what the caller gave but for infos, and memory where it needs one."""
+        obs = np.asarray(given[OBS])
+        memory = self._memory_inputs(given, len(obs)) or {}
+        return {**{key: value for key, value in given.items() if key != INFOS}, OBS: obs, **memory}
 
     def _memory_inputs(self, given: Mapping[str, Any], count: int) -> dict[str, NDArray[Any]] | None:
         """Returns states and past columns for `count` rows out of what the caller gave; None without memory.
@@ -335,15 +281,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
     ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
         """Returns actions [B, ...], recurrent states (`[]`) and extra columns for a dict of columns with `obs`."""
         explore = bool(self.config.get("explore", True)) if explore is None else explore
-        obs = np.asarray(input_dict[OBS])
-        if self._by_compute_actions:
-            given = {**input_dict, **(self._memory_inputs(input_dict, len(obs)) or {})}
-            return self._compute_actions_of(given, explore, timestep, episodes, **kwargs)
-        self.exploration.before_compute_actions(timestep=timestep, explore=explore)
-        actions, columns = self._act(obs, explore, timestep, None, self._memory_inputs(input_dict, len(obs)))
-        self.exploration.restore_weights()
-        columns[ACTION_PROB] = np.exp(columns[ACTION_LOGP])
-        return actions, pop_states(columns), columns
+        return self.inference.compute(input_dict, explore, timestep, episodes, **kwargs)
 
     def compute_actions(
         self,
@@ -417,7 +355,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         actions, states, extra = self.compute_actions_from_input_dict(
             batched, explore, timestep, episodes=episodes, **kwargs
         )
-        action = self.to_env_actions(self._batched(actions), unsquash=unsquash_action, clip=clip_action)
+        action = self.to_env_actions(self.batched(actions), unsquash=unsquash_action, clip=clip_action)
         return (
             unbatch_one(action),
             [part[0] for part in states],
@@ -688,7 +626,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             made.get_exploration_action = partial(explored_by_agent, made.get_exploration_action)
         if self._acts_in_points:
             made.get_exploration_action = partial(_explored_points, self.action_space, made.get_exploration_action)
-        if self._acts_by_itself:
+        if users_way(type(self)) is not None:
             made.get_exploration_action = partial(explored, self, made.get_exploration_action)
         if self.train_columns is not None and not set(made.reads) <= set(self.train_columns):
             self.train_columns = tuple(dict.fromkeys([*self.train_columns, *made.reads]))
@@ -747,14 +685,6 @@ def _explored_points(space: Any, choose: Any, /, **kwargs: Any) -> tuple[Any, An
     return (corners(actions, space) if np.ndim(actions) == 1 else actions), logp
 
 
-def pop_states(columns: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
-    """Takes the columns `state_out_0`, `state_out_1`, ... out of `columns`, and returns them in order."""
-    states: list[NDArray[Any]] = []
-    while f"{STATE_OUT_PREFIX}{len(states)}" in columns:
-        states.append(columns.pop(f"{STATE_OUT_PREFIX}{len(states)}"))
-    return states
-
-
 def unbatch_one(actions: Any) -> Any:
     """Returns the only action of a batch of one, through nested tuples and dicts."""
     if isinstance(actions, tuple):
@@ -779,4 +709,4 @@ def _preprocess(preprocessor: Any, obs: Any) -> Any:
         raise
 
 
-__all__ = ["DEFAULT_POLICY_ID", "Policy", "PolicySpec", "State", "pop_states", "unbatch_one"]
+__all__ = ["DEFAULT_POLICY_ID", "Policy", "PolicySpec", "State", "unbatch_one"]

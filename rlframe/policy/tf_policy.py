@@ -128,7 +128,6 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         self._scalar_tensors: dict[str, tuple[float, Tensor]] = {}
         self._mirror: WeightMirror | None = None
         self._mirror_is_stale = False
-        self._numpy_actor = self._make_actor()
         with tf.device(self.device):
             self.components.update(self.make_components())
 
@@ -221,18 +220,15 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         """Returns a random stream of the policy's own, named by `path`: a `tf.random.Generator`."""
         return tf.random.Generator.from_seed(self.stream_seed(*path) % 2**63)
 
-    def _make_actor(self) -> Any:
-        if not self.acts_in_numpy():
-            return None
+    def live_weights(self) -> dict[str, NDArray[Any]]:
+        """Returns arrays that `refresh_live_weights` brings up to date with the model's variables."""
         self._mirror = WeightMirror(self.model.named_variables())
-        return self.build_actor(
-            self.actor_spec(), self._mirror.arrays, self._action_rng if self._noisy_network else None
-        )
+        return self._mirror.arrays
 
     def _weights_changed(self) -> None:
         self._mirror_is_stale = True
 
-    def _refreshed(self) -> None:
+    def refresh_live_weights(self) -> None:
         """Brings the NumPy actor's weights up to date."""
         if self._mirror_is_stale and self._mirror is not None:
             self._mirror.refresh()
@@ -240,28 +236,8 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
 
     # --- acting -----------------------------------------------------------------------------------------------
 
-    def forward(
-        self, obs: NDArray[Any], explore: bool = True
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
-        """Returns distribution inputs [B, K] and values [B] (None unless wanted) for `obs` [B, ...]."""
-        self._refreshed()
-        return super().forward(obs, explore)
-
-    def forward_with_memory(
-        self, obs: NDArray[Any], inputs: Mapping[str, NDArray[Any]], explore: bool = True
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
-        """Returns distribution inputs [B, K], values [B] (None unless wanted) and new states, see `Policy`."""
-        self._refreshed()
-        return super().forward_with_memory(obs, inputs, explore)
-
-    def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
-        """Returns the model's state values [B] for `obs` [B, ...], at the start of episodes where it has memory."""
-        if self.needs_memory():
-            _, values, _ = self.forward_with_memory(obs, self._memory_inputs({OBS: obs}, len(obs)) or {}, False)
-            return np.zeros(len(obs), np.float32) if values is None else values
-        if self._numpy_actor is not None:
-            self._refreshed()
-            return np.asarray(self._numpy_actor.values(obs))
+    def values_in_framework(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns the model's state values [B] for `obs` [B, ...], by way of TensorFlow."""
         return np.asarray(self._act_calls({OBS: obs}, {}, explore=False, values=True, extra=False)["values"])
 
     def forward_in_framework(

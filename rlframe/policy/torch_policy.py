@@ -116,7 +116,6 @@ class TorchPolicy(LearningPolicy):
         self._optimizers = self._make_optimizers()
         if self.target_networks:
             self._make_target_network(self.target_networks)
-        self._numpy_actor = self._make_actor()
         self.components.update(self.make_components())
         fused = self.fused_gradients
         if fused is not None and not any(overridden_by_user(type(self), name) for name in fused.methods):
@@ -187,16 +186,11 @@ class TorchPolicy(LearningPolicy):
         """Returns a random stream of the policy's own, named by `path`, on its device."""
         return torch.Generator(self.device).manual_seed(self.stream_seed(*path))
 
-    def live_weights(self) -> dict[str, NDArray[Any]]:
-        """Returns the model's tensors as arrays that share their memory (CPU only); for actors, not for users."""
-        return {name: tensor.detach().numpy() for name, tensor in self.model.state_dict().items()}
-
-    def _make_actor(self) -> Any:
-        if self.device.type != "cpu" or not self.acts_in_numpy():
+    def live_weights(self) -> dict[str, NDArray[Any]] | None:
+        """Returns the model's tensors as arrays that share their memory; None where they are not on the CPU."""
+        if self.device.type != "cpu":
             return None
-        return self.build_actor(
-            self.actor_spec(), self.live_weights(), self._action_rng if self._noisy_network else None
-        )
+        return {name: tensor.detach().numpy() for name, tensor in self.model.state_dict().items()}
 
     # --- acting -----------------------------------------------------------------------------------------------
 
@@ -209,13 +203,8 @@ class TorchPolicy(LearningPolicy):
             values = self.model.value_function().cpu().numpy() if self.wants_values else None
             return inputs.cpu().numpy(), values, [state.cpu().numpy() for state in states]
 
-    def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
-        """Returns the model's state values [B] for `obs` [B, ...], at the start of episodes where it has memory."""
-        if self.needs_memory():
-            _, values, _ = self.forward_with_memory(obs, self._memory_inputs({OBS: obs}, len(obs)) or {}, False)
-            return np.zeros(len(obs), np.float32) if values is None else values
-        if self._numpy_actor is not None:
-            return np.asarray(self._numpy_actor.values(obs))
+    def values_in_framework(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns the model's state values [B] for `obs` [B, ...], by way of torch."""
         with torch.no_grad():
             self.model(self._acting_batch({OBS: obs}), [], None)
             return np.asarray(self.model.value_function().cpu().numpy())

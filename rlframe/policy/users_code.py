@@ -61,6 +61,17 @@ def overridden_by_user(cls: type[Any], name: str) -> bool:
     return place is not None and is_users(cls.__mro__[place])
 
 
+def users_way(cls: type[Any]) -> str | None:
+    """Returns the user's own method that acts as a whole, or None.
+
+    It is `compute_actions_from_input_dict`, or `compute_actions` where the built-in one of that name leads there: that
+    of policies with a framework does not.
+    """
+    if overridden_by_user(cls, "compute_actions_from_input_dict"):
+        return "compute_actions_from_input_dict"
+    return "compute_actions" if cls.samples_by_compute_actions and overridden_by_user(cls, "compute_actions") else None
+
+
 def method(policy: Any, name: str) -> Any:
     """Returns a method of a policy, also where the user keeps something else under its name, such as the last loss."""
     found = getattr(policy, name)
@@ -134,6 +145,7 @@ class PolicyType(ABCMeta):
         elif "config" in kwargs:
             kwargs["config"] = completed(cls, kwargs["config"])
         policy = super().__call__(*args, **kwargs)
+        policy.choose_inference()
         policy.run_first()
         return policy
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.policy.inference import FrameworkInference
 from tests.contract.test_policies import make
 from tests.helpers.frameworks import FRAMEWORKS
 
@@ -163,7 +164,7 @@ def test_acting_through_the_framework_is_acting_in_numpy(framework: str, space: 
     policy = make(framework, "MADDPG", NETWORKS, action_space=space)
     obs = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
     expected, _, columns = policy.compute_actions(obs, explore=False)
-    policy._numpy_actor = None
+    policy.inference = FrameworkInference(policy)
     actions, _, made = policy.compute_actions(obs, explore=False)
     np.testing.assert_allclose(actions, expected, atol=1e-6)
     for name in ("action_logp", "action_dist_inputs"):

@@ -9,6 +9,7 @@ import pytest
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.data.sequences import padded_sequences
 from rlframe.models.catalog import ModelCatalog
+from rlframe.policy.inference import NumpyInference
 from tests.helpers.frameworks import FRAMEWORKS, needs_tf
 
 LSTM = {"use_lstm": True, "lstm_cell_size": 12, "lstm_use_prev_action": True, "lstm_use_prev_reward": True}
@@ -140,7 +141,7 @@ def test_the_lstm_acts_in_numpy_as_it_does_in_the_framework(framework):
         "prev_actions": np.array([0, 1, 1, 0, 1]),
         "prev_rewards": rng.normal(size=5).astype(np.float32),
     }
-    assert policy._numpy_actor is not None
+    assert isinstance(policy.inference, NumpyInference)
     in_numpy = policy.forward_with_memory(obs, inputs, False)
     in_framework = policy.forward_in_framework({"obs": obs, **inputs}, False)
     for mine, theirs in zip([*in_numpy[:2], *in_numpy[2]], [*in_framework[:2], *in_framework[2]], strict=True):

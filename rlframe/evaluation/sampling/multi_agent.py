@@ -89,7 +89,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         self._unchecked = set(range(len(slots)))
         self._followers: dict[str, tuple[Policy, bool]] = {}  # policies, and whether their explorations follow episodes
         self._wants_steps = not EPISODE_HOOKS.isdisjoint(hooks.call) or any(
-            policy._acts_by_itself or overridden_by_user(type(policy), "postprocess_trajectory")
+            policy.inference.shows_episodes or overridden_by_user(type(policy), "postprocess_trajectory")
             for policy in policies.values()
         )
         self._postprocess = MultiAgentPostprocessing(policies, hooks)

@@ -96,7 +96,7 @@ class EnvRunner(SamplingLoop):
         self._unchecked = set(range(size))
         self._episode_parts = [0] * size
         self._episodes: list[Episode | None] = [None] * size
-        users = policy._acts_by_itself or overridden_by_user(type(policy), "postprocess_trajectory")
+        users = policy.inference.shows_episodes or overridden_by_user(type(policy), "postprocess_trajectory")
         shown = self._shows_episodes and users
         self._wants_episodes = shown or not EPISODE_HOOKS.isdisjoint(hooks.call)
         self._pending: list[list[SampleBatch]] = [[] for _ in slots]

@@ -15,6 +15,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.models import ModelCatalog
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy import Policy, build_policy_class, build_torch_policy
+from rlframe.policy.inference import NumpyInference
 from rlframe.policy.torch.flat import FlatAdam, FlatParameters, flatten_parameters
 from rlframe.policy.torch_policy import TorchPolicy
 from rlframe.utils.errors import NonFiniteError, UnsupportedSpaceException
@@ -314,7 +315,7 @@ def test_numpy_actor_agrees_with_torch(options):
     policy = DQNTorchPolicy(OBS_SPACE, ACTIONS, dqn_config(**options))
     obs = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
     in_numpy, _ = policy.forward(obs, explore=False)
-    assert policy._numpy_actor is not None
+    assert isinstance(policy.inference, NumpyInference)
     with torch.no_grad():
         in_torch = policy.forward_in_framework({"obs": obs}, False)[0]
     np.testing.assert_allclose(in_numpy, in_torch, atol=2e-6)

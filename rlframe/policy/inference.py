@@ -1,0 +1,266 @@
+"""How a policy acts: in NumPy, through its framework, or by code of the user's own; chosen when the policy is built.
+
+Sampling, evaluation, `compute_single_action` and workers without a framework all act through `Policy.inference`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.data.columns import (
+    ACTION_DIST_INPUTS,
+    ACTION_LOGP,
+    ACTION_PROB,
+    INFOS,
+    OBS,
+    PREV_ACTIONS,
+    PREV_REWARDS,
+    STATE_IN_PREFIX,
+    STATE_OUT_PREFIX,
+    VF_PREDS,
+)
+from rlframe.policy.users_code import method, seen_last
+
+#: Preprocessed `obs [B, ...]`; for policies with memory `state_in_i [B, ...]` and past columns, too.
+Columns: TypeAlias = Mapping[str, NDArray[Any]]
+#: Names of columns beside values and states; None wants those of the distribution.
+Wanted: TypeAlias = tuple[str, ...] | None
+#: Distribution inputs `[B, K]`, state values `[B]` or None, and new recurrent states `[B, ...]`.
+Outputs: TypeAlias = tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]
+#: Actions `[B, ...]`, nested or not, and columns `[B, ...]` that are stored with them.
+Acted: TypeAlias = tuple[Any, dict[str, NDArray[Any]]]
+#: Actions, new recurrent states, and further columns: what RLlib's `compute_actions` return.
+Computed: TypeAlias = tuple[Any, list[NDArray[Any]], dict[str, NDArray[Any]]]
+
+
+class Inference:
+    """Acts on rows: a forward pass, then the policy's distribution and exploration. Subclasses say how it passes.
+
+    Args:
+        policy: Whose distribution, exploration and clock are asked at each call: programs replace them.
+    """
+
+    #: Whether it asks for the episodes of the rows, see `act_for`.
+    shows_episodes = False
+
+    def __init__(self, policy: Any) -> None:
+        self.policy = policy
+
+    @property
+    def built_in(self) -> Inference:
+        """What acts where a user's own method calls that of the base class."""
+        return self
+
+    def run(self, columns: Columns, explore: bool) -> Outputs:
+        """Returns what a forward pass gives; `explore` matters to networks with noise of their own."""
+        raise NotImplementedError(f"{type(self.policy).__name__} defines neither forward() nor compute_actions()")
+
+    def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns state values [B] of `obs` [B, ...], at the start of episodes; zeros where there are none."""
+        _, values, _ = self.run(self.policy.acting_columns({OBS: obs}), False)
+        return np.zeros(len(obs), np.float32) if values is None else values
+
+    def act_for(self, rows: Sequence[tuple[Any, Any]]) -> None:
+        """Takes the episode and the agent id of each row that comes next."""
+
+    def act(self, columns: Columns, explore: bool, timestep: int | None, wanted: Wanted) -> Acted:
+        """Returns actions and the wanted columns, and counts the steps.
+
+        `timestep` is that of the exploration's schedules; None takes the policy's own.
+        """
+        policy = self.policy
+        dist_inputs, values, states = self.run(columns, explore)
+        distribution = method(policy, "distribution")(dist_inputs)
+        step = policy.global_timestep if timestep is None else timestep
+        actions, logp = policy.exploration.get_exploration_action(
+            action_distribution=distribution, timestep=step, explore=explore
+        )
+        policy.global_timestep += len(columns[OBS])
+        made: dict[str, NDArray[Any]] = {}
+        if wanted is None or ACTION_DIST_INPUTS in wanted:
+            made[ACTION_DIST_INPUTS] = dist_inputs
+        if wanted is None or ACTION_LOGP in wanted:
+            made[ACTION_LOGP] = logp
+        if wanted is not None and ACTION_PROB in wanted:
+            made[ACTION_PROB] = np.exp(logp)
+        if values is not None:
+            made[VF_PREDS] = values
+        for index, state in enumerate(states):
+            made[f"{STATE_OUT_PREFIX}{index}"] = state
+        return actions, made
+
+    def compute(
+        self, input_dict: Mapping[str, Any], explore: bool, timestep: int | None, episodes: Any, **kwargs: Any
+    ) -> Computed:
+        """Returns what `Policy.compute_actions_from_input_dict` does; see there."""
+        del episodes, kwargs
+        policy = self.policy
+        policy.exploration.before_compute_actions(timestep=timestep, explore=explore)
+        actions, made = self.act(policy.acting_columns(input_dict), explore, timestep, None)
+        policy.exploration.restore_weights()
+        if ACTION_LOGP in made:
+            made[ACTION_PROB] = np.exp(made[ACTION_LOGP])
+        return actions, pop_states(made), made
+
+
+class NumpyInference(Inference):
+    """Acts with weight arrays; needs no framework.
+
+    Args:
+        policy: See `Inference`.
+        actor: What `build_actor` of an algorithm gives; one with `step` has memory.
+        refresh: Brings the actor's arrays up to date before each pass; None where they are always.
+    """
+
+    def __init__(self, policy: Any, actor: Any, refresh: Callable[[], None] | None = None) -> None:
+        super().__init__(policy)
+        self.actor, self._refresh = actor, refresh
+        self._step = getattr(actor, "step", None)
+
+    def run(self, columns: Columns, explore: bool) -> Outputs:
+        """Returns what a forward pass gives."""
+        if self._refresh is not None:
+            self._refresh()
+        if self._step is not None:
+            made: Outputs = self._step(columns[OBS], columns)
+            return made
+        actor = self.actor if explore else self.actor.mean
+        if self.policy.wants_values:
+            return (*actor.forward_with_values(columns[OBS]), [])
+        return actor.forward(columns[OBS]), None, []
+
+    def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns state values [B]."""
+        if self._step is not None:
+            return super().values(obs)
+        if self._refresh is not None:
+            self._refresh()
+        return np.asarray(self.actor.values(obs))
+
+
+class FrameworkInference(Inference):
+    """Passes through the framework's model; distribution and exploration are those of NumPy."""
+
+    def run(self, columns: Columns, explore: bool) -> Outputs:
+        """Returns what a forward pass gives."""
+        made: Outputs = self.policy.forward_in_framework(columns, explore)
+        return made
+
+    def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns state values [B], also of a policy that stores none."""
+        if self.policy.needs_memory():
+            return super().values(obs)
+        return np.asarray(self.policy.values_in_framework(obs))
+
+
+class HookedInference(FrameworkInference):
+    """Acts with a distribution or functions of the user's own, which take and give the framework's tensors."""
+
+    def act(self, columns: Columns, explore: bool, timestep: int | None, wanted: Wanted) -> Acted:
+        """Returns actions and all columns."""
+        del wanted
+        made: Acted = self.policy.act_in_framework(columns, explore, timestep)
+        return made
+
+
+class _Around(Inference):
+    """Something of the class's own, and what acts behind `super()`.
+
+    Args:
+        policy: See `Inference`.
+        inner: What acts where the class calls the base's method.
+    """
+
+    def __init__(self, policy: Any, inner: Inference) -> None:
+        super().__init__(policy)
+        self.inner = inner
+
+    @property
+    def built_in(self) -> Inference:
+        """What acts where a user's own method calls that of the base class."""
+        return self.inner.built_in
+
+
+class OwnForward(_Around):
+    """Passes through a `forward` of the class's own."""
+
+    def run(self, columns: Columns, explore: bool) -> Outputs:
+        """Returns what a forward pass gives."""
+        policy, obs = self.policy, columns[OBS]
+        if policy.needs_memory():
+            inputs = {name: column for name, column in columns.items() if name != OBS}
+            made: Outputs = policy.forward_with_memory(obs, inputs, explore)
+            return made
+        return (*policy.forward(obs, explore), [])
+
+
+class OwnActing(_Around):
+    """Acts by a user's `compute_actions_from_input_dict`, or `compute_actions` behind it, as a whole."""
+
+    shows_episodes = True
+
+    def __init__(self, policy: Any, inner: Inference, by_compute_actions: bool) -> None:
+        super().__init__(policy, inner)
+        self._by_compute_actions = by_compute_actions
+        self._rows: Sequence[tuple[Any, Any]] = ()
+
+    def act_for(self, rows: Sequence[tuple[Any, Any]]) -> None:
+        """Notes whose rows come next: the method is told of the episodes, and of what they saw last."""
+        self._rows = rows
+
+    def run(self, columns: Columns, explore: bool) -> Outputs:
+        """Returns what a forward pass gives, for who asks beside acting."""
+        return self.inner.run(columns, explore)
+
+    def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns state values [B]."""
+        return self.inner.values(obs)
+
+    def act(self, columns: Columns, explore: bool, timestep: int | None, wanted: Wanted) -> Acted:
+        """Returns the method's actions, with all columns that it gives."""
+        del wanted
+        policy = self.policy
+        before, count = policy.global_timestep, len(columns[OBS])
+        rows, self._rows = self._rows, ()
+        given = {**seen_last(policy, rows, count), **columns}
+        episodes = [episode for episode, _ in rows] or None
+        actions, states, extra = policy.compute_actions_from_input_dict(given, explore, timestep, episodes=episodes)
+        if policy.global_timestep == before:  # the user's method may end in one that counts
+            policy.global_timestep += count
+        made = {key: np.asarray(column) for key, column in (extra or {}).items()}
+        made.update({f"{STATE_OUT_PREFIX}{index}": np.asarray(state) for index, state in enumerate(states or ())})
+        return policy.batched(actions), made
+
+    def compute(
+        self, input_dict: Mapping[str, Any], explore: bool, timestep: int | None, episodes: Any, **kwargs: Any
+    ) -> Computed:
+        """Returns what the user's `compute_actions` gives, or, asked for by `super()`, what is built in."""
+        if not self._by_compute_actions:
+            return self.inner.compute(input_dict, explore, timestep, episodes, **kwargs)
+        policy = self.policy
+        given = policy.acting_columns(input_dict)
+        made: tuple[Any, Any, Any] = policy.compute_actions(
+            given[OBS],
+            [given[f"{STATE_IN_PREFIX}{index}"] for index in range(policy.num_state_tensors())],
+            prev_action_batch=given.get(PREV_ACTIONS),
+            prev_reward_batch=given.get(PREV_REWARDS),
+            info_batch=input_dict.get(INFOS),
+            episodes=episodes,
+            explore=explore,
+            timestep=timestep,
+            **kwargs,
+        )
+        actions, states, columns = made
+        return policy.batched(actions), list(states or ()), dict(columns or {})
+
+
+def pop_states(columns: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    """Takes the columns `state_out_0`, `state_out_1`, ... out of `columns`, and returns them in order."""
+    states: list[NDArray[Any]] = []
+    while f"{STATE_OUT_PREFIX}{len(states)}" in columns:
+        states.append(columns.pop(f"{STATE_OUT_PREFIX}{len(states)}"))
+    return states
