@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 
 from rlframe.config.common import CommonConfig
+from rlframe.config.view import ConfigDict
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.env.base_env import BaseEnv, maker_of
 from rlframe.env.checks import check_observation, check_spaces
@@ -311,7 +312,7 @@ class RolloutWorker(RLlibWorkerNames):
         """Builds one policy of a table of specifications that have spaces."""
         spec = table[policy_id]
         raw_space: Any = spec.observation_space
-        config = policy_config(self.policy_config, spec)
+        config = ConfigDict(policy_config(self.policy_config, spec))  # the policy's, also when it comes from the disk
         if has_several(config):  # with all spaces: critics of several agents are built by them
             config["multiagent"] = {**config["multiagent"], "policies": dict(table)}
         own_seed = "seed" in (spec.config or {})

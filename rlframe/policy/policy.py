@@ -39,7 +39,7 @@ from rlframe.policy.parts import Component
 from rlframe.policy.policy_spec import PolicySpec as PolicySpec
 from rlframe.policy.recurrent_context import RecurrentContext, views_after
 from rlframe.policy.rllib_names import RLlibPolicyNames
-from rlframe.policy.users_code import PolicyType, explored, method, users_way, widen
+from rlframe.policy.users_code import PolicyType, explored, method, users_way, widen, with_attributes
 from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.seeding import entropy_seed, make_rng
 from rlframe.utils.spaces.observations import describe
@@ -128,6 +128,15 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         #: Parts with a state of their own, by name.
         self.components: dict[str, Component] = {}
         self._needs_memory: bool | None = None
+
+    @property
+    def config(self) -> Any:
+        """The policy's own config: a dict that programs may write to, with its keys as attributes."""
+        return self._own_config
+
+    @config.setter
+    def config(self, config: Any) -> None:
+        self._own_config = with_attributes(type(self), config)
 
     def __repr__(self) -> str:
         parts: dict[str, Any] = vars(self)  # a user's own policy may set less, or fail halfway

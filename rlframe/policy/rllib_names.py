@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class RLlibPolicyNames:
     """Methods of every `Policy` for the sake of RLlib's names alone."""
 
-    config: dict[str, Any]
+    config: Any
 
     # --- batches that are loaded once and learned from in parts ------------------------------------------------
 

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.config.common import CommonConfig
+from rlframe.config.view import ConfigDict
 from rlframe.data.columns import (
     ACTIONS,
     AGENT_INDEX,
@@ -112,7 +114,7 @@ def run_first_behind_constructor(cls: type[Any]) -> None:
 
 
 def completed(cls: type[Any], config: Any) -> Any:
-    """Returns a policy's config with the defaults of its algorithm for keys that it lacks, also below `model`.
+    """Returns a policy's config with attributes, and with its algorithm's defaults for missing keys, also of `model`.
 
     Trainers hand on whole configs; programs that make a policy by hand name a few keys.
 
@@ -122,17 +124,24 @@ def completed(cls: type[Any], config: Any) -> Any:
     """
     path = getattr(cls, "defaults_from", None)
     if path is None or not isinstance(config, dict):
-        return config
+        return with_attributes(cls, config)
     module, _, name = path.partition(":")
     defaults = getattr(importlib.import_module(module), name)
     missing = [key for key in defaults if key not in config]
     model = config.get("model")
     if not missing and (not isinstance(model, dict) or defaults["model"].keys() <= model.keys()):
-        return config
+        return with_attributes(cls, config)
     made = {**copy.deepcopy({key: defaults[key] for key in missing}), **config}
     if isinstance(model, dict):
         made["model"] = {**copy.deepcopy(defaults["model"]), **model}
-    return made
+    return with_attributes(cls, made)
+
+
+def with_attributes(cls: type[Any], config: Any) -> Any:
+    """Returns a policy's config as a dict with attributes; one that has them, or is no dict, is returned itself."""
+    if isinstance(config, ConfigDict) or not isinstance(config, dict):
+        return config
+    return ConfigDict(config, getattr(cls, "defaults_from", None) or CommonConfig.defaults)
 
 
 class PolicyType(ABCMeta):

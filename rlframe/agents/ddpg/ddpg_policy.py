@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from rlframe.policy.parts import AdamSpec, LossOutput
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
+if TYPE_CHECKING:
+    from rlframe.agents.ddpg.ddpg import DDPGConfig
+
 #: Standard normal noise of the target actor's actions, `[B, A]`; with `smooth_target_policy`.
 SMOOTHING = "smoothing_noise"
 
@@ -43,6 +46,7 @@ class DDPGPolicy(LearningPolicy):
     2018, "Addressing Function Approximation Error in Actor-Critic Methods", algorithm 1 (TD3).
     """
 
+    config: DDPGConfig
     defaults_from = "rlframe.agents.ddpg.ddpg:DEFAULT_CONFIG"
     train_columns = SAMPLED_COLUMNS
     learn_columns = LOSS_COLUMNS
@@ -56,32 +60,30 @@ class DDPGPolicy(LearningPolicy):
     def prepare(self) -> None:
         """Checks the action space, and settles how many critics there are."""
         self.action_size = action_size("DDPG", self.action_space, discrete=False)
-        self.critic_names = ("q", "twin_q") if self.config["twin_q"] else ("q",)
+        self.critic_names = ("q", "twin_q") if self.config.twin_q else ("q",)
         self.target_networks = ("actor", *self.critic_names, "encoder")
         space: Any = self.action_space
-        normalized = self.config.get("normalize_actions", True)
+        normalized = self.config.normalize_actions
         #: Bounds of the actor's actions, numbers or arrays `[A]`.
         self.bounds: tuple[Any, Any] = (-1.0, 1.0) if normalized else (space.low, space.high)
 
     def encoder(self) -> dict[str, Any] | None:
         """Returns the network that observations pass through first: that of `model`, where it is wanted or needed."""
-        wanted = self.config["use_state_preprocessor"]
-        return dict(self.config["model"]) if wanted else encoder_config(self, {})
+        wanted = self.config.use_state_preprocessor
+        return dict(self.config.model) if wanted else encoder_config(self, {})
 
     def networks(self) -> Mapping[str, Part]:
         """Returns actor and critics."""
         config, width = self.config, obs_width(self)
-        noisy = (config.get("exploration_config") or {}).get("type") == "ParameterNoise"
+        noisy = (config.exploration_config or {}).get("type") == "ParameterNoise"
         hidden = dense_layers(
-            config["actor_hiddens"], config["actor_hidden_activation"], initial=Initial("xavier"), layer_norm=noisy
+            config.actor_hiddens, config.actor_hidden_activation, initial=Initial("xavier"), layer_norm=noisy
         )
         bounds: tuple[Layer, ...] = ()
-        if not self.config.get("normalize_actions", True):
+        if not self.config.normalize_actions:
             bounds = (Rescale("bounds", *(tuple(map(float, bound)) for bound in self.bounds)),)
         head = Dense("output", "tanh", self.action_size, Initial("xavier"))
-        critic_hidden = dense_layers(
-            config["critic_hiddens"], config["critic_hidden_activation"], initial=Initial("xavier")
-        )
+        critic_hidden = dense_layers(config.critic_hiddens, config.critic_hidden_activation, initial=Initial("xavier"))
         seen = {"obs": width, ACTIONS: self.action_size}
         critic = Network(seen, (*critic_hidden, Dense("output", "linear", 1, Initial("xavier"))))
         return {
@@ -92,15 +94,15 @@ class DDPGPolicy(LearningPolicy):
     def optimizers(self) -> Mapping[str, AdamSpec]:
         """Returns Adam for the actor, which steps once in `policy_delay` updates, and for the critics."""
         config = self.config
-        clip, critics = config["grad_clip"], (*self.critic_names, *(["encoder"] if self.encoder() else []))
+        clip, critics = config.grad_clip, (*self.critic_names, *(["encoder"] if self.encoder() else []))
         return {
-            "actor": AdamSpec(("actor",), config["actor_lr"], 1e-7, clip, every=config["policy_delay"]),
-            "critic": AdamSpec(critics, config["critic_lr"], 1e-7, clip),
+            "actor": AdamSpec(("actor",), config.actor_lr, 1e-7, clip, every=config.policy_delay),
+            "critic": AdamSpec(critics, config.critic_lr, 1e-7, clip),
         }
 
     def random_columns(self, rows: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
         """Returns the noise of the target actor's actions."""
-        if not self.config["smooth_target_policy"]:
+        if not self.config.smooth_target_policy:
             return {}
         return {SMOOTHING: rng.standard_normal((rows, self.action_size), np.float32)}
 
@@ -117,9 +119,9 @@ class DDPGPolicy(LearningPolicy):
         def value(next_obs: Tensor) -> Tensor:
             seen = target.encode(next_obs)
             actions = target.actor(seen)
-            if config["smooth_target_policy"]:
-                noise, limit = batch[SMOOTHING], config["target_noise_clip"]
-                actions = smoothed_actions(actions, noise, config["target_noise"], limit, self.bounds)
+            if config.smooth_target_policy:
+                noise, limit = batch[SMOOTHING], config.target_noise_clip
+                actions = smoothed_actions(actions, noise, config.target_noise, limit, self.bounds)
             return smallest([getattr(target, name)(seen, actions)[:, 0] for name in self.critic_names])
 
         made: Tensor = ops.without_gradient(value, batch[NEXT_OBS])
@@ -127,7 +129,7 @@ class DDPGPolicy(LearningPolicy):
 
     def penalty(self, model: Any, name: str) -> Tensor:
         """Returns ½ l2_reg Σ w² over the weights of a network, biases aside; a scalar."""
-        return self.config["l2_reg"] * half_squares(getattr(model, name).kernels())
+        return self.config.l2_reg * half_squares(getattr(model, name).kernels())
 
 
 def ddpg_actor_critic_loss(policy: DDPGPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
@@ -140,9 +142,9 @@ def ddpg_actor_critic_loss(policy: DDPGPolicy, model: Any, dist_class: Any, trai
     critic_loss = 0.0
     for name, value in zip(policy.critic_names, values, strict=True):
         error = value - targets
-        per_row = huber(error, config["huber_threshold"]) if config["use_huber"] else 0.5 * ops.square(error)
+        per_row = huber(error, config.huber_threshold) if config.use_huber else 0.5 * ops.square(error)
         critic_loss = critic_loss + ops.mean(per_row if weights is None else weights * per_row)
-        if config["l2_reg"]:
+        if config.l2_reg:
             critic_loss = critic_loss + policy.penalty(model, name)
     sizes = [ops.abs(ops.stop_gradient(value) - targets) for value in values]
     td_error = sizes[0] if len(sizes) == 1 else (sizes[0] + sizes[1]) / 2.0
@@ -157,7 +159,7 @@ def ddpg_actor_critic_loss(policy: DDPGPolicy, model: Any, dist_class: Any, trai
         features = ops.stop_gradient(seen)
         losses["actor"] = -ops.mean(model.q(features, model.actor(features), frozen=True)[:, 0])
         stats["actor_loss"] = losses["actor"]
-        if config["l2_reg"]:
+        if config.l2_reg:
             losses["actor"] = losses["actor"] + policy.penalty(model, "actor")
     return LossOutput(losses, {name: ops.stop_gradient(value) for name, value in stats.items()}, {"td_error": td_error})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,9 @@ from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients, LossOutput, kept
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
+
+if TYPE_CHECKING:
+    from rlframe.agents.dqn.dqn import DQNConfig
 
 
 class DoubleQLoss:
@@ -107,6 +110,7 @@ class DQNPolicy(LearningPolicy):
     Source: Mnih et al. 2015, algorithm 1; the sources of `DoubleQLoss`; Fortunato et al. 2018 (noise).
     """
 
+    config: DQNConfig
     defaults_from: str | None = "rlframe.agents.dqn.dqn:DEFAULT_CONFIG"
     train_columns = SAMPLED_COLUMNS
     learn_columns: tuple[str, ...] | None = LOSS_COLUMNS
@@ -149,7 +153,7 @@ class DQNPolicy(LearningPolicy):
     def optimizers(self) -> Mapping[str, AdamSpec]:
         """Returns Adam with `lr` and `adam_epsilon`, clipped to `grad_clip`."""
         config = self.config
-        return {"q": AdamSpec(WHOLE_MODEL, config["lr"], config["adam_epsilon"], config["grad_clip"])}
+        return {"q": AdamSpec(WHOLE_MODEL, config.lr, config.adam_epsilon, config.grad_clip)}
 
     def make_components(self) -> dict[str, Component]:
         """Returns the schedule of the learning rate; gives noisy layers their random streams."""
@@ -160,7 +164,7 @@ class DQNPolicy(LearningPolicy):
         for index, layer in enumerate(getattr(self.target_model, "noisy_layers", list)()):
             # The target's noise is its own draw, and on: Fortunato et al. 2018, section 3.1.
             layer.noise, layer.generator = True, self.make_generator("target_noise", index)
-        return {"lr": LearningRate(self, self.config["lr"], self.config["lr_schedule"])}
+        return {"lr": LearningRate(self, self.config.lr, self.config.lr_schedule)}
 
     # --- Q-values ---------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
@@ -27,6 +27,9 @@ from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from rlframe.utils.spaces.simplex import Simplex
 
+if TYPE_CHECKING:
+    from rlframe.agents.maddpg.maddpg import MADDPGConfig
+
 #: Gumbel noise of the action that the actor's loss draws; only with choices. float32 `[B, A]`.
 NOISE = "relaxation_noise"
 
@@ -42,6 +45,7 @@ class MADDPGPolicy(LearningPolicy):
     Source: Lowe et al. 2017, "Multi-Agent Actor-Critic for Mixed Cooperative-Competitive Environments", eqs. 5, 6.
     """
 
+    config: MADDPGConfig
     defaults_from = "rlframe.agents.maddpg.maddpg:DEFAULT_CONFIG"
     train_columns = (NEXT_OBS, DONES)
     learn_columns = (OBS, JOINT_OBS, JOINT_ACTIONS, JOINT_NEXT_OBS, JOINT_NEXT_ACTIONS, REWARDS, DISCOUNTS)
@@ -60,7 +64,7 @@ class MADDPGPolicy(LearningPolicy):
         self.joint = JointSpaces.of_config(self.config)
         self.chooses = is_choice(self.action_space)
         self.dist_type = "relaxed_one_hot" if self.chooses else "tanh"
-        if not self.chooses and not self.config.get("normalize_actions", True):
+        if not self.chooses and not self.config.normalize_actions:
             raise ConfigError(
                 f"normalize_actions: got False with the action space {self.action_space}; wanted True: MADDPG's "
                 "actors act in [-1, 1]"
@@ -70,10 +74,10 @@ class MADDPGPolicy(LearningPolicy):
         """Returns the actor, and the critic of all agents' steps, or of the own with `use_local_critic`."""
         config, joint, xavier = self.config, self.joint, Initial("xavier")
         seen = {"obs": sum(joint.obs), "actions": sum(joint.actions)}
-        if config["use_local_critic"]:
+        if config.use_local_critic:
             seen = {"obs": joint.obs[joint.agent], "actions": joint.actions[joint.agent]}
-        actor = dense_layers(config["actor_hiddens"], config["actor_hidden_activation"], initial=xavier)
-        critic = dense_layers(config["critic_hiddens"], config["critic_hidden_activation"], initial=xavier)
+        actor = dense_layers(config.actor_hiddens, config.actor_hidden_activation, initial=xavier)
+        critic = dense_layers(config.critic_hiddens, config.critic_hidden_activation, initial=xavier)
         outputs = Dense("output", "linear", joint.actions[joint.agent], xavier)
         return {
             "actor": Network({"obs": joint.obs[joint.agent]}, (*actor, outputs)),
@@ -82,10 +86,10 @@ class MADDPGPolicy(LearningPolicy):
 
     def optimizers(self) -> Mapping[str, AdamSpec]:
         """Returns an Adam each for actor and critic; the gradients of each weight array are clipped by themselves."""
-        limit = self.config["grad_norm_clipping"] or math.inf
+        limit = self.config.grad_norm_clipping or math.inf
         return {
-            "actor": AdamSpec(("actor",), self.config["actor_lr"], clip_each=limit),
-            "critic": AdamSpec(("critic",), self.config["critic_lr"], clip_each=limit),
+            "actor": AdamSpec(("actor",), self.config.actor_lr, clip_each=limit),
+            "critic": AdamSpec(("critic",), self.config.critic_lr, clip_each=limit),
         }
 
     def random_columns(self, rows: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
@@ -135,7 +139,7 @@ class MADDPGPolicy(LearningPolicy):
 
     def value(self, critic: Any, obs: Tensor, actions: Tensor) -> Tensor:
         """Returns a critic's values of joint observations `[B, ΣD]` and actions `[B, ΣA]`. Float `[B]`."""
-        if self.config["use_local_critic"]:
+        if self.config.use_local_critic:
             obs, actions = obs[:, self.joint.own_obs], actions[:, self.joint.own_actions]
         made: Tensor = critic(obs, actions)[:, 0]
         return made
@@ -155,7 +159,7 @@ def maddpg_loss(policy: MADDPGPolicy, model: Any, dist_class: Any, train_batch: 
         model.critic, obs, ops.concat([actions[:, : own.start], mine, actions[:, own.stop :]], axis=1)
     )
     losses = {
-        "actor": -ops.mean(q_mine) + (policy.config["actor_feature_reg"] or 0.0) * ops.mean(ops.square(features)),
+        "actor": -ops.mean(q_mine) + (policy.config.actor_feature_reg or 0.0) * ops.mean(ops.square(features)),
         "critic": ops.mean(ops.square(td_error)),
     }
     stats = {f"{name}_loss": ops.stop_gradient(loss) for name, loss in losses.items()}

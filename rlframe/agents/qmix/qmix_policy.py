@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from rlframe.utils.errors import ConfigError
 from rlframe.utils.numpy import FLOAT_MIN
 from rlframe.utils.spaces.old_gym import convert_space
 
+if TYPE_CHECKING:
+    from rlframe.agents.qmix.qmix import QMixConfig
+
 _LOGGER = logging.getLogger("rlframe")
 #: Column of the members' single rewards, float32 `[B, N]`, of groups whose agents learn each for itself.
 MEMBER_REWARDS = "member_rewards"
@@ -39,10 +42,10 @@ def postprocess_group(
     """Adds `discounts` = γ(1 − terminated), and `member_rewards` where agents learn each for itself."""
     del other_agent_batches, episode
     config = policy.config
-    batch = n_step(sample_batch, 1, float(config["gamma"]))
-    if config["mixer"] is None:
+    batch = n_step(sample_batch, 1, float(config.gamma))
+    if config.mixer is None:
         single = member_rewards(batch, len(policy.action_space.spaces))
-        batch[MEMBER_REWARDS] = clip_rewards(single, config.get("clip_rewards"))
+        batch[MEMBER_REWARDS] = clip_rewards(single, config.clip_rewards)
     return batch
 
 
@@ -76,6 +79,7 @@ class QMixPolicy(LearningPolicy):
     Learning", eq. 6; Sunehag et al. 2018 (VDN); van Hasselt et al. 2016 for the double estimate.
     """
 
+    config: QMixConfig
     defaults_from = "rlframe.agents.qmix.qmix:DEFAULT_CONFIG"
     acting_network = "agent"
     acts_for_group = True
@@ -99,28 +103,28 @@ class QMixPolicy(LearningPolicy):
                 'QMIX reads "%s", "%s" and "%s" of an agent\'s Dict observation; nothing reads %s',
                 *(MEMBER_OBS, ENV_STATE, ACTION_MASK, ", ".join(map(repr, unread))),
             )
-        filtered = self.config.get("observation_filter", "NoFilter")
+        filtered = self.config.observation_filter
         if self.layout.has_mask and filtered != "NoFilter":
             raise ConfigError(
                 f"observation_filter: got {filtered!r}, which would change the action masks in the observations, too; "
                 "set 'NoFilter', and scale observations in the environment"
             )
-        self.mixes = self.config["mixer"] is not None
+        self.mixes = self.config.mixer is not None
         self.target_networks = tuple(self.networks())
 
     def networks(self) -> Mapping[str, Part]:
         """Returns the agents' network, a GRU between dense layers or a model of the user's own, and the mixer's."""
         layout, config = self.layout, self.config
-        model, seen, out = config["model"], {"obs": layout.obs_size}, layout.n_actions
+        model, seen, out = config.model, {"obs": layout.obs_size}, layout.n_actions
         if model.get("custom_model") or model.get("use_lstm") or model.get("use_attention"):
             spaces = layout.agent_obs_space, layout.agent_action_space
             agent: Part = CustomNetwork(seen, out, model, *spaces)
         else:
             size = int(model["lstm_cell_size"])
             agent = Network(seen, (Dense("inputs", "relu", size), GRU("gru", size), Dense("outputs", "linear", out)))
-        if config["mixer"] != "qmix":
+        if config.mixer != "qmix":
             return {"agent": agent}
-        return {"agent": agent, **mixing_networks(layout.n_agents, layout.state_size, int(config["mixing_embed_dim"]))}
+        return {"agent": agent, **mixing_networks(layout.n_agents, layout.state_size, int(config.mixing_embed_dim))}
 
     def acting_view(self) -> GroupLayout:
         """Returns how the agents' network acts for all of them."""
@@ -136,21 +140,21 @@ class QMixPolicy(LearningPolicy):
         config = self.config
         return {
             "team": RMSPropSpec(
-                self.target_networks, config["lr"], config["optim_eps"], config["grad_clip"],
-                decay=config["optim_alpha"],
+                self.target_networks, config.lr, config.optim_eps, config.grad_clip,
+                decay=config.optim_alpha,
             )
         }  # fmt: skip
 
     def make_components(self) -> dict[str, Component]:
         """Returns the schedule of the learning rate."""
-        return {"lr": LearningRate(self, self.config["lr"], self.config["lr_schedule"])}
+        return {"lr": LearningRate(self, self.config.lr, self.config.lr_schedule)}
 
     # --- columns ----------------------------------------------------------------------------------------------
 
     @property
     def train_columns(self) -> tuple[str, ...]:  # type: ignore[override]  # a constant there
         """Columns wanted beside those always there."""
-        return (NEXT_OBS,) if self.config["mixer"] is not None else (NEXT_OBS, INFOS)
+        return (NEXT_OBS,) if self.config.mixer is not None else (NEXT_OBS, INFOS)
 
     def collect_all_columns(self) -> None:
         """Keeps the columns: a group's further ones are no columns of an agent's."""
@@ -194,7 +198,7 @@ class QMixPolicy(LearningPolicy):
         """
         if not self.mixes:
             return agent_qs
-        if self.config["mixer"] == "vdn":
+        if self.config.mixer == "vdn":
             return ops.sum(agent_qs, axis=1)[:, None]
         return mixed_value(networks, agent_qs, self.layout.mixer_states(obs))
 
@@ -209,7 +213,7 @@ def qmix_loss(policy: QMixPolicy, model: Any, dist_class: Any, train_batch: Samp
 
     def aims(after: Tensor) -> Tensor:
         q_tp1 = policy.unrolled(policy.target_model, batch)[1]
-        best = best_values(q_tp1, q_next if policy.config["double_q"] else q_tp1, policy.layout.valid_actions(after))
+        best = best_values(q_tp1, q_next if policy.config.double_q else q_tp1, policy.layout.valid_actions(after))
         rewards = train_batch[REWARDS][:, None] if policy.mixes else train_batch[MEMBER_REWARDS]
         return rewards + train_batch[DISCOUNTS][:, None] * policy.mix(policy.target_model, best, after)
 

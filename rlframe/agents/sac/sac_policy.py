@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,9 @@ from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
 
+if TYPE_CHECKING:
+    from rlframe.agents.sac.sac import SACConfig
+
 #: Standard normal noise of the actions that losses draw, `[B, A]`: for observations, and for the next ones.
 NOISE, NEXT_NOISE = "action_noise", "next_action_noise"
 
@@ -60,6 +63,7 @@ class SACPolicy(LearningPolicy):
     (discrete); Kuznetsov et al. 2020 (TQC); Bhatt et al. 2024 (CrossQ).
     """
 
+    config: SACConfig
     defaults_from = "rlframe.agents.sac.sac:DEFAULT_CONFIG"
     train_columns = SAMPLED_COLUMNS
     learn_columns = LOSS_COLUMNS
@@ -77,38 +81,38 @@ class SACPolicy(LearningPolicy):
             check_normalized("SAC", self.action_space, self.config)
             self.dist_type = "squashed_gaussian"
         config = self.config
-        if self.discrete and config["n_quantiles"] > 1:
+        if self.discrete and config.n_quantiles > 1:
             raise ConfigError(
                 f"n_quantiles: got {config['n_quantiles']} with the action space {self.action_space}; wanted 1: "
                 "critics of discrete actions tell expected returns"
             )
-        count = config["n_critics"] or 1 + bool(config["twin_q"])
+        count = config.n_critics or 1 + bool(config.twin_q)
         self.critic_names = ("q", "twin_q", *[f"q_{index}" for index in range(2, count)])[:count]
-        self.target_networks = (*self.critic_names, "encoder") if config["use_target_network"] else ()
-        entropy = config["target_entropy"]
+        self.target_networks = (*self.critic_names, "encoder") if config.use_target_network else ()
+        entropy = config.target_entropy
         auto = 0.98 * math.log(self.action_size) if self.discrete else -float(self.action_size)
         self.target_entropy = auto if entropy in ("auto", None) else float(entropy)
 
     def encoder(self) -> dict[str, Any] | None:
         """Returns what observations that are no vectors pass through first: the critics' convolutions."""
-        return encoder_config(self, self.config["Q_model"])
+        return encoder_config(self, self.config.Q_model)
 
     def networks(self) -> Mapping[str, Part]:
         """Returns actor, critics and log α."""
         config, size = self.config, self.action_size
         outputs, quantiles = (size, size) if self.discrete else (2 * size, 1)
-        quantiles *= config["n_quantiles"]
+        quantiles *= config.n_quantiles
         seen = {} if self.discrete else {ACTIONS: size}
-        critic = network_of(self, config["Q_model"], seen, quantiles, batch_norm=config["critic_batch_norm"])
+        critic = network_of(self, config.Q_model, seen, quantiles, batch_norm=config.critic_batch_norm)
         return {
-            "actor": network_of(self, config["policy_model"], {}, outputs),
+            "actor": network_of(self, config.policy_model, {}, outputs),
             **dict.fromkeys(self.critic_names, critic),
-            "log_alpha": Variable(math.log(config["initial_alpha"])),
+            "log_alpha": Variable(math.log(config.initial_alpha)),
         }
 
     def optimizers(self) -> Mapping[str, AdamSpec]:
         """Returns an Adam each for the actor, for all critics, and for log α."""
-        rates, clip = self.config["optimization"], self.config["grad_clip"]
+        rates, clip = self.config.optimization, self.config.grad_clip
         critics = (*self.critic_names, *(["encoder"] if self.encoder() else []))
         return {
             "actor": AdamSpec(("actor",), rates["actor_learning_rate"], eps=1e-7, grad_clip=clip),
@@ -121,7 +125,7 @@ class SACPolicy(LearningPolicy):
         if self.discrete:
             return {}
         shape = (rows, self.action_size)
-        if self.config["_deterministic_loss"]:
+        if self.config.deterministic_loss:
             return {NOISE: np.zeros(shape, np.float32), NEXT_NOISE: np.zeros(shape, np.float32)}
         return {NOISE: rng.standard_normal(shape, np.float32), NEXT_NOISE: rng.standard_normal(shape, np.float32)}
 
@@ -150,14 +154,14 @@ class SACPolicy(LearningPolicy):
 
     def target_value(self, values: list[Tensor]) -> Tensor:
         """Returns what several target critics say together: the smallest, or quantiles without the largest."""
-        if self.config["n_quantiles"] > 1:
-            return truncated_quantiles(values, self.config["top_quantiles_to_drop"])
+        if self.config.n_quantiles > 1:
+            return truncated_quantiles(values, self.config.top_quantiles_to_drop)
         return smallest(values)
 
     def critics(self, networks: Any, *inputs: Tensor, training: bool = False, frozen: bool = False) -> list[Tensor]:
         """Returns each critic's values: `[B]`, or `[B, M]` quantiles; for discrete actions `[B, A]`."""
         made = [getattr(networks, name)(*inputs, training=training, frozen=frozen) for name in self.critic_names]
-        single = not self.discrete and self.config["n_quantiles"] == 1
+        single = not self.discrete and self.config.n_quantiles == 1
         return [values[:, 0] for values in made] if single else made
 
 
@@ -179,7 +183,7 @@ def _continuous_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> Los
     targets = bootstrapped(batch[REWARDS], batch[DISCOUNTS], soft)
     critic_loss, td_error = policy.critic_loss(values, targets, batch.get(WEIGHTS))
     own_values = policy.critics(model, ops.stop_gradient(seen), own, frozen=True)
-    if policy.config["n_quantiles"] > 1:
+    if policy.config.n_quantiles > 1:
         own_value = _sum([ops.mean(value, axis=1) for value in own_values]) / len(own_values)
     else:
         own_value = smallest(own_values)
@@ -228,7 +232,7 @@ def _critics_of_step(
     """
     taken = [] if actions is None else [actions]
     follow = [] if next_actions is None else [next_actions]
-    normed = bool(policy.config["critic_batch_norm"])
+    normed = bool(policy.config.critic_batch_norm)
     if not policy.target_networks and normed:
         both = [ops.concat([now, later], axis=0) for now, later in zip([seen, *taken], [
             ops.stop_gradient(model.encode(batch[NEXT_OBS])), *follow], strict=True)]  # fmt: skip

@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from rlframe.agents.ppo.ppo import PPOConfig
+from rlframe.agents.registry import ALGORITHMS, get_trainer_class
 from rlframe.config.common import CommonConfig
 from rlframe.config.view import ConfigDict
 
@@ -23,6 +24,14 @@ def test_a_view_has_every_key_as_item_and_as_attribute():
     assert PPOConfig.view(view) is view
     with pytest.raises(AttributeError, match="no key 'clip_parm'"):
         view.clip_parm  # noqa: B018
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_every_declared_name_of_a_key_reads_it(name):
+    declaration = get_trainer_class(name)._config_class
+    view = declaration.view({})
+    for field, info in declaration.model_fields.items():
+        assert getattr(view, field) is view[info.alias or field], field
 
 
 def test_a_view_is_read_like_a_dict():

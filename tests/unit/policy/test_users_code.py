@@ -454,3 +454,19 @@ def test_a_loss_over_ops_gets_native_tensors_and_serves_both_frameworks(framewor
         policy.learn_on_batch(make_batch())
     same(mine.get_weights(), plain.get_weights(), rtol=0, atol=1e-6)
     assert seen == {{"torch": "torch", "tf": "tensorflow"}[framework]}
+
+
+def test_what_hooks_write_into_a_config_is_what_the_policy_reads():
+    def before_init(policy, obs_space, action_space, config):
+        config["clip_param"], policy.config["mine"] = 0.5, 1
+
+    given = {"model": {"fcnet_hiddens": [4]}, "clip_param": 0.1}
+    cls = PPOTorchPolicy.with_updates(name="Writes", before_init=before_init)
+    policy = cls(gym.spaces.Box(-1, 1, (2,)), gym.spaces.Discrete(2), given)
+    config = policy.config
+    assert (config["clip_param"], config.clip_param, config["mine"], config.vf_loss_coeff) == (0.5, 0.5, 1, 1.0)
+    assert given == {"model": {"fcnet_hiddens": [4]}, "clip_param": 0.1}
+    config["model"]["max_seq_len"] = 7
+    assert (config.model.max_seq_len, config["model"]["max_seq_len"], config.model.fcnet_hiddens) == (7, 7, [4])
+    policy.config = {**config, "clip_param": 0.2}
+    assert policy.config.clip_param == 0.2
