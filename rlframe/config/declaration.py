@@ -15,7 +15,7 @@ from typing_extensions import Self
 
 from rlframe.config.convert import LARGEST_COUNT, kinds_of
 from rlframe.config.nested_dict import copy_containers, overlay
-from rlframe.config.view import ConfigView
+from rlframe.config.view import ConfigView, declare_attribute
 
 SectionT = TypeVar("SectionT", bound="Section")
 Rule = Callable[[Any], "str | None"]
@@ -193,8 +193,10 @@ class Section(BaseModel, Mapping[str, Any]):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuses changed defaults of keys that do not exist: a typo would be silent."""
+        """Makes the keys attributes of configs, and refuses changed defaults of keys that do not exist."""
         super().__pydantic_init_subclass__(**kwargs)
+        for name, info in cls.model_fields.items():
+            declare_attribute(name, _key(name, info))
         unknown = set(cls.new_defaults) - set(cls.options())
         if unknown:
             raise TypeError(f"{cls.__name__}.new_defaults changes undeclared keys {sorted(unknown)}")

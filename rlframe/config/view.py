@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 Defaults = Callable[[], Mapping[str, Any]] | str
-_MISSING = object()
 
 
 class ConfigDict(dict[str, Any]):
     """The config of a policy: hooks of a user's may write into it, and what they wrote is what losses read.
 
-    A key that it lacks has, as an attribute, its declared default: programs also make policies by hand, from the few
-    keys that matter to them.
+    Names that a declaration gives its keys are properties; other keys are found by their own names. A key that it lacks
+    has, as an attribute, its declared default: programs also make policies by hand, from the few keys that matter.
 
     Args:
         values: What the dict holds; not copied below its first level.
@@ -33,18 +32,20 @@ class ConfigDict(dict[str, Any]):
         self._defaults = defaults
 
     def __getattr__(self, name: str) -> Any:
-        """Returns the value of a key: of "lambda" as `lambda_`, of "_fake_gpus" as `fake_gpus`.
+        """Returns the value of a key that is no property, or that is not there.
 
         Raises:
             AttributeError: If there is no such key, nor a default of it.
         """
         if name.startswith("__"):  # what copy, pickle and others look for
             raise AttributeError(name)
-        for key in (name, f"_{name}", name[:-1]):
-            value = self.get(key, _MISSING)
-            if value is not _MISSING:
-                return self._with_attributes(key, value) if type(value) is dict else value
-        return self._default(name)
+        key = _KEYS.get(name, name)
+        if key in self:
+            return _read(self, key)
+        defaults = {} if self._defaults is None else _found(self._defaults)
+        if key not in defaults:
+            raise AttributeError(f"the config has no key {key!r}")
+        return copy.deepcopy(defaults[key])
 
     def _with_attributes(self, key: str, value: dict[str, Any]) -> Any:
         """Puts a dict with attributes in place of a plain one that somebody wrote."""
@@ -52,13 +53,6 @@ class ConfigDict(dict[str, Any]):
         below = None if defaults is None else lambda: _found(defaults).get(key) or {}
         self[key] = made = ConfigDict(value, below)
         return made
-
-    def _default(self, name: str) -> Any:
-        defaults = {} if self._defaults is None else _found(self._defaults)
-        for key in (name, f"_{name}", name[:-1]):
-            if key in defaults:
-                return copy.deepcopy(defaults[key])
-        raise AttributeError(f"the config has no key {name!r}")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
         """Returns a plain dict."""
@@ -86,6 +80,33 @@ class ConfigView(ConfigDict):
 
     def _with_attributes(self, key: str, value: dict[str, Any]) -> Any:  # noqa: ARG002 - only sections have them here
         return value
+
+
+_KEYS: dict[str, str] = {}
+
+
+def declare_attribute(name: str, key: str) -> None:
+    """Makes a key an attribute of configs, under the name that a declaration gives it.
+
+    Raises:
+        TypeError: If the name is a method of dicts, or stands for another key already.
+    """
+    if hasattr(dict, name) or _KEYS.setdefault(name, key) != key:
+        taken = "a method of dicts" if hasattr(dict, name) else f"the key {_KEYS[name]!r}"
+        raise TypeError(f"the config key {key!r} cannot be called {name!r}: that is {taken}")
+
+    def read(self: ConfigDict) -> Any:
+        try:
+            return _read(self, key)
+        except KeyError:
+            raise AttributeError(name) from None  # so that __getattr__ looks for a default
+
+    setattr(ConfigDict, name, property(read))
+
+
+def _read(config: ConfigDict, key: str) -> Any:
+    value = config[key]
+    return config._with_attributes(key, value) if type(value) is dict else value
 
 
 def _found(defaults: Defaults) -> Mapping[str, Any]:

@@ -84,7 +84,5 @@ def test_every_name_for_a_key_of_stable_baselines_is_one_that_an_algorithm_has()
 
 
 def test_a_key_like_no_other_in_a_section_is_told_what_the_section_takes():
-    with pytest.raises(
-        ConfigError, match=r"optimization.xyz: unknown key; optimization takes actor_learning_rate"
-    ):
+    with pytest.raises(ConfigError, match=r"optimization.xyz: unknown key; optimization takes actor_learning_rate"):
         SACConfig.from_dict({"optimization": {"xyz": 1}})

@@ -9,7 +9,7 @@ import pytest
 from rlframe.agents.ppo.ppo import PPOConfig
 from rlframe.agents.registry import ALGORITHMS, get_trainer_class
 from rlframe.config.common import CommonConfig
-from rlframe.config.view import ConfigDict
+from rlframe.config.view import ConfigDict, declare_attribute
 
 CONFIG = {"lambda": 0.9, "clip_param": 0.1, "model": {"fcnet_hiddens": [8]}, "env_config": {"a": {"b": 1}}, "mine": 2}
 
@@ -92,3 +92,11 @@ def test_a_checked_config_is_a_mapping_too():
     assert (config["lr"], config.get("_fake_gpus"), config["model"]["dim"]) == (0.5, False, 84)
     assert dict(config).keys() == CommonConfig.defaults().keys() == {**config}.keys()
     assert len(config) == len(CommonConfig.options())
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "message"), [("items", "items", "a method of dicts"), ("lambda_", "lambada", "the key 'lambda'")]
+)
+def test_a_key_is_not_called_what_something_else_is(name, key, message):
+    with pytest.raises(TypeError, match=f"{key!r} cannot be called {name!r}: that is {message}"):
+        declare_attribute(name, key)
