@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any, TypeAlias
 
-import gymnasium
 import numpy as np
 import tensorflow as tf
 
-from rlframe.models.action_encoding import action_encoding, encoded_size
 from rlframe.models.attention_positions import sinusoids
-from rlframe.models.past_views import PREV_N_ACTIONS, PREV_N_REWARDS, encode_steps, previous_steps_views
-from rlframe.models.recurrent_actor import heads_config
+from rlframe.models.memory_models import AttentionBehind
 from rlframe.models.tf.fcnet import MemoryHeads
-from rlframe.models.tf.misc import flat_rows, initial_rng
-from rlframe.models.tf.recurrent_net import as_sequences
-from rlframe.models.tf.tf_modelv2 import TFModelV2
+from rlframe.models.tf.layer_owner import TFLayerOwner
+from rlframe.models.tf.misc import initial_rng
+from rlframe.models.tf.recurrent_net import RecurrentNetwork
 from rlframe.models.tf.variables import VariableOwner
 
 Tensor: TypeAlias = Any
@@ -143,76 +140,13 @@ class GTrXLUnit(_Layers):
         return self.gate_2(x, tf.nn.relu(inner))
 
 
-class AttentionWrapper(_Layers, TFModelV2):
-    """Any model without memory, a Gated Transformer-XL behind it, and heads for outputs and values behind that.
+class AttentionWrapper(AttentionBehind, TFLayerOwner, RecurrentNetwork):
+    """Any model without memory, a Gated Transformer-XL behind it, and heads behind that; see `AttentionBehind`."""
 
-    The state of a unit is its inputs of the last `attention_memory_inference` steps, zeros before the episode. Each
-    step sees that many steps back, in training as when acting.
+    heads_class = MemoryHeads
 
-    Args:
-        obs_space: Preprocessed observation space.
-        action_space: Action space of the environment.
-        num_outputs: Width of the outputs.
-        model_config: The keys `attention_*`.
-        name: Name of the model.
-        inner: The model before the attention; its outputs are features.
-
-    Source: Parisotto et al. 2020, "Stabilizing Transformers for Reinforcement Learning".
-    """
-
-    def __init__(
-        self,
-        obs_space: Any,
-        action_space: Any,
-        num_outputs: int | None,
-        model_config: dict[str, Any],
-        name: str | None,
-        *,
-        inner: Any,
-    ) -> None:
-        super().__init__(obs_space, action_space, num_outputs, model_config, name)
-        self.inner = inner
-        self.width = int(model_config["attention_dim"])
-        self.memory_size = int(model_config["attention_memory_inference"])
-        self.memory_training = int(model_config["attention_memory_training"])
-        self.past_actions = int(model_config["attention_use_n_prev_actions"])
-        self.past_rewards = int(model_config["attention_use_n_prev_rewards"])
-        self._encoding = action_encoding(self.action_space)
-        self.view_requirements.update(inner.view_requirements)
-        self.view_requirements.update(previous_steps_views(self.past_actions, self.past_rewards, self.action_space))
-        in_size = inner.num_outputs + self.past_actions * encoded_size(self._encoding) + self.past_rewards
-        self.add_linear("embedding", in_size, self.width)
-        units = range(int(model_config["attention_num_transformer_units"]))
-        self.units = [GTrXLUnit(model_config) for _ in units]
-        features = gymnasium.spaces.Box(-np.inf, np.inf, (self.width,), np.float32)
-        self.heads = MemoryHeads(features, action_space, num_outputs, heads_config(model_config), "heads")
-
-    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
-        """Returns outputs, float `[num_seqs · T, num_outputs]`, and the units' memories behind every sequence."""
-        if seq_lens is None:
-            raise ValueError("the attention needs seq_lens, the lengths of the sequences; got None")
-        features, _ = self.inner.forward(input_dict, [], None)
-        parts = [flat_rows(features)]
-        if self.past_actions:
-            parts.append(encode_steps(input_dict[PREV_N_ACTIONS], self._encoding, self.past_actions))
-        if self.past_rewards:
-            parts.append(tf.reshape(tf.cast(input_dict[PREV_N_REWARDS], tf.float32), [-1, self.past_rewards]))
-        rows = self.dense("embedding", parts[0] if len(parts) == 1 else tf.concat(parts, axis=1))
-        x = as_sequences(rows, seq_lens)
-        kept = self.memory_training if input_dict["is_training"] else self.memory_size
-        new_state = []
-        for unit, memory in zip(self.units, state, strict=True):
-            new_state.append(tf.concat([memory, x], axis=1)[:, tf.shape(x)[1] :])
-            x = unit(x, memory[:, max(self.memory_size - kept, 0) :])
-        return self.heads.forward({"obs_flat": tf.reshape(x, [-1, self.width])}, [], None)[0], new_state
-
-    def get_initial_state(self) -> list[Any]:
-        """Returns zeros, float32 `[memory, D]` for each unit."""
-        return [np.zeros((self.memory_size, self.width), np.float32) for _ in self.units]
-
-    def value_function(self) -> Tensor:
-        """Returns the value of every row of the last forward pass. Float `[num_seqs · T]`."""
-        return self.heads.value_function()
+    def _make_units(self, count: int) -> list[GTrXLUnit]:
+        return [GTrXLUnit(self.model_config) for _ in range(count)]
 
 
 __all__ = ["AttentionWrapper", "GRUGate", "GTrXLUnit", "RelativeAttention"]

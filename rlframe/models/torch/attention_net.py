@@ -5,18 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import gymnasium
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlframe.data.sequences import add_time_dimension
-from rlframe.models.action_encoding import action_encoding, encoded_size
 from rlframe.models.attention_positions import sinusoids
-from rlframe.models.past_views import PREV_N_ACTIONS, PREV_N_REWARDS, encode_steps, previous_steps_views
-from rlframe.models.recurrent_actor import heads_config
+from rlframe.models.memory_models import AttentionBehind
 from rlframe.models.torch.fcnet import MemoryHeads
-from rlframe.models.torch.torch_modelv2 import TorchModelV2
+from rlframe.models.torch.layer_owner import TorchLayerOwner
+from rlframe.models.torch.recurrent_net import RecurrentNetwork
 
 
 class GRUGate(nn.Module):
@@ -123,78 +119,13 @@ class GTrXLUnit(nn.Module):
         return gated
 
 
-class AttentionWrapper(TorchModelV2, nn.Module):
-    """Any model without memory, a Gated Transformer-XL behind it, and heads for outputs and values behind that.
+class AttentionWrapper(AttentionBehind, TorchLayerOwner, RecurrentNetwork, nn.Module):
+    """Any model without memory, a Gated Transformer-XL behind it, and heads behind that; see `AttentionBehind`."""
 
-    The state of a unit is its inputs of the last `attention_memory_inference` steps, zeros before the episode. Each
-    step sees that many steps back, in training as when acting.
+    heads_class = MemoryHeads
 
-    Args:
-        obs_space: Preprocessed observation space.
-        action_space: Action space of the environment.
-        num_outputs: Width of the outputs.
-        model_config: The keys `attention_*`.
-        name: Name of the model.
-        inner: The model before the attention; its outputs are features.
-
-    Source: Parisotto et al. 2020, "Stabilizing Transformers for Reinforcement Learning".
-    """
-
-    def __init__(
-        self,
-        obs_space: Any,
-        action_space: Any,
-        num_outputs: int | None,
-        model_config: dict[str, Any],
-        name: str | None,
-        *,
-        inner: Any,
-    ) -> None:
-        nn.Module.__init__(self)
-        super().__init__(obs_space, action_space, num_outputs, model_config, name)
-        self.inner = inner
-        self.width = int(model_config["attention_dim"])
-        self.memory_size = int(model_config["attention_memory_inference"])
-        self.memory_training = int(model_config["attention_memory_training"])
-        self.past_actions = int(model_config["attention_use_n_prev_actions"])
-        self.past_rewards = int(model_config["attention_use_n_prev_rewards"])
-        self._encoding = action_encoding(self.action_space)
-        self.view_requirements.update(inner.view_requirements)
-        self.view_requirements.update(previous_steps_views(self.past_actions, self.past_rewards, self.action_space))
-        in_size = inner.num_outputs + self.past_actions * encoded_size(self._encoding) + self.past_rewards
-        self.embedding = nn.Linear(in_size, self.width)
-        units = range(int(model_config["attention_num_transformer_units"]))
-        self.units = nn.ModuleList([GTrXLUnit(model_config) for _ in units])
-        features = gymnasium.spaces.Box(-np.inf, np.inf, (self.width,), np.float32)
-        self.heads = MemoryHeads(features, action_space, num_outputs, heads_config(model_config), "heads")
-
-    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
-        """Returns outputs, float `[num_seqs · T, num_outputs]`, and the units' memories behind every sequence."""
-        if seq_lens is None:
-            raise ValueError("the attention needs seq_lens, the lengths of the sequences; got None")
-        features, _ = self.inner.forward(input_dict, [], None)
-        parts = [features.reshape(features.shape[0], -1)]
-        if self.past_actions:
-            parts.append(encode_steps(input_dict[PREV_N_ACTIONS], self._encoding, self.past_actions))
-        if self.past_rewards:
-            parts.append(input_dict[PREV_N_REWARDS].float().reshape(-1, self.past_rewards))
-        rows = self.embedding(parts[0] if len(parts) == 1 else torch.cat(parts, dim=1))
-        x = add_time_dimension(rows, seq_lens=seq_lens)
-        kept = self.memory_training if input_dict["is_training"] else self.memory_size
-        new_state = []
-        for unit, memory in zip(self.units, state, strict=True):
-            new_state.append(torch.cat([memory, x], dim=1)[:, x.shape[1] :])
-            x = unit(x, memory[:, max(self.memory_size - kept, 0) :])
-        return self.heads.forward({"obs_flat": x.reshape(-1, self.width)}, [], None)[0], new_state
-
-    def get_initial_state(self) -> list[Any]:
-        """Returns zeros, float32 `[memory, D]` for each unit."""
-        return [np.zeros((self.memory_size, self.width), np.float32) for _ in self.units]
-
-    def value_function(self) -> Tensor:
-        """Returns the value of every row of the last forward pass. Float `[num_seqs · T]`."""
-        values: torch.Tensor = self.heads.value_function()
-        return values
+    def _make_units(self, count: int) -> nn.ModuleList:
+        return nn.ModuleList([GTrXLUnit(self.model_config) for _ in range(count)])
 
 
 __all__ = ["AttentionWrapper", "GRUGate", "GTrXLUnit", "RelativeAttention"]

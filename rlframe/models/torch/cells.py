@@ -42,12 +42,9 @@ class LSTM(nn.Module):
         bias[cell_size : 2 * cell_size] = 1.0
         self.bias = nn.Parameter(bias)
 
-    def forward(self, x: Tensor, state: list[Tensor], time_major: bool = False) -> tuple[Tensor, list[Tensor]]:
-        """Returns outputs [B, T, S] and the states [h, c] after the last step, [B, S] each, of `x` [B, T, in].
-
-        With `time_major` inputs and outputs are [T, B, ...].
-        """
+    def forward(self, x: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Returns outputs [B, T, S] and the states [h, c] after the last step, [B, S] each, of `x` [B, T, in]."""
         weights = [self.weight_ih, self.weight_hh, self.bias, torch.zeros_like(self.bias)]
         hx = (state[0].unsqueeze(0), state[1].unsqueeze(0))
-        outputs, h, c = torch.lstm(x, hx, weights, True, 1, 0.0, self.training, False, not time_major)
+        outputs, h, c = torch.lstm(x, hx, weights, True, 1, 0.0, self.training, False, True)
         return outputs, [h.squeeze(0), c.squeeze(0)]
