@@ -97,6 +97,8 @@ class QMixPolicy(LearningPolicy):
             ConfigError: If observations are to be filtered, and their action masks with them.
         """
         self.layout = GroupLayout(convert_space(self.observation_space), convert_space(self.action_space))
+        if self._obs_preprocessor is not None:  # programs that act by hand give the environment's own space
+            self.observation_space = self._obs_preprocessor.observation_space
         unread = self.layout.unread_keys()
         if unread and not self.config.get("worker_index"):
             _LOGGER.warning(

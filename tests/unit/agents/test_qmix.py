@@ -14,6 +14,7 @@ from rlframe.agents.registry import get_trainer_class
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.examples.env.two_step_game import TwoStepGame
+from rlframe.models.preprocessors import get_preprocessor
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from tests.helpers.frameworks import needs_tf
@@ -213,6 +214,19 @@ def test_actions_are_asked_for_with_state(make):
     actor = trainer.make_actor(explore=False)
     obs, _ = env.reset(seed=1)
     assert env.action_space.contains(actor.act(obs["team"]))
+
+
+def test_a_policy_made_by_hand_takes_the_environments_own_space(make):
+    trainer, env = make(signals), signals()
+    trainer.train()
+    policy = QMixTorchPolicy(env.observation_space, env.action_space, trainer.config)
+    policy.set_state(trainer.get_policy().get_state())
+    flat = get_preprocessor(env.observation_space)(env.observation_space).transform(env.reset(seed=1)[0]["team"])
+    mine, theirs = (
+        one.compute_single_action(flat, one.get_initial_state(), explore=False)
+        for one in (policy, trainer.get_policy())
+    )
+    np.testing.assert_equal(mine[:2], theirs[:2])
 
 
 def test_evaluation_is_greedy(make):
