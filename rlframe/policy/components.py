@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlframe.policy.parts import Component
-from rlframe.policy.schedules import schedule_of
+from rlframe.utils.schedules import ConstantSchedule, PiecewiseSchedule
 
 
 class Scheduled(Component):
@@ -107,3 +107,11 @@ def update_kl(policy: Any, sampled_kl: float) -> float:
     """
     coeff: float = policy.components["kl"].update(sampled_kl)
     return coeff
+
+
+def schedule_of(constant: float, points: Sequence[Sequence[float]] | None) -> Any:
+    """Returns the schedule through `[[env step, value], ...]`, linear between them; a constant for None."""
+    if not points:
+        return ConstantSchedule(constant)
+    pairs = [(int(step), float(value)) for step, value in points]
+    return PiecewiseSchedule(pairs, outside_value=pairs[-1][1])

@@ -27,7 +27,6 @@ from rlframe.policy.learning_policy import LearningPolicy, merge_kept, sampled
 from rlframe.policy.nonfinite import explain_nonfinite
 from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec, RMSPropSpec, by_optimizer, keep_reports, phases
 from rlframe.policy.policy import State
-from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.tf.adam import Adam
 from rlframe.policy.tf.data_parallel import split_batch
 from rlframe.policy.tf.optimizers import build_slots, clip_each, load_optimizer, optimizer_state, set_rate, with_tape
@@ -40,8 +39,6 @@ from rlframe.policy.tf.traced import TracedCalls
 from rlframe.policy.tf.weights import WeightMirror, load_weights, to_arrays
 from rlframe.policy.users_code import method
 from rlframe.utils.quiet_tf import tf
-
-__all__ = ["EntropyCoeffSchedule", "LearningRateSchedule", "TFPolicy"]
 
 Tensor: TypeAlias = Any
 Loss = Callable[..., Any]

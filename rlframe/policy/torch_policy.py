@@ -22,7 +22,6 @@ from rlframe.models.torch.networks import SomeNetworks
 from rlframe.policy.learning_policy import LearningPolicy, sampled
 from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec, RMSPropSpec, by_optimizer, keep_reports, phases
 from rlframe.policy.policy import State
-from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.torch import distributed
 from rlframe.policy.torch.arrays import (
     load_weights,
@@ -45,8 +44,6 @@ from rlframe.policy.torch.target import TargetNetwork
 from rlframe.policy.torch.template import derive_class
 from rlframe.policy.torch.threads import Threads
 from rlframe.policy.users_code import method, overridden_by_user
-
-__all__ = ["EntropyCoeffSchedule", "LearningRateSchedule", "TorchPolicy"]
 
 Loss = Callable[..., Any]
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from rlframe.data.columns import VF_PREDS
-from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.value_network import ValueNetworkMixin
+from rlframe.rllib1x.schedules import EntropyCoeffSchedule, LearningRateSchedule
 
 
 def vf_preds_fetches(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rlframe.policy.components import adapted_kl_coeff
-from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.value_network import ValueNetworkMixin
+from rlframe.rllib1x.schedules import EntropyCoeffSchedule, LearningRateSchedule
 
 
 class KLCoeffMixin:

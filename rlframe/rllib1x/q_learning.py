@@ -12,7 +12,7 @@ from rlframe.agents.families.replayed_policy import td_error_of, with_discounts
 from rlframe.losses.q_learning import categorical_q_loss, huber, project_distribution
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import WHOLE_MODEL
-from rlframe.policy.schedules import LearningRateSchedule
+from rlframe.rllib1x.schedules import LearningRateSchedule
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 

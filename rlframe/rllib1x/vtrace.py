@@ -21,7 +21,7 @@ from rlframe.data.columns import (
 from rlframe.losses.policy_gradients import explained_variance
 from rlframe.losses.vtrace import from_importance_weights
 from rlframe.models.catalog import ModelCatalog
-from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
+from rlframe.rllib1x.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 

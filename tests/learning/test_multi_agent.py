@@ -51,10 +51,11 @@ def team_of_two(_):
     return TwoStepGame().with_agent_groups({"team": [0, 1]})
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("seed", range(3))
-def test_qmix_finds_the_best_outcome_of_the_two_step_game(seed):
+def test_qmix_finds_the_best_outcome_of_the_two_step_game(seed, framework):
     """The bar is met by 100 episodes in a row without exploration, which ends after 10,000 steps."""
-    config = {"exploration_config": {"final_epsilon": 0.0}}
+    config = {"exploration_config": {"final_epsilon": 0.0}, "framework": framework}
     assert steps_to_bar(QMixTrainer, config, seed, 50_000, bar=7.99, env=team_of_two) <= 50_000
 
 

@@ -14,9 +14,9 @@ from rlframe.models import ModelCatalog
 from rlframe.models.tf.fcnet import FullyConnectedNetwork as TFNetwork
 from rlframe.models.torch.fcnet import FullyConnectedNetwork as TorchNetwork
 from rlframe.policy import build_policy_class
-from rlframe.policy.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.policy.value_network import ValueNetworkMixin
 from rlframe.rllib1x.ppo import KLCoeffMixin, setup_mixins
+from rlframe.rllib1x.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.trainer.setup import import_path
 from rlframe.utils.errors import CheckpointError, ConfigError, NonFiniteError
 from tests.contract.test_policies import make, make_batch, same

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlframe.utils.schedules import ConstantSchedule, PiecewiseSchedule
+from rlframe.policy.components import schedule_of
 
 
 class LearningRateSchedule:
@@ -38,11 +38,3 @@ class EntropyCoeffSchedule:
         """Sets `entropy_coeff` to the schedule's value at `global_vars["timestep"]`."""
         super().on_global_var_update(global_vars)  # type: ignore[misc]  # the policy behind the mixin
         self.entropy_coeff = float(self.entropy_coeff_schedule.value(global_vars["timestep"]))
-
-
-def schedule_of(constant: float, points: Sequence[Sequence[float]] | None) -> Any:
-    """Returns the schedule through `[[env step, value], ...]`, linear between them; a constant for None."""
-    if not points:
-        return ConstantSchedule(constant)
-    pairs = [(int(step), float(value)) for step, value in points]
-    return PiecewiseSchedule(pairs, outside_value=pairs[-1][1])
