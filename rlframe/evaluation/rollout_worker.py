@@ -336,7 +336,7 @@ class RolloutWorker(RLlibWorkerNames):
     def _attach_to_worker(self, policy_id: str, policy: Policy) -> None:
         """Gives a policy what it has of its worker."""
         policy._obs_preprocessor = self.preprocessors[policy_id]
-        if policy.config.get("observation_filter", "NoFilter") != "NoFilter":
+        if policy.config.observation_filter != "NoFilter":
             policy._obs_filter = self.filters[policy_id]
         policy.callbacks = self.callbacks  # type: ignore[attr-defined]  # RLlib's name for users' code
         # An evaluation of the user's own samples by itself, and looks at what it likes.

@@ -289,7 +289,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         **kwargs: Any,
     ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
         """Returns actions [B, ...], recurrent states (`[]`) and extra columns for a dict of columns with `obs`."""
-        explore = bool(self.config.get("explore", True)) if explore is None else explore
+        explore = bool(self.config.explore) if explore is None else explore
         return self.inference.compute(input_dict, explore, timestep, episodes, **kwargs)
 
     def compute_actions(
@@ -406,9 +406,9 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         `normalize_actions` maps [-1, 1] to the bounds and clips; without it `clip_actions` clips.
         """
         if unsquash is None:
-            unsquash = bool(self.config.get("normalize_actions", True))
+            unsquash = bool(self.config.normalize_actions)
         if clip is None:
-            clip = bool(self.config.get("clip_actions", False))
+            clip = bool(self.config.clip_actions)
         if self._acts_in_points:
             actions = np.asarray(actions).argmax(-1)
         if self._counts_from_elsewhere:
@@ -423,7 +423,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         """Returns one action of the environment's space as the policy's space has it: an array; undoes squashing."""
         if self._counts_from_elsewhere:
             action = map_space(_to_zero, action, self.action_space_struct)
-        if self.config.get("normalize_actions", True):
+        if self.config.normalize_actions:
             action = normalize_action(action, self.action_space_struct)
         if self._acts_in_points:
             return corners(np.asarray(action), self.action_space)
@@ -442,7 +442,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         """Returns log π(actions | obs) [B]; `actions` in the policy's space unless `actions_normalized` is False."""
         if not actions_normalized and self._counts_from_elsewhere:
             actions = map_space(_to_zero, actions, self.action_space_struct)
-        if not actions_normalized and self.config.get("normalize_actions", True):
+        if not actions_normalized and self.config.normalize_actions:
             actions = normalize_action(actions, self.action_space_struct)
         given = {OBS: np.asarray(obs_batch), PREV_ACTIONS: prev_action_batch, PREV_REWARDS: prev_reward_batch}
         given.update({f"{STATE_IN_PREFIX}{index}": state for index, state in enumerate(state_batches or [])})
@@ -603,7 +603,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
 
     def exploration_options(self) -> Mapping[str, Any]:
         """Returns the config of the exploration: GaussianNoise in place of draws where actions are not drawn."""
-        options = self.config.get("exploration_config") or {"type": "StochasticSampling"}
+        options = self.config.exploration_config or {"type": "StochasticSampling"}
         undrawn = self.dist_type == "tanh" and options.get("type", "StochasticSampling") == "StochasticSampling"
         return {"type": "GaussianNoise"} if undrawn else options
 

@@ -31,7 +31,7 @@ class StatefulActor:
     def __init__(self, policy: Policy, explore: bool | None = None, how_to_clip: bool | float | None = None) -> None:
         self.policy = policy
         self._how_to_clip = how_to_clip
-        self.explore = bool(policy.config.get("explore", True)) if explore is None else explore
+        self.explore = bool(policy.config.explore) if explore is None else explore
         self._memory = RecurrentContext(policy, 1)
         self._sees_rewards = any((view.data_col or name) == REWARDS for name, view in policy.acting_views().items())
         self._steps = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlframe.data.columns import ACTIONS, ADVANTAGES, DONES, ENV_ID, NEXT_OBS, OBS, VALUE_TARGETS
 from rlframe.data.sample_batch import SampleBatch
@@ -17,6 +17,9 @@ from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, LossOutput, kept
 from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
+
+if TYPE_CHECKING:
+    from rlframe.agents.a3c.a3c import A3CConfig
 
 
 def a2c_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
@@ -34,12 +37,12 @@ def a2c_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch)
     mean, valid = valid_mean(train_batch), valid_rows(train_batch)
     policy_loss = mean(policy_gradient(dist.logp(train_batch[ACTIONS]), train_batch[ADVANTAGES]))
     values = model.value_function()
-    if policy.config["use_critic"]:
+    if policy.config.use_critic:
         vf_loss = 0.5 * mean(ops.square(values - targets))
     else:
         vf_loss = ops.zeros_like(policy_loss)
     entropy = mean(dist.entropy())
-    total = policy_loss + policy.config["vf_loss_coeff"] * vf_loss - policy.entropy_coeff * entropy
+    total = policy_loss + policy.config.vf_loss_coeff * vf_loss - policy.entropy_coeff * entropy
     stats = {
         "policy_loss": policy_loss,
         "vf_loss": vf_loss,
@@ -57,6 +60,7 @@ def actor_critic_loss(policy: Any, model: Any, dist_class: Any, train_batch: Sam
 class A3CPolicy(LearningPolicy):
     """An actor with a critic, trained on advantages."""
 
+    config: A3CConfig
     defaults_from = "rlframe.agents.a3c.a3c:DEFAULT_CONFIG"
 
     wants_values = True
@@ -76,7 +80,7 @@ class A3CPolicy(LearningPolicy):
         """Returns Adam with `lr`, clipped to `grad_clip`; IMPALA's, without V-trace, is for sums over the rows."""
         config = self.config
         sums = "vtrace" in config
-        return {"loss": AdamSpec(WHOLE_MODEL, config["lr"], grad_clip=config["grad_clip"], limits_for_sums=sums)}
+        return {"loss": AdamSpec(WHOLE_MODEL, config.lr, grad_clip=config.grad_clip, limits_for_sums=sums)}
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
         """Returns the loss of one batch; see `a2c_loss`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,9 @@ from rlframe.policy.popart import OutputPopArt
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
+if TYPE_CHECKING:
+    from rlframe.agents.appo.appo import APPOConfig
+
 #: Largest weight μ/π_old of a row whose behaviour policy and target policy differ.
 MAX_WEIGHT = 2.0
 
@@ -57,7 +60,7 @@ def postprocess_for_appo(
     policy: Any, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
 ) -> SampleBatch:
     """Adds what V-trace needs, or `advantages` and `value_targets` where it is switched off."""
-    postprocess = postprocess_for_vtrace if policy.config["vtrace"] else compute_gae_for_sample_batch
+    postprocess = postprocess_for_vtrace if policy.config.vtrace else compute_gae_for_sample_batch
     return postprocess(policy, sample_batch, other_agent_batches, episode)
 
 
@@ -96,7 +99,7 @@ def appo_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch
     dist_inputs, _ = model(train_batch)
     dist, values = dist_class(dist_inputs, model), policy.popart.in_reward_units(model.value_function())
     logp = dist.logp(train_batch[ACTIONS])
-    terms = terms_with_vtrace if config["vtrace"] else terms_with_gae
+    terms = terms_with_vtrace if config.vtrace else terms_with_gae
     old_logp, estimates, old_dist = terms(policy, ops.stop_gradient(logp), ops.stop_gradient(values), train_batch)
     kl, weights = estimates.mean(old_dist.kl(dist)), ops.exp(train_batch[ACTION_LOGP] - old_logp)
     mean_weight = estimates.mean(weights)
@@ -119,6 +122,7 @@ def appo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: S
 class AsyncPPOPolicy(LearningPolicy):
     """An actor with a critic, trained on a clipped surrogate against a policy of a few batches ago."""
 
+    config: APPOConfig
     defaults_from = "rlframe.agents.appo.appo:DEFAULT_CONFIG"
 
     learns_values = True
@@ -139,8 +143,8 @@ class AsyncPPOPolicy(LearningPolicy):
     def prepare(self) -> None:
         """Makes schedules, PopArt and penalties; without V-trace, other columns are collected and learned from."""
         prepare_vtrace(self)
-        self.components["kl"] = AdaptiveKL(self, self.config["kl_coeff"], self.config["kl_target"])
-        if self.config["vtrace"]:
+        self.components["kl"] = AdaptiveKL(self, self.config.kl_coeff, self.config.kl_target)
+        if self.config.vtrace:
             return
         if self.train_columns is not None:
             self.train_columns = (ACTION_DIST_INPUTS, ACTION_LOGP, NEXT_OBS, DONES, ENV_ID)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ from rlframe.policy.parts import LossOutput, OptimizerSpec
 from rlframe.policy.popart import OutputPopArt
 from rlframe.tensor import ops
 
+if TYPE_CHECKING:
+    from rlframe.agents.impala.impala import ImpalaConfig
+
 
 def vtrace_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
     """Returns the loss of one batch, `asynchronous_loss` with −log π(a|s) A as the surrogate, on V-trace.
@@ -53,6 +56,7 @@ def vtrace_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBat
 class ImpalaPolicy(LearningPolicy):
     """An actor with a critic, trained on rows of policies that lag behind."""
 
+    config: ImpalaConfig
     defaults_from = "rlframe.agents.impala.impala:DEFAULT_CONFIG"
 
     learns_values = True

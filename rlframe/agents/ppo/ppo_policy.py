@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlframe.data.columns import (
     ACTION_DIST_INPUTS,
@@ -31,6 +31,9 @@ from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
+if TYPE_CHECKING:
+    from rlframe.agents.ppo.ppo import PPOConfig
+
 
 def ppo_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
     """Returns the loss of one batch, a scalar, and its statistics.
@@ -47,25 +50,25 @@ def ppo_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch)
     dist = dist_class(dist_inputs, model)
     old_dist = dist_class(train_batch[ACTION_DIST_INPUTS], model)
     surrogate = clipped_surrogate(
-        dist.logp(train_batch[ACTIONS]), train_batch[ACTION_LOGP], train_batch[ADVANTAGES], config["clip_param"]
+        dist.logp(train_batch[ACTIONS]), train_batch[ACTION_LOGP], train_batch[ADVANTAGES], config.clip_param
     )
     mean, valid = valid_mean(train_batch), valid_rows(train_batch)
     kl, entropy = mean(old_dist.kl(dist)), mean(dist.entropy())
     targets = train_batch[VALUE_TARGETS]
-    if config["use_critic"]:
+    if config.use_critic:
         values = model.value_function()
-        errors = clipped_value_loss(values, train_batch[VF_PREDS], targets, config["vf_clip_param"])
+        errors = clipped_value_loss(values, train_batch[VF_PREDS], targets, config.vf_clip_param)
         vf_loss = mean(errors) / value_std(policy) ** 2
     else:
         values, vf_loss = ops.zeros_like(targets), ops.zeros_like(kl)
     policy_loss = -mean(surrogate)
-    total = policy_loss + config["vf_loss_coeff"] * vf_loss - policy.entropy_coeff * entropy
+    total = policy_loss + config.vf_loss_coeff * vf_loss - policy.entropy_coeff * entropy
     if _weighs_kl(policy):
         total = total + policy.kl_coeff * kl
     held: dict[str, Any] = {}
     if config.get("action_bound_coeff"):  # a config of the user's own may be RLlib's, without it
         bound_loss = policy.action_bounds.loss(dist, mean)
-        total, held = total + config["action_bound_coeff"] * bound_loss, policy.action_bounds.stats(bound_loss)
+        total, held = total + config.action_bound_coeff * bound_loss, policy.action_bounds.stats(bound_loss)
     explained = explained_variance(valid(targets), valid(ops.stop_gradient(values)))
     stats = {
         "total_loss": total,
@@ -86,7 +89,7 @@ def ppo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: Sa
 def _weighs_kl(policy: Any) -> bool:
     """Returns whether the divergence is in the loss; where its weight is 0, it may be infinite."""
     weight = policy.kl_coeff  # a tensor while TensorFlow traces the loss
-    return bool(policy.config["kl_coeff"]) or (isinstance(weight, (int, float)) and weight != 0)
+    return bool(policy.config.kl_coeff) or (isinstance(weight, (int, float)) and weight != 0)
 
 
 def kl_and_loss_stats(policy: Any, train_batch: SampleBatch) -> dict[str, Any]:
@@ -103,6 +106,7 @@ def kl_and_loss_stats(policy: Any, train_batch: SampleBatch) -> dict[str, Any]:
 class PPOPolicy(LearningPolicy):
     """An actor with a critic, trained on a clipped surrogate; the equations are those of `ppo_loss`."""
 
+    config: PPOConfig
     defaults_from = "rlframe.agents.ppo.ppo:DEFAULT_CONFIG"
 
     wants_values = True
@@ -120,22 +124,22 @@ class PPOPolicy(LearningPolicy):
         config = self.config
         self.popart = LayerPopArt(self, normalizes=self._normalizes_values())
         self.action_bounds = ActionBoundPenalty(self)
-        kl_penalty = AdaptiveKL(self, config["kl_coeff"], config["kl_target"])
+        kl_penalty = AdaptiveKL(self, config.kl_coeff, config.kl_target)
         self.components.update(kl=kl_penalty, popart=self.popart, **schedules_of(self, config))
 
     def _normalizes_values(self) -> bool:
-        chosen, model = self.config.get("normalize_values", False), self.config["model"]
+        chosen, model = self.config.normalize_values, self.config.model
         if chosen is not None:
             return bool(chosen)
         # Weights of value losses were found for errors in reward units where they matter: where values share their
         # layers, and in a loss of the user's own.
         shares = model["vf_share_layers"] or model["use_lstm"] or model["use_attention"]
         own = type(self).loss is PPOPolicy.loss and not model["custom_model"]
-        return bool(own and not shares and self.config["use_critic"])
+        return bool(own and not shares and self.config.use_critic)
 
     def optimizers(self) -> Mapping[str, AdamSpec]:
         """Returns Adam with `lr`, clipped to `grad_clip`."""
-        return {"loss": AdamSpec(WHOLE_MODEL, self.config["lr"], grad_clip=self.config["grad_clip"])}
+        return {"loss": AdamSpec(WHOLE_MODEL, self.config.lr, grad_clip=self.config.grad_clip)}
 
     def model_options(self) -> dict[str, Any]:
         """Returns the `model` section of the config, with PopArt's layer where values are normalised."""
