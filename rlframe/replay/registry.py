@@ -8,6 +8,15 @@ from rlframe.replay.episode import EpisodeReplayBuffer
 from rlframe.replay.per_policy import LocalReplayBuffer
 from rlframe.utils.seeding import derive_seed
 
+#: Keys, and arguments of the buffer, that not every algorithm has.
+_KEYS_OF_SOME = (
+    "prioritized_replay_alpha",
+    "prioritized_replay_beta",
+    "prioritized_replay_eps",
+    "replay_sequence_length",
+)
+_KEYS_OF_ANNEALING = ("final_prioritized_replay_beta", "prioritized_replay_beta_annealing_timesteps")
+
 
 def make_local_replay_buffer(config: dict[str, Any], seed: int) -> LocalReplayBuffer:
     """Returns a `LocalReplayBuffer` for `replay_buffer_config` and the priority keys beside it.
@@ -16,26 +25,18 @@ def make_local_replay_buffer(config: dict[str, Any], seed: int) -> LocalReplayBu
     """
     prioritized = bool(config.get("prioritized_replay"))
     anneal = prioritized and config["final_prioritized_replay_beta"] != config["prioritized_replay_beta"]
-    priorities = {
-        "prioritized_replay_alpha": config.get("prioritized_replay_alpha", 0.6),
-        "prioritized_replay_beta": config.get("prioritized_replay_beta", 0.4),
-        "prioritized_replay_eps": config.get("prioritized_replay_eps", 1e-6),
-    }
+    of_some = {key: config[key] for key in _KEYS_OF_SOME if key in config}
     if anneal:
-        priorities["final_prioritized_replay_beta"] = config["final_prioritized_replay_beta"]
-        priorities["prioritized_replay_beta_annealing_timesteps"] = config[
-            "prioritized_replay_beta_annealing_timesteps"
-        ]
+        of_some |= {key: config[key] for key in _KEYS_OF_ANNEALING}
     return LocalReplayBuffer(
         num_shards=1,
         learning_starts=config["learning_starts"],
         capacity=config["replay_buffer_config"]["capacity"],
         replay_batch_size=config["train_batch_size"],
         replay_mode=config["multiagent"]["replay_mode"],
-        replay_sequence_length=config.get("replay_sequence_length", 1),
         prioritized=prioritized,
         seed=derive_seed(seed, "replay"),
-        **priorities,
+        **of_some,
     )
 
 
