@@ -108,8 +108,8 @@ class TorchPolicy(LearningPolicy):
         self.exploration = self._create_exploration()
         self._flat_parameters: FlatParameters | None = None
         self._replicas: DataParallel | None = None
-        #: `fn(train_batch) -> loss` that fills the gradients itself; None goes by `loss` and autograd.
-        self.without_autograd: Callable[[SampleBatch], Tensor] | None = None
+        #: `fn(train_batch) -> loss, or losses by optimiser`, that fills the gradients itself; None goes by autograd.
+        self.without_autograd: Callable[[SampleBatch], Tensor | Mapping[str, Tensor]] | None = None
         self._optimizers = self._make_optimizers()
         if self.target_networks:
             self._make_target_network(self.target_networks)
@@ -316,10 +316,13 @@ class TorchPolicy(LearningPolicy):
             stats: Takes the statistics of `extra_grad_process`.
         """
         if self.without_autograd is not None and len(self.devices) == 1 and not self.distributed_world_size:
-            loss = self.without_autograd(batch)
-            check_finite_loss(loss, 0, self, samples)
-            stats.update(self.extra_grad_process(self._optimizers[0], loss))
-            yield (0,)
+            made = self.without_autograd(batch)
+            named = made if isinstance(made, Mapping) else dict.fromkeys(self.optimizer_specs, made)
+            losses = {index: named[name] for index, name in enumerate(self.optimizer_specs)}
+            for index, loss in losses.items():
+                check_finite_loss(loss, index, self, samples)
+                stats.update(self.extra_grad_process(self._optimizers[index], loss))
+            yield losses
         elif len(self.devices) == 1:
             for losses in phases(self, method(self, "loss")(self.model, self.dist_class, batch), batch):
                 self._fill_gradients({index: [(loss, 1.0)] for index, loss in losses.items()}, samples, stats)

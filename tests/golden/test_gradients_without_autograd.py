@@ -24,6 +24,16 @@ CASES = [
 ]
 
 
+#: Of an actor that goes up critics; noise comes from the same streams.
+TANH = {"fcnet_hiddens": [16, 8], "fcnet_activation": "tanh", "post_fcnet_hiddens": [], "custom_model": None}
+CASES += [
+    ("SAC", {"target_entropy": -3.0}),
+    ("SAC", {"twin_q": False, "grad_clip": 0.2}),
+    ("SAC", {"n_critics": 3, "Q_model": TANH, "policy_model": TANH}),
+    ("SAC", {"use_target_network": False, "initial_alpha": 0.1}),
+]
+
+
 def pair(name, overrides):
     by_hand, by_autograd = make("torch", name, overrides), make("torch", name, overrides)
     assert by_hand.without_autograd is not None
@@ -36,7 +46,7 @@ def pair(name, overrides):
 def test_learner_steps_are_the_same(name, overrides, weights):
     by_hand, by_autograd = pair(name, overrides)
     for step in range(6):
-        batch = make_batch(32, step)
+        batch = make_batch(32, step, name)
         if not weights:
             del batch["weights"]
         one, other = by_hand.learn_on_batch(batch), by_autograd.learn_on_batch(batch)
@@ -54,9 +64,10 @@ def test_learner_steps_are_the_same(name, overrides, weights):
 @pytest.mark.parametrize(("name", "overrides"), CASES)
 def test_gradients_are_the_same(name, overrides):
     by_hand, by_autograd = pair(name, {**overrides, "grad_clip": None})
-    by_hand.learn_on_batch(make_batch(8, 9))  # what an earlier step left in the gradients must not stay
-    by_autograd.learn_on_batch(make_batch(8, 9))
-    ours, theirs = by_hand.compute_gradients(make_batch())[0], by_autograd.compute_gradients(make_batch())[0]
+    by_hand.learn_on_batch(make_batch(8, 9, name))  # what an earlier step left in the gradients must not stay
+    by_autograd.learn_on_batch(make_batch(8, 9, name))
+    batch = make_batch(name=name)
+    ours, theirs = by_hand.compute_gradients(batch)[0], by_autograd.compute_gradients(batch)[0]
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
@@ -79,12 +90,30 @@ def test_actions_of_any_integer_type_are_learned_on(dtype):
         ("SimpleQ", {"model": {"fcnet_activation": "elu"}}),
         ("PPO", {"model": {"fcnet_activation": "elu"}}),
         ("PPO", {"use_critic": False, "use_gae": False}),
+        ("SAC", {"n_quantiles": 5}),
+        ("SAC", {"critic_batch_norm": True}),
+        ("SAC", {"policy_model": {**TANH, "fcnet_activation": "elu"}}),
+        ("discrete SAC", {}),
     ],
 )
 def test_what_is_no_plain_dense_network_goes_by_autograd(name, overrides):
     policy = make("torch", name, overrides)
     assert policy.without_autograd is None
-    assert policy.learn_on_batch(make_batch())["learner_stats"]
+    assert policy.learn_on_batch(make_batch(name=name))["learner_stats"]
+
+
+def test_deviations_beyond_their_limits_have_no_gradient():
+    by_hand, by_autograd = pair("SAC", {"grad_clip": None})
+    weights = by_hand.get_weights()
+    weights["actor.output.bias"][2:] = (5.0, -30.0)  # of log σ in [-20, 2]
+    for policy in (by_hand, by_autograd):
+        policy.set_weights(weights)
+    batch = make_batch(name="SAC")
+    ours, theirs = by_hand.compute_gradients(batch)[0], by_autograd.compute_gradients(batch)[0]
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    index = [name for name, _ in by_hand.model.named_parameters()].index("actor.output.bias")
+    np.testing.assert_array_equal(ours[index][2:], 0.0)
 
 
 def test_a_loss_of_the_users_goes_by_autograd():

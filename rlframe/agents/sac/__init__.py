@@ -18,13 +18,7 @@ _NAMES = {
     "SACTrainer": "rlframe.agents.sac.sac",
 }
 
-__all__ = [
-    "DEFAULT_CONFIG",
-    "SACConfig",
-    "SACTFPolicy",
-    "SACTorchPolicy",
-    "SACTrainer",
-]
+__all__ = ["DEFAULT_CONFIG", "SACConfig", "SACTFPolicy", "SACTorchPolicy", "SACTrainer"]
 
 
 def __getattr__(name: str) -> Any:

@@ -37,7 +37,7 @@ from rlframe.losses.q_learning import huber, select_by_action
 from rlframe.models.spec import Part, Variable
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import AdamSpec, LossOutput
+from rlframe.policy.parts import AdamSpec, FusedGradients, LossOutput
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
@@ -70,6 +70,11 @@ class SACPolicy(LearningPolicy):
     complete_columns = complete_batch = with_discounts
     compute_td_error = td_error_of
     postprocess_trajectory = postprocess_replayed
+    noise_columns = NOISE, NEXT_NOISE
+    fused_gradients = FusedGradients(
+        {"torch": "rlframe.agents.families.dense_actor_critic_torch:DenseSACGradients"},
+        ("loss", "critic_loss", "critics", "target_value", "keep"),
+    )
 
     # --- what it consists of ----------------------------------------------------------------------------------
 
@@ -164,6 +169,28 @@ class SACPolicy(LearningPolicy):
         single = not self.discrete and self.config.n_quantiles == 1
         return [values[:, 0] for values in made] if single else made
 
+    def output(
+        self, model: Any, actor_loss: Tensor, critic_loss: Tensor, alpha_loss: Tensor, td_error: Tensor, q: Tensor,
+        policy_t: Tensor,
+    ) -> LossOutput:  # fmt: skip
+        """Returns the losses of actor, critics and α with the report."""
+        log_alpha = ops.stop_gradient(model.log_alpha) + 0.0  # not the variable itself, which is about to move
+        stats = {
+            "actor_loss": actor_loss,
+            "critic_loss": critic_loss / len(self.critic_names),
+            "alpha_loss": alpha_loss,
+            "alpha_value": ops.exp(log_alpha),
+            "log_alpha_value": log_alpha,
+            "target_entropy": ops.zeros_like(log_alpha) + self.target_entropy,
+            "policy_t": ops.mean(policy_t),
+            "mean_q": ops.mean(q),
+            "max_q": ops.max(q),
+            "min_q": ops.min(q),
+        }
+        report = {name: ops.stop_gradient(value) for name, value in stats.items()}
+        losses = {"actor": actor_loss, "critic": critic_loss, "alpha": alpha_loss}
+        return LossOutput(losses, report, {"td_error": td_error})
+
 
 def actor_critic_loss(policy: SACPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
     """Returns the losses of actor, critics and α for one batch; the equations are those of `SACPolicy`."""
@@ -189,7 +216,7 @@ def _continuous_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> Los
         own_value = smallest(own_values)
     actor_loss = ops.mean(alpha * logp - own_value)
     alpha_loss = -ops.mean(model.log_alpha * ops.stop_gradient(logp + policy.target_entropy))
-    return _output(policy, model, actor_loss, critic_loss, alpha_loss, td_error, values[0], own)
+    return policy.output(model, actor_loss, critic_loss, alpha_loss, td_error, values[0], own)
 
 
 def _discrete_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> LossOutput:
@@ -208,7 +235,7 @@ def _discrete_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> LossO
     actor_loss = ops.mean(expected(probs, alpha * log_probs - own))
     surplus = ops.stop_gradient(log_probs + policy.target_entropy)
     alpha_loss = -ops.mean(expected(ops.stop_gradient(probs), model.log_alpha * surplus))
-    return _output(policy, model, actor_loss, critic_loss, alpha_loss, td_error, values[0], log_probs)
+    return policy.output(model, actor_loss, critic_loss, alpha_loss, td_error, values[0], log_probs)
 
 
 def _without_gradient(policy: SACPolicy, model: Any, batch: SampleBatch) -> tuple[Tensor, Tensor]:
@@ -246,27 +273,6 @@ def _critics_of_step(
         return tuple(policy.critics(networks, networks.encode(next_obs), *follow))
 
     return values, list(ops.without_gradient(target, batch[NEXT_OBS]))
-
-
-def _output(
-    policy: SACPolicy, model: Any, actor_loss: Tensor, critic_loss: Tensor, alpha_loss: Tensor, td_error: Tensor,
-    q: Tensor, policy_t: Tensor,
-) -> LossOutput:  # fmt: skip
-    log_alpha = ops.stop_gradient(model.log_alpha) + 0.0  # not the variable itself, which is about to move
-    stats = {
-        "actor_loss": actor_loss,
-        "critic_loss": critic_loss / len(policy.critic_names),
-        "alpha_loss": alpha_loss,
-        "alpha_value": ops.exp(log_alpha),
-        "log_alpha_value": log_alpha,
-        "target_entropy": ops.zeros_like(log_alpha) + policy.target_entropy,
-        "policy_t": ops.mean(policy_t),
-        "mean_q": ops.mean(q),
-        "max_q": ops.max(q),
-        "min_q": ops.min(q),
-    }
-    losses = {"actor": actor_loss, "critic": critic_loss, "alpha": alpha_loss}
-    return LossOutput(losses, {name: ops.stop_gradient(value) for name, value in stats.items()}, {"td_error": td_error})
 
 
 def _sum(tensors: list[Tensor]) -> Tensor:

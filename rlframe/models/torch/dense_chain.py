@@ -87,3 +87,17 @@ class DenseChain:
             if index or input_grad:
                 grad = matmul(grad, weight)
         return grad if input_grad else None
+
+    def input_gradient(self, kept: list[Tensor], grad: Tensor) -> Tensor:
+        """Returns the gradient by the chain's inputs [B, in], and writes none of the parameters'.
+
+        Args:
+            kept: What `forward` returned.
+            grad: Gradient of the loss by the chain's outputs [B, out].
+        """
+        for index in range(len(self._layers) - 1, -1, -1):
+            weight, _, _, _, _, activation_grad = self._layers[index]
+            if activation_grad is not None:
+                grad = activation_grad(grad, kept[index + 1])
+            grad = matmul(grad, weight)
+        return grad

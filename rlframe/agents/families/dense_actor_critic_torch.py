@@ -1,0 +1,150 @@
+"""SAC's losses and their gradients for dense networks without autograd: the same numbers in two thirds of the time.
+
+Nothing here is needed to understand SAC: `SACPolicy` says what is computed, and a test holds both to the same
+gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.losses.actor_critic import LOG_STD_MAX, LOG_STD_MIN, bootstrapped, smallest, squashed_gaussian
+from rlframe.models.modelv2 import ModelV2
+from rlframe.models.spec import Network
+from rlframe.models.torch.dense_chain import DenseChain
+from rlframe.policy.torch.flat import FlatAdam
+
+
+class DenseSACGradients:
+    """Fills the gradients of SAC's losses for a squashed Gaussian and critics of dense layers.
+
+    With z = μ + σε, a = tanh z, g = ∂ min_i Q_i(s, a) / ∂a and B rows:
+
+        ∂ log π / ∂z = 2a,    ∂ log π / ∂ log σ = −1 + 2a σε
+        ∂ actor / ∂μ = (2αa − g (1 − a²)) / B,    ∂ actor / ∂ log σ = −α / B + σε ∂ actor / ∂μ
+
+    Args:
+        policy: A `SACPolicy` of continuous actions.
+
+    Raises:
+        ValueError: If its networks are not made of dense layers alone.
+    """
+
+    def __init__(self, policy: Any) -> None:
+        self._policy = policy
+        model = policy.model
+        targets = policy.target_model if policy.target_networks else model
+        self._actor = _chain(model, "actor")
+        self._critics = [_chain(model, name) for name in policy.critic_names]
+        self._targets = [_chain(targets, name) for name in policy.critic_names]
+
+    @classmethod
+    def of(cls, policy: Any) -> DenseSACGradients | None:
+        """Returns the gradients' function for a policy, or None where it must go by autograd.
+
+        It must for discrete actions, quantiles, batch normalisation, an encoder, a model that adds to the loss, layers
+        that are not dense, and where parameters do not share their optimiser's buffer.
+        """
+        config, model = policy.config, policy.model
+        plain = not policy.discrete and config["n_quantiles"] == 1 and not config["critic_batch_norm"]
+        plain = plain and model.encoder is None and type(model).custom_loss is ModelV2.custom_loss
+        flat = len(policy._optimizers) == 3 and all(isinstance(made, FlatAdam) for made in policy._optimizers)
+        if not (plain and flat):
+            return None
+        try:
+            return cls(policy)
+        except ValueError:
+            return None
+
+    @torch.no_grad()
+    def __call__(self, batch: SampleBatch) -> Mapping[str, Tensor]:
+        """Fills the gradients, has the policy keep its report, and returns the losses by optimiser, scalars."""
+        policy, model = self._policy, self._policy.model
+        noise, next_noise = (batch[name] for name in policy.noise_columns)
+        obs, next_obs = model.encode(batch[OBS]), model.encode(batch[NEXT_OBS])
+        rows, alpha = len(obs), model.log_alpha.exp()
+        next_own, next_logp = squashed_gaussian(self._actor(next_obs), next_noise)
+        after = torch.cat((next_obs, next_own), 1)
+        next_value = smallest([critic(after)[:, 0] for critic in self._targets])
+        targets = bootstrapped(batch[REWARDS], batch[DISCOUNTS], next_value - alpha * next_logp)
+        critic_loss, td_error, values = self._fill_critics(torch.cat((obs, batch[ACTIONS]), 1), targets, batch)
+        acting = self._actor.forward(obs)
+        own, logp = squashed_gaussian(acting[-1], noise)
+        own_value, ascent = self._ascent(obs, own)
+        self._fill_actor(acting, own, noise, alpha / rows, ascent / rows)
+        surplus = (logp + policy.target_entropy).mean()
+        model.log_alpha.grad.copy_(-surplus)
+        actor_loss = (alpha * logp - own_value).mean()
+        alpha_loss = -model.log_alpha * surplus
+        output = policy.output(model, actor_loss, critic_loss, alpha_loss, td_error, values, own)
+        policy.keep_output(output)
+        losses: Mapping[str, Tensor] = output.losses
+        return losses
+
+    def _fill_critics(self, x: Tensor, targets: Tensor, batch: SampleBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Fills the critics' gradients; returns the sum of losses, the TD errors' mean size, the first's values [B].
+
+        Args:
+            x: Observations and the actions taken, side by side [B, n].
+            targets: Float [B].
+            batch: Its importance weights are read.
+        """
+        weights, rows = batch.get(WEIGHTS), len(targets)
+        total, size, first = torch.zeros(()), torch.zeros(()), targets
+        for index, critic in enumerate(self._critics):
+            kept = critic.forward(x)
+            values = kept[-1][:, 0]
+            error = values - targets
+            # The slope of huber(δ) is δ within ±1, and the sign of δ beyond; the loss follows from the slope.
+            slope = error.clamp(-1.0, 1.0)
+            per_row = slope * (error - 0.5 * slope)
+            if weights is not None:
+                slope, per_row = weights * slope, weights * per_row
+            critic.backward(kept, (slope / rows).unsqueeze(1), input_grad=False)
+            total, size = total + per_row.mean(), size + error.abs()
+            first = values if index == 0 else first
+        return total, size / len(self._critics), first
+
+    def _ascent(self, obs: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the smallest of the critics' values [B] of actions, and its gradient by the actions [B, A]."""
+        x = torch.cat((obs, own), 1)
+        kept = [critic.forward(x) for critic in self._critics]
+        values = torch.cat([made[-1] for made in kept], 1)
+        least, index = values.min(1, keepdim=True)
+        chosen = torch.zeros_like(values).scatter_(1, index, 1.0)
+        slope = torch.zeros_like(own)
+        for number, (critic, made) in enumerate(zip(self._critics, kept, strict=True)):
+            slope += critic.input_gradient(made, chosen[:, number : number + 1])[:, obs.shape[1] :]
+        return least[:, 0], slope
+
+    def _fill_actor(self, kept: list[Tensor], own: Tensor, noise: Tensor, alpha: Tensor, ascent: Tensor) -> None:
+        """Fills the actor's gradients.
+
+        Args:
+            kept: Its outputs, layer by layer.
+            own: Actions drawn, float [B, A].
+            noise: What they were drawn with, float [B, A].
+            alpha: α / B.
+            ascent: Gradient of the critics' value by the actions, over B. Float [B, A].
+        """
+        raw = kept[-1][:, own.shape[1] :]
+        log_std = raw.clamp(LOG_STD_MIN, LOG_STD_MAX)
+        by_mean = 2.0 * alpha * own - ascent * (1.0 - own.square())
+        by_log_std = (by_mean * log_std.exp() * noise - alpha) * (raw == log_std)  # no gradient beyond the limits
+        self._actor.backward(kept, torch.cat((by_mean, by_log_std), 1), input_grad=False)
+
+
+def _chain(networks: Any, name: str) -> DenseChain:
+    network = getattr(networks, name)
+    if not isinstance(getattr(network, "spec", None), Network):
+        raise ValueError(f"{name} is a network of the user's own")
+    return DenseChain(network, [layer.to_spec() for layer in network.spec.layers])
+
+
+__all__ = ["DenseSACGradients"]
