@@ -121,7 +121,8 @@ def expand_like(mask: Tensor, like: Tensor) -> Tensor:
 
 
 def flat_rows(x: Tensor) -> Tensor:
-    return x if x.dtype == torch.float32 and x.dim() == 2 else x.float().flatten(1)
+    # Not -1 for the size of a row: it also serves an empty batch.
+    return x if x.dtype == torch.float32 and x.dim() == 2 else x.float().reshape(len(x), row_size(x))
 
 
 def one_hot(x: Tensor, size: int) -> Tensor:

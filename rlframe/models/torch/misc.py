@@ -27,7 +27,6 @@ __all__ = [
     "activation_function",
     "activation_module",
     "normc_initializer",
-    "normc_linear",
     "same_padding",
     "torch_dtype",
     "valid_size",
@@ -114,14 +113,6 @@ def undrawn_linear(in_size: int, out_size: int) -> nn.Linear:
     """
     layer: nn.Linear = _Undrawn(in_size, out_size)
     layer.__class__ = nn.Linear
-    return layer
-
-
-def normc_linear(in_size: int, out_size: int, std: float) -> nn.Linear:
-    """Returns a linear layer with `normc_initializer(std)` weights and zero biases."""
-    layer = undrawn_linear(in_size, out_size)
-    normc_initializer(std)(layer.weight)
-    nn.init.zeros_(layer.bias)
     return layer
 
 

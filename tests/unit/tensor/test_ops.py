@@ -69,6 +69,7 @@ CASES = {
     "log": (ops.log, np.log, [POSITIVE]),
     "linear_scatter": (lambda v, p: ops.linear_scatter(v, p, 4), scattered, [X, PLACES]),
     "log_softmax": (ops.log_softmax, lambda x: np.log(softmax(x)), [X]),
+    "flat_rows of numbers": (ops.flat_rows, lambda x: np.float32(x[:, None]), [INDEX]),
     "flat_rows": (ops.flat_rows, lambda x: np.float32(x.reshape(2, -1)), [ATOMS.astype(int)]),
     "max": (ops.max, np.max, [X]),
     "max of rows": (lambda x: ops.max(x, 1), lambda x: x.max(1), [X]),
