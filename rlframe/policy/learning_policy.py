@@ -15,6 +15,7 @@ from rlframe.data.columns import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
     ACTION_PROB,
+    OBS,
     SEQ_LENS,
     STATE_IN_PREFIX,
     STATE_OUT_PREFIX,
@@ -23,6 +24,7 @@ from rlframe.data.columns import (
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.sequences import padded_sequences
 from rlframe.models.catalog import ModelCatalog
+from rlframe.models.modelv2 import states_of
 from rlframe.models.probe import declare_past
 from rlframe.models.recurrent_actor import make_actor
 from rlframe.models.spec import ENCODER_WIDTH, ActingView, Part
@@ -49,6 +51,7 @@ from rlframe.policy.users_code import (
     zeros,
 )
 from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 from rlframe.utils.seeding import derive_seed, make_rng
 
@@ -459,6 +462,26 @@ class LearningPolicy(Policy):
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         """Returns what `act_on_rows` does, by way of the framework and of the hooks that replace parts of acting."""
         raise NotImplementedError
+
+    def dist_inputs(self, obs: Tensor) -> Tensor:
+        """Returns distribution inputs [B, K] for a tensor of preprocessed observations [B, ...]."""
+        return self.model({OBS: obs, "is_training": False}, [], None)[0]
+
+    def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any, list[Tensor]]:
+        if self._action_distribution_fn is None:
+            outputs, states = self.model(batch, [], None)
+            return outputs, self.dist_class, states
+        inputs, dist_class, states = self._action_distribution_fn(
+            self,
+            self.model,
+            input_dict=batch,
+            state_batches=states_of(batch),
+            seq_lens=batch.get(SEQ_LENS),
+            explore=explore,
+            timestep=step,
+            is_training=False,
+        )
+        return inputs, dist_class, states or []
 
     def extra_action_out(self, input_dict: Any, state_batches: Any, model: Any, action_dist: Any) -> dict[str, Any]:
         """Returns further columns [B, ...] to store with the actions."""

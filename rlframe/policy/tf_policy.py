@@ -266,26 +266,6 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             made["extra"] = self.extra_action_out(batch, states_of(batch), self.model, dist_class(inputs, self.model))
         return made
 
-    def dist_inputs(self, obs: Tensor) -> Tensor:
-        """Returns distribution inputs [B, K] for a tensor of preprocessed observations [B, ...]."""
-        return self.model({OBS: obs, "is_training": False}, [], None)[0]
-
-    def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any, list[Tensor]]:
-        if self._action_distribution_fn is None:
-            outputs, states = self.model(batch, [], None)
-            return outputs, self.dist_class, states
-        inputs, dist_class, states = self._action_distribution_fn(
-            self,
-            self.model,
-            input_dict=batch,
-            state_batches=states_of(batch),
-            seq_lens=batch.get(SEQ_LENS),
-            explore=explore,
-            timestep=step,
-            is_training=False,
-        )
-        return inputs, dist_class, states or []
-
     def act_in_framework(
         self, input_dict: Mapping[str, Any], explore: bool, timestep: int | None
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:

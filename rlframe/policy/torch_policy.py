@@ -206,11 +206,6 @@ class TorchPolicy(LearningPolicy):
             self.model(self._acting_batch({OBS: obs}), [], None)
             return np.asarray(self.model.value_function().cpu().numpy())
 
-    def dist_inputs(self, obs: Tensor) -> Tensor:
-        """Returns distribution inputs [B, K] for a tensor of preprocessed observations [B, ...]."""
-        outputs: Tensor = self.model({OBS: obs, "is_training": False}, [], None)[0]
-        return outputs
-
     def _acting_batch(self, input_dict: Mapping[str, Any]) -> SampleBatch:
         """Returns columns as tensors, and puts the model into the mode for acting."""
         self._threads.use(len(input_dict[OBS]))
@@ -244,22 +239,6 @@ class TorchPolicy(LearningPolicy):
             values = {VF_PREDS: self.model.value_function()} if self.wants_values else {}
             extra = {**values, **self.extra_action_out(batch, states_of(batch), self.model, distribution)}
         return self._finish(count, actions, logp, inputs, extra, states)
-
-    def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any, list[Tensor]]:
-        if self._action_distribution_fn is None:
-            outputs, states = self.model(batch, [], None)
-            return outputs, self.dist_class, states
-        inputs, dist_class, states = self._action_distribution_fn(
-            self,
-            self.model,
-            input_dict=batch,
-            state_batches=states_of(batch),
-            seq_lens=batch.get(SEQ_LENS),
-            explore=explore,
-            timestep=step,
-            is_training=False,
-        )
-        return inputs, dist_class, states or []
 
     # --- learning ---------------------------------------------------------------------------------------------
 
