@@ -8,8 +8,11 @@ import pytest
 
 from rlframe.config.common import CommonConfig
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.models.spec import Dense, Network, Variable
+from rlframe.losses.masking import valid_mean
+from rlframe.models.modelv2 import states_of
+from rlframe.models.spec import GRU, LSTM, Dense, Network, Variable
 from rlframe.policy.backends import lazy_policies, with_backend
+from rlframe.policy.inference import NumpyInference
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import AdamSpec, LossOutput
 from rlframe.policy.policy import Policy
@@ -265,3 +268,43 @@ def test_a_policy_has_at_most_three_ancestors_below_policy(framework, name):
     line = policy_class_of(framework, name).__mro__[1:]
     below = [cls.__name__ for cls in line[: line.index(Policy)] if cls.__name__ != "RLlibTFPolicyNames"]
     assert below[1:] == ["TorchPolicy" if framework == "torch" else "TFPolicy", "LearningPolicy"]
+
+
+class Remembering(LearningPolicy):
+    """An actor with recurrent layers, which is to tell what it saw a step before."""
+
+    dist_type = "deterministic"
+    learn_columns = ("obs", "rewards")
+
+    def networks(self):
+        return {"actor": Network({"obs": 2}, (LSTM("lstm", 5), GRU("gru", 4), Dense("output", units=1)))}
+
+    def optimizers(self):
+        return {"actor": AdamSpec(("actor",), 0.05)}
+
+    def loss(self, model, dist_class, train_batch):
+        told = model(train_batch, states_of(train_batch), train_batch["seq_lens"])[0][:, 0]
+        return LossOutput({"actor": valid_mean(train_batch)(ops.square(told - train_batch["rewards"]))})
+
+
+@both_frameworks
+def test_recurrent_networks_learn_from_sequences_and_act_in_numpy(framework):
+    policy = make(framework, Remembering)
+    assert [state.shape for state in policy.get_initial_state()] == [(5,), (5,), (4,)]
+    rng = np.random.default_rng(0)
+    obs, lens = rng.choice([-1.0, 1.0], (24, 2)).astype(np.float32), np.array([8, 10, 6], np.int32)
+    before = np.concatenate([[0.0], obs[:-1, 0]]) * ~np.isin(np.arange(24), [0, 8, 18])
+    columns = {"obs": obs, "rewards": before.astype(np.float32), "seq_lens": lens}
+    zeros = [np.zeros((3, *state.shape), np.float32) for state in policy.get_initial_state()]
+    columns.update({f"state_in_{i}": state for i, state in enumerate(zeros)})
+    for _ in range(80 if framework == "torch" else 1):
+        policy.learn_on_batch(SampleBatch(columns))
+    states = {f"state_in_{i}": state[:1] for i, state in enumerate(zeros)}
+    assert type(policy.inference) is NumpyInference
+    for row in range(8):
+        told, _, after = policy.forward_with_memory(obs[row : row + 1], states, False)
+        other, _, beside = policy.forward_in_framework({"obs": obs[row : row + 1], **states}, False)
+        for one, two in zip([told, *after], [other, *beside], strict=True):
+            np.testing.assert_allclose(one, two, atol=1e-5)
+        assert row == 0 or framework == "tf" or told[0, 0] * before[row] > 0.5
+        states = {f"state_in_{i}": state for i, state in enumerate(after)}
