@@ -1,4 +1,4 @@
-"""What the sampling loop for several agents keeps of each policy, and of each agent in an episode."""
+"""What the sampling loop for several agents keeps of all policies, of each one, and of each agent in an episode."""
 
 from __future__ import annotations
 
@@ -6,13 +6,23 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rlframe.data.columns import AGENT_INDEX, EPS_ID, OBS, T
+from rlframe.data.sequences import cut_into_sequences
 from rlframe.evaluation.sampling.trajectory_store import TrajectoryStore
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.recurrent_context import RecurrentContext
+from rlframe.utils.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rlframe.data.sample_batch import SampleBatch
+    from rlframe.evaluation.episode import Episode
     from rlframe.policy.policy import Policy
+
+    Postprocess = Callable[..., dict[str, SampleBatch]]
 
 
 class PolicyCollector:
@@ -44,6 +54,56 @@ class PolicyCollector:
         """Returns an observation as the policy takes it."""
         return raw if self.preprocess is None else self.preprocess.transform(raw)
 
+    def begin_acting(self, policies: Mapping[str, Policy], explore: bool) -> Policy:
+        """Tells the exploration of the policy that acting begins, once for each sample; returns the policy.
+
+        Once more where the policy came back from the disk: its exploration is a new one then.
+
+        Args:
+            policies: Policies by id.
+            explore: Whether actions are explored.
+        """
+        policy: Policy = policies.get(self.policy_id, self.policy)
+        exploration = policy.exploration
+        if self.told is None or self.told() is not exploration:
+            exploration.before_compute_actions(timestep=policy.global_timestep, explore=explore)
+            self.told = weakref.ref(exploration)
+        return policy
+
+    def end_acting(self) -> None:
+        """Gives a policy whose exploration changes weights its own ones back."""
+        exploration = None if self.told is None else self.told()
+        if exploration is not None:
+            exploration.restore_weights()
+        self.told = None
+
+    def filter_new(self) -> None:
+        """Filters the observations that came with the last step."""
+        count = len(self.store)
+        if self.filter is not None and count > self.unfiltered:
+            rows = self.store.columns[OBS][self.unfiltered : count]
+            finite = np.isfinite(rows.reshape(len(rows), -1)).all(1)  # what is not would stay in the filter's mean
+            if finite.any():
+                rows[finite] = self.filter.filter_batch(rows[finite], update=True)
+        self.unfiltered = count
+
+    def closed(self) -> NDArray[np.bool_]:
+        """Returns which rows are closed."""
+        closed: NDArray[np.bool_] = self.store.closed[: len(self.store)]
+        return closed
+
+    def episodes(self) -> NDArray[np.int64]:
+        """Returns the rows' episode ids."""
+        ids: NDArray[np.int64] = self.store.columns[EPS_ID][: len(self.store)]
+        return ids
+
+    def in_sequences(self, batch: SampleBatch) -> SampleBatch:
+        """Returns a batch as the policy learns from it: cut into sequences where the policy has memory."""
+        policy = self.policy
+        if not policy.is_recurrent():
+            return batch
+        return cut_into_sequences(batch, policy.max_seq_len, keep_states_out=policy.train_columns is None)
+
     def take_place(self) -> int:
         """Returns a free place in the memory, which begins anew."""
         if self.memory is None:
@@ -71,3 +131,197 @@ class Agent:
         self.total = 0.0
         self.done = False
         self.place = collector.take_place() if place is None else place
+
+
+class SampleCollector:
+    """The rows of all policies from the observation that begins them to the batch that they are handed out in.
+
+    Args:
+        policies: Policies by id; the dict may change while rows are collected.
+        filters: Observation filters by policy id.
+        clips_rewards: See `clip_rewards`.
+        slots: Number of environments.
+        by_agent_steps: Whether sizes of batches count the steps of agents.
+        with_env_steps: Whether rows say at which step of the environment they began.
+
+    Attributes:
+        by_policy: What is kept of each policy, by its id.
+        agents: Of the running episode of each slot, by agent id.
+        names: Agents' ids by (episode id, agent's number).
+        running: Episodes with rows that are not handed out yet, by id.
+        over: Ids of the episodes that have ended.
+        finished_steps: Env steps of the episodes that have ended since the last batch.
+        steps_of: Of these, by id of the part of an episode.
+    """
+
+    def __init__(
+        self,
+        policies: Mapping[str, Policy],
+        filters: Mapping[str, Any],
+        clips_rewards: bool | float | None,
+        *,
+        slots: int,
+        by_agent_steps: bool,
+        with_env_steps: bool,
+    ) -> None:
+        self._policies, self._filters, self._clips_rewards = policies, filters, clips_rewards
+        self._by_agent_steps, self._with_env_steps = by_agent_steps, with_env_steps
+        self.agents: list[dict[Any, Agent]] = [{} for _ in range(slots)]
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets all rows and episodes."""
+        self.by_policy: dict[str, PolicyCollector] = {}
+        self.names: dict[tuple[int, int], Any] = {}
+        self.running: dict[int, Episode] = {}
+        self.over: set[int] = set()
+        self.finished_steps = 0
+        self.steps_of: dict[int, int] = {}
+
+    def add(self, policy_id: str) -> PolicyCollector:
+        """Begins to collect the rows of a policy."""
+        policy = self._policies[policy_id]
+        obs_filter = self._filters.get(policy_id) if policy._obs_filter is not None else None
+        made = PolicyCollector(policy_id, policy, obs_filter, with_env_steps=self._with_env_steps)
+        self.by_policy[policy_id] = made
+        return made
+
+    def of_policy(self, policy_id: Any, agent_id: Any) -> PolicyCollector:
+        """Returns what is kept of the policy that acts for an agent.
+
+        Raises:
+            ConfigError: If there is no such policy.
+        """
+        known, policy = self.by_policy.get(policy_id), self._policies.get(policy_id)
+        if known is not None and known.policy is policy:
+            return known
+        if policy is None:
+            raise ConfigError(
+                f"multiagent.policy_mapping_fn: gave {policy_id!r} for agent {agent_id!r}, wanted one of "
+                f"{', '.join(map(repr, self._policies))}"
+            )
+        return self.add(policy_id)
+
+    # --- while sampling -------------------------------------------------------------------------------------------
+
+    def end_acting(self) -> None:
+        """Gives policies whose exploration changes weights their own ones back."""
+        for collector in self.by_policy.values():
+            collector.end_acting()
+
+    def filter_new(self) -> None:
+        """Filters the observations that came with the last step."""
+        for collector in self.by_policy.values():
+            collector.filter_new()
+
+    def forget(self, collector: PolicyCollector, rows: list[int], dropped: int | None = None) -> None:
+        """Drops rows of a policy.
+
+        Args:
+            collector: What is kept of the policy.
+            rows: Their numbers.
+            dropped: Slot of which the agents no longer wait for actions; None for no slot.
+        """
+        self._move(collector, collector.store.forget(rows), dropped)
+
+    def _move(self, collector: PolicyCollector, moved: NDArray[np.int64], dropped: int | None = None) -> None:
+        """Tells agents where their rows are after some were taken out."""
+        for index, agents in enumerate(self.agents):
+            for agent in agents.values():
+                if agent.collector is collector and agent.row >= 0:
+                    agent.row = int(moved[agent.row])
+            if index == dropped:
+                collector.waiting = [agent for agent in collector.waiting if agent.slot != dropped]
+        collector.unfiltered = len(collector.store)
+
+    # --- batches --------------------------------------------------------------------------------------------------
+
+    def progress(self, env_steps: int, *, complete: bool) -> int:
+        """Returns how much of a batch there is, in what its size counts.
+
+        Args:
+            env_steps: Steps of environments since the last batch.
+            complete: Whether whole episodes are wanted.
+        """
+        if complete and not self._by_agent_steps:
+            return self.finished_steps
+        if self._by_agent_steps:
+            return sum(int(rows.sum()) for rows in self._ready(complete=complete).values())
+        return env_steps
+
+    def _ready(self, *, complete: bool) -> dict[str, NDArray[np.bool_]]:
+        made = {}
+        for policy_id, collector in self.by_policy.items():
+            over = np.isin(collector.episodes(), list(self.over)) if complete else True
+            made[policy_id] = collector.closed() & over
+        return made
+
+    def ready(self, *, complete: bool) -> dict[str, NDArray[np.int64]]:
+        """Returns the numbers of the rows that can be handed out, by policy id.
+
+        Args:
+            complete: Whether only those of episodes that have ended.
+        """
+        return {policy_id: np.flatnonzero(rows) for policy_id, rows in self._ready(complete=complete).items()}
+
+    def take(self, ready: Mapping[str, NDArray[np.int64]], postprocess: Postprocess) -> dict[str, SampleBatch]:
+        """Takes rows out, and returns them as postprocessed batches by policy id; episodes without rows are forgotten.
+
+        Args:
+            ready: Numbers of rows by policy id.
+            postprocess: `fn(batches by policy id, names, running) -> batches by policy id`.
+        """
+        taken: dict[str, SampleBatch] = {}
+        for policy_id, rows in ready.items():
+            if len(rows):
+                collector = self.by_policy[policy_id]
+                taken[policy_id], moved = collector.store.take(rows, self._clips_rewards)
+                self._move(collector, moved)
+        done = postprocess(taken, self.names, self.running)
+        made = {policy_id: self.by_policy[policy_id].in_sequences(batch) for policy_id, batch in done.items()}
+        self._forget_episodes()
+        self.finished_steps, self.steps_of = 0, {}
+        return made
+
+    def forget_not_finite(self, ready: Mapping[str, NDArray[np.int64]]) -> tuple[str, set[int]]:
+        """Drops closed rows of episodes with NaN or infinity in rows that are to be handed out.
+
+        Args:
+            ready: Numbers of these rows by policy id.
+
+        Returns:
+            In words the first such number, "" for none, and the ids of the episodes, without their parts.
+        """
+        first, bad = "", set[int]()
+        for policy_id, rows in ready.items():
+            columns = self.by_policy[policy_id].store.columns
+            for row, what in self.by_policy[policy_id].store.not_finite(rows):
+                episode = int(columns[EPS_ID][row])
+                bad.add(whole_episode(episode))
+                agent = self.names[episode, int(columns[AGENT_INDEX][row])]
+                first = first or (
+                    f"the environment in slot {episode >> 36 & 0xFFF} gave {what} of agent {agent!r}, policy "
+                    f"{policy_id!r}, in episode {episode & 0xFFFFFF} at the agent's step {int(columns[T][row])}; "
+                    "wanted finite numbers"
+                )
+        for collector in self.by_policy.values() if bad else ():
+            lost = np.isin(whole_episode(collector.episodes()), list(bad)) & collector.closed()
+            if lost.any():
+                self.forget(collector, np.flatnonzero(lost).tolist())
+        for part in [part for part in self.steps_of if whole_episode(part) in bad]:
+            self.finished_steps -= self.steps_of.pop(part)
+        return first, bad
+
+    def _forget_episodes(self) -> None:
+        """Lets go of finished episodes whose rows have all been handed out."""
+        left = {int(episode) for collector in self.by_policy.values() for episode in collector.episodes()}
+        gone = {episode for episode in self.over if episode not in left}
+        self.over -= gone
+        for episode in gone:
+            self.running.pop(episode, None)
+        self.names = {key: name for key, name in self.names.items() if key[0] not in gone}
+
+
+def whole_episode(part: Any) -> Any:
+    """Returns the ids of the environment's episodes, of ids that name parts of them behind soft horizons."""
+    return part & ~(0xFFF << 24)

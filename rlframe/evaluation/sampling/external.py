@@ -65,7 +65,7 @@ class ExternalRunner(MultiAgentRunner):
             )
         super().__init__(slots, policies, mapping, settings, *args, **more)
         self._unchecked = _Everything()
-        self._agents, self._episodes = [], []
+        self.rows.agents, self._episodes = [], []
         self._requests: queue.SimpleQueue[ActionRequest] = queue.SimpleQueue()
         self._places: dict[OpenEpisode, int] = {}
         self._free: list[int] = []
@@ -96,7 +96,7 @@ class ExternalRunner(MultiAgentRunner):
         complete = self.settings.batch_mode != "truncate_episodes"
         env_steps, clock = 0, time.perf_counter
         try:
-            while self._progress(env_steps, complete=complete) < wanted:
+            while self.rows.progress(env_steps, complete=complete) < wanted:
                 started = clock()
                 self._answer(self._act())
                 between = clock()
@@ -107,7 +107,7 @@ class ExternalRunner(MultiAgentRunner):
                     call = self._next_call(wait=False)
                 self._times.add(between - started, waited - between, clock() - started)
         finally:
-            self._end_acting()
+            self.rows.end_acting()
         self._drop_untrained()
         return self._take_batch(env_steps, complete=complete)
 
@@ -211,7 +211,7 @@ class ExternalRunner(MultiAgentRunner):
                 self._receive(place, (self._observed(place, obs), {}, terminateds, truncateds, dict(call.infos)))
         else:
             self._take_result(place, (obs, dict(call.rewards), terminateds, truncateds, dict(call.infos)))
-        self._filter_new()
+        self.rows.filter_new()
         counts = not begins and episode.episode_id not in self._not_trained
         if call.over:
             if begins:  # one in which nobody acted is no episode
@@ -231,7 +231,7 @@ class ExternalRunner(MultiAgentRunner):
         """
         actions = dict(call.actions or {})
         for agent_id in call.obs:
-            agent = self._agents[place].get(agent_id)
+            agent = self.rows.agents[place].get(agent_id)
             if call.dones.get(agent_id) or (agent is not None and agent.done):
                 continue  # it does not act
             policy_id = self._episodes[place].policy_for(agent_id)
@@ -243,8 +243,8 @@ class ExternalRunner(MultiAgentRunner):
     def _enter(self, slot: EnvSlot, told: OpenEpisode) -> int:
         """Gives an episode that begins a place."""
         if not self._free:
-            self._free.append(len(self._agents))
-            self._agents.append({})
+            self._free.append(len(self.rows.agents))
+            self.rows.agents.append({})
             self._episodes.append(None)  # type: ignore[arg-type]  # filled below
             self._slots_of_places.append(slot)
         place = self._places[told] = self._free.pop()
@@ -265,7 +265,7 @@ class ExternalRunner(MultiAgentRunner):
         episode_id = self._episodes[place].episode_id
         if episode_id in self._not_trained:
             if reported:
-                self._finished_steps -= self._episodes[place].length
+                self.rows.finished_steps -= self._episodes[place].length
             self._drop_untrained()
             self._not_trained.discard(episode_id)
         if episode_id in self._not_reported:
@@ -277,14 +277,14 @@ class ExternalRunner(MultiAgentRunner):
         """Takes out the closed rows of episodes that are not learned from."""
         if not self._not_trained:
             return
-        for collector in self._collectors.values():
+        for collector in self.rows.by_policy.values():
             count = len(collector.store)
             unwanted = (
                 np.isin(collector.store.columns[EPS_ID][:count], list(self._not_trained))
                 & collector.store.closed[:count]
             )
             if unwanted.any():
-                self._move(collector, collector.store.forget(np.flatnonzero(unwanted).tolist()))
+                self.rows.forget(collector, np.flatnonzero(unwanted).tolist())
 
     def _answer(self, actions: list[dict[Any, Any]]) -> None:
         """Lets the simulators that wait go on."""
@@ -326,12 +326,12 @@ class ExternalRunner(MultiAgentRunner):
 
     def restart(self) -> None:
         """Begins anew with the episodes that begin from now on; running ones go on, but leave no trace."""
-        self._metrics, self._finished_steps = [], 0
+        self._metrics, self.rows.finished_steps = [], 0
         running = {self._episodes[place].episode_id for place in self._places.values()}
         self._not_trained |= running
         self._not_reported |= running
         # Rows of those that are over have not been handed out: they go, too.
-        over, self._not_trained = self._not_trained, self._not_trained | self._over
+        over, self._not_trained = self._not_trained, self._not_trained | self.rows.over
         self._drop_untrained()
         self._not_trained = over
 

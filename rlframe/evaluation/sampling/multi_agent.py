@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import AGENT_INDEX, EPS_ID, INFOS, OBS, T
-from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
-from rlframe.data.sequences import cut_into_sequences
+from rlframe.data.columns import EPS_ID, INFOS, OBS
+from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.env.agent_dicts import ALL
 from rlframe.env.checks import check_observation
 from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
 from rlframe.evaluation.metrics import RolloutMetrics
-from rlframe.evaluation.sampling.collector import Agent, PolicyCollector
+from rlframe.evaluation.sampling.collector import Agent, PolicyCollector, SampleCollector, whole_episode
 from rlframe.evaluation.sampling.loop import EPISODE_HOOKS, Hooks, RunnerSettings, SamplingLoop
 from rlframe.evaluation.sampling.multi_agent_postprocessing import MultiAgentPostprocessing
 from rlframe.evaluation.sampling.multi_agent_state import ResumableRunner
@@ -73,17 +71,16 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         super().__init__(slots, settings, hooks)
         self.policies, self.mapping, self.filters = policies, mapping, filters
         self._observation_fn = observation_fn
-        self._by_agent_steps = count_steps_by == "agent_steps"
-        self._with_env_steps = with_env_steps
-        self._collectors: dict[str, PolicyCollector] = {}
-        self._agents: list[dict[Any, Agent]] = [{} for _ in slots]
+        self.rows = SampleCollector(
+            policies,
+            filters,
+            settings.clip_rewards,
+            slots=len(slots),
+            by_agent_steps=count_steps_by == "agent_steps",
+            with_env_steps=with_env_steps,
+        )
         self._episodes: list[Episode] = []
-        self._names: dict[tuple[int, int], Any] = {}  # (episode, agent's number) -> agent's id
-        self._running: dict[int, Episode] = {}  # by episode id, those with rows not yet handed out
-        self._over: set[int] = set()
         self._parts = [0] * len(slots)  # soft horizons that the running episodes have passed
-        self._finished_steps = 0  # env steps of the episodes that have ended since the last batch
-        self._steps_of: dict[int, int] = {}  # of these, by id of the part
         self._idle = [0] * len(slots)  # steps since somebody acted
         self._cut: dict[int, int] = {}  # slots whose episode passes one, and the id of the part that ends there
         self._unchecked = set(range(len(slots)))
@@ -111,7 +108,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         complete = self.settings.batch_mode != "truncate_episodes"
         env_steps, clock = 0, time.perf_counter
         try:
-            while env_steps == 0 or self._progress(env_steps, complete=complete) < wanted:
+            while env_steps == 0 or self.rows.progress(env_steps, complete=complete) < wanted:
                 started = clock()
                 try:
                     actions = self._act()
@@ -123,28 +120,14 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
                 env_steps += len(self.slots)
                 self._times.add(between - started, env_time, clock() - started)
         finally:
-            self._end_acting()
+            self.rows.end_acting()
         return self._take_batch(env_steps, complete=complete)
-
-    def _progress(self, env_steps: int, *, complete: bool) -> int:
-        """Returns how much of a batch there is, in what its size counts."""
-        if complete and not self._by_agent_steps:
-            return self._finished_steps
-        if complete:
-            return sum(int(self._finished(collector).sum()) for collector in self._collectors.values())
-        if self._by_agent_steps:
-            return sum(
-                int(collector.store.closed[: len(collector.store)].sum()) for collector in self._collectors.values()
-            )
-        return env_steps
 
     # --- episodes ---------------------------------------------------------------------------------------------
 
     def _ensure_started(self) -> None:
         if not self._started:
-            self._collectors, self._names, self._running = {}, {}, {}
-            self._over = set()
-            self._finished_steps, self._steps_of = 0, {}
+            self.rows.clear()
             self._episodes = [None for _ in self.slots]  # type: ignore[misc]  # filled below
         fail_together(self.slots)
         for index, slot in enumerate(self.slots):
@@ -163,25 +146,29 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
     def _drop_rows(self, index: int) -> None:
         """Forgets the rows of an episode that will not end."""
         episode = self._episodes[index]
-        if episode is None or episode.episode_id in self._over:
+        if episode is None or episode.episode_id in self.rows.over:
             return
-        self._over.add(episode.episode_id)
+        self.rows.over.add(episode.episode_id)
         if index in self._cut:  # it failed at a soft horizon: what lies before is over, and stays
-            self._over.add(self._cut.pop(index))
-        for agent in self._agents[index].values():
+            self.rows.over.add(self._cut.pop(index))
+        for agent in self.rows.agents[index].values():
             if agent.collector.memory is not None and not agent.done:
                 agent.collector.free_places.append(agent.place)
             agent.done = True
-        for collector in self._collectors.values():
+        for collector in self.rows.by_policy.values():
             # Of an earlier part, behind a soft horizon, only what is open is lost.
             lost = collector.store.columns[EPS_ID][: len(collector.store)] == episode.episode_id
             lost[
-                [agent.row for agent in self._agents[index].values() if agent.collector is collector and agent.row >= 0]
+                [
+                    agent.row
+                    for agent in self.rows.agents[index].values()
+                    if agent.collector is collector and agent.row >= 0
+                ]
             ] = True
             rows = np.flatnonzero(lost).tolist()
             if rows:
-                self._move(collector, collector.store.forget(rows), dropped=index)
-        for agent in self._agents[index].values():
+                self.rows.forget(collector, rows, dropped=index)
+        for agent in self.rows.agents[index].values():
             agent.row = -1
 
     def _begin(self, index: int) -> None:
@@ -194,15 +181,15 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         self._call("on_episode_start", index)
         self._explore_hook("on_episode_start", index)
         self._receive(index, (self._observed(index, raw), {}, {}, {}, infos))
-        self._filter_new()
+        self.rows.filter_new()
         slot.failed = False
 
     def _new_episode(self, index: int, episode_id: int) -> Episode:
         """Puts an episode without agents into a slot."""
         worker = self.hooks.worker
         episode = Episode(self.policies, self.mapping(), episode_id=episode_id, env_id=index, worker=worker)
-        self._episodes[index], self._agents[index] = episode, {}
-        self._running[episode_id] = episode
+        self._episodes[index], self.rows.agents[index] = episode, {}
+        self.rows.running[episode_id] = episode
         return episode
 
     def _call(self, hook: str, index: int) -> None:
@@ -218,61 +205,23 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
 
     def _agent(self, index: int, agent_id: Any) -> Agent:
         """Returns an agent of a slot's episode; a new one gets its policy."""
-        agent = self._agents[index].get(agent_id)
+        agent = self.rows.agents[index].get(agent_id)
         if agent is None:
             episode = self._episodes[index]
             policy_id = episode.policy_for(agent_id)
-            collector = self._collectors.get(policy_id)
-            if collector is None or collector.policy is not self.policies.get(policy_id):
-                collector = self._make_side(policy_id, agent_id)
-            agent = self._agents[index][agent_id] = Agent(agent_id, len(self._agents[index]), index, collector)
-            self._names[episode.episode_id, agent.index] = agent_id
+            collector = self.rows.of_policy(policy_id, agent_id)
+            agent = self.rows.agents[index][agent_id] = Agent(agent_id, len(self.rows.agents[index]), index, collector)
+            self.rows.names[episode.episode_id, agent.index] = agent_id
         return agent
-
-    def _make_side(self, policy_id: Any, agent_id: Any) -> PolicyCollector:
-        policy = self.policies.get(policy_id)
-        if policy is None:
-            raise ConfigError(
-                f"multiagent.policy_mapping_fn: gave {policy_id!r} for agent {agent_id!r}, wanted one of "
-                f"{', '.join(map(repr, self.policies))}"
-            )
-        return self._new_collector(policy_id)
-
-    def _new_collector(self, policy_id: str) -> PolicyCollector:
-        policy = self.policies[policy_id]
-        obs_filter = self.filters.get(policy_id) if policy._obs_filter is not None else None
-        collector = PolicyCollector(policy_id, policy, obs_filter, with_env_steps=self._with_env_steps)
-        self._collectors[policy_id] = collector
-        return collector
 
     def _restore_agent(self, index: int, agent_id: Any, saved: Mapping[str, Any]) -> Agent:
         """Puts an agent back into a slot's episode."""
-        collector = self._collectors[saved["policy"]]
-        agent = Agent(agent_id, len(self._agents[index]), index, collector, place=int(saved["place"]))
+        collector = self.rows.by_policy[saved["policy"]]
+        agent = Agent(agent_id, len(self.rows.agents[index]), index, collector, place=int(saved["place"]))
         agent.row, agent.step = int(saved["row"]), int(saved["step"])
         agent.total, agent.done = float(saved["total"]), bool(saved["done"])
-        self._agents[index][agent_id] = agent
+        self.rows.agents[index][agent_id] = agent
         return agent
-
-    def _prepare(self, collector: PolicyCollector) -> Policy:
-        """Tells the exploration of a policy that acting begins, once for each sample; returns the policy.
-
-        Once more where the policy came back from the disk: its exploration is a new one then.
-        """
-        policy: Policy = self.policies.get(collector.policy_id, collector.policy)
-        exploration = policy.exploration
-        if collector.told is None or collector.told() is not exploration:
-            exploration.before_compute_actions(timestep=policy.global_timestep, explore=self.settings.explore)
-            collector.told = weakref.ref(exploration)
-        return policy
-
-    def _end_acting(self) -> None:
-        """Gives policies whose exploration changes weights their own ones back."""
-        for collector in self._collectors.values():
-            exploration = None if collector.told is None else collector.told()
-            if exploration is not None:
-                exploration.restore_weights()
-            collector.told = None
 
     def _explore_hook(self, hook: str, index: int) -> None:
         """Tells the explorations that follow episodes."""
@@ -292,8 +241,8 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
 
     def _act(self) -> list[dict[Any, Any]]:
         """Returns, by slot, the actions of the agents that have observations; one call for each policy."""
-        actions: list[dict[Any, Any]] = [{} for _ in self._agents]
-        for collector in self._collectors.values():
+        actions: list[dict[Any, Any]] = [{} for _ in self.rows.agents]
+        for collector in self.rows.by_policy.values():
             if not collector.waiting:
                 continue
             rows = collector.store.waiting()
@@ -314,7 +263,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         self, collector: PolicyCollector, obs: NDArray[Any]
     ) -> tuple[Any, NDArray[Any], dict[str, NDArray[Any]]]:
         """Returns actions, the same as one array, and the columns that are stored with them."""
-        policy, memory = self._prepare(collector), collector.memory
+        policy, memory = collector.begin_acting(self.policies, self.settings.explore), collector.memory
         places = np.array([agent.place for agent in collector.waiting])
         inputs = None if memory is None else memory.inputs(obs, places)
         if self._wants_steps:
@@ -365,7 +314,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
             except BaseException:  # Ctrl-C: the slots behind this one have not been stepped
                 self._begin_all_anew()
                 raise
-        self._filter_new()
+        self.rows.filter_new()
         for index in over:
             try:
                 if index in self._cut:
@@ -393,7 +342,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         """Raises where nobody has acted for so long that nobody ever will."""
         self._idle[index] = 0 if actions else self._idle[index] + 1
         if self._idle[index] > _MAX_IDLE_STEPS:
-            through = [agent.id for agent in self._agents[index].values() if agent.done]
+            through = [agent.id for agent in self.rows.agents[index].values() if agent.done]
             raise EnvError(
                 f"no agent had an observation to act on in the last {_MAX_IDLE_STEPS:,} steps of "
                 f"{self._slot(index).where()}, "
@@ -422,7 +371,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
             self._begin_part(index)
         self._receive(index, (obs, rewards, terminateds, truncateds, infos))
         if self._wants_steps:
-            self._filter_new()
+            self.rows.filter_new()
             self._note_step(index, obs, rewards, terminateds, truncateds, infos)
         return bool(terminateds[ALL] or truncateds.get(ALL) or soft)
 
@@ -437,10 +386,10 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         self._parts[index] += 1
         # 12 bits between those of the episode and those of the slot; after 4,096 parts they come again.
         episode.episode_id = self.slots[index].episode_id + (self._parts[index] % 4096 << 24)
-        self._running[episode.episode_id] = episode
-        for agent in self._agents[index].values():
+        self.rows.running[episode.episode_id] = episode
+        for agent in self.rows.agents[index].values():
             agent.step = 0
-            self._names[episode.episode_id, agent.index] = agent.id
+            self.rows.names[episode.episode_id, agent.index] = agent.id
 
     def _observed(self, index: int, obs: dict[Any, Any]) -> dict[Any, Any]:
         """Returns the observations as `observation_fn` makes them."""
@@ -479,7 +428,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
                 )
             else:
                 self._continue(agent, self._prepared(agent, raw))
-        for agent_id, agent in self._agents[index].items():
+        for agent_id, agent in self.rows.agents[index].items():
             if agent_id not in obs and (agent.row >= 0 or (over and not agent.done)):
                 terminated = bool(all_terminated or terminateds.get(agent_id, False))
                 if over or terminated or truncateds.get(agent_id, False):
@@ -534,17 +483,6 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
             collector.free_places.append(agent.place)
         agent.row, agent.done = -1, True
 
-    def _filter_new(self) -> None:
-        """Filters the observations that came with the last step."""
-        for collector in self._collectors.values():
-            count = len(collector.store)
-            if collector.filter is not None and count > collector.unfiltered:
-                rows = collector.store.columns[OBS][collector.unfiltered : count]
-                finite = np.isfinite(rows.reshape(len(rows), -1)).all(1)  # what is not would stay in the filter's mean
-                if finite.any():
-                    rows[finite] = collector.filter.filter_batch(rows[finite], update=True)
-            collector.unfiltered = count
-
     def _note_step(
         self,
         index: int,
@@ -557,10 +495,10 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         """Keeps what callbacks may ask of an episode, and calls them."""
         episode = self._episodes[index]
         for agent_id in {**rewards, **obs, **infos}:
-            if agent_id == ALL or agent_id not in self._agents[index]:
+            if agent_id == ALL or agent_id not in self.rows.agents[index]:
                 continue
             over = [flags.get(agent_id, False) or flags.get(ALL, False) for flags in (terminateds, truncateds)]
-            agent = self._agents[index][agent_id]
+            agent = self.rows.agents[index][agent_id]
             last = agent.collector.store.columns[OBS][agent.row].copy() if agent.row >= 0 else None
             episode._record_outcome(
                 obs=last,
@@ -575,7 +513,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
     def _finish(self, index: int) -> None:
         """Reports an episode that ended."""
         episode_id = self._episodes[index].episode_id
-        self._over.add(episode_id)
+        self.rows.over.add(episode_id)
         self._report(index, episode_id)
         self._explore_hook("on_episode_end", index)
         self._unchecked.discard(index)
@@ -583,22 +521,22 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
     def _finish_part(self, index: int) -> None:
         """Reports what lies before a soft horizon, and counts anew."""
         part = self._cut.pop(index)
-        self._over.add(part)
+        self.rows.over.add(part)
         episode = self._report(index, part)
         self._unchecked.discard(index)
-        for agent in self._agents[index].values():
+        for agent in self.rows.agents[index].values():
             agent.total = 0.0
         episode.soft_reset()
         episode.custom_metrics, episode.hist_data, episode.media = {}, {}, {}
 
     def _report(self, index: int, part: int) -> Episode:
         episode = self._episodes[index]
-        agents = self._agents[index].values()
+        agents = self.rows.agents[index].values()
         episode.agent_rewards = {(agent.id, agent.collector.policy_id): agent.total for agent in agents}
         episode.total_reward = sum(episode.agent_rewards.values())
         self._call("on_episode_end", index)
-        self._finished_steps += episode.length
-        self._steps_of[part] = episode.length
+        self.rows.finished_steps += episode.length
+        self.rows.steps_of[part] = episode.length
         self._metrics.append(
             RolloutMetrics(
                 episode_length=episode.length,
@@ -615,99 +553,15 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
 
     # --- batches ----------------------------------------------------------------------------------------------
 
-    def _finished(self, collector: PolicyCollector) -> NDArray[np.bool_]:
-        """Returns which rows are of episodes that are over."""
-        rows = collector.store.columns[EPS_ID][: len(collector.store)]
-        return np.isin(rows, list(self._over)) & collector.store.closed[: len(collector.store)]
-
     def _take_batch(self, env_steps: int, *, complete: bool) -> MultiAgentBatch:
-        taken: dict[str, SampleBatch] = {}
-        ready = {
-            policy_id: np.flatnonzero(
-                self._finished(collector) if complete else collector.store.closed[: len(collector.store)]
-            )
-            for policy_id, collector in self._collectors.items()
-        }
-        self._check_finite(ready)  # of all, before anything is taken out
-        for policy_id, rows in ready.items():
-            collector = self._collectors[policy_id]
-            if len(rows):
-                taken[policy_id], moved = collector.store.take(rows, self.settings.clip_rewards)
-                self._move(collector, moved)
-        postprocessed = self._postprocess(taken, self._names, self._running)
-        made = {pid: self._sequences(pid, batch) for pid, batch in postprocessed.items()}
-        self._forget_episodes()
-        self._finished_steps, self._steps_of = 0, {}
-        return MultiAgentBatch(made, env_steps)
-
-    def _check_finite(self, ready: Mapping[str, NDArray[np.int64]]) -> None:
-        """Drops episodes with NaN or infinity in rows that are to be handed out; those that run begin anew.
-
-        Raises:
-            NonFiniteError: If there was one: names the first.
-        """
-        first, bad = "", set()
-        for policy_id, rows in ready.items():
-            columns = self._collectors[policy_id].store.columns
-            for row, what in self._collectors[policy_id].store.not_finite(rows):
-                episode = int(columns[EPS_ID][row])
-                bad.add(_whole_episode(episode))
-                agent = self._names[episode, int(columns[AGENT_INDEX][row])]
-                first = first or (
-                    f"the environment in slot {episode >> 36 & 0xFFF} gave {what} of agent {agent!r}, policy "
-                    f"{policy_id!r}, in episode {episode & 0xFFFFFF} at the agent's step {int(columns[T][row])}; "
-                    "wanted finite numbers"
-                )
-        if not bad:
-            return
-        for collector in self._collectors.values():
-            count = len(collector.store)
-            lost = (
-                np.isin(_whole_episode(collector.store.columns[EPS_ID][:count]), list(bad))
-                & collector.store.closed[:count]
-            )
-            if lost.any():
-                self._move(collector, collector.store.forget(np.flatnonzero(lost).tolist()))
-        for part in [part for part in self._steps_of if _whole_episode(part) in bad]:
-            self._finished_steps -= self._steps_of.pop(part)
-        for index, running in enumerate(self._episodes):
-            if _whole_episode(running.episode_id) in bad:
-                self._slot(index).failed = True
-        raise NonFiniteError(first)
-
-    def _sequences(self, policy_id: str, batch: SampleBatch) -> SampleBatch:
-        policy = self._collectors[policy_id].policy
-        if not policy.is_recurrent():
-            return batch
-        return cut_into_sequences(batch, policy.max_seq_len, keep_states_out=policy.train_columns is None)
-
-    def _move(self, collector: PolicyCollector, moved: NDArray[np.int64], dropped: int | None = None) -> None:
-        """Tells agents where their rows are after some were taken out."""
-        for index, agents in enumerate(self._agents):
-            for agent in agents.values():
-                if agent.collector is collector and agent.row >= 0:
-                    agent.row = int(moved[agent.row])
-            if index == dropped:
-                collector.waiting = [agent for agent in collector.waiting if agent.slot != dropped]
-        collector.unfiltered = len(collector.store)
-
-    def _forget_episodes(self) -> None:
-        """Lets go of finished episodes whose rows have all been handed out."""
-        left = {
-            int(e)
-            for collector in self._collectors.values()
-            for e in collector.store.columns[EPS_ID][: len(collector.store)]
-        }
-        gone = {episode for episode in self._over if episode not in left}
-        self._over -= gone
-        for episode in gone:
-            self._running.pop(episode, None)
-        self._names = {key: name for key, name in self._names.items() if key[0] not in gone}
-
-
-def _whole_episode(part: Any) -> Any:
-    """Returns the ids of the environment's episodes, of ids that name parts of them behind soft horizons."""
-    return part & ~(0xFFF << 24)
+        ready = self.rows.ready(complete=complete)
+        first, bad = self.rows.forget_not_finite(ready)  # of all, before anything is taken out
+        if first:
+            for index, running in enumerate(self._episodes):
+                if whole_episode(running.episode_id) in bad:
+                    self._slot(index).failed = True
+            raise NonFiniteError(first)
+        return MultiAgentBatch(self.rows.take(ready, self._postprocess), env_steps)
 
 
 __all__ = ["MultiAgentRunner"]

@@ -16,6 +16,7 @@ from rlframe.env.agent_dicts import ALL
 from rlframe.evaluation.metrics import RolloutMetrics
 
 if TYPE_CHECKING:
+    from rlframe.evaluation.sampling.collector import SampleCollector
     from rlframe.evaluation.sampling.slot import EnvSlot
 
 State = dict[str, Any]
@@ -113,27 +114,20 @@ class ResumableRunner:
     """
 
     slots: list[EnvSlot]
+    rows: SampleCollector
     policies: Mapping[str, Any]
     _started: bool
     _metrics: list[RolloutMetrics]
     _episodes: list[Any]
-    _agents: list[dict[Any, Any]]
-    _collectors: dict[str, Any]
-    _names: dict[tuple[int, int], Any]
-    _over: set[int]
     _parts: list[int]
     _unchecked: set[Any]
-    _running: dict[int, Any]
     _cut: dict[int, int]
     _idle: list[int]
-    _finished_steps: int
-    _steps_of: dict[int, int]
     _observation_fn: Any
     _begin: Callable[[int], None]
     _call: Callable[[str, int], None]
     _drop_rows: Callable[[int], None]
     _new_episode: Callable[[int, int], Any]
-    _new_collector: Callable[[str], Any]
     _restore_agent: Callable[[int, Any, Mapping[str, Any]], Any]
 
     def get_state(self) -> State:
@@ -158,12 +152,12 @@ class ResumableRunner:
         return {
             **state,
             "episodes": [self._episode_state(index) for index in range(len(self.slots))],
-            "sides": [_collector_state(collector) for collector in self._collectors.values()],
-            "names": [[episode, number, agent_key(agent)] for (episode, number), agent in self._names.items()],
-            "over": sorted(self._over),
+            "sides": [_collector_state(collector) for collector in self.rows.by_policy.values()],
+            "names": [[episode, number, agent_key(agent)] for (episode, number), agent in self.rows.names.items()],
+            "over": sorted(self.rows.over),
             "parts": list(self._parts),
             "infos_lost": any(
-                INFOS in collector.store.columns and len(collector.store) for collector in self._collectors.values()
+                INFOS in collector.store.columns and len(collector.store) for collector in self.rows.by_policy.values()
             ),
             "unchecked": sorted(self._unchecked),
         }
@@ -183,7 +177,7 @@ class ResumableRunner:
                     "total": agent.total,
                     "done": agent.done,
                 }
-                for agent in self._agents[index].values()
+                for agent in self.rows.agents[index].values()
             ],
         }
 
@@ -196,7 +190,7 @@ class ResumableRunner:
         """
         self._started = False
         self._cut, self._idle = {}, [0] * len(self.slots)  # of steps that were left half-way
-        self._finished_steps, self._steps_of = 0, {}
+        self.rows.finished_steps, self.rows.steps_of = 0, {}
         self._metrics = [RolloutMetrics.from_state(item) for item in state["metrics"]]
         for slot in self.slots:
             saved = state["slots"].get(str(slot.index))
@@ -220,15 +214,15 @@ class ResumableRunner:
 
     def _take_rows(self, state: State) -> None:
         """Takes the rows and memories of each policy."""
-        self._collectors, self._running = {}, {}
-        self._names = {(int(episode), int(number)): _Ids().find(key) for episode, number, key in state["names"]}
-        self._over = set(state["over"])
+        self.rows.by_policy, self.rows.running = {}, {}
+        self.rows.names = {(int(episode), int(number)): _Ids().find(key) for episode, number, key in state["names"]}
+        self.rows.over = set(state["over"])
         self._parts = [int(part) for part in state["parts"]]
         self._unchecked = set(state["unchecked"])
-        self._agents = [{} for _ in self.slots]
+        self.rows.agents = [{} for _ in self.slots]
         self._episodes = [None for _ in self.slots]  # filled by the caller
         for saved in state["sides"]:
-            collector = self._new_collector(saved["policy"])
+            collector = self.rows.add(saved["policy"])
             collector.store.set_state(saved["store"])
             collector.unfiltered = len(collector.store)
             collector.free_places, collector.places = (
@@ -249,14 +243,14 @@ class ResumableRunner:
         episode.length = int(saved["length"])
         for number, agent in enumerate(saved["agents"]):
             agent_id = ids.find(agent["key"])
-            self._names[episode.episode_id, number] = agent_id
+            self.rows.names[episode.episode_id, number] = agent_id
             episode._policy_of[agent_id] = agent["policy"]
             made = self._restore_agent(index, agent_id, agent)
             episode.agent_rewards[agent_id, agent["policy"]] = made.total
             episode.total_reward += made.total
             if made.row >= made.collector.store.acted_up_to:
                 made.collector.waiting.append(made)
-        for collector in self._collectors.values():
+        for collector in self.rows.by_policy.values():
             collector.waiting.sort(key=lambda agent: agent.row)
         if obs is None or not ids.know(list(policies)):
             return False
@@ -267,7 +261,7 @@ class ResumableRunner:
         """Returns whether the agents that wait for an action have the observations that they had."""
         if self._observation_fn is not None:
             return True  # what it has made of them may hang on what it keeps itself
-        for agent in self._agents[index].values():
+        for agent in self.rows.agents[index].values():
             if agent.row < 0 or agent.row < agent.collector.store.acted_up_to or agent.collector.filter is not None:
                 continue
             raw = obs.get(agent.id)

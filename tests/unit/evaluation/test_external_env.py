@@ -479,7 +479,7 @@ def test_a_logged_action_of_another_space_is_named_on_both_sides(trainers, space
         with pytest.raises(EnvError, match=message):
             trainer.train()
     runner = trainer.workers.local_worker().runner
-    assert not any(collector.waiting for collector in runner._collectors.values())
+    assert not any(collector.waiting for collector in runner.rows.by_policy.values())
     trainer.workers.local_worker().env.join(5)
     assert len(seen) == 1
     assert seen[0].startswith("log_action(): agent 'agent0': got ")
@@ -645,8 +645,8 @@ def test_episodes_in_which_nobody_acts_leave_nothing(trainers, recurrent):
         worker.sample()
         assert len(worker.get_metrics()) == 2
     runner = worker.runner
-    (collector,) = runner._collectors.values()
-    assert max(len(kept) for kept in (runner._running, runner._names, runner._over, runner._places)) <= 2
+    (collector,) = runner.rows.by_policy.values()
+    assert max(len(kept) for kept in (runner.rows.running, runner.rows.names, runner.rows.over, runner._places)) <= 2
     assert collector.places <= 2
 
 

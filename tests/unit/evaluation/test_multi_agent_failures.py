@@ -241,7 +241,7 @@ def test_a_failure_at_a_soft_horizon_leaves_the_part_before_it_in_whole_episodes
     batches = worker.sample().policy_batches
     assert sorted(batches["a"]["obs"][:, 0].tolist()) == [0, 0, 1, 1, 2, 2, 3, 3]
     assert sorted(batches["b"]["obs"][:, 0].tolist()) == [0, 0, 1, 1, 2, 2, 3]  # what it did at 3 had no outcome
-    assert len(worker.runner._collectors["a"].store) == 1
+    assert len(worker.runner.rows.by_policy["a"].store) == 1
 
 
 def test_a_state_taken_back_after_a_failure_at_a_soft_horizon_knows_nothing_of_it():

@@ -174,7 +174,7 @@ def test_agents_that_are_random_in_their_mapping_stay_with_their_policies(tmp_pa
     two.restore(one.save(str(tmp_path)))
     tables = [
         [[(agent.id, agent.collector.policy_id, agent.row, agent.total, agent.done) for agent in agents.values()]
-         for agents in trainer.workers.local_worker().runner._agents]
+         for agents in trainer.workers.local_worker().runner.rows.agents]
         for trainer in (one, two)
     ]  # fmt: skip
     assert tables[0] == tables[1]
