@@ -133,7 +133,7 @@ class Agent:
         self.place = collector.take_place() if place is None else place
 
 
-class SampleCollector:
+class MultiAgentCollector:
     """The rows of all policies from the observation that begins them to the batch that they are handed out in.
 
     Args:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import EPS_ID, INFOS, OBS
+from rlframe.data.columns import INFOS, OBS
 from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.env.agent_dicts import ALL
 from rlframe.env.checks import check_observation
 from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
 from rlframe.evaluation.metrics import RolloutMetrics
-from rlframe.evaluation.sampling.collector import Agent, PolicyCollector, SampleCollector, whole_episode
+from rlframe.evaluation.sampling.collector import Agent, MultiAgentCollector, PolicyCollector, whole_episode
 from rlframe.evaluation.sampling.loop import EPISODE_HOOKS, Hooks, RunnerSettings, SamplingLoop
 from rlframe.evaluation.sampling.multi_agent_postprocessing import MultiAgentPostprocessing
 from rlframe.evaluation.sampling.multi_agent_state import ResumableRunner
@@ -71,7 +71,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         super().__init__(slots, settings, hooks)
         self.policies, self.mapping, self.filters = policies, mapping, filters
         self._observation_fn = observation_fn
-        self.rows = SampleCollector(
+        self.rows = MultiAgentCollector(
             policies,
             filters,
             settings.clip_rewards,
@@ -157,14 +157,9 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
             agent.done = True
         for collector in self.rows.by_policy.values():
             # Of an earlier part, behind a soft horizon, only what is open is lost.
-            lost = collector.store.columns[EPS_ID][: len(collector.store)] == episode.episode_id
-            lost[
-                [
-                    agent.row
-                    for agent in self.rows.agents[index].values()
-                    if agent.collector is collector and agent.row >= 0
-                ]
-            ] = True
+            lost = collector.episodes() == episode.episode_id
+            agents = [agent for agent in self.rows.agents[index].values() if agent.collector is collector]
+            lost[[agent.row for agent in agents if agent.row >= 0]] = True
             rows = np.flatnonzero(lost).tolist()
             if rows:
                 self.rows.forget(collector, rows, dropped=index)

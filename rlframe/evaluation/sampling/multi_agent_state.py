@@ -16,7 +16,7 @@ from rlframe.env.agent_dicts import ALL
 from rlframe.evaluation.metrics import RolloutMetrics
 
 if TYPE_CHECKING:
-    from rlframe.evaluation.sampling.collector import SampleCollector
+    from rlframe.evaluation.sampling.collector import MultiAgentCollector
     from rlframe.evaluation.sampling.slot import EnvSlot
 
 State = dict[str, Any]
@@ -114,7 +114,7 @@ class ResumableRunner:
     """
 
     slots: list[EnvSlot]
-    rows: SampleCollector
+    rows: MultiAgentCollector
     policies: Mapping[str, Any]
     _started: bool
     _metrics: list[RolloutMetrics]
