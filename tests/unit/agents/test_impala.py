@@ -167,6 +167,18 @@ def test_epsilon_and_grad_clip_are_rllibs_for_sums_over_the_rows_that_count(fram
 
 
 @every_framework
+def test_epsilon_fits_the_rows_of_each_batch_whose_gradients_are_applied_apart(framework):
+    one, other = (make_policy(framework, "IMPALA", {"opt_type": "rmsprop", "epsilon": 0.1}) for _ in range(2))
+    for rows in (40, 10):
+        gradients, _ = one.compute_gradients(make_batch(rows))
+        one.apply_gradients(gradients)
+        other.learn_on_batch(make_batch(rows))
+        other.set_weights({**other.get_weights(), **{k: v for k, v in one.get_weights().items() if "popart" in k}})
+    for name, array in other.get_weights().items():
+        np.testing.assert_allclose(one.get_weights()[name], array, atol=1e-6, err_msg=name)
+
+
+@every_framework
 def test_limits_are_for_a_loss_of_ones_own_as_it_is(framework):
     policy = make_policy(framework, "IMPALA", {})
 
