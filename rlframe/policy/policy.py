@@ -237,6 +237,9 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         """
         self.inference.act_for(rows)
 
+    def allow_actions(self, obs: NDArray[Any]) -> None:
+        """Writes into observations of zeros, `[B, ...]`, what acting on them needs; a hook for action masks."""
+
     def batched(self, actions: Any) -> Any:
         """Returns actions [B, ...] as arrays, of what a user's method gave: also a list of single ones."""
         if isinstance(actions, list) and self.action_space_struct is not self.action_space:

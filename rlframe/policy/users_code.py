@@ -196,6 +196,7 @@ def zeros(policy: Any) -> SampleBatch:
     for name, column in ((OBS, OBS), (NEXT_OBS, OBS), (ACTIONS, ACTIONS)):
         shape, dtype = column_layout(policy, column)
         columns[name] = np.zeros((count, *shape), dtype)
+    policy.allow_actions(columns[OBS])
     columns.update({name: np.zeros(count, np.float32) for name in (REWARDS, INFOS)})
     columns.update({name: np.zeros(count, np.bool_) for name in (TERMINATEDS, TRUNCATEDS, DONES)})
     columns.update({name: np.zeros(count, np.int64) for name in (EPS_ID, UNROLL_ID, AGENT_INDEX, ENV_ID)})

@@ -11,7 +11,9 @@ import pytest
 from torch import nn
 
 from rlframe.agents.qmix import QMixTorchPolicy
+from rlframe.agents.qmix.qmix_policy import qmix_loss
 from rlframe.data.sequences import padded_sequences
+from rlframe.models.preprocessors import get_preprocessor
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy.numpy_policy import NumpyPolicy
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError, UnsupportedSpaceException
@@ -246,8 +248,6 @@ def test_shares_of_several_devices_add_up(overrides, devices):
 
 
 def spaces(member, action, n_agents=N):
-    from rlframe.models.preprocessors import get_preprocessor
-
     space = member if n_agents is None else gym.spaces.Tuple([member] * n_agents)
     actions = action if n_agents is None else gym.spaces.Tuple([action] * N)
     return get_preprocessor(space)(space).observation_space, actions
@@ -270,8 +270,6 @@ def test_spaces_that_are_no_groups_are_refused(obs_and_actions, message):
 
 @pytest.mark.parametrize("of", ["observation", "action"])
 def test_members_with_different_spaces_are_refused(of):
-    from rlframe.models.preprocessors import get_preprocessor
-
     parts = [PLAIN, gym.spaces.Box(-1, 1, (3,), np.float32) if of == "observation" else PLAIN]
     space = gym.spaces.Tuple(parts)
     actions = gym.spaces.Tuple([gym.spaces.Discrete(2), gym.spaces.Discrete(3 if of == "action" else 2)])
@@ -345,3 +343,19 @@ def test_workers_without_a_framework_act_as_the_policy_does():
     rows["terminateds"] = rows["truncateds"] = np.zeros(3, bool)
     assert worker.postprocess_trajectory(rows)["discounts"].tolist() == pytest.approx([policy.config["gamma"]] * 3)
     assert make({"model": {"custom_model": Linear}}).acting_recipe() is None
+
+
+@pytest.mark.parametrize("member", [FULL, PLAIN], ids=["masks", "plain"])
+def test_a_loss_of_ones_own_is_tried_on_rows_of_zeros_and_learned_from(member):
+    def halved(policy, model, dist_class, train_batch):
+        return 0.5 * qmix_loss(policy, model, dist_class, train_batch).losses["team"]
+
+    space = gym.spaces.Tuple([member] * N)
+    cls = QMixTorchPolicy.with_updates(name="Halved", loss_fn=halved)
+    policy = cls(
+        get_preprocessor(space)(space).observation_space, gym.spaces.Tuple([gym.spaces.Discrete(A)] * N), config_of()
+    )
+    assert policy.loss_initialized()
+    before = policy.get_weights()
+    policy.learn_on_batch(episodes(member=member))
+    assert any((policy.get_weights()[name] != array).any() for name, array in before.items())

@@ -147,6 +147,11 @@ class GroupLayout:
         """Returns the agents' states at the start of an episode, `[N, ...]` each, of those of one."""
         return [np.repeat(np.asarray(state)[None], self.n_agents, axis=0) for state in initial]
 
+    def allow_actions(self, obs: NDArray[Any]) -> None:
+        """Makes all actions valid in arrays of flat observations `[B, D]`."""
+        if self.has_mask:
+            obs.reshape(len(obs), self.n_agents, -1)[..., slice(*self._places[ACTION_MASK])] = 1
+
     def to_spec(self) -> dict[str, Any]:
         """Returns what `GroupActor` cuts observations by, as plain data."""
         return {"n_agents": self.n_agents, "obs": self._places[MEMBER_OBS], "mask": self._places.get(ACTION_MASK)}

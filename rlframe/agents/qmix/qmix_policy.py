@@ -151,6 +151,10 @@ class QMixPolicy(LearningPolicy):
         """Returns the schedule of the learning rate."""
         return {"lr": LearningRate(self, self.config.lr, self.config.lr_schedule)}
 
+    def allow_actions(self, obs: NDArray[Any]) -> None:
+        """Sets the action masks in observations of zeros."""
+        self.layout.allow_actions(obs)
+
     # --- columns ----------------------------------------------------------------------------------------------
 
     @property
