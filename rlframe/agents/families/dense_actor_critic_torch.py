@@ -1,4 +1,4 @@
-"""SAC's losses and their gradients for dense networks without autograd: the same numbers in two thirds of the time.
+"""SAC's losses and their gradients for dense networks without autograd: the same numbers in three quarters of the time.
 
 Nothing here is needed to understand SAC: `SACPolicy` says what is computed, and a test holds both to the same
 gradients.
