@@ -125,7 +125,7 @@ class TransitionStore:
                 return columns, count
         columns = as_arrays(batch, columns)
         if self._schema:
-            columns = {name: self._as_wide(name, column) for name, column in columns.items()}
+            columns = {name: self._as_stored(name, column) for name, column in columns.items()}
             self._check_schema(columns)
         else:
             copies = 2 if StepKeys.of_batch(columns) is None else 1
@@ -144,15 +144,26 @@ class TransitionStore:
             counts.add(len(column) if column.ndim else -1)
         return counts.pop() if len(counts) == 1 and -1 not in counts else None
 
-    def _as_wide(self, name: str, column: Array) -> Array:
-        """Returns a column of text as wide as what is stored, which is made wider if need be; others as they are."""
+    def _as_stored(self, name: str, column: Array) -> Array:
+        """Returns a column in the dtype of what is stored, where one dtype holds both: as programs' batches may differ.
+
+        Text, integers and kinds of numbers widen what is stored, as joining batches would; floats are stored as in the
+        first batch. Observations of another kind stay as they are, and are refused: bytes are scaled, floats are not.
+        """
         dtype, shape = self._schema.get(name, (column.dtype, ()))
-        if dtype == column.dtype or dtype.kind != column.dtype.kind or dtype.kind not in "US":
+        both = dtype.kind + column.dtype.kind
+        mixes = set(both) <= set("biuf") or both in ("UU", "SS")
+        if dtype == column.dtype or column.shape[1:] != shape or not mixes:
             return column
-        if column.dtype.itemsize > dtype.itemsize:
-            self._columns[name] = self._columns[name].astype(column.dtype)
-            self._schema[name] = (column.dtype, shape)
-        return column.astype(self._schema[name][0])
+        if both == "ff":
+            return column.astype(dtype)
+        wide = np.result_type(dtype, column.dtype)
+        if wide != dtype:
+            if name in (OBS, NEXT_OBS):
+                return column
+            self._columns[name] = self._columns[name].astype(wide)
+            self._schema[name] = (wide, shape)
+        return column.astype(wide)
 
     def _check_schema(self, columns: Mapping[str, Array]) -> None:
         """Raises ValueError naming the first column that is not as in the first batch."""

@@ -193,7 +193,8 @@ def _with(name: str, value: Any) -> Any:
     [
         (_without("rewards"), "'rewards' is missing"),
         (_with("extra", np.zeros(4)), "'extra' is new"),
-        (_with("rewards", np.zeros(4)), r"'rewards': got rows of float64 \(\), wanted float32 \(\)"),
+        (_with("rewards", np.zeros(4, complex)), r"'rewards': got rows of complex128 \(\), wanted float32 \(\)"),
+        (_with("obs", np.zeros((4, 2), np.complex64)), r"'obs': got rows of complex64 \(2,\), wanted float32 \(2,\)"),
         (_with("obs", np.zeros((4, 3), np.float32)), r"'obs': got rows of float32 \(3,\), wanted float32 \(2,\)"),
         (_with("actions", np.zeros((4, 1), int)), r"'actions': got rows of int64 \(1,\), wanted int64 \(\)"),
         (_with("rewards", np.zeros(5, np.float32)), "5 rows, wanted 4"),
@@ -214,6 +215,41 @@ def test_batches_unlike_the_first_are_refused_and_not_stored(kind: str, change: 
     assert len(buffer) == 16
     for columns in run(buffer, 16, 10):
         check_transitions(SampleBatch(columns))
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second", "stored"),
+    [
+        ("actions", np.int32, np.int64, np.int64),
+        ("actions", np.int64, np.int32, np.int64),
+        ("rewards", np.int64, np.float32, np.float64),
+        ("rewards", np.float32, np.float64, np.float32),
+        ("obs", np.float32, np.float64, np.float32),
+    ],
+)
+def test_numbers_of_another_dtype_are_stored_as_joined_batches_would_have_them(
+    kind: str, name: str, first: Any, second: Any, stored: Any
+) -> None:
+    buffer, seen = make(kind), []
+    for start, dtype in ((0, first), (4, second)):
+        batch = fragment(5, start, 4)
+        for column in (name, "new_obs") if name == "obs" else (name,):
+            batch[column] = batch[column].astype(dtype)
+        seen += batch[name].tolist()
+        buffer.add_batch(batch)
+    drawn = draw(buffer)[name]
+    assert drawn.dtype == stored
+    assert {str(np.asarray(row, stored).tolist()) for row in seen} >= {str(row.tolist()) for row in drawn}
+
+
+def test_bytes_are_no_observations_beside_floats(kind: str) -> None:
+    buffer = make(kind)
+    batch = fragment(5, 0, 4)
+    for name in ("obs", "new_obs"):
+        batch[name] = batch[name].astype(np.uint8)
+    buffer.add_batch(batch)
+    with pytest.raises(ValueError, match=r"'obs': got rows of float32 \(2,\), wanted uint8"):
+        buffer.add_batch(fragment(5, 4, 4))
 
 
 def test_infos_are_not_stored(kind: str) -> None:
