@@ -178,6 +178,7 @@ def test_wrong_command_line_is_one_message(words: list[str], said: str, tmp_path
     assert said in ended.stderr.replace("python -m rlframe.cli.main", "rlframe")
 
 
+@pytest.mark.slow
 def test_checkpoint_that_a_program_saved_is_played_back(tmp_path: Path) -> None:
     program = (
         "from rlframe.agents.dqn import DQNTrainer\n"

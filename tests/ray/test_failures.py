@@ -81,6 +81,7 @@ def test_a_dead_evaluation_worker_costs_no_training(trainers, mode, caplog):
     assert trainer.evaluate()["evaluation"]["episodes_this_iter"] == 2
 
 
+@pytest.mark.slow
 def test_evaluation_beside_training_is_repeated_alone(trainers):
     trainer = trainers(
         evaluation_interval=1,
@@ -152,6 +153,7 @@ class Tasks(Counting):
         self.task = task
 
 
+@pytest.mark.slow
 def test_a_replacement_knows_what_the_others_know_and_repeats_nothing(trainers):
     trainer = trainers(env=Tasks, observation_filter="MeanStdFilter", env_task_fn=lambda result, env, context: 7)
     trainer.train()

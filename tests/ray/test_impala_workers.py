@@ -128,7 +128,9 @@ def test_a_worker_that_is_killed_is_replaced_and_the_run_goes_on(trainers):
     assert learner_threads() == ["rlframe-learner"]
 
 
-@pytest.mark.parametrize("cls", [ImpalaTrainer, APPOTrainer], ids=["IMPALA", "APPO"])
+@pytest.mark.parametrize(
+    "cls", [pytest.param(ImpalaTrainer, id="IMPALA"), pytest.param(APPOTrainer, id="APPO", marks=pytest.mark.slow)]
+)
 def test_a_checkpoint_goes_on_with_its_counters(trainers, cls, tmp_path):
     trainer = trainers(cls)
     result = trainer.train()
@@ -200,6 +202,7 @@ def test_aggregation_workers_join_fragments_and_end_with_the_trainer(trainers):
             ray.get(actor.next_batch.remote(), timeout=DEADLINE_S)
 
 
+@pytest.mark.slow
 def test_aggregation_goes_on_with_a_new_worker(trainers):
     import ray
 

@@ -112,6 +112,7 @@ def test_asynchronous_learners_take_several_policies(trainers):
     assert result["info"]["num_agent_steps_trained"] > result["info"]["num_steps_trained"]
 
 
+@pytest.mark.slow
 def test_maddpg_learns_alike_from_a_remote_worker_that_acts_in_numpy():
     made = []
     for workers in (0, 1):

@@ -49,7 +49,7 @@ def trainers():
     [
         (A2CTrainer, {}),
         pytest.param(PPOTrainer, {**MINIBATCHES, "framework": "tf"}, marks=needs_tf),
-        (PPOTrainer, {**MINIBATCHES, "exploration_config": CURIOUS}),
+        pytest.param(PPOTrainer, {**MINIBATCHES, "exploration_config": CURIOUS}, marks=pytest.mark.slow),
     ],
     ids=["A2C", "PPO-tf", "PPO-Curiosity"],
 )

@@ -86,6 +86,7 @@ def test_program_for_ray_1_runs_as_it_is(ray_runtime, tmp_path):
     assert again.last_result["training_iteration"] == 4
 
 
+@pytest.mark.slow
 def test_asha_ends_trials_early(ray_runtime, tmp_path):
     from rlframe import tune
     from rlframe.tune.schedulers import ASHAScheduler
