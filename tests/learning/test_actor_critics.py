@@ -11,10 +11,11 @@ from tests.learning.test_dqn_cartpole import steps_to_bar
 SEEDS = range(5)
 
 
-def return_after(name: str, env: str, steps: int, seed: int, framework: str) -> float:
-    """Returns the mean return of 100 episodes without exploration, after `steps` env steps of training."""
-    evaluation = {"evaluation_config": {"explore": False}, "evaluation_num_episodes": 100}
-    config = {**get_preset(name, env), **evaluation, "seed": seed, "framework": framework, "log_sys_usage": False}
+def return_after(name: str, env: str, steps: int, seed: int, framework: str, config=None, episodes: int = 20) -> float:
+    """Returns the mean return of episodes without exploration, after `steps` env steps with a preset or a config."""
+    evaluation = {"evaluation_config": {"explore": False}, "evaluation_num_episodes": episodes}
+    given = get_preset(name, env) if config is None else config
+    config = {**given, **evaluation, "seed": seed, "framework": framework, "log_sys_usage": False}
     trainer = get_trainer_class(name)(config, env=env)
     try:
         while trainer.train()["timesteps_total"] < steps:
@@ -28,7 +29,20 @@ def return_after(name: str, env: str, steps: int, seed: int, framework: str) -> 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize(("name", "bar"), [("SAC", -157.0), ("TD3", -152.0), ("DDPG", -152.0)])
 def test_pendulum_is_swung_up_within_20k_steps(name, bar, framework):
-    returns = [return_after(name, "Pendulum-v1", 20_000, seed, framework) for seed in SEEDS]
+    # Where a pendulum begins decides more than who swings it up: of 100 episodes the mean has a standard error of 8.
+    returns = [return_after(name, "Pendulum-v1", 20_000, seed, framework, episodes=1000) for seed in SEEDS]
+    assert np.mean(returns) >= bar, returns
+
+
+@pytest.mark.learning
+@pytest.mark.parametrize(
+    ("name", "steps", "bar"),
+    [("SAC", 20_000, 9000.0), ("TD3", 45_000, 9000.0)],
+)
+def test_a_double_pendulum_stands_with_the_defaults(name, steps, bar):
+    pytest.importorskip("mujoco", reason="MuJoCo is not installed: pip install 'gymnasium[mujoco]'")
+    config = {"timesteps_per_iteration": 1000, "learning_starts": 1000}
+    returns = [return_after(name, "InvertedDoublePendulum-v4", steps, seed, "torch", config) for seed in SEEDS]
     assert np.mean(returns) >= bar, returns
 
 
