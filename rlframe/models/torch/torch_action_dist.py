@@ -119,6 +119,11 @@ class TorchDiagGaussian(once.DiagGaussian, _Normal):
     def _draw(self) -> Any:
         return ops.stop_gradient(super()._draw())
 
+    def logp(self, actions: Any) -> Tensor:  # RLlib's name of the argument
+        """Returns log-densities of `actions`, float `[B, A]`. Float `[B]`."""
+        result: Tensor = super().logp(actions)
+        return result
+
 
 class TorchSquashedGaussian(once.SquashedGaussian, _Normal):
     """`tensor_distributions.SquashedGaussian` in PyTorch."""

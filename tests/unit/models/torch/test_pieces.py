@@ -300,6 +300,7 @@ def test_a_distribution_of_torch_that_a_subclass_sets_takes_the_place_of_the_cla
     inputs = torch.tensor([[0.5, -0.5, 3.0, -4.0]])
     mine, limited = Limited(inputs, None), TorchDiagGaussian(torch.tensor([[0.5, -0.5, 1.0, -1.0]]), None)
     actions = torch.tensor([[2.0, -0.7]])
+    np.testing.assert_array_equal(mine.logp(actions=actions), mine.logp(actions))  # RLlib's name of it
     for method, arguments in (("logp", (actions,)), ("entropy", ()), ("kl", (TorchDiagGaussian(inputs, None),))):
         np.testing.assert_allclose(
             getattr(mine, method)(*arguments), getattr(limited, method)(*arguments), rtol=1e-5, err_msg=method
