@@ -88,7 +88,8 @@ class Curiosity(IntrinsicReward):
 
     def _loss(self, networks: Any, obs: Tensor, next_obs: Tensor, taken: Tensor) -> tuple[Tensor, Tensor]:
         """Returns L, and ½ ‖ φ̂(s_{t+1}) − φ(s_{t+1}) ‖² `[B]`, for observations `[B, ...]` and choices `[B, A]`."""
-        phi, next_phi = networks("features", obs), networks("features", next_obs)
+        both = networks("features", ops.concat([obs, next_obs], 0))  # one pass
+        phi, next_phi = both[: len(obs)], both[len(obs) :]
         missed = 0.5 * ops.sum(ops.square(networks("prediction", phi, taken) - next_phi), 1)
         logits = ops.split(networks("inverse", phi, next_phi), self._counts)
         logp = ops.concat([ops.log_softmax(part) for part in logits], 1)
