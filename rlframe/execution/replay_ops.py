@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlframe.data.columns import BATCH_INDEXES
+from rlframe.data.columns import BATCH_INDEXES, SEQ_LENS
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch
 from rlframe.execution.plan.context import STEPS_SAMPLED_COUNTER, SharedMetrics, _get_shared_metrics, _NextValueNotReady
 from rlframe.execution.plan.item_state import pack_item, unpack_item
@@ -152,6 +152,9 @@ class UpdatePriorities:
             if td_errors is None:
                 continue
             indexes = np.asarray(rows[BATCH_INDEXES])
+            if SEQ_LENS in rows:  # the loss reports a TD error for each sequence
+                lens = np.asarray(rows[SEQ_LENS])
+                indexes = indexes[np.cumsum(lens) - lens]
             if len(indexes) != len(td_errors):
                 raise ValueError(
                     f"Got {len(td_errors)} TD errors for {len(indexes)} rows of policy {pid!r}, wanted one each: "

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rlframe.data.columns import WEIGHTS
+from rlframe.data.columns import SEQ_LENS, STATE_IN_PREFIX, WEIGHTS
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.replay.lockstep import alive_in_all, joint_steps
 from rlframe.replay.memory_budget import memory_bytes
+from rlframe.replay.sequence_store import SequenceStore, check_lengths
 from rlframe.replay.transition_buffers import PrioritizedReplayBuffer, ReplayBuffer
 from rlframe.replay.transition_columns import GO_ON_WITHOUT
 from rlframe.utils.deprecation import DEPRECATED_VALUE
@@ -30,7 +31,8 @@ _LOGGER = logging.getLogger("rlframe")
 class LocalReplayBuffer:
     """One replay buffer per policy, filled from and replayed to an execution plan in the same process.
 
-    Each policy has its own buffer of `capacity // num_shards` transitions.
+    Each policy has its own buffer of `capacity // num_shards` transitions; with `replay_sequence_length` above 1, of as
+    many sequences where a policy has memory, so that its batches come cut into such. See `SequenceStore`.
 
     Args:
         num_shards: Number of buffers that share capacity and learning_starts; this is one of them.
@@ -43,9 +45,10 @@ class LocalReplayBuffer:
         replay_mode: "independent": each policy's transitions are drawn on their own. "lockstep": row i of every policy
             is of the same step of the same episode, so each policy has one agent, and all of them act at each step;
             draws are uniform then.
-        replay_sequence_length: 1: transitions. More, as recurrent models need it, is refused for now.
-        replay_burn_in: Of sequences, for which it has to be 0 now.
-        replay_zero_init_states: Of sequences; no effect on transitions.
+        replay_sequence_length: Rows of a sequence, those of burn-in included; `replay` gives
+            `replay_batch_size // replay_sequence_length` of them, 1 at least. 1 stores transitions alone.
+        replay_burn_in: Rows at the beginning of sequences that are not learned from.
+        replay_zero_init_states: Whether replayed sequences begin with states of zeros, not with those stored.
         buffer_size: Old name of `capacity`; None, or RLlib's -1, where it is not used.
         final_prioritized_replay_beta: Beta at the end of annealing; None for a constant one.
         prioritized_replay_beta_annealing_timesteps: Steps added until then; None for a constant beta.
@@ -78,7 +81,7 @@ class LocalReplayBuffer:
         prioritized: bool = True,
         seed: int | None = None,
     ) -> None:
-        _refuse_what_is_missing(replay_mode, replay_sequence_length, replay_burn_in)
+        _check_mode(replay_mode, replay_sequence_length, replay_burn_in)
         capacity = capacity if buffer_size in (None, DEPRECATED_VALUE) else int(buffer_size)
         check_range(1, num_shards=num_shards, replay_batch_size=replay_batch_size)
         check_range(num_shards, capacity=capacity)
@@ -91,7 +94,8 @@ class LocalReplayBuffer:
         )
         if not prioritized_replay_eps > 0:
             raise ValueError(f"prioritized_replay_eps must be above 0, got {prioritized_replay_eps}")
-        del replay_zero_init_states
+        self.sequence_length, self.burn_in = replay_sequence_length, replay_burn_in
+        self.zero_init_states = replay_zero_init_states
         self.capacity = capacity // num_shards
         self.learning_starts = learning_starts // num_shards
         self.replay_batch_size = replay_batch_size
@@ -137,14 +141,15 @@ class LocalReplayBuffer:
                 batches = joint_steps(batches, self.replay_buffers)
             for policy_id, rows in batches.items():
                 if rows.count:
-                    self._buffer_for(policy_id).add(rows, self._initial_priorities(rows))
+                    self._buffer_for(policy_id, rows).add(rows, self._initial_priorities(rows))
             self.num_added += batch.count
 
     def replay(self) -> SampleBatch | MultiAgentBatch | None:
         """Returns replay_batch_size transitions of each policy, or None before learning_starts steps were added.
 
-        Where the default policy is the only one stored, the result is its SampleBatch; with others it is a
-        MultiAgentBatch whose `count` is replay_batch_size.
+        Of policies with memory these are sequences, one behind the other, with their lengths as `seq_lens`. Where the
+        default policy is the only one stored, the result is its SampleBatch; with others it is a MultiAgentBatch whose
+        `count` is replay_batch_size.
         """
         if self.num_added < self.learning_starts or not self.replay_buffers:
             return None
@@ -181,26 +186,34 @@ class LocalReplayBuffer:
             return self._beta
         return self._beta + (self._final_beta - self._beta) * min(1.0, self.num_added / self._annealing_steps)
 
-    def _buffer_for(self, policy_id: str) -> ReplayBuffer:
+    def _buffer_for(self, policy_id: str, rows: SampleBatch) -> ReplayBuffer:
         buffer = self.replay_buffers.get(policy_id)
         if buffer is None:
-            buffer = self._make_buffer(policy_id, self._seed, self.replay_buffers)
+            sequences = self.sequence_length > 1 and SEQ_LENS in rows
+            buffer = self._make_buffer(policy_id, self._seed, self.replay_buffers, sequences)
             self.replay_buffers[policy_id] = buffer
         return buffer
 
-    def _make_buffer(self, policy_id: str, seed: int, others: Mapping[str, ReplayBuffer]) -> ReplayBuffer:
+    def _make_buffer(
+        self, policy_id: str, seed: int, others: Mapping[str, ReplayBuffer], sequences: bool
+    ) -> ReplayBuffer:
         available = memory_bytes()
         if available is not None:  # what the buffers of other policies will grow to is spoken for
             available -= sum(buffer.full_size_bytes for buffer in others.values())
         seed = derive_seed(seed, "replay", policy_id)
+        store = SequenceStore(self.capacity, self.sequence_length, self.burn_in, available) if sequences else None
         if self.prioritized:
-            return PrioritizedReplayBuffer(self.capacity, self._alpha, seed, memory_limit_bytes=available)
-        return ReplayBuffer(self.capacity, seed, memory_limit_bytes=available)
+            return PrioritizedReplayBuffer(self.capacity, self._alpha, seed, memory_limit_bytes=available, store=store)
+        return ReplayBuffer(self.capacity, seed, memory_limit_bytes=available, store=store)
 
     def _draw(self, buffer: ReplayBuffer) -> SampleBatch:
-        if isinstance(buffer, PrioritizedReplayBuffer):
-            return buffer.sample(self.replay_batch_size, self.beta)
-        return buffer.sample(self.replay_batch_size)
+        count = self.replay_batch_size
+        if buffer.stores_sequences:
+            count = max(1, count // self.sequence_length)
+        drawn = buffer.sample(count, self.beta) if isinstance(buffer, PrioritizedReplayBuffer) else buffer.sample(count)
+        if buffer.stores_sequences and self.zero_init_states:
+            drawn.update({key: np.zeros_like(drawn[key]) for key in drawn if key.startswith(STATE_IN_PREFIX)})
+        return drawn
 
     def _draw_joint_steps(self) -> dict[str, SampleBatch]:
         """Returns the same steps of all policies, drawn uniformly, with replacement."""
@@ -209,7 +222,8 @@ class LocalReplayBuffer:
         return {policy_id: buffer.take(numbers) for policy_id, buffer in self.replay_buffers.items()}
 
     def _initial_priorities(self, rows: SampleBatch) -> ArrayLike | None:
-        return self._priorities(rows[WEIGHTS]) if self.prioritized and WEIGHTS in rows else None
+        given = self.prioritized and WEIGHTS in rows and SEQ_LENS not in rows
+        return self._priorities(rows[WEIGHTS]) if given else None
 
     def _priorities(self, td_errors: ArrayLike) -> ArrayLike:
         return np.abs(np.asarray(td_errors, np.float64)) + self._eps
@@ -269,7 +283,7 @@ class LocalReplayBuffer:
         seed, num_added = int(state["seed"]), int(state["num_added"])
         restored: dict[str, ReplayBuffer] = {}
         for policy_id, saved in state["buffers"].items():
-            restored[policy_id] = self._make_buffer(policy_id, seed, restored)
+            restored[policy_id] = self._make_buffer(policy_id, seed, restored, bool(saved.get("sequences")))
             restored[policy_id].set_state(saved)
         try:
             self._check_buffers(restored)
@@ -303,13 +317,14 @@ def check_range(low: int, **arguments: float | None) -> None:
             raise ValueError(f"{name} must be at least {low}, got {value}")
 
 
-def _refuse_what_is_missing(replay_mode: str, sequence_length: int, burn_in: int) -> None:
-    """Raises ValueError for the modes of replay that do not exist yet, or not at all."""
+def _check_mode(replay_mode: str, sequence_length: int, burn_in: int) -> None:
+    """Raises ValueError for modes of replay that do not exist, or not together."""
     if replay_mode not in ("independent", "lockstep"):
         raise ValueError(f"replay_mode must be 'independent' or 'lockstep', got {replay_mode!r}")
-    if sequence_length != 1:
+    check_range(1, replay_sequence_length=sequence_length)
+    check_lengths(sequence_length, burn_in)
+    if sequence_length > 1 and replay_mode == "lockstep":
         raise ValueError(
-            f"replay_sequence_length={sequence_length} is not supported yet, as it comes with recurrent replay; use 1"
+            f"replay_sequence_length={sequence_length} with replay_mode='lockstep': joint steps are single rows; use "
+            "1, or 'independent'"
         )
-    if burn_in != 0:
-        raise ValueError(f"replay_burn_in={burn_in} needs sequences, which are not supported yet; use 0")

@@ -1,4 +1,7 @@
-"""The two kinds of buffer: the latest transitions, drawn uniformly or by priority. Import them from `replay_buffer`."""
+"""The two kinds of buffer: the latest transitions (or sequences), drawn uniformly or by priority.
+
+Import them from `replay_buffer`.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rlframe.data.columns import BATCH_INDEXES, INFOS, WEIGHTS
+from rlframe.data.columns import BATCH_INDEXES, INFOS, SEQ_LENS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.replay.sequence_store import SequenceStore
 from rlframe.replay.sum_tree import SumTree
 from rlframe.replay.transition_columns import GO_ON_WITHOUT, TransitionStore
 from rlframe.utils.errors import CheckpointError
@@ -28,12 +32,15 @@ class ReplayBuffer:
     later batches must have the same. Where rows say by `eps_id` and `t` which steps they are, each observation is
     stored once though two transitions use it. `infos` are not stored: a dict per step would outweigh all the rest.
 
+    With a `SequenceStore`, what is stored, counted and drawn is sequences.
+
     Args:
         capacity: Transitions kept; the oldest go first.
         seed: Seed of the draws; None for a fresh one.
         size: Old name of `capacity`.
         rng: Generator of the draws, in place of `seed`.
         memory_limit_bytes: What a full buffer may take; None for the memory of the machine (or container).
+        store: A store of sequences, of which the capacity counts; None stores single transitions.
     """
 
     _not_stored: frozenset[str] = frozenset({INFOS, BATCH_INDEXES})
@@ -46,9 +53,12 @@ class ReplayBuffer:
         size: int | None = None,
         rng: np.random.Generator | None = None,
         memory_limit_bytes: int | None = None,
+        store: SequenceStore | None = None,
     ) -> None:
         capacity = capacity if size is None else size
-        self._store = TransitionStore(capacity, self._not_stored, memory_limit_bytes)
+        self._store: TransitionStore | SequenceStore = (
+            TransitionStore(capacity, self._not_stored, memory_limit_bytes) if store is None else store
+        )
         self._rng = make_rng(entropy_seed() if seed is None else seed, "replay") if rng is None else rng
         self._num_sampled = 0
 
@@ -56,6 +66,11 @@ class ReplayBuffer:
     def capacity(self) -> int:
         """Most transitions that are kept."""
         return self._store.capacity
+
+    @property
+    def stores_sequences(self) -> bool:
+        """Whether what is stored is sequences."""
+        return isinstance(self._store, SequenceStore)
 
     @property
     def full_size_bytes(self) -> int:
@@ -145,6 +160,7 @@ class ReplayBuffer:
         """
         return {
             "kind": type(self).__name__,
+            "sequences": self.stores_sequences,
             "store": self._store.get_state(copy=copy),
             "num_sampled": self._num_sampled,
             "rng": self._rng.bit_generator.state,
@@ -187,13 +203,14 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         size: Old name of `capacity`.
         rng: Generator of the draws, in place of `seed`.
         memory_limit_bytes: What a full buffer may take; None for the memory of the machine (or container).
+        store: A store of sequences, of which the capacity counts; None stores single transitions.
 
     Source: Schaul et al. 2016, "Prioritized Experience Replay", sections 3.3 and 3.4.
     """
 
     _not_stored = frozenset({INFOS, BATCH_INDEXES, WEIGHTS})
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - those of uniform buffers, and alpha
         self,
         capacity: int = 10_000,
         alpha: float = 1.0,
@@ -202,8 +219,9 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         size: int | None = None,
         rng: np.random.Generator | None = None,
         memory_limit_bytes: int | None = None,
+        store: SequenceStore | None = None,
     ) -> None:
-        super().__init__(capacity, seed, size=size, rng=rng, memory_limit_bytes=memory_limit_bytes)
+        super().__init__(capacity, seed, size=size, rng=rng, memory_limit_bytes=memory_limit_bytes, store=store)
         if not 0 <= alpha < np.inf:
             raise ValueError(f"alpha must be 0 or more, got {alpha}")
         self._alpha = float(alpha)
@@ -242,7 +260,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         """Returns `num_items` transitions drawn by priority, with replacement, and two more columns.
 
         `weights` are (p_min / p) ** beta, with p_min the smallest drawn: float32 `[B]` in (0, 1]. `batch_indexes` say
-        for `update_priorities` which transitions they are: int64 `[B]`.
+        for `update_priorities` which transitions they are: int64 `[B]`. Rows of a sequence have that of the sequence.
 
         Args:
             num_items: Transitions to draw, B.
@@ -257,8 +275,10 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         slots = self._tree.sample(num_items, self._rng)
         drawn = self._tree.get(slots)
         columns = self._store.gather(slots)
-        columns[WEIGHTS] = ((drawn.min() / drawn) ** beta).astype(np.float32)
-        columns[BATCH_INDEXES] = self._store.numbers_of(slots)
+        weights, numbers = ((drawn.min() / drawn) ** beta).astype(np.float32), self._store.numbers_of(slots)
+        lens = columns.get(SEQ_LENS)
+        columns[WEIGHTS] = weights if lens is None else np.repeat(weights, lens)
+        columns[BATCH_INDEXES] = numbers if lens is None else np.repeat(numbers, lens)
         self._num_sampled += num_items
         return SampleBatch.from_columns(columns)
 

@@ -260,8 +260,8 @@ def as_arrays(batch: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str,
     """Returns the columns as arrays; raises ValueError for what cannot be stored in slots of transitions."""
     if batch.get(SEQ_LENS) is not None:
         raise ValueError(
-            "The batch is cut into sequences (it has seq_lens), but a replay buffer stores single transitions; add it "
-            "before it is cut"
+            "The batch is cut into sequences (it has seq_lens), but this replay buffer stores single transitions; add "
+            "it before it is cut, or set replay_sequence_length to the rows of a sequence"
         )
     if isinstance(batch, SampleBatch) and any(_is_packed(column) for column in columns.values()):
         unpacked = batch.copy(shallow=True).decompress_if_needed()

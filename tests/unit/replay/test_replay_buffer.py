@@ -398,8 +398,12 @@ def test_local_damaged_state_leaves_an_empty_buffer_and_says_so(
     ("arguments", "message"),
     [
         ({"replay_mode": "anything"}, "'independent' or 'lockstep'"),
-        ({"replay_sequence_length": 20}, "recurrent"),
-        ({"replay_burn_in": 4}, "sequences"),
+        ({"replay_sequence_length": 0}, "replay_sequence_length must be at least 1, got 0"),
+        (
+            {"replay_burn_in": 4, "replay_sequence_length": 4},
+            "below replay_sequence_length.*got 4 and 4: nothing would",
+        ),
+        ({"replay_sequence_length": 20, "replay_mode": "lockstep"}, "joint steps are single rows"),
         ({"replay_batch_size": 0}, "replay_batch_size"),
         ({"num_shards": 0}, "num_shards"),
         ({"num_shards": 5, "capacity": 4}, "capacity must be at least 5"),
