@@ -354,6 +354,7 @@ class LearningPolicy(Policy):
             postprocess=method if marked is True else marked,
             initial_state=tuple(np.asarray(state) for state in self.get_initial_state()),
             views=self.acting_views(),
+            learns_sequences=self.learns_sequences(),
             max_seq_len=self.max_seq_len,
             dist_type=self.dist_type,
             acts_for_group=self.acts_for_group,
@@ -514,12 +515,13 @@ class LearningPolicy(Policy):
     def _learned_columns(self, samples: SampleBatch) -> SampleBatch:
         """Returns the columns that loss and model read: those of `learn_columns` and the model's views, or all.
 
-        Those of a recurrent policy are cut into padded sequences, with `valid_mask`.
+        Those of a policy that learns from sequences are cut into padded ones, with `valid_mask`.
         """
         samples = self.complete_batch(samples)
-        if self.is_recurrent() and not samples.zero_padded:
+        if self.learns_sequences() and not samples.zero_padded:
             samples = padded_sequences(samples, self.max_seq_len)
-        drawn = None if self._loss_rng is None else self.random_columns(samples.count, self._loss_rng)
+        rows = len(samples[VALID_MASK]) if VALID_MASK in samples else samples.count  # padding gets noise as well
+        drawn = None if self._loss_rng is None else self.random_columns(rows, self._loss_rng)
         if self.learn_columns is None or self._loss_reads_all:
             return samples._like({**samples, **drawn}) if drawn else samples
         if self._wanted_columns is None:

@@ -29,7 +29,8 @@ class ActingRecipe:
         postprocess: `fn(policy, batch, other_agent_batches, episode) -> batch`, free of frameworks, or None.
         initial_state: The state at the start of an episode, arrays without batch dimension.
         views: Columns of past steps that the model acts on, by name.
-        max_seq_len: Longest sequence of a recurrent training batch, in rows.
+        learns_sequences: Whether sampled rows are cut into sequences.
+        max_seq_len: Longest of these, in rows.
         dist_type: Kind of the action distribution; None is the action space's own.
         acts_for_group: See `Policy.acts_for_group`.
     """
@@ -42,6 +43,7 @@ class ActingRecipe:
     postprocess: Callable[..., SampleBatch] | None = None
     initial_state: tuple[NDArray[Any], ...] = ()
     views: Mapping[str, ViewRequirement] = field(default_factory=dict)
+    learns_sequences: bool = False
     max_seq_len: int = 20
     dist_type: str | None = None
     acts_for_group: bool = False
@@ -73,6 +75,10 @@ class NumpyPolicy(Policy):
     def is_recurrent(self) -> bool:
         """Returns whether the policy carries state from step to step."""
         return bool(self.recipe.initial_state)
+
+    def learns_sequences(self) -> bool:
+        """Returns whether sampled rows are cut into sequences."""
+        return self.recipe.learns_sequences
 
     def get_initial_state(self) -> list[NDArray[Any]]:
         """Returns the state arrays at the start of an episode, without batch dimension."""

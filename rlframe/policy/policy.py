@@ -580,6 +580,10 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         """Returns whether the policy carries state from step to step."""
         return self.num_state_tensors() > 0
 
+    def learns_sequences(self) -> bool:
+        """Returns whether whole sequences of steps are learned from, and sampled rows are cut into such."""
+        return self.is_recurrent()
+
     def acting_views(self) -> dict[str, ViewRequirement]:
         """Returns the columns of past steps that acting needs, e.g. `prev_actions`, by name."""
         return {

@@ -98,9 +98,9 @@ class PolicyCollector:
         return ids
 
     def in_sequences(self, batch: SampleBatch) -> SampleBatch:
-        """Returns a batch as the policy learns from it: cut into sequences where the policy has memory."""
+        """Returns a batch as the policy learns from it: cut into sequences where it learns from such."""
         policy = self.policy
-        if not policy.is_recurrent():
+        if not policy.learns_sequences():
             return batch
         return cut_into_sequences(batch, policy.max_seq_len, keep_states_out=policy.train_columns is None)
 

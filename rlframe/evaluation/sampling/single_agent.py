@@ -428,9 +428,9 @@ class EnvRunner(SamplingLoop):
         return self._cut(pieces[0] if len(pieces) == 1 else SampleBatch.concat_samples(pieces))
 
     def _cut(self, batch: SampleBatch) -> SampleBatch:
-        """Returns the rows of a recurrent policy as sequences, with one state for each instead of one per row."""
+        """Returns rows as sequences, with one state for each instead of one per row, where such are learned from."""
         policy = self.policy
-        if not policy.is_recurrent():
+        if not policy.learns_sequences():
             return batch
         return cut_into_sequences(batch, policy.max_seq_len, keep_states_out=policy.train_columns is None)
 
