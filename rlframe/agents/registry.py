@@ -31,6 +31,7 @@ class AlgorithmEntry:
 
 
 ALGORITHMS: dict[str, AlgorithmEntry] = {
+    "ACER": AlgorithmEntry("rlframe.agents.acer:ACERTrainer", "rlframe.agents.acer:DEFAULT_CONFIG"),
     "A2C": AlgorithmEntry("rlframe.agents.a3c:A2CTrainer", "rlframe.agents.a3c:A2C_DEFAULT_CONFIG"),
     "A3C": AlgorithmEntry("rlframe.agents.a3c:A3CTrainer", "rlframe.agents.a3c:DEFAULT_CONFIG"),
     "APPO": AlgorithmEntry("rlframe.agents.appo:APPOTrainer", "rlframe.agents.appo:DEFAULT_CONFIG"),
@@ -75,7 +76,6 @@ NOT_BUILT = {name: f"{name} exists in RLlib 1.x, but is not in rlframe yet; {use
 _OF_OTHERS = {
     name: f"{name} is in neither RLlib 1.x nor rlframe; {use}."
     for name, use in {
-        "ACER": "use IMPALA or APPO, which correct old rows with V-trace",
         "ACKTR": "use A2C or PPO",
         "DDQN": "use DQN, of which double_q is a default",
         "Rainbow": "use DQN with num_atoms, noisy and n_step",
@@ -88,7 +88,8 @@ _OF_OTHERS = {
 }
 """What there is instead of algorithms that users of other libraries ask for."""
 
-RLLIB_ALGORITHMS = frozenset({name for name in (*ALGORITHMS, *NOT_BUILT) if name != "MADDPG"})
+_NOT_OF_RLLIB = ("ACER", "MADDPG")
+RLLIB_ALGORITHMS = frozenset({name for name in (*ALGORITHMS, *NOT_BUILT) if name not in _NOT_OF_RLLIB})
 """All names that RLlib 1.x knows; those that are not in `ALGORITHMS` are answered with what there is instead."""
 
 

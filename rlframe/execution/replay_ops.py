@@ -191,6 +191,47 @@ class WaitUntilTimestepsElapsed:
         return _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER] > self.target_num_timesteps
 
 
+class PoissonReplay:
+    """Stores each new batch, and puts a random number of replayed ones behind it; for `.combine()`.
+
+    Takes a batch; gives a list of this batch and of n out of the buffer, n drawn from a Poisson distribution; of this
+    batch alone until the buffer has enough to begin. Touches no counters.
+
+    Args:
+        local_buffer: A buffer in this process (`add_batch(batch)`; `replay()` returns a batch, or None to wait).
+        mean: Mean of n.
+        seed: Seed of the numbers.
+
+    Raises:
+        ValueError: If the mean is negative.
+    """
+
+    def __init__(self, local_buffer: Any, mean: float, seed: int | None = None) -> None:
+        if mean < 0:
+            raise ValueError(f"Got mean={mean} replayed batches for each new one, wanted 0 or more")
+        self.local_buffer = local_buffer
+        self.mean = mean
+        self._rng = make_rng(entropy_seed() if seed is None else seed, "poisson replay")
+
+    def plan_args(self) -> str:
+        """Returns the mean, for reports."""
+        return f"{self.mean:g} old per new"
+
+    def __call__(self, batch: Batch) -> list[Batch]:
+        """Stores the batch, and returns it with the replayed ones."""
+        self.local_buffer.add_batch(batch)
+        replayed = (self.local_buffer.replay() for _ in range(int(self._rng.poisson(self.mean))))
+        return [batch, *(earlier for earlier in replayed if earlier is not None)]
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the random stream; the buffer is the trainer's."""
+        return {"rng": self._rng.bit_generator.state}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes it back."""
+        self._rng.bit_generator.state = state["rng"]
+
+
 class SimpleReplayBuffer:
     """Keeps the last batches whole, and gives random ones back.
 

@@ -35,10 +35,12 @@ POLICIES = {
     "discrete SAC": ("rlframe.agents.sac.sac_policy", "SAC", "rlframe.agents.sac.sac:SACConfig"),
     "DDPG": ("rlframe.agents.ddpg.ddpg_policy", "DDPG", "rlframe.agents.ddpg.ddpg:DDPGConfig"),
     "TD3": ("rlframe.agents.ddpg.ddpg_policy", "DDPG", "rlframe.agents.ddpg.td3:TD3Config"),
+    "ACER": ("rlframe.agents.acer.acer_policy", "ACER", "rlframe.agents.acer.acer:ACERConfig"),
+    "continuous ACER": ("rlframe.agents.acer.acer_policy", "ACER", "rlframe.agents.acer.acer:ACERConfig"),
 }
 #: Algorithms that are tried on a Box of two numbers; the others choose among three.
 BOX = gym.spaces.Box(-2, 2, (2,), np.float32)
-ON_BOX = ("SAC", "DDPG", "TD3")
+ON_BOX = ("SAC", "DDPG", "TD3", "continuous ACER")
 #: The agent beside the one whose policy is tested.
 OTHER = PolicySpec(
     None, gym.spaces.Box(-10, 10, (2,), np.float32), gym.spaces.Box(-1, 1, (2,), np.float32), {"agent_id": 0}
@@ -85,6 +87,10 @@ OF_PARTS = [
 ]
 
 
+#: Actors and critics that learn from sequences, with one optimiser.
+OF_SEQUENCES = [("ACER", {}), ("continuous ACER", {})]
+
+
 #: What is tried in TensorFlow, too: losses are written once, and tests/golden holds each algorithm's steps there to
 #: PyTorch's; this is about TensorFlow's half of policies, where a learner step is traced for each.
 IN_TENSORFLOW = [("DQN", RAINBOW), ("PPO", {}), ("APPO", SEPARATE), ("SAC", {})]
@@ -101,7 +107,7 @@ def _cases(algorithms, in_tensorflow=IN_TENSORFLOW):
     ]
 
 
-EVERY = [*Q_LEARNING, *ON_POLICY, *OWN_OPTIMISERS, *OF_MANY, *OF_PARTS]
+EVERY = [*Q_LEARNING, *ON_POLICY, *OWN_OPTIMISERS, *OF_MANY, *OF_PARTS, *OF_SEQUENCES]
 every_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(EVERY))
 every_q_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(Q_LEARNING))
 
@@ -171,6 +177,7 @@ def make_batch(rows: int = 12, seed: int = 0, name: str | None = None) -> Sample
     )
     if name in ON_BOX:
         batch["actions"] = rng.uniform(-1, 1, (rows, 2)).astype(np.float32)
+        batch["action_dist_inputs"] = rng.normal(size=(rows, 4)).astype(np.float32)
     return batch
 
 
@@ -329,7 +336,7 @@ def test_learning_rate_follows_its_schedule(framework, name, overrides):
 def test_weights_that_do_not_fit_change_nothing(framework, name, overrides):
     policy = make(framework, name, overrides)
     before = policy.get_weights()
-    first = "actor.hidden_0.weight" if (name, overrides) in [*OF_PARTS, *OF_MANY] else "hidden_0.weight"
+    first = "actor.hidden_0.weight" if (name, overrides) in [*OF_PARTS, *OF_MANY, *OF_SEQUENCES] else "hidden_0.weight"
     wrong = {**before, first: np.zeros((3, 3), np.float32)}
     with pytest.raises(ValueError, match=rf"{first} is \(3, 3\), wanted"):
         policy.set_weights(wrong)

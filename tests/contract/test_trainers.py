@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rlframe.agents.a3c import A2CTrainer
+from rlframe.agents.acer import ACERTrainer
 from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.ddpg import TD3Trainer
 from rlframe.agents.dqn import DQNTrainer, SimpleQTrainer
@@ -44,6 +45,7 @@ CASES = {
     "IMPALA, two optimisers": (ImpalaTrainer, APART),
     "SimpleQ": (SimpleQTrainer, REPLAY),
     "DQN": (DQNTrainer, REPLAY),
+    "ACER": (ACERTrainer, {"learning_starts": 40, "timesteps_per_iteration": 80, **SCHEDULE}),
     "SAC": (SACTrainer, {**REPLAY, "model": {}}),
     "TD3": (TD3Trainer, {**REPLAY, "actor_hiddens": [16], "critic_hiddens": [16]}),
 }

@@ -31,6 +31,7 @@ OF_PARTS = [
     ("SAC", CROSSQ),
     ("discrete SAC", {"tau": 1.0}),
     ("TD3", {"l2_reg": 1e-3, "tau": 1.0}),
+    ("continuous ACER", {"ema_alpha": 0.0}),
 ]
 
 

@@ -219,6 +219,22 @@ def vtrace(
     return targets, advantages
 
 
+def retrace(
+    rewards: ArrayLike, discounts: ArrayLike, traces: ArrayLike, q_taken: ArrayLike, values_next: ArrayLike,
+    ends: ArrayLike,
+) -> Array:  # fmt: skip
+    """Returns Q^ret as algorithm 2 of Wang et al. 2017 has it: from each trajectory's last row backwards. `[B]`."""
+    rewards, discounts, traces, q_taken, values_next = map(_floats, (rewards, discounts, traces, q_taken, values_next))
+    targets, after = np.zeros_like(rewards), 0.0
+    for t in reversed(range(len(rewards))):
+        if ends[t]:
+            after = values_next[t]
+        targets[t] = rewards[t] + discounts[t] * after
+        if t > 0:  # what the row before sees behind it: V(s_t) is its next value
+            after = traces[t] * (targets[t] - q_taken[t]) + values_next[t - 1]
+    return targets
+
+
 def n_step(
     rewards: ArrayLike, terminateds: ArrayLike, dones: ArrayLike, continues: ArrayLike, n: int, gamma: float
 ) -> dict[str, NDArray[Any]]:

@@ -9,17 +9,22 @@ from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
 
 
-class ActorCriticConfig(LearningRateScheduleConfig):
-    """Advantages, and the weights of a loss's terms."""
+class LossWeightsConfig(LearningRateScheduleConfig):
+    """Weights of the terms of a loss of actor and critic."""
 
-    use_critic: bool = option(True, "Advantages are measured against values.")
-    use_gae: bool = option(True, "Generalised advantage estimates.", source="Schulman et al. 2016")
-    lambda_: float = option(1.0, "Decay of the advantages' trace.", low=0, high=1, key="lambda")
     vf_loss_coeff: float = option(0.5, "Weight of the value loss.", low=0)
     entropy_coeff: float = option(0.01, "Weight of the entropy bonus.", low=0)
     entropy_coeff_schedule: Sequence[Sequence[float]] | float | None = option(
         None, "Points [env step, weight]; or a step at which the weight reaches 0.", wanted="a list of [step, value]"
     )
+
+
+class ActorCriticConfig(LossWeightsConfig):
+    """Advantages, beside the weights of a loss's terms."""
+
+    use_critic: bool = option(True, "Advantages are measured against values.")
+    use_gae: bool = option(True, "Generalised advantage estimates.", source="Schulman et al. 2016")
+    lambda_: float = option(1.0, "Decay of the advantages' trace.", low=0, high=1, key="lambda")
 
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""

@@ -49,6 +49,16 @@ def _faults_of_rows(replay_buffer_config: Mapping[Any, Any] | None) -> Iterator[
         yield "replay_buffer_config.type='EpisodeReplayBuffer' is for whole episodes; leave it at 'LocalReplayBuffer'"
 
 
+def _faults_of_episodes(replay_buffer_config: Mapping[Any, Any] | None) -> Iterator[str]:
+    """Yields what is wrong with the buffer of an algorithm that replays episodes, or sequences of their steps."""
+    kind = (replay_buffer_config or {}).get("type")
+    if kind is None or getattr(kind, "__name__", kind) == "LocalReplayBuffer":
+        yield (
+            f"replay_buffer_config.type={kind!r} is for single rows; whole episodes or sequences are replayed here: "
+            "set 'EpisodeReplayBuffer'"
+        )
+
+
 class OffPolicyConfig(CommonConfig):
     """The replay buffer, and the networks that targets come from; what else algorithms share is declared below."""
 
@@ -76,8 +86,8 @@ class OffPolicyConfig(CommonConfig):
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""
         yield from super().faults()
-        if not self.replays_episodes:
-            yield from _faults_of_rows(self.replay_buffer_config)
+        of_kind = _faults_of_episodes if self.replays_episodes else _faults_of_rows
+        yield from of_kind(self.replay_buffer_config)
 
     def derived(self) -> dict[str, Any]:
         """Returns whole episodes for parameter noise, which changes the weights once per episode."""

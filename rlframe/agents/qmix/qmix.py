@@ -57,9 +57,6 @@ class QMixConfig(DoubleQConfig, LearningRateScheduleConfig, GradientClippingConf
         yield from super().faults()
         if self.multiagent.replay_mode == "lockstep":
             yield "multiagent.replay_mode='lockstep': a group is one agent here, whose steps are together; leave it out"
-        kind = (self.replay_buffer_config or {}).get("type")
-        if kind in (None, "LocalReplayBuffer"):
-            yield f"replay_buffer_config.type={kind!r}: QMIX replays whole episodes; set 'EpisodeReplayBuffer'"
 
     def remarks(self) -> Iterator[str]:
         """Yields remarks, one on each key of another network: programs hand whole copies of MODEL_DEFAULTS over."""

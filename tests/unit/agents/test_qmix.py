@@ -268,8 +268,8 @@ def test_old_names_of_keys_are_understood(make):
     ("wrong", "message"),
     [
         ({"mixer": "sum"}, "mixer: got 'sum' .*wanted one of 'qmix', 'vdn' or None"),
-        ({"replay_buffer_config": {"type": "LocalReplayBuffer"}}, "QMIX replays whole episodes; set 'EpisodeReplayBuf"),
-        ({"replay_buffer_config": None}, "QMIX replays whole episodes"),
+        ({"replay_buffer_config": {"type": "LocalReplayBuffer"}}, "whole episodes or sequences.*set 'EpisodeReplayBuf"),
+        ({"replay_buffer_config": None}, "type=None is for single rows"),
         ({"optim_eps": 0.0}, "optim_eps"),
     ],
 )

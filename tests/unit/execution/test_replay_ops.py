@@ -10,6 +10,7 @@ import pytest
 from rlframe.execution.plan.context import _get_shared_metrics, _NextValueNotReady
 from rlframe.execution.replay_ops import (
     MixInReplay,
+    PoissonReplay,
     Replay,
     SimpleReplayBuffer,
     StoreToReplayBuffer,
@@ -121,3 +122,25 @@ def test_mix_in_replay_state_draws_the_same() -> None:
         return [[float(b["obs"][0, 0]) for b in op(make_batch(1, n))] for n in range(10)]  # type: ignore[index]
 
     assert drawn(first) == drawn(second)
+
+
+def test_poisson_replay_stores_each_batch_and_puts_old_ones_behind_it() -> None:
+    buffer = FakeBuffer(learning_starts=3)
+    op = PoissonReplay(buffer, 2.5, seed=0)
+    assert [len(op(make_batch(1))) for _ in range(2)] == [1, 1]  # the buffer has too little to begin
+    counts = np.array([len(op(make_batch(1))) - 1 for _ in range(2000)])
+    assert buffer.rows == 2002
+    assert abs(counts.mean() - 2.5) < 0.15
+    assert abs(counts.var() - 2.5) < 0.3  # a Poisson distribution's is its mean
+    new = make_batch(2, 7)
+    assert op(new)[0] is new
+
+
+def test_poisson_replay_state_draws_the_same() -> None:
+    first, second = (PoissonReplay(FakeBuffer(), 3.0, seed=seed) for seed in (1, 2))
+    first(make_batch(1))
+    second.set_state(first.get_state())
+    drawn = [[len(op(make_batch(1))) for _ in range(10)] for op in (first, second)]
+    assert drawn[0] == drawn[1]
+    with pytest.raises(ValueError, match="mean=-1"):
+        PoissonReplay(FakeBuffer(), -1.0)
