@@ -42,6 +42,7 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
     "MADDPG": AlgorithmEntry("rlframe.agents.maddpg:MADDPGTrainer", "rlframe.agents.maddpg:DEFAULT_CONFIG"),
     "PG": AlgorithmEntry("rlframe.agents.pg:PGTrainer", "rlframe.agents.pg:DEFAULT_CONFIG"),
     "PPO": AlgorithmEntry("rlframe.agents.ppo:PPOTrainer", "rlframe.agents.ppo:DEFAULT_CONFIG"),
+    "PQN": AlgorithmEntry("rlframe.agents.dqn:PQNTrainer", "rlframe.agents.dqn:PQN_DEFAULT_CONFIG"),
     "QMIX": AlgorithmEntry("rlframe.agents.qmix:QMixTrainer", "rlframe.agents.qmix:DEFAULT_CONFIG"),
     "SAC": AlgorithmEntry("rlframe.agents.sac:SACTrainer", "rlframe.agents.sac:DEFAULT_CONFIG"),
     "SimpleQ": AlgorithmEntry("rlframe.agents.dqn:SimpleQTrainer", "rlframe.agents.dqn:SIMPLE_Q_DEFAULT_CONFIG"),
@@ -88,7 +89,7 @@ _OF_OTHERS = {
 }
 """What there is instead of algorithms that users of other libraries ask for."""
 
-_NOT_OF_RLLIB = ("ACER", "MADDPG")
+_NOT_OF_RLLIB = ("ACER", "MADDPG", "PQN")
 RLLIB_ALGORITHMS = frozenset({name for name in (*ALGORITHMS, *NOT_BUILT) if name not in _NOT_OF_RLLIB})
 """All names that RLlib 1.x knows; those that are not in `ALGORITHMS` are answered with what there is instead."""
 

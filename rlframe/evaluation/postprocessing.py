@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = [
     "compute_advantages",
     "compute_gae_for_sample_batch",
     "discount_cumsum",
+    "gae_of_batch",
     "post_process_advantages",
 ]
 
@@ -139,24 +141,49 @@ def _add_advantages(
     policy: Any, sample_batch: SampleBatch, gamma: float, lambda_: float, *, use_gae: bool, use_critic: bool
 ) -> SampleBatch:
     _check_critic(sample_batch, use_gae, use_critic)
-    rewards = np.asarray(sample_batch[REWARDS], np.float32)
-    ends, terminal = trajectory_ends(sample_batch), terminal_rows(sample_batch)
-    values = np.asarray(sample_batch[VF_PREDS], np.float32) if use_critic else np.zeros_like(rewards)
-    following = np.append(values[1:], np.float32(0.0))
-    if use_critic:
-        open_ends = np.flatnonzero(ends & ~terminal)
-        following[open_ends] = _values_after(policy, sample_batch, ends, open_ends)
+
+    def values_after(ends: NDArray[np.bool_], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        return _values_after(policy, sample_batch, ends, rows)
+
+    zeros = np.zeros(sample_batch.count, np.float32)
+    values = np.asarray(sample_batch[VF_PREDS], np.float32) if use_critic else zeros
     # Returns are GAE with lambda 1 plus the values they were measured against.
-    slots = _slots(sample_batch, ends)
+    advantages, targets = gae_of_batch(sample_batch, values, values_after if use_critic else None, gamma, lambda_)
+    sample_batch[Postprocessing.ADVANTAGES] = advantages
+    sample_batch[Postprocessing.VALUE_TARGETS] = targets if use_critic else zeros
+    return sample_batch
+
+
+def gae_of_batch(
+    batch: SampleBatch,
+    values: NDArray[np.float32],
+    values_after: Callable[[NDArray[np.bool_], NDArray[np.int64]], NDArray[np.float32]] | None,
+    gamma: float,
+    lambda_: float,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Returns advantages and value targets of trajectories that stand one after the other, float32 `[B]` each.
+
+    Args:
+        batch: The trajectories.
+        values: V of each row's observation. Float32 `[B]`.
+        values_after: `fn(ends, rows) -> [n]`, V of what followed the given last rows of trajectories that were cut off;
+            `ends` says of each row whether it is such a last one. None takes zeros.
+        gamma: Discount per step.
+        lambda_: Decay of the trace.
+    """
+    rewards = np.asarray(batch[REWARDS], np.float32)
+    ends, terminal = trajectory_ends(batch), terminal_rows(batch)
+    following = np.append(values[1:], np.float32(0.0))
+    if values_after is not None:
+        open_ends = np.flatnonzero(ends & ~terminal)
+        following[open_ends] = values_after(ends, open_ends)
+    slots = _slots(batch, ends)
     by_slot: Any = (rewards, values, following, terminal, ends)
     if slots > 1:
         by_slot = [column.reshape(slots, -1).T for column in by_slot]
     r_t, v_t, v_tp1, terminal_t, end_t = by_slot
-    rows = gae(r_t, v_t, v_tp1, terminal_t, end_t, gamma, lambda_)
-    advantages, targets = (row.T.reshape(-1) for row in rows)
-    sample_batch[Postprocessing.ADVANTAGES] = advantages
-    sample_batch[Postprocessing.VALUE_TARGETS] = targets if use_critic else np.zeros_like(targets)
-    return sample_batch
+    advantages, targets = gae(r_t, v_t, v_tp1, terminal_t, end_t, gamma, lambda_)
+    return advantages.T.reshape(-1), targets.T.reshape(-1)
 
 
 for _function in (compute_gae_for_sample_batch, post_process_advantages):

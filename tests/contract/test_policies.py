@@ -25,6 +25,7 @@ RAINBOW = {"num_atoms": 11, "v_min": -2.0, "v_max": 2.0, "noisy": True, "n_step"
 POLICIES = {
     "SimpleQ": ("rlframe.agents.dqn.simple_q", "SimpleQ", "rlframe.agents.dqn.dqn:DQNConfig"),
     "DQN": ("rlframe.agents.dqn.dqn", "DQN", "rlframe.agents.dqn.dqn:DQNConfig"),
+    "PQN": ("rlframe.agents.dqn.pqn_policy", "PQN", "rlframe.agents.dqn.pqn:PQNConfig"),
     "PG": ("rlframe.agents.pg.pg", "PG", "rlframe.agents.pg.pg:PGConfig"),
     "A2C": ("rlframe.agents.a3c.a3c", "A3C", "rlframe.agents.a3c.a2c:A2CConfig"),
     "PPO": ("rlframe.agents.ppo.ppo", "PPO", "rlframe.agents.ppo.ppo:PPOConfig"),
@@ -107,7 +108,10 @@ def _cases(algorithms, in_tensorflow=IN_TENSORFLOW):
     ]
 
 
-EVERY = [*Q_LEARNING, *ON_POLICY, *OWN_OPTIMISERS, *OF_MANY, *OF_PARTS, *OF_SEQUENCES]
+#: Q-learning on what was just sampled.
+WITHOUT_REPLAY = [("PQN", {}), ("PQN", {"layer_norm": False})]
+
+EVERY = [*Q_LEARNING, *WITHOUT_REPLAY, *ON_POLICY, *OWN_OPTIMISERS, *OF_MANY, *OF_PARTS, *OF_SEQUENCES]
 every_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(EVERY))
 every_q_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(Q_LEARNING))
 
@@ -296,7 +300,7 @@ def test_nan_names_its_column_and_leaves_the_weights(framework, name, overrides)
     before = network_of(policy)
     batch = make_batch(name=name)
     on_advantages = name in ("PG", "A2C", "PPO") or overrides.get("vtrace") is False
-    column = "advantages" if on_advantages else "rewards"
+    column = "advantages" if on_advantages else "value_targets" if name == "PQN" else "rewards"
     batch[column][5] = np.nan
     with pytest.raises(NonFiniteError, match=rf"column '{column}' .* in row 5"):
         policy.learn_on_batch(batch)
@@ -336,7 +340,8 @@ def test_learning_rate_follows_its_schedule(framework, name, overrides):
 def test_weights_that_do_not_fit_change_nothing(framework, name, overrides):
     policy = make(framework, name, overrides)
     before = policy.get_weights()
-    first = "actor.hidden_0.weight" if (name, overrides) in [*OF_PARTS, *OF_MANY, *OF_SEQUENCES] else "hidden_0.weight"
+    of_parts = "actor." if (name, overrides) in [*OF_PARTS, *OF_MANY, *OF_SEQUENCES] else "q." if name == "PQN" else ""
+    first = f"{of_parts}hidden_0.weight"
     wrong = {**before, first: np.zeros((3, 3), np.float32)}
     with pytest.raises(ValueError, match=rf"{first} is \(3, 3\), wanted"):
         policy.set_weights(wrong)

@@ -9,7 +9,7 @@ from rlframe.agents.a3c import A2CTrainer
 from rlframe.agents.acer import ACERTrainer
 from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.ddpg import TD3Trainer
-from rlframe.agents.dqn import DQNTrainer, SimpleQTrainer
+from rlframe.agents.dqn import DQNTrainer, PQNTrainer, SimpleQTrainer
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import APPOTrainer, PPOTrainer
@@ -38,6 +38,7 @@ CASES = {
     "A2C, LSTM": (A2CTrainer, {"model": LSTM}),
     "PPO": (PPOTrainer, {**MINIBATCHES, **SCHEDULE}),
     "PPO, LSTM": (PPOTrainer, {**MINIBATCHES, "model": LSTM}),
+    "PQN": (PQNTrainer, {**MINIBATCHES, **SCHEDULE, "num_envs_per_worker": 1}),
     "APPO": (APPOTrainer, SCHEDULE),
     "APPO without V-trace": (APPOTrainer, {"vtrace": False}),
     "IMPALA": (ImpalaTrainer, SCHEDULE),

@@ -92,6 +92,7 @@ CASES: dict[str, dict[str, Any]] = {
     "A2C": SAMPLED,
     "A3C": SAMPLED,
     "PPO": {**SAMPLED, "sgd_minibatch_size": 20, "num_sgd_iter": 2},
+    "PQN": {**SAMPLED, "sgd_minibatch_size": 20, "num_sgd_iter": 2, "num_envs_per_worker": 2},
     "APPO": V_TRACE,
     "IMPALA": V_TRACE,
     "IMPALA, aggregated": {**V_TRACE, "num_aggregation_workers": 2},

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-from tests.contract.test_policies import CROSSQ, ON_POLICY, RAINBOW, TQC, make, make_batch, same
+from tests.contract.test_policies import CROSSQ, ON_POLICY, RAINBOW, TQC, WITHOUT_REPLAY, make, make_batch, same
 
 DETERMINISTIC = [
     ("SimpleQ", {}),
@@ -17,6 +17,7 @@ DETERMINISTIC = [
     ("DQN", {**RAINBOW, "noisy": False}),
     ("DQN", {**RAINBOW, "noisy": False, "dueling": False, "double_q": False}),
     ("DQN", {"exploration_config": {"type": "ParameterNoise"}}),
+    *WITHOUT_REPLAY,
     *ON_POLICY,
     ("PPO", {"model": {"vf_share_layers": True}, "entropy_coeff": 0.01}),
     # The target then is a copy, as that test makes it.

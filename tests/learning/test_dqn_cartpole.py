@@ -4,8 +4,9 @@ import math
 
 import pytest
 
-from rlframe.agents.dqn import DQNTrainer, SimpleQTrainer
-from tests.helpers.frameworks import FRAMEWORKS
+from rlframe.agents.dqn import DQNTrainer, PQNTrainer, SimpleQTrainer
+from rlframe.agents.presets import get_preset
+from tests.helpers.frameworks import FRAMEWORKS, needs_tf
 
 BAR, BUDGET = 150.0, 50_000
 
@@ -53,3 +54,12 @@ RAINBOW = {
 @pytest.mark.parametrize("seed", range(3))
 def test_rainbow_reaches_the_bar(seed):
     assert steps_to_bar(DQNTrainer, RAINBOW, seed) <= BUDGET
+
+
+@pytest.mark.learning
+@pytest.mark.parametrize(
+    ("seed", "framework"), [(0, "torch"), (1, "torch"), (2, "torch"), pytest.param(0, "tf", marks=needs_tf)]
+)
+def test_pqn_reaches_450(seed, framework):
+    config = {**get_preset("PQN", "CartPole-v1"), "framework": framework}
+    assert steps_to_bar(PQNTrainer, config, seed, 150_000, 450.0) <= 150_000

@@ -1,4 +1,4 @@
-"""Deep Q-networks: `DQNTrainer`, `SimpleQTrainer` and their policies; each is imported when it is asked for."""
+"""Deep Q-learning: DQN, SimpleQ and PQN, trainers and policies; each name is imported when it is asked for."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from rlframe.utils.lazy import import_name
 if TYPE_CHECKING:
     from rlframe.agents.dqn.dqn import DEFAULT_CONFIG, DQNConfig, DQNTrainer
     from rlframe.agents.dqn.dqn_policy import DQNTFPolicy, DQNTorchPolicy
+    from rlframe.agents.dqn.pqn import DEFAULT_CONFIG as PQN_DEFAULT_CONFIG
+    from rlframe.agents.dqn.pqn import PQNConfig, PQNTrainer
+    from rlframe.agents.dqn.pqn_policy import PQNTFPolicy, PQNTorchPolicy
     from rlframe.agents.dqn.simple_q import DEFAULT_CONFIG as SIMPLE_Q_DEFAULT_CONFIG
     from rlframe.agents.dqn.simple_q import SimpleQConfig, SimpleQTrainer
     from rlframe.agents.dqn.simple_q_policy import SimpleQTFPolicy, SimpleQTorchPolicy
@@ -19,6 +22,11 @@ _NAMES = {
     "DQNTFPolicy": "rlframe.agents.dqn.dqn_policy",
     "DQNTorchPolicy": "rlframe.agents.dqn.dqn_policy",
     "DQNTrainer": "rlframe.agents.dqn.dqn",
+    "PQNConfig": "rlframe.agents.dqn.pqn",
+    "PQNTFPolicy": "rlframe.agents.dqn.pqn_policy",
+    "PQNTorchPolicy": "rlframe.agents.dqn.pqn_policy",
+    "PQNTrainer": "rlframe.agents.dqn.pqn",
+    "PQN_DEFAULT_CONFIG": "rlframe.agents.dqn.pqn:DEFAULT_CONFIG",
     "SIMPLE_Q_DEFAULT_CONFIG": "rlframe.agents.dqn.simple_q:DEFAULT_CONFIG",
     "SimpleQConfig": "rlframe.agents.dqn.simple_q",
     "SimpleQTFPolicy": "rlframe.agents.dqn.simple_q_policy",
@@ -28,11 +36,16 @@ _NAMES = {
 
 __all__ = [
     "DEFAULT_CONFIG",
+    "PQN_DEFAULT_CONFIG",
     "SIMPLE_Q_DEFAULT_CONFIG",
     "DQNConfig",
     "DQNTFPolicy",
     "DQNTorchPolicy",
     "DQNTrainer",
+    "PQNConfig",
+    "PQNTFPolicy",
+    "PQNTorchPolicy",
+    "PQNTrainer",
     "SimpleQConfig",
     "SimpleQTFPolicy",
     "SimpleQTorchPolicy",

@@ -82,7 +82,13 @@ def obs_width(policy: Any) -> int:
 
 
 def network_of(
-    policy: Any, section: Mapping[str, Any], actions: Mapping[str, int], outputs: int, *, batch_norm: bool = False
+    policy: Any,
+    section: Mapping[str, Any],
+    actions: Mapping[str, int],
+    outputs: int,
+    *,
+    batch_norm: bool = False,
+    layer_norm: bool = False,
 ) -> Network | CustomNetwork:
     """Returns the network that a section such as `Q_model` describes.
 
@@ -93,13 +99,14 @@ def network_of(
         actions: Names and widths of further inputs.
         outputs: Width of the output.
         batch_norm: Whether inputs and hidden layers pass batch renormalisation.
+        layer_norm: Whether hidden layers are normalised, row by row.
     """
     inputs = {"obs": obs_width(policy), **actions}
     if section.get("custom_model"):
         return CustomNetwork(inputs, outputs, section)
-    hidden = dense_layers(
-        section["fcnet_hiddens"] or (), section["fcnet_activation"] or "linear", initial=HIDDEN, batch_norm=batch_norm
-    )
+    norms = {"batch_norm": batch_norm, "layer_norm": layer_norm}
+    activation = section["fcnet_activation"] or "linear"
+    hidden = dense_layers(section["fcnet_hiddens"] or (), activation, initial=HIDDEN, **norms)
     if section.get("post_fcnet_hiddens") and not policy.encoder():
         post = dense_layers(section["post_fcnet_hiddens"], section["post_fcnet_activation"] or "linear", initial=HIDDEN)
         hidden += tuple(Dense(f"post_{layer.name}", layer.activation, layer.units, HIDDEN) for layer in post)  # type: ignore[union-attr]  # all dense

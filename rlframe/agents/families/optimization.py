@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
@@ -22,3 +24,28 @@ class GradientClippingConfig(CommonConfig):
     grad_clip: float | None = option(
         None, "Largest global norm of the gradient; None does not clip.", above=0, infinite=True
     )
+
+
+class MinibatchConfig(CommonConfig):
+    """Several passes over what was sampled last, in minibatches."""
+
+    sgd_minibatch_size: int = option(
+        128, "Rows of one learner step; 0 takes the whole train batch.", unit="rows", low=0
+    )
+    num_sgd_iter: int = option(30, "Passes over a train batch.", low=1)
+    shuffle_sequences: bool = option(True, "Each pass takes the rows in a new random order.")
+
+    def faults(self) -> Iterator[str]:
+        """Yields cross-field faults; never rewrites a value."""
+        yield from super().faults()
+        if self.sgd_minibatch_size > self.train_batch_size:
+            yield (
+                f"sgd_minibatch_size={self.sgd_minibatch_size} must be at most train_batch_size={self.train_batch_size}"
+            )
+
+    def derived(self) -> dict[str, Any]:
+        """Returns fragments that fit the train batch: one round of all workers then gives a whole one."""
+        rows = max(self.num_workers, 1) * self.num_envs_per_worker
+        if self.batch_mode != "truncate_episodes" or self.train_batch_size % (rows * self.rollout_fragment_length) == 0:
+            return super().derived()
+        return {**super().derived(), "rollout_fragment_length": math.ceil(self.train_batch_size / rows)}

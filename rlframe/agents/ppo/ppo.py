@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlframe.agents.families.actor_critic import ActionBoundConfig, ActorCriticConfig, ClippedSurrogateConfig
-from rlframe.agents.families.optimization import GradientClippingConfig
+from rlframe.agents.families.optimization import GradientClippingConfig, MinibatchConfig
 from rlframe.config.options import option
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.evaluation.worker_set import WorkerSet
@@ -24,7 +24,7 @@ _LOGGER = logging.getLogger("rlframe")
 _SCALE_LIMIT = 200
 
 
-class PPOConfig(ActorCriticConfig, ClippedSurrogateConfig, ActionBoundConfig, GradientClippingConfig):
+class PPOConfig(ActorCriticConfig, ClippedSurrogateConfig, ActionBoundConfig, GradientClippingConfig, MinibatchConfig):
     """Keys of PPO (Schulman et al. 2017)."""
 
     new_defaults = {  # noqa: RUF012
@@ -35,11 +35,6 @@ class PPOConfig(ActorCriticConfig, ClippedSurrogateConfig, ActionBoundConfig, Gr
         "model": {"vf_share_layers": False},
     }
 
-    sgd_minibatch_size: int = option(
-        128, "Rows of one learner step; 0 takes the whole train batch.", unit="rows", low=0
-    )
-    num_sgd_iter: int = option(30, "Passes over a train batch.", low=1)
-    shuffle_sequences: bool = option(True, "Each pass takes the rows in a new random order.")
     vf_clip_param: float = option(
         10.0,
         "How far a value may move from its old one in a train batch.",
@@ -59,21 +54,10 @@ class PPOConfig(ActorCriticConfig, ClippedSurrogateConfig, ActionBoundConfig, Gr
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""
         yield from super().faults()
-        if self.sgd_minibatch_size > self.train_batch_size:
-            yield (
-                f"sgd_minibatch_size={self.sgd_minibatch_size} must be at most train_batch_size={self.train_batch_size}"
-            )
         if self.normalize_values and not self.use_critic:
             yield "normalize_values=True needs use_critic=True: there are no values to normalise"
         if self.batch_mode == "truncate_episodes" and not self.use_gae:
             yield "use_gae=False needs batch_mode='complete_episodes': returns need the ends of episodes"
-
-    def derived(self) -> dict[str, Any]:
-        """Returns fragments that fit the train batch: one round of all workers then gives a whole one."""
-        rows = max(self.num_workers, 1) * self.num_envs_per_worker
-        if self.batch_mode != "truncate_episodes" or self.train_batch_size % (rows * self.rollout_fragment_length) == 0:
-            return super().derived()
-        return {**super().derived(), "rollout_fragment_length": math.ceil(self.train_batch_size / rows)}
 
 
 class UpdateValueNormalizer:

@@ -1,4 +1,4 @@
-"""PG, A2C and PPO: plans, configs, resuming, and what a user does with them, in one process."""
+"""PG, A2C, PPO and PQN: plans, configs, resuming, and what a user does with them, in one process."""
 
 import copy
 import logging
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rlframe.agents.a3c import A2CTrainer, A3CTrainer
+from rlframe.agents.dqn import PQNTrainer
 from rlframe.agents.pg import PGTrainer, post_process_advantages
 from rlframe.agents.ppo import DEFAULT_CONFIG, PPOTrainer
 from rlframe.agents.ppo.ppo import UpdateKL, warn_about_bad_reward_scales
@@ -31,6 +32,7 @@ MORE = {
     PGTrainer: {},
     A2CTrainer: {},
     PPOTrainer: {"sgd_minibatch_size": 32, "num_sgd_iter": 2, "num_envs_per_worker": 2},
+    PQNTrainer: {"sgd_minibatch_size": 32, "num_sgd_iter": 2, "num_envs_per_worker": 2},
 }
 every_trainer = pytest.mark.parametrize("cls", list(MORE), ids=lambda cls: cls.__name__)
 every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
