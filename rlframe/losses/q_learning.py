@@ -174,6 +174,29 @@ def categorical_q_loss(logits_t: Tensor, target_probs: Tensor) -> Tensor:
     return -ops.sum(ops.stop_gradient(target_probs) * ops.log_softmax(logits_t), axis=1)
 
 
+def surprise_of_target(loss: Tensor, target_probs: Tensor) -> Tensor:
+    """Returns what of a cross-entropy learning can take away: the divergence KL(target ‖ prediction), no gradient.
+
+        KL_t = L_t + Σ_z target(z) · log target(z)
+
+    The target's own entropy is the rest. It is large where returns are wide, and says nothing of errors.
+
+    Args:
+        loss: What `categorical_q_loss` returned. Float `[B]`.
+        target_probs: What it was given. Float `[B, Z]`.
+
+    Returns:
+        Float `[B]`, 0 or more.
+
+    Source: Hessel et al. 2018, "Rainbow: Combining Improvements in Deep Reinforcement Learning", section "The
+    Integrated Agent": priorities are KL losses.
+    """
+    probs = ops.stop_gradient(target_probs)
+    # x log x is 0 at 0; the smallest normal number keeps log finite there.
+    entropy = -ops.sum(probs * ops.log(ops.maximum(probs, 1.2e-38)), axis=1)
+    return ops.maximum(ops.stop_gradient(loss) - entropy, 0.0)
+
+
 def _differ(shape: Sequence[int | None], other: Sequence[int | None]) -> bool:
     """Returns whether shapes are known to differ; the lengths that a traced graph leaves open are None."""
     pairs = zip(shape, other, strict=False)

@@ -86,6 +86,19 @@ def test_categorical_q_loss_by_hand(framework):
     np.testing.assert_allclose(ask(framework, q_learning.categorical_q_loss, logits, target), [expected])
 
 
+@both_frameworks
+def test_priority_of_a_distribution_is_its_divergence_not_its_width(framework):
+    narrow, wide = [1.0, 0.0, 0.0], [0.5, 0.25, 0.25]
+    predicted = np.array([[0.98, 0.01, 0.01], wide, wide], np.float32)
+    target = np.array([narrow, wide, [0.25, 0.5, 0.25]], np.float32)
+    loss = reference.categorical_q_loss(np.log(predicted), target).astype(np.float32)
+    # Row 1 is known exactly, and has the largest cross-entropy but for row 2's.
+    made = ask(framework, q_learning.surprise_of_target, loss, target)
+    np.testing.assert_allclose(made, [-np.log(0.98), 0.0, 0.25 * np.log(2.0)], atol=1e-6)
+    assert made[0] > made[1]
+    assert loss[0] < loss[1]
+
+
 def test_dueling_by_hand():
     assert reference.dueling([[10.0]], [[1.0, 3.0]]).tolist() == [[9.0, 11.0]]
 

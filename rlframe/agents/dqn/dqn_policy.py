@@ -27,6 +27,7 @@ from rlframe.losses.q_learning import (
     huber,
     project_distribution,
     select_by_action,
+    surprise_of_target,
 )
 from rlframe.models.catalog import ModelCatalog
 from rlframe.policy.backends import lazy_policies
@@ -44,7 +45,7 @@ class DoubleQLoss:
     """The loss of one batch, its TD errors, and statistics.
 
     With one atom: mean of w · huber(δ), δ the n-step double-Q error. With Z atoms: mean of w · cross-entropy between
-    the projected target distribution and the online one; the cross-entropy then serves as the TD error.
+    the projected target distribution and the online one; the divergence of the two then serves as the TD error.
 
     Args:
         q_t: Online network at `obs`: q [B, A], logits [B, A, Z] or None.
@@ -59,7 +60,8 @@ class DoubleQLoss:
         td_error: [B], without gradient.
         stats: Scalars for the report.
 
-    Source: van Hasselt et al. 2016 (double); Schaul et al. 2016 (weights); Bellemare et al. 2017, algorithm 1 (atoms).
+    Source: van Hasselt et al. 2016 (double); Schaul et al. 2016 (weights); Bellemare et al. 2017, algorithm 1 (atoms);
+    Hessel et al. 2018 (their priorities).
     """
 
     def __init__(
@@ -76,7 +78,8 @@ class DoubleQLoss:
             best = ops.argmax(q_tp1_selector, axis=1)
             next_probs = ops.softmax(select_by_action(q_tp1.logits, best))
             target = project_distribution(next_probs, rewards, discounts, support)
-            per_row = td_error = categorical_q_loss(select_by_action(q_t.logits, actions), target)
+            per_row = categorical_q_loss(select_by_action(q_t.logits, actions), target)
+            td_error = surprise_of_target(per_row, target)
         self.loss = ops.mean(per_row if weights is None else weights * per_row)
         self.td_error = ops.stop_gradient(td_error)
         self.stats = q_stats(q_t.q)
