@@ -34,6 +34,8 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
     "ACER": AlgorithmEntry("rlframe.agents.acer:ACERTrainer", "rlframe.agents.acer:DEFAULT_CONFIG"),
     "A2C": AlgorithmEntry("rlframe.agents.a3c:A2CTrainer", "rlframe.agents.a3c:A2C_DEFAULT_CONFIG"),
     "A3C": AlgorithmEntry("rlframe.agents.a3c:A3CTrainer", "rlframe.agents.a3c:DEFAULT_CONFIG"),
+    "APEX": AlgorithmEntry("rlframe.agents.dqn:ApexTrainer", "rlframe.agents.dqn:APEX_DEFAULT_CONFIG"),
+    "APEX_DDPG": AlgorithmEntry("rlframe.agents.ddpg:ApexDDPGTrainer", "rlframe.agents.ddpg:APEX_DDPG_DEFAULT_CONFIG"),
     "APPO": AlgorithmEntry("rlframe.agents.appo:APPOTrainer", "rlframe.agents.appo:DEFAULT_CONFIG"),
     "DDPG": AlgorithmEntry("rlframe.agents.ddpg:DDPGTrainer", "rlframe.agents.ddpg:DEFAULT_CONFIG"),
     "DDPPO": AlgorithmEntry("rlframe.agents.ppo:DDPPOTrainer", "rlframe.agents.ppo.ddppo:DEFAULT_CONFIG"),
@@ -52,8 +54,6 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
 """Loaders by name: `ALGORITHMS["DQN"]()` returns (trainer class, default config)."""
 
 _INSTEAD = {
-    "APEX": "use DQN with num_workers, whose workers explore each at its own rate with PerWorkerEpsilonGreedy",
-    "APEX_DDPG": "use TD3 or DDPG with num_workers, and PerWorkerOrnsteinUhlenbeckNoise",
     "ARS": "use PPO, or IMPALA with many workers",
     "BC": "use a model with a custom_loss on the recorded actions, beside PPO",
     "CQL": "use SAC in an environment; data in files is not read yet",

@@ -530,7 +530,11 @@ class RolloutWorker(RLlibWorkerNames):
         """Takes `{policy_id: weights}`, and the global step count if given."""
         for pid, policy_weights in weights.items():
             if pid in self.policy_map:  # one that was removed meanwhile may still be sent
-                self.policy_map[pid].set_weights(policy_weights)
+                policy = self.policy_map[pid]
+                policy.set_weights(policy_weights)
+                target = vars(policy).get("target_network")
+                if self.worker_index and target is not None and policy.config.get("worker_side_prioritization"):
+                    target.update(1.0)  # it is not sent along, and first priorities need one
         if global_vars:
             self.set_global_vars(global_vars)
 

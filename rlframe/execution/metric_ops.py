@@ -138,6 +138,10 @@ class CollectMetrics:
         new, self.to_be_collected = collect_episodes(
             self.workers.local_worker(), self.selected_workers or remote, self.to_be_collected, self.timeout_seconds
         )
+        selected = remote if not self.selected_workers else self.selected_workers
+        for worker in remote:
+            if worker not in selected:
+                worker.get_metrics.remote()  # what nobody reports must not pile up there
         missing = self.min_history - len(new)
         window = (self.episode_history[-missing:] if missing > 0 else []) + new
         self.episode_history = (self.episode_history + new)[-self.min_history :] if self.min_history > 0 else []

@@ -12,14 +12,18 @@ from rlframe.execution.plan.context import STEPS_SAMPLED_COUNTER, SharedMetrics,
 from rlframe.execution.plan.item_state import pack_item, unpack_item
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.execution.plan.remote_sources import AsyncRequests
+from rlframe.utils.errors import NonFiniteError, WorkerError
 from rlframe.utils.seeding import entropy_seed, make_rng
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rlframe.data.sample_batch import SampleBatch
     from rlframe.execution.rollout_ops import Batch
 
 _TD_ERROR = "td_error"
+#: Batches that may be on their way to each replay actor.
+_UNDER_WAY = 8
 
 
 def _check_one_given(local_buffer: Any, actors: Sequence[Any] | None) -> None:
@@ -31,36 +35,66 @@ def _check_one_given(local_buffer: Any, actors: Sequence[Any] | None) -> None:
 class StoreToReplayBuffer:
     """Stores batches in a replay buffer.
 
-    Takes a SampleBatch or MultiAgentBatch and gives it on.
+    Takes a SampleBatch or MultiAgentBatch and gives it on. Actors that store more slowly than workers sample are waited
+    for.
 
     Args:
         local_buffer: A buffer in this process (`add_batch(batch)`).
         actors: Replay actors; each batch goes to a random one of them.
         seed: Seed of that choice.
+        blocking: Whether to wait within the call; otherwise it answers with a not-ready marker, so that other branches
+            of the plan go on.
 
     Raises:
-        ValueError: If both or neither are given.
+        ValueError: If both or neither are given; later, if an actor refuses a batch.
+        WorkerError: If an actor has died.
     """
 
     def __init__(
-        self, local_buffer: Any = None, *, actors: Sequence[Any] | None = None, seed: int | None = None
+        self,
+        local_buffer: Any = None,
+        *,
+        actors: Sequence[Any] | None = None,
+        seed: int | None = None,
+        blocking: bool = True,
     ) -> None:
         _check_one_given(local_buffer, actors)
         self.local_buffer = local_buffer
         self.actors = list(actors or ())
+        self._timeout_s = None if blocking else 0.0
+        self._under_way: list[Any] = []
         self._rng = make_rng(entropy_seed() if seed is None else seed, "store") if actors else None
 
     def plan_args(self) -> str:
         """Returns where batches go, for reports."""
         return f"{len(self.actors)} actors" if self.actors else "local buffer"
 
-    def __call__(self, batch: Batch) -> Batch:
-        """Stores the batch and returns it."""
+    def __call__(self, batch: Batch) -> Any:
+        """Stores the batch and returns it, or a not-ready marker while too many are under way."""
         if self._rng is None:
             self.local_buffer.add_batch(batch)
-        else:
-            self.actors[int(self._rng.integers(len(self.actors)))].add_batch.remote(batch)
+            return batch
+        if not self._has_room():
+            return _NextValueNotReady()
+        actor = self.actors[int(self._rng.integers(len(self.actors)))]
+        self._under_way.append(actor.add_batch.remote(batch))
         return batch
+
+    def _has_room(self) -> bool:
+        """Returns whether one more batch may be under way; raises what actors said to earlier ones."""
+        import ray
+
+        if not self._under_way:
+            return True
+        over = len(self._under_way) + 1 - _UNDER_WAY * len(self.actors)
+        if over > 0:
+            ray.wait(self._under_way, num_returns=over, timeout=self._timeout_s)
+        done, self._under_way = ray.wait(self._under_way, num_returns=len(self._under_way), timeout=0)
+        try:
+            ray.get(done)
+        except ray.exceptions.RayError as error:
+            raise _explained(error) from error
+        return len(self._under_way) < _UNDER_WAY * len(self.actors)
 
 
 class _LocalReplay:
@@ -93,8 +127,26 @@ class _RemoteReplay(_LocalReplay):
         return f"{len(self._actors)} actors"
 
     def __next__(self) -> Any:
-        batch = next(self._requests)
+        import ray
+
+        try:
+            batch = next(self._requests)
+        except ray.exceptions.RayError as error:
+            raise _explained(error) from error
         return _NextValueNotReady() if batch is None else batch
+
+
+def _explained(error: Any) -> Exception:
+    """Returns what a replay actor failed with as an error that says what to do."""
+    import ray
+
+    if isinstance(error, ray.exceptions.RayTaskError):
+        return ValueError(f"a replay shard refused: {error.cause or error}")
+    why = str(error).strip().partition("\n")[0]
+    return WorkerError(
+        f"a replay shard died, and its transitions are lost ({why}); recreate_failed_workers=True puts an empty one in "
+        "its place, restore() goes on from a checkpoint; where memory was short, lower replay_buffer_config.capacity"
+    )
 
 
 def Replay(local_buffer: Any = None, *, actors: Sequence[Any] | None = None, num_async: int = 4) -> LocalIterator[Any]:
@@ -144,26 +196,54 @@ class UpdatePriorities:
         """Updates the priorities of the batch's rows and returns the item."""
         if not self.prioritized:
             return item
-        batch, info = item
-        parts = batch.policy_batches if isinstance(batch, MultiAgentBatch) else {_only_policy(info): batch}
-        priorities = {}
-        for pid, rows in parts.items():
-            td_errors = info[pid].get(_TD_ERROR) if pid in info else None
-            if td_errors is None:
-                continue
-            indexes = np.asarray(rows[BATCH_INDEXES])
-            if SEQ_LENS in rows:  # the loss reports a TD error for each sequence
-                lens = np.asarray(rows[SEQ_LENS])
-                indexes = indexes[np.cumsum(lens) - lens]
-            if len(indexes) != len(td_errors):
-                raise ValueError(
-                    f"Got {len(td_errors)} TD errors for {len(indexes)} rows of policy {pid!r}, wanted one each: "
-                    "the loss must report td_error for the whole batch"
-                )
-            priorities[pid] = (indexes, td_errors)
+        priorities = td_errors_by_policy(*item)
         if priorities:
             self.buffer.update_priorities(priorities)
         return item
+
+
+def td_errors_by_policy(batch: Batch, info: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Returns `{policy id: (batch_indexes, TD errors)}` of a replayed batch: what `update_priorities` takes.
+
+    Left out are policies that were not trained, or whose learner reported no `td_error`, and rows that were drawn
+    uniformly, which have no indexes.
+
+    Args:
+        batch: What was learned from.
+        info: `{policy id: learner info}`.
+
+    Raises:
+        ValueError: If there are more or fewer TD errors than rows.
+        NonFiniteError: If one is NaN or infinite.
+    """
+    parts = batch.policy_batches if isinstance(batch, MultiAgentBatch) else {_only_policy(info): batch}
+    priorities = {}
+    for pid, rows in parts.items():
+        td_errors = info[pid].get(_TD_ERROR) if pid in info else None
+        if td_errors is None or BATCH_INDEXES not in rows:
+            continue
+        indexes = _indexes_of(rows)
+        if len(indexes) != len(td_errors):
+            raise ValueError(
+                f"Got {len(td_errors)} TD errors for {len(indexes)} rows of policy {pid!r}, wanted one each: "
+                "the loss must report td_error for the whole batch"
+            )
+        if not np.isfinite(td_errors).all():
+            raise NonFiniteError(
+                f"Got TD errors of policy {pid!r} that are NaN or infinite, which cannot be priorities: lower the "
+                "learning rate, or look for rewards and observations that are not finite"
+            )
+        priorities[pid] = (indexes, td_errors)
+    return priorities
+
+
+def _indexes_of(rows: SampleBatch) -> Any:
+    """Returns which stored rows were drawn; of sequences, for which the loss reports one TD error each, the first."""
+    indexes = np.asarray(rows[BATCH_INDEXES])
+    if SEQ_LENS not in rows:
+        return indexes
+    lens = np.asarray(rows[SEQ_LENS])
+    return indexes[np.cumsum(lens) - lens]
 
 
 def _only_policy(info: Mapping[str, Any]) -> str:

@@ -335,12 +335,19 @@ class LearningPolicy(Policy):
         method = type(self).extra_action_out
         return method is not self._plain.extra_action_out and not getattr(method, "only_values", False)
 
+    def numpy_postprocessing(self) -> Any:
+        """Returns what postprocesses on workers without the framework: a function, True for the method itself, or None.
+
+        First priorities need critics, which are not there.
+        """
+        marked = getattr(type(self).postprocess_trajectory, "framework_free", None)
+        return None if self.config.get("worker_side_prioritization") else marked
+
     def acting_recipe(self) -> ActingRecipe | None:
         """Returns what a remote worker needs to act without the framework, None where it needs it."""
         method = type(self).postprocess_trajectory
-        marked = getattr(method, "framework_free", None)  # True, or what stands for it there
+        marked = self.numpy_postprocessing()
         free = method is Policy.postprocess_trajectory or bool(marked)
-        free = free and not self.config.get("worker_side_prioritization")  # that needs the critic
         own = any(overridden_by_user(type(self), name) for name in ("forward", "forward_with_memory", "distribution"))
         spec = self.numpy_spec()
         if spec is None or not free or own or users_way(type(self)) is not None:

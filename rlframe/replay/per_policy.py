@@ -99,6 +99,7 @@ class LocalReplayBuffer:
         self.capacity = capacity // num_shards
         self.learning_starts = learning_starts // num_shards
         self.replay_batch_size = replay_batch_size
+        self._num_shards = num_shards
         self.lockstep = replay_mode == "lockstep"
         self.prioritized = prioritized and not self.lockstep
         self.num_added = 0
@@ -198,8 +199,8 @@ class LocalReplayBuffer:
         self, policy_id: str, seed: int, others: Mapping[str, ReplayBuffer], sequences: bool
     ) -> ReplayBuffer:
         available = memory_bytes()
-        if available is not None:  # what the buffers of other policies will grow to is spoken for
-            available -= sum(buffer.full_size_bytes for buffer in others.values())
+        if available is not None:  # what other shards, and the buffers of other policies, will grow to is spoken for
+            available = available // self._num_shards - sum(buffer.full_size_bytes for buffer in others.values())
         seed = derive_seed(seed, "replay", policy_id)
         store = SequenceStore(self.capacity, self.sequence_length, self.burn_in, available) if sequences else None
         if self.prioritized:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rlframe.replay.episode import EpisodeReplayBuffer
@@ -19,7 +20,12 @@ _KEYS_OF_ANNEALING = ("final_prioritized_replay_beta", "prioritized_replay_beta_
 
 
 def make_local_replay_buffer(config: dict[str, Any], seed: int) -> LocalReplayBuffer:
-    """Returns a `LocalReplayBuffer` for `replay_buffer_config` and the priority keys beside it.
+    """Returns a `LocalReplayBuffer` for `replay_buffer_config` and the priority keys beside it."""
+    return LocalReplayBuffer(num_shards=1, seed=derive_seed(seed, "replay"), **buffer_arguments(config))
+
+
+def buffer_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what `LocalReplayBuffer` takes for a config, but for its seed and its share.
 
     Without `prioritized_replay` it is a plain uniform buffer.
     """
@@ -28,16 +34,14 @@ def make_local_replay_buffer(config: dict[str, Any], seed: int) -> LocalReplayBu
     of_some = {key: config[key] for key in _KEYS_OF_SOME if key in config}
     if anneal:
         of_some |= {key: config[key] for key in _KEYS_OF_ANNEALING}
-    return LocalReplayBuffer(
-        num_shards=1,
-        learning_starts=config["learning_starts"],
-        capacity=config["replay_buffer_config"]["capacity"],
-        replay_batch_size=config["train_batch_size"],
-        replay_mode=config["multiagent"]["replay_mode"],
-        prioritized=prioritized,
-        seed=derive_seed(seed, "replay"),
+    return {
+        "learning_starts": config["learning_starts"],
+        "capacity": config["replay_buffer_config"]["capacity"],
+        "replay_batch_size": config["train_batch_size"],
+        "replay_mode": config["multiagent"]["replay_mode"],
+        "prioritized": prioritized,
         **of_some,
-    )
+    }
 
 
 def make_episode_replay_buffer(config: dict[str, Any], seed: int) -> EpisodeReplayBuffer:

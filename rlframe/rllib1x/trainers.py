@@ -8,6 +8,7 @@ from typing import Any
 from rlframe.agents.a3c.a3c import A3CConfig
 from rlframe.agents.appo.appo import UpdateTargetAndKL
 from rlframe.agents.ddpg.ddpg import DDPGConfig
+from rlframe.agents.dqn.apex import ApexConfig
 from rlframe.agents.dqn.dqn import DQNConfig
 from rlframe.agents.ppo.ddppo import DDPPOConfig
 from rlframe.agents.ppo.ppo import PPOConfig, UpdateValueNormalizer
@@ -51,6 +52,7 @@ def _writes_derived(declaration: type[AlgorithmConfig]) -> Callable[[dict[str, A
 
 
 validate_a3c_config = _writes_derived(A3CConfig)
+validate_apex_config = _writes_derived(ApexConfig)
 validate_ddppo_config = _writes_derived(DDPPOConfig)
 validate_ddpg_config = _writes_derived(DDPGConfig)
 validate_dqn_config = _writes_derived(DQNConfig)

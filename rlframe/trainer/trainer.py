@@ -24,6 +24,7 @@ from rlframe.evaluation.process_environment import set_environment
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.plan.context import StepsLimitReached
 from rlframe.execution.plan.local_iterator import LocalIterator, as_local_iterator
+from rlframe.execution.plan.nodes import close_operator
 from rlframe.execution.plan.report import PlanReport, plan_report
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep
@@ -262,7 +263,13 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
         """Hook: called at the start of each evaluation."""
 
     def make_replay_buffer(self, config: dict[str, Any]) -> Any:
-        """Returns the replay buffer that the plan gets as `local_replay_buffer`; None for plans without one."""
+        """Returns the replay buffer that the plan gets as `local_replay_buffer`; None for plans without one.
+
+        A plan that has `make_replay_buffer(config, seed)` as an attribute says which it takes.
+        """
+        of_plan = getattr(self.execution_plan, "make_replay_buffer", None)
+        if of_plan is not None:
+            return of_plan(config, self.seed)
         buffer_config = config.get("replay_buffer_config")
         if not buffer_config:
             return None
@@ -577,6 +584,7 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
         for workers in (self.workers, self.evaluation_workers):
             if workers is not None:
                 workers.stop()
+        close_operator(self.local_replay_buffer)
         if self._logger is not None:
             self._logger.flush()
             self._logger.close()

@@ -1,4 +1,4 @@
-"""Deterministic actor-critics: `DDPGTrainer`, `TD3Trainer` and their policies, imported when they are asked for."""
+"""Deterministic actor-critics: `DDPGTrainer`, `TD3Trainer`, `ApexDDPGTrainer`, policies; imported when asked for."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 from rlframe.utils.lazy import import_name
 
 if TYPE_CHECKING:
+    from rlframe.agents.ddpg.apex import APEX_DDPG_DEFAULT_CONFIG, ApexDDPGConfig, ApexDDPGTrainer
     from rlframe.agents.ddpg.ddpg import DEFAULT_CONFIG, DDPGConfig, DDPGTrainer
     from rlframe.agents.ddpg.ddpg_policy import DDPGTFPolicy, DDPGTorchPolicy
     from rlframe.agents.ddpg.td3 import TD3_DEFAULT_CONFIG, TD3Config, TD3Trainer
 
 _NAMES = {
+    "APEX_DDPG_DEFAULT_CONFIG": "rlframe.agents.ddpg.apex",
+    "ApexDDPGConfig": "rlframe.agents.ddpg.apex",
+    "ApexDDPGTrainer": "rlframe.agents.ddpg.apex",
     "DDPGConfig": "rlframe.agents.ddpg.ddpg",
     "DDPGTFPolicy": "rlframe.agents.ddpg.ddpg_policy",
     "DDPGTorchPolicy": "rlframe.agents.ddpg.ddpg_policy",
@@ -23,8 +27,11 @@ _NAMES = {
 }
 
 __all__ = [
+    "APEX_DDPG_DEFAULT_CONFIG",
     "DEFAULT_CONFIG",
     "TD3_DEFAULT_CONFIG",
+    "ApexDDPGConfig",
+    "ApexDDPGTrainer",
     "DDPGConfig",
     "DDPGTFPolicy",
     "DDPGTorchPolicy",

@@ -1,4 +1,4 @@
-"""Deep Q-learning: DQN, SimpleQ and PQN, trainers and policies; each name is imported when it is asked for."""
+"""Deep Q-learning: DQN, SimpleQ, PQN and APEX, trainers and policies; each name is imported when it is asked for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rlframe.utils.lazy import import_name
 
 if TYPE_CHECKING:
+    from rlframe.agents.dqn.apex import APEX_DEFAULT_CONFIG, ApexConfig, ApexTrainer
     from rlframe.agents.dqn.dqn import DEFAULT_CONFIG, DQNConfig, DQNTrainer
     from rlframe.agents.dqn.dqn_policy import DQNTFPolicy, DQNTorchPolicy
     from rlframe.agents.dqn.pqn import DEFAULT_CONFIG as PQN_DEFAULT_CONFIG
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from rlframe.agents.dqn.simple_q_policy import SimpleQTFPolicy, SimpleQTorchPolicy
 
 _NAMES = {
+    "APEX_DEFAULT_CONFIG": "rlframe.agents.dqn.apex",
+    "ApexConfig": "rlframe.agents.dqn.apex",
+    "ApexTrainer": "rlframe.agents.dqn.apex",
     "DEFAULT_CONFIG": "rlframe.agents.dqn.dqn",
     "DQNConfig": "rlframe.agents.dqn.dqn",
     "DQNTFPolicy": "rlframe.agents.dqn.dqn_policy",
@@ -35,9 +39,12 @@ _NAMES = {
 }
 
 __all__ = [
+    "APEX_DEFAULT_CONFIG",
     "DEFAULT_CONFIG",
     "PQN_DEFAULT_CONFIG",
     "SIMPLE_Q_DEFAULT_CONFIG",
+    "ApexConfig",
+    "ApexTrainer",
     "DQNConfig",
     "DQNTFPolicy",
     "DQNTorchPolicy",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.agents.dqn.q_policy import QOutput, check_discrete, make_q_model, q_heads, q_output
-from rlframe.agents.families.n_step import postprocess_nstep_and_prio
+from rlframe.agents.families.n_step import postprocess_nstep_and_prio, postprocess_nstep_and_value_prio
 from rlframe.agents.families.replayed_policy import (
     LOSS_COLUMNS,
     SAMPLED_COLUMNS,
@@ -34,11 +34,15 @@ from rlframe.policy.backends import lazy_policies
 from rlframe.policy.components import LearningRate
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients, LossOutput, kept
+from rlframe.policy.users_code import overridden_by_user
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
 if TYPE_CHECKING:
     from rlframe.agents.dqn.dqn import DQNConfig
+
+#: Methods that say how large TD errors are.
+_TELL_PRIORITIES = ("loss", "online", "target", "compute_td_error", "postprocess_trajectory")
 
 
 class DoubleQLoss:
@@ -215,6 +219,13 @@ class DQNPolicy(LearningPolicy):
         if ACTION_DIST_INPUTS in columns:  # a user's way of acting may have none
             columns.setdefault("q_values", columns[ACTION_DIST_INPUTS])
         return actions, states, columns
+
+    def numpy_postprocessing(self) -> Any:
+        """Returns what postprocesses without the framework, with first priorities where Q-values alone tell them."""
+        own = any(overridden_by_user(type(self), name) for name in _TELL_PRIORITIES)
+        if not self.config.get("worker_side_prioritization") or self.config.get("num_atoms", 1) > 1 or own:
+            return super().numpy_postprocessing()
+        return None if self.is_recurrent() else postprocess_nstep_and_value_prio
 
     # --- learning ---------------------------------------------------------------------------------------------
 

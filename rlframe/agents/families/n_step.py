@@ -41,3 +41,25 @@ def postprocess_nstep_and_prio(
         )
         batch[WEIGHTS] = np.abs(td_error) + np.float32(policy.config["prioritized_replay_eps"])
     return batch
+
+
+def postprocess_nstep_and_value_prio(
+    policy: Any, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
+) -> SampleBatch:
+    """Does as `postprocess_nstep_and_prio` for a policy that acts by action values Q, with no other network than that.
+
+        δ = r + discount · max_a Q(s', a) − Q(s, a)
+
+    The worker's own copy of the network stands for the target network, too.
+
+    Source: Horgan et al. 2018, algorithm 1 (actors).
+    """
+    batch = postprocess_nstep(policy, sample_batch, other_agent_batches, episode)
+    q_t, q_tp1 = (policy.inference.run({OBS: batch[key]}, False)[0] for key in (OBS, NEXT_OBS))
+    chosen = np.take_along_axis(q_t, np.asarray(batch[ACTIONS], np.int64)[:, None], axis=1)[:, 0]
+    td_error = np.asarray(batch[REWARDS], np.float32) + batch[DISCOUNTS] * q_tp1.max(axis=1) - chosen
+    batch[WEIGHTS] = np.abs(td_error) + np.float32(policy.config["prioritized_replay_eps"])
+    return batch
+
+
+postprocess_nstep_and_value_prio.handles_many = True  # type: ignore[attr-defined]  # one call for several trajectories

@@ -9,11 +9,13 @@ from rlframe.agents.families.optimization import GradientClippingConfig
 from rlframe.config.common import CommonConfig
 from rlframe.config.model import ACTIVATIONS
 from rlframe.config.options import Section, Variants, option
+from rlframe.config.unsupported import UNSUPPORTED
 from rlframe.execution.concurrency_ops import Concurrently
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer, UpdatePriorities
 from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
+from rlframe.utils.errors import ConfigError
 
 if TYPE_CHECKING:
     from rlframe.evaluation.worker_set import WorkerSet
@@ -40,6 +42,16 @@ class EpisodeReplayBufferConfig(Section):
 
     type: Any = option("EpisodeReplayBuffer", "Class of buffer: a name, a dotted path or a class.")
     capacity: int = option(1000, "Episodes kept of each policy; the oldest go first.", unit="episodes", low=1)
+
+
+@REPLAY_BUFFERS.add("ReplayActor")
+class ReplayActorConfig(Section):
+    """A buffer in several shards, beside remote workers each in a process of its own; for plans as Ape-X's."""
+
+    type: Any = option("ReplayActor", "Class of buffer: a name, a dotted path or a class.")
+    capacity: int = option(
+        2_000_000, "Rows kept of each policy, in all shards; the oldest go first.", unit="env steps", low=1
+    )
 
 
 def _faults_of_rows(replay_buffer_config: Mapping[Any, Any] | None) -> Iterator[str]:
@@ -109,6 +121,9 @@ class NStepConfig(OffPolicyConfig):
 
 class PrioritizedReplayConfig(OffPolicyConfig):
     """Rows are drawn by their TD errors."""
+
+    # Ape-X's plan reads it, also over algorithms that have another by default; theirs refuses it.
+    unsupported: ClassVar = {key: value for key, value in UNSUPPORTED.items() if key != "optimizer"}
 
     prioritized_replay: bool = option(True, "Sample by TD error.", source="Schaul et al. 2016")
     prioritized_replay_alpha: float = option(0.6, "Exponent of priorities.", low=0, source="Schaul et al. 2016, eq. 1")
@@ -212,12 +227,38 @@ def replay_plan(
         before_learning: Operators between replay and the learner step: batch in, batch out.
     """
     config = OffPolicyConfig.view(config)
+    if config.optimizer:
+        raise ConfigError(
+            f"optimizer: got {dict(config.optimizer)}, which this algorithm's plan does not read; use lr and the "
+            "algorithm's own keys, or execution_plan=apex_execution_plan for these options"
+        )
+    return alternating_plan(workers, config, local_replay_buffer, before_learning=before_learning)
+
+
+def alternating_plan(
+    workers: WorkerSet,
+    config: OffPolicyConfig,
+    local_replay_buffer: Any,
+    *,
+    before_learning: Sequence[Operator] = (),
+    by_steps_trained: bool = False,
+) -> LocalIterator[Any]:
+    """Does what `replay_plan` says, whatever `optimizer` holds.
+
+    Args:
+        workers: The WorkerSet.
+        config: The trainer's config.
+        local_replay_buffer: The buffer, as the trainer made it.
+        before_learning: Operators between replay and the learner step: batch in, batch out.
+        by_steps_trained: `target_network_update_freq` counts steps trained instead of steps sampled.
+    """
+    config = OffPolicyConfig.view(config)
     store = ParallelRollouts(workers, mode="bulk_sync").for_each(StoreToReplayBuffer(local_buffer=local_replay_buffer))
     learn = Replay(local_buffer=local_replay_buffer)
     operators: list[Operator] = [*before_learning, TrainOneStep(workers)]
     if config.get("prioritized_replay"):
         operators.append(UpdatePriorities(local_replay_buffer))
-    operators.append(UpdateTargetNetwork(workers, config.target_network_update_freq))
+    operators.append(UpdateTargetNetwork(workers, config.target_network_update_freq, by_steps_trained))
     for operator in operators:
         learn = learn.for_each(operator)
     weights = calculate_rr_weights(config)
@@ -238,7 +279,7 @@ class BeforeLearn:
     """Item in and out: a batch. Runs the user's `before_learn_on_batch`; touches no counters."""
 
     def __init__(self, workers: WorkerSet, config: Mapping[str, Any]) -> None:
-        self.function = config["before_learn_on_batch"] or (lambda batch, workers, config: batch)
+        self.function = config.get("before_learn_on_batch") or (lambda batch, workers, config: batch)
         self.workers, self.config = workers, config
 
     def __call__(self, batch: Any) -> Any:

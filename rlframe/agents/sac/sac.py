@@ -9,7 +9,6 @@ from rlframe.agents.families.off_policy import ReplayedActorCriticConfig, replay
 from rlframe.config.declaration import Section
 from rlframe.config.model import NetworkConfig
 from rlframe.config.options import UnsupportedValue, option, section
-from rlframe.config.unsupported import UNSUPPORTED
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.replay.per_policy import LocalReplayBuffer
@@ -28,7 +27,7 @@ class SACConfig(ReplayedActorCriticConfig):
     """Keys of SAC (Haarnoja et al. 2018), of TQC's critics and of CrossQ."""
 
     unsupported: ClassVar = {
-        **UNSUPPORTED,
+        **ReplayedActorCriticConfig.unsupported,
         "_use_beta_distribution": UnsupportedValue(bool, "actions in bounds are squashed Gaussians; leave it out"),
     }
     new_defaults = {  # noqa: RUF012

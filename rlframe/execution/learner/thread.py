@@ -280,12 +280,16 @@ class LearnerThread(threading.Thread):
         try:
             self._take_global_vars()
             started = monotonic()
-            learned = self.learner.learn(taken[0], last_pass=taken[1])
+            learned = self._learn(*taken)
             self.grad_timer.push(monotonic() - started)
         finally:
             self._pause.leave()
         self.learner_queue_size.push(self.inqueue.qsize())
         self._give(learned)
+
+    def _learn(self, taken: Any, last_pass: bool) -> Any:
+        """Learns from what the queue gave, and returns what is told of it."""
+        return self.learner.learn(taken, last_pass=last_pass)
 
     def _take(self) -> tuple[Any, bool] | None:
         """Returns the next batch, and whether it comes for the last time; None when the thread is to end."""
@@ -303,7 +307,7 @@ class LearnerThread(threading.Thread):
                 )
         return None
 
-    def _give(self, learned: LearnerResult) -> None:
+    def _give(self, learned: Any) -> None:
         while not self.stopped:
             try:
                 self.outqueue.put(learned, timeout=_POLL_S)

@@ -7,6 +7,7 @@ that passes through it does not end it, and pulling an item costs one method cal
 from __future__ import annotations
 
 import inspect
+import sys
 from collections import deque
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,12 @@ def close_operator(operator: Any) -> None:
     close = getattr(operator, "close", None)
     if callable(close):
         close()
+
+
+def _has_actor(item: Any) -> bool:
+    """Returns whether an item is one of `zip_with_source_actor()`: its actor is another one after a restore."""
+    actors = sys.modules.get("ray.actor")
+    return actors is not None and isinstance(item, tuple) and any(isinstance(i, actors.ActorHandle) for i in item)
 
 
 class Node:
@@ -182,7 +189,8 @@ class ForEachNode(Node):
 
     @override
     def get_state(self) -> Any:
-        return {"operator": operator_state(self._fn), "pending": pack_item(self._pending)}
+        held = [item for item in self._pending if not _has_actor(item)]
+        return {"operator": operator_state(self._fn), "pending": pack_item(held)}
 
     @override
     def set_state(self, state: Any) -> None:
