@@ -1,0 +1,159 @@
+"""APEX and APEX_DDPG in one process: defaults, mistakes, exact resume, and the same plan over SAC and TD3."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from rlframe.agents.ddpg import TD3_DEFAULT_CONFIG, ApexDDPGTrainer, TD3Trainer
+from rlframe.agents.dqn import ApexTrainer, DQNTrainer
+from rlframe.agents.dqn.apex import apex_execution_plan
+from rlframe.agents.sac import SACTrainer
+from rlframe.examples.env.multi_agent import MultiAgentCartPole
+from rlframe.policy.policy import PolicySpec
+from rlframe.utils.errors import CheckpointError, ConfigError
+from tests.helpers.frameworks import needs_tf
+
+SMALL = {
+    "seed": 5,
+    "num_workers": 0,
+    "learning_starts": 40,
+    "timesteps_per_iteration": 80,
+    "train_batch_size": 16,
+    "rollout_fragment_length": 10,
+    "target_network_update_freq": 60,
+    "optimizer": {"num_replay_buffer_shards": 2},
+    "replay_buffer_config": {"capacity": 1000},
+    "log_sys_usage": False,
+}
+HIDDEN = {"actor_hiddens": [16], "critic_hiddens": [16]}
+NETWORKS = {
+    "APEX": {"model": {"fcnet_hiddens": [16]}, "hiddens": [16]},
+    "APEX_DDPG": HIDDEN,
+    "TD3": HIDDEN,
+    "SAC": {"Q_model": {"fcnet_hiddens": [16]}, "policy_model": {"fcnet_hiddens": [16]}},
+}
+#: As a program of RLlib's derives them: defaults in a dict, the plan beside it.
+APEX_TD3 = TD3Trainer.with_updates(
+    name="APEX_TD3",
+    default_config={**TD3_DEFAULT_CONFIG, "optimizer": {"num_replay_buffer_shards": 3, "max_weight_sync_delay": 400}},
+    execution_plan=apex_execution_plan,
+)
+APEX_SAC = SACTrainer.with_updates(name="APEX_SAC", execution_plan=apex_execution_plan)
+TRAINERS = {"APEX": ApexTrainer, "APEX_DDPG": ApexDDPGTrainer, "TD3": APEX_TD3, "SAC": APEX_SAC}
+
+
+def make(name="APEX", env=None, **overrides):
+    config = {**copy.deepcopy(SMALL), **copy.deepcopy(NETWORKS[name]), **overrides}
+    return TRAINERS[name](config, env=env or ("CartPole-v1" if name == "APEX" else "Pendulum-v1"))
+
+
+RLLIBS = {
+    "optimizer": {"max_weight_sync_delay": 400, "num_replay_buffer_shards": 4, "debug": False},
+    "n_step": 3, "num_workers": 32, "learning_starts": 50_000, "train_batch_size": 512, "rollout_fragment_length": 50,
+    "target_network_update_freq": 500_000, "timesteps_per_iteration": 25_000, "worker_side_prioritization": True,
+    "training_intensity": None, "prioritized_replay": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("trainer", "exploration"),
+    [(ApexTrainer, "PerWorkerEpsilonGreedy"), (ApexDDPGTrainer, "PerWorkerOrnsteinUhlenbeckNoise")],
+)
+def test_defaults_are_those_of_rllib(trainer, exploration):
+    defaults = trainer.get_default_config()
+    assert {key: defaults[key] for key in RLLIBS} == RLLIBS
+    assert defaults["exploration_config"]["type"] == exploration
+    assert defaults["replay_buffer_config"]["capacity"] == 2_000_000  # RLlib's buffer_size
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"optimizer": {"num_replay_buffer_shards": 0}}, "optimizer.num_replay_buffer_shards: got 0.*>= 1"),
+        ({"optimizer": {"num_replay_shards": 2}}, "did you mean optimizer.num_replay_buffer_shards"),
+        (
+            {"replay_buffer_config": {"capacity": 1}},
+            "capacity=1 leaves nothing for some of optimizer.num_replay_buffer_sh",
+        ),
+        ({"num_gpus": 2}, "num_gpus=2 .* the one learner takes num_gpus=1"),
+        ({"prioritized_replay": False}, "worker_side_prioritization=True needs prioritized_replay=True"),
+    ],
+)
+def test_mistakes_say_what_to_do(overrides, said):
+    with pytest.raises(ConfigError, match=said):
+        make(**overrides)
+
+
+def test_plans_that_do_not_read_the_options_refuse_them():
+    with pytest.raises(ConfigError, match=r"optimizer: got .*num_replay_.* does not read; .*apex_execution"):
+        DQNTrainer({"optimizer": {"num_replay_buffer_shards": 2}}, env="CartPole-v1")
+
+
+@pytest.mark.parametrize(
+    ("name", "framework"),
+    [*((name, "torch") for name in TRAINERS), pytest.param("APEX", "tf", marks=needs_tf)],
+)
+def test_one_process_samples_stores_and_learns_and_goes_on_exactly(name, framework, tmp_path):
+    trainer = make(name, framework=framework)
+    result = trainer.train()
+    shards = trainer.local_replay_buffer
+    assert shards.num_shards == trainer.config["optimizer"]["num_replay_buffer_shards"] == len(shards.buffers)
+    assert sum(buffer.num_added for buffer in shards.buffers) == result["timesteps_total"] == 80
+    assert result["info"]["num_steps_trained"] > 0
+    assert result["info"]["replay_shard_0"]["policy_default_policy"]["num_entries"] == shards.buffers[0].num_added
+    assert len(result["info"]["exploration_infos"]) == 1
+    if name == "APEX":
+        assert 0 < result["info"]["num_target_updates"] < result["info"]["num_steps_trained"] // 60 + 1
+    again = make(name, framework=framework)
+    again.restore(trainer.save(str(tmp_path)))
+    wanted, got = trainer.train(), again.train()
+    np.testing.assert_equal(got["info"]["learner"], wanted["info"]["learner"])
+    assert got["hist_stats"] == wanted["hist_stats"]
+
+
+def test_priorities_go_to_the_shard_that_was_drawn_from():
+    trainer = make()
+    trainer.train()
+    for buffer in trainer.local_replay_buffer.buffers:
+        buffer.check_invariants()
+        powers = buffer.get_state()["buffers"]["default_policy"]["powers"]
+        assert len(np.unique(powers)) > 5
+
+
+def test_checkpoints_of_another_number_of_shards_say_what_to_set(tmp_path):
+    path = make().save(str(tmp_path))
+    other = make(optimizer={"num_replay_buffer_shards": 3})
+    with pytest.raises(CheckpointError, match=r"has 2 shards, wanted 3; set optimizer.num_replay_buffer_shards"):
+        other.restore(path)
+    empty = make(optimizer={"num_replay_buffer_shards": 3}, store_buffer_in_checkpoints=False)
+    empty.restore(path)
+    assert empty.train()["timesteps_total"] == 80
+
+
+def test_several_agents_have_rows_of_their_own_in_each_shard():
+    trainer = make(
+        env=MultiAgentCartPole,
+        env_config={"num_agents": 2},
+        multiagent={
+            "policies": {"even": PolicySpec(), "odd": PolicySpec()},
+            "policy_mapping_fn": lambda agent_id, episode, worker, **kwargs: "odd" if agent_id % 2 else "even",
+        },
+    )
+    result = trainer.train()
+    assert set(result["info"]["learner"]) == {"even", "odd"}
+    assert all(set(buffer.replay_buffers) == {"even", "odd"} for buffer in trainer.local_replay_buffer.buffers)
+
+
+def test_a_plan_around_the_plan_finds_its_shards_again_when_it_is_built_anew():
+    def plan(workers, config):
+        return apex_execution_plan(workers, config)
+
+    trainer = ApexTrainer.with_updates(name="Mine", execution_plan=plan)(
+        {**copy.deepcopy(SMALL), **NETWORKS["APEX"], "replay_buffer_config": None}, env="CartPole-v1"
+    )
+    assert trainer.local_replay_buffer is None
+    stored = trainer.train()["info"]["replay_shard_0"]["policy_default_policy"]["num_entries"]
+    trainer.train_exec_impl = trainer._make_plan()
+    after = trainer.train()["info"]["replay_shard_0"]["policy_default_policy"]["num_entries"]
+    assert after > stored > 0
