@@ -56,7 +56,7 @@ fault:  ## Workers killed, disks full, checkpoints cut short
 docs:  ## The README's and the pages' blocks, the examples, the links
 	$(TESTS) tests/docs
 
-BENCHMARKS = startup sampling replay_buffer dqn_against_sb3 ppo_against_sb3 sac_against_sb3 ppo_to_450 impala_throughput \
+BENCHMARKS = startup sampling replay_buffer dqn_against_sb3 ppo_against_sb3 actor_critics_against_sb3 ppo_to_450 impala_throughput \
              image_throughput multi_agent_sampling tf_against_torch remote_workers busy_core fast_dense \
              images_against_sb3 learning
 

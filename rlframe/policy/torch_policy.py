@@ -297,7 +297,7 @@ class TorchPolicy(LearningPolicy):
         if self.without_autograd is not None and len(self.devices) == 1 and not self.distributed_world_size:
             made = self.without_autograd(batch)
             named = made if isinstance(made, Mapping) else dict.fromkeys(self.optimizer_specs, made)
-            losses = {index: named[name] for index, name in enumerate(self.optimizer_specs)}
+            losses = {index: named[name] for index, name in enumerate(self.optimizer_specs) if name in named}
             for index, loss in losses.items():
                 check_finite_loss(loss, index, self, samples)
                 stats.update(self.extra_grad_process(self._optimizers[index], loss))

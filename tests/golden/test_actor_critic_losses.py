@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from rlframe.losses import actor_critic
 from rlframe.models.distributions import SquashedGaussian
@@ -102,3 +103,11 @@ def test_a_discrete_actor_prefers_the_action_that_pays():
         batch["rewards"], batch["discounts"] = (batch["actions"] == 1).astype(np.float32), np.zeros(64, np.float32)
         policy.learn_on_batch(batch)
     assert (policy.compute_actions(make_batch(64, 999)["obs"], explore=False)[0] == 1).mean() > 0.95
+
+
+@pytest.mark.parametrize(("overrides", "wanted"), [({}, 2.625), ({"use_huber": False}, 4.625)])
+def test_errors_of_sacs_critics_by_hand(overrides, wanted):
+    values, targets = torch.tensor([3.0, 0.5]), torch.zeros(2)
+    loss, sizes = make("torch", "SAC", overrides).critic_loss([values, -values], targets, None)
+    assert loss.item() == pytest.approx(wanted)  # of two critics and two rows: 2.5 + 0.125, or 4.5 + 0.125
+    assert sizes.tolist() == [3.0, 0.5]

@@ -40,8 +40,6 @@ class DDPGConfig(DeterministicActorConfig, ReplayedActorCriticConfig):
     use_state_preprocessor: bool = option(
         False, "Observations pass through the network of `model` first, which learns with the critics."
     )
-    use_huber: bool = option(False, "The critics' errors are Huber's instead of squared.")
-    huber_threshold: float = option(1.0, "Error from which Huber's is linear.", above=0)
     l2_reg: float | None = option(
         1e-6, "Weight of ½‖w‖² over all weights but biases, in the losses of actor and critic; None is 0.", low=0,
         log=True,

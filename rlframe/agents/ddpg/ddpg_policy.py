@@ -12,6 +12,7 @@ from rlframe.agents.families.actor_critic_networks import action_size, encoder_c
 from rlframe.agents.families.replayed_policy import (
     LOSS_COLUMNS,
     SAMPLED_COLUMNS,
+    error_loss,
     postprocess_replayed,
     td_error_of,
     with_discounts,
@@ -19,11 +20,10 @@ from rlframe.agents.families.replayed_policy import (
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import bootstrapped, half_squares, smallest, smoothed_actions
-from rlframe.losses.q_learning import huber
 from rlframe.models.spec import Dense, Initial, Layer, Network, Part, Rescale, dense_layers
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import AdamSpec, LossOutput
+from rlframe.policy.parts import AdamSpec, FusedGradients, LossOutput
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
@@ -54,6 +54,10 @@ class DDPGPolicy(LearningPolicy):
     compute_td_error = td_error_of
     postprocess_trajectory = postprocess_replayed
     dist_type = "deterministic"
+    fused_gradients = FusedGradients(
+        {"torch": "rlframe.agents.families.dense_actor_critic_torch:DenseDDPGGradients"},
+        ("loss", "next_value", "target_actions", "penalty", "output", "keep"),
+    )
 
     # --- what it consists of ----------------------------------------------------------------------------------
 
@@ -114,54 +118,67 @@ class DDPGPolicy(LearningPolicy):
 
     def next_value(self, batch: SampleBatch) -> Tensor:
         """Returns what the target critics say of the target actor's actions, the smallest of them. Float `[B]`."""
-        target, config = self.target_model, self.config
+        target = self.target_model
 
         def value(next_obs: Tensor) -> Tensor:
             seen = target.encode(next_obs)
-            actions = target.actor(seen)
-            if config.smooth_target_policy:
-                noise, limit = batch[SMOOTHING], config.target_noise_clip
-                actions = smoothed_actions(actions, noise, config.target_noise, limit, self.bounds)
+            actions = self.target_actions(target.actor(seen), batch)
             return smallest([getattr(target, name)(seen, actions)[:, 0] for name in self.critic_names])
 
         made: Tensor = ops.without_gradient(value, batch[NEXT_OBS])
         return made
 
+    def target_actions(self, actions: Tensor, batch: SampleBatch) -> Tensor:
+        """Returns the target actor's actions `[B, A]`, with noise where they are smoothed."""
+        config = self.config
+        if not config.smooth_target_policy:
+            return actions
+        return smoothed_actions(actions, batch[SMOOTHING], config.target_noise, config.target_noise_clip, self.bounds)
+
     def penalty(self, model: Any, name: str) -> Tensor:
         """Returns ½ l2_reg Σ w² over the weights of a network, biases aside; a scalar."""
         return self.config.l2_reg * half_squares(getattr(model, name).kernels())
+
+    def output(self, model: Any, critic: Tensor, actor: Tensor | None, td_error: Tensor, q: Tensor) -> LossOutput:
+        """Returns the losses with their penalties, and the report.
+
+        Args:
+            model: The networks.
+            critic: The critics' summed losses, a scalar.
+            actor: The actor's loss, a scalar; None where it does not step.
+            td_error: Mean size of the critics' TD errors. Float `[B]`.
+            q: The first critic's values. Float `[B]`.
+        """
+        if self.config.l2_reg:
+            for name in self.critic_names:
+                critic = critic + self.penalty(model, name)
+        losses = {"critic": critic}
+        stats = {"critic_loss": critic, "mean_q": ops.mean(q), "max_q": ops.max(q), "min_q": ops.min(q)}
+        if actor is not None:
+            stats["actor_loss"] = actor
+            losses["actor"] = actor + self.penalty(model, "actor") if self.config.l2_reg else actor
+        report = {name: ops.stop_gradient(value) for name, value in stats.items()}
+        return LossOutput(losses, report, {"td_error": td_error})
 
 
 def ddpg_actor_critic_loss(policy: DDPGPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
     """Returns the losses of actor and critics for one batch; the equations are those of `DDPGPolicy`."""
     del dist_class
-    config, weights = policy.config, train_batch.get(WEIGHTS)
+    weights = train_batch.get(WEIGHTS)
     targets = bootstrapped(train_batch[REWARDS], train_batch[DISCOUNTS], policy.next_value(train_batch))
     seen = model.encode(train_batch[OBS], training=True)
     values = [getattr(model, name)(seen, train_batch[ACTIONS])[:, 0] for name in policy.critic_names]
     critic_loss = 0.0
-    for name, value in zip(policy.critic_names, values, strict=True):
-        error = value - targets
-        per_row = huber(error, config.huber_threshold) if config.use_huber else 0.5 * ops.square(error)
+    for value in values:
+        per_row = error_loss(policy, value - targets)
         critic_loss = critic_loss + ops.mean(per_row if weights is None else weights * per_row)
-        if config.l2_reg:
-            critic_loss = critic_loss + policy.penalty(model, name)
     sizes = [ops.abs(ops.stop_gradient(value) - targets) for value in values]
     td_error = sizes[0] if len(sizes) == 1 else (sizes[0] + sizes[1]) / 2.0
-    losses = {"critic": critic_loss}
-    stats = {
-        "critic_loss": critic_loss,
-        "mean_q": ops.mean(values[0]),
-        "max_q": ops.max(values[0]),
-        "min_q": ops.min(values[0]),
-    }
+    actor_loss = None
     if policy.due("actor"):
         features = ops.stop_gradient(seen)
-        losses["actor"] = -ops.mean(model.q(features, model.actor(features), frozen=True)[:, 0])
-        stats["actor_loss"] = losses["actor"]
-        if config.l2_reg:
-            losses["actor"] = losses["actor"] + policy.penalty(model, "actor")
-    return LossOutput(losses, {name: ops.stop_gradient(value) for name, value in stats.items()}, {"td_error": td_error})
+        actor_loss = -ops.mean(model.q(features, model.actor(features), frozen=True)[:, 0])
+    return policy.output(model, critic_loss, actor_loss, td_error, values[0])
 
 
 __getattr__ = lazy_policies(__name__, DDPGPolicy, DDPGTorchPolicy="torch", DDPGTFPolicy="tf")

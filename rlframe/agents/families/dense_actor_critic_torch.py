@@ -1,16 +1,18 @@
-"""SAC's losses and their gradients for dense networks without autograd: the same numbers in three quarters of the time.
+"""Losses of SAC, DDPG and TD3 and their gradients for dense networks without autograd: the same numbers in less time.
 
-Nothing here is needed to understand SAC: `SACPolicy` says what is computed, and a test holds both to the same
-gradients.
+Nothing here is needed to understand these: `SACPolicy` and `DDPGPolicy` say what is computed, and a test holds both to
+the same gradients.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
@@ -21,16 +23,11 @@ from rlframe.models.torch.dense_chain import DenseChain
 from rlframe.policy.torch.flat import FlatAdam
 
 
-class DenseSACGradients:
-    """Fills the gradients of SAC's losses for a squashed Gaussian and critics of dense layers.
-
-    With z = μ + σε, a = tanh z, g = ∂ min_i Q_i(s, a) / ∂a and B rows:
-
-        ∂ log π / ∂z = 2a,    ∂ log π / ∂ log σ = −1 + 2a σε
-        ∂ actor / ∂μ = (2αa − g (1 − a²)) / B,    ∂ actor / ∂ log σ = −α / B + σε ∂ actor / ∂μ
+class _DenseCritics:
+    """Critics of observation and action, side by side, made of dense layers; see the classes below.
 
     Args:
-        policy: A `SACPolicy` of continuous actions.
+        policy: A policy with an actor and critics as its `networks`.
 
     Raises:
         ValueError: If its networks are not made of dense layers alone.
@@ -38,54 +35,39 @@ class DenseSACGradients:
 
     def __init__(self, policy: Any) -> None:
         self._policy = policy
-        model = policy.model
-        targets = policy.target_model if policy.target_networks else model
-        self._actor = _chain(model, "actor")
-        self._critics = [_chain(model, name) for name in policy.critic_names]
+        self._limit = policy.config.huber_threshold if policy.config.use_huber else math.inf
+        targets = policy.target_model if policy.target_networks else policy.model
+        self._actor = _chain(policy.model, "actor")
+        self._critics = [_chain(policy.model, name) for name in policy.critic_names]
         self._targets = [_chain(targets, name) for name in policy.critic_names]
 
     @classmethod
-    def of(cls, policy: Any) -> DenseSACGradients | None:
+    def of(cls, policy: Any) -> Self | None:
         """Returns the gradients' function for a policy, or None where it must go by autograd.
 
-        It must for discrete actions, quantiles, batch normalisation, an encoder, a model that adds to the loss, layers
-        that are not dense, and where parameters do not share their optimiser's buffer.
+        It must where `_knows` says so, with an encoder, a model that adds to the loss, layers that are not dense, and
+        where parameters do not share their optimiser's buffer.
         """
-        config, model = policy.config, policy.model
-        plain = not policy.discrete and config["n_quantiles"] == 1 and not config["critic_batch_norm"]
-        plain = plain and model.encoder is None and type(model).custom_loss is ModelV2.custom_loss
-        flat = len(policy._optimizers) == 3 and all(isinstance(made, FlatAdam) for made in policy._optimizers)
-        if not (plain and flat):
+        model = policy.model
+        plain = cls._knows(policy) and model.encoder is None and type(model).custom_loss is ModelV2.custom_loss
+        flat = len(policy._optimizers) == len(policy.optimizer_specs)
+        if not (plain and flat and all(isinstance(made, FlatAdam) for made in policy._optimizers)):
             return None
         try:
             return cls(policy)
         except ValueError:
             return None
 
-    @torch.no_grad()
-    def __call__(self, batch: SampleBatch) -> Mapping[str, Tensor]:
-        """Fills the gradients, has the policy keep its report, and returns the losses by optimiser, scalars."""
-        policy, model = self._policy, self._policy.model
-        noise, next_noise = (batch[name] for name in policy.noise_columns)
-        obs, next_obs = model.encode(batch[OBS]), model.encode(batch[NEXT_OBS])
-        rows, alpha = len(obs), model.log_alpha.exp()
-        next_own, next_logp = squashed_gaussian(self._actor(next_obs), next_noise)
-        after = torch.cat((next_obs, next_own), 1)
-        next_value = smallest([critic(after)[:, 0] for critic in self._targets])
-        targets = bootstrapped(batch[REWARDS], batch[DISCOUNTS], next_value - alpha * next_logp)
-        critic_loss, td_error, values = self._fill_critics(torch.cat((obs, batch[ACTIONS]), 1), targets, batch)
-        acting = self._actor.forward(obs)
-        own, logp = squashed_gaussian(acting[-1], noise)
-        own_value, ascent = self._ascent(obs, own)
-        self._fill_actor(acting, own, noise, alpha / rows, ascent / rows)
-        surplus = (logp + policy.target_entropy).mean()
-        model.log_alpha.grad.copy_(-surplus)
-        actor_loss = (alpha * logp - own_value).mean()
-        alpha_loss = -model.log_alpha * surplus
-        output = policy.output(model, actor_loss, critic_loss, alpha_loss, td_error, values, own)
-        policy.keep_output(output)
-        losses: Mapping[str, Tensor] = output.losses
-        return losses
+    @classmethod
+    def _knows(cls, policy: Any) -> bool:
+        """Returns whether the equations are those of the policy, as it is configured."""
+        raise NotImplementedError
+
+    def _target_value(self, next_obs: Tensor, actions: Tensor) -> Tensor:
+        """Returns the smallest of the target critics' values. Float [B]."""
+        after = torch.cat((next_obs, actions), 1)
+        value: Tensor = smallest([critic(after)[:, 0] for critic in self._targets])
+        return value
 
     def _fill_critics(self, x: Tensor, targets: Tensor, batch: SampleBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Fills the critics' gradients; returns the sum of losses, the TD errors' mean size, the first's values [B].
@@ -101,8 +83,8 @@ class DenseSACGradients:
             kept = critic.forward(x)
             values = kept[-1][:, 0]
             error = values - targets
-            # The slope of huber(δ) is δ within ±1, and the sign of δ beyond; the loss follows from the slope.
-            slope = error.clamp(-1.0, 1.0)
+            # The slope of huber(δ) is δ within ±limit, and ±limit beyond; the loss follows from the slope.
+            slope = error.clamp(-self._limit, self._limit)
             per_row = slope * (error - 0.5 * slope)
             if weights is not None:
                 slope, per_row = weights * slope, weights * per_row
@@ -110,6 +92,52 @@ class DenseSACGradients:
             total, size = total + per_row.mean(), size + error.abs()
             first = values if index == 0 else first
         return total, size / len(self._critics), first
+
+
+class DenseSACGradients(_DenseCritics):
+    """Fills the gradients of SAC's losses for a squashed Gaussian and critics of dense layers.
+
+    With z = μ + σε, a = tanh z, g = ∂ min_i Q_i(s, a) / ∂a and B rows:
+
+        ∂ log π / ∂z = 2a,    ∂ log π / ∂ log σ = −1 + 2a σε
+        ∂ actor / ∂μ = (2αa − g (1 − a²)) / B,    ∂ actor / ∂ log σ = −α / B + σε ∂ actor / ∂μ
+
+    Args:
+        policy: A `SACPolicy`.
+
+    Raises:
+        ValueError: If its networks are not made of dense layers alone.
+    """
+
+    @classmethod
+    def _knows(cls, policy: Any) -> bool:
+        """Returns whether actions are continuous, and critics tell means and have no normalisation."""
+        config = policy.config
+        return not policy.discrete and config["n_quantiles"] == 1 and not config["critic_batch_norm"]
+
+    @torch.no_grad()
+    def __call__(self, batch: SampleBatch) -> Mapping[str, Tensor]:
+        """Fills the gradients, has the policy keep its report, and returns the losses by optimiser, scalars."""
+        policy, model = self._policy, self._policy.model
+        noise, next_noise = (batch[name] for name in policy.noise_columns)
+        obs, next_obs = model.encode(batch[OBS]), model.encode(batch[NEXT_OBS])
+        rows, alpha = len(obs), model.log_alpha.exp()
+        next_own, next_logp = squashed_gaussian(self._actor(next_obs), next_noise)
+        next_value = self._target_value(next_obs, next_own)
+        targets = bootstrapped(batch[REWARDS], batch[DISCOUNTS], next_value - alpha * next_logp)
+        critic_loss, td_error, values = self._fill_critics(torch.cat((obs, batch[ACTIONS]), 1), targets, batch)
+        acting = self._actor.forward(obs)
+        own, logp = squashed_gaussian(acting[-1], noise)
+        own_value, ascent = self._ascent(obs, own)
+        self._fill_actor(acting, own, noise, alpha / rows, ascent / rows)
+        surplus = (logp + policy.target_entropy).mean()
+        model.log_alpha.grad.copy_(-surplus)
+        actor_loss = (alpha * logp - own_value).mean()
+        alpha_loss = -model.log_alpha * surplus
+        output = policy.output(model, actor_loss, critic_loss, alpha_loss, td_error, values, own)
+        policy.keep_output(output)
+        losses: Mapping[str, Tensor] = output.losses
+        return losses
 
     def _ascent(self, obs: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the smallest of the critics' values [B] of actions, and its gradient by the actions [B, A]."""
@@ -140,6 +168,55 @@ class DenseSACGradients:
         self._actor.backward(kept, torch.cat((by_mean, by_log_std), 1), input_grad=False)
 
 
+class DenseDDPGGradients(_DenseCritics):
+    """Fills the gradients of DDPG's and TD3's losses for an actor and critics of dense layers.
+
+    With B rows:   ∂ actor / ∂μ = −∂Q_1(s, μ) / ∂μ / B
+
+    Args:
+        policy: A `DDPGPolicy`.
+
+    Raises:
+        ValueError: If its networks are not made of dense layers alone.
+    """
+
+    def __init__(self, policy: Any) -> None:
+        super().__init__(policy)
+        self._target_actor = _chain(policy.target_model, "actor")
+
+    @classmethod
+    def _knows(cls, policy: Any) -> bool:
+        """Returns whether networks fit: those that are no dense ones are found when the chains are made."""
+        del policy
+        return True
+
+    @torch.no_grad()
+    def __call__(self, batch: SampleBatch) -> Mapping[str, Tensor]:
+        """Fills the gradients, has the policy keep its report, and returns the losses by optimiser, scalars."""
+        policy, model = self._policy, self._policy.model
+        obs, next_obs = model.encode(batch[OBS]), model.encode(batch[NEXT_OBS])
+        next_value = self._target_value(next_obs, policy.target_actions(self._target_actor(next_obs), batch))
+        targets = bootstrapped(batch[REWARDS], batch[DISCOUNTS], next_value)
+        critic_loss, td_error, values = self._fill_critics(torch.cat((obs, batch[ACTIONS]), 1), targets, batch)
+        decay = policy.config.l2_reg or 0.0
+        actor_loss = self._fill_actor(obs) if policy.due("actor") else None
+        if decay:
+            for chain in (*self._critics, *(() if actor_loss is None else (self._actor,))):
+                chain.add_decay(decay)
+        output = policy.output(model, critic_loss, actor_loss, td_error, values)
+        policy.keep_output(output)
+        losses: Mapping[str, Tensor] = output.losses
+        return losses
+
+    def _fill_actor(self, obs: Tensor) -> Tensor:
+        """Fills the actor's gradients, and returns its loss, a scalar."""
+        acting = self._actor.forward(obs)
+        kept = self._critics[0].forward(torch.cat((obs, acting[-1]), 1))
+        slope = self._critics[0].input_gradient(kept, torch.full_like(kept[-1], -1.0 / len(obs)))
+        self._actor.backward(acting, slope[:, obs.shape[1] :].contiguous(), input_grad=False)
+        return -kept[-1].mean()
+
+
 def _chain(networks: Any, name: str) -> DenseChain:
     network = getattr(networks, name)
     if not isinstance(getattr(network, "spec", None), Network):
@@ -147,4 +224,4 @@ def _chain(networks: Any, name: str) -> DenseChain:
     return DenseChain(network, [layer.to_spec() for layer in network.spec.layers])
 
 
-__all__ = ["DenseSACGradients"]
+__all__ = ["DenseDDPGGradients", "DenseSACGradients"]

@@ -207,6 +207,9 @@ class ReplayedActorCriticConfig(
         "target_network_update_freq": 0,
     }
 
+    use_huber: bool = option(False, "The critics' losses are Huber's instead of squares.")
+    huber_threshold: float = option(1.0, "Error from which Huber's is linear.", above=0)
+
 
 Operator = Callable[[Any], Any]
 

@@ -11,6 +11,9 @@ from rlframe.agents.families.n_step import postprocess_nstep, postprocess_nstep_
 from rlframe.data.columns import ACTIONS, DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.returns import terminal_rows
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.losses.q_learning import huber
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
 
 #: Columns that such a policy has sampled, and those that its loss reads.
 SAMPLED_COLUMNS = (NEXT_OBS, DONES)
@@ -25,6 +28,12 @@ def with_discounts(policy: Any, batch: SampleBatch) -> SampleBatch:
     power = np.float32(float(policy.config["gamma"]) ** int(policy.config.get("n_step", 1)))
     batch[DISCOUNTS] = power * ~terminal_rows(batch)
     return batch
+
+
+def error_loss(policy: Any, errors: Tensor) -> Tensor:
+    """Returns half the squares of a critic's TD errors; with `use_huber`, Huber's loss. Float, any shape."""
+    config = policy.config
+    return huber(errors, config.huber_threshold) if config.use_huber else 0.5 * ops.square(errors)
 
 
 def postprocess_replayed(

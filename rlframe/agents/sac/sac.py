@@ -34,6 +34,7 @@ class SACConfig(ReplayedActorCriticConfig):
         "timesteps_per_iteration": 100,
         "replay_buffer_config": {"capacity": 1_000_000},
         "prioritized_replay": False,
+        "use_huber": True,
     }
 
     # Networks

@@ -19,6 +19,7 @@ from rlframe.agents.families.actor_critic_networks import (
 from rlframe.agents.families.replayed_policy import (
     LOSS_COLUMNS,
     SAMPLED_COLUMNS,
+    error_loss,
     postprocess_replayed,
     td_error_of,
     with_discounts,
@@ -33,7 +34,7 @@ from rlframe.losses.actor_critic import (
     squashed_gaussian,
     truncated_quantiles,
 )
-from rlframe.losses.q_learning import huber, select_by_action
+from rlframe.losses.q_learning import select_by_action
 from rlframe.models.spec import Part, Variable
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
@@ -52,12 +53,13 @@ NOISE, NEXT_NOISE = "action_noise", "next_action_noise"
 class SACPolicy(LearningPolicy):
     """An actor that maximises return and entropy, critics, and the entropy's weight α.
 
-        critics:  y = r + γⁿ(1 − d) · [ min_i Q⁻_i(s', a') − α log π(a'|s') ],   a' ~ π(·|s');   huber(Q_i(s, a) − y)
+        critics:  y = r + γⁿ(1 − d) · [ min_i Q⁻_i(s', a') − α log π(a'|s') ],   a' ~ π(·|s');   ½ (Q_i(s, a) − y)²
         actor:    E_{a ~ π} [ α log π(a|s) − min_i Q_i(s, a) ]
         α:        −log α · (log π(a|s) + H̄)
 
-    For discrete actions expectations over π take the place of draws. With `n_quantiles` critics tell quantiles of the
-    return, of which targets leave out the largest (TQC).
+    With `use_huber`, as RLlib has it, the critics' losses are Huber's. For discrete actions expectations over π take
+    the place of draws. With `n_quantiles` critics tell quantiles of the return, of which targets leave out the largest
+    (TQC).
 
     Source: Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications", eqs. 5, 9, 18; Christodoulou 2019
     (discrete); Kuznetsov et al. 2020 (TQC); Bhatt et al. 2024 (CrossQ).
@@ -153,7 +155,7 @@ class SACPolicy(LearningPolicy):
             sizes = [ops.abs(ops.mean(value, axis=1) - ops.mean(targets, axis=1)) for value in values]
         else:
             errors = [value - targets for value in values]
-            per_row, sizes = [huber(error) for error in errors], [ops.abs(error) for error in errors]
+            per_row, sizes = [error_loss(self, error) for error in errors], [ops.abs(error) for error in errors]
         weighted = [ops.mean(row if weights is None else weights * row) for row in per_row]
         return _sum(weighted), ops.stop_gradient(_sum(sizes) / len(sizes))
 

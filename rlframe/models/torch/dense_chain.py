@@ -101,3 +101,9 @@ class DenseChain:
                 grad = activation_grad(grad, kept[index + 1])
             grad = matmul(grad, weight)
         return grad
+
+    def add_decay(self, coefficient: float) -> None:
+        """Adds the gradient of ½ coefficient · Σ w² over all weights but biases."""
+        for weight, _, weight_grad, _, _, _ in self._layers:
+            assert weight_grad is not None
+            weight_grad.add_(weight, alpha=coefficient)
