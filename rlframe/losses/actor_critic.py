@@ -16,6 +16,12 @@ LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 _HALF_LOG_2PI, _LOG_2 = 0.5 * math.log(2.0 * math.pi), math.log(2.0)
 
 
+def gaussian_statistics(inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns μ and log σ within its limits, float `[B, A]` each, of distribution inputs `[B, 2A]`."""
+    half = inputs.shape[-1] // 2
+    return inputs[:, :half], ops.clip(inputs[:, half:], LOG_STD_MIN, LOG_STD_MAX)
+
+
 def squashed_gaussian(inputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """Returns actions in [−1, 1] with gradients, float `[B, A]`, and their log-densities, float `[B]`.
 
@@ -29,8 +35,7 @@ def squashed_gaussian(inputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
 
     Source: Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications", appendix C, eq. 26.
     """
-    half = noise.shape[-1]
-    mean, log_std = inputs[:, :half], ops.clip(inputs[:, half:], LOG_STD_MIN, LOG_STD_MAX)
+    mean, log_std = gaussian_statistics(inputs)
     z = mean + ops.exp(log_std) * noise
     normal = -0.5 * ops.square(noise) - log_std - _HALF_LOG_2PI
     slope = 2.0 * (_LOG_2 - z - ops.softplus(-2.0 * z))

@@ -68,3 +68,17 @@ def gaussian_score(values: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
 def gaussian_logp(values: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
     """Returns log N(x; μ, σ) but for the constant −½ A log 2π, float `[B]`; see `gaussian_score`."""
     return -ops.sum(0.5 * ops.square((values - mean) * ops.exp(-log_std)) + log_std, axis=-1)
+
+
+def gaussian_log_ratio(
+    values: Tensor, gaussian: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor], most: float
+) -> Tensor:
+    """Returns log N(x; μ, σ) − log N(x; μ', σ'), float `[B]`, at most `most`.
+
+    Args:
+        values: x. Float `[B, A]`.
+        gaussian: μ and log σ. Float `[B, A]` each.
+        other: μ' and log σ' of the same shape.
+        most: Where it is cut, so that its exponential is finite.
+    """
+    return ops.minimum(gaussian_logp(values, *gaussian) - gaussian_logp(values, *other), most)

@@ -14,6 +14,7 @@ from rlframe.models.modelv2 import IS_TRAINING, OBS_FLAT, ModelV2
 from rlframe.models.spec import GRU, LSTM, ActingView, CustomNetwork, Network, Part
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
+from rlframe.utils.errors import ConfigError
 
 
 def side_by_side(inputs: tuple[Tensor, ...]) -> Tensor:
@@ -127,6 +128,11 @@ class NetworksModel(LayerOwner, ModelV2):
         self.init_model_base(obs_space, action_space, num_outputs, model_config, name)
         self.parts, self.acting = dict(parts), acting
         self.encoder, self.view = encoder, view
+        if encoder is not None and encoder.get_initial_state():
+            raise ConfigError(
+                f"model.custom_model: got {type(encoder).__name__}, which has memory; {name} wants features of "
+                "single observations: use a model without states"
+            )
         for part, spec in parts.items():
             self.add_part(part, spec)
 

@@ -113,7 +113,8 @@ class MemoryActor:
     """A chain of layers some of which are recurrent, in NumPy.
 
     Args:
-        spec: `{"outputs": [layer, ...]}`, as a `rlframe.models.spec.Network` has them.
+        spec: `{"outputs": [layer, ...]}`, as a `rlframe.models.spec.Network` has them, and "first" where only so many
+            of the outputs are distribution inputs; see `rlframe.models.memory_view`.
         weights: Float32 arrays by name, possibly views of a live model's memory.
         rng: Generator for noisy layers; None switches their noise off.
     """
@@ -125,6 +126,7 @@ class MemoryActor:
             else (0, bind_layer(layer, weights, rng))
             for layer in layers
         ]  # fmt: skip
+        self._first = spec.get("first")
         self._mean_actor = self if rng is None else MemoryActor(spec, weights)
 
     @property
@@ -147,7 +149,7 @@ class MemoryActor:
                 x, after = new[0], after + new
             else:
                 x = run(x)
-        return x, None, after
+        return x[:, : self._first], None, after
 
 
 def bind_cell(layer: Any, weights: Weights) -> Cell:

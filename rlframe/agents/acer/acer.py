@@ -69,22 +69,22 @@ class ACERConfig(LossWeightsConfig, OffPolicyConfig, GradientClippingConfig):
         0.99, "α: share of the average policy's weights that an update keeps.", low=0, high=1,
         source="Wang et al. 2017, section 3.3",
     )  # fmt: skip
-
-    # Continuous actions
     num_dueling_samples: int = option(
-        5, "Actions drawn for the mean advantage that a stochastic dueling network takes off.", low=1,
+        5, "Continuous actions drawn for the mean advantage that a stochastic dueling network takes off.", low=1,
         source="Wang et al. 2017, eq. 13",
     )  # fmt: skip
 
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""
         yield from super().faults()
-        for key, length in (
-            ("rollout_fragment_length", self.rollout_fragment_length),
-            ("model.max_seq_len", self.model.max_seq_len),
-        ):
-            whole = key == "rollout_fragment_length" and self.batch_mode == "complete_episodes"
-            if length < 2 and not whole:
+        if self.model.use_attention or self.model.lstm_use_prev_action or self.model.lstm_use_prev_reward:
+            yield (
+                "model: ACER's memory is an LSTM that sees observations; set use_lstm=True in place of use_attention, "
+                "and leave lstm_use_prev_action and lstm_use_prev_reward out"
+            )
+        lengths = {"rollout_fragment_length": self.rollout_fragment_length, "model.max_seq_len": self.model.max_seq_len}
+        for key, length in lengths.items():
+            if length < 2:
                 yield f"{key}={length}: Retrace looks along sequences of steps; set 2 or more, such as 20"
 
 

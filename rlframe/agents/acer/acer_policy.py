@@ -16,32 +16,21 @@ from rlframe.agents.families.actor_critic_networks import (
     encoder_config,
     is_discrete,
     network_of,
+    with_memory,
 )
-from rlframe.agents.families.replayed_policy import with_discounts
-from rlframe.data.columns import (
-    ACTION_DIST_INPUTS,
-    ACTIONS,
-    DISCOUNTS,
-    DONES,
-    NEXT_OBS,
-    OBS,
-    REWARDS,
-    SEQ_LENS,
-    VALID_MASK,
-)
+from rlframe.agents.families.replayed_policy import postprocess_discounts, with_discounts
+from rlframe.data.columns import ACTION_DIST_INPUTS, ACTIONS, DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS, SEQ_LENS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.losses.actor_critic import LOG_STD_MAX, LOG_STD_MIN, expected
+from rlframe.losses.actor_critic import expected, gaussian_statistics
 from rlframe.losses.masking import valid_mean
 from rlframe.losses.q_learning import select_by_action
 from rlframe.losses.retrace import retrace
-from rlframe.losses.trust_region import (
-    categorical_kl_gradient,
-    gaussian_kl_gradient,
-    gaussian_logp,
-    gaussian_score,
-    projected,
-)
+from rlframe.losses.sequences import at_steps, behind_steps, histories, sequence_ends
+from rlframe.losses.truncated_importance import choices_gradient, gaussian_gradient
+from rlframe.losses.trust_region import categorical_kl_gradient, gaussian_kl_gradient, gaussian_log_ratio, projected
 from rlframe.models.dist_plan import SMALL
+from rlframe.models.memory_view import MemoryView
+from rlframe.models.modelv2 import states_of
 from rlframe.models.spec import Part
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.components import schedules_of
@@ -57,18 +46,6 @@ if TYPE_CHECKING:
 NOISE, DUELING_NOISE = "action_noise", "dueling_noise"
 #: Entropy of a standard normal number, in nats.
 ENTROPY_OF_ONE = 0.5 * math.log(2.0 * math.pi * math.e)
-
-
-def postprocess_sequences(
-    policy: Any, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
-) -> SampleBatch:
-    """Adds `discounts` = γ(1 − terminated)."""
-    del other_agent_batches, episode
-    return with_discounts(policy, sample_batch)
-
-
-postprocess_sequences.handles_many = True  # type: ignore[attr-defined]  # one call for several trajectories
-postprocess_sequences.framework_free = True  # type: ignore[attr-defined]  # NumPy workers may run it
 
 
 class ACERPolicy(LearningPolicy):
@@ -91,7 +68,7 @@ class ACERPolicy(LearningPolicy):
     train_columns = (NEXT_OBS, DONES, ACTION_DIST_INPUTS)
     learn_columns = (OBS, ACTIONS, REWARDS, NEXT_OBS, DISCOUNTS, ACTION_DIST_INPUTS)
     complete_batch = with_discounts
-    postprocess_trajectory = postprocess_sequences
+    postprocess_trajectory = postprocess_discounts
     target_networks = ("actor", "encoder")
 
     cur_lr: float
@@ -106,24 +83,40 @@ class ACERPolicy(LearningPolicy):
         if not self.discrete:
             check_normalized("ACER", self.action_space, self.config)
             self.dist_type = "squashed_gaussian"
+        self.inputs_size = self.action_size if self.discrete else 2 * self.action_size
+        self.has_memory = bool(self.config.model.use_lstm)
         self.components.update(schedules_of(self, self.config))
 
     def encoder(self) -> dict[str, Any] | None:
         """Returns what actor and critics share: convolutions of images, or a model of the user's own."""
-        return encoder_config(self, self.config.model)
+        made = encoder_config(self, self.config.model)
+        return made and {**made, "use_lstm": False}
 
     def networks(self) -> Mapping[str, Part]:
-        """Returns actor and critics; behind an encoder, heads of one layer."""
-        size, model = self.action_size, dict(self.config.model)
+        """Returns actor and critics: behind an encoder of one layer, and critics behind the actor's LSTM."""
+        size, model, seen = self.action_size, dict(self.config.model), None
         if self.encoder():
             model |= {"custom_model": None, "fcnet_hiddens": []}
+        actor = network_of(self, model, {}, self.inputs_size)
+        if self.has_memory:
+            seen = int(model["lstm_cell_size"])
+            actor = with_memory(actor, seen, self.inputs_size + seen)
         if self.discrete:
-            return {"actor": network_of(self, model, {}, size), "critic": network_of(self, model, {}, size)}
+            return {"actor": actor, "critic": network_of(self, model, {}, size, seen=seen)}
         return {
-            "actor": network_of(self, model, {}, 2 * size),
-            "value": network_of(self, model, {}, 1),
-            "advantage": network_of(self, model, {ACTIONS: size}, 1),
+            "actor": actor,
+            "value": network_of(self, model, {}, 1, seen=seen),
+            "advantage": network_of(self, model, {ACTIONS: size}, 1, seen=seen),
         }
+
+    def acting_view(self) -> MemoryView | None:
+        """Returns how the actor acts whose outputs are features for critics, too; None without memory."""
+        return MemoryView(self.inputs_size) if self.has_memory else None
+
+    def actor_spec(self) -> dict[str, Any] | None:
+        """Returns the spec of the NumPy actor, with how many of its outputs are distribution inputs."""
+        spec = super().actor_spec()
+        return {**spec, "first": self.inputs_size} if spec is not None and self.has_memory else spec
 
     def optimizers(self) -> Mapping[str, AdamSpec]:
         """Returns one Adam over all networks."""
@@ -145,18 +138,50 @@ class ACERPolicy(LearningPolicy):
         return True
 
     def update_target(self, tau: float | None = None) -> None:
-        """Moves the average policy towards the one that learns.
-
-        Args:
-            tau: How far; None takes 1 − `ema_alpha`.
-        """
+        """Moves the average policy towards the one that learns, by the share `tau`; None takes 1 − `ema_alpha`."""
         super().update_target(1.0 - self.config.ema_alpha if tau is None else tau)
 
     # --- the loss ---------------------------------------------------------------------------------------------
 
+    def unrolled(self, networks: Any, history: Tensor, batch: SampleBatch) -> tuple[Tensor, Tensor]:
+        """Returns distribution inputs and what critics see of the T + 1 observations of each sequence.
+
+        Args:
+            networks: The online ones, or those of the average policy.
+            history: Observations `[S, T + 1, ...]`.
+            batch: Read for the states that the sequences begin with.
+
+        Returns:
+            Float `[S · (T + 1), K]` and `[S · (T + 1), D]`.
+        """
+        seen = networks.encode(ops.flatten_sequences(history), training=networks is not self.target_model)
+        if not self.has_memory:
+            return networks.actor(seen), seen
+        made, _ = networks.actor.unroll(ops.split_sequences(seen, history), states_of(batch))
+        rows, size = ops.flatten_sequences(made), self.inputs_size
+        return rows[:, :size], rows[:, size:]
+
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
-        """Returns the loss of one batch; see `acer_loss`."""
-        return acer_loss(self, model, dist_class, train_batch)
+        """Returns the loss of one batch, a scalar, and its statistics; the equations are the class's."""
+        del dist_class
+        made = (_discrete_estimates if self.discrete else _continuous_estimates)(self, model, train_batch)
+        config, mean = self.config, valid_mean(train_batch)
+        steps = projected(made.gradients, made.kl_gradients, config.delta) if config.trust_region else made.gradients
+        policy_loss = -mean(ops.sum(ops.stop_gradient(steps) * made.statistics, axis=-1))
+        vf_loss = mean(made.value_loss)
+        total = policy_loss + config.vf_loss_coeff * vf_loss
+        beyond = ops.sum(made.kl_gradients * made.gradients, axis=-1) > config.delta
+        stats = {
+            "total_loss": total,
+            "policy_loss": policy_loss,
+            "vf_loss": vf_loss,
+            "entropy": mean(made.entropy),
+            "mean_q": mean(made.q_taken),
+            "mean_q_target": mean(made.targets),
+            "mean_ratio": mean(made.ratios),
+            "beyond_trust_region": mean(ops.to_float(beyond)),
+        }
+        return LossOutput(total, {name: ops.stop_gradient(value) for name, value in stats.items()})
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns the coefficients that follow schedules, and what the loss reports."""
@@ -188,54 +213,28 @@ class Estimates:
     entropy: Tensor
 
 
-def acer_loss(policy: ACERPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
-    """Returns the loss of one batch, a scalar, and its statistics; the equations are those of `ACERPolicy`."""
-    del dist_class
-    made = (_discrete_estimates if policy.discrete else _continuous_estimates)(policy, model, train_batch)
-    config, mean = policy.config, valid_mean(train_batch)
-    steps = projected(made.gradients, made.kl_gradients, config.delta) if config.trust_region else made.gradients
-    policy_loss = -mean(ops.sum(ops.stop_gradient(steps) * made.statistics, axis=-1))
-    vf_loss = mean(made.value_loss)
-    total = policy_loss + config.vf_loss_coeff * vf_loss
-    held = ops.sum(made.kl_gradients * made.gradients, axis=-1) > config.delta
-    stats = {
-        "total_loss": total,
-        "policy_loss": policy_loss,
-        "vf_loss": vf_loss,
-        "entropy": mean(made.entropy),
-        "mean_q": mean(made.q_taken),
-        "mean_q_target": mean(made.targets),
-        "mean_ratio": mean(made.ratios),
-        "beyond_trust_region": mean(ops.to_float(held)),
-    }
-    return LossOutput(total, {name: ops.stop_gradient(value) for name, value in stats.items()})
-
-
 def _discrete_estimates(policy: ACERPolicy, model: Any, batch: SampleBatch) -> Estimates:
-    config, actions = policy.config, batch[ACTIONS]
-    features = _history(model, batch)
-    log_probs, q = ops.log_softmax(model.actor(features)), model.critic(features)
+    config, actions, lens, history = policy.config, batch[ACTIONS], batch[SEQ_LENS], histories(batch)
+    inputs, features = policy.unrolled(model, history, batch)
+    log_probs, q = ops.log_softmax(inputs), model.critic(features)
     values = ops.stop_gradient(expected(ops.exp(log_probs), q))
-    log_probs, q = _now(log_probs, batch), _now(q, batch)
-    q_taken, probs = select_by_action(q, actions), ops.exp(log_probs)
+    probs, q, value = ops.exp(at_steps(log_probs, lens)), at_steps(q, lens), at_steps(values, lens)
+    q_taken = select_by_action(q, actions)
     # What follows is constant: no gradient flows but through φ and Q(s, a).
-    p, log_p, q_now = (ops.stop_gradient(x) for x in (probs, log_probs, q))
-    ratios = p / (ops.softmax(batch[ACTION_DIST_INPUTS]) + config.epsilon)
+    p, epsilon = ops.stop_gradient(probs), config.epsilon
+    ratios, log_p = p / (ops.softmax(batch[ACTION_DIST_INPUTS]) + epsilon), ops.log(p + epsilon)
     ratio = select_by_action(ratios, actions)
-    value, next_value = _both_ends(values, batch)
     traces = config.lambda_ * ops.minimum(ratio, 1.0)
-    targets = retrace(batch[REWARDS], batch[DISCOUNTS], traces, q_taken, next_value, _ends(batch))
-    taken = ops.cast_like(ops.one_hot(actions, policy.action_size), p) / (p + config.epsilon)
-    gradients = (ops.minimum(ratio, config.importance_c) * (targets - value))[:, None] * taken
-    correction = ops.maximum(1.0 - config.importance_c / (ratios + config.epsilon), 0.0)
-    gradients = gradients + correction * (q_now - value[:, None])
-    log_p = ops.log(p + config.epsilon)
-    gradients = gradients - policy.entropy_coeff * (log_p + 1.0)
-    average = ops.without_gradient(lambda obs: ops.softmax(_average(policy, obs)), batch[OBS])
+    sampled = batch[REWARDS], batch[DISCOUNTS]
+    targets = retrace(*sampled, traces, q_taken, behind_steps(values, lens), sequence_ends(batch))
+    taken, advantages = ops.one_hot(actions, policy.action_size), ops.stop_gradient(q) - value[:, None]
+    limits: dict[str, Any] = {"c": config.importance_c, "epsilon": epsilon}
+    gradients = choices_gradient(p, ratios, taken, targets - value, advantages, **limits)
+    average = ops.softmax(_average(policy, history, batch))
     return Estimates(
         probs,
-        gradients,
-        categorical_kl_gradient(p, average, config.epsilon),
+        gradients - policy.entropy_coeff * (log_p + 1.0),
+        categorical_kl_gradient(p, average, epsilon),
         0.5 * ops.square(targets - q_taken),
         q_taken,
         targets,
@@ -245,42 +244,33 @@ def _discrete_estimates(policy: ACERPolicy, model: Any, batch: SampleBatch) -> E
 
 
 def _continuous_estimates(policy: ACERPolicy, model: Any, batch: SampleBatch) -> Estimates:
-    config, size = policy.config, policy.action_size
-    features = _history(model, batch)
-    mean, log_std = _gaussian(_now(model.actor(features), batch), size)
+    config, size, lens, history = policy.config, policy.action_size, batch[SEQ_LENS], histories(batch)
+    inputs, features = policy.unrolled(model, history, batch)
+    mean, log_std = gaussian_statistics(at_steps(inputs, lens))
     values = model.value(features)[:, 0]
-    m, s = ops.stop_gradient(mean), ops.stop_gradient(log_std)
-    behaviour = _gaussian(batch[ACTION_DIST_INPUTS], size)
+    m, s, value = ops.stop_gradient(mean), ops.stop_gradient(log_std), at_steps(values, lens)
+    behaviour = gaussian_statistics(batch[ACTION_DIST_INPUTS])
     raw = ops.atanh(ops.clip(batch[ACTIONS], -1.0 + SMALL, 1.0 - SMALL))
     drawn = m + ops.exp(s) * batch[NOISE]
-    taken, other = _dueling_values(policy, model, _now(features, batch), (m, s), batch, drawn)
-    value, next_value = _both_ends(values, batch)
-    v = ops.stop_gradient(value)
-    q_taken, q_drawn = value + taken, v + ops.stop_gradient(other)
-
+    advantage, drawn_advantage = _dueling_values(policy, model, at_steps(features, lens), (m, s), batch, drawn)
+    q_taken, v = value + advantage, ops.stop_gradient(value)
     most = -math.log(config.epsilon)  # as large as ratios of probabilities can be: what is averaged must be finite
-    log_ratio, drawn_log_ratio = (
-        ops.minimum(gaussian_logp(x, m, s) - gaussian_logp(x, *behaviour), most) for x in (raw, drawn)
-    )
+    log_ratio, drawn_log_ratio = (gaussian_log_ratio(x, (m, s), behaviour, most) for x in (raw, drawn))
     ratio, drawn_ratio = ops.exp(log_ratio), ops.exp(drawn_log_ratio)
     traces = config.lambda_ * ops.exp(ops.minimum(log_ratio, 0.0) / size)
-    columns, ends = (batch[REWARDS], batch[DISCOUNTS]), _ends(batch)
-    targets = retrace(*columns, traces, q_taken, next_value, ends)
-    uncorrected = retrace(*columns, config.lambda_ * ops.ones_like(traces), q_taken, next_value, ends)
-    weight = ops.minimum(ratio, config.importance_c) * (uncorrected - v)
-    gradients = weight[:, None] * gaussian_score(raw, m, s)
-    correction = ops.maximum(1.0 - config.importance_c / (drawn_ratio + config.epsilon), 0.0)
-    gradients = gradients + (correction * (q_drawn - v))[:, None] * gaussian_score(drawn, m, s)
+    sampled, behind = (batch[REWARDS], batch[DISCOUNTS]), (q_taken, behind_steps(values, lens), sequence_ends(batch))
+    targets = retrace(*sampled, traces, *behind)
+    uncorrected = retrace(*sampled, config.lambda_ * ops.ones_like(traces), *behind)
+    limits: dict[str, Any] = {"c": config.importance_c, "epsilon": config.epsilon}
+    of_drawn = drawn, drawn_ratio, ops.stop_gradient(drawn_advantage)
+    gradients = gaussian_gradient(m, s, (raw, ratio, uncorrected - v), of_drawn, **limits)
     # The entropy of a Gaussian grows with each log σ alike.
     gradients = gradients + policy.entropy_coeff * ops.concat([ops.zeros_like(m), ops.ones_like(s)], axis=1)
-
-    average = ops.without_gradient(lambda obs: _gaussian(_average(policy, obs), size), batch[OBS])
-    error = targets - ops.stop_gradient(q_taken)
-    value_target = v + ops.minimum(ratio, 1.0) * error
+    value_target = v + ops.minimum(ratio, 1.0) * (targets - ops.stop_gradient(q_taken))
     return Estimates(
         ops.concat([mean, log_std], axis=1),
         gradients,
-        gaussian_kl_gradient(m, s, *average),
+        gaussian_kl_gradient(m, s, *gaussian_statistics(_average(policy, history, batch))),
         0.5 * (ops.square(targets - q_taken) + ops.square(value_target - value)),
         q_taken,
         targets,
@@ -306,44 +296,14 @@ def _dueling_values(
     return advantages[0] - baseline, advantages[1] - baseline
 
 
-# --- rows ---------------------------------------------------------------------------------------------------------
+def _average(policy: ACERPolicy, history: Tensor, batch: SampleBatch) -> Tensor:
+    """Returns the average policy's distribution inputs of the steps, float `[S · T, K]`, as constants."""
 
+    def inputs(given: Tensor) -> Tensor:
+        return at_steps(policy.unrolled(policy.target_model, given, batch)[0], batch[SEQ_LENS])
 
-def _history(model: Any, batch: SampleBatch) -> Tensor:
-    """Returns what the networks take for the T + 1 observations of each sequence, rows `[S · (T + 1), ...]`."""
-    obs, next_obs = (ops.split_sequences(batch[column], batch[SEQ_LENS]) for column in (OBS, NEXT_OBS))
-    history = ops.flatten_sequences(ops.concat([obs[:, :1], next_obs], axis=1))
-    return model.encode(history, training=True)
-
-
-def _now(rows: Tensor, batch: SampleBatch) -> Tensor:
-    """Returns the rows `[S · T, ...]` of the steps themselves, of `[S · (T + 1), ...]`."""
-    return ops.flatten_sequences(ops.split_sequences(rows, batch[SEQ_LENS])[:, :-1])
-
-
-def _both_ends(values: Tensor, batch: SampleBatch) -> tuple[Tensor, Tensor]:
-    """Returns V(s_t) and V(s_{t+1}), float `[S · T]` each, of values `[S · (T + 1)]`."""
-    by_sequence = ops.split_sequences(values, batch[SEQ_LENS])
-    return ops.flatten_sequences(by_sequence[:, :-1]), ops.flatten_sequences(by_sequence[:, 1:])
-
-
-def _ends(batch: SampleBatch) -> Tensor:
-    """Returns where no step of the same sequence follows: at the last one, and in padding. Bool `[S · T]`."""
-    valid = ops.split_sequences(batch[VALID_MASK], batch[SEQ_LENS])
-    return ~ops.flatten_sequences(ops.concat([valid[:, 1:], ops.zeros_like(valid[:, :1])], axis=1))
-
-
-def _average(policy: ACERPolicy, obs: Tensor) -> Tensor:
-    """Returns the average policy's distribution inputs, float `[B, K]`."""
-    networks = policy.target_model
-    inputs: Tensor = networks.actor(networks.encode(obs))
-    return inputs
-
-
-def _gaussian(inputs: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Returns μ and log σ, float `[B, A]` each, of distribution inputs `[B, 2A]`."""
-    mean, log_std = ops.split(inputs, [size, size])
-    return mean, ops.clip(log_std, LOG_STD_MIN, LOG_STD_MAX)
+    made: Tensor = ops.without_gradient(inputs, history)
+    return made
 
 
 __getattr__ = lazy_policies(__name__, ACERPolicy, ACERTorchPolicy="torch", ACERTFPolicy="tf")

@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from rlframe.models.spec import ENCODER_WIDTH, BatchNorm, CustomNetwork, Dense, Initial, Network, dense_layers
+from rlframe.models.spec import ENCODER_WIDTH, LSTM, BatchNorm, CustomNetwork, Dense, Initial, Network, dense_layers
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 
 #: RLlib's initial weights: rows of norm 1, of outputs 0.01.
@@ -89,6 +89,7 @@ def network_of(
     *,
     batch_norm: bool = False,
     layer_norm: bool = False,
+    seen: int | None = None,
 ) -> Network | CustomNetwork:
     """Returns the network that a section such as `Q_model` describes.
 
@@ -100,8 +101,9 @@ def network_of(
         outputs: Width of the output.
         batch_norm: Whether inputs and hidden layers pass batch renormalisation.
         layer_norm: Whether hidden layers are normalised, row by row.
+        seen: Width of what it sees of observations; None where that is they themselves, or the encoder's features.
     """
-    inputs = {"obs": obs_width(policy), **actions}
+    inputs = {"obs": obs_width(policy) if seen is None else seen, **actions}
     if section.get("custom_model"):
         return CustomNetwork(inputs, outputs, section)
     norms = {"batch_norm": batch_norm, "layer_norm": layer_norm}
@@ -112,3 +114,18 @@ def network_of(
         hidden += tuple(Dense(f"post_{layer.name}", layer.activation, layer.units, HIDDEN) for layer in post)  # type: ignore[union-attr]  # all dense
     normed = (BatchNorm("input_norm", units=sum(inputs.values())),) if batch_norm else ()
     return Network(inputs, (*normed, *hidden, Dense("output", "linear", outputs, HEAD)))
+
+
+def with_memory(network: Network | CustomNetwork, cell_size: int, outputs: int) -> Network:
+    """Returns a network of layers with an LSTM before its last one, which then is so many outputs wide.
+
+    Raises:
+        ConfigError: If it is a model of the user's own.
+    """
+    if isinstance(network, CustomNetwork):
+        raise ConfigError(
+            "model.use_lstm: got True with a custom_model in the actor's place; wanted one of them: give the model a "
+            "memory of its own, or leave custom_model out"
+        )
+    last = Dense(network.layers[-1].name, "linear", outputs, HIDDEN)
+    return Network(network.inputs, (*network.layers[:-1], LSTM("lstm", cell_size), last))

@@ -36,6 +36,18 @@ def error_loss(policy: Any, errors: Tensor) -> Tensor:
     return huber(errors, config.huber_threshold) if config.use_huber else 0.5 * ops.square(errors)
 
 
+def postprocess_discounts(
+    policy: Any, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
+) -> SampleBatch:
+    """Adds `discounts`, for policies that learn from whole sequences."""
+    del other_agent_batches, episode
+    return with_discounts(policy, sample_batch)
+
+
+postprocess_discounts.handles_many = True  # type: ignore[attr-defined]  # one call for several trajectories
+postprocess_discounts.framework_free = True  # type: ignore[attr-defined]  # NumPy workers may run it
+
+
 def postprocess_replayed(
     policy: Any, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
 ) -> SampleBatch:

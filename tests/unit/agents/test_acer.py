@@ -6,6 +6,7 @@ import pickle
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from torch import nn
 
 from rlframe.agents.acer import ACERTrainer
@@ -42,6 +43,7 @@ def make(env="CartPole-v1", **overrides):
         ({"ema_alpha": 1.5}, "ema_alpha: got 1.5"),
         ({"rollout_fragment_length": 1}, "rollout_fragment_length=1: Retrace looks along sequences.*set 2 or more"),
         ({"model": {"max_seq_len": 1}}, "model.max_seq_len=1: Retrace looks along sequences"),
+        ({"model": {"use_attention": True}}, "set use_lstm=True in place of use_attention"),
         ({"replay_buffer_config": {"type": "LocalReplayBuffer"}}, "set 'EpisodeReplayBuffer'"),
     ],
 )
@@ -63,9 +65,14 @@ def test_action_spaces_that_do_not_fit_are_refused(space, said):
         make(with_actions(space))
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
-def test_restored_trainer_goes_on_bit_for_bit(env, tmp_path):
-    one, two = make(env), make(env, seed=99)
+LSTM = {"fcnet_hiddens": [16], "use_lstm": True, "lstm_cell_size": 4, "max_seq_len": 5}
+
+
+@pytest.mark.parametrize(
+    ("env", "model"), [("CartPole-v1", LSTM), ("Pendulum-v1", SMALL["model"])], ids=["choices, LSTM", "numbers"]
+)
+def test_restored_trainer_goes_on_bit_for_bit(env, model, tmp_path):
+    one, two = make(env, model=model), make(env, model=model, seed=99)
     one.train()
     two.restore(one.save(str(tmp_path)))
     for _ in range(3):
@@ -83,6 +90,46 @@ def test_replayed_updates_are_as_many_as_the_ratio_says():
             info = trainer.train()["info"]
         assert least <= info["num_steps_trained"] / info["num_steps_sampled"] <= most
     assert only_new.get_policy().num_updates == info["num_steps_sampled"] // 24
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_memory_learns_what_acting_saw(env):
+    policy = make(env, model=LSTM).get_policy()
+    obs = np.random.default_rng(0).normal(size=(6, *policy.observation_space.shape)).astype(np.float32)
+    states, acted = [state[None] for state in policy.get_initial_state()], []
+    for row in obs:
+        inputs, _, states = policy.forward_with_memory(row[None], by_name(states), False)
+        acted.append(inputs[0])
+    in_framework = policy.forward_in_framework({"obs": obs[:1], **by_name(policy.get_initial_state(), 1)}, False)[0]
+    np.testing.assert_allclose(in_framework, acted[:1], atol=1e-6)
+    batch = {name: torch.as_tensor(state) for name, state in by_name(policy.get_initial_state(), 1).items()}
+    history = torch.as_tensor(obs)[None]
+    learned, features = policy.unrolled(policy.model, history, batch)
+    np.testing.assert_allclose(learned.detach().numpy(), acted, atol=1e-6)
+    assert features.shape == (6, 4)
+    # Before its first update the average policy is the policy.
+    np.testing.assert_array_equal(policy.unrolled(policy.target_model, history, batch)[0], learned.detach())
+
+
+def by_name(states, rows=None):
+    return {f"state_in_{i}": state if rows is None else np.stack([state] * rows) for i, state in enumerate(states)}
+
+
+class Remembers(TorchModelV2, nn.Module):
+    """A program's model with a state."""
+
+    def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+        nn.Module.__init__(self)
+
+    def get_initial_state(self):
+        return [np.zeros(3, np.float32)]
+
+
+def test_a_model_with_states_where_features_are_wanted_is_refused():
+    ModelCatalog.register_custom_model("acer remembers", Remembers)
+    with pytest.raises(ConfigError, match=r"got Remembers.*which has memory.*use a model without states"):
+        make(model={"custom_model": "acer remembers"})
 
 
 def test_workers_that_act_in_numpy_cut_their_rows_into_sequences():
