@@ -73,6 +73,9 @@ def td_error_of(
         done_mask: Where the episode terminated, bool [B].
         importance_weights: Float [B]; ones if None.
         discounts: γᵏ(1 − terminated), float [B]; None computes it with `n_step` summed rewards.
+
+    Raises:
+        ValueError: If the loss is one that tells none.
     """
     ended = np.asarray(done_mask, np.float32)
     if discounts is None:
@@ -84,4 +87,9 @@ def td_error_of(
     made = policy.evaluate_loss(policy._learned_columns(rows))
     if before is not None:
         policy.set_weights(before)  # the loss moved the running statistics
+    if "td_error" not in made:
+        raise ValueError(
+            f"{type(policy).__name__}'s loss tells no td_error, by which rows are prioritised: return a LossOutput "
+            "that has it by row, call the algorithm's own loss in yours, or set worker_side_prioritization=False"
+        )
     return np.asarray(made["td_error"])

@@ -2,14 +2,19 @@
 
 import copy
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
-from rlframe.agents.ddpg import TD3_DEFAULT_CONFIG, ApexDDPGTrainer, TD3Trainer
-from rlframe.agents.dqn import ApexTrainer, DQNTrainer
+from rlframe.agents.ddpg import TD3_DEFAULT_CONFIG, ApexDDPGTrainer, DDPGTorchPolicy, TD3Trainer
+from rlframe.agents.dqn import ApexTrainer, DQNTorchPolicy, DQNTrainer
 from rlframe.agents.dqn.apex import apex_execution_plan
+from rlframe.agents.dqn.dqn_policy import build_q_losses
 from rlframe.agents.sac import SACTrainer
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
+from rlframe.policy.numpy_policy import NumpyPolicy
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import CheckpointError, ConfigError
 from tests.helpers.frameworks import needs_tf
@@ -119,6 +124,67 @@ def test_priorities_go_to_the_shard_that_was_drawn_from():
         buffer.check_invariants()
         powers = buffer.get_state()["buffers"]["default_policy"]["powers"]
         assert len(np.unique(powers)) > 5
+
+
+def rows_to_prioritize(policy, rows=30):
+    rng = np.random.default_rng(0)
+    obs = rng.normal(size=(rows + 1, 4)).astype(np.float32)
+    ended = np.zeros(rows, bool)
+    ended[-1] = True
+    columns = {"obs": obs[:-1], "new_obs": obs[1:], "actions": rng.integers(2, size=rows)}
+    columns |= {"rewards": rng.normal(size=rows).astype(np.float32), "dones": ended, "terminateds": ended}
+    return SampleBatch({**columns, "truncateds": ~ended & False, "eps_id": np.zeros(rows, np.int64)})
+
+
+def test_workers_prioritize_in_numpy_as_the_framework_would_with_its_network_as_target():
+    policy = make().get_policy()
+    policy.update_target()
+    recipe = policy.acting_recipe()
+    worker = NumpyPolicy(policy.observation_space, policy.action_space, dict(policy.config), recipe=recipe)
+    worker.set_weights(policy.get_weights())
+    got = worker.postprocess_trajectory(rows_to_prioritize(policy))
+    wanted = policy.postprocess_trajectory(rows_to_prioritize(policy))
+    np.testing.assert_allclose(got["weights"], wanted["weights"], rtol=1e-4)
+    assert got["weights"].min() >= policy.config["prioritized_replay_eps"]
+
+
+def my_loss(policy, model, dist_class, train_batch):
+    return 2 * build_q_losses(policy, model, dist_class, train_batch)
+
+
+def loss_without_td_errors(policy, model, dist_class, train_batch):
+    return model.from_batch(train_batch)[0].mean()
+
+
+@pytest.mark.parametrize(("loss", "atoms"), [(None, 5), (my_loss, 1)])
+def test_other_td_errors_need_the_framework_on_workers(loss, atoms):
+    policy = DQNTorchPolicy if loss is None else DQNTorchPolicy.with_updates(name="Mine", loss_fn=loss)
+    trainer = ApexTrainer.with_updates(default_policy=policy)(
+        {**copy.deepcopy(SMALL), **NETWORKS["APEX"], "num_atoms": atoms}, env="CartPole-v1"
+    )
+    assert trainer.get_policy().acting_recipe() is None
+    assert trainer.train()["info"]["learner"]
+
+
+def test_losses_that_tell_no_td_errors_say_what_to_do():
+    policy = DQNTorchPolicy.with_updates(name="Mine", loss_fn=loss_without_td_errors)
+    with pytest.raises(ValueError, match=r"loss tells no td_error.*or set worker_side_prioritization=False"):
+        ApexTrainer.with_updates(default_policy=policy)(copy.deepcopy(SMALL), env="CartPole-v1").train()
+
+
+def test_first_priorities_of_remote_workers_have_the_targets_of_what_they_act_by():
+    config = ApexDDPGTrainer.get_default_config()
+    config |= {**HIDDEN, "seed": 1, "num_workers": 1, "log_sys_usage": False}
+    make_env = {"env_creator": lambda _: gym.make("Pendulum-v1")}
+    worker = RolloutWorker(**make_env, policy_config=config, worker_index=1, num_workers=1)
+    worker.add_policies(PolicySpec(policy_class=DDPGTorchPolicy))
+    policy = worker.policy_map["default_policy"]
+    worker.set_weights({"default_policy": {name: array + 1 for name, array in policy.get_weights().items()}})
+    states = policy.model.state_dict(), policy.target_model.state_dict()
+    assert states[0].keys() == states[1].keys()
+    for name, array in states[0].items():
+        np.testing.assert_array_equal(states[1][name], array, err_msg=name)
+    worker.stop()
 
 
 def test_checkpoints_of_another_number_of_shards_say_what_to_set(tmp_path):

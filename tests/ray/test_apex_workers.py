@@ -1,0 +1,182 @@
+"""Ape-X with remote workers and shards: priorities, pace, killed workers and shards, checkpoints, plans of RLlib's."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+
+from rlframe.agents.dqn import ApexTrainer
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.execution.replay_buffer import ReplayActor
+from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer
+from rlframe.utils.errors import WorkerError
+
+pytestmark = pytest.mark.ray
+
+FRAGMENT = 20
+CONFIG = {
+    "seed": 5,
+    "num_workers": 2,
+    "num_cpus_per_worker": 0.5,
+    "learning_starts": 100,
+    "min_iter_time_s": 0,
+    "timesteps_per_iteration": 300,
+    "model": {"fcnet_hiddens": [16]},
+    "hiddens": [16],
+    "train_batch_size": 32,
+    "rollout_fragment_length": FRAGMENT,
+    "target_network_update_freq": 100,
+    "optimizer": {"num_replay_buffer_shards": 2, "max_weight_sync_delay": 40},
+    "replay_buffer_config": {"capacity": 5000},
+    "log_sys_usage": False,
+}
+
+
+@pytest.fixture(scope="module")
+def build(ray_runtime):
+    made = []
+
+    def build(**overrides):
+        made.append(ApexTrainer({**copy.deepcopy(CONFIG), **overrides}, env="CartPole-v1"))
+        return made[-1]
+
+    yield build
+    for trainer in made:
+        trainer.stop()
+
+
+@pytest.fixture(scope="module")
+def trainer(build):
+    """One that goes on when workers and shards die."""
+    return build(recreate_failed_workers=True)
+
+
+def train_until_learned(trainer):
+    for _ in range(50):
+        result = trainer.train()
+        if result["info"]["learner"]:
+            return result
+    raise AssertionError("nothing was learned in 50 iterations")
+
+
+def stored(trainer):
+    """Returns how many steps each shard was given."""
+    return [state["num_added"] for state in trainer.local_replay_buffer.get_state()["shards"]]
+
+
+def test_workers_store_and_a_thread_learns(trainer):
+    import ray
+
+    train_until_learned(trainer)
+    result = trainer.train()
+    info = result["info"]
+    assert all(math.isfinite(value) for value in info["learner"]["default_policy"]["learner_stats"].values())
+    assert info["num_agent_steps_trained"] == info["num_steps_trained"] > 0
+    assert info["num_target_updates"] > 0
+    assert info["num_weight_syncs"] > 0
+    assert {"learner_queue", "timing_breakdown", "replay_shard_0"} <= set(info)
+    assert {"learner_dequeue_time_ms", "learner_grad_time_ms", "learner_overall_time_ms"} <= set(result["timers"])
+    epsilons = [state["cur_epsilon"] for state in info["exploration_infos"]]
+    assert epsilons == pytest.approx([0.0, 0.4, 0.4**8])  # the local worker's first
+    # Every step that was counted is in a shard, once; at most one fragment waits in the plan for room.
+    assert 0 <= result["timesteps_total"] - sum(stored(trainer)) <= FRAGMENT
+    state = ray.get(trainer.local_replay_buffer.actors()[0].get_state.remote())
+    assert len(np.unique(state["buffers"]["default_policy"]["powers"])) > 20
+
+
+def test_checkpoints_hold_what_is_in_the_shards_and_one_process_takes_it_too(trainer, build, tmp_path):
+    result = train_until_learned(trainer)
+    before = stored(trainer)
+    path = trainer.save(str(tmp_path))
+    trainer.train()
+    trainer.restore(path)
+    assert stored(trainer) == before
+    assert trainer.train()["timesteps_total"] > result["timesteps_total"]
+    alone = build(num_workers=0)
+    alone.restore(path)
+    assert stored(alone) == before
+    assert alone.train()["timesteps_total"] > result["timesteps_total"]
+
+
+@pytest.mark.fault
+def test_a_killed_shard_is_replaced_by_an_empty_one_and_the_run_goes_on(trainer, caplog):
+    import ray
+
+    first = train_until_learned(trainer)
+    kept, killed = trainer.local_replay_buffer.actors()
+    ray.kill(killed)
+    for _ in range(50):
+        trainer.train()
+        if "replay shard 2 of 2 died" in caplog.text:
+            break
+    assert "its transitions are lost; an empty one takes its place" in caplog.text
+    actors = trainer.local_replay_buffer.actors()
+    assert actors[0] == kept
+    assert actors[1] != killed
+    for _ in range(3):
+        result = trainer.train()
+    assert result["info"]["num_steps_trained"] > first["info"]["num_steps_trained"]
+    assert stored(trainer)[1] > 0
+    assert trainer.workers.restarts == 0
+
+
+@pytest.mark.fault
+def test_a_killed_worker_is_replaced_and_what_the_shards_hold_stays(trainer):
+    import ray
+
+    first = train_until_learned(trainer)
+    shards, held = trainer.local_replay_buffer.actors(), stored(trainer)
+    ray.kill(trainer.workers.remote_workers()[0])
+    for _ in range(50):
+        result = trainer.train()
+        if trainer.workers.restarts:
+            break
+    assert trainer.workers.restarts == 1
+    assert trainer.local_replay_buffer.actors() == shards
+    result = trainer.train()
+    assert result["num_healthy_workers"] == 2
+    assert result["info"]["num_steps_trained"] > first["info"]["num_steps_trained"]
+    # Nothing is counted or stored twice: what is stored since is what was counted since.
+    counted = result["timesteps_total"] - first["timesteps_total"]
+    assert abs(counted - (sum(stored(trainer)) - sum(held))) <= 2 * FRAGMENT
+
+
+@pytest.mark.fault
+@pytest.mark.usefixtures("ray_runtime")
+def test_killed_shards_say_what_to_do():
+    import ray
+
+    shard = ReplayActor.remote()
+    store, replay = StoreToReplayBuffer(actors=[shard]), Replay(actors=[shard])
+    ray.kill(shard)
+    said = (
+        r"a replay shard died, and its transitions are lost \(.*\); recreate_failed_workers=True puts an empty one in"
+    )
+    with pytest.raises(WorkerError, match=said):
+        next(replay)
+    with pytest.raises(WorkerError, match=said):
+        store_until_answered(store, {"obs": np.zeros((2, 1), np.float32)})
+
+
+@pytest.mark.usefixtures("ray_runtime")
+def test_a_shard_that_refuses_a_batch_says_why():
+    store = StoreToReplayBuffer(actors=[ReplayActor.remote()])
+    rows = {"obs": np.zeros((2, 1), np.float32), "weights": np.array([1.0, np.nan], np.float32)}
+    with pytest.raises(ValueError, match=r"a replay shard refused: Priorities must be finite and above 0; got \[nan\]"):
+        store_until_answered(store, rows)
+
+
+def store_until_answered(store, rows):
+    for _ in range(20):  # what an actor says to a batch comes later than the call
+        store(SampleBatch(rows))
+
+
+@pytest.mark.slow
+def test_training_intensity_holds_back_who_is_ahead(build):
+    trainer = build(training_intensity=4.0)
+    for _ in range(4):
+        result = trainer.train()
+    sampled, trained = result["timesteps_total"] - CONFIG["learning_starts"], result["info"]["num_steps_trained"]
+    queued = 2 * 16 * CONFIG["train_batch_size"]
+    assert 4 * (sampled - 5 * FRAGMENT) - queued <= trained <= 4 * sampled
