@@ -9,7 +9,7 @@ from rlframe.agents.a3c import A2CTrainer
 from rlframe.agents.acer import ACERTrainer
 from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.ddpg import TD3Trainer
-from rlframe.agents.dqn import DQNTrainer, PQNTrainer, SimpleQTrainer
+from rlframe.agents.dqn import ApexTrainer, DQNTrainer, PQNTrainer, SimpleQTrainer
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import APPOTrainer, PPOTrainer
@@ -46,6 +46,7 @@ CASES = {
     "IMPALA, two optimisers": (ImpalaTrainer, APART),
     "SimpleQ": (SimpleQTrainer, REPLAY),
     "DQN": (DQNTrainer, REPLAY),
+    "APEX": (ApexTrainer, {**REPLAY, "optimizer": {"num_replay_buffer_shards": 2}}),
     "ACER": (ACERTrainer, {"learning_starts": 40, "timesteps_per_iteration": 80, **SCHEDULE}),
     "SAC": (SACTrainer, {**REPLAY, "model": {}}),
     "TD3": (TD3Trainer, {**REPLAY, "actor_hiddens": [16], "critic_hiddens": [16]}),
