@@ -23,7 +23,6 @@ def _is_rllibs_own(collector: Any) -> bool:
     return getattr(collector, "__name__", "") == "SimpleListCollector" and collector.__module__.startswith("rlframe.")
 
 
-_OFFLINE = "data in files is neither read nor written; train with input='sampler'"
 _REMOTE_ENVS = "set num_workers to step environments in several processes"
 TF_SESSION_ARGS: dict[str, Any] = {
     "intra_op_parallelism_threads": 2,
@@ -47,15 +46,6 @@ UNSUPPORTED: dict[str, UnsupportedValue] = {
     "remote_worker_envs": UnsupportedValue(bool, _REMOTE_ENVS, harmless=True),
     "remote_env_batch_wait_ms": UnsupportedValue(bool, _REMOTE_ENVS, harmless=True),
     "record_env": UnsupportedValue(other_than(False, None), "wrap the environment in gymnasium.wrappers.RecordVideo"),
-    "input": UnsupportedValue(other_than("sampler"), _OFFLINE),
-    "input_config": UnsupportedValue(bool, _OFFLINE),
-    "actions_in_input_normalized": UnsupportedValue(bool, _OFFLINE),
-    "input_evaluation": UnsupportedValue(other_than(["is", "wis"], []), _OFFLINE),
-    "postprocess_inputs": UnsupportedValue(bool, _OFFLINE),
-    "shuffle_buffer_size": UnsupportedValue(bool, _OFFLINE),
-    "output": UnsupportedValue(other_than(None), _OFFLINE),
-    "output_compress_columns": UnsupportedValue(other_than(["obs", "new_obs"]), _OFFLINE),
-    "output_max_file_size": UnsupportedValue(other_than(64 * 1024 * 1024), _OFFLINE),
     "exploration_config.type": UnsupportedValue(
         lambda value: _is_later(value), "use another exploration, or a class of your own as type"
     ),

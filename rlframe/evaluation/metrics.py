@@ -15,6 +15,8 @@ from rlframe.data.sample_batch import DEFAULT_POLICY_ID
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from rlframe.offline.estimators import OffPolicyEstimate
+
 logger = logging.getLogger(__name__)
 
 _LEARNER_STATS_KEY = "learner_stats"
@@ -154,19 +156,25 @@ def collect_metrics(
 
 
 def summarize_episodes(
-    episodes: Sequence[RolloutMetrics], new_episodes: Sequence[RolloutMetrics] | None = None
+    episodes: Sequence[RolloutMetrics],
+    new_episodes: Sequence[RolloutMetrics] | None = None,
+    estimates: Sequence[OffPolicyEstimate] = (),
 ) -> dict[str, Any]:
     """Returns the part of a result that describes episodes.
 
     Args:
         episodes: The smoothing window: new episodes and as many older ones as the window holds.
         new_episodes: Those that finished since the last report; `episodes` when None.
+        estimates: What was estimated from data; `episodes` may hold such, too, as workers report them.
 
     Returns:
         `episode_{reward,len}_*` (NaN without episodes), `episodes_this_iter`, `episode_media`,
         `policy_reward_{min,max,mean}` (without the default policy), `custom_metrics`, `hist_stats`, `sampler_perf`,
         `off_policy_estimator`.
     """
+    episodes, among = part_estimates(episodes)
+    if new_episodes is not None:
+        new_episodes, _ = part_estimates(new_episodes)
     rewards = [float(episode.episode_reward) for episode in episodes]
     lengths = [int(episode.episode_length) for episode in episodes]
     by_policy: defaultdict[str, list[float]] = defaultdict(list)
@@ -190,8 +198,28 @@ def summarize_episodes(
         "custom_metrics": _summarize_custom(episodes),
         "hist_stats": hist_stats,
         "sampler_perf": _mean_by_name(episode.perf_stats for episode in episodes),
-        "off_policy_estimator": {},
+        "off_policy_estimator": _summarize_estimates([*estimates, *among]),
     }
+
+
+def part_estimates(
+    episodes: Iterable[RolloutMetrics | OffPolicyEstimate],
+) -> tuple[list[RolloutMetrics], list[OffPolicyEstimate]]:
+    """Returns the episodes, and the estimates from data, of what workers report."""
+    finished: list[RolloutMetrics] = []
+    estimates: list[OffPolicyEstimate] = []
+    for one in episodes:
+        if isinstance(one, RolloutMetrics):
+            finished.append(one)
+        else:
+            estimates.append(one)
+    return finished, estimates
+
+
+def _summarize_estimates(estimates: Iterable[OffPolicyEstimate]) -> dict[str, dict[str, float]]:
+    """Returns the mean of every number, by estimator."""
+    by_estimator = _collected({made.estimator_name: made.metrics} for made in estimates)
+    return {name: _mean_by_name(metrics) for name, metrics in by_estimator.items()}
 
 
 def _mean(values: Sequence[float]) -> float:

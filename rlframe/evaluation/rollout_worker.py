@@ -52,6 +52,10 @@ from rlframe.utils.threads import blas_in_one_thread
 
 if TYPE_CHECKING:
     from rlframe.evaluation.metrics import RolloutMetrics
+    from rlframe.offline.estimators import OffPolicyEstimate
+    from rlframe.offline.input_reader import InputReader
+    from rlframe.offline.output_writer import OutputWriter
+    from rlframe.offline.worker_data import WorkerData
     from rlframe.policy.policy import Policy
     from rlframe.policy.policy_spec import PolicySpec
 
@@ -84,6 +88,7 @@ class RolloutWorker(RLlibWorkerNames):
         make_env: Whether this worker has environments.
         spaces: `(observation_space, action_space)` where there is no environment to take them from.
         callbacks: Callbacks class (or any other form that `make_callbacks` takes).
+        log_dir: The trainer's directory, for `output="logdir"`.
         restarts: How many workers were replaced before, where this one replaces another; tells their episodes apart.
         gates: Which names the driver does not import since a file gave them; for the process of a remote worker.
         **overrides: Keys of the trainer's config that differ for this worker, by RLlib's constructor names
@@ -102,6 +107,7 @@ class RolloutWorker(RLlibWorkerNames):
         make_env: bool = True,
         spaces: tuple[gym.Space[Any], gym.Space[Any]] | None = None,
         callbacks: Any = None,
+        log_dir: str | None = None,
         gates: tuple[Gate, ...] = (),
         restarts: int = 0,
         **overrides: Any,
@@ -113,7 +119,7 @@ class RolloutWorker(RLlibWorkerNames):
         self._creation_args = {
             "env_creator": env_creator, "validate_env": validate_env, "policy_spec": policy_spec,
             "worker_index": worker_index, "num_workers": num_workers, "policy_config": policy_config,
-            "make_env": make_env, "spaces": spaces, "callbacks": callbacks, **overrides,
+            "make_env": make_env, "spaces": spaces, "callbacks": callbacks, "log_dir": log_dir, **overrides,
         }  # fmt: skip
         self.policy_config = _with_overrides(policy_config or {}, overrides, worker_index, num_workers)
         config = self.policy_config
@@ -144,6 +150,8 @@ class RolloutWorker(RLlibWorkerNames):
         self.global_vars: dict[str, Any] = {"timestep": 0}
         self._fake_batch: SampleBatch | MultiAgentBatch | None = None
         self._shared_memory = SharedMemoryPool()
+        self._log_dir = log_dir
+        self._data: WorkerData | None = None
         if policy_spec is not None:
             self.add_policies(policy_spec)
 
@@ -240,6 +248,28 @@ class RolloutWorker(RLlibWorkerNames):
             self._add_policy(policy_id, table)
         if self.slots and self.runner is None:
             self.runner = self._make_runner()
+        if self._data is None and (self.worker_index > 0 or self.num_workers == 0):
+            self._data = self._make_data()
+
+    def _make_data(self) -> WorkerData | None:
+        """Returns what reads and writes, None where the config asks for neither."""
+        config = self.policy_config
+        if config.input == "sampler" and config.output is None:
+            return None
+        from rlframe.offline.io_context import IOContext
+        from rlframe.offline.worker_data import WorkerData
+
+        return WorkerData(IOContext(self._log_dir, config, self.worker_index, self))
+
+    @property
+    def input_reader(self) -> InputReader | None:
+        """What is read from instead of the environments; None where these are sampled."""
+        return None if self._data is None else self._data.reader
+
+    @property
+    def output_writer(self) -> OutputWriter | None:
+        """What keeps the batches of `sample`; None where nothing does."""
+        return None if self._data is None else self._data.writer
 
     @property
     def policies_to_train(self) -> list[str]:
@@ -341,7 +371,8 @@ class RolloutWorker(RLlibWorkerNames):
         policy.callbacks = self.callbacks  # type: ignore[attr-defined]  # RLlib's name for users' code
         # An evaluation of the user's own samples by itself, and looks at what it likes.
         evaluated = self.policy_config.in_evaluation and self.policy_config.custom_eval_function
-        if evaluated or not _BATCH_HOOKS.isdisjoint(self._hooks):
+        kept = self.policy_config.output is not None
+        if evaluated or kept or not _BATCH_HOOKS.isdisjoint(self._hooks):
             policy.collect_all_columns()
         if "on_learn_on_batch" in self._hooks:
             policy._learn_hook = partial(_call_learn_hook, self.callbacks)  # type: ignore[attr-defined]
@@ -411,6 +442,28 @@ class RolloutWorker(RLlibWorkerNames):
     def sample(self) -> SampleBatch | MultiAgentBatch:
         """Returns a batch of `rollout_fragment_length · num_envs_per_worker` rows (at least, for complete episodes).
 
+        With an `input`, it is the next one that is read there.
+
+        Raises:
+            EnvError: If this worker has no environment, or one of its environments failed.
+            DataError: If what is read is no batch.
+        """
+        if self._fake_batch is not None:
+            return self._fake_batch
+        batch = self.sample_environments() if self._data is None else self._data.next()
+        if "on_sample_end" in self._hooks:
+            call_hook(self.callbacks, "on_sample_end", {"worker": self, "samples": batch})
+        if self._data is not None and self._data.writer is not None:
+            self._data.writer.write(batch)
+        if self.policy_config.compress_observations:
+            batch.compress(bulk=True)
+        if self.policy_config.fake_sampler:
+            self._fake_batch = batch
+        return batch
+
+    def sample_environments(self) -> SampleBatch | MultiAgentBatch:
+        """Returns what the environments give, whatever `input` says; no callback hears of it, and nothing is written.
+
         Raises:
             EnvError: If this worker has no environment, or one of its environments failed.
         """
@@ -419,16 +472,8 @@ class RolloutWorker(RLlibWorkerNames):
                 f"worker {self.worker_index} has no environment to sample from: remote workers sample here; "
                 'set "create_env_on_driver": True if the driver shall have one too'
             )
-        if self._fake_batch is not None:
-            return self._fake_batch
         with blas_in_one_thread():
             batch: SampleBatch | MultiAgentBatch = self.runner.sample()
-        if "on_sample_end" in self._hooks:
-            call_hook(self.callbacks, "on_sample_end", {"worker": self, "samples": batch})
-        if self.policy_config.compress_observations:
-            batch.compress(bulk=True)
-        if self.policy_config.fake_sampler:
-            self._fake_batch = batch
         return batch
 
     def sample_shared(self, client: SharedMemoryClient) -> Any:
@@ -452,10 +497,11 @@ class RolloutWorker(RLlibWorkerNames):
         batch = self.sample()
         return batch, batch.count
 
-    def get_metrics(self) -> list[RolloutMetrics]:
-        """Returns the episodes that ended since the last call."""
+    def get_metrics(self) -> list[RolloutMetrics | OffPolicyEstimate]:
+        """Returns the episodes that ended since the last call, and estimates from data that was read."""
         lives = [] if self.runner is None else self.runner.get_metrics()
-        return self._episodic_life.merge((slot.env for slot in self.slots), lives)
+        episodes: list[Any] = self._episodic_life.merge((slot.env for slot in self.slots), lives)
+        return episodes if self._data is None else episodes + self._data.get_metrics()
 
     # --- learning ---------------------------------------------------------------------------------------------
 
@@ -575,6 +621,7 @@ class RolloutWorker(RLlibWorkerNames):
         state: dict[str, Any] = {
             "filters": {pid: made.get_state() for pid, made in self.filters.items()},
             "runner": None if self.runner is None else self.runner.get_state(),
+            "data": None if self._data is None else self._data.get_state(),
             "global_vars": dict(self.global_vars),
             "streams": {
                 pid: {"exploration": policy.get_exploration_state(),
@@ -603,6 +650,8 @@ class RolloutWorker(RLlibWorkerNames):
             policy._policy_seed = int(streams.get("seed", policy._policy_seed))
         if self.runner is not None and state["runner"] is not None:
             self.runner.set_state(state["runner"])
+        if self._data is not None and state.get("data") is not None:
+            self._data.set_state(state["data"])
 
     def save(self) -> dict[str, Any]:
         """Returns the state (RLlib's name)."""

@@ -21,6 +21,7 @@ _CATEGORIES = {
     "action_dist": "rllib_action_dist",
     "preprocessor": "rllib_preprocessor",
     "env": "env_creator",
+    "input": "rllib_input",
 }
 
 
@@ -33,7 +34,7 @@ def publish(kind: str, name: str, value: Any) -> None:
     """Tells all processes of a name; without a Ray runtime nothing, `publish_all` does when there is one.
 
     Args:
-        kind: "model", "action_dist", "preprocessor" or "env".
+        kind: "model", "action_dist", "preprocessor", "env" or "input".
         name: What it is registered under.
         value: A class or a function. One that cannot be pickled is known in this process alone, which is said.
     """

@@ -39,7 +39,7 @@ class WorkerSet:
         policy_class: Class of the default policy.
         trainer_config: The trainer's whole config.
         num_workers: Remote workers; with 0 the local one samples, and no Ray runtime is needed.
-        logdir: The trainer's directory (unused by the workers so far).
+        logdir: The trainer's directory.
         local_env: Whether the local worker has environments; None: only without remote workers, or when
             `create_env_on_driver` says so.
 
@@ -112,6 +112,7 @@ class WorkerSet:
             "worker_index": index,
             "num_workers": self._num_workers,
             "policy_config": config,
+            "log_dir": self._logdir,
         }
 
     def _make_local(self, local_env: bool, spaces: Any) -> RolloutWorker:

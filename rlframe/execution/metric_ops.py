@@ -6,7 +6,7 @@ import math
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from rlframe.evaluation.metrics import RolloutMetrics, collect_episodes, summarize_episodes
+from rlframe.evaluation.metrics import RolloutMetrics, collect_episodes, part_estimates, summarize_episodes
 from rlframe.execution.plan.context import (
     AGENT_STEPS_SAMPLED_COUNTER,
     CUSTOM_METRICS_INFO,
@@ -142,10 +142,11 @@ class CollectMetrics:
         for worker in remote:
             if worker not in selected:
                 worker.get_metrics.remote()  # what nobody reports must not pile up there
+        new, estimates = part_estimates(new)
         missing = self.min_history - len(new)
         window = (self.episode_history[-missing:] if missing > 0 else []) + new
         self.episode_history = (self.episode_history + new)[-self.min_history :] if self.min_history > 0 else []
-        result = summarize_episodes(window, new)
+        result = summarize_episodes(window, new, estimates)
         metrics = _get_shared_metrics()
         result["custom_metrics"] = self._with_stable_keys(
             {**result["custom_metrics"], **metrics.info.get(CUSTOM_METRICS_INFO, {})}

@@ -15,7 +15,7 @@ from typing import Any
 from rlframe.config.common import CommonConfig
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.evaluation.callbacks import make_callbacks, overridden_hooks
-from rlframe.evaluation.metrics import RolloutMetrics
+from rlframe.evaluation.metrics import RolloutMetrics, part_estimates
 
 Batch = SampleBatch | MultiAgentBatch
 #: Seconds after which a sampler that waits in its thread looks whether it was stopped.
@@ -93,6 +93,7 @@ class SyncSampler(SamplerInput):
             self._worker.callbacks = make_callbacks(callbacks)
             self._worker._hooks = overridden_hooks(self._worker.callbacks)
         self._worker.runner = self._worker._make_runner()
+        self._worker._data = None  # it samples, whatever the worker reads or writes
 
     def get_data(self) -> Batch:
         """Returns a batch of `rollout_fragment_length` steps of each environment."""
@@ -101,7 +102,7 @@ class SyncSampler(SamplerInput):
 
     def get_metrics(self) -> list[RolloutMetrics]:
         """Returns the episodes that ended since the last call."""
-        metrics: list[RolloutMetrics] = self._worker.get_metrics()
+        metrics, _ = part_estimates(self._worker.get_metrics())
         return metrics
 
     def get_extra_batches(self) -> list[Batch]:

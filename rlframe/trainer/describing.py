@@ -97,6 +97,14 @@ class EndsWatch:
         if self._done or result.get("episodes_this_iter"):
             self._done = True
             return
+        if trainer.config["input"] != "sampler":
+            self._done = True
+            if not trainer.config["evaluation_interval"]:
+                _LOGGER.warning(
+                    "experience is read from data, so no episodes are run and there is no return: set "
+                    "evaluation_interval to run some in the environment"
+                )
+            return
         slots = max(1, trainer.config["num_workers"]) * trainer.config["num_envs_per_worker"]
         steps = (result.get("timesteps_total") or 0) // slots
         if steps < max(ENDLESS_STEPS, _longest_episode(trainer)):

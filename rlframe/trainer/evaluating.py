@@ -9,8 +9,9 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from rlframe.config.common import ONLY_EVALUATES
-from rlframe.evaluation.metrics import RolloutMetrics, summarize_episodes
+from rlframe.evaluation.metrics import RolloutMetrics, part_estimates, summarize_episodes
 from rlframe.trainer.recovery import MAX_WORKER_FAILURE_RETRIES
+from rlframe.trainer.setup import resolve_trainer_env
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.seeding import derive_seed
 
@@ -26,6 +27,7 @@ FORCED = {
     "in_evaluation": True,
     ONLY_EVALUATES: True,
     "vectorized_env": False,
+    "output": None,
 }
 
 
@@ -46,6 +48,11 @@ def evaluation_config(config: dict[str, Any], merge: Callable[[dict[str, Any], d
             f"evaluation_config.framework: got {overrides['framework']!r}, wanted {config['framework']!r}: evaluation "
             "workers act with the weights of the training policy (leave it out)"
         )
+    if overrides.setdefault("input", "sampler") != "sampler":
+        raise ConfigError(
+            f"evaluation_config.input: got {overrides['input']!r}, wanted 'sampler': evaluation runs episodes; what "
+            "data say of a policy is estimated while they are read, by input_evaluation"
+        )
     own_seed = overrides.pop("seed", None)
     for key in FORCED:
         overrides.pop(key, None)
@@ -60,8 +67,11 @@ def make_evaluation_workers(trainer: Any, merge: Any) -> WorkerSet:
     config = evaluation_config(trainer.config, merge, trainer.seed)
     from rlframe.evaluation.worker_set import WorkerSet
 
+    env_creator = trainer.env_creator
+    if "env" in (trainer.config.get("evaluation_config") or {}):
+        _, env_creator = resolve_trainer_env(config["env"])
     return WorkerSet(
-        env_creator=trainer.env_creator,
+        env_creator=env_creator,
         validate_env=trainer.env_validator(),
         policy_class=trainer.policy_class,
         trainer_config=config,
@@ -217,8 +227,11 @@ def _num_places(worker: Any) -> int:
 
 
 def _finish_some(worker: Any) -> list[RolloutMetrics]:
-    worker.sample()
-    metrics: list[RolloutMetrics] = worker.get_metrics()
+    if worker.input_reader is None:
+        worker.sample()
+    else:  # a trainer's own worker, which learns from data, and has an environment beside them
+        worker.sample_environments()
+    metrics, _ = part_estimates(worker.get_metrics())
     return metrics
 
 

@@ -2,6 +2,14 @@
 
 from ray.tune.registry import ENV_CREATOR, _global_registry, get_trainable_cls, register_env
 
+from rlframe.offline.sources import register_input
 from rlframe.tune.functions import register_trainable
 
-__all__ = ["ENV_CREATOR", "_global_registry", "get_trainable_cls", "register_env", "register_trainable"]
+__all__ = [
+    "ENV_CREATOR",
+    "_global_registry",
+    "get_trainable_cls",
+    "register_env",
+    "register_input",
+    "register_trainable",
+]

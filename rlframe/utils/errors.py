@@ -23,3 +23,7 @@ class NonFiniteError(ValueError):
 
 class WorkerError(RuntimeError):
     """A rollout worker failed, or could not be started."""
+
+
+class DataError(ValueError):
+    """Experience in a file that cannot be read, or written; names the file and the line."""

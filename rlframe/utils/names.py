@@ -137,6 +137,24 @@ def install(received: tuple[Gate, ...]) -> None:
     _everywhere[:] = received
 
 
+def check_place(path: str, key: str) -> None:
+    """Checks that a place to write to is the program's own word.
+
+    Args:
+        path: The place.
+        key: The config's key that names it.
+
+    Raises:
+        CheckpointError: If a file named it, and the program did not.
+    """
+    for gate in gates():
+        if path not in gate.known:
+            raise CheckpointError(
+                f"{gate.source} asks to write into {path!r}, which this program did not name; give {key!r} in the "
+                f"config, None to write nothing. {gate.advice}"
+            )
+
+
 def texts_in(value: Any) -> frozenset[str]:
     """Returns all texts in nested dicts and lists: what a program's config names."""
     if isinstance(value, str):

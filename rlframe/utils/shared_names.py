@@ -25,7 +25,7 @@ def tell(kind: str, name: str, value: Any) -> None:
     """Notes that a name was registered in this process.
 
     Args:
-        kind: "model", "action_dist", "preprocessor" or "env".
+        kind: "model", "action_dist", "preprocessor", "env" or "input".
         name: The name.
         value: A class or a function.
     """

@@ -62,7 +62,6 @@ def test_no_pickle_on_any_path():
 #: Keys that no code reads by name, each with its reason.
 EXPLAINED = {
     "exploration_config.": "arguments of the exploration classes, passed on as keywords",
-    "input_evaluation": "concerns offline input, which is refused",
     "eager_tracing": "the learner step is traced whatever it says",
     "_tf_policy_handles_more_than_one_loss": "TensorFlow's policies handle several whatever it says",
     "simple_optimizer": "both operators give the same result on one device, and several are refused",

@@ -1,4 +1,4 @@
-"""The README's Python blocks run, its commands exist, and links inside the repository resolve."""
+"""The README's Python blocks and those of guides run, its commands exist, and links inside the repository resolve."""
 
 import re
 from pathlib import Path
@@ -16,10 +16,14 @@ def blocks(path, language):
     return re.findall(rf"```{language}\n(.*?)```", path.read_text(), flags=re.S)
 
 
+#: Pages whose blocks need nothing but rlframe.
+GUIDES = [ROOT / name for name in ("README.md", "docs/offline_data.md")]
+
+
 def python_blocks():
-    """Returns the README's Python blocks as parameters; those in TensorFlow are skipped where it is missing."""
+    """Returns the guides' Python blocks as parameters; those in TensorFlow are skipped where it is missing."""
     made = []
-    for block in blocks(ROOT / "README.md", "python"):
+    for block in (block for page in GUIDES for block in blocks(page, "python")):
         in_tf = "import tensorflow" in block or '"framework": "tf"' in block
         made.append(pytest.param(block, marks=needs_tf if in_tf else (), id=block.splitlines()[0][:40]))
     return made

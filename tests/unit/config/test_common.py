@@ -170,10 +170,7 @@ def test_classes_functions_and_spaces_are_accepted_and_kept() -> None:
 
 REFUSED = [
     ("optimizer", {"debug": True}), ("sample_collector", object), ("record_env", True), ("record_env", ""),
-    ("record_env", "videos"), ("input", "/data"), ("input", ["/data"]),
-    ("input_config", {"a": 1}), ("actions_in_input_normalized", True), ("input_evaluation", ["simulation"]),
-    ("postprocess_inputs", True), ("shuffle_buffer_size", 4), ("output", "logdir"), ("output_compress_columns", []),
-    ("output_max_file_size", 1024),
+    ("record_env", "videos"),
     ("exploration_config.type", "ThompsonSampling"),
 ]  # fmt: skip
 HARMLESS = ["remote_worker_envs", "remote_env_batch_wait_ms", "model._use_default_native_models"]

@@ -1,0 +1,62 @@
+"""A worker's data: what it reads instead of sampling, what that says of its policy, and where samples are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
+from rlframe.offline.estimators import InputEvaluation, OffPolicyEstimate
+from rlframe.offline.input_reader import give_state, state_of
+from rlframe.offline.io_context import IOContext
+from rlframe.offline.sources import reader_of, writer_of
+
+
+class WorkerData:
+    """Reads and writes for one worker.
+
+    Attributes:
+        reader: What the config's `input` asks for; None for "sampler".
+        writer: What its `output` asks for, or None.
+
+    Args:
+        ioctx: The worker's context; its policies are there.
+    """
+
+    def __init__(self, ioctx: IOContext) -> None:
+        self._worker = ioctx.worker
+        self.reader = reader_of(ioctx)
+        self.writer = writer_of(ioctx)
+        self._evaluation = None if self.reader is None else InputEvaluation(ioctx)
+
+    def next(self) -> SampleBatch | MultiAgentBatch:
+        """Returns the next batch of the reader, or of the environments where there is none."""
+        if self.reader is None or self._evaluation is None:
+            sampled: SampleBatch | MultiAgentBatch = self._worker.sample_environments()
+            return sampled
+        batch = self.reader.next()
+        self._evaluation.process(batch)
+        if self._evaluation.simulates:
+            self._worker.sample_environments()
+        return batch
+
+    def get_metrics(self) -> list[OffPolicyEstimate]:
+        """Returns the estimates made since the last call."""
+        return [] if self._evaluation is None else self._evaluation.get_metrics()
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the reader's place, and what estimates depend on."""
+        return {
+            "reader": state_of(self.reader),
+            "estimators": {} if self._evaluation is None else self._evaluation.get_state(),
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes them back."""
+        if self.reader is not None:
+            give_state(self.reader, state["reader"])
+        if self._evaluation is not None:
+            self._evaluation.set_state(state["estimators"])
+
+
+__all__ = ["WorkerData"]

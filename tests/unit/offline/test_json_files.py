@@ -1,0 +1,216 @@
+"""Batches as JSON: what is written is read, files of RLlib 1.x too, and nothing in them is executed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pickle
+import zipfile
+
+import numpy as np
+import pyarrow
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
+from rlframe.offline import IOContext, JsonReader, JsonWriter, ShuffledInput
+from rlframe.offline.json_format import from_line, to_line, unpack
+from rlframe.utils.errors import ConfigError, DataError
+
+
+def make_batch(rows: int = 4, first: float = 0.0) -> SampleBatch:
+    rng = np.random.default_rng(rows)
+    return SampleBatch(
+        {
+            "obs": rng.normal(size=(rows, 3)).astype(np.float32),
+            "actions": np.arange(rows),
+            "rewards": (first + np.arange(rows)).astype(np.float32),
+            "dones": np.arange(rows) == rows - 1,
+            "eps_id": np.full(rows, 2**40),
+        }
+    )
+
+
+def same(one, other):
+    assert set(one) == set(other)
+    for name, column in one.items():
+        np.testing.assert_array_equal(np.asarray(other[name]), np.asarray(column), err_msg=name)
+        if isinstance(column, np.ndarray):
+            assert other[name].dtype == column.dtype, name
+
+
+def rewards_of(reader, count: int) -> list[float]:
+    return [float(reader.next()["rewards"][0]) for _ in range(count)]
+
+
+def write(path, batches, **options) -> None:
+    writer = JsonWriter(str(path), **options)
+    for batch in batches:
+        writer.write(batch)
+    writer.close()
+
+
+@pytest.mark.parametrize("packed", [(), ("obs", "rewards")])
+def test_a_batch_comes_back_bit_for_bit(packed):
+    batch = make_batch()
+    same(batch, from_line(to_line(batch, packed)))
+
+
+@given(
+    st.sampled_from([np.float32, np.float64, np.int8, np.uint8, np.int64, np.bool_]),
+    st.lists(st.sampled_from([0, 1, 2, 3]), min_size=1, max_size=3),
+)
+def test_packed_columns_keep_dtype_and_shape(dtype, shape):
+    column = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    back = from_line(to_line(SampleBatch({"obs": column}), ("obs",)))["obs"]
+    assert back.dtype == dtype
+    np.testing.assert_array_equal(back, column)
+
+
+def test_nested_columns_several_policies_and_infos_come_back():
+    nested = SampleBatch(
+        {
+            "obs": {"a": np.ones((2, 3), np.float32), "b": (np.zeros(2, np.float32), np.ones((2, 1), np.float32))},
+            "rewards": np.ones(2, np.float32),
+            "infos": np.array([{"speed": np.float32(1.5), "who": object}, {}], dtype=object),
+        }
+    )
+    back = from_line(to_line(MultiAgentBatch({"left": nested, "right": make_batch()}, 3), ("obs",)))
+    assert isinstance(back, MultiAgentBatch)
+    assert back.env_steps() == 3
+    same(make_batch(), back.policy_batches["right"])
+    left = back.policy_batches["left"]
+    np.testing.assert_array_equal(left["obs"]["b"][1], np.ones((2, 1)))
+    assert left["infos"][0] == {"speed": 1.5, "who": str(object)}
+
+
+class Explosive:
+    def __reduce__(self):
+        return os.mkdir, ("explosion",)
+
+
+def as_rllib_packs(value, protocol: int = 5) -> str:
+    """Returns text as RLlib 1.x's `pack` made it: a pickle in an LZ4 frame."""
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.CompressedOutputStream(sink, "lz4") as stream:
+        stream.write(pickle.dumps(value, protocol=protocol))
+    return base64.b64encode(sink.getvalue().to_pybytes()).decode("ascii")
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@pytest.mark.parametrize(
+    "array", [np.arange(6, dtype=np.uint8).reshape(2, 3), np.ones((2, 2), np.float32).T, np.array([True, False])]
+)
+def test_pickled_arrays_of_rllib_are_read(protocol, array):
+    line = json.dumps({"type": "SampleBatch", "obs": as_rllib_packs(array, protocol), "rewards": [0.0, 1.0]})
+    back = from_line(line)["obs"]
+    assert back.dtype == array.dtype
+    np.testing.assert_array_equal(back, array)
+
+
+def test_rllibs_nested_observations_are_read():
+    back = unpack(as_rllib_packs({"a": np.ones(2), "b": (np.zeros(1), np.float32(2.0))}))
+    np.testing.assert_array_equal(back["a"], np.ones(2))
+    assert back["b"][1] == 2.0
+
+
+@pytest.mark.parametrize(
+    "value", [Explosive(), {"a": Explosive()}, np.array([Explosive()], dtype=object), "text", None]
+)
+def test_pickles_of_anything_else_are_refused_and_nothing_is_run(value, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="wanted arrays of numbers"):
+        unpack(as_rllib_packs(value))
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("{", "no JSON"),
+        ("[1]", "None, wanted"),
+        ('{"type": "Parquet"}', "'Parquet', wanted"),
+        ('{"type": "SampleBatch"}', "without columns"),
+        ('{"type": "SampleBatch", "obs": [[1], [1, 2]]}', "column 'obs'"),
+        ('{"type": "SampleBatch", "obs": [1, 2], "rewards": [1]}', "rows"),
+        ('{"type": "SampleBatch", "obs": "AAAA"}', "no packed array"),
+        ('{"type": "SampleBatch", "obs": 3}', "wanted a list"),
+        ('{"type": "MultiAgentBatch", "policy_batches": {}}', "without"),
+    ],
+)
+def test_a_line_that_is_no_batch_is_told_with_its_file(line, says, tmp_path):
+    path = tmp_path / "data.json"
+    path.write_text(f"{line}\n")
+    with pytest.raises(DataError, match=says) as raised:
+        JsonReader(str(path)).next()
+    assert str(path) in str(raised.value)
+
+
+def test_a_last_line_that_is_cut_short_is_left_out(tmp_path, caplog):
+    line = to_line(make_batch())
+    (tmp_path / "data.json").write_text(f"{line}\n{line[:50]}")
+    reader = JsonReader(str(tmp_path))
+    assert rewards_of(reader, 3) == [0.0] * 3
+    assert "cut short" in caplog.text
+    assert len(list(reader.read_all_files())) == 1
+
+
+@pytest.mark.parametrize("content", [None, "", "\n\n"])
+def test_no_files_and_empty_ones_are_told(content, tmp_path):
+    if content is None:
+        with pytest.raises(ConfigError, match="found no file"):
+            JsonReader(str(tmp_path))
+        return
+    (tmp_path / "empty.json").write_text(content)
+    with pytest.raises(DataError, match="found no batch"):
+        JsonReader(str(tmp_path)).next()
+
+
+def test_each_pass_reads_every_file_once_and_workers_begin_with_others(tmp_path):
+    for number in range(4):
+        write(tmp_path / str(number), [make_batch(first=number * 10), make_batch(first=number * 10 + 1)])
+    sources = [str(tmp_path / str(number)) for number in range(4)]
+    reader = JsonReader(sources, IOContext(config={"seed": 0}, worker_index=2))
+    first, second, third = (rewards_of(reader, 8) for _ in range(3))
+    assert first == [10, 11, 20, 21, 30, 31, 0, 1]
+    assert sorted(second) == sorted(third) == sorted(first)
+    assert second != third
+
+
+def test_a_reader_goes_on_where_another_stood(tmp_path):
+    for number in range(3):
+        write(tmp_path, [make_batch(first=number * 10 + line) for line in range(3)])
+    one = ShuffledInput(JsonReader(str(tmp_path), IOContext(config={"seed": 1})), n=3, seed=5)
+    rewards_of(one, 7)
+    state = one.get_state()
+    other = ShuffledInput(JsonReader(str(tmp_path), IOContext(config={"seed": 2})), n=3, seed=6)
+    other.set_state(state)
+    assert rewards_of(other, 20) == rewards_of(one, 20)
+
+
+def test_globs_zips_and_lists_are_read(tmp_path):
+    write(tmp_path / "a", [make_batch(first=1)])
+    write(tmp_path / "b", [make_batch(first=2)])
+    (made,) = (tmp_path / "b").iterdir()
+    with zipfile.ZipFile(tmp_path / "c.zip", "w") as archive:
+        archive.write(made, "inside/c.json")
+    reader = JsonReader([str(tmp_path / "a" / "*.json"), str(tmp_path / "c.zip")], IOContext(config={"seed": 0}))
+    assert rewards_of(reader, 2) == [1, 2]
+    assert sorted(rewards_of(reader, 2)) == [1, 2]
+
+
+def test_files_are_rolled_and_none_is_overwritten(tmp_path):
+    for _ in range(2):
+        write(tmp_path, [make_batch()] * 3, max_file_size=1)
+    assert len(list(tmp_path.iterdir())) == 6
+    assert len(list(JsonReader(str(tmp_path)).read_all_files())) == 6
+
+
+def test_what_json_has_no_form_for_is_told_and_nothing_is_written(tmp_path):
+    batch = make_batch(1)
+    batch["secret"] = np.array([object()], dtype=object)
+    with pytest.raises(DataError, match="'secret'"):
+        write(tmp_path, [batch])
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,247 @@
+"""Trainers that write what they sample, and learn from what is read."""
+
+from __future__ import annotations
+
+import json
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rlframe.agents.dqn import DQNTrainer
+from rlframe.agents.pg import PGTrainer
+from rlframe.agents.ppo import PPOTrainer
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.offline import InputReader, JsonReader, OutputWriter
+from rlframe.tune.registry import register_input
+from rlframe.utils.errors import CheckpointError, ConfigError, DataError
+from tests.helpers.workers import SMALL
+
+WRITES = {"rollout_fragment_length": 50, "train_batch_size": 100, "model": SMALL, "seed": 0}
+READS = {
+    "learning_starts": 0, "timesteps_per_iteration": 200, "train_batch_size": 16, "hiddens": [8], "model": SMALL,
+    "n_step": 1, "seed": 0, "min_iter_time_s": 0,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Returns a directory with 400 rows of CartPole."""
+    directory = tmp_path_factory.mktemp("data")
+    trainer = PGTrainer({**WRITES, "output": str(directory), "evaluation_interval": 1}, env="CartPole-v1")
+    for _ in range(4):
+        trainer.train()
+    trainer.stop()
+    return str(directory)
+
+
+class Unsteppable(gym.Wrapper):
+    """CartPole that must not be stepped."""
+
+    def __init__(self, env_config):
+        super().__init__(gym.make("CartPole-v1"))
+
+    def step(self, action):
+        raise AssertionError("stepped")
+
+
+def test_all_that_is_sampled_is_written_and_nothing_else(written):
+    batches = list(JsonReader(written).read_all_files())
+    assert sum(batch.count for batch in batches) == 400  # evaluation's episodes are not among them
+    for batch in batches:
+        assert {"obs", "actions", "rewards", "dones", "action_logp", "eps_id", "t", "infos"} <= set(batch)
+        assert batch["obs"].shape == (batch.count, 4)
+
+
+def test_a_trainer_learns_from_files_and_steps_no_environment(written):
+    trainer = DQNTrainer({**READS, "input": written}, env=Unsteppable)
+    before = trainer.get_policy().get_weights()
+    result = trainer.train()
+    assert result["timesteps_total"] == 200
+    assert result["num_healthy_workers"] == 0
+    assert np.isnan(result["episode_reward_mean"])
+    after = trainer.get_policy().get_weights()
+    assert any(not np.array_equal(before[name], after[name]) for name in before)
+    estimates = result["off_policy_estimator"]
+    assert set(estimates["is"]) == {"V_prev", "V_step_IS", "V_gain_est"}
+    assert set(estimates["wis"]) == {"V_prev", "V_step_WIS", "V_gain_est"}
+    trainer.stop()
+
+
+def test_without_an_environment_spaces_are_enough_and_evaluation_runs_one(written):
+    spaces = {
+        "observation_space": gym.spaces.Box(-10, 10, (4,), np.float32), "action_space": gym.spaces.Discrete(2)
+    }  # fmt: skip
+    config = {**READS, **spaces, "input": [written], "input_evaluation": [], "shuffle_buffer_size": 3}
+    config |= {"evaluation_interval": 1, "evaluation_num_episodes": 2, "evaluation_config": {"env": "CartPole-v1"}}
+    trainer = DQNTrainer(config)
+    result = trainer.train()
+    assert result["evaluation"]["episodes_this_iter"] == 2
+    assert result["off_policy_estimator"] == {}
+    trainer.stop()
+
+
+def test_trainers_evaluate_in_their_own_environment_beside_the_data(written):
+    trainer = DQNTrainer({**READS, "input": written, "input_evaluation": []}, env="CartPole-v1")
+    evaluated = trainer.evaluate()["evaluation"]
+    assert evaluated["episode_reward_mean"] > 0
+    trainer.stop()
+
+
+def test_a_resumed_run_reads_and_learns_on_as_an_unbroken_one(written, tmp_path):
+    config = {**READS, "input": written, "shuffle_buffer_size": 4}
+    one = DQNTrainer(config, env="CartPole-v1")
+    one.train()
+    path = one.save(str(tmp_path))
+    one.train()
+    other = DQNTrainer(config, env="CartPole-v1")
+    other.restore(path)
+    other.train()
+    weights = other.get_policy().get_weights()
+    for name, array in one.get_policy().get_weights().items():
+        np.testing.assert_array_equal(weights[name], array, err_msg=name)
+
+
+def test_trajectories_are_postprocessed_where_that_is_asked_for(tmp_path):
+    line = {"type": "SampleBatch", "obs": [[0, 0, 0, 0.1]] * 4, "actions": [0, 1, 0, 1], "rewards": [1.0, 1, 1, 1],
+            "dones": [False, True, False, True]}  # fmt: skip
+    (tmp_path / "data.json").write_text(json.dumps(line) + "\n")
+    config = {**WRITES, "input": str(tmp_path), "postprocess_inputs": True, "gamma": 0.5, "input_evaluation": []}
+    trainer = PGTrainer(config, env="CartPole-v1")
+    batch = trainer.workers.local_worker().sample()
+    np.testing.assert_allclose(batch["advantages"], [1.5, 1.0, 1.5, 1.0])
+    assert np.isfinite(trainer.train()["info"]["learner"]["default_policy"]["learner_stats"]["policy_loss"])
+
+
+@pytest.mark.parametrize(
+    ("config", "read"),
+    [({}, [1.0, -0.5]), ({"actions_in_input_normalized": True}, [2.0, -1.0]),
+     ({"normalize_actions": False, "clip_actions": True}, [2.0, -1.0])],
+)  # fmt: skip
+def test_actions_come_into_the_policys_space(config, read, tmp_path):
+    line = {"type": "SampleBatch", "obs": [[0.0, 0, 0]] * 2, "actions": [[2.0], [-1.0]]}
+    (tmp_path / "data.json").write_text(json.dumps(line) + "\n")
+    config = {**config, "input": str(tmp_path), "input_evaluation": [], "model": SMALL, "num_workers": 0}
+    trainer = PPOTrainer(config, env="Pendulum-v1")
+    np.testing.assert_allclose(trainer.workers.local_worker().sample()["actions"], np.reshape(read, (2, 1)))
+
+
+def test_data_of_other_observations_are_told(tmp_path):
+    (tmp_path / "data.json").write_text('{"type": "SampleBatch", "obs": [[0.0, 0]], "rewards": [0.0]}\n')
+    trainer = DQNTrainer({**READS, "input": str(tmp_path)}, env="CartPole-v1")
+    with pytest.raises(DataError, match=r"shape \(2,\) by row, wanted \(4,\)"):
+        trainer.train()
+
+
+def test_data_without_probabilities_are_learned_from_and_that_is_said(tmp_path, caplog):
+    line = {"type": "SampleBatch", "obs": [[0.0] * 4] * 20, "new_obs": [[0.0] * 4] * 20, "actions": [0] * 20,
+            "rewards": [1.0] * 20, "dones": [False] * 20}  # fmt: skip
+    (tmp_path / "data.json").write_text(json.dumps(line) + "\n")
+    trainer = DQNTrainer({**READS, "input": str(tmp_path)}, env="CartPole-v1")
+    assert trainer.train()["off_policy_estimator"] == {}
+    assert "without action_prob" in caplog.text
+
+
+class Counting(InputReader):
+    """Rows of CartPole, made up."""
+
+    def __init__(self, ioctx):
+        self.rows = int(ioctx.input_config.get("rows", 20))
+
+    def next(self):
+        return SampleBatch(
+            {
+                "obs": np.zeros((self.rows, 4), np.float32),
+                "new_obs": np.zeros((self.rows, 4), np.float32),
+                "actions": np.zeros(self.rows, np.int64),
+                "rewards": np.ones(self.rows, np.float32),
+                "dones": np.zeros(self.rows, bool),
+            }
+        )
+
+
+class Kept(OutputWriter):
+    batches: list = []  # noqa: RUF012
+
+    def write(self, sample_batch):
+        self.batches.append(sample_batch)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [Counting, lambda ioctx: Counting(ioctx), "made-up-rows", f"{__name__}.Counting", {Counting: 1.0}],
+    ids=["class", "function", "registered", "dotted", "shares"],
+)
+def test_readers_of_the_users_own(source):
+    register_input("made-up-rows", Counting)
+    Kept.batches.clear()
+    config = {**READS, "input": source, "input_config": {"rows": 7}, "input_evaluation": [], "output": lambda _: Kept()}
+    trainer = DQNTrainer(config, env="CartPole-v1")
+    assert trainer.workers.local_worker().sample().count == 7
+    assert [batch.count for batch in Kept.batches] == [7]
+
+
+def test_shares_mix_data_and_sampling(written):
+    shares = {written: 0.5, "sampler": 0.5}
+    trainer = DQNTrainer({**READS, "input": shares, "input_evaluation": []}, env="CartPole-v1")
+    counts = [trainer.workers.local_worker().sample().count for _ in range(40)]
+    assert {4, 50} <= set(counts)
+    assert trainer.workers.local_worker().get_metrics()  # of the episodes that were sampled
+
+
+def test_simulation_reports_episodes_of_the_environment_beside_the_data(written):
+    config = {**READS, "input": written, "input_evaluation": ["simulation"], "rollout_fragment_length": 50}
+    trainer = DQNTrainer(config, env="CartPole-v1")
+    result = trainer.train()
+    assert result["timesteps_total"] == 200
+    assert result["episodes_this_iter"] > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"input": "nowhere"}, "found no file"),
+        ({"input": "no.such.Reader"}, "input=.no.such.Reader.: found no file there, and there is no module"),
+        ({"input": "d4rl.hopper-v0"}, "D4RL"),
+        ({"input": {"sampler": 0.5}}, "whose sum is 1"),
+        ({"input": lambda _: 3}, "wanted an InputReader"),
+        ({"input": []}, "no path"),
+        ({"output": lambda _: 3}, "wanted an OutputWriter"),
+        ({"output": ["a"]}, "wanted a directory"),
+        ({"evaluation_interval": 1, "evaluation_config": {"input": "data"}}, "wanted 'sampler'"),
+    ],
+    ids=["path", "dotted", "d4rl", "shares", "reader", "empty", "writer", "output", "evaluation"],
+)
+def test_what_cannot_be_read_or_written_is_told_at_once(change, says):
+    with pytest.raises(ConfigError, match=says):
+        DQNTrainer({**READS, **change}, env="CartPole-v1")
+
+
+def test_a_checkpoint_writes_nowhere_its_program_did_not_say(written, tmp_path):
+    one = PGTrainer({**WRITES, "output": str(tmp_path / "there")}, env="CartPole-v1")
+    path = one.save(str(tmp_path / "checkpoint"))
+    with pytest.raises(CheckpointError, match="output"):
+        PGTrainer.from_checkpoint(path)
+    again = PGTrainer.from_checkpoint(path, config={"output": str(tmp_path / "here")})
+    again.train()
+    assert len(list((tmp_path / "here").iterdir())) == 1
+
+
+def test_several_agents_write_and_read(tmp_path):
+    from rlframe.examples.env.multi_agent import MultiAgentCartPole
+
+    several = {
+        "env": MultiAgentCartPole, "env_config": {"num_agents": 2},
+        "multiagent": {"policies": {"a", "b"}, "policy_mapping_fn": lambda agent, *_, **__: "ab"[agent % 2]},
+    }  # fmt: skip
+    writer = PGTrainer({**WRITES, **several, "output": str(tmp_path)})
+    writer.train()
+    reader = DQNTrainer({**READS, **several, "input": str(tmp_path), "input_evaluation": []})
+    batch = reader.workers.local_worker().sample()
+    assert set(batch.policy_batches) == {"a", "b"}
+    assert batch.env_steps() == 50
+    assert reader.train()["timesteps_total"] >= 200
+    several["multiagent"] = {**several["multiagent"], "policies": {"a", "c"}}
+    several["multiagent"]["policy_mapping_fn"] = lambda agent, *_, **__: "ac"[agent % 2]
+    with pytest.raises(DataError, match=r"policies \['b'\]"):
+        DQNTrainer({**READS, **several, "input": str(tmp_path)}).train()
