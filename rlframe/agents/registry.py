@@ -49,6 +49,7 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
     "SAC": AlgorithmEntry("rlframe.agents.sac:SACTrainer", "rlframe.agents.sac:DEFAULT_CONFIG"),
     "SimpleQ": AlgorithmEntry("rlframe.agents.dqn:SimpleQTrainer", "rlframe.agents.dqn:SIMPLE_Q_DEFAULT_CONFIG"),
     "TD3": AlgorithmEntry("rlframe.agents.ddpg:TD3Trainer", "rlframe.agents.ddpg:TD3_DEFAULT_CONFIG"),
+    "TRPO": AlgorithmEntry("rlframe.agents.trpo:TRPOTrainer", "rlframe.agents.trpo:DEFAULT_CONFIG"),
     "contrib/MADDPG": AlgorithmEntry("rlframe.agents.maddpg:MADDPGTrainer", "rlframe.agents.maddpg:DEFAULT_CONFIG"),
 }
 """Loaders by name: `ALGORITHMS["DQN"]()` returns (trainer class, default config)."""
@@ -82,14 +83,13 @@ _OF_OTHERS = {
         "Rainbow": "use DQN with num_atoms, noisy and n_step",
         "REINFORCE": "use PG",
         "SARSA": "use SimpleQ or DQN",
-        "TRPO": "use PPO, whose clipped steps serve the same purpose",
         "VDN": "use QMIX with mixer='vdn'",
         "VPG": "use PG",
     }.items()
 }
 """What there is instead of algorithms that users of other libraries ask for."""
 
-_NOT_OF_RLLIB = ("ACER", "MADDPG", "PQN")
+_NOT_OF_RLLIB = ("ACER", "MADDPG", "PQN", "TRPO")
 RLLIB_ALGORITHMS = frozenset({name for name in (*ALGORITHMS, *NOT_BUILT) if name not in _NOT_OF_RLLIB})
 """All names that RLlib 1.x knows; those that are not in `ALGORITHMS` are answered with what there is instead."""
 

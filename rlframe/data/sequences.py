@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -256,6 +256,30 @@ def padded_sequences(batch: SampleBatch, max_seq_len: int = 0, *, chosen: IntArr
     made.zero_padded = True
     made.max_seq_len = length
     return made
+
+
+def pass_of_minibatches(
+    rows: SampleBatch, size: int, rng: Callable[[], np.random.Generator] | None, *, drop_remainder: bool = False
+) -> Iterator[SampleBatch]:
+    """Yields the minibatches of one pass over a batch.
+
+    Args:
+        rows: The batch. Of one that is cut into sequences whole ones are taken, and padded.
+        size: Rows per minibatch; 0 means all.
+        rng: Returns the random stream of the order, called only where there is an order to draw; None keeps the order.
+        drop_remainder: Leave out the last minibatch if it is short, unless it is the only one.
+    """
+    if not size or size >= rows.count:
+        yield rows
+        return
+    units = len(rows[SEQ_LENS]) if SEQ_LENS in rows else rows.count
+    order = np.arange(units) if rng is None else rng().permutation(units)
+    if SEQ_LENS in rows:
+        yield from sequence_minibatches(rows, size, order, drop_remainder=drop_remainder)
+        return
+    last = units - units % size if drop_remainder else units
+    for start in range(0, last, size):
+        yield rows.take(order[start : start + size])
 
 
 def sequence_minibatches(

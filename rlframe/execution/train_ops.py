@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlframe.data.columns import SEQ_LENS
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
-from rlframe.data.sequences import sequence_minibatches
+from rlframe.data.sequences import pass_of_minibatches
 from rlframe.execution.learner_infos import merge_learner_infos
 from rlframe.execution.plan.context import (
     AGENT_STEPS_TRAINED_COUNTER,
@@ -141,24 +140,14 @@ class TrainOneStep:
         infos = [
             policy.learn_on_batch(minibatch)
             for _ in range(self.num_sgd_iter)
-            for minibatch in self._minibatches(rows, self.sgd_minibatch_size or rows.count)
+            for minibatch in self._minibatches(rows, self.sgd_minibatch_size)
         ]
         return merge_learner_infos(infos)
 
     def _minibatches(self, rows: SampleBatch, size: int) -> Iterator[SampleBatch]:
         """Yields one pass over the rows."""
-        if size >= rows.count:
-            yield rows
-            return
-        if SEQ_LENS in rows:
-            sequences = len(rows[SEQ_LENS])
-            order = self._generator().permutation(sequences) if self._shuffle else np.arange(sequences)
-            yield from sequence_minibatches(rows, size, order, drop_remainder=self._drop_remainder)
-            return
-        indexes = self._generator().permutation(rows.count) if self._shuffle else np.arange(rows.count)
-        last = rows.count - rows.count % size if self._drop_remainder else rows.count
-        for start in range(0, last, size):
-            yield rows.take(indexes[start : start + size])
+        rng = self._generator if self._shuffle else None
+        return pass_of_minibatches(rows, size, rng, drop_remainder=self._drop_remainder)
 
     def _generator(self) -> np.random.Generator:
         """Returns the stream that orders minibatches, derived from the config's seed."""

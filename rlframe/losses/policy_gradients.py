@@ -63,6 +63,22 @@ def sampled_kl(logp: Tensor, behaviour_logp: Tensor) -> Tensor:
     return ops.exp(log_ratio - beyond) * (1.0 + beyond) - 1.0 - log_ratio
 
 
+def importance_surrogate(logp: Tensor, logp_old: Tensor, advantages: Tensor) -> Tensor:
+    """Returns ρA with ρ = π(a|s) / π_old(a|s); to be maximised where π stays near π_old.
+
+    Args:
+        logp: log π(a|s) of the actions taken. Float `[B]`.
+        logp_old: log π_old(a|s) when they were taken. Float `[B]`.
+        advantages: A. Float `[B]`.
+
+    Returns:
+        Float `[B]`.
+
+    Source: Schulman et al. 2015, "Trust Region Policy Optimization", eq. 14.
+    """
+    return ops.exp(logp - logp_old) * advantages
+
+
 def clipped_surrogate(logp: Tensor, logp_old: Tensor, advantages: Tensor, clip: float) -> Tensor:
     """Returns min(ρA, clip(ρ, 1 − ε, 1 + ε) A) with ρ = π(a|s) / π_old(a|s); to be maximised.
 

@@ -39,6 +39,7 @@ from rlframe.policy.parts import (
     FusedGradients,
     LossOutput,
     OptimizerSpec,
+    SecondOrder,
     check_optimizers,
 )
 from rlframe.policy.policy import Policy, State
@@ -82,6 +83,9 @@ class LearningPolicy(Policy):
     acting_network = "actor"
     #: Networks of which a target network holds copies; see `update_target`.
     target_networks: tuple[str, ...] = ()
+    #: Networks that no optimiser steps but the policy itself in `learn_on_batch`, by the name of their loss; such as
+    #: `MODEL_OUTPUTS`, with which `MODEL_VALUES` are the weights that nothing but values depends on.
+    own_steps: Mapping[str, tuple[str, ...]] = {}
     #: What fills the gradients of the class's own loss without autograd; None goes by autograd.
     fused_gradients: FusedGradients | None = None
     #: A frozen copy of `target_networks`, under their names; there where they are.
@@ -128,6 +132,7 @@ class LearningPolicy(Policy):
         self._model_parts: dict[tuple[str, ...], dict[str, Any]] = {}
         self.prepare()
         self.optimizer_specs = dict(self.optimizers())
+        self._due = frozenset([*self.own_steps, *self.optimizer_specs])
         if any(spec.limits_for_sums for spec in self.optimizer_specs.values()):
             self.components["row_sums"] = RowSums(self)
 
@@ -158,19 +163,19 @@ class LearningPolicy(Policy):
         if not names:
             whole = any(spec.networks == WHOLE_MODEL for spec in self.optimizer_specs.values())
             names = list(WHOLE_MODEL if whole else MODEL_OUTPUTS + MODEL_VALUES)
-        check_optimizers(type(self).__name__, names, self.optimizer_specs)
+        check_optimizers(type(self).__name__, names, self.optimizer_specs, self.own_steps)
         for spec in self.optimizer_specs.values():
-            yield spec, self._weights_of(spec)
+            yield spec, self.weights_of(spec.networks)
 
-    def _weights_of(self, spec: OptimizerSpec) -> dict[str, Any]:
-        """Returns the weights that an optimiser steps, by name."""
-        if spec.networks == WHOLE_MODEL:
+    def weights_of(self, networks: tuple[str, ...]) -> dict[str, Any]:
+        """Returns the weights of some networks, in the framework's tensors, by name; see `OptimizerSpec.networks`."""
+        if networks == WHOLE_MODEL:
             found: dict[str, Any] = self.model.trainable_variables(as_dict=True)
             return found
-        if spec.networks in (MODEL_OUTPUTS, MODEL_VALUES):
+        if networks in (MODEL_OUTPUTS, MODEL_VALUES):
             self._model_parts = self._model_parts or split_model(self)
-            return self._model_parts[spec.networks]
-        parts = [self.model.weights_of(network) for network in spec.networks]
+            return self._model_parts[networks]
+        parts = [self.model.weights_of(network) for network in networks]
         return {name: weight for weights in parts for name, weight in weights.items()}
 
     def grad_limit(self, spec: OptimizerSpec) -> Any:
@@ -197,7 +202,10 @@ class LearningPolicy(Policy):
         return {}
 
     def due(self, name: str) -> bool:
-        """Returns whether an optimiser steps in the update that the loss is computed for; see `OptimizerSpec.every`."""
+        """Returns whether an optimiser steps in the update that the loss is computed for; see `OptimizerSpec.every`.
+
+        Or whether the policy itself steps networks, by their name in `own_steps`.
+        """
         return name in self._due
 
     def random_columns(self, rows: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
@@ -515,6 +523,29 @@ class LearningPolicy(Policy):
 
     # --- learning ---------------------------------------------------------------------------------------------
 
+    def learn_on_batch(self, postprocessed_batch: SampleBatch) -> dict[str, Any]:
+        """Does one learner step and returns `{"learner_stats": ..., "model": ..., "custom_metrics": ...}`.
+
+        Raises:
+            NonFiniteError: If the loss is NaN or infinite; nothing is learned then, and the message names what was
+                first to be so.
+        """
+        custom = self._before_learning(postprocessed_batch)
+        stats, fetches = self._update(postprocessed_batch)
+        return self._after_learning(postprocessed_batch, self._learn_result(stats, fetches, custom))
+
+    def _update(self, samples: SampleBatch) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Steps the optimisers that are due; returns statistics and further fetches, in the framework's tensors."""
+        raise NotImplementedError
+
+    def _refuse_gradients_apart(self) -> None:
+        """Raises a ValueError where the policy has steps of its own, which are no gradients."""
+        if self.own_steps:
+            raise ValueError(
+                f"{type(self).__name__} steps its networks by more than a gradient: it has no gradients to compute "
+                "apart; call learn_on_batch()"
+            )
+
     def complete_batch(self, batch: SampleBatch) -> SampleBatch:
         """Returns a train batch with the columns that the loss cannot do without, where it comes from elsewhere."""
         return batch
@@ -602,6 +633,23 @@ class LearningPolicy(Policy):
         if not towers:
             raise KeyError(f"the loss kept no {stats_name!r} in model.tower_stats")
         return towers
+
+    def second_order(self, name: str) -> SecondOrder:
+        """Returns the loss of networks that the policy steps itself, and its `divergence`, with their derivatives.
+
+        Args:
+            name: Name of the loss in `own_steps`.
+        """
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def only_due(self, *names: str) -> Iterator[None]:
+        """A context in which the loss is computed for some optimisers, or steps of the policy's own, alone."""
+        before, self._due = self._due, frozenset(names)
+        try:
+            yield
+        finally:
+            self._due = before
 
     def evaluate_loss(self, batch: SampleBatch) -> dict[str, Any]:
         """Returns what `extra_compute_grad_fetches` gives for a batch, in arrays, without learning from it."""

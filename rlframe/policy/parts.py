@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data.sample_batch import SampleBatch
@@ -127,7 +128,8 @@ class LossOutput:
     """What a loss returns. Where there is one scalar alone it adds and multiplies like that, with the same report.
 
     Attributes:
-        losses: A scalar for each optimiser that is to step, by the optimiser's name; or one scalar, for all there is.
+        losses: A scalar for each optimiser that is to step, by the optimiser's name, and for networks that the policy
+            steps itself, by the name in `own_steps`; or one scalar, for all there is.
         stats: Scalars for the learner's report. With several devices, means over rows.
         per_row: One number for each row of the batch, such as `td_error`. `[B]`.
     """
@@ -159,15 +161,22 @@ class LossOutput:
     __radd__, __rmul__ = __add__, __mul__
 
 
-def check_optimizers(owner: str, networks: Sequence[str], optimizers: Mapping[str, OptimizerSpec]) -> None:
-    """Raises a ConfigError unless each network has exactly one optimiser.
+def check_optimizers(
+    owner: str,
+    networks: Sequence[str],
+    optimizers: Mapping[str, OptimizerSpec],
+    own_steps: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Raises a ConfigError unless each network has exactly one optimiser, or is stepped by the policy itself.
 
     Args:
         owner: The policy's class, for the message.
         networks: Names of networks and variables.
         optimizers: Optimisers by name.
+        own_steps: Networks that the policy steps itself, by the name of their loss.
     """
     named = [network for spec in optimizers.values() for network in spec.networks]
+    named += [network for stepped in (own_steps or {}).values() for network in stepped]
     without = sorted(set(networks) - set(named))
     if without:
         raise ConfigError(
@@ -182,6 +191,43 @@ def check_optimizers(owner: str, networks: Sequence[str], optimizers: Mapping[st
             f"{owner}: optimizers() names {f'{unknown}, which are no networks' if unknown else f'{twice} twice'}; "
             f"wanted each of {sorted(networks)} once"
         )
+
+
+class SecondOrder(Protocol):
+    """A loss and a divergence on one batch, as functions of one vector of weights; see `LearningPolicy.second_order`.
+
+    P is how many numbers the weights have.
+    """
+
+    def begin(self, samples: SampleBatch, curvature_samples: SampleBatch) -> None:
+        """Takes a batch, in arrays; divergences are from the distributions of the weights as they are now.
+
+        Args:
+            samples: What loss and divergence are computed of.
+            curvature_samples: What `divergence_product` is computed of: the same, or some of the rows.
+        """
+
+    def get_flat(self) -> NDArray[np.float32]:
+        """Returns a copy of the weights. Float32 `[P]`."""
+
+    def set_flat(self, vector: NDArray[Any]) -> None:
+        """Sets the weights from `[P]` numbers."""
+
+    def loss_and_gradient(self) -> tuple[float, NDArray[np.float32]]:
+        """Returns the loss, and its gradient by the weights, float32 `[P]`.
+
+        Raises:
+            NonFiniteError: If the loss is NaN or infinite; the message names what was first to be so.
+        """
+
+    def divergence_product(self, vector: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns H v, with H the second derivatives of the divergence at the weights that the batch began with.
+
+        There the divergence has its minimum, 0, and H is the Fisher matrix of the distributions, averaged over rows.
+        """
+
+    def loss_and_divergence(self) -> tuple[float, float]:
+        """Returns loss and divergence of the weights as they are; keeps what the loss reports."""
 
 
 def phases(policy: Any, made: Any, batch: Any) -> Iterator[dict[int, Tensor]]:
@@ -224,18 +270,52 @@ def by_optimizer(policy: Any, made: Any, batch: Any) -> dict[int, Tensor]:
     Raises:
         ValueError: If a loss has no optimiser, or names none there is.
     """
-    count = len(policy._optimizers)
+    own = list(policy.own_steps)
     if not isinstance(made, LossOutput):
-        return dict(enumerate(_changed(policy, made, batch, count)))
+        every = _changed(policy, made, batch, len(own) + len(policy._optimizers))
+        return dict(enumerate(every[len(own) :]))
     policy.keep_output(made)
     names = list(policy.optimizer_specs)
-    if not isinstance(made.losses, Mapping):
-        if count > 1:
-            raise ValueError(
-                f"{type(policy).__name__}.loss() returned one loss that names no optimiser; wanted a dict with some of "
-                f"{names}: LossOutput({{{names[0]!r}: ...}})"
-            )
+    if not isinstance(made.losses, Mapping) and not own and len(policy._optimizers) <= 1:
         return dict(enumerate(with_custom_loss(policy.model, [made.losses], batch)))
+    losses = _by_name(policy, made, batch)
+    return {index: losses[name] for index, name in enumerate(names) if name in losses and policy.due(name)}
+
+
+def own_loss(policy: Any, name: str, made: Any, batch: Any) -> Tensor:
+    """Returns the loss of networks that a policy steps itself, of what its loss returned; keeps what it reports.
+
+    Args:
+        policy: The policy.
+        name: Name of the loss in `policy.own_steps`.
+        made: What its loss returned: a `LossOutput`, or a list with the losses of `own_steps` before those of the
+            optimisers.
+        batch: What the loss was computed of.
+
+    Raises:
+        ValueError: If there is no such loss.
+    """
+    own = list(policy.own_steps)
+    if not isinstance(made, LossOutput):
+        return _changed(policy, made, batch, len(own) + len(policy._optimizers))[own.index(name)]
+    policy.keep_output(made)
+    losses = _by_name(policy, made, batch)
+    if name not in losses:
+        raise ValueError(
+            f"{type(policy).__name__}.loss() returned losses for {sorted(losses)}; wanted one for {name!r} where "
+            f"policy.due({name!r})"
+        )
+    return losses[name]
+
+
+def _by_name(policy: Any, made: LossOutput, batch: Any) -> dict[str, Tensor]:
+    """Returns losses by their names, as the model's `custom_loss` would have them."""
+    names = [*policy.own_steps, *policy.optimizer_specs]
+    if not isinstance(made.losses, Mapping):
+        raise ValueError(
+            f"{type(policy).__name__}.loss() returned one loss that names no optimiser; wanted a dict with some of "
+            f"{names}: LossOutput({{{names[0]!r}: ...}})"
+        )
     unknown = sorted(set(made.losses) - set(names))
     if unknown or not made.losses:
         raise ValueError(
@@ -243,8 +323,7 @@ def by_optimizer(policy: Any, made: Any, batch: Any) -> dict[int, Tensor]:
             "the names in optimizers()"
         )
     changed = _changed(policy, list(made.losses.values()), batch, len(made.losses))
-    losses = dict(zip(made.losses, changed, strict=True))
-    return {index: losses[name] for index, name in enumerate(names) if name in losses and policy.due(name)}
+    return dict(zip(made.losses, changed, strict=True))
 
 
 def _changed(policy: Any, losses: Any, batch: Any, count: int) -> list[Tensor]:

@@ -33,9 +33,10 @@ from rlframe.policy.tf.optimizers import build_slots, clip_each, load_optimizer,
 from rlframe.policy.tf.rllib_names import RLlibTFPolicyNames
 from rlframe.policy.tf.rmsprop import RMSProp
 from rlframe.policy.tf.runtime import prepare
+from rlframe.policy.tf.second_order import TFSecondOrder
 from rlframe.policy.tf.target import TargetNetwork
 from rlframe.policy.tf.template import derive_class
-from rlframe.policy.tf.traced import TracedCalls
+from rlframe.policy.tf.traced import TracedCalls, tensor_columns
 from rlframe.policy.tf.weights import WeightMirror, load_weights, to_arrays
 from rlframe.policy.users_code import method
 from rlframe.utils.quiet_tf import tf
@@ -249,7 +250,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
     def _acting_columns(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the columns that can be tensors; for a recurrent model, as sequences of one step."""
         lens = {SEQ_LENS: np.ones(len(columns[OBS]), np.int32)} if self.is_recurrent() else {}
-        return _tensor_columns({**columns, **lens})
+        return tensor_columns({**columns, **lens})
 
     def _traced_forward(
         self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor], *, explore: bool, values: bool, extra: bool
@@ -304,7 +305,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
 
     def _loss_of_zeros(self, samples: SampleBatch, stats_fn: Callable[[Any, Any], Any] | None) -> None:
         with tf.device(self.device):
-            columns = _tensor_columns(self._learned_columns(samples))
+            columns = tensor_columns(self._learned_columns(samples))
             batch = SampleBatch.from_columns(tf.nest.map_structure(tf.convert_to_tensor, columns))
             batch.set_training(True)
             if self._has_own_loss():
@@ -317,28 +318,20 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         """How often the learner step was traced; it stays what it is once every kind of batch has occurred."""
         return self._learn_calls.traces
 
-    def learn_on_batch(self, postprocessed_batch: SampleBatch) -> dict[str, Any]:
-        """Does one learner step and returns `{"learner_stats": ..., "model": ..., "custom_metrics": ...}`.
-
-        Raises:
-            NonFiniteError: If the loss is NaN or infinite; nothing is learned then, and the message names what was
-                first to be so.
-        """
-        custom = self._before_learning(postprocessed_batch)
+    def _update(self, samples: SampleBatch) -> tuple[dict[str, Any], dict[str, Any]]:
         self._start_update()
-        columns = self._learned_columns(postprocessed_batch)
+        columns = self._learned_columns(samples)
         try:
-            made = self._learn_calls(_tensor_columns(columns), self._scalars(), due=self._due)
+            made = self._learn_calls(tensor_columns(columns), self._scalars(), due=self._due)
         except tf.errors.InvalidArgumentError as error:
             found = _NOT_FINITE.search(str(error))
             if found is None:
                 raise
             value = math.nan if "NaN" in str(error) else math.inf
-            raise explain_nonfinite(int(found[1]), value, self, postprocessed_batch) from None
+            raise explain_nonfinite(int(found[1]), value, self, samples) from None
         self._weights_changed()
-        self._check_losses(made["losses"], postprocessed_batch)
-        info = self._learn_result({"allreduce_latency": 0.0, **made["stats"]}, made["fetches"], custom)
-        return self._after_learning(postprocessed_batch, info)
+        self._check_losses(made["losses"], samples)
+        return {"allreduce_latency": 0.0, **made["stats"]}, made["fetches"]
 
     def _check_losses(self, losses: Sequence[float], samples: SampleBatch) -> None:
         for index, loss in enumerate(losses):
@@ -453,7 +446,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         if spec is None:
             made: Gradients = optimizer.compute_gradients(loss, self.model.trainable_variables())
             return made
-        pairs = optimizer.compute_gradients(loss, list(self._weights_of(spec).values()))
+        pairs = optimizer.compute_gradients(loss, list(self.weights_of(spec.networks).values()))
         prefix = "" if len(self._optimizers) == 1 else f"{optimizer.label}_"
         if spec.clip_each is not None:
             pairs, self._grad_stats[f"{prefix}gnorm"] = clip_each(pairs, spec.clip_each)
@@ -497,9 +490,10 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
 
     def compute_gradients(self, postprocessed_batch: SampleBatch) -> tuple[list[Any], dict[str, Any]]:
         """Returns the gradients of a batch as arrays, one per trainable variable (None where unused), and the info."""
+        self._refuse_gradients_apart()
         custom = self._before_learning(postprocessed_batch)
         self._start_update()
-        columns = _tensor_columns(self._learned_columns(postprocessed_batch))
+        columns = tensor_columns(self._learned_columns(postprocessed_batch))
         made = self._gradient_calls(columns, self._scalars(), due=self._due)
         self._check_losses(made["losses"], postprocessed_batch)
         gradients = [made["gradients"].get(str(index)) for index in range(len(self.model.trainable_variables()))]
@@ -542,7 +536,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         with self._symbolic(scalars):
             for optimizer in self._optimizers:
                 spec = self._spec_of(optimizer)
-                own = None if spec is None else {variable.ref() for variable in self._weights_of(spec).values()}
+                own = None if spec is None else {variable.ref() for variable in self.weights_of(spec.networks).values()}
                 mine = [pair for pair in pairs if own is None or pair[1].ref() in own]
                 if mine or len(self.optimizer_specs) < 2:
                     self.apply_optimizer(optimizer, mine)
@@ -550,13 +544,17 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
 
     def evaluate_loss(self, batch: SampleBatch) -> dict[str, Any]:
         """Returns what `extra_compute_grad_fetches` gives for a batch, in arrays, without learning from it."""
-        return self._loss_calls(_tensor_columns(batch), self._scalars())
+        return self._loss_calls(tensor_columns(batch), self._scalars())
 
     def _traced_loss(self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor]) -> dict[str, Any]:
         with self._symbolic(scalars):
             batch = SampleBatch.from_columns(dict(columns))
             keep_reports(self, method(self, "loss")(self.model, self.dist_class, batch))
             return self.extra_compute_grad_fetches()
+
+    def second_order(self, name: str) -> TFSecondOrder:
+        """Returns the loss of networks that the policy steps itself, and its `divergence`, with their derivatives."""
+        return TFSecondOrder(self, name)
 
     def set_learning_rate(self, lr: float) -> None:
         """Sets the rate of every optimiser whose spec does not hold it constant."""
@@ -640,23 +638,6 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
 
 def _flat(gradients: Iterable[Gradients]) -> Gradients:
     return [pair for pairs in gradients for pair in pairs]
-
-
-def _tensor_columns(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the columns that can be tensors: float64 as float32, without text and objects such as `infos`."""
-    made = {}
-    for key, value in batch.items():
-        if isinstance(value, np.ndarray):
-            if value.dtype.kind in "OUS":
-                continue
-            made[key] = value.astype(np.float32) if value.dtype == np.float64 else value
-        elif isinstance(value, (Mapping, tuple)):
-            made[key] = tf.nest.map_structure(
-                lambda leaf: leaf.astype(np.float32) if getattr(leaf, "dtype", None) == np.float64 else leaf, value
-            )
-        elif tf.is_tensor(value) or key == SEQ_LENS:
-            made[key] = value
-    return made
 
 
 TFPolicy._plain = TFPolicy

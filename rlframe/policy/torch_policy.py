@@ -40,6 +40,7 @@ from rlframe.policy.torch.flat import (
     state_to_adam,
 )
 from rlframe.policy.torch.guards import check_finite_loss, choose_devices
+from rlframe.policy.torch.second_order import TorchSecondOrder
 from rlframe.policy.torch.target import TargetNetwork
 from rlframe.policy.torch.template import derive_class
 from rlframe.policy.torch.threads import Threads
@@ -147,7 +148,7 @@ class TorchPolicy(LearningPolicy):
         if not self.optimizer_specs:
             return self.adam(self.model.parameters(), lr=self.config["lr"])
         made = [self._made_of(spec, list(weights.values())) for spec, weights in self._weights_by_optimizer()]
-        if len(made) > 1:
+        if len(made) > 1 or self.own_steps:
             self._flat_parameters = None  # each optimiser has a buffer of its own
         return made
 
@@ -260,31 +261,24 @@ class TorchPolicy(LearningPolicy):
             stats_fn(self, batch)
         self.model.train(training)
 
-    def learn_on_batch(self, postprocessed_batch: SampleBatch) -> dict[str, Any]:
-        """Does one learner step and returns `{"learner_stats": ..., "model": ..., "custom_metrics": ...}`.
-
-        Raises:
-            NonFiniteError: If the loss is NaN or infinite; the message names what was first to be so.
-        """
-        custom, batch = self._batch_to_learn(postprocessed_batch)
+    def _update(self, samples: SampleBatch) -> tuple[dict[str, Any], dict[str, Any]]:
+        batch = self._batch_to_learn(samples)
         stats: dict[str, Any] = {"allreduce_latency": 0.0}
-        for stepping in self._backward(batch, postprocessed_batch, stats):
+        for stepping in self._backward(batch, samples, stats):
             for index in stepping:
                 self._optimizers[index].step()
         stats.update(self.extra_grad_info(batch))
-        info = self._learn_result(stats, self.extra_compute_grad_fetches(), custom)
-        return self._after_learning(postprocessed_batch, info)
+        return stats, self.extra_compute_grad_fetches()
 
-    def _batch_to_learn(self, samples: SampleBatch) -> tuple[dict[str, Any], SampleBatch]:
-        """Begins an update: returns custom metrics, and the batch as tensors."""
+    def _batch_to_learn(self, samples: SampleBatch) -> SampleBatch:
+        """Begins an update: returns the batch as tensors."""
         if not self.model.training:
             self.model.train()
-        custom = self._before_learning(samples)
         self._start_update()
         batch = self._lazy_tensor_dict(self._learned_columns(samples))
         batch.set_training(True)
         self._threads.use(samples.count)
-        return custom, batch
+        return batch
 
     def _backward(self, batch: SampleBatch, samples: SampleBatch, stats: dict[str, Any]) -> Iterator[Iterable[int]]:
         """Yields, phase by phase, the indices of the optimisers whose gradients are there now.
@@ -315,7 +309,7 @@ class TorchPolicy(LearningPolicy):
         self, losses: Mapping[int, list[tuple[Tensor, float]]], samples: SampleBatch, stats: dict[str, Any]
     ) -> None:
         """Fills the gradients of some optimisers' parameters, of shares of their losses with weights."""
-        several = len(self._optimizers) > 1
+        several = len(self._optimizers) > 1 or bool(self.own_steps)
         for index, shares in losses.items():
             optimizer = self._optimizers[index]
             flat = self._flat_of(optimizer)
@@ -368,7 +362,9 @@ class TorchPolicy(LearningPolicy):
 
     def compute_gradients(self, postprocessed_batch: SampleBatch) -> tuple[list[Any], dict[str, Any]]:
         """Returns the gradients of one batch as arrays, one per parameter (None where unused), and the info."""
-        custom, batch = self._batch_to_learn(postprocessed_batch)
+        self._refuse_gradients_apart()
+        custom = self._before_learning(postprocessed_batch)
+        batch = self._batch_to_learn(postprocessed_batch)
         stats: dict[str, Any] = {"allreduce_latency": 0.0}
         stepping: set[int] = set()
         for number, indices in enumerate(self._backward(batch, postprocessed_batch, stats)):
@@ -417,6 +413,10 @@ class TorchPolicy(LearningPolicy):
             keep_reports(self, method(self, "loss")(self.model, self.dist_class, self._lazy_tensor_dict(batch)))
         made: dict[str, Any] = _numpy(self.extra_compute_grad_fetches())
         return made
+
+    def second_order(self, name: str) -> TorchSecondOrder:
+        """Returns the loss of networks that the policy steps itself, and its `divergence`, with their derivatives."""
+        return TorchSecondOrder(self, name)
 
     def set_learning_rate(self, lr: float) -> None:
         """Sets the rate of every optimiser whose spec does not hold it constant."""

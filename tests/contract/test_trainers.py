@@ -14,6 +14,7 @@ from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import APPOTrainer, PPOTrainer
 from rlframe.agents.sac import SACTrainer
+from rlframe.agents.trpo import TRPOTrainer
 from tests.helpers.frameworks import needs_tf
 
 SMALL = {
@@ -39,6 +40,8 @@ CASES = {
     "PPO": (PPOTrainer, {**MINIBATCHES, **SCHEDULE}),
     "PPO, LSTM": (PPOTrainer, {**MINIBATCHES, "model": LSTM}),
     "PQN": (PQNTrainer, {**MINIBATCHES, **SCHEDULE, "num_envs_per_worker": 1}),
+    "TRPO": (TRPOTrainer, {"vf_sgd_minibatch_size": 40, "vf_num_sgd_iter": 2, **SCHEDULE}),
+    "TRPO, LSTM": (TRPOTrainer, {"vf_sgd_minibatch_size": 40, "vf_num_sgd_iter": 2, "model": LSTM}),
     "APPO": (APPOTrainer, SCHEDULE),
     "APPO without V-trace": (APPOTrainer, {"vtrace": False}),
     "IMPALA": (ImpalaTrainer, SCHEDULE),

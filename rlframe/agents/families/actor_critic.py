@@ -9,18 +9,8 @@ from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
 
 
-class LossWeightsConfig(LearningRateScheduleConfig):
-    """Weights of the terms of a loss of actor and critic."""
-
-    vf_loss_coeff: float = option(0.5, "Weight of the value loss.", low=0)
-    entropy_coeff: float = option(0.01, "Weight of the entropy bonus.", low=0)
-    entropy_coeff_schedule: Sequence[Sequence[float]] | float | None = option(
-        None, "Points [env step, weight]; or a step at which the weight reaches 0.", wanted="a list of [step, value]"
-    )
-
-
-class ActorCriticConfig(LossWeightsConfig):
-    """Advantages, beside the weights of a loss's terms."""
+class AdvantageConfig(CommonConfig):
+    """How advantages are estimated."""
 
     use_critic: bool = option(True, "Advantages are measured against values.")
     use_gae: bool = option(True, "Generalised advantage estimates.", source="Schulman et al. 2016")
@@ -35,6 +25,35 @@ class ActorCriticConfig(LossWeightsConfig):
     def estimates_advantages(self) -> bool:
         """Whether workers estimate advantages, so that `use_gae` is read."""
         return True
+
+
+class ReturnsOfWholeEpisodesConfig(AdvantageConfig):
+    """Returns that are no generalised estimates are those of whole episodes."""
+
+    def faults(self) -> Iterator[str]:
+        """Yields cross-field faults; never rewrites a value."""
+        yield from super().faults()
+        if self.batch_mode == "truncate_episodes" and not self.use_gae:
+            yield "use_gae=False needs batch_mode='complete_episodes': returns need the ends of episodes"
+
+
+class EntropyBonusConfig(CommonConfig):
+    """A bonus for policies that are not certain."""
+
+    entropy_coeff: float = option(0.01, "Weight of the entropy bonus.", low=0)
+    entropy_coeff_schedule: Sequence[Sequence[float]] | float | None = option(
+        None, "Points [env step, weight]; or a step at which the weight reaches 0.", wanted="a list of [step, value]"
+    )
+
+
+class LossWeightsConfig(EntropyBonusConfig, LearningRateScheduleConfig):
+    """Weights of the terms of a loss of actor and critic."""
+
+    vf_loss_coeff: float = option(0.5, "Weight of the value loss.", low=0)
+
+
+class ActorCriticConfig(AdvantageConfig, LossWeightsConfig):
+    """Advantages, and the weights of a loss's terms."""
 
 
 class ActionBoundConfig(CommonConfig):

@@ -26,7 +26,18 @@ class GradientClippingConfig(CommonConfig):
     )
 
 
-class MinibatchConfig(CommonConfig):
+class WholeRoundConfig(CommonConfig):
+    """Several steps are done on each train batch, which one round of all workers collects."""
+
+    def derived(self) -> dict[str, Any]:
+        """Returns fragments that fit the train batch: one round of all workers then gives a whole one."""
+        rows = max(self.num_workers, 1) * self.num_envs_per_worker
+        if self.batch_mode != "truncate_episodes" or self.train_batch_size % (rows * self.rollout_fragment_length) == 0:
+            return super().derived()
+        return {**super().derived(), "rollout_fragment_length": math.ceil(self.train_batch_size / rows)}
+
+
+class MinibatchConfig(WholeRoundConfig):
     """Several passes over what was sampled last, in minibatches."""
 
     sgd_minibatch_size: int = option(
@@ -42,10 +53,3 @@ class MinibatchConfig(CommonConfig):
             yield (
                 f"sgd_minibatch_size={self.sgd_minibatch_size} must be at most train_batch_size={self.train_batch_size}"
             )
-
-    def derived(self) -> dict[str, Any]:
-        """Returns fragments that fit the train batch: one round of all workers then gives a whole one."""
-        rows = max(self.num_workers, 1) * self.num_envs_per_worker
-        if self.batch_mode != "truncate_episodes" or self.train_batch_size % (rows * self.rollout_fragment_length) == 0:
-            return super().derived()
-        return {**super().derived(), "rollout_fragment_length": math.ceil(self.train_batch_size / rows)}

@@ -7,7 +7,12 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlframe.agents.families.actor_critic import ActionBoundConfig, ActorCriticConfig, ClippedSurrogateConfig
+from rlframe.agents.families.actor_critic import (
+    ActionBoundConfig,
+    ActorCriticConfig,
+    ClippedSurrogateConfig,
+    ReturnsOfWholeEpisodesConfig,
+)
 from rlframe.agents.families.optimization import GradientClippingConfig, MinibatchConfig
 from rlframe.config.options import option
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
@@ -24,7 +29,14 @@ _LOGGER = logging.getLogger("rlframe")
 _SCALE_LIMIT = 200
 
 
-class PPOConfig(ActorCriticConfig, ClippedSurrogateConfig, ActionBoundConfig, GradientClippingConfig, MinibatchConfig):
+class PPOConfig(
+    ReturnsOfWholeEpisodesConfig,
+    ActorCriticConfig,
+    ClippedSurrogateConfig,
+    ActionBoundConfig,
+    GradientClippingConfig,
+    MinibatchConfig,
+):
     """Keys of PPO (Schulman et al. 2017)."""
 
     new_defaults = {  # noqa: RUF012
@@ -56,8 +68,6 @@ class PPOConfig(ActorCriticConfig, ClippedSurrogateConfig, ActionBoundConfig, Gr
         yield from super().faults()
         if self.normalize_values and not self.use_critic:
             yield "normalize_values=True needs use_critic=True: there are no values to normalise"
-        if self.batch_mode == "truncate_episodes" and not self.use_gae:
-            yield "use_gae=False needs batch_mode='complete_episodes': returns need the ends of episodes"
 
 
 class UpdateValueNormalizer:

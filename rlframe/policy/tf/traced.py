@@ -13,7 +13,26 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from rlframe.data.columns import SEQ_LENS
+
 _FLOATS = (tf.float32, tf.float64, tf.float16, tf.bfloat16)
+
+
+def tensor_columns(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the columns that can be tensors: float64 as float32, without text and objects such as `infos`."""
+    made = {}
+    for key, value in batch.items():
+        if isinstance(value, np.ndarray):
+            if value.dtype.kind in "OUS":
+                continue
+            made[key] = value.astype(np.float32) if value.dtype == np.float64 else value
+        elif isinstance(value, (Mapping, tuple)):
+            made[key] = tf.nest.map_structure(
+                lambda leaf: leaf.astype(np.float32) if getattr(leaf, "dtype", None) == np.float64 else leaf, value
+            )
+        elif tf.is_tensor(value) or key == SEQ_LENS:
+            made[key] = value
+    return made
 
 
 class TracedCalls:

@@ -83,8 +83,8 @@ def test_names_near_one_that_is_missing_are_not_sent_there_and_back():
 
 
 def test_names_of_other_libraries_are_answered_with_what_serves_the_purpose():
-    with pytest.raises(ConfigError, match=r"^TRPO is in neither RLlib 1.x nor rlframe; use PPO"):
-        get_trainer_class("trpo")
+    with pytest.raises(ConfigError, match=r"^ACKTR is in neither RLlib 1.x nor rlframe; use A2C"):
+        get_trainer_class("acktr")
 
 
 @pytest.mark.parametrize(
