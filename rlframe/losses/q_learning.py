@@ -80,6 +80,51 @@ def expected_values(logits: Tensor, support: Tensor) -> Tensor:
     return ops.sum(ops.softmax(logits) * support, axis=-1)
 
 
+def signed_hyperbolic(x: Tensor, eps: float = 1e-3) -> Tensor:
+    """Returns h(x) = sign(x) (√(|x| + 1) − 1) + ε x, which makes large values small. Float, shaped like `x`.
+
+    The first term is computed as x / (√(|x| + 1) + 1), which does not cancel near 0.
+
+    Source: Pohlen et al. 2018, "Observe and Look Further: Achieving Consistent Performance on Atari", section 3.2.
+    """
+    return x / (ops.sqrt(ops.abs(x) + 1.0) + 1.0) + eps * x
+
+
+def signed_parabolic(x: Tensor, eps: float = 1e-3) -> Tensor:
+    """Returns h⁻¹(x), the inverse of `signed_hyperbolic`. Float, shaped like `x`.
+
+        h⁻¹(x) = sign(x) (z² − 1),   z = 2 y / (1 + √(1 + 4 ε y)),   y = |x| + 1 + ε
+
+    z is the positive root of ε z² + z = y. The paper has it as (√(1 + 4 ε y) − 1) / 2ε, which cancels for small ε.
+
+    Source: Pohlen et al. 2018, proposition A.2.
+    """
+    y = ops.abs(x) + (1.0 + eps)
+    z = 2.0 * y / (1.0 + ops.sqrt(1.0 + 4.0 * eps * y))
+    magnitude = ops.square(z) - 1.0
+    return ops.where(x < 0, -magnitude, magnitude)
+
+
+def rescaled_td_error(value_t: Tensor, rewards: Tensor, discounts: Tensor, value_tp1: Tensor, eps: float) -> Tensor:
+    """Returns the temporal-difference errors of values that are h of returns; see `signed_hyperbolic`.
+
+        δ_t = v_t − h( r_t + γ_t · h⁻¹(v_{t+n}) )
+
+    Gradients flow through `value_t` only.
+
+    Args:
+        value_t: Values of the actions taken. Float `[B]`.
+        rewards: Sum of n discounted rewards. Float `[B]`, in env reward units.
+        discounts: γᵏ for k summed rewards where the episode went on, 0 where it terminated. Float `[B]`, in [0, 1].
+        value_tp1: Values of what followed. Float `[B]`.
+        eps: ε of h.
+
+    Source: Kapturowski et al. 2019, section 2.3.
+    """
+    target = signed_hyperbolic(rewards + discounts * signed_parabolic(value_tp1, eps), eps)
+    return value_t - ops.stop_gradient(target)
+
+
 def double_q_td_error(
     q_t: Tensor, actions: Tensor, rewards: Tensor, discounts: Tensor, q_tp1_value: Tensor, q_tp1_selector: Tensor
 ) -> Tensor:

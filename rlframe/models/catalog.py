@@ -109,10 +109,10 @@ class ModelCatalog:
         config = _complete(model_config)
         config["free_log_std"] = _frees_log_std(config, obs_space, action_space, num_outputs)
         if config["use_lstm"] or config["use_attention"]:
-            if model_interface is not None:
-                raise ConfigError(_no_memory_here(config))
             arguments: Any = (obs_space, action_space, num_outputs, config, name)
-            return _with_memory(arguments, framework, default_model, model_kwargs)
+            if model_interface is None:
+                return _with_memory(arguments, framework, default_model, model_kwargs)
+            return _with_memory(arguments, framework, default_model, {}, model_interface, model_kwargs)
         options: dict[str, Any] = {}
         if config["custom_model"]:
             model_class = _resolve("model", config["custom_model"], ModelV2)
@@ -336,19 +336,15 @@ def _frees_log_std(config: Mapping[str, Any], obs_space: Any, action_space: Any,
     return True
 
 
-def _no_memory_here(config: Mapping[str, Any]) -> str:
-    """Returns the message for an algorithm that puts its own heads on a model, and learns from single rows."""
-    key = "use_lstm" if config["use_lstm"] else "use_attention"
-    return (
-        f"model.{key}: got True, but this algorithm learns from single rows and its models have no memory; set it to "
-        "False and stack observations, or take PG, A2C, A3C, PPO or IMPALA"
-    )
-
-
 def _with_memory(
-    arguments: tuple[Any, ...], framework: str, default_model: Any, model_kwargs: Mapping[str, Any]
+    arguments: tuple[Any, ...],
+    framework: str,
+    default_model: Any,
+    model_kwargs: Mapping[str, Any],
+    interface: Any = None,
+    interface_kwargs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Returns an LSTM or a GTrXL behind the model that the rest of the config describes."""
+    """Returns an LSTM or a GTrXL behind the model that the rest of the config describes, and an interface on top."""
     obs_space, action_space, num_outputs, config, name = arguments
     if config["lstm_use_prev_action_reward"] in (True, 1):
         config = {**config, "lstm_use_prev_action": True, "lstm_use_prev_reward": True}
@@ -377,8 +373,9 @@ def _with_memory(
             "outputs are; set self.num_outputs in its constructor"
         )
     module, wrapper = ("recurrent_net", "LSTMWrapper") if config["use_lstm"] else ("attention_net", "AttentionWrapper")
-    made = getattr(_sibling(framework, module), wrapper)
-    return made(obs_space, action_space, num_outputs, config, name, inner=inner)
+    made = with_interface(getattr(_sibling(framework, module), wrapper), interface, {"inner": inner})
+    bound = {} if interface is not None else {"inner": inner}
+    return made(obs_space, action_space, num_outputs, config, name, **bound, **(interface_kwargs or {}))
 
 
 def features_class(obs_space: Any, config: Mapping[str, Any], framework: str) -> Any:

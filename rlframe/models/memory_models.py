@@ -107,7 +107,10 @@ class MemoryBehind(LayerOwner, SequenceModel):
         self.view_requirements.update(self._past_views())
         width = self._add_memory(inner.num_outputs + self._actions * encoded_size(self._encoding) + self._rewards)
         features = gymnasium.spaces.Box(-np.inf, np.inf, (width,), np.float32)
-        self.heads = self.heads_class(features, action_space, num_outputs, heads_config(model_config), "heads")
+        heads: Any = self.heads_class
+        if not self.uses_value_function:
+            heads = type(heads.__name__, (heads,), {"uses_value_function": False, "__module__": __name__})
+        self.heads = heads(features, action_space, num_outputs, heads_config(model_config), "heads")
 
     def _past_steps(self) -> tuple[int, int]:
         """Returns how many past actions and rewards the memory sees."""
@@ -179,7 +182,8 @@ class LSTMBehind(MemoryBehind):
 
     def actor_spec(self) -> dict[str, Any] | None:
         """Returns the spec for `LSTMActor`; None where the model before the LSTM is none of dense layers."""
-        if "heads_class" not in vars(type(self)):  # a class of the user's that derives from the framework's
+        own = (LSTMBehind.forward, LSTMBehind.get_initial_state, MemoryBehind.value_function)
+        if any(getattr(type(self), method.__name__) is not method for method in own):  # a class of the user's
             return None
         heads = self.heads.actor_spec()
         assert heads is not None

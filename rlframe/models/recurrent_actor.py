@@ -42,7 +42,7 @@ def lstm_spec(
             "prev_rewards": bool(model_config["lstm_use_prev_reward"]),
         },
         "outputs": _prefixed(heads["outputs"], HEADS),
-        "values": _prefixed(heads["values"], HEADS),
+        "values": None if heads["values"] is None else _prefixed(heads["values"], HEADS),
     }
 
 
@@ -61,7 +61,7 @@ class LSTMActor:
 
     Args:
         spec: `{"inner": [layer, ...], "lstm": {"name": ..., "cell_size": S, "prev_actions": how to encode or None,
-            "prev_rewards": bool}, "outputs": [layer, ...], "values": [layer, ...]}`.
+            "prev_rewards": bool}, "outputs": [layer, ...], "values": [layer, ...] or None}`.
         weights: Float32 arrays by name, possibly views of a live model's memory.
         rng: Generator for noisy layers; None switches their noise off.
     """
@@ -72,7 +72,7 @@ class LSTMActor:
         lstm = spec["lstm"]
         self._inner = bind_chain(spec["inner"], weights, rng)
         self._outputs = bind_chain(spec["outputs"], weights, rng)
-        self._values = bind_chain(spec["values"], weights, rng)
+        self._values = None if spec["values"] is None else bind_chain(spec["values"], weights, rng)
         self._cell = bind_cell(LSTM(lstm["name"]), weights)
         self._prev_actions, self._prev_rewards = lstm["prev_actions"], bool(lstm["prev_rewards"])
 
@@ -83,8 +83,8 @@ class LSTMActor:
 
     def step(
         self, obs: NDArray[Any], inputs: Mapping[str, NDArray[Any]]
-    ) -> tuple[FloatArray, FloatArray, list[FloatArray]]:
-        """Returns distribution inputs [B, K], values [B] and the new states [h, c], each [B, S].
+    ) -> tuple[FloatArray, FloatArray | None, list[FloatArray]]:
+        """Returns distribution inputs [B, K], values [B] or None, and the new states [h, c], each [B, S].
 
         Args:
             obs: Observations. `[B, D]`.
@@ -104,9 +104,9 @@ class LSTMActor:
         outputs = values = states[0]
         for layer in self._outputs:
             outputs = layer(outputs)
-        for layer in self._values:
+        for layer in self._values or ():
             values = layer(values)
-        return outputs, values[:, 0], states
+        return outputs, None if self._values is None else values[:, 0], states
 
 
 class MemoryActor:

@@ -15,6 +15,8 @@ from rlframe.data.columns import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
     ACTION_PROB,
+    BURN_IN,
+    N_STEPS,
     OBS,
     SEQ_LENS,
     STATE_IN_PREFIX,
@@ -550,6 +552,10 @@ class LearningPolicy(Policy):
         """Returns a train batch with the columns that the loss cannot do without, where it comes from elsewhere."""
         return batch
 
+    def padded_sequences(self, batch: SampleBatch) -> SampleBatch:
+        """Returns rows of a policy with memory as its loss gets them: padded sequences, with `valid_mask`."""
+        return padded_sequences(batch, self.max_seq_len)
+
     def _learned_columns(self, samples: SampleBatch) -> SampleBatch:
         """Returns the columns that loss and model read: those of `learn_columns` and the model's views, or all.
 
@@ -557,7 +563,7 @@ class LearningPolicy(Policy):
         """
         samples = self.complete_batch(samples)
         if self.learns_sequences() and not samples.zero_padded:
-            samples = padded_sequences(samples, self.max_seq_len)
+            samples = self.padded_sequences(samples)
         rows = len(samples[VALID_MASK]) if VALID_MASK in samples else samples.count  # padding gets noise as well
         drawn = None if self._loss_rng is None else self.random_columns(rows, self._loss_rng)
         if self.learn_columns is None or self._loss_reads_all:
@@ -571,7 +577,8 @@ class LearningPolicy(Policy):
         """Returns the columns that loss and model read."""
         views = [key for key in getattr(self.model, "view_requirements", {}) if not key.startswith("state_")]
         states = [f"{STATE_IN_PREFIX}{index}" for index in range(self.num_state_tensors())]
-        return tuple(dict.fromkeys([*(self.learn_columns or ()), *views, *states, VALID_MASK, SEQ_LENS]))
+        of_sequences = (VALID_MASK, N_STEPS, BURN_IN, SEQ_LENS) if self.is_recurrent() else (VALID_MASK, SEQ_LENS)
+        return tuple(dict.fromkeys([*(self.learn_columns or ()), *views, *states, *of_sequences]))
 
     def _before_learning(self, samples: SampleBatch) -> dict[str, Any]:
         """Calls `on_learn_on_batch` and returns what it wrote, the `custom_metrics`."""

@@ -14,7 +14,6 @@ _KEYS_OF_SOME = (
     "prioritized_replay_alpha",
     "prioritized_replay_beta",
     "prioritized_replay_eps",
-    "replay_sequence_length",
 )
 _KEYS_OF_ANNEALING = ("final_prioritized_replay_beta", "prioritized_replay_beta_annealing_timesteps")
 
@@ -41,7 +40,30 @@ def buffer_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
         "replay_mode": config["multiagent"]["replay_mode"],
         "prioritized": prioritized,
         **of_some,
+        **_of_sequences(config),
     }
+
+
+def _of_sequences(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the buffer's arguments that say what it stores of policies with memory."""
+    if "burn_in" not in config or config["multiagent"]["replay_mode"] == "lockstep":
+        return {}
+    return {
+        "replay_sequence_length": sequence_length(config),
+        "replay_burn_in": config["burn_in"],
+        "replay_zero_init_states": config["zero_init_states"],
+    }
+
+
+def sequence_length(config: Mapping[str, Any]) -> int:
+    """Returns the rows of a replayed sequence, those of burn-in included."""
+    given = int(config["replay_sequence_length"])
+    return given if given > 1 else int(config["burn_in"]) + int(config["model"]["max_seq_len"])
+
+
+def sequence_period(config: Mapping[str, Any]) -> int:
+    """Returns how many rows behind each other the sequences of a trajectory begin."""
+    return sequence_length(config) - int(config["burn_in"]) - int(config["replay_sequence_overlap"])
 
 
 def make_episode_replay_buffer(config: dict[str, Any], seed: int) -> EpisodeReplayBuffer:

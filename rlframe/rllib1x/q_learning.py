@@ -19,7 +19,13 @@ from rlframe.agents.dqn.q_policy import (
     q_output,
 )
 from rlframe.agents.families.replayed_policy import td_error_of, with_discounts
-from rlframe.losses.q_learning import categorical_q_loss, huber, project_distribution
+from rlframe.losses.q_learning import (
+    categorical_q_loss,
+    huber,
+    project_distribution,
+    signed_hyperbolic,
+    signed_parabolic,
+)
 from rlframe.models.catalog import ModelCatalog
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import WHOLE_MODEL
@@ -65,6 +71,9 @@ class QTargetPolicy(LearningPolicy):
         self._make_target()
         return q_output(self.target_model, obs, training=False)
 
+    #: Values are learned as they are.
+    h_epsilon: float | None = None
+
     @property
     def selects_online(self) -> bool:
         """Whether the online network selects the action that the target network evaluates."""
@@ -77,6 +86,16 @@ class QTargetPolicy(LearningPolicy):
 
 #: RLlib's name.
 TargetNetworkMixin = QTargetPolicy
+
+
+def h_function(x: Tensor, epsilon: float = 1.0) -> Tensor:
+    """Returns `signed_hyperbolic` with RLlib's default of ε."""
+    return signed_hyperbolic(x, epsilon)
+
+
+def h_inverse(x: Tensor, epsilon: float = 1.0) -> Tensor:
+    """Returns `signed_parabolic` with RLlib's default of ε."""
+    return signed_parabolic(x, epsilon)
 
 
 def build_q_model(policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> Any:

@@ -10,6 +10,7 @@ from rlframe.agents.appo.appo import UpdateTargetAndKL
 from rlframe.agents.ddpg.ddpg import DDPGConfig
 from rlframe.agents.dqn.apex import ApexConfig
 from rlframe.agents.dqn.dqn import DQNConfig
+from rlframe.agents.dqn.r2d2 import R2D2Config
 from rlframe.agents.ppo.ddppo import DDPPOConfig
 from rlframe.agents.ppo.ppo import PPOConfig, UpdateValueNormalizer
 from rlframe.agents.sac.sac import SACConfig
@@ -56,6 +57,7 @@ validate_apex_config = _writes_derived(ApexConfig)
 validate_ddppo_config = _writes_derived(DDPPOConfig)
 validate_ddpg_config = _writes_derived(DDPGConfig)
 validate_dqn_config = _writes_derived(DQNConfig)
+validate_r2d2_config = _writes_derived(R2D2Config)
 validate_ppo_config = _writes_derived(PPOConfig)
 validate_sac_config = _writes_derived(SACConfig)
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from rlframe.agents.dqn.pqn import DEFAULT_CONFIG as PQN_DEFAULT_CONFIG
     from rlframe.agents.dqn.pqn import PQNConfig, PQNTrainer
     from rlframe.agents.dqn.pqn_policy import PQNTFPolicy, PQNTorchPolicy
+    from rlframe.agents.dqn.r2d2 import DEFAULT_CONFIG as R2D2_DEFAULT_CONFIG
+    from rlframe.agents.dqn.r2d2 import R2D2Config, R2D2Trainer
+    from rlframe.agents.dqn.r2d2_policy import R2D2TFPolicy, R2D2TorchPolicy
     from rlframe.agents.dqn.simple_q import DEFAULT_CONFIG as SIMPLE_Q_DEFAULT_CONFIG
     from rlframe.agents.dqn.simple_q import SimpleQConfig, SimpleQTrainer
     from rlframe.agents.dqn.simple_q_policy import SimpleQTFPolicy, SimpleQTorchPolicy
@@ -31,6 +34,11 @@ _NAMES = {
     "PQNTorchPolicy": "rlframe.agents.dqn.pqn_policy",
     "PQNTrainer": "rlframe.agents.dqn.pqn",
     "PQN_DEFAULT_CONFIG": "rlframe.agents.dqn.pqn:DEFAULT_CONFIG",
+    "R2D2_DEFAULT_CONFIG": "rlframe.agents.dqn.r2d2:DEFAULT_CONFIG",
+    "R2D2Config": "rlframe.agents.dqn.r2d2",
+    "R2D2TFPolicy": "rlframe.agents.dqn.r2d2_policy",
+    "R2D2TorchPolicy": "rlframe.agents.dqn.r2d2_policy",
+    "R2D2Trainer": "rlframe.agents.dqn.r2d2",
     "SIMPLE_Q_DEFAULT_CONFIG": "rlframe.agents.dqn.simple_q:DEFAULT_CONFIG",
     "SimpleQConfig": "rlframe.agents.dqn.simple_q",
     "SimpleQTFPolicy": "rlframe.agents.dqn.simple_q_policy",
@@ -42,6 +50,7 @@ __all__ = [
     "APEX_DEFAULT_CONFIG",
     "DEFAULT_CONFIG",
     "PQN_DEFAULT_CONFIG",
+    "R2D2_DEFAULT_CONFIG",
     "SIMPLE_Q_DEFAULT_CONFIG",
     "ApexConfig",
     "ApexTrainer",
@@ -53,6 +62,10 @@ __all__ = [
     "PQNTFPolicy",
     "PQNTorchPolicy",
     "PQNTrainer",
+    "R2D2Config",
+    "R2D2TFPolicy",
+    "R2D2TorchPolicy",
+    "R2D2Trainer",
     "SimpleQConfig",
     "SimpleQTFPolicy",
     "SimpleQTorchPolicy",

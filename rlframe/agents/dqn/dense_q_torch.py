@@ -31,7 +31,7 @@ class DenseQGradients:
     def __init__(self, policy: Any) -> None:
         self._policy = policy
         trunk = policy.model.trunk_spec()
-        if trunk is None or policy.model.num_atoms > 1:
+        if trunk is None or "lstm" in trunk or policy.model.num_atoms > 1:
             raise ValueError("not a network of dense layers with expected values")
         self._trunk, self._advantage, self._state_value = _chains(policy.model, trunk)
         self._target = _chains(policy.target_model, trunk)

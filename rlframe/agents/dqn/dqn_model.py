@@ -151,4 +151,4 @@ class QHeads(LayerOwner, ModelV2):
     def actor_spec(self) -> dict[str, Any] | None:
         """Returns what a NumPy actor acts by; None where `trunk_spec` gives none."""
         trunk = self.trunk_spec()
-        return trunk and {"outputs": [*trunk["outputs"], *self._q_spec], "values": None, "shared": 0}
+        return trunk and {**trunk, "outputs": [*trunk["outputs"], *self._q_spec], "values": None, "shared": 0}

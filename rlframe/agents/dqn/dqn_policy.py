@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +20,24 @@ from rlframe.agents.families.replayed_policy import (
     td_error_of,
     with_discounts,
 )
-from rlframe.data.columns import ACTION_DIST_INPUTS, ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
+from rlframe.agents.families.replayed_sequences import (
+    behind_burn_in,
+    histories,
+    model_inputs,
+    prepare_sequences,
+    sequence_priorities,
+    steps_ahead,
+    warmed_up,
+)
+from rlframe.data.columns import ACTION_DIST_INPUTS, ACTIONS, DISCOUNTS, N_STEPS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.losses.q_learning import (
     categorical_q_loss,
     double_q_td_error,
     huber,
     project_distribution,
+    rescaled_td_error,
     select_by_action,
     surprise_of_target,
 )
@@ -56,8 +68,10 @@ class DoubleQLoss:
         q_tp1: Target network at `new_obs`.
         q_tp1_selector: Q-values [B, A] at `new_obs` that choose the next action: the online network's for double
             Q-learning, the target network's otherwise.
-        batch: Columns `actions`, `rewards`, `discounts`, and `weights` (ones if missing).
+        batch: Columns `actions`, `rewards`, `discounts`, and `weights` (ones if missing). Rows of which `valid_mask` is
+            false do not count.
         support: Atoms [Z].
+        h_epsilon: ε of value rescaling, see `signed_hyperbolic`; None learns values as they are.
 
     Attributes:
         loss: Scalar.
@@ -69,11 +83,22 @@ class DoubleQLoss:
     """
 
     def __init__(
-        self, q_t: Any, q_tp1: Any, q_tp1_selector: Tensor, batch: SampleBatch, support: Tensor | None = None
+        self,
+        q_t: Any,
+        q_tp1: Any,
+        q_tp1_selector: Tensor,
+        batch: SampleBatch,
+        support: Tensor | None = None,
+        *,
+        h_epsilon: float | None = None,
     ) -> None:
         actions, rewards, discounts = batch[ACTIONS], batch[REWARDS], batch[DISCOUNTS]
         weights = batch.get(WEIGHTS)
-        if q_t.logits is None:
+        if q_t.logits is None and h_epsilon is not None:
+            best = select_by_action(q_tp1.q, ops.argmax(q_tp1_selector, axis=1))
+            td_error = rescaled_td_error(select_by_action(q_t.q, actions), rewards, discounts, best, h_epsilon)
+            per_row = huber(td_error)
+        elif q_t.logits is None:
             td_error = double_q_td_error(q_t.q, actions, rewards, discounts, q_tp1.q, q_tp1_selector)
             per_row = huber(td_error)
         else:
@@ -84,9 +109,9 @@ class DoubleQLoss:
             target = project_distribution(next_probs, rewards, discounts, support)
             per_row = categorical_q_loss(select_by_action(q_t.logits, actions), target)
             td_error = surprise_of_target(per_row, target)
-        self.loss = ops.mean(per_row if weights is None else weights * per_row)
+        self.loss = valid_mean(batch)(per_row if weights is None else weights * per_row)
         self.td_error = ops.stop_gradient(td_error)
-        self.stats = q_stats(q_t.q)
+        self.stats = q_stats(valid_rows(batch)(q_t.q))
 
 
 def q_stats(q: Tensor) -> dict[str, Tensor]:
@@ -95,14 +120,71 @@ def q_stats(q: Tensor) -> dict[str, Tensor]:
     return {"mean_q": ops.mean(q), "min_q": ops.min(q), "max_q": ops.max(q)}
 
 
-def double_q_loss(policy: Any, model: Any, batch: SampleBatch) -> LossOutput:
-    """Returns the loss of one batch with TD errors and statistics; see `DoubleQLoss`."""
+class StepValues(NamedTuple):
+    """What the networks say of both ends of each step, and the steps themselves.
+
+    Attributes:
+        q_t: Online network at the beginning.
+        q_tp1: Target network at the end, as a constant.
+        selector: Q-values `[B, A]` at the end that choose the next action, as constants.
+        batch: Columns of the steps.
+    """
+
+    q_t: QOutput
+    q_tp1: QOutput
+    selector: Tensor
+    batch: SampleBatch
+
+
+def step_values(policy: Any, batch: SampleBatch) -> StepValues:
+    """Returns what the networks say of both ends of a batch's steps; of sequences, where the policy has memory."""
+    if policy.is_recurrent():
+        return _values_along_sequences(policy, batch)
     next_obs = batch[NEXT_OBS]
     q_t, q_tp1 = policy.online(batch[OBS]), ops.without_gradient(policy.target, next_obs)
     selector = ops.without_gradient(policy.online, next_obs).q if policy.selects_online else q_tp1.q
-    q_loss = DoubleQLoss(q_t, q_tp1, selector, batch, getattr(model, "support", None))
-    model.tower_stats.update(td_error=q_loss.td_error, q_loss=q_loss)
-    return LossOutput(q_loss.loss, q_loss.stats, {"td_error": q_loss.td_error})
+    return StepValues(q_t, q_tp1, selector, batch)
+
+
+def _values_along_sequences(policy: Any, batch: SampleBatch) -> StepValues:
+    """Returns what `step_values` does of `histories`: what a step leads to is a later row, by the same memory."""
+    burn_in, n = int(policy.config["burn_in"]), int(policy.config.get("n_step", 1))
+    inputs = model_inputs(policy.model, batch)
+
+    def ahead(x: Tensor | None) -> Tensor | None:
+        return None if x is None else steps_ahead(x, steps[N_STEPS], n)
+
+    def of_target(obs: Tensor) -> QOutput:
+        run = partial(_remembers, policy.target_model)
+        q: QOutput = policy.target(warmed_up(run, {**inputs, OBS: obs}, burn_in))
+        return q
+
+    q_t = policy.online(warmed_up(partial(_remembers, policy.model), inputs, burn_in))
+    steps = batch._like(behind_burn_in(batch, burn_in))
+    q_tp1 = QOutput(*map(ahead, ops.without_gradient(of_target, batch[OBS])))
+    selector = ahead(ops.stop_gradient(q_t.q)) if policy.selects_online else q_tp1.q
+    return StepValues(q_t, q_tp1, selector, steps)
+
+
+def _remembers(model: Any, columns: Mapping[str, Any]) -> tuple[Tensor, list[Any]]:
+    made: tuple[Tensor, list[Any]] = model({**columns, "is_training": True})
+    return made
+
+
+def double_q_loss(policy: Any, model: Any, batch: SampleBatch) -> LossOutput:
+    """Returns the loss of one batch with TD errors and statistics; see `DoubleQLoss`."""
+    q_t, q_tp1, selector, steps = step_values(policy, batch)
+    q_loss = DoubleQLoss(q_t, q_tp1, selector, steps, getattr(model, "support", None), h_epsilon=policy.h_epsilon)
+    td_error = td_errors_to_replay(policy, q_loss.td_error, steps)
+    model.tower_stats.update(td_error=td_error, q_loss=q_loss)
+    return LossOutput(q_loss.loss, q_loss.stats, {"td_error": td_error})
+
+
+def td_errors_to_replay(policy: Any, td_error: Tensor, steps: SampleBatch) -> Tensor:
+    """Returns the TD errors `[B]` of rows, or what they make of whole sequences `[S]`, see `sequence_priorities`."""
+    if not policy.is_recurrent():
+        return td_error
+    return sequence_priorities(td_error, steps, float(policy.config["prioritized_replay_eta"]))
 
 
 def build_q_losses(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
@@ -124,7 +206,10 @@ class DQNPolicy(LearningPolicy):
     complete_columns = with_discounts
     compute_td_error = td_error_of
     postprocess_trajectory = postprocess_replayed
+    padded_sequences = histories
     target_networks = WHOLE_MODEL
+    #: ε of the rescaling of values, see `signed_hyperbolic`; None learns them as they are.
+    h_epsilon: float | None = None
     fused_gradients = FusedGradients(
         {"torch": "rlframe.agents.dqn.dense_q_torch:DenseQGradients"}, ("loss", "online", "target", "keep")
     )
@@ -163,7 +248,7 @@ class DQNPolicy(LearningPolicy):
         return {"q": AdamSpec(WHOLE_MODEL, config.lr, config.adam_epsilon, config.grad_clip)}
 
     def make_components(self) -> dict[str, Component]:
-        """Returns the schedule of the learning rate; gives noisy layers their random streams."""
+        """Returns the schedule of the learning rate; gives noisy layers their streams, and memories their sequences."""
         layers: list[Any] = getattr(self.model, "noisy_layers", list)()
         for index, layer in enumerate(layers):
             layer.generator = self.make_generator("noise", index)
@@ -171,17 +256,18 @@ class DQNPolicy(LearningPolicy):
         for index, layer in enumerate(getattr(self.target_model, "noisy_layers", list)()):
             # The target's noise is its own draw, and on: Fortunato et al. 2018, section 3.1.
             layer.noise, layer.generator = True, self.make_generator("target_noise", index)
+        prepare_sequences(self)
         return {"lr": LearningRate(self, self.config.lr, self.config.lr_schedule)}
 
     # --- Q-values ---------------------------------------------------------------------------------------------
 
-    def online(self, obs: Tensor) -> QOutput:
-        """Returns the online network's `QOutput` of `obs` [B, ...], noisy where it has noise."""
+    def online(self, obs: Tensor | Mapping[str, Any]) -> QOutput:
+        """Returns the online network's `QOutput`, noisy where it has noise; of what, see `q_output`."""
         with self._noise(True):
             return q_output(self.model, obs, training=True)
 
-    def target(self, obs: Tensor) -> QOutput:
-        """Returns the target network's `QOutput` of `obs` [B, ...]."""
+    def target(self, obs: Tensor | Mapping[str, Any]) -> QOutput:
+        """Returns the target network's `QOutput`; of what, see `q_output`."""
         return q_output(self.target_model, obs, training=False)
 
     @contextlib.contextmanager
@@ -202,9 +288,9 @@ class DQNPolicy(LearningPolicy):
     def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any, list[Tensor]]:
         del step
         with self._noise(explore):
-            outputs = self.model(batch, [], None)[0]
+            outputs, states = self.model(batch, [], None)
             values = self.model.q_values(outputs).q if hasattr(self.model, "q_values") else outputs
-        return values, self.dist_class, []
+        return values, self.dist_class, states
 
     def distribution(self, dist_inputs: NDArray[np.float32]) -> Any:
         """Returns the NumPy action distribution for Q-values [B, A], and remembers these."""

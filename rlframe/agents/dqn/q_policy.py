@@ -24,9 +24,16 @@ class QOutput(NamedTuple):
     logits: Tensor | None
 
 
-def q_output(model: Any, obs: Tensor, *, training: bool) -> QOutput:
-    """Returns a model's Q-values of `obs` [B, ...]: its heads', or, where it has none, its outputs."""
-    outputs = model({OBS: obs, "is_training": training})[0]
+def q_output(model: Any, obs: Tensor | Mapping[str, Any], *, training: bool) -> QOutput:
+    """Returns a model's Q-values: its heads', or, where it has none, its outputs.
+
+    Args:
+        model: The model.
+        obs: Observations `[B, ...]`; for a model with memory the columns of sequences, see `model_inputs`.
+        training: What the model is told.
+    """
+    inputs = obs if isinstance(obs, Mapping) else {OBS: obs}
+    outputs = model({**inputs, "is_training": training})[0]
     result: QOutput = model.q_values(outputs) if hasattr(model, "q_values") else QOutput(outputs, None)
     return result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rlframe.agents.families.off_policy import OffPolicyConfig, replay_plan
+from rlframe.agents.families.off_policy import SequenceReplayConfig, replay_plan
 from rlframe.agents.families.optimization import GradientClippingConfig, LearningRateScheduleConfig
 from rlframe.config.options import option
 from rlframe.trainer.template import build_trainer
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rlframe.replay.per_policy import LocalReplayBuffer
 
 
-class SimpleQConfig(OffPolicyConfig, LearningRateScheduleConfig, GradientClippingConfig):
+class SimpleQConfig(SequenceReplayConfig, LearningRateScheduleConfig, GradientClippingConfig):
     """Keys of SimpleQ: replay, a target network, ε-greedy exploration."""
 
     new_defaults = {  # noqa: RUF012
@@ -31,7 +31,6 @@ class SimpleQConfig(OffPolicyConfig, LearningRateScheduleConfig, GradientClippin
         "evaluation_config": {"explore": False},
     }  # fmt: skip
 
-    replay_sequence_length: int = option(1, "Consecutive rows replayed together; 1 replays single rows.", low=1)
     adam_epsilon: float = option(1e-8, "Adam's ε.", above=0)
 
 

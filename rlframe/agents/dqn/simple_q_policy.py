@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlframe.agents.dqn.dqn_policy import DQNPolicy, q_stats
+from rlframe.agents.dqn.dqn_policy import DQNPolicy, q_stats, step_values, td_errors_to_replay
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.losses.q_learning import huber, select_by_action
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.parts import LossOutput, kept
@@ -21,12 +22,12 @@ def simple_q_loss(policy: Any, model: Any, batch: SampleBatch) -> LossOutput:
 
     Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning", algorithm 1.
     """
-    q_t = policy.online(batch[OBS]).q
-    q_tp1 = ops.without_gradient(policy.target, batch[NEXT_OBS]).q
-    target = batch[REWARDS] + batch[DISCOUNTS] * ops.max(q_tp1, axis=1)
-    td_error = select_by_action(q_t, batch[ACTIONS]) - target
+    q_t, q_tp1, _, steps = step_values(policy, batch)
+    target = steps[REWARDS] + steps[DISCOUNTS] * ops.max(q_tp1.q, axis=1)
+    errors = select_by_action(q_t.q, steps[ACTIONS]) - target
+    td_error = td_errors_to_replay(policy, errors, steps)
     model.tower_stats["td_error"] = ops.stop_gradient(td_error)
-    return LossOutput(ops.mean(huber(td_error)), q_stats(q_t), {"td_error": td_error})
+    return LossOutput(valid_mean(steps)(huber(errors)), q_stats(valid_rows(steps)(q_t.q)), {"td_error": td_error})
 
 
 def build_q_losses(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:

@@ -16,11 +16,13 @@ def postprocess_nstep(
 ) -> SampleBatch:
     """Sums `n_step` rewards, moves `new_obs` on, and writes `discounts` = γᵏ · (1 − terminated), k rewards summed.
 
-    Windows that the end of an episode or fragment cuts short bootstrap with the k they really have.
+    Windows that the end of an episode or fragment cuts short bootstrap with the k they really have. Rows of policies
+    with memory stay single steps, which are summed when sequences of them are replayed.
 
     Source: Sutton & Barto 2018, eq. 7.1.
     """
-    return n_step(sample_batch, int(policy.config.get("n_step", 1)), float(policy.config["gamma"]))
+    n = 1 if policy.is_recurrent() else int(policy.config.get("n_step", 1))
+    return n_step(sample_batch, n, float(policy.config["gamma"]))
 
 
 postprocess_nstep.handles_many = True  # type: ignore[attr-defined]  # one call for several trajectories

@@ -146,6 +146,85 @@ class PrioritizedReplayConfig(OffPolicyConfig):
             yield "multiagent.replay_mode='lockstep' draws joint steps uniformly, it needs prioritized_replay=False"
 
 
+class SequenceReplayConfig(OffPolicyConfig):
+    """Policies with memory learn from replayed sequences."""
+
+    replay_sequence_length: int = option(
+        1,
+        "Rows of a sequence, burn-in included, that a policy with memory learns from; 1 or -1 is burn_in + "
+        "model.max_seq_len. Policies without memory replay single rows.",
+        unit="env steps",
+        low=-1,
+    )
+    replay_sequence_overlap: int = option(
+        0,
+        "Rows of a sequence that the next one of its episode learns from, too.",
+        unit="env steps",
+        low=0,
+        source="Kapturowski et al. 2019, section 2.3, where it is 40 of 80",
+    )
+    burn_in: int = option(
+        0,
+        "Rows at the beginning of a sequence that only warm up its recurrent state.",
+        unit="env steps",
+        low=0,
+        source="Kapturowski et al. 2019, section 3",
+    )
+    zero_init_states: bool = option(
+        True, "Sequences begin with states of zeros; False takes the states that the policy had there when it acted."
+    )
+    prioritized_replay_eta: float = option(
+        0.9,
+        "A sequence's priority is this share of its largest |TD error|, and the rest of their mean.",
+        low=0,
+        high=1,
+        source="Kapturowski et al. 2019, section 2.3",
+    )
+
+    def has_memory(self) -> bool:
+        """Whether `model` says that policies have memory; models of the user's own say so themselves."""
+        return self.model.use_lstm or self.model.use_attention
+
+    def faults(self) -> Iterator[str]:
+        """Yields cross-field faults; never rewrites a value."""
+        yield from super().faults()
+        length, burn_in = self.replay_sequence_length, self.burn_in
+        if length == 0:
+            yield "replay_sequence_length=0: wanted -1, which is burn_in + model.max_seq_len, or a number of rows"
+        if 1 < length <= burn_in:
+            yield (
+                f"burn_in={burn_in} leaves nothing of replay_sequence_length={length} to learn from; set burn_in below "
+                "it, or replay_sequence_length=-1, which is burn_in + model.max_seq_len"
+            )
+        learned = (length if length > 1 else burn_in + self.model.max_seq_len) - burn_in
+        if 0 < learned <= self.replay_sequence_overlap:
+            yield (
+                f"replay_sequence_overlap={self.replay_sequence_overlap} must be smaller than the {learned} rows of a "
+                "sequence behind burn-in, or sequences would never move on"
+            )
+        if self.has_memory():
+            yield from self._faults_with_memory()
+
+    def _faults_with_memory(self) -> Iterator[str]:
+        if self.get("worker_side_prioritization"):
+            yield (
+                "worker_side_prioritization=True computes TD errors of single rows, but a model with memory learns "
+                "from sequences; set it to False: new sequences get the largest priority"
+            )
+        if self.multiagent.replay_mode == "lockstep":
+            yield (
+                "multiagent.replay_mode='lockstep' replays single rows, but a model with memory learns from sequences; "
+                "leave it out"
+            )
+
+    def derived(self) -> dict[str, Any]:
+        """Returns the length of sequences, and whole episodes for models with memory: sequences end with a sample."""
+        made = super().derived()
+        if self.replay_sequence_length == -1:
+            made["replay_sequence_length"] = self.burn_in + self.model.max_seq_len
+        return {**made, **({"batch_mode": "complete_episodes"} if self.has_memory() else {})}
+
+
 class DoubleQConfig(OffPolicyConfig):
     """Targets of the largest value, without its bias."""
 

@@ -25,7 +25,8 @@ def with_discounts(policy: Any, batch: SampleBatch) -> SampleBatch:
     if DISCOUNTS in batch:
         return batch
     batch = batch.copy(shallow=True)
-    power = np.float32(float(policy.config["gamma"]) ** int(policy.config.get("n_step", 1)))
+    n = 1 if policy.is_recurrent() else int(policy.config.get("n_step", 1))
+    power = np.float32(float(policy.config["gamma"]) ** n)
     batch[DISCOUNTS] = power * ~terminal_rows(batch)
     return batch
 

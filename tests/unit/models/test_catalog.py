@@ -222,9 +222,25 @@ def test_model_in_front_of_a_memory_need_not_be_a_module_itself():
 
 
 @pytest.mark.parametrize("key", ["use_lstm", "use_attention"])
-def test_get_model_v2_refuses_a_memory_for_algorithms_with_heads_of_their_own(key):
-    with pytest.raises(ConfigError, match=rf"model.{key}: got True, but this algorithm learns from single rows"):
-        ModelCatalog.get_model_v2(OBS, ACTIONS, 2, {key: True}, "torch", model_interface=Plain)
+def test_get_model_v2_puts_heads_of_an_algorithm_on_a_memory(key):
+    class Heads(TorchModelV2):
+        uses_value_function = False
+
+        def __init__(self, obs_space, action_space, num_outputs, model_config, name, factor=1):
+            super().__init__(obs_space, action_space, num_outputs, model_config, name)
+            self.factor = factor
+
+        def scaled(self, features):
+            return features * self.factor
+
+    model = ModelCatalog.get_model_v2(OBS, ACTIONS, 5, {key: True}, "torch", model_interface=Heads, factor=3)
+    columns = {"obs": torch.zeros(4, 3), "seq_lens": torch.tensor([2, 2])}
+    states = [torch.as_tensor(state)[None].repeat_interleave(2, 0) for state in model.get_initial_state()]
+    features, after = model(columns, states)
+    assert features.shape == (4, 5)
+    assert [state.shape for state in after] == [state.shape for state in states]
+    torch.testing.assert_close(model.scaled(features), 3 * features)
+    assert not hasattr(model.heads, "value")
 
 
 def test_get_model_v2_other_framework_is_refused():

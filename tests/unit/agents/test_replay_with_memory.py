@@ -1,0 +1,112 @@
+"""Algorithms with memory that learn from replayed sequences: configs, buffers, exact resume, several agents."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from rlframe.agents.registry import get_trainer_class
+from rlframe.examples.env.multi_agent import MultiAgentCartPole
+from rlframe.policy.policy import PolicySpec
+from rlframe.utils.errors import ConfigError
+
+LSTM = {"fcnet_hiddens": [8], "use_lstm": True, "lstm_cell_size": 6, "max_seq_len": 5}
+SMALL = {
+    "seed": 5, "num_workers": 0, "learning_starts": 40, "timesteps_per_iteration": 40, "train_batch_size": 60,
+    "log_sys_usage": False, "min_iter_time_s": 0, "burn_in": 3, "zero_init_states": False,
+}  # fmt: skip
+HEADS = {"hiddens": [8]}
+CASES = {
+    "R2D2": ("R2D2", "CartPole-v1", {**HEADS, "model": LSTM, "prioritized_replay": True, "n_step": 2}),
+    "R2D2, attention": ("R2D2", "CartPole-v1", {**HEADS, "model": {"use_attention": True, "max_seq_len": 5}}),
+    "DQN": ("DQN", "CartPole-v1", {**HEADS, "model": LSTM, "replay_sequence_overlap": 2}),
+}
+
+
+def make(name, **overrides):
+    algorithm, env, config = CASES[name]
+    config = {**copy.deepcopy(SMALL), **copy.deepcopy(config), **overrides}
+    return get_trainer_class(algorithm)(config, env=env)
+
+
+def same_weights(one, other):
+    for key, array in one.get_policy().get_weights().items():
+        np.testing.assert_array_equal(array, other.get_policy().get_weights()[key], err_msg=key)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_training_goes_on_exactly(name, tmp_path):
+    one = make(name)
+    for _ in range(2):
+        result = one.train()
+    other = make(name, seed=6)
+    other.restore(one.save(str(tmp_path)))
+    for _ in range(2):
+        a, b = one.train(), other.train()
+        np.testing.assert_equal(a["info"]["learner"], b["info"]["learner"])
+    same_weights(one, other)
+    assert result["info"]["num_steps_trained"] > 0, "rows are counted, not sequences"
+    stats = one.local_replay_buffer.stats()["policy_default_policy"]
+    assert stats["num_entries"] > 10
+    one.stop(), other.stop()
+
+
+def test_one_agent_remembers_and_another_does_not():
+    specs = {"plain": PolicySpec(config={"model": {"use_lstm": False}}), "recurrent": PolicySpec()}
+    multiagent = {"policies": specs, "policy_mapping_fn": lambda agent, **_: "plain" if agent else "recurrent"}
+    config = {**SMALL, **HEADS, "model": LSTM, "multiagent": multiagent, "env_config": {"num_agents": 2}}
+    trainer = get_trainer_class("DQN")(config, env=MultiAgentCartPole)
+    result = trainer.train()
+    assert set(result["info"]["learner"]) == {"plain", "recurrent"}
+    drawn = trainer.local_replay_buffer.replay().policy_batches
+    assert "seq_lens" in drawn["recurrent"]
+    assert "seq_lens" not in drawn["plain"]
+    trainer.stop()
+
+
+R2D2S = {
+    "lr": 1e-4, "gamma": 0.997, "train_batch_size": 1280, "adam_epsilon": 1e-3, "num_workers": 2, "burn_in": 0,
+    "batch_mode": "complete_episodes", "zero_init_states": True, "use_h_function": True, "h_function_epsilon": 1e-3,
+    "prioritized_replay": False, "target_network_update_freq": 2500, "replay_sequence_length": -1,
+    "replay_buffer_config": {"type": "LocalReplayBuffer", "capacity": 100_000},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("R2D2", R2D2S)])
+def test_defaults_are_those_of_rllib(name, wanted):
+    defaults = get_trainer_class(name).get_default_config()
+    assert {key: defaults[key] for key in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "said"),
+    [
+        ("R2D2", {"burn_in": 9, "replay_sequence_length": 9}, "burn_in=9 leaves nothing of replay_sequence_length=9"),
+        ("R2D2", {"replay_sequence_overlap": 5}, "must be smaller than the 5 rows of a sequence behind burn-in"),
+        ("R2D2", {"replay_sequence_length": 0}, "wanted -1, which is burn_in"),
+        ("R2D2", {"batch_mode": "truncate_episodes"}, "sequences are cut from whole episodes; set 'complete_episodes'"),
+        ("R2D2", {"num_atoms": 5}, "rescales expected values, not num_atoms=5"),
+        (
+            "R2D2",
+            {"model": {"use_lstm": False}},
+            "without a memory, but R2D2 learns from sequences; set model.use_lstm",
+        ),
+        ("R2D2", {"replay_buffer_config": {"type": "EpisodeReplayBuffer"}}, "leave it at 'LocalReplayBuffer'"),
+        ("DQN", {"worker_side_prioritization": True}, "TD errors of single rows, but a model with memory learns"),
+        ("DQN", {"multiagent": {"replay_mode": "lockstep"}, "prioritized_replay": False}, "lockstep' replays single r"),
+    ],
+)
+def test_wrong_configs_are_refused_in_a_sentence(name, overrides, said):
+    with pytest.raises(ConfigError, match=said):
+        make(name, **overrides)
+
+
+def test_sequences_are_as_long_as_asked_for():
+    trainer = make("DQN", replay_sequence_length=9, replay_sequence_overlap=0, batch_mode="truncate_episodes")
+    trainer.train()
+    lens = [trainer.local_replay_buffer.replay()["seq_lens"].max() for _ in range(5)]
+    assert max(lens) == 9
+    assert trainer.get_policy().max_seq_len == 9 - 3, "a sequence begins where the one before has been learned from"
+    assert trainer.config["batch_mode"] == "truncate_episodes", "what the user asked for"
+    assert trainer.workers.local_worker().policy_config["batch_mode"] == "complete_episodes"
+    trainer.stop()
