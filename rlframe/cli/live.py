@@ -136,6 +136,30 @@ class PlainView:
         os.write(2, (text + "\n").encode())
 
 
+class QuietView(PlainView):
+    """Nothing but notices: for `--quiet`.
+
+    Args:
+        title: What is trained.
+        criterion: What ends the run.
+        watched: The run.
+    """
+
+    def __init__(self, title: str, criterion: StopCriterion, watched: Watched) -> None:
+        del watched
+        super().__init__(title, criterion)
+
+    def __enter__(self) -> QuietView:
+        """Says nothing."""
+        return self
+
+    def update(self, row: Row, result: Mapping[str, Any]) -> None:
+        """Shows nothing of a result."""
+
+    def say(self, text: str) -> None:
+        """Writes nothing."""
+
+
 class LiveView:
     """A table that is redrawn, a bar towards the stop criterion, and the curve of the return.
 

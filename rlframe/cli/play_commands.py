@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,11 +12,20 @@ from rlframe.cli.app import Debug, app, reporting
 from rlframe.cli.trust import Trust
 from rlframe.utils.errors import ConfigError
 
+if TYPE_CHECKING:
+    from rlframe.cli.run_directory import RunSpec
+
 RunPath = Annotated[Path, typer.Argument(metavar="RUN|CHECKPOINT", help="A run directory, or a checkpoint.")]
 Seed = Annotated[int | None, typer.Option(help="Same seed, same episodes.")]
 Explore = Annotated[bool, typer.Option("--explore", help="Draw actions as in training, do not choose greedily.")]
 Render = Annotated[bool, typer.Option("--render", help="Show the environment.")]
 MaxSteps = Annotated[int | None, typer.Option(min=1, help="Cut episodes. [the config's horizon]")]
+Weights = Annotated[
+    Path | None,
+    typer.Option(help="The run or checkpoint, where an algorithm stands in its place: `play ppo --weights RUN`."),
+]
+EnvOfRun = Annotated[str | None, typer.Option("--env", help="Environment of that run, to be sure.")]
+ActionIndex = Annotated[int | None, typer.Option("--action-idx", hidden=True)]
 Best = Annotated[bool, typer.Option("--best", help="The checkpoint with the best mean return, not the newest.")]
 
 
@@ -33,6 +42,9 @@ def play(  # noqa: PLR0913, PLR0917  one parameter for each option
     frame_delay: Annotated[float, typer.Option(min=0, help="Seconds to wait after each step.")] = 0.0,
     max_steps: MaxSteps = None,
     best: Best = False,
+    weights: Weights = None,
+    env: EnvOfRun = None,
+    action_idx: ActionIndex = None,
     trust: Trust = False,
     debug: Debug = False,
 ) -> None:
@@ -42,10 +54,13 @@ def play(  # noqa: PLR0913, PLR0917  one parameter for each option
         from rlframe.cli.evaluating import play as play_episodes
         from rlframe.cli.play_options import PlayOptions
 
+        if action_idx:
+            raise ConfigError("--action-idx: a policy's action is taken as it is; leave it out")
         if render and (video_dir or frame_dir):
             raise ConfigError("--render shows the environment, --video-dir and --frame-dir draw it: give one of them")
         options = PlayOptions(seed, explore, render, max_steps, video_dir, frame_dir, frame_frequency, frame_delay)
-        with loaded_trainer(path, best=best, trust=trust) as (trainer, _, checkpoint):
+        with loaded_trainer(weights or path, best=best, trust=trust) as (trainer, spec, checkpoint):
+            _check_run(spec, path if weights else None, env)
             for number, played in enumerate(play_episodes(trainer, episodes, options), start=1):
                 sys.stdout.write(
                     f"episode {number}  return {played.total:,.2f}  length {played.length:,}  {played.ended}\n"
@@ -54,6 +69,16 @@ def play(  # noqa: PLR0913, PLR0917  one parameter for each option
         for name, directory in (("videos", video_dir), ("frames", frame_dir)):
             if directory is not None:
                 sys.stdout.write(f"{name}:     {directory}\n")
+
+
+def _check_run(spec: RunSpec, algorithm: Path | None, env: str | None) -> None:
+    """Raises a ConfigError where a run is not of the algorithm or environment that the command line names."""
+    from rlframe.cli.algorithms import canonical_name
+
+    if algorithm is not None and canonical_name(str(algorithm)) != spec.algorithm:
+        raise ConfigError(f"--weights: names a run of {spec.algorithm}; got {algorithm} as the algorithm")
+    if env not in (None, spec.env):
+        raise ConfigError(f"--env: got {env}; the policy plays where it was trained, on {spec.env}: leave it out")
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,7 @@ def train(  # noqa: PLR0913, PLR0917  one parameter for each option
     monitor: Annotated[
         list[str] | None, typer.Option(help="Send results to wandb, mlflow or tensorboard; may be given twice.")
     ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no results, only how the run ended.")] = False,
     trust: Trust = False,
     debug: Debug = False,
 ) -> None:
@@ -100,13 +102,13 @@ def train(  # noqa: PLR0913, PLR0917  one parameter for each option
         if resume is None:
             if trust:
                 raise ConfigError("--trust is about what a run names: it goes with --resume; a new run is your own")
-            _finish(_start(Request(algo, env, config, flags, limits, preset), extras, run_dir))
+            _finish(_start(Request(algo, env, config, flags, limits, preset), extras, run_dir), quiet=quiet)
         else:
             named = {"--env": env, "--config": config, "--run-dir": run_dir, "--preset": preset or None}
             others = [name for name, value in named.items() if value is not None]
             others += [f"--{flag.name}" for flag in flags]
             others += ["--" + name.replace("_", "-") for name, value in extras.items() if value is not None]
-            _go_on(resume, algo, others, limits, trust=trust)
+            _go_on(resume, algo, others, limits, trust=trust, quiet=quiet)
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,7 @@ def _config(request: Request, trainer_class: Any, algorithm: str, env: Any, base
     from rlframe.agents.presets import get_preset
     from rlframe.cli.flags import config_from_flags
     from rlframe.cli.training import check_config
+    from rlframe.cli.xagents_flags import cut_train_batch, names_known, translate_flags
     from rlframe.config.nested_dict import overlay
 
     faults: list[str] = []
@@ -172,8 +175,14 @@ def _config(request: Request, trainer_class: Any, algorithm: str, env: Any, base
         faults.append("which environment? --env takes a Gymnasium id such as CartPole-v1, or module:Class")
     below = overlay(get_preset(algorithm, env), base) if request.preset and isinstance(env, str) else dict(base)
     defaults = trainer_class.get_default_config()
-    spelled, wrong = config_from_flags(request.flags, trainer_class._config_class, defaults, below)
+    declaration = trainer_class._config_class
+    given = translate_flags(request.flags, names_known(declaration, defaults))
+    below = overlay(below, given.config)
+    spelled, unread = config_from_flags(given.flags, declaration, defaults, below)
     config = fit_train_batch(overlay(below, spelled), spelled, defaults)
+    config, wrong = cut_train_batch(config, given.pieces, defaults), [*given.faults, *unread]
+    for remark in given.remarks:
+        warnings.warn(remark, stacklevel=2)
     try:
         check_config(trainer_class, config)
     except ConfigError as error:
@@ -230,7 +239,9 @@ def _tell_of_preset(request: Request, spec: RunSpec) -> None:
         sys.stdout.flush()
 
 
-def _go_on(directory: Path, algo: str | None, others: list[str], limits: StopCriterion, *, trust: bool) -> None:
+def _go_on(
+    directory: Path, algo: str | None, others: list[str], limits: StopCriterion, *, trust: bool, quiet: bool
+) -> None:
     """Resumes a run and drives it to its end; it goes on with what it was started with."""
     from rlframe.cli.algorithms import canonical_name
     from rlframe.cli.run_directory import RunSpec
@@ -245,16 +256,17 @@ def _go_on(directory: Path, algo: str | None, others: list[str], limits: StopCri
     if algo is not None and canonical_name(algo) != spec.algorithm:
         raise ConfigError(f"--resume: {str(directory)!r} is a run of {spec.algorithm}, not of {algo}")
     with checked_names(spec, directory, trust=trust):
-        _finish(TrainingRun.resume(directory, limits, warn))
+        _finish(TrainingRun.resume(directory, limits, warn), quiet=quiet)
 
 
-def _finish(run: Any) -> None:
+def _finish(run: Any, *, quiet: bool) -> None:
     """Drives a run to its end, and says where things are."""
+    from rlframe.cli.live import QuietView, make_view
     from rlframe.cli.run_directory import checkpoints
 
     go_on = f"go on:      rlframe train --resume {run.directory}{flag_for(run.spec)}\n"
     try:
-        outcome = run.run()
+        outcome = run.run(QuietView if quiet else make_view)
     except KeyboardInterrupt:
         if checkpoints(run.directory):
             sys.stdout.write(go_on)

@@ -53,11 +53,14 @@ def tune(  # noqa: PLR0913, PLR0917  one parameter for each option
     with reporting(debug):
         from rlframe.cli.stop import StopCriterion
         from rlframe.cli.tuning import StudySpec, import_optuna
+        from rlframe.cli.xagents_flags import is_network
 
         import_optuna()
-        request = Request(algo, env, config, (), StopCriterion(), preset)
-        base = make_spec(request)
-        domains = _domains(ctx.meta[CONFIG_FLAGS], base.algorithm, base.config)
+        flags = ctx.meta[CONFIG_FLAGS]
+        networks = [flag for flag in flags if is_network(flag)]
+        base = make_spec(Request(algo, env, config, networks, StopCriterion(), preset))
+        searched = [flag for flag in flags if flag not in networks]
+        domains = _domains(searched, base.algorithm, base.config)
         spec = StudySpec(
             base.algorithm, base.env, base.config, tuple(domains), max_steps, target_reward, tune_seed, prune,
             warmup_trials,
@@ -69,10 +72,16 @@ def tune(  # noqa: PLR0913, PLR0917  one parameter for each option
 def _domains(flags: list[Flag], algorithm: str, base: dict[str, Any]) -> list[Any]:
     from rlframe.cli.algorithms import find_trainer_class
     from rlframe.cli.flags import domains_from_flags
+    from rlframe.cli.xagents_flags import names_known, translate_flags
 
     trainer_class = find_trainer_class(algorithm)
     defaults = trainer_class.get_default_config()
-    domains, faults = domains_from_flags(flags, trainer_class._config_class, defaults, base)
+    declaration = trainer_class._config_class
+    given = translate_flags(flags, names_known(declaration, defaults))
+    domains, unread = domains_from_flags(given.flags, declaration, defaults, base)
+    faults = [*given.faults, *unread]
+    if given.pieces is not None:
+        faults.append("--mini-batches: a search tries rows of a minibatch: --sgd-minibatch-size")
     if faults:
         raise ConfigError("\n".join(faults))
     if all(domain.kind == "fixed" for domain in domains):
