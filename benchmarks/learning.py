@@ -137,6 +137,7 @@ RUNS = {
     "SAC": Run("SAC", get_preset("SAC", "CartPole-v1"), budget=100_000),
     "SAC, Pendulum": Run("SAC", get_preset("SAC", "Pendulum-v1"), "Pendulum-v1", -200, 30_000),
     "TD3, Pendulum": Run("TD3", get_preset("TD3", "Pendulum-v1"), "Pendulum-v1", -200, 30_000),
+    "APEX": Run("APEX", get_preset("APEX", "CartPole-v1"), budget=250_000),
     "DDPG, Pendulum": Run("DDPG", get_preset("DDPG", "Pendulum-v1"), "Pendulum-v1", -200, 30_000),
     "DQN": Run("DQN", {"n_step": 3, "gamma": 0.95}),
     "SimpleQ": Run("SimpleQ", {}),
