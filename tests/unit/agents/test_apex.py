@@ -211,6 +211,12 @@ def test_several_agents_have_rows_of_their_own_in_each_shard():
     assert all(set(buffer.replay_buffers) == {"even", "odd"} for buffer in trainer.local_replay_buffer.buffers)
 
 
+def test_memories_replay_sequences_from_shards():
+    model = {"fcnet_hiddens": [16], "use_lstm": True, "lstm_cell_size": 8, "max_seq_len": 5}
+    result = make(model=model, hiddens=[], worker_side_prioritization=False, train_batch_size=20).train()
+    assert result["info"]["num_steps_trained"] > 0
+
+
 def test_a_plan_around_the_plan_finds_its_shards_again_when_it_is_built_anew():
     def plan(workers, config):
         return apex_execution_plan(workers, config)
