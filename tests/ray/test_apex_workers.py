@@ -2,6 +2,7 @@
 
 import copy
 import math
+import os
 
 import numpy as np
 import pytest
@@ -83,6 +84,14 @@ def test_workers_store_and_a_thread_learns(trainer):
     assert 0 <= result["timesteps_total"] - sum(stored(trainer)) <= FRAGMENT
     state = ray.get(trainer.local_replay_buffer.actors()[0].get_state.remote())
     assert len(np.unique(state["buffers"]["default_policy"]["powers"])) > 20
+
+
+def test_shards_do_not_give_way_to_the_learner_that_waits_for_them(trainer):
+    import ray
+
+    shards, here = trainer.local_replay_buffer.actors(), os.getpriority(os.PRIO_PROCESS, 0)
+    pids = ray.get([shard.__ray_call__.remote(lambda _: os.getpid()) for shard in shards])
+    assert [os.getpriority(os.PRIO_PROCESS, pid) for pid in pids] == [here, here]
 
 
 def test_checkpoints_hold_what_is_in_the_shards_and_one_process_takes_it_too(trainer, build, tmp_path):
