@@ -51,7 +51,7 @@ RAINBOW = {
 
 
 @pytest.mark.learning
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(5))
 def test_rainbow_reaches_the_bar(seed):
     assert steps_to_bar(DQNTrainer, RAINBOW, seed) <= BUDGET
 

@@ -25,12 +25,14 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import gae_of_batch
 from rlframe.losses.policy_gradients import explained_variance
 from rlframe.losses.q_learning import select_by_action
+from rlframe.models.catalog import has_action_mask
 from rlframe.models.spec import Part
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.components import LearningRate
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import AdamSpec, Component, LossOutput
 from rlframe.tensor import ops
+from rlframe.utils.errors import ConfigError
 
 if TYPE_CHECKING:
     from rlframe.agents.dqn.pqn import PQNConfig
@@ -112,9 +114,15 @@ class PQNPolicy(LearningPolicy):
     cur_lr: float
 
     def prepare(self) -> None:
-        """Checks the action space."""
+        """Checks the spaces."""
         check_discrete("PQN", self.action_space)
         self._num_actions = action_size("PQN", self.action_space)
+        own = self.config["model"].get("custom_model")
+        if not own and has_action_mask(self.observation_space, self._num_actions):
+            raise ConfigError(
+                "PQN got observations with an action_mask, which its network would take for numbers like others; use "
+                "PPO, or DQN with model.custom_model=ActionMaskModel, hiddens=[] and dueling=False"
+            )
 
     def encoder(self) -> dict[str, Any] | None:
         """Returns what observations that are no vectors pass through first: convolutions, or a user's own model."""
