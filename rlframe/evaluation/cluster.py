@@ -15,6 +15,8 @@ from rlframe.utils.errors import WorkerError
 _LOGGER = logging.getLogger("rlframe")
 #: How long resources are waited for that somebody else holds, in seconds.
 _PATIENCE_S = 10.0
+#: Largest weights that are sent within a call (Ray's own limit is 100 KiB for each argument), and most copies of them.
+_IN_CALL_BYTES, _IN_CALL_RECEIVERS = 64 * 1024, 16
 
 
 def ensure_ray() -> None:
@@ -80,6 +82,27 @@ def unwrap_ray_error(error: BaseException) -> BaseException:
             "ignore_worker_failures=True goes on without them"
         )
     return error
+
+
+def as_argument(weights: Mapping[str, Any], receivers: int) -> Any:
+    """Returns weights as an argument of calls to actors: small ones as they are, others put into the object store once.
+
+    Ray sends small arguments within the call. Through the store they would pass its daemon, which costs the driver,
+    each receiver and the daemon more than the copies do.
+
+    Args:
+        weights: `{policy id: {name: array}}`, or what policies of users' own have; it must not change afterwards.
+        receivers: How many actors will get it.
+    """
+    small = receivers <= _IN_CALL_RECEIVERS and sum(map(_bytes_of, weights.values())) <= _IN_CALL_BYTES
+    return weights if small else ray.put(weights)
+
+
+def _bytes_of(weights: Any) -> int:
+    """Returns the size of a policy's weights; more than is sent in a call where it cannot be told."""
+    if not isinstance(weights, Mapping):
+        return _IN_CALL_BYTES + 1
+    return sum(int(getattr(array, "nbytes", _IN_CALL_BYTES + 1)) for array in weights.values())
 
 
 def answers_of(

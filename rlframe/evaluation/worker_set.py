@@ -68,7 +68,8 @@ class WorkerSet:
         self._versions: dict[Any, int] = {}
         self._told: dict[Any, int] = {}  # of how many steps each worker knows
         self._unsent: tuple[list[str] | None, Mapping[str, Any] | None] = (None, None)
-        self._reference: Any = None
+        #: The newest weights as an argument of calls; None until somebody asks.
+        self._weights: Any = None
         self._snapshot: dict[str, Any] | None = None
         self._num_workers = num_workers
         self._logdir = logdir
@@ -280,15 +281,15 @@ class WorkerSet:
         return list(self._indexes)
 
     def sync_weights(self, policies: list[str] | None = None, global_vars: Mapping[str, Any] | None = None) -> None:
-        """Sends the local worker's weights to all remote ones: put once, fetched by each."""
+        """Sends the local worker's weights to all remote ones."""
         if not self._remote_workers:
             return
-        import ray
+        from rlframe.evaluation.cluster import as_argument
 
-        reference = ray.put(self._local_worker.get_weights(policies))
-        self._reference = self._snapshot = None  # may be older than these, e.g. from before a restore
+        weights = as_argument(self._local_worker.get_weights(policies), len(self._remote_workers))
+        self._weights = self._snapshot = None  # may be older than these, e.g. from before a restore
         for worker in self._remote_workers:
-            worker.set_weights.remote(reference, global_vars)
+            worker.set_weights.remote(weights, global_vars)
 
     def shared_memory_client(self) -> SharedMemoryClient | None:
         """Returns who maps large observations that remote workers write; None where they go through Ray's store."""
@@ -361,7 +362,7 @@ class WorkerSet:
         both = None if policies is None or (self._version and known is None) else sorted({*(known or ()), *policies})
         self._version += 1
         self._unsent = (both, global_vars)
-        self._reference, self._snapshot = None, weights
+        self._weights, self._snapshot = None, weights
 
     def update_worker(self, worker: Any, global_vars: Mapping[str, Any] | None = None) -> None:
         """Sends a remote worker the newest weights, unless it has them.
@@ -376,17 +377,17 @@ class WorkerSet:
                 self._told[worker] = global_vars["timestep"]
                 worker.set_global_vars.remote(global_vars)
             return
-        import ray
+        from rlframe.evaluation.cluster import as_argument
 
         policies, of_update = self._unsent
         global_vars = of_update if global_vars is None else global_vars
         if global_vars is not None:
             self._told[worker] = global_vars["timestep"]
-        if self._reference is None:
+        if self._weights is None:
             weights = self._local_worker.get_weights(policies) if self._snapshot is None else self._snapshot
-            self._reference = ray.put(weights)
+            self._weights = as_argument(weights, len(self._remote_workers))
         self._versions[worker] = self._version
-        worker.set_weights.remote(self._reference, global_vars)
+        worker.set_weights.remote(self._weights, global_vars)
 
     def update_workers(self) -> None:
         """Sends every remote worker the newest weights, unless it has them."""
