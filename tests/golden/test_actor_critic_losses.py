@@ -105,6 +105,22 @@ def test_a_discrete_actor_prefers_the_action_that_pays():
     assert (policy.compute_actions(make_batch(64, 999)["obs"], explore=False)[0] == 1).mean() > 0.95
 
 
+@both_frameworks
+@pytest.mark.parametrize("kind", ["normc", "fan_in"])
+def test_weights_of_sac_begin_as_asked_for(framework, kind):
+    weights = make(framework, "SAC", {"initial_weights": kind}).get_weights()
+    for network in ("actor", "q", "twin_q"):
+        names = sorted(name for name in weights if name.startswith(f"{network}."))
+        first = next(weights[name] for name in names if name.endswith("weight"))
+        biases = np.concatenate([weights[name].ravel() for name in names if name.endswith("bias")])
+        if kind == "normc":
+            np.testing.assert_allclose(np.linalg.norm(first, axis=1), 1.0, rtol=1e-5)
+            assert not biases.any()
+        else:
+            assert np.abs(first).max() <= 1 / np.sqrt(first.shape[1])
+            assert biases.all()
+
+
 @pytest.mark.parametrize(("overrides", "wanted"), [({}, 2.625), ({"use_huber": False}, 4.625)])
 def test_errors_of_sacs_critics_by_hand(overrides, wanted):
     values, targets = torch.tensor([3.0, 0.5]), torch.zeros(2)

@@ -90,6 +90,7 @@ def network_of(
     batch_norm: bool = False,
     layer_norm: bool = False,
     seen: int | None = None,
+    initial: str = "normc",
 ) -> Network | CustomNetwork:
     """Returns the network that a section such as `Q_model` describes.
 
@@ -102,18 +103,20 @@ def network_of(
         batch_norm: Whether inputs and hidden layers pass batch renormalisation.
         layer_norm: Whether hidden layers are normalised, row by row.
         seen: Width of what it sees of observations; None where that is they themselves, or the encoder's features.
+        initial: How weights begin, a kind of `Initial`; of "normc" outputs have a norm of 0.01.
     """
+    inner, head = (HIDDEN, HEAD) if initial == "normc" else (Initial(initial), Initial(initial))
     inputs = {"obs": obs_width(policy) if seen is None else seen, **actions}
     if section.get("custom_model"):
         return CustomNetwork(inputs, outputs, section)
     norms = {"batch_norm": batch_norm, "layer_norm": layer_norm}
     activation = section["fcnet_activation"] or "linear"
-    hidden = dense_layers(section["fcnet_hiddens"] or (), activation, initial=HIDDEN, **norms)
+    hidden = dense_layers(section["fcnet_hiddens"] or (), activation, initial=inner, **norms)
     if section.get("post_fcnet_hiddens") and not policy.encoder():
-        post = dense_layers(section["post_fcnet_hiddens"], section["post_fcnet_activation"] or "linear", initial=HIDDEN)
-        hidden += tuple(Dense(f"post_{layer.name}", layer.activation, layer.units, HIDDEN) for layer in post)  # type: ignore[union-attr]  # all dense
+        post = dense_layers(section["post_fcnet_hiddens"], section["post_fcnet_activation"] or "linear", initial=inner)
+        hidden += tuple(Dense(f"post_{layer.name}", layer.activation, layer.units, inner) for layer in post)  # type: ignore[union-attr]  # all dense
     normed = (BatchNorm("input_norm", units=sum(inputs.values())),) if batch_norm else ()
-    return Network(inputs, (*normed, *hidden, Dense("output", "linear", outputs, HEAD)))
+    return Network(inputs, (*normed, *hidden, Dense("output", "linear", outputs, head)))
 
 
 def with_memory(network: Network | CustomNetwork, cell_size: int, outputs: int) -> Network:

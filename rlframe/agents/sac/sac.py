@@ -44,6 +44,10 @@ class SACConfig(ReplayedActorCriticConfig):
     policy_model: NetworkConfig = section(
         NetworkConfig, "Options of the actor's network.", fcnet_activation="relu", post_fcnet_activation=None
     )
+    initial_weights: str = option(
+        "normc", "How weights begin: 'normc' as RLlib's, rows of norm 1, outputs of 0.01; 'fan_in' as PyTorch's own.",
+        choices=("normc", "fan_in"),
+    )  # fmt: skip
     n_critics: int | None = option(
         None, "Critics of which targets take the smallest value; None is 2 with twin_q, else 1.", low=1
     )

@@ -110,9 +110,10 @@ class SACPolicy(LearningPolicy):
         outputs, quantiles = (size, size) if self.discrete else (2 * size, 1)
         quantiles *= config.n_quantiles
         seen = {} if self.discrete else {ACTIONS: size}
-        critic = network_of(self, config.Q_model, seen, quantiles, batch_norm=config.critic_batch_norm)
+        normed, initial = config.critic_batch_norm, config.initial_weights
+        critic = network_of(self, config.Q_model, seen, quantiles, batch_norm=normed, initial=initial)
         return {
-            "actor": network_of(self, config.policy_model, {}, outputs),
+            "actor": network_of(self, config.policy_model, {}, outputs, initial=initial),
             **dict.fromkeys(self.critic_names, critic),
             "log_alpha": Variable(math.log(config.initial_alpha)),
         }
