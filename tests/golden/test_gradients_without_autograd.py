@@ -37,6 +37,8 @@ CASES += [
     ("TD3", {}),
     ("TD3", {"grad_clip": 0.2, "l2_reg": 0.1}),
 ]
+#: Values alone; the policy's step is no gradient.
+OF_VALUES = [("TRPO", {"vf_num_sgd_iter": 2, "vf_sgd_minibatch_size": 16, "grad_clip": 0.2})]
 
 
 def pair(name, overrides):
@@ -46,7 +48,7 @@ def pair(name, overrides):
     return by_hand, by_autograd
 
 
-@pytest.mark.parametrize(("name", "overrides"), CASES)
+@pytest.mark.parametrize(("name", "overrides"), [*CASES, *OF_VALUES])
 @pytest.mark.parametrize("weights", [True, False])
 def test_learner_steps_are_the_same(name, overrides, weights):
     by_hand, by_autograd = pair(name, overrides)
@@ -96,6 +98,7 @@ def test_actions_of_any_integer_type_are_learned_on(dtype):
         ("SimpleQ", {"model": {"fcnet_activation": "elu"}}),
         ("PPO", {"model": {"fcnet_activation": "elu"}}),
         ("PPO", {"use_critic": False, "use_gae": False}),
+        ("TRPO", {"model": {"vf_share_layers": True}}),
         ("SAC", {"n_quantiles": 5}),
         ("SAC", {"critic_batch_norm": True}),
         ("SAC", {"policy_model": {**TANH, "fcnet_activation": "elu"}}),

@@ -28,7 +28,7 @@ from rlframe.losses.policy_gradients import explained_variance, importance_surro
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.components import RandomStream, schedules_of
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import MODEL_OUTPUTS, MODEL_VALUES, AdamSpec, Component, LossOutput
+from rlframe.policy.parts import MODEL_OUTPUTS, MODEL_VALUES, AdamSpec, Component, FusedGradients, LossOutput
 from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
@@ -82,6 +82,7 @@ class TRPOPolicy(LearningPolicy):
     train_columns = (ACTION_LOGP, NEXT_OBS, DONES, ENV_ID)
     learn_columns = (OBS, ACTIONS, ACTION_LOGP, ADVANTAGES, VALUE_TARGETS)
     own_steps = {"policy": MODEL_OUTPUTS}  # noqa: RUF012 - as the base declares it
+    fused_gradients = FusedGradients({"torch": "rlframe.agents.families.dense_values_torch:DenseValueGradients"})
     cur_lr: float
     entropy_coeff: float
     _value = value_of_step
@@ -172,6 +173,9 @@ class TRPOPolicy(LearningPolicy):
     def _value_minibatches(self, samples: SampleBatch) -> Iterator[SampleBatch]:
         config = self.config
         size = 0 if samples.zero_padded else config.vf_sgd_minibatch_size
+        if self.learn_columns is not None and not self._loss_reads_all and SEQ_LENS not in samples:
+            kept = set(self._wanted()) - {ACTION_LOGP, ADVANTAGES}  # to take rows of the others would be in vain
+            samples = samples._like({name: column for name, column in samples.items() if name in kept})
         for _ in range(config.vf_num_sgd_iter if config.use_critic else 0):
             yield from pass_of_minibatches(samples, size, lambda: self._orders.generator)
 

@@ -1,0 +1,68 @@
+"""The squared error of a critic of dense layers and its gradient without autograd: the same numbers, sooner.
+
+Nothing here is needed to understand an algorithm; a test holds it to the gradients of its loss.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlframe.data.columns import OBS, VALUE_TARGETS
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.models.modelv2 import ModelV2
+from rlframe.models.torch.dense_chain import DenseChain
+
+
+class DenseValueGradients:
+    """Fills the gradients of mean (V − R)² for a value network of dense layers, which shares none with the policy.
+
+        ∂ mean (V − R)² / ∂V = 2 (V − R) / B
+
+    Args:
+        policy: A policy whose values' gradients lie in one buffer.
+
+    Raises:
+        ValueError: If its value network is not made of dense layers alone, or shares some.
+    """
+
+    def __init__(self, policy: Any) -> None:
+        self._policy = policy
+        spec = policy.model.actor_spec()
+        if spec is None or "lstm" in spec or spec["values"] is None or spec["shared"]:
+            raise ValueError("not a network of dense layers for values alone")
+        self._values = DenseChain(policy.model, spec["values"])
+
+    @classmethod
+    def of(cls, policy: Any) -> DenseValueGradients | None:
+        """Returns the gradients' function for a policy, or None where it must go by autograd."""
+        plain = type(policy.model).custom_loss is ModelV2.custom_loss and policy.numpy_dist is not None
+        if not plain or not policy.config["use_critic"] or not policy._optimizers:
+            return None
+        try:
+            return cls(policy)
+        except ValueError:
+            return None
+
+    @torch.no_grad()
+    def __call__(self, batch: SampleBatch) -> Tensor:
+        """Fills the gradients, has the policy keep the statistics, and returns the loss, a scalar."""
+        obs, targets = batch[OBS], batch[VALUE_TARGETS]
+        kept = self._values.forward(obs if obs.dtype == torch.float32 and obs.dim() == 2 else obs.float().flatten(1))
+        values = kept[-1].squeeze(1)
+        errors = values - targets
+        loss: Tensor = errors.square().mean()
+        self._policy.keep(vf_loss=loss, vf_explained_var=_explained(targets, errors))
+        self._values.backward(kept, errors.mul_(2.0 / len(errors)).unsqueeze(1), input_grad=False)
+        return loss
+
+
+def _explained(targets: Tensor, errors: Tensor) -> Tensor:
+    """Returns what `explained_variance` does, of the targets and of values less targets. Scalar."""
+    variance, unexplained = torch.stack((targets, errors)).var(1, correction=0).tolist()
+    return torch.tensor(max(1.0 - unexplained / max(variance, 1e-12), -1.0) if variance > 0 else -1.0)
+
+
+__all__ = ["DenseValueGradients"]
