@@ -130,7 +130,7 @@ class ReplayShards:
             return self.buffers[0].stats(debug)
         import ray
 
-        stats: dict[str, Any] = ray.get(self.actors()[0].stats.remote(debug))
+        stats: dict[str, Any] = ray.get((self._actors or self.actors())[0].stats.remote(debug))
         return stats
 
     def get_state(self, *, copy: bool = True) -> dict[str, Any]:

@@ -23,6 +23,7 @@ import numpy as np
 from rlframe.agents.registry import get_trainer_class
 from rlframe.env.multi_agent_env import MultiAgentEnv, make_multi_agent
 from rlframe.execution.plan.nodes import walk
+from rlframe.execution.replay_shards import ReplayShards
 from rlframe.execution.tree_agg import _AggregatedBatches
 from rlframe.policy.policy import PolicySpec
 
@@ -88,6 +89,7 @@ V_TRACE = {**SAMPLED, "train_batch_size": 40}
 CASES: dict[str, dict[str, Any]] = {
     "DQN": REPLAYED,
     "SimpleQ": REPLAYED,
+    "APEX": {**REPLAYED, "optimizer": {"num_replay_buffer_shards": 2}, "replay_buffer_config": {"capacity": 1000}},
     "PG": SAMPLED,
     "A2C": SAMPLED,
     "A3C": SAMPLED,
@@ -132,13 +134,13 @@ def config_of(name: str, mode: str, ledger: str) -> dict[str, Any]:
 
 
 class Killer(threading.Thread):
-    """Kills a worker, an evaluation worker or an aggregation worker at random instants, by SIGKILL or through Ray."""
+    """Kills a worker, an evaluation worker or a helper of the plan at random instants, by SIGKILL or through Ray."""
 
     def __init__(self, trainer: Any, kills: int, rng: random.Random, spares: int) -> None:
         super().__init__(daemon=True)
         self.trainer, self.left, self.rng, self.spares = trainer, kills, rng, spares
         self.killed: list[Any] = []
-        self.kinds = {"worker": 0, "evaluation": 0, "aggregation": 0}
+        self.kinds = {"worker": 0, "evaluation": 0, "helper": 0}
         self.paused = threading.Lock()
         self.pids: dict[Any, int] = {}
 
@@ -155,7 +157,7 @@ class Killer(threading.Thread):
         groups = {
             "worker": list(self.trainer.workers.remote_workers()),
             "evaluation": list(self.trainer.evaluation_workers.remote_workers()),
-            "aggregation": aggregation_workers(self.trainer),
+            "helper": helpers(self.trainer),
         }
         alive = {kind: [actor for actor in group if actor not in self.killed] for kind, group in groups.items()}
         if len(alive["worker"]) <= self.spares:
@@ -166,7 +168,7 @@ class Killer(threading.Thread):
         actor = self.rng.choice(alive[kind])
         self.killed.append(actor)
         self.kinds[kind] += 1
-        if kind != "aggregation" and self.rng.random() < 0.5:
+        if kind != "helper" and self.rng.random() < 0.5:
             with contextlib.suppress(ray.exceptions.RayError, ProcessLookupError):
                 os.kill(ray.get(actor.apply.remote(_pid), timeout=20), signal.SIGKILL)
                 return True
@@ -178,8 +180,11 @@ def _pid(_: Any) -> int:
     return os.getpid()
 
 
-def aggregation_workers(trainer: Any) -> list[Any]:
-    """Returns the processes that join the fragments of others."""
+def helpers(trainer: Any) -> list[Any]:
+    """Returns the processes that join the fragments of others, or store them."""
+    shards = trainer.local_replay_buffer
+    if isinstance(shards, ReplayShards):
+        return list(shards._actors)
     node = trainer.train_exec_impl._node
     sources = [getattr(each, "_iterator", None) for each in walk(node)] if node is not None else []
     return [actor for source in sources if isinstance(source, _AggregatedBatches) for actor in source._actors]
@@ -294,7 +299,7 @@ def main() -> int:
     ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     logger = logging.getLogger("rlframe")
     logger.propagate = False
-    head = ("algorithm", "dead are", "kills", "eval.", "aggr.", "train()", "save()", "said", "faults", "s")
+    head = ("algorithm", "dead are", "kills", "eval.", "help.", "train()", "save()", "said", "faults", "s")
     line = "{:<20}{:<10}" + "{:>9}" * 8 + "\n"
     sys.stdout.write(line.format(*head))
     bad = 0
@@ -304,7 +309,7 @@ def main() -> int:
             run = Run(name, mode, chosen.kills, chosen.seed)
             run.go()
             kinds, seconds = run.kinds, round(time.monotonic() - started)
-            figures = (sum(kinds.values()), kinds["evaluation"], kinds["aggregation"], run.trains, run.saves, run.told)
+            figures = (sum(kinds.values()), kinds["evaluation"], kinds["helper"], run.trains, run.saves, run.told)
             sys.stdout.write(
                 line.format(name, f"{mode}d".replace("dropd", "dropped"), *figures, len(run.faults), seconds)
             )
