@@ -385,4 +385,4 @@ class _ApexMetrics:
 
 def _exploration_of(policy: Any, policy_id: str) -> Any:
     del policy_id
-    return policy.get_exploration_state()
+    return {key: value for key, value in policy.get_exploration_state().items() if key != "rng"}
