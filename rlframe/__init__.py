@@ -14,15 +14,18 @@ from rlframe.utils.spinning import shorten_spinning
 
 if TYPE_CHECKING:
     from rlframe.agents.a3c import A2CTrainer, A3CTrainer
+    from rlframe.agents.acer import ACERTrainer
     from rlframe.agents.appo import APPOTrainer
-    from rlframe.agents.ddpg import DDPGTrainer, TD3Trainer
-    from rlframe.agents.dqn import DQNTrainer, SimpleQTrainer
+    from rlframe.agents.ddpg import ApexDDPGTrainer, DDPGTrainer, TD3Trainer
+    from rlframe.agents.dqn import ApexTrainer, DQNTrainer, PQNTrainer, R2D2Trainer, SimpleQTrainer
     from rlframe.agents.impala import ImpalaTrainer
     from rlframe.agents.maddpg import MADDPGTrainer
+    from rlframe.agents.marwil import BCTrainer, MARWILTrainer
     from rlframe.agents.pg import PGTrainer
     from rlframe.agents.ppo import DDPPOTrainer, PPOTrainer
     from rlframe.agents.qmix import QMixTrainer
     from rlframe.agents.sac import SACTrainer
+    from rlframe.agents.trpo import TRPOTrainer
     from rlframe.data.sample_batch import SampleBatch
     from rlframe.env.base_env import BaseEnv
     from rlframe.env.external_env import ExternalEnv
@@ -39,7 +42,11 @@ __version__ = "0.1.0"  # a literal: the packaging reads it without importing
 _LAZY = {
     "A2CTrainer": "rlframe.agents.a3c",
     "A3CTrainer": "rlframe.agents.a3c",
+    "ACERTrainer": "rlframe.agents.acer",
     "APPOTrainer": "rlframe.agents.appo",
+    "ApexDDPGTrainer": "rlframe.agents.ddpg",
+    "ApexTrainer": "rlframe.agents.dqn",
+    "BCTrainer": "rlframe.agents.marwil",
     "BaseEnv": "rlframe.env.base_env",
     "DDPGTrainer": "rlframe.agents.ddpg",
     "DDPPOTrainer": "rlframe.agents.ppo",
@@ -47,16 +54,20 @@ _LAZY = {
     "ExternalEnv": "rlframe.env.external_env",
     "ImpalaTrainer": "rlframe.agents.impala",
     "MADDPGTrainer": "rlframe.agents.maddpg",
+    "MARWILTrainer": "rlframe.agents.marwil",
     "MultiAgentEnv": "rlframe.env.multi_agent_env",
     "PGTrainer": "rlframe.agents.pg",
     "PPOTrainer": "rlframe.agents.ppo",
+    "PQNTrainer": "rlframe.agents.dqn",
     "Policy": "rlframe.policy.policy",
     "QMixTrainer": "rlframe.agents.qmix",
+    "R2D2Trainer": "rlframe.agents.dqn",
     "RolloutWorker": "rlframe.evaluation.rollout_worker",
+    "SACTrainer": "rlframe.agents.sac",
     "SampleBatch": "rlframe.data.sample_batch",
     "SimpleQTrainer": "rlframe.agents.dqn",
-    "SACTrainer": "rlframe.agents.sac",
     "TD3Trainer": "rlframe.agents.ddpg",
+    "TRPOTrainer": "rlframe.agents.trpo",
     "TorchPolicy": "rlframe.policy.torch_policy",
     "Trainer": "rlframe.trainer.trainer",
     "VectorEnv": "rlframe.env.vector_env",
@@ -66,7 +77,11 @@ _LAZY = {
 __all__ = [
     "A2CTrainer",
     "A3CTrainer",
+    "ACERTrainer",
     "APPOTrainer",
+    "ApexDDPGTrainer",
+    "ApexTrainer",
+    "BCTrainer",
     "BaseEnv",
     "DDPGTrainer",
     "DDPPOTrainer",
@@ -74,16 +89,20 @@ __all__ = [
     "ExternalEnv",
     "ImpalaTrainer",
     "MADDPGTrainer",
+    "MARWILTrainer",
     "MultiAgentEnv",
     "PGTrainer",
     "PPOTrainer",
+    "PQNTrainer",
     "Policy",
     "QMixTrainer",
+    "R2D2Trainer",
     "RolloutWorker",
     "SACTrainer",
     "SampleBatch",
     "SimpleQTrainer",
     "TD3Trainer",
+    "TRPOTrainer",
     "TorchPolicy",
     "Trainer",
     "VectorEnv",

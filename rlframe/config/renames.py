@@ -46,6 +46,7 @@ RENAMES: dict[str, Rename] = {
     "eager": Rename(("framework",), lambda _: "tfe", "framework='tfe'", dropped=(SENTINEL, False)),
     "monitor": _to("record_env"),
     "buffer_size": _to("replay_buffer_config.capacity"),
+    "replay_buffer_size": _to("replay_buffer_config.capacity"),
     "vf_share_layers": _to("model.vf_share_layers"),
     "grad_norm_clipping": _to("grad_clip"),
     "policy_graphs": _to("multiagent.policies"),

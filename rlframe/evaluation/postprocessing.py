@@ -143,7 +143,7 @@ def _add_advantages(
     _check_critic(sample_batch, use_gae, use_critic)
 
     def values_after(ends: NDArray[np.bool_], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        return _values_after(policy, sample_batch, ends, rows)
+        return values_of_next(policy, sample_batch, ends, rows)
 
     zeros = np.zeros(sample_batch.count, np.float32)
     values = np.asarray(sample_batch[VF_PREDS], np.float32) if use_critic else zeros
@@ -202,7 +202,7 @@ def _slots(batch: SampleBatch, ends: NDArray[np.bool_]) -> int:
     return slots if rest == 0 and length > 0 and bool(ends[length - 1 :: length].all()) else 1
 
 
-def _values_after(
+def values_of_next(
     policy: Any, batch: SampleBatch, ends: NDArray[np.bool_], rows: NDArray[np.int64]
 ) -> NDArray[np.float32]:
     """Returns V of the observations that followed the given last rows of trajectories, float32 `[n]`."""

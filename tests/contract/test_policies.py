@@ -32,6 +32,8 @@ POLICIES = {
     "IMPALA": ("rlframe.agents.impala.vtrace", "VTrace", "rlframe.agents.impala.impala:ImpalaConfig"),
     "APPO": ("rlframe.agents.ppo.appo", "AsyncPPO", "rlframe.agents.appo.appo:APPOConfig"),
     "MADDPG": ("rlframe.agents.maddpg.maddpg_policy", "MADDPG", "rlframe.agents.maddpg.maddpg:MADDPGConfig"),
+    "MARWIL": ("rlframe.agents.marwil.marwil_policy", "MARWIL", "rlframe.agents.marwil.marwil:MARWILConfig"),
+    "BC": ("rlframe.agents.marwil.marwil_policy", "MARWIL", "rlframe.agents.marwil.marwil:BCConfig"),
     "SAC": ("rlframe.agents.sac.sac_policy", "SAC", "rlframe.agents.sac.sac:SACConfig"),
     "discrete SAC": ("rlframe.agents.sac.sac_policy", "SAC", "rlframe.agents.sac.sac:SACConfig"),
     "DDPG": ("rlframe.agents.ddpg.ddpg_policy", "DDPG", "rlframe.agents.ddpg.ddpg:DDPGConfig"),
@@ -112,10 +114,13 @@ def _cases(algorithms, in_tensorflow=IN_TENSORFLOW):
     ]
 
 
+#: From data alone.
+OFFLINE = [("MARWIL", {}), ("MARWIL", {"moving_average_sqd_adv_norm_update_rate": 0.5}), ("BC", {})]
+
 #: Q-learning on what was just sampled.
 WITHOUT_REPLAY = [("PQN", {}), ("PQN", {"layer_norm": False})]
 
-EVERY = [*Q_LEARNING, *WITHOUT_REPLAY, *ON_POLICY, *OWN_OPTIMISERS, *OF_MANY, *OF_PARTS, *OF_SEQUENCES]
+EVERY = [*Q_LEARNING, *WITHOUT_REPLAY, *OFFLINE, *ON_POLICY, *OWN_OPTIMISERS, *OF_MANY, *OF_PARTS, *OF_SEQUENCES]
 every_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(EVERY))
 every_q_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(Q_LEARNING))
 
@@ -309,8 +314,8 @@ def test_nan_names_its_column_and_leaves_the_weights(framework, name, overrides)
     policy.learn_on_batch(make_batch(name=name))
     before = network_of(policy)
     batch = make_batch(name=name)
-    on_advantages = name in ("PG", "A2C", "PPO", "TRPO") or overrides.get("vtrace") is False
-    column = "advantages" if on_advantages else "value_targets" if name == "PQN" else "rewards"
+    on_advantages = name in ("PG", "A2C", "PPO", "TRPO", "MARWIL") or overrides.get("vtrace") is False
+    column = "advantages" if on_advantages else {"PQN": "value_targets", "BC": "obs"}.get(name, "rewards")
     batch[column][5] = np.nan
     with pytest.raises(NonFiniteError, match=rf"column '{column}' .* in row 5"):
         policy.learn_on_batch(batch)
@@ -337,7 +342,7 @@ def test_clipped_gradients_report_their_norm(framework, name, overrides):
 
 @every_policy
 def test_learning_rate_follows_its_schedule(framework, name, overrides):
-    if name in ("PG", "MADDPG") or "_lr_vf" in overrides or (name, overrides) in OF_PARTS:
+    if name in ("PG", "MADDPG", "MARWIL", "BC") or "_lr_vf" in overrides or (name, overrides) in OF_PARTS:
         pytest.skip("no lr_schedule, or one that only one of two optimisers follows")
     policy = make(framework, name, overrides, lr_schedule=[[0, 1e-3], [100, 0.0]])
     policy.on_global_var_update({"timestep": 50})

@@ -11,6 +11,7 @@ from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.ddpg import TD3Trainer
 from rlframe.agents.dqn import ApexTrainer, DQNTrainer, PQNTrainer, SimpleQTrainer
 from rlframe.agents.impala import ImpalaTrainer
+from rlframe.agents.marwil import MARWILTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import APPOTrainer, PPOTrainer
 from rlframe.agents.sac import SACTrainer
@@ -51,6 +52,7 @@ CASES = {
     "DQN": (DQNTrainer, REPLAY),
     "APEX": (ApexTrainer, {**REPLAY, "optimizer": {"num_replay_buffer_shards": 2}}),
     "ACER": (ACERTrainer, {"learning_starts": 40, "timesteps_per_iteration": 80, **SCHEDULE}),
+    "MARWIL": (MARWILTrainer, {"learning_starts": 0, "replay_buffer_config": {"capacity": 100}}),
     "SAC": (SACTrainer, {**REPLAY, "model": {}}),
     "TD3": (TD3Trainer, {**REPLAY, "actor_hiddens": [16], "critic_hiddens": [16]}),
 }

@@ -7,7 +7,17 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-from tests.contract.test_policies import CROSSQ, ON_POLICY, RAINBOW, TQC, WITHOUT_REPLAY, make, make_batch, same
+from tests.contract.test_policies import (
+    CROSSQ,
+    OFFLINE,
+    ON_POLICY,
+    RAINBOW,
+    TQC,
+    WITHOUT_REPLAY,
+    make,
+    make_batch,
+    same,
+)
 
 DETERMINISTIC = [
     ("SimpleQ", {}),
@@ -18,6 +28,7 @@ DETERMINISTIC = [
     ("DQN", {**RAINBOW, "noisy": False, "dueling": False, "double_q": False}),
     ("DQN", {"exploration_config": {"type": "ParameterNoise"}}),
     *WITHOUT_REPLAY,
+    *OFFLINE,
     *ON_POLICY,
     ("PPO", {"model": {"vf_share_layers": True}, "entropy_coeff": 0.01}),
     # The target then is a copy, as that test makes it.

@@ -71,20 +71,13 @@ def _faults_of_episodes(replay_buffer_config: Mapping[Any, Any] | None) -> Itera
         )
 
 
-class OffPolicyConfig(CommonConfig):
-    """The replay buffer, and the networks that targets come from; what else algorithms share is declared below."""
+class ReplayConfig(CommonConfig):
+    """The replay buffer; what else algorithms share is declared below."""
 
     replays_episodes: ClassVar[bool] = False
     """Whether the algorithm replays whole episodes, not single rows."""
 
     learning_starts: int = option(1000, "Steps sampled before the first update.", unit="env steps", low=0)
-    target_network_update_freq: int = option(
-        500,
-        "Steps between two updates of the target networks; 0 updates them with each learner step.",
-        unit="env steps sampled",
-        low=0,
-        source="Mnih et al. 2015, algorithm 1",
-    )
     replay_buffer_config: dict[Any, Any] | None = option(
         {"type": "LocalReplayBuffer", "capacity": 50_000},
         "The replay buffer; None for plans without one.",
@@ -105,6 +98,18 @@ class OffPolicyConfig(CommonConfig):
         """Returns whole episodes for parameter noise, which changes the weights once per episode."""
         noisy = self.exploration_config.get("type") == "ParameterNoise"
         return {**super().derived(), **({"batch_mode": "complete_episodes"} if noisy else {})}
+
+
+class OffPolicyConfig(ReplayConfig):
+    """The networks that targets come from."""
+
+    target_network_update_freq: int = option(
+        500,
+        "Steps between two updates of the target networks; 0 updates them with each learner step.",
+        unit="env steps sampled",
+        low=0,
+        source="Mnih et al. 2015, algorithm 1",
+    )
 
 
 class NStepConfig(OffPolicyConfig):

@@ -1,0 +1,39 @@
+"""Policies from files of mixed quality: better than what is in them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rlframe.agents.marwil import BCTrainer, MARWILTrainer
+from rlframe.agents.ppo import PPOTrainer
+from rlframe.offline import JsonReader
+from tests.helpers.frameworks import FRAMEWORKS
+
+pytestmark = pytest.mark.learning
+
+
+@pytest.fixture(scope="module")
+def mixed_quality(tmp_path_factory):
+    """Returns a directory with what a beginner at CartPole did on its way, and its mean return."""
+    directory = str(tmp_path_factory.mktemp("cartpole"))
+    config = {"num_workers": 0, "seed": 0, "output": directory, "train_batch_size": 1000, "sgd_minibatch_size": 100}
+    trainer = PPOTrainer({**config, "num_sgd_iter": 10, "lr": 1e-3}, env="CartPole-v1")
+    for _ in range(15):
+        trainer.train()
+    trainer.stop()
+    episodes = [int(np.sum(batch["dones"])) for batch in JsonReader(directory).read_all_files()]
+    return directory, 15_000 / sum(episodes)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("cls", [MARWILTrainer, BCTrainer])
+def test_cartpole_above_70_and_above_the_data(cls, seed, framework, mixed_quality):
+    directory, behaviour = mixed_quality
+    config = {"input": directory, "framework": framework, "seed": seed, "lr": 1e-3, "min_iter_time_s": 0}
+    trainer = cls({**config, "evaluation_config": {"explore": False}}, env="CartPole-v1")
+    for _ in range(100):
+        trainer.train()
+    returns = [trainer.evaluate()["evaluation"]["episode_reward_mean"] for _ in range(4)]
+    assert np.mean(returns) > max(70.0, behaviour)
