@@ -98,6 +98,7 @@ CASES: dict[str, dict[str, Any]] = {
     "APPO": V_TRACE,
     "IMPALA": V_TRACE,
     "IMPALA, aggregated": {**V_TRACE, "num_aggregation_workers": 2},
+    "ACER": {**SAMPLED, "learning_starts": 60},
     "DDPPO": {"rollout_fragment_length": 20, "num_envs_per_worker": 1, "sgd_minibatch_size": 10, "num_sgd_iter": 2},
     "QMIX": {"learning_starts": 20, "train_batch_size": 8, "model": {"lstm_cell_size": 8}},
     "MADDPG": {"learning_starts": 60, "train_batch_size": 16, "rollout_fragment_length": 10},
