@@ -11,6 +11,7 @@ from rlframe.data.columns import OBS
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.layer_owner import LayerOwner
 from rlframe.models.modelv2 import IS_TRAINING, OBS_FLAT, ModelV2
+from rlframe.models.recurrent_actor import behind_lstm
 from rlframe.models.spec import GRU, LSTM, ActingView, CustomNetwork, Network, Part
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
@@ -107,6 +108,7 @@ class NetworksModel(LayerOwner, ModelV2):
         acting: Name of the network that gives distribution inputs for observations.
         encoder: A `ModelV2` that makes features of observations for all of them; None where they take the observations.
         view: How the acting network sees observations that are not those of one agent; see `ActingView`.
+        memory: Whether the encoder may be a model with states, which then are those of the policy.
     """
 
     #: No head of the acting network gives values.
@@ -124,11 +126,15 @@ class NetworksModel(LayerOwner, ModelV2):
         acting: str,
         encoder: Any = None,
         view: ActingView | None = None,
+        memory: bool = False,
     ) -> None:
         self.init_model_base(obs_space, action_space, num_outputs, model_config, name)
         self.parts, self.acting = dict(parts), acting
         self.encoder, self.view = encoder, view
-        if encoder is not None and encoder.get_initial_state():
+        self.remembers = encoder is not None and bool(encoder.get_initial_state())
+        if self.remembers and memory:
+            self.view_requirements.update(encoder.view_requirements)
+        elif self.remembers:
             raise ConfigError(
                 f"model.custom_model: got {type(encoder).__name__}, which has memory; {name} wants features of "
                 "single observations: use a model without states"
@@ -146,6 +152,9 @@ class NetworksModel(LayerOwner, ModelV2):
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
         """Returns the acting network's outputs `[B, num_outputs]`, and the states behind each sequence."""
+        if self.remembers:
+            features, after = self.encoder(input_dict, state, seq_lens)
+            return getattr(self, self.acting)(features), after
         x = self.encode(input_dict[OBS_FLAT if self.encoder is None else OBS])
         network = getattr(self, self.acting)
         if self.view is not None:
@@ -156,7 +165,9 @@ class NetworksModel(LayerOwner, ModelV2):
         return ops.flatten_sequences(outputs), after
 
     def get_initial_state(self) -> list[Any]:
-        """Returns what the acting network begins a sequence with."""
+        """Returns what the acting network, or the encoder where it has memory, begins a sequence with."""
+        if self.remembers:
+            return list(self.encoder.get_initial_state())
         made = getattr(self, self.acting).initial_states()
         return made if self.view is None else self.view.states(made)
 
@@ -166,8 +177,10 @@ class NetworksModel(LayerOwner, ModelV2):
         return {name: value for name, value in found.items() if name == part or name.startswith(f"{part}.")}
 
     def actor_spec(self) -> dict[str, Any] | None:
-        """Returns what a NumPy actor acts by; None where acting needs the encoder, or a user's own model."""
+        """Returns what a NumPy actor acts by; None where acting needs an encoder that is no LSTM, or a user's model."""
         spec = self.parts[self.acting]
+        if self.remembers and isinstance(spec, Network):
+            return behind_lstm(self.encoder.actor_spec(), "encoder", spec.prefixed(self.acting))
         if self.encoder is not None or not isinstance(spec, Network):
             return None
         return {"outputs": spec.prefixed(self.acting), "values": None, "shared": 0}

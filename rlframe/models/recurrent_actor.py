@@ -46,6 +46,21 @@ def lstm_spec(
     }
 
 
+def behind_lstm(memory: Mapping[str, Any] | None, prefix: str, layers: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Returns the actor spec of layers behind a model with an LSTM; None where that has none.
+
+    Args:
+        memory: Actor spec of the model, see `lstm_spec`.
+        prefix: What its weights' names begin with.
+        layers: As plain data.
+    """
+    if memory is None or "lstm" not in memory:
+        return None
+    lstm = {**memory["lstm"], "name": f"{prefix}.{memory['lstm']['name']}"}
+    outputs = [*_prefixed(memory["outputs"], prefix), *layers]
+    return {"inner": _prefixed(memory["inner"], prefix), "lstm": lstm, "outputs": outputs, "values": None}
+
+
 def _prefixed(layers: Any, prefix: str) -> list[dict[str, Any]]:
     return [{**layer, "name": f"{prefix}.{layer['name']}"} for layer in layers]
 

@@ -83,6 +83,8 @@ class LearningPolicy(Policy):
 
     #: Name of the network that gives distribution inputs for observations, where there are `networks`.
     acting_network = "actor"
+    #: Whether `encoder` may be a model with memory.
+    encoder_may_remember = False
     #: Networks of which a target network holds copies; see `update_target`.
     target_networks: tuple[str, ...] = ()
     #: Networks that no optimiser steps but the policy itself in `learn_on_batch`, by the name of their loss; such as
@@ -287,6 +289,7 @@ class LearningPolicy(Policy):
         made = home.Networks(
             self.observation_space, self.action_space, num_outputs, self.config["model"], type(self).__name__,
             parts=parts, acting=self.acting_network, encoder=encoder, view=self.acting_view(),
+            memory=self.encoder_may_remember,
         )  # fmt: skip
         self.check_model(made, num_outputs)
         return made

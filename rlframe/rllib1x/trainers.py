@@ -13,6 +13,7 @@ from rlframe.agents.dqn.dqn import DQNConfig
 from rlframe.agents.dqn.r2d2 import R2D2Config
 from rlframe.agents.ppo.ddppo import DDPPOConfig
 from rlframe.agents.ppo.ppo import PPOConfig, UpdateValueNormalizer
+from rlframe.agents.sac.rnnsac import RNNSACConfig
 from rlframe.agents.sac.sac import SACConfig
 from rlframe.config.options import AlgorithmConfig
 from rlframe.evaluation.worker_set import WorkerSet
@@ -59,6 +60,7 @@ validate_ddpg_config = _writes_derived(DDPGConfig)
 validate_dqn_config = _writes_derived(DQNConfig)
 validate_r2d2_config = _writes_derived(R2D2Config)
 validate_ppo_config = _writes_derived(PPOConfig)
+validate_rnnsac_config = _writes_derived(RNNSACConfig)
 validate_sac_config = _writes_derived(SACConfig)
 
 

@@ -10,9 +10,11 @@ import pytest
 
 from rlframe.agents.dqn.r2d2 import R2D2Config, R2D2Trainer
 from rlframe.agents.families.replayed_sequences import histories, sequence_priorities, steps_ahead
+from rlframe.agents.sac.rnnsac import RNNSACConfig
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.q_learning import signed_hyperbolic, signed_parabolic
-from rlframe.models.recurrent_actor import make_actor
+from rlframe.models.actor import bind_chain
+from rlframe.models.recurrent_actor import behind_lstm, make_actor
 from tests.helpers.frameworks import both_frameworks, needs_tf, to_tensor
 
 OBS, ACTIONS = gym.spaces.Box(-10, 10, (2,), np.float32), gym.spaces.Discrete(3)
@@ -123,6 +125,65 @@ def test_errors_of_sequences_are_those_of_steps(framework, burn_in, n, overrides
         assert q_loss.loss.item() == pytest.approx(loss, rel=2e-4)
     changed = slow_step(policy, batch, n, rescaled=rescaled, double_q=double_q)[0]
     assert changed != loss, "something was learned"
+
+
+def make_rnnsac(framework, **overrides):
+    config = RNNSACConfig.defaults()
+    memory = {"use_lstm": True, "lstm_cell_size": 5, "fcnet_hiddens": [4]}
+    for key in ("Q_model", "policy_model"):
+        config[key].update(memory)
+    config["model"]["max_seq_len"] = 4
+    found = importlib.import_module("rlframe.agents.sac.rnnsac_policy")
+    cls = found.RNNSACTorchPolicy if framework == "torch" else found.RNNSACTFPolicy
+    config.update({"framework": framework, "seed": 3, "gamma": GAMMA, "prioritized_replay_eta": ETA, **overrides})
+    return cls(OBS, ACTIONS, config)
+
+
+def slow_soft_priorities(policy, batch, n, alpha):
+    """Returns the priorities of sequences by the equations of `SACPolicy` for choices, step by step."""
+    online, target = policy.get_weights(), policy.target_network.get_weights()
+    memory = behind_lstm(policy.model.encoder.actor_spec(), "encoder", [])
+
+    def behind(weights, part, features):
+        for layer in bind_chain(policy.model.parts[part].prefixed(part), weights, None):
+            features = layer(features)
+        return features.astype(np.float64)
+
+    priorities, begin = [], 0
+    for number, length in enumerate(batch["seq_lens"].tolist()):
+        seen, later = (
+            slow_values(make_actor(memory, weights), batch, number).astype(np.float32) for weights in (online, target)
+        )
+        logits = behind(online, "actor", seen)
+        log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        least = np.minimum(behind(target, "q", later), behind(target, "twin_q", later))
+        soft = (np.exp(log_probs) * (least - alpha * log_probs)).sum(-1)
+        errors = []
+        for step in range(length):
+            if batch["burn_in"][begin + step]:
+                continue
+            last, total, discount = min(step + n, length), 0.0, 1.0
+            for row in range(begin + step, begin + last):
+                total += discount * float(batch["rewards"][row])
+                discount *= float(batch["discounts"][row])
+            action = batch["actions"][begin + step]
+            values = [behind(online, part, seen)[step, action] for part in ("q", "twin_q")]
+            errors.append(np.mean([abs(value - total - discount * soft[last]) for value in values]))
+        priorities.append(ETA * max(errors) + (1 - ETA) * np.mean(errors))
+        begin += length
+    return np.array(priorities)
+
+
+@both_frameworks
+def test_errors_of_rnnsac_are_those_of_steps(framework):
+    policy = make_rnnsac(framework, burn_in=3, n_step=2, initial_alpha=0.3)
+    policy.target_network.set_weights(make_rnnsac(framework, seed=9).target_network.get_weights())
+    batch = replayed(3)
+    wanted = slow_soft_priorities(policy, batch, 2, 0.3)
+    before = policy.get_weights()
+    np.testing.assert_allclose(policy.learn_on_batch(batch)["td_error"], wanted, rtol=2e-4)
+    changed = {name.split(".")[0] for name, array in policy.get_weights().items() if (array != before[name]).any()}
+    assert changed == {"encoder", "actor", "q", "twin_q", "log_alpha"}
 
 
 def test_no_gradient_flows_through_burn_in():

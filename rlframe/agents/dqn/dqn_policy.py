@@ -25,8 +25,8 @@ from rlframe.agents.families.replayed_sequences import (
     histories,
     model_inputs,
     prepare_sequences,
-    sequence_priorities,
     steps_ahead,
+    td_errors_to_replay,
     warmed_up,
 )
 from rlframe.data.columns import ACTION_DIST_INPUTS, ACTIONS, DISCOUNTS, N_STEPS, NEXT_OBS, OBS, REWARDS, WEIGHTS
@@ -178,13 +178,6 @@ def double_q_loss(policy: Any, model: Any, batch: SampleBatch) -> LossOutput:
     td_error = td_errors_to_replay(policy, q_loss.td_error, steps)
     model.tower_stats.update(td_error=td_error, q_loss=q_loss)
     return LossOutput(q_loss.loss, q_loss.stats, {"td_error": td_error})
-
-
-def td_errors_to_replay(policy: Any, td_error: Tensor, steps: SampleBatch) -> Tensor:
-    """Returns the TD errors `[B]` of rows, or what they make of whole sequences `[S]`, see `sequence_priorities`."""
-    if not policy.is_recurrent():
-        return td_error
-    return sequence_priorities(td_error, steps, float(policy.config["prioritized_replay_eta"]))
 
 
 def build_q_losses(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:

@@ -76,6 +76,14 @@ def encoder_config(policy: Any, section: Mapping[str, Any]) -> dict[str, Any] | 
     return {**model, "vf_share_layers": True, "use_lstm": False, "use_attention": False, **given}
 
 
+def remembering_encoder_config(policy: Any, section: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns what `encoder_config` does; with `use_lstm` or `use_attention` in `model` all of that section."""
+    model = policy.config["model"]
+    if model.get("use_lstm") or model.get("use_attention"):
+        return {**model, "vf_share_layers": True}
+    return encoder_config(policy, section)
+
+
 def obs_width(policy: Any) -> int:
     """Returns how many numbers networks see of an observation."""
     return ENCODER_WIDTH if policy.encoder() else math.prod(policy.observation_space.shape)

@@ -278,8 +278,8 @@ class DeterministicActorConfig(NStepConfig, SoftTargetConfig, TrainingIntensityC
 
 
 class ReplayedActorCriticConfig(
-    TwinCriticConfig, PrioritizedReplayConfig, NStepConfig, SoftTargetConfig, TrainingIntensityConfig,
-    GradientClippingConfig,
+    TwinCriticConfig, PrioritizedReplayConfig, SequenceReplayConfig, NStepConfig, SoftTargetConfig,
+    TrainingIntensityConfig, GradientClippingConfig,
 ):  # fmt: skip
     """Actors that learn from replayed steps, one update for each step of the environment."""
 

@@ -158,6 +158,56 @@ def warmed_up(run: Run, columns: Mapping[str, Any], burn_in: int) -> dict[str, A
     return later
 
 
+def steps_of(policy: Any, batch: SampleBatch) -> SampleBatch:
+    """Returns the rows of a batch of tensors that losses are computed of: of sequences, those behind burn-in."""
+    return batch._like(behind_burn_in(batch, int(policy.config["burn_in"]))) if policy.is_recurrent() else batch
+
+
+def encoded(policy: Any, networks: Any, batch: Mapping[str, Any], *, training: bool = False) -> Tensor:
+    """Returns the features of `steps_of` a batch, `[B, F]`: those of an encoder's memory, where it has one.
+
+    Args:
+        policy: Whose model it is.
+        networks: The policy's networks, or the target's.
+        batch: Tensors.
+        training: What an encoder without memory is told.
+    """
+    if not policy.is_recurrent():
+        features: Tensor = networks.encode(batch[OBS], training=training)
+        return features
+
+    def run(columns: Mapping[str, Any]) -> tuple[Tensor, list[Any]]:
+        made: tuple[Tensor, list[Any]] = networks.encoder({**columns, "is_training": True})
+        return made
+
+    return run(warmed_up(run, model_inputs(policy.model, batch), int(policy.config["burn_in"])))[0]
+
+
+def encoded_next(policy: Any, networks: Any, batch: Mapping[str, Any], seen: Tensor | None = None) -> Tensor:
+    """Returns the features of what the steps lead to, `[B, F]`, as constants.
+
+    Args:
+        policy: Whose model it is.
+        networks: The policy's networks, or the target's.
+        batch: Tensors.
+        seen: What `encoded` gave for these networks, where it is there.
+    """
+    if not policy.is_recurrent():
+        made: Tensor = ops.without_gradient(networks.encode, batch[NEXT_OBS])
+        return made
+    if seen is None:
+        seen = ops.without_gradient(lambda obs: encoded(policy, networks, {**batch, OBS: obs}), batch[OBS])
+    steps = behind_burn_in({key: batch[key] for key in (N_STEPS, SEQ_LENS)}, int(policy.config["burn_in"]))
+    return steps_ahead(ops.stop_gradient(seen), steps[N_STEPS], int(policy.config["n_step"]))
+
+
+def td_errors_to_replay(policy: Any, td_error: Tensor, steps: Mapping[str, Any]) -> Tensor:
+    """Returns the TD errors `[B]` of rows, or what they make of whole sequences `[S]`, see `sequence_priorities`."""
+    if not policy.is_recurrent():
+        return td_error
+    return sequence_priorities(td_error, steps, float(policy.config["prioritized_replay_eta"]))
+
+
 def _rows(column: Tensor, lens: Tensor, steps: slice) -> Tensor:
     """Returns some steps of padded sequences `[S · T, ...]` as rows."""
     return ops.flatten_sequences(ops.split_sequences(column, lens)[:, steps])

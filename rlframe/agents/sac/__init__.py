@@ -7,18 +7,37 @@ from typing import TYPE_CHECKING, Any
 from rlframe.utils.lazy import import_name
 
 if TYPE_CHECKING:
+    from rlframe.agents.sac.rnnsac import DEFAULT_CONFIG as RNNSAC_DEFAULT_CONFIG
+    from rlframe.agents.sac.rnnsac import RNNSACConfig, RNNSACTrainer
+    from rlframe.agents.sac.rnnsac_policy import RNNSACTFPolicy, RNNSACTorchPolicy
     from rlframe.agents.sac.sac import DEFAULT_CONFIG, SACConfig, SACTrainer
     from rlframe.agents.sac.sac_policy import SACTFPolicy, SACTorchPolicy
 
 _NAMES = {
     "DEFAULT_CONFIG": "rlframe.agents.sac.sac",
+    "RNNSACConfig": "rlframe.agents.sac.rnnsac",
+    "RNNSACTFPolicy": "rlframe.agents.sac.rnnsac_policy",
+    "RNNSACTorchPolicy": "rlframe.agents.sac.rnnsac_policy",
+    "RNNSACTrainer": "rlframe.agents.sac.rnnsac",
+    "RNNSAC_DEFAULT_CONFIG": "rlframe.agents.sac.rnnsac:DEFAULT_CONFIG",
     "SACConfig": "rlframe.agents.sac.sac",
     "SACTFPolicy": "rlframe.agents.sac.sac_policy",
     "SACTorchPolicy": "rlframe.agents.sac.sac_policy",
     "SACTrainer": "rlframe.agents.sac.sac",
 }
 
-__all__ = ["DEFAULT_CONFIG", "SACConfig", "SACTFPolicy", "SACTorchPolicy", "SACTrainer"]
+__all__ = [
+    "DEFAULT_CONFIG",
+    "RNNSAC_DEFAULT_CONFIG",
+    "RNNSACConfig",
+    "RNNSACTFPolicy",
+    "RNNSACTorchPolicy",
+    "RNNSACTrainer",
+    "SACConfig",
+    "SACTFPolicy",
+    "SACTorchPolicy",
+    "SACTrainer",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -102,6 +102,8 @@ class SACConfig(ReplayedActorCriticConfig):
             )
         if self.critic_batch_norm and self.Q_model.custom_model is not None:
             yield "critic_batch_norm=True normalises built-in critics only; leave out Q_model.custom_model or it"
+        if self.critic_batch_norm and self.has_memory():
+            yield "critic_batch_norm=True would take its statistics of padded sequences; leave it out, or the memory"
         if self.exploration_config.get("type") == "ParameterNoise":
             yield "exploration_config.type='ParameterNoise' is for deterministic policies; SAC's own actions are random"
 
@@ -109,7 +111,7 @@ class SACConfig(ReplayedActorCriticConfig):
         """Yields remarks on keys that SAC does not read: programs hand whole configs over."""
         yield from super().remarks()
         defaults = self.defaults()
-        unread = () if self.model.custom_model else ("fcnet_hiddens", "fcnet_activation", "use_lstm", "use_attention")
+        unread = () if self.model.custom_model or self.has_memory() else ("fcnet_hiddens", "fcnet_activation")
         if self.lr != defaults["lr"]:
             yield f"lr={self.lr} has no effect on SAC; set optimization.actor_learning_rate and its siblings"
         for key in unread:

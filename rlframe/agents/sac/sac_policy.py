@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from rlframe.agents.families.actor_critic_networks import (
     action_size,
     check_normalized,
-    encoder_config,
     is_discrete,
     network_of,
+    remembering_encoder_config,
 )
 from rlframe.agents.families.replayed_policy import (
     LOSS_COLUMNS,
@@ -24,7 +24,15 @@ from rlframe.agents.families.replayed_policy import (
     td_error_of,
     with_discounts,
 )
-from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
+from rlframe.agents.families.replayed_sequences import (
+    encoded,
+    encoded_next,
+    histories,
+    prepare_sequences,
+    steps_of,
+    td_errors_to_replay,
+)
+from rlframe.data.columns import ACTIONS, DISCOUNTS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import (
     bootstrapped,
@@ -34,11 +42,12 @@ from rlframe.losses.actor_critic import (
     squashed_gaussian,
     truncated_quantiles,
 )
+from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.losses.q_learning import select_by_action
 from rlframe.models.spec import Part, Variable
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import AdamSpec, FusedGradients, LossOutput
+from rlframe.policy.parts import AdamSpec, Component, FusedGradients, LossOutput
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
@@ -72,6 +81,8 @@ class SACPolicy(LearningPolicy):
     complete_columns = complete_batch = with_discounts
     compute_td_error = td_error_of
     postprocess_trajectory = postprocess_replayed
+    padded_sequences = histories
+    encoder_may_remember = True
     noise_columns = NOISE, NEXT_NOISE
     fused_gradients = FusedGradients(
         {"torch": "rlframe.agents.families.dense_actor_critic_torch:DenseSACGradients"},
@@ -102,7 +113,12 @@ class SACPolicy(LearningPolicy):
 
     def encoder(self) -> dict[str, Any] | None:
         """Returns what observations that are no vectors pass through first: the critics' convolutions."""
-        return encoder_config(self, self.config.Q_model)
+        return remembering_encoder_config(self, self.config.Q_model)
+
+    def section_behind(self, name: str) -> Mapping[str, Any]:
+        """Returns the section of the config that describes a network behind the encoder."""
+        section: Mapping[str, Any] = self.config[name]
+        return section
 
     def networks(self) -> Mapping[str, Part]:
         """Returns actor, critics and log α."""
@@ -111,9 +127,10 @@ class SACPolicy(LearningPolicy):
         quantiles *= config.n_quantiles
         seen = {} if self.discrete else {ACTIONS: size}
         normed, initial = config.critic_batch_norm, config.initial_weights
-        critic = network_of(self, config.Q_model, seen, quantiles, batch_norm=normed, initial=initial)
+        behind = self.section_behind("Q_model"), self.section_behind("policy_model")
+        critic = network_of(self, behind[0], seen, quantiles, batch_norm=normed, initial=initial)
         return {
-            "actor": network_of(self, config.policy_model, {}, outputs, initial=initial),
+            "actor": network_of(self, behind[1], {}, outputs, initial=initial),
             **dict.fromkeys(self.critic_names, critic),
             "log_alpha": Variable(math.log(config.initial_alpha)),
         }
@@ -127,6 +144,11 @@ class SACPolicy(LearningPolicy):
             "critic": AdamSpec(critics, rates["critic_learning_rate"], eps=1e-7, grad_clip=clip),
             "alpha": AdamSpec(("log_alpha",), rates["entropy_learning_rate"], eps=1e-7, grad_clip=clip),
         }
+
+    def make_components(self) -> dict[str, Component]:
+        """Returns nothing; has workers cut the rows of a memory into sequences."""
+        prepare_sequences(self)
+        return {}
 
     def random_columns(self, rows: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
         """Returns the noise of the actions that the losses draw."""
@@ -143,13 +165,20 @@ class SACPolicy(LearningPolicy):
         """Returns the losses of actor, critics and α; see `actor_critic_loss`."""
         return actor_critic_loss(self, model, dist_class, train_batch)
 
-    def critic_loss(self, values: list[Tensor], targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    def critic_loss(
+        self,
+        values: list[Tensor],
+        targets: Tensor,
+        weights: Tensor | None,
+        mean: Callable[[Tensor], Tensor] = ops.mean,
+    ) -> tuple[Tensor, Tensor]:
         """Returns the critics' summed losses, a scalar, and the mean size of their TD errors `[B]`.
 
         Args:
             values: Of each critic, for the actions taken. Float `[B]`, or `[B, M]` quantiles.
             targets: Float `[B]`, or `[B, J]` samples.
             weights: Importance weights, float `[B]`; None for ones.
+            mean: Takes the mean over the rows that count.
         """
         if len(targets.shape) > 1:
             per_row = [quantile_huber(value, targets) for value in values]
@@ -157,7 +186,7 @@ class SACPolicy(LearningPolicy):
         else:
             errors = [value - targets for value in values]
             per_row, sizes = [error_loss(self, error) for error in errors], [ops.abs(error) for error in errors]
-        weighted = [ops.mean(row if weights is None else weights * row) for row in per_row]
+        weighted = [mean(row if weights is None else weights * row) for row in per_row]
         return _sum(weighted), ops.stop_gradient(_sum(sizes) / len(sizes))
 
     def target_value(self, values: list[Tensor]) -> Tensor:
@@ -202,80 +231,84 @@ def actor_critic_loss(policy: SACPolicy, model: Any, dist_class: Any, train_batc
 
 
 def _continuous_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> LossOutput:
-    actions, alpha = batch[ACTIONS], ops.stop_gradient(ops.exp(model.log_alpha))
-    seen = model.encode(batch[OBS], training=True)
-    own, logp = squashed_gaussian(model.actor(ops.stop_gradient(seen)), batch[NOISE])
-    next_own, next_logp = _without_gradient(policy, model, batch)
-    values, next_values = _critics_of_step(policy, model, batch, seen, actions, next_own)
+    steps, seen = steps_of(policy, batch), encoded(policy, model, batch, training=True)
+    next_seen, mean = encoded_next(policy, model, batch, seen), valid_mean(steps)
+    actions, alpha = steps[ACTIONS], ops.stop_gradient(ops.exp(model.log_alpha))
+    own, logp = squashed_gaussian(model.actor(ops.stop_gradient(seen)), steps[NOISE])
+    next_own, next_logp = ops.without_gradient(
+        lambda later: squashed_gaussian(model.actor(later), steps[NEXT_NOISE]), next_seen
+    )
+    values, next_values = _critics_of_step(policy, model, batch, (seen, next_seen), (actions, next_own))
     next_value = policy.target_value(next_values)
     bonus = alpha * next_logp
     soft = next_value - (ops.expand_like(bonus, next_value) if len(next_value.shape) > 1 else bonus)
-    targets = bootstrapped(batch[REWARDS], batch[DISCOUNTS], soft)
-    critic_loss, td_error = policy.critic_loss(values, targets, batch.get(WEIGHTS))
+    targets = bootstrapped(steps[REWARDS], steps[DISCOUNTS], soft)
+    critic_loss, td_error = policy.critic_loss(values, targets, steps.get(WEIGHTS), mean)
     own_values = policy.critics(model, ops.stop_gradient(seen), own, frozen=True)
     if policy.config.n_quantiles > 1:
         own_value = _sum([ops.mean(value, axis=1) for value in own_values]) / len(own_values)
     else:
         own_value = smallest(own_values)
-    actor_loss = ops.mean(alpha * logp - own_value)
-    alpha_loss = -ops.mean(model.log_alpha * ops.stop_gradient(logp + policy.target_entropy))
-    return policy.output(model, actor_loss, critic_loss, alpha_loss, td_error, values[0], own)
+    actor_loss = mean(alpha * logp - own_value)
+    alpha_loss = -mean(model.log_alpha * ops.stop_gradient(logp + policy.target_entropy))
+    td_error, told = td_errors_to_replay(policy, td_error, steps), valid_rows(steps)
+    return policy.output(model, actor_loss, critic_loss, alpha_loss, td_error, told(values[0]), told(own))
 
 
 def _discrete_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> LossOutput:
+    steps, seen = steps_of(policy, batch), encoded(policy, model, batch, training=True)
+    next_seen, mean = encoded_next(policy, model, batch, seen), valid_mean(steps)
     alpha = ops.stop_gradient(ops.exp(model.log_alpha))
-    seen = model.encode(batch[OBS], training=True)
     log_probs = ops.log_softmax(model.actor(ops.stop_gradient(seen)))
     probs = ops.exp(log_probs)
-    next_seen = ops.stop_gradient(model.encode(batch[NEXT_OBS]))
     next_log_probs = ops.stop_gradient(ops.log_softmax(model.actor(next_seen)))
-    every, next_every = _critics_of_step(policy, model, batch, seen, None, None)
+    every, next_every = _critics_of_step(policy, model, batch, (seen, next_seen), None)
     soft = expected(ops.exp(next_log_probs), smallest(next_every) - alpha * next_log_probs)
-    targets = bootstrapped(batch[REWARDS], batch[DISCOUNTS], soft)
-    values = [select_by_action(value, batch[ACTIONS]) for value in every]
-    critic_loss, td_error = policy.critic_loss(values, targets, batch.get(WEIGHTS))
+    targets = bootstrapped(steps[REWARDS], steps[DISCOUNTS], soft)
+    values = [select_by_action(value, steps[ACTIONS]) for value in every]
+    critic_loss, td_error = policy.critic_loss(values, targets, steps.get(WEIGHTS), mean)
     own = ops.stop_gradient(smallest(every))
-    actor_loss = ops.mean(expected(probs, alpha * log_probs - own))
+    actor_loss = mean(expected(probs, alpha * log_probs - own))
     surplus = ops.stop_gradient(log_probs + policy.target_entropy)
-    alpha_loss = -ops.mean(expected(ops.stop_gradient(probs), model.log_alpha * surplus))
-    return policy.output(model, actor_loss, critic_loss, alpha_loss, td_error, values[0], log_probs)
-
-
-def _without_gradient(policy: SACPolicy, model: Any, batch: SampleBatch) -> tuple[Tensor, Tensor]:
-    """Returns actions drawn for the next observations, and their log-densities, as constants."""
-    del policy
-
-    def draw(next_obs: Tensor) -> tuple[Tensor, Tensor]:
-        return squashed_gaussian(model.actor(model.encode(next_obs)), batch[NEXT_NOISE])
-
-    made: tuple[Tensor, Tensor] = ops.without_gradient(draw, batch[NEXT_OBS])
-    return made
+    alpha_loss = -mean(expected(ops.stop_gradient(probs), model.log_alpha * surplus))
+    td_error, told = td_errors_to_replay(policy, td_error, steps), valid_rows(steps)
+    return policy.output(model, actor_loss, critic_loss, alpha_loss, td_error, told(values[0]), told(log_probs))
 
 
 def _critics_of_step(
-    policy: SACPolicy, model: Any, batch: SampleBatch, seen: Tensor, actions: Tensor | None, next_actions: Tensor | None
+    policy: SACPolicy,
+    model: Any,
+    batch: SampleBatch,
+    ends: tuple[Tensor, Tensor],
+    actions: tuple[Tensor, Tensor] | None,
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Returns the critics' values of what was done, and the target critics' of what follows, as constants.
 
     With batch normalisation and without a target network both come from one pass: the statistics are those of present
     and next steps together, as Bhatt et al. 2024, section 3.2, have it.
+
+    Args:
+        policy: The policy.
+        model: Its networks.
+        batch: Tensors.
+        ends: Features at both ends of the steps, of the policy's own encoder.
+        actions: Actions at both ends; None where critics value every choice.
     """
-    taken = [] if actions is None else [actions]
-    follow = [] if next_actions is None else [next_actions]
-    normed = bool(policy.config.critic_batch_norm)
+    taken, follow = ([], []) if actions is None else ([actions[0]], [actions[1]])
+    normed, (seen, next_seen) = bool(policy.config.critic_batch_norm), ends
     if not policy.target_networks and normed:
-        both = [ops.concat([now, later], axis=0) for now, later in zip([seen, *taken], [
-            ops.stop_gradient(model.encode(batch[NEXT_OBS])), *follow], strict=True)]  # fmt: skip
+        both = [ops.concat(pair, axis=0) for pair in zip([seen, *taken], [next_seen, *follow], strict=True)]
         rows = ops.row_count(seen)
         made = policy.critics(model, *both, training=True)
         return [value[:rows] for value in made], [ops.stop_gradient(value[rows:]) for value in made]
     values = policy.critics(model, seen, *taken, training=normed)
     networks = policy.target_model if policy.target_networks else model
+    later = encoded_next(policy, networks, batch) if policy.target_networks else next_seen
 
-    def target(next_obs: Tensor) -> tuple[Tensor, ...]:
-        return tuple(policy.critics(networks, networks.encode(next_obs), *follow))
+    def target(later: Tensor) -> tuple[Tensor, ...]:
+        return tuple(policy.critics(networks, later, *follow))
 
-    return values, list(ops.without_gradient(target, batch[NEXT_OBS]))
+    return values, list(ops.without_gradient(target, later))
 
 
 def _sum(tensors: list[Tensor]) -> Tensor:

@@ -16,9 +16,13 @@ SMALL = {
     "log_sys_usage": False, "min_iter_time_s": 0, "burn_in": 3, "zero_init_states": False,
 }  # fmt: skip
 HEADS = {"hiddens": [8]}
+NETWORKS = {"Q_model": {"fcnet_hiddens": [8]}, "policy_model": {"fcnet_hiddens": [8]}}
+MEMORY = {key: value for key, value in LSTM.items() if key != "max_seq_len"}
 CASES = {
     "R2D2": ("R2D2", "CartPole-v1", {**HEADS, "model": LSTM, "prioritized_replay": True, "n_step": 2}),
     "R2D2, attention": ("R2D2", "CartPole-v1", {**HEADS, "model": {"use_attention": True, "max_seq_len": 5}}),
+    "RNNSAC": ("RNNSAC", "CartPole-v1", {"Q_model": MEMORY, "policy_model": MEMORY, "model": {"max_seq_len": 5}}),
+    "SAC": ("SAC", "Pendulum-v1", {**NETWORKS, "model": LSTM, "prioritized_replay": True, "horizon": 30}),
     "DQN": ("DQN", "CartPole-v1", {**HEADS, "model": LSTM, "replay_sequence_overlap": 2}),
 }
 
@@ -72,7 +76,13 @@ R2D2S = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "wanted"), [("R2D2", R2D2S)])
+RNNSACS = {
+    "batch_mode": "complete_episodes", "zero_init_states": True, "burn_in": 0, "replay_sequence_length": -1,
+    "train_batch_size": 256, "num_workers": 0, "target_network_update_freq": 0, "twin_q": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("R2D2", R2D2S), ("RNNSAC", RNNSACS)])
 def test_defaults_are_those_of_rllib(name, wanted):
     defaults = get_trainer_class(name).get_default_config()
     assert {key: defaults[key] for key in wanted} == wanted
@@ -92,6 +102,9 @@ def test_defaults_are_those_of_rllib(name, wanted):
             "without a memory, but R2D2 learns from sequences; set model.use_lstm",
         ),
         ("R2D2", {"replay_buffer_config": {"type": "EpisodeReplayBuffer"}}, "leave it at 'LocalReplayBuffer'"),
+        ("RNNSAC", {"batch_mode": "truncate_episodes"}, "RNNSAC's sequences are cut from whole episodes"),
+        ("RNNSAC", {"Q_model": {}, "policy_model": {}}, "got no memory in Q_model, policy_model or model, but RNNSAC"),
+        ("SAC", {"critic_batch_norm": True}, "would take its statistics of padded sequences; leave it out"),
         ("DQN", {"worker_side_prioritization": True}, "TD errors of single rows, but a model with memory learns"),
         ("DQN", {"multiagent": {"replay_mode": "lockstep"}, "prioritized_replay": False}, "lockstep' replays single r"),
     ],
@@ -99,6 +112,17 @@ def test_defaults_are_those_of_rllib(name, wanted):
 def test_wrong_configs_are_refused_in_a_sentence(name, overrides, said):
     with pytest.raises(ConfigError, match=said):
         make(name, **overrides)
+
+
+def test_actor_and_critics_share_one_memory():
+    with pytest.warns(UserWarning, match="policy_model.lstm_cell_size=9 has no effect beside Q_model.lstm_cell_size=6"):
+        trainer = make("RNNSAC", policy_model={**MEMORY, "lstm_cell_size": 9, "fcnet_hiddens": [7]})
+    policy = trainer.get_policy()
+    assert [state.shape for state in policy.get_initial_state()] == [(6,), (6,)]
+    weights = policy.get_weights()
+    assert weights["encoder.inner.hidden_0.weight"].shape == (8, 4)
+    assert weights["actor.hidden_0.weight"].shape[0] == 7
+    assert type(policy.inference).__name__ == "NumpyInference"
 
 
 def test_sequences_are_as_long_as_asked_for():
