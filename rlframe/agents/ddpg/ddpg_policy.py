@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.agents.families.actor_critic_networks import action_size, encoder_config, obs_width
+from rlframe.agents.families.actor_critic_networks import action_size, obs_width, remembering_encoder_config
 from rlframe.agents.families.replayed_policy import (
     LOSS_COLUMNS,
     SAMPLED_COLUMNS,
@@ -17,13 +17,22 @@ from rlframe.agents.families.replayed_policy import (
     td_error_of,
     with_discounts,
 )
-from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
+from rlframe.agents.families.replayed_sequences import (
+    encoded,
+    encoded_next,
+    histories,
+    prepare_sequences,
+    steps_of,
+    td_errors_to_replay,
+)
+from rlframe.data.columns import ACTIONS, DISCOUNTS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import bootstrapped, half_squares, smallest, smoothed_actions
+from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.models.spec import Dense, Initial, Layer, Network, Part, Rescale, dense_layers
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import AdamSpec, FusedGradients, LossOutput
+from rlframe.policy.parts import AdamSpec, Component, FusedGradients, LossOutput
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
@@ -53,6 +62,8 @@ class DDPGPolicy(LearningPolicy):
     complete_columns = complete_batch = with_discounts
     compute_td_error = td_error_of
     postprocess_trajectory = postprocess_replayed
+    padded_sequences = histories
+    encoder_may_remember = True
     dist_type = "deterministic"
     fused_gradients = FusedGradients(
         {"torch": "rlframe.agents.families.dense_actor_critic_torch:DenseDDPGGradients"},
@@ -74,7 +85,7 @@ class DDPGPolicy(LearningPolicy):
     def encoder(self) -> dict[str, Any] | None:
         """Returns the network that observations pass through first: that of `model`, where it is wanted or needed."""
         wanted = self.config.use_state_preprocessor
-        return dict(self.config.model) if wanted else encoder_config(self, {})
+        return dict(self.config.model) if wanted else remembering_encoder_config(self, {})
 
     def networks(self) -> Mapping[str, Part]:
         """Returns actor and critics."""
@@ -104,6 +115,11 @@ class DDPGPolicy(LearningPolicy):
             "critic": AdamSpec(critics, config.critic_lr, 1e-7, clip),
         }
 
+    def make_components(self) -> dict[str, Component]:
+        """Returns nothing; has workers cut the rows of a memory into sequences."""
+        prepare_sequences(self)
+        return {}
+
     def random_columns(self, rows: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
         """Returns the noise of the target actor's actions."""
         if not self.config.smooth_target_policy:
@@ -118,14 +134,13 @@ class DDPGPolicy(LearningPolicy):
 
     def next_value(self, batch: SampleBatch) -> Tensor:
         """Returns what the target critics say of the target actor's actions, the smallest of them. Float `[B]`."""
-        target = self.target_model
+        target, steps = self.target_model, steps_of(self, batch)
 
-        def value(next_obs: Tensor) -> Tensor:
-            seen = target.encode(next_obs)
-            actions = self.target_actions(target.actor(seen), batch)
+        def value(seen: Tensor) -> Tensor:
+            actions = self.target_actions(target.actor(seen), steps)
             return smallest([getattr(target, name)(seen, actions)[:, 0] for name in self.critic_names])
 
-        made: Tensor = ops.without_gradient(value, batch[NEXT_OBS])
+        made: Tensor = ops.without_gradient(value, encoded_next(self, target, batch))
         return made
 
     def target_actions(self, actions: Tensor, batch: SampleBatch) -> Tensor:
@@ -164,21 +179,22 @@ class DDPGPolicy(LearningPolicy):
 def ddpg_actor_critic_loss(policy: DDPGPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
     """Returns the losses of actor and critics for one batch; the equations are those of `DDPGPolicy`."""
     del dist_class
-    weights = train_batch.get(WEIGHTS)
-    targets = bootstrapped(train_batch[REWARDS], train_batch[DISCOUNTS], policy.next_value(train_batch))
-    seen = model.encode(train_batch[OBS], training=True)
-    values = [getattr(model, name)(seen, train_batch[ACTIONS])[:, 0] for name in policy.critic_names]
+    steps, seen = steps_of(policy, train_batch), encoded(policy, model, train_batch, training=True)
+    weights, mean = steps.get(WEIGHTS), valid_mean(steps)
+    targets = bootstrapped(steps[REWARDS], steps[DISCOUNTS], policy.next_value(train_batch))
+    values = [getattr(model, name)(seen, steps[ACTIONS])[:, 0] for name in policy.critic_names]
     critic_loss = 0.0
     for value in values:
         per_row = error_loss(policy, value - targets)
-        critic_loss = critic_loss + ops.mean(per_row if weights is None else weights * per_row)
+        critic_loss = critic_loss + mean(per_row if weights is None else weights * per_row)
     sizes = [ops.abs(ops.stop_gradient(value) - targets) for value in values]
     td_error = sizes[0] if len(sizes) == 1 else (sizes[0] + sizes[1]) / 2.0
     actor_loss = None
     if policy.due("actor"):
         features = ops.stop_gradient(seen)
-        actor_loss = -ops.mean(model.q(features, model.actor(features), frozen=True)[:, 0])
-    return policy.output(model, critic_loss, actor_loss, td_error, values[0])
+        actor_loss = -mean(model.q(features, model.actor(features), frozen=True)[:, 0])
+    td_error = td_errors_to_replay(policy, td_error, steps)
+    return policy.output(model, critic_loss, actor_loss, td_error, valid_rows(steps)(values[0]))
 
 
 __getattr__ = lazy_policies(__name__, DDPGPolicy, DDPGTorchPolicy="torch", DDPGTFPolicy="tf")

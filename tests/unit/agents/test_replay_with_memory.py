@@ -23,6 +23,7 @@ CASES = {
     "R2D2, attention": ("R2D2", "CartPole-v1", {**HEADS, "model": {"use_attention": True, "max_seq_len": 5}}),
     "RNNSAC": ("RNNSAC", "CartPole-v1", {"Q_model": MEMORY, "policy_model": MEMORY, "model": {"max_seq_len": 5}}),
     "SAC": ("SAC", "Pendulum-v1", {**NETWORKS, "model": LSTM, "prioritized_replay": True, "horizon": 30}),
+    "TD3": ("TD3", "Pendulum-v1", {"actor_hiddens": [8], "critic_hiddens": [8], "model": LSTM, "horizon": 30}),
     "DQN": ("DQN", "CartPole-v1", {**HEADS, "model": LSTM, "replay_sequence_overlap": 2}),
 }
 
