@@ -92,6 +92,8 @@ class LearningPolicy(Policy):
     own_steps: Mapping[str, tuple[str, ...]] = {}
     #: What fills the gradients of the class's own loss without autograd; None goes by autograd.
     fused_gradients: FusedGradients | None = None
+    #: What gives the second derivatives of the class's own `divergence` without autograd, for `second_order`.
+    fused_curvature: FusedGradients | None = None
     #: A frozen copy of `target_networks`, under their names; there where they are.
     target_network: Any
     #: Its networks, as attributes; one that is there before becomes the copy of the whole model.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.policy.users_code import with_custom_loss
+from rlframe.policy.users_code import overridden_by_user, with_custom_loss
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
 
@@ -116,11 +117,20 @@ class FusedGradients:
 
     Attributes:
         classes: "module:class" by framework; `class.of(policy)` gives it, or None where networks are not made for it.
+            `class.of(policy, names)` that of a curvature, with the names of weights.
         methods: What it stands for: it is not used where a user's class replaces one of them.
     """
 
     classes: Mapping[str, str]
     methods: tuple[str, ...] = ("loss", "keep")
+
+    def find(self, policy: Any) -> Any:
+        """Returns the class for a policy's framework; None where there is none, or a user's method stands for it."""
+        path = self.classes.get(policy.framework)
+        if path is None or any(overridden_by_user(type(policy), name) for name in self.methods):
+            return None
+        module, _, name = path.partition(":")
+        return getattr(importlib.import_module(module), name)
 
 
 @dataclass(frozen=True)

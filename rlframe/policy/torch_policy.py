@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -44,7 +43,7 @@ from rlframe.policy.torch.second_order import TorchSecondOrder
 from rlframe.policy.torch.target import TargetNetwork
 from rlframe.policy.torch.template import derive_class
 from rlframe.policy.torch.threads import Threads
-from rlframe.policy.users_code import method, overridden_by_user
+from rlframe.policy.users_code import method
 
 Loss = Callable[..., Any]
 
@@ -115,10 +114,9 @@ class TorchPolicy(LearningPolicy):
         if self.target_networks:
             self._make_target_network(self.target_networks)
         self.components.update(self.make_components())
-        fused = self.fused_gradients
-        if fused is not None and not any(overridden_by_user(type(self), name) for name in fused.methods):
-            module, _, name = fused.classes["torch"].partition(":")
-            self.without_autograd = getattr(importlib.import_module(module), name).of(self)
+        fused = self.fused_gradients.find(self) if self.fused_gradients else None
+        if fused is not None:
+            self.without_autograd = fused.of(self)
 
     # --- building ---------------------------------------------------------------------------------------------
 

@@ -1,12 +1,13 @@
 """Gradients written by hand are those of autograd."""
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 
 from rlframe.models.torch.dense_chain import DenseChain
 from rlframe.policy.torch.flat import FlatParameters
-from tests.contract.test_policies import make, make_batch, same
+from tests.contract.test_policies import BOX, make, make_batch, same
 
 CASES = [
     ("SimpleQ", {}),
@@ -112,6 +113,56 @@ def test_what_is_no_plain_dense_network_goes_by_autograd(name, overrides):
     policy = make("torch", name, overrides)
     assert policy.without_autograd is None
     assert policy.learn_on_batch(make_batch(name=name))["learner_stats"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "space"),
+    [
+        ({}, None),
+        ({"model": {"vf_share_layers": True, "fcnet_hiddens": [16, 8], "fcnet_activation": "relu"}}, None),
+        ({"model": {"fcnet_hiddens": []}}, None),
+        ({"fvp_sub_sampling": 3}, BOX),
+        ({"model": {"free_log_std": True}}, BOX),
+    ],
+)
+def test_fisher_vector_products_are_those_of_autograd(overrides, space):
+    policy = make("torch", "TRPO", overrides, action_space=space)
+    start, rng = policy.get_flat_weights(), np.random.default_rng(0)
+    policy.set_flat_weights(start + 0.3 * rng.normal(size=len(start)).astype(np.float32))
+    batch = make_batch(32)
+    batch["actions"] = policy.compute_actions(batch["obs"])[0]
+    problem, products = policy.second_order("policy"), []
+    assert problem.without_autograd is not None
+    v = rng.normal(size=len(problem.get_flat())).astype(np.float32)
+    for _ in range(2):
+        problem.begin(batch, policy._curvature_rows(batch))
+        products.append(problem.divergence_product(v))
+        problem.without_autograd = None
+    np.testing.assert_allclose(products[0], products[1], rtol=1e-4, atol=1e-6)
+
+
+def test_other_divergences_and_distributions_go_by_autograd():
+    from rlframe.agents.trpo import TRPOTorchPolicy
+
+    class Reversed(TRPOTorchPolicy):
+        def divergence(self, model, dist_class, batch):
+            old, new = batch["action_dist_inputs"], model(batch)[0]
+            return dist_class(new, model).kl(dist_class(old, model)).mean()
+
+    plain = make("torch", "TRPO", {})
+    reverse = Reversed(plain.observation_space, plain.action_space, plain.config)
+    many = make("torch", "TRPO", {}, action_space=gym.spaces.MultiDiscrete([3, 2]))
+    memory = make("torch", "TRPO", {"model": {"use_lstm": True, "lstm_cell_size": 4}})
+    elu = make("torch", "TRPO", {"model": {"fcnet_activation": "elu"}})
+    for policy in (reverse, many, memory, elu):
+        assert policy.second_order("policy").without_autograd is None
+    # To second order both directions are one.
+    problems = [policy.second_order("policy") for policy in (plain, reverse)]
+    batch, v = make_batch(32), np.random.default_rng(0).normal(size=len(problems[0].get_flat()))
+    for problem in problems:
+        problem.begin(batch, batch)
+    one, other = (problem.divergence_product(v) for problem in problems)
+    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
 def test_deviations_beyond_their_limits_have_no_gradient():

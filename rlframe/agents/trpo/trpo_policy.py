@@ -83,6 +83,9 @@ class TRPOPolicy(LearningPolicy):
     learn_columns = (OBS, ACTIONS, ACTION_LOGP, ADVANTAGES, VALUE_TARGETS)
     own_steps = {"policy": MODEL_OUTPUTS}  # noqa: RUF012 - as the base declares it
     fused_gradients = FusedGradients({"torch": "rlframe.agents.families.dense_values_torch:DenseValueGradients"})
+    fused_curvature = FusedGradients(
+        {"torch": "rlframe.agents.families.dense_fisher_torch:DenseFisher"}, methods=("divergence",)
+    )
     cur_lr: float
     entropy_coeff: float
     _value = value_of_step

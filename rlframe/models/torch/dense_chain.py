@@ -12,7 +12,7 @@ from rlframe.fast.dense_torch import dense_in_place, matmul
 from rlframe.models.actor import normalize_activation
 
 #: By activation: the gradient of its input from that of its output y and y itself.
-_SLOPES: dict[str, Any] = {
+SLOPES: dict[str, Any] = {
     "relu": lambda grad, y: torch.ops.aten.threshold_backward(grad, y, 0),
     "tanh": torch.ops.aten.tanh_backward,
     "sigmoid": torch.ops.aten.sigmoid_backward,
@@ -31,22 +31,23 @@ class DenseChain:
     Args:
         model: The `nn.Module` that has the layers as submodules.
         layers: Specs of dense layers, see `rlframe.models.actor`; empty for a chain that changes nothing.
+        frozen: Whether there is no `backward` of parameters, also where these have gradients.
 
     Raises:
         ValueError: If a layer is not dense, has an activation whose gradient needs its input, or no gradient buffer.
     """
 
-    def __init__(self, model: Any, layers: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, model: Any, layers: Sequence[Mapping[str, Any]], *, frozen: bool = False) -> None:
         self._layers: list[tuple[Tensor, Tensor, Tensor | None, Tensor | None, str, Any]] = []
         for layer in layers:
             activation = normalize_activation(layer.get("activation"))
-            if layer["kind"] != "dense" or activation not in _SLOPES:
+            if layer["kind"] != "dense" or activation not in SLOPES:
                 raise ValueError(f"a chain without autograd cannot have the layer {dict(layer)}")
             module = model.get_submodule(layer["name"])
             weight, bias = module.weight, module.bias
-            if weight.requires_grad and (weight.grad is None or bias.grad is None):
+            if not frozen and weight.requires_grad and (weight.grad is None or bias.grad is None):
                 raise ValueError(f"the parameters of {layer['name']} have no gradient buffer")
-            slope = _SLOPES[activation]
+            slope = SLOPES[activation]
             self._layers.append((weight.detach(), bias.detach(), weight.grad, bias.grad, activation, slope))
 
     def __bool__(self) -> bool:

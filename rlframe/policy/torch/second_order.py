@@ -66,7 +66,11 @@ class TorchSecondOrder:
 
     def __init__(self, policy: Any, name: str) -> None:
         self._policy, self._name = policy, name
-        self._weights: list[Tensor] = list(policy.weights_of(policy.own_steps[name]).values())
+        weights = policy.weights_of(policy.own_steps[name])
+        self._weights: list[Tensor] = list(weights.values())
+        fused = policy.fused_curvature.find(policy) if policy.fused_curvature else None
+        #: What gives products without autograd; None where autograd does.
+        self.without_autograd: Any = None if fused is None else fused.of(policy, list(weights))
         self._product: Callable[[Tensor], Tensor] | None = None
 
     def begin(self, samples: SampleBatch, curvature_samples: SampleBatch) -> None:
@@ -108,10 +112,16 @@ class TorchSecondOrder:
     def divergence_product(self, vector: NDArray[Any]) -> NDArray[np.float32]:
         """Returns H v, with H the second derivatives of the divergence at the weights that the batch began with."""
         if self._product is None:
-            # cuDNN's recurrent layers have no second derivatives.
-            with torch.backends.cudnn.flags(enabled=False):
-                self._product = hessian_product(lambda: self._divergence(self._curvature_batch), self._weights)
+            self._product = self._make_product(self._curvature_batch)
         return _array(self._product(self._tensor(vector)))
+
+    def _make_product(self, batch: SampleBatch) -> Callable[[Tensor], Tensor]:
+        if self.without_autograd is not None:
+            product = self.without_autograd.product(batch)
+            return lambda vector: flat_vector(product(split_vector(vector, self._weights)))
+        # cuDNN's recurrent layers have no second derivatives.
+        with torch.backends.cudnn.flags(enabled=False):
+            return hessian_product(lambda: self._divergence(batch), self._weights)
 
     def loss_and_divergence(self) -> tuple[float, float]:
         """Returns loss and divergence of the weights as they are; keeps what the loss reports."""
