@@ -34,7 +34,6 @@ class ACERConfig(LossWeightsConfig, OffPolicyConfig, GradientClippingConfig):
         "model": {"max_seq_len": 999_999},
     }
 
-    # Replay
     train_batch_size: int = option(
         160,
         "Steps of one update at least: fragments are collected until there are as many, and sequences replayed.",
@@ -46,7 +45,6 @@ class ACERConfig(LossWeightsConfig, OffPolicyConfig, GradientClippingConfig):
         source="Wang et al. 2017, algorithm 1",
     )  # fmt: skip
 
-    # Off-policy corrections
     importance_c: float = option(
         10.0, "c: largest importance weight; what is cut off is made good under the policy itself.", above=0,
         infinite=True, source="Wang et al. 2017, eq. 7",
@@ -57,7 +55,6 @@ class ACERConfig(LossWeightsConfig, OffPolicyConfig, GradientClippingConfig):
     )  # fmt: skip
     epsilon: float = option(1e-6, "What is added to probabilities that something is divided by.", above=0)
 
-    # The trust region
     trust_region: bool = option(
         True, "Hold each policy gradient near the average policy.", source="Wang et al. 2017, section 3.3"
     )

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.agents.families.actor_critic_networks import (
-    action_size,
-    check_normalized,
-    encoder_config,
-    is_discrete,
-    network_of,
-    with_memory,
-)
+from rlframe.agents.families.actor_critic_networks import encoder_config, network_of, settle_action_space, with_memory
 from rlframe.agents.families.replayed_policy import postprocess_discounts, with_discounts
 from rlframe.data.columns import ACTION_DIST_INPUTS, ACTIONS, DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS, SEQ_LENS
 from rlframe.data.sample_batch import SampleBatch
@@ -71,6 +64,8 @@ class ACERPolicy(LearningPolicy):
     postprocess_trajectory = postprocess_discounts
     target_networks = ("actor", "encoder")
 
+    discrete: bool
+    action_size: int
     cur_lr: float
     entropy_coeff: float
 
@@ -78,11 +73,7 @@ class ACERPolicy(LearningPolicy):
 
     def prepare(self) -> None:
         """Settles by the action space which ACER this is, and starts the schedules."""
-        self.discrete = is_discrete(self.action_space)
-        self.action_size = action_size("ACER", self.action_space)
-        if not self.discrete:
-            check_normalized("ACER", self.action_space, self.config)
-            self.dist_type = "squashed_gaussian"
+        settle_action_space("ACER", self)
         self.inputs_size = self.action_size if self.discrete else 2 * self.action_size
         self.has_memory = bool(self.config.model.use_lstm)
         self.components.update(schedules_of(self, self.config))

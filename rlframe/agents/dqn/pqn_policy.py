@@ -10,7 +10,12 @@ from numpy.typing import NDArray
 
 from rlframe.agents.dqn.dqn_policy import q_stats
 from rlframe.agents.dqn.q_policy import check_discrete
-from rlframe.agents.families.actor_critic_networks import action_size, encoder_config, network_of
+from rlframe.agents.families.actor_critic_networks import (
+    action_size,
+    encoder_config,
+    network_of,
+    refuse_action_mask,
+)
 from rlframe.data.columns import (
     ACTION_DIST_INPUTS,
     ACTIONS,
@@ -25,14 +30,12 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import gae_of_batch
 from rlframe.losses.policy_gradients import explained_variance
 from rlframe.losses.q_learning import select_by_action
-from rlframe.models.catalog import has_action_mask
 from rlframe.models.spec import Part
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.components import LearningRate
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import AdamSpec, Component, LossOutput
 from rlframe.tensor import ops
-from rlframe.utils.errors import ConfigError
 
 if TYPE_CHECKING:
     from rlframe.agents.dqn.pqn import PQNConfig
@@ -117,12 +120,7 @@ class PQNPolicy(LearningPolicy):
         """Checks the spaces."""
         check_discrete("PQN", self.action_space)
         self._num_actions = action_size("PQN", self.action_space)
-        own = self.config["model"].get("custom_model")
-        if not own and has_action_mask(self.observation_space, self._num_actions):
-            raise ConfigError(
-                "PQN got observations with an action_mask, which its network would take for numbers like others; use "
-                "PPO, or DQN with model.custom_model=ActionMaskModel, hiddens=[] and dueling=False"
-            )
+        refuse_action_mask("PQN", self, self._num_actions)
 
     def encoder(self) -> dict[str, Any] | None:
         """Returns what observations that are no vectors pass through first: convolutions, or a user's own model."""

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from rlframe.models.catalog import has_action_mask
 from rlframe.models.spec import ENCODER_WIDTH, LSTM, BatchNorm, CustomNetwork, Dense, Initial, Network, dense_layers
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 
@@ -57,6 +58,41 @@ def check_normalized(owner: str, space: Any, config: Mapping[str, Any]) -> None:
         f"normalize_actions: got False with the action space {space}; wanted True: {owner}'s policy acts in [-1, 1], "
         "from where actions are mapped onto the space"
     )
+
+
+def refuse_action_mask(owner: str, policy: Any, num_actions: int) -> None:
+    """Raises a ConfigError where observations have an action mask that no network of the policy's would read as such.
+
+    Args:
+        owner: The algorithm's name, for the message.
+        policy: A policy of which `observation_space` and `config` are set.
+        num_actions: Number of choices.
+    """
+    if not policy.config["model"].get("custom_model") and has_action_mask(policy.observation_space, num_actions):
+        raise ConfigError(
+            f"{owner} got observations with an action_mask, which its network would take for numbers like others; use "
+            "PPO, or DQN with model.custom_model=ActionMaskModel, hiddens=[] and dueling=False"
+        )
+
+
+def settle_action_space(owner: str, policy: Any) -> None:
+    """Settles by the action space whether a policy chooses, or draws squashed Gaussian numbers; checks the spaces.
+
+    Args:
+        owner: The algorithm's name, for messages.
+        policy: Gets `discrete`, `action_size` (the number of choices, or of numbers) and, for numbers, `dist_type`.
+
+    Raises:
+        UnsupportedSpaceException: If the algorithm cannot act in the space.
+        ConfigError: If observations have an action mask, or actions are not normalised.
+    """
+    policy.discrete = is_discrete(policy.action_space)
+    policy.action_size = action_size(owner, policy.action_space)
+    if policy.discrete:
+        refuse_action_mask(owner, policy, policy.action_size)
+    else:
+        check_normalized(owner, policy.action_space, policy.config)
+        policy.dist_type = "squashed_gaussian"
 
 
 def encoder_config(policy: Any, section: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.agents.families.actor_critic_networks import (
-    action_size,
-    check_normalized,
-    is_discrete,
-    network_of,
-    remembering_encoder_config,
-)
+from rlframe.agents.families.actor_critic_networks import network_of, remembering_encoder_config, settle_action_space
 from rlframe.agents.families.replayed_policy import (
     LOSS_COLUMNS,
     SAMPLED_COLUMNS,
@@ -75,6 +69,8 @@ class SACPolicy(LearningPolicy):
     """
 
     config: SACConfig
+    discrete: bool
+    action_size: int
     defaults_from = "rlframe.agents.sac.sac:DEFAULT_CONFIG"
     train_columns = SAMPLED_COLUMNS
     learn_columns = LOSS_COLUMNS
@@ -93,11 +89,7 @@ class SACPolicy(LearningPolicy):
 
     def prepare(self) -> None:
         """Settles by the action space which SAC this is."""
-        self.discrete = is_discrete(self.action_space)
-        self.action_size = action_size("SAC", self.action_space)
-        if not self.discrete:
-            check_normalized("SAC", self.action_space, self.config)
-            self.dist_type = "squashed_gaussian"
+        settle_action_space("SAC", self)
         config = self.config
         if self.discrete and config.n_quantiles > 1:
             raise ConfigError(

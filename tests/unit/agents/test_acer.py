@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from rlframe.agents.acer import ACERTrainer
+from rlframe.agents.registry import get_trainer_class
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.models import ModelCatalog
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
@@ -17,6 +18,7 @@ from rlframe.policy.numpy_policy import NumpyPolicy
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from tests.helpers.frameworks import needs_tf
+from tests.unit.agents.test_pqn import Masked
 from tests.unit.agents.test_replayed_actor_critics import with_actions
 
 SMALL = {
@@ -63,6 +65,12 @@ def test_wrong_configs_are_refused(overrides, said):
 def test_action_spaces_that_do_not_fit_are_refused(space, said):
     with pytest.raises(UnsupportedSpaceException, match=said):
         make(with_actions(space))
+
+
+@pytest.mark.parametrize("name", ["ACER", "SAC"])
+def test_action_masks_are_not_taken_for_numbers(name):
+    with pytest.raises(ConfigError, match=f"{name} got observations with an action_mask"):
+        get_trainer_class(name)({}, env=Masked)
 
 
 LSTM = {"fcnet_hiddens": [16], "use_lstm": True, "lstm_cell_size": 4, "max_seq_len": 5}
