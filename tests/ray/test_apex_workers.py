@@ -130,6 +130,7 @@ def test_a_killed_shard_is_replaced_by_an_empty_one_and_the_run_goes_on(trainer,
     assert trainer.workers.restarts == 0
 
 
+@pytest.mark.slow
 @pytest.mark.fault
 def test_a_killed_worker_is_replaced_and_what_the_shards_hold_stays(trainer):
     import ray

@@ -87,6 +87,14 @@ class DistributedReplayConfig(PrioritizedReplayConfig, NStepConfig, TrainingInte
         tunable=False,
     )
 
+    training_intensity: float | None = option(
+        None,
+        "Rows trained per row sampled; None: with remote workers all go as fast as they can, without, one update per "
+        "fragment.",
+        unit="rows / env step",
+        above=0,
+    )
+
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""
         yield from super().faults()
