@@ -16,6 +16,8 @@ from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.policy.numpy_policy import NumpyPolicy
 from rlframe.policy.policy import PolicySpec
+from rlframe.replay import per_policy
+from rlframe.replay.per_policy import LocalReplayBuffer
 from rlframe.utils.errors import CheckpointError, ConfigError
 from tests.helpers.frameworks import needs_tf
 
@@ -231,3 +233,11 @@ def test_a_plan_around_the_plan_finds_its_shards_again_when_it_is_built_anew():
     trainer.train_exec_impl = trainer._make_plan()
     after = trainer.train()["info"]["replay_shard_0"]["policy_default_policy"]["num_entries"]
     assert after > stored > 0
+
+
+def test_shards_share_the_memory_that_there_is(monkeypatch):
+    monkeypatch.setattr(per_policy, "memory_bytes", lambda: 40_000)
+    rows = SampleBatch({"obs": np.zeros((4, 10), np.float32)})
+    LocalReplayBuffer(num_shards=1, capacity=500).add_batch(rows)
+    with pytest.raises(ValueError, match="memory"):  # each takes as much as the one did
+        LocalReplayBuffer(num_shards=4, capacity=4 * 500).add_batch(rows)
