@@ -476,14 +476,25 @@ class RolloutWorker(RLlibWorkerNames):
             batch: SampleBatch | MultiAgentBatch = self.runner.sample()
         return batch
 
-    def sample_shared(self, client: SharedMemoryClient) -> Any:
+    def sample_shared(
+        self,
+        client: SharedMemoryClient,
+        weights: Mapping[str, Any] | None = None,
+        global_vars: Mapping[str, Any] | None = None,
+    ) -> Any:
         """Returns what `sample` does, and large observations through memory that the asking process maps, if it can.
 
         The caller must fetch each answer once.
 
         Args:
             client: The process that asks; see `this_client`.
+            weights: `{policy_id: weights}` to take first; None keeps those that are there.
+            global_vars: The global step count, likewise.
         """
+        if weights is not None:
+            self.set_weights(weights)
+        if global_vars is not None:
+            self.set_global_vars(global_vars)
         if not isinstance(self.runner, EnvRunner) or not self._shared_memory.reaches(client):
             return self.sample()
         self.runner.empty = self._shared_memory.empty

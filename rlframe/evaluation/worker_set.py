@@ -365,18 +365,29 @@ class WorkerSet:
         self._weights, self._snapshot = None, weights
 
     def update_worker(self, worker: Any, global_vars: Mapping[str, Any] | None = None) -> None:
-        """Sends a remote worker the newest weights, unless it has them.
+        """Sends a remote worker the newest weights, unless it has them; see `news_for`."""
+        weights, told = self.news_for(worker, global_vars)
+        if weights is not None:
+            worker.set_weights.remote(weights, told)
+        elif told is not None:
+            worker.set_global_vars.remote(told)
+
+    def news_for(self, worker: Any, global_vars: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
+        """Returns what a remote worker lacks, and takes it as sent.
 
         Args:
             worker: The worker.
             global_vars: `{"timestep": steps of all workers so far}`, sent where the worker has been told of fewer: it
                 counts its own alone, and schedules of exploration follow the sum. None for those of the last update.
+
+        Returns:
+            The newest weights as an argument of calls, and global variables; None each where it has them.
         """
         if self._versions.get(worker, 0) == self._version:
-            if global_vars is not None and global_vars["timestep"] > self._told.get(worker, 0):
-                self._told[worker] = global_vars["timestep"]
-                worker.set_global_vars.remote(global_vars)
-            return
+            if global_vars is None or global_vars["timestep"] <= self._told.get(worker, 0):
+                return None, None
+            self._told[worker] = global_vars["timestep"]
+            return None, global_vars
         from rlframe.evaluation.cluster import as_argument
 
         policies, of_update = self._unsent
@@ -387,7 +398,7 @@ class WorkerSet:
             weights = self._local_worker.get_weights(policies) if self._snapshot is None else self._snapshot
             self._weights = as_argument(weights, len(self._remote_workers))
         self._versions[worker] = self._version
-        worker.set_weights.remote(self._weights, global_vars)
+        return self._weights, global_vars
 
     def update_workers(self) -> None:
         """Sends every remote worker the newest weights, unless it has them."""

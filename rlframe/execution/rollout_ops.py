@@ -69,19 +69,19 @@ class _LocalRollouts:
         return _count_sampled(self._workers.local_worker().sample())
 
 
-def _inform(workers: Any, worker: Any) -> None:
-    """Sends a worker weights that it lacks, and how many steps all workers have made."""
-    workers.update_worker(worker, {"timestep": _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER]})
+def _global_vars() -> dict[str, Any]:
+    """Returns how many steps all workers have made."""
+    return {"timestep": _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER]}
 
 
 def _request_sample(workers: Any, worker: Any) -> Any:
-    _inform(workers, worker)
+    workers.update_worker(worker, _global_vars())
     return worker.sample.remote()
 
 
 def _request_shared(workers: Any, client: SharedMemoryClient, worker: Any) -> Any:
-    _inform(workers, worker)
-    return worker.sample_shared.remote(client)
+    # One call with what the worker lacks: a second one costs the driver as much again.
+    return worker.sample_shared.remote(client, *workers.news_for(worker, _global_vars()))
 
 
 class _BulkSyncRollouts(_LocalRollouts):

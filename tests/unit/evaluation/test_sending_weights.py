@@ -1,10 +1,15 @@
 """How weights travel to remote workers; no runtime is started."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import ray
 
+from rlframe.agents.dqn import DQNTrainer
 from rlframe.evaluation.cluster import as_argument
+from rlframe.evaluation.worker_set import WorkerSet
+from rlframe.fast.shared_memory import this_client
 
 
 @pytest.fixture
@@ -34,3 +39,45 @@ def test_others_are_put_into_the_object_store_once(stored, weights, receivers):
     assert as_argument(weights, receivers) == "reference 1"
     assert len(stored) == 1
     assert stored[0] is weights
+
+
+class Receiver:
+    """A remote worker that notes its calls."""
+
+    def __init__(self):
+        self.calls = []
+        for name in ("set_weights", "set_global_vars"):
+            setattr(self, name, SimpleNamespace(remote=lambda *args, name=name: self.calls.append((name, *args))))
+
+
+@pytest.fixture
+def worker_set():
+    workers = WorkerSet(env_creator=None, _setup=False)
+    workers._local_worker = SimpleNamespace(get_weights=lambda policies: {"one": {"w": np.ones(1)}})
+    workers.sync_before_sampling()
+    return workers
+
+
+def test_a_worker_gets_what_it_lacks_and_once(worker_set):
+    one, other = Receiver(), Receiver()
+    assert worker_set.news_for(one) == (None, None)
+    worker_set.weights_changed(global_vars={"timestep": 8})
+    weights, told = worker_set.news_for(one, {"timestep": 9})
+    assert (list(weights), told) == (["one"], {"timestep": 9})
+    assert worker_set.news_for(one, {"timestep": 9}) == (None, None)
+    assert worker_set.news_for(one, {"timestep": 10}) == (None, {"timestep": 10})
+    for _ in range(2):
+        worker_set.update_worker(one, {"timestep": 11})
+        worker_set.update_worker(other)
+    assert one.calls == [("set_global_vars", {"timestep": 11})]
+    assert other.calls == [("set_weights", weights, {"timestep": 8})]
+
+
+def test_a_worker_takes_weights_with_the_call_before_it_samples():
+    trainer = DQNTrainer({"seed": 0, "log_sys_usage": False, "model": {"fcnet_hiddens": [4]}}, env="CartPole-v1")
+    worker = trainer.workers.local_worker()
+    weights = {pid: {name: w + 1 for name, w in ws.items()} for pid, ws in worker.get_weights().items()}
+    assert worker.sample_shared(this_client(), weights, {"timestep": 77}) is not None
+    for name, array in worker.get_weights()["default_policy"].items():
+        np.testing.assert_array_equal(array, weights["default_policy"][name])
+    assert worker.get_global_vars() == {"timestep": 77}
