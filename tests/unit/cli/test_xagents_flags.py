@@ -13,6 +13,7 @@ from rlframe.cli.play_commands import _check_run
 from rlframe.cli.run_directory import RunSpec
 from rlframe.cli.stop import StopCriterion
 from rlframe.cli.train_command import Request, make_spec
+from rlframe.cli.tune_command import _domains
 from rlframe.utils.errors import ConfigError
 
 EVERY = {
@@ -116,3 +117,15 @@ def test_a_quiet_run_shows_nothing(capsys):
         view.update(None, {})
         view.say("text")
     assert capsys.readouterr().out == ""
+
+
+def test_searches_take_the_names_as_well():
+    found = _domains([Flag("entropy-coef", "0", ("0.1",)), Flag("ppo-epochs", "2", ("4", "8"))], "PPO", {})
+    assert [(domain.key, domain.values) for domain in found] == [
+        ("entropy_coeff", (0, 0.1)),
+        ("num_sgd_iter", (2, 4, 8)),
+    ]
+    with pytest.raises(ConfigError, match="--mini-batches: a search tries rows of a minibatch"):
+        _domains([Flag("mini-batches", "4")], "PPO", {})
+    with pytest.raises(ConfigError, match="--lr: actor and critic have rates of their own"):
+        _domains([Flag("lr", "1e-4", ("1e-3",))], "TD3", {})
