@@ -110,9 +110,10 @@ class SequenceStore:
                 "The batch is not cut into sequences (it has no seq_lens), but this replay buffer stores sequences; "
                 "give the policy a recurrent model, or use LocalReplayBuffer with replay_sequence_length=1"
             )
+        plain = batch.copy(shallow=True).decompress_if_needed() if isinstance(batch, SampleBatch) else batch
         columns = {
             key: np.asarray(column)
-            for key, column in batch.items()
+            for key, column in plain.items()
             if key not in _NOT_STORED and not key.startswith(STATE_OUT_PREFIX)
         }
         self._check_columns(columns)

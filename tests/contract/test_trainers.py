@@ -9,12 +9,12 @@ from rlframe.agents.a3c import A2CTrainer
 from rlframe.agents.acer import ACERTrainer
 from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.ddpg import TD3Trainer
-from rlframe.agents.dqn import ApexTrainer, DQNTrainer, PQNTrainer, SimpleQTrainer
+from rlframe.agents.dqn import ApexTrainer, DQNTrainer, PQNTrainer, R2D2Trainer, SimpleQTrainer
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.marwil import MARWILTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import APPOTrainer, PPOTrainer
-from rlframe.agents.sac import SACTrainer
+from rlframe.agents.sac import RNNSACTrainer, SACTrainer
 from rlframe.agents.trpo import TRPOTrainer
 from tests.helpers.frameworks import needs_tf
 
@@ -29,6 +29,7 @@ SMALL = {
     "log_sys_usage": False,
 }
 LSTM = {"use_lstm": True, "lstm_cell_size": 8, "max_seq_len": 7, "fcnet_hiddens": [16]}
+MEMORY = {key: value for key, value in LSTM.items() if key != "max_seq_len"}
 MINIBATCHES = {"sgd_minibatch_size": 40, "num_sgd_iter": 2}
 SCHEDULE = {"lr_schedule": [[0, 1e-3], [1000, 1e-4]]}
 REPLAY = {"learning_starts": 40, "timesteps_per_iteration": 80, "train_batch_size": 16}
@@ -53,7 +54,9 @@ CASES = {
     "APEX": (ApexTrainer, {**REPLAY, "optimizer": {"num_replay_buffer_shards": 2}}),
     "ACER": (ACERTrainer, {"learning_starts": 40, "timesteps_per_iteration": 80, **SCHEDULE}),
     "MARWIL": (MARWILTrainer, {"learning_starts": 0, "replay_buffer_config": {"capacity": 100}}),
+    "R2D2": (R2D2Trainer, {**REPLAY, "model": LSTM, "hiddens": [16], "burn_in": 3, "prioritized_replay": True}),
     "SAC": (SACTrainer, {**REPLAY, "model": {}}),
+    "RNNSAC": (RNNSACTrainer, {**REPLAY, "model": {"max_seq_len": 7}, "Q_model": MEMORY, "policy_model": MEMORY}),
     "TD3": (TD3Trainer, {**REPLAY, "actor_hiddens": [16], "critic_hiddens": [16]}),
 }
 #: Environments of those that do not choose.

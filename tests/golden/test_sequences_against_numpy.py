@@ -212,6 +212,9 @@ def test_what_is_behind_a_step_stands_behind_it_in_its_sequence():
         def acting_views(self):
             return {}
 
+        def _has_own_loss(self):
+            return False
+
     batch = replayed(2)
     made = histories(Policy(), batch)
     width = 2 + 4 + 1

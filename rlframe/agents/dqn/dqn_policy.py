@@ -28,6 +28,7 @@ from rlframe.agents.families.replayed_sequences import (
     steps_ahead,
     td_errors_to_replay,
     warmed_up,
+    with_steps_to_next,
 )
 from rlframe.data.columns import ACTION_DIST_INPUTS, ACTIONS, DISCOUNTS, N_STEPS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
@@ -160,7 +161,7 @@ def _values_along_sequences(policy: Any, batch: SampleBatch) -> StepValues:
         return q
 
     q_t = policy.online(warmed_up(partial(_remembers, policy.model), inputs, burn_in))
-    steps = batch._like(behind_burn_in(batch, burn_in))
+    steps = with_steps_to_next(batch._like(behind_burn_in(batch, burn_in)))
     q_tp1 = QOutput(*map(ahead, ops.without_gradient(of_target, batch[OBS])))
     selector = ahead(ops.stop_gradient(q_t.q)) if policy.selects_online else q_tp1.q
     return StepValues(q_t, q_tp1, selector, steps)

@@ -48,6 +48,9 @@ def histories(policy: Any, batch: SampleBatch) -> SampleBatch:
     over `n_step` rows, or as many as there are to the sequence's end: `n_steps` says how many. Rows of burn-in stand
     before the others, fillers where a sequence has none; one more row of each sequence is the observation behind it.
 
+    A loss of the user's own gets sequences as RLlib's losses did: with `new_obs`, and without the row behind the last
+    one; `seq_lens` counts burn-in, too.
+
     Args:
         policy: Its config's `n_step` and `burn_in` count.
         batch: Rows `[B, ...]`, one step each, with `discounts`; cut into sequences, or with states by row. `burn_in`
@@ -63,13 +66,15 @@ def histories(policy: Any, batch: SampleBatch) -> SampleBatch:
     last = starts + lens - 1
     warming = np.asarray(batch.get(BURN_IN, np.zeros(batch.count, bool)))
     warmed = np.add.reduceat(warming, starts, dtype=np.int64)
-    width = burn_in + int((lens - warmed).max()) + 1
+    own_loss = policy._has_own_loss()
+    width = burn_in + int((lens - warmed).max()) + (not own_loss)
     first = np.arange(len(lens)) * width + burn_in - warmed
     place = np.repeat(first - starts, lens) + np.arange(len(warming))
     summed = dict(
         zip((REWARDS, DISCOUNTS, N_STEPS), _sums(batch, lens, int(policy.config.get("n_step", 1))), strict=True)
     )
-    behind = {OBS: batch[NEXT_OBS][last], **views_after(policy.acting_views(), batch, last, batch[NEXT_OBS][last])}
+    after = batch[NEXT_OBS][last]
+    behind = {} if own_loss else {OBS: after, **views_after(policy.acting_views(), batch, last, after)}
 
     def spread(column: NDArray[Any], after: NDArray[Any] | None = None) -> NDArray[Any]:
         made = np.zeros((len(lens) * width, *column.shape[1:]), column.dtype)
@@ -83,10 +88,14 @@ def histories(policy: Any, batch: SampleBatch) -> SampleBatch:
         if is_per_sequence(key)
         else spread(np.asarray(summed.get(key, column)), behind.get(key))
         for key, column in batch.items()
-        if key != NEXT_OBS and np.asarray(column).dtype.kind != "O"
+        if (own_loss or key != NEXT_OBS) and np.asarray(column).dtype.kind != "O"
     }
-    columns[N_STEPS], columns[VALID_MASK] = spread(summed[N_STEPS]), spread(~warming)
-    columns[SEQ_LENS] = (lens - warmed + 1).astype(np.int32)
+    columns[VALID_MASK] = spread(~warming)
+    columns[SEQ_LENS] = (lens - warmed + (burn_in if own_loss else 1)).astype(np.int32)
+    if own_loss:
+        columns.pop(N_STEPS, None)
+    else:
+        columns[N_STEPS] = spread(summed[N_STEPS])
     if burn_in:
         columns[BURN_IN] = np.repeat(warmed > 0, width)
     made = SampleBatch.from_columns(columns, len(lens) * width)
@@ -160,7 +169,9 @@ def warmed_up(run: Run, columns: Mapping[str, Any], burn_in: int) -> dict[str, A
 
 def steps_of(policy: Any, batch: SampleBatch) -> SampleBatch:
     """Returns the rows of a batch of tensors that losses are computed of: of sequences, those behind burn-in."""
-    return batch._like(behind_burn_in(batch, int(policy.config["burn_in"]))) if policy.is_recurrent() else batch
+    if not policy.is_recurrent():
+        return batch
+    return with_steps_to_next(batch._like(behind_burn_in(batch, int(policy.config["burn_in"]))))
 
 
 def encoded(policy: Any, networks: Any, batch: Mapping[str, Any], *, training: bool = False) -> Tensor:
@@ -183,7 +194,7 @@ def encoded(policy: Any, networks: Any, batch: Mapping[str, Any], *, training: b
     return run(warmed_up(run, model_inputs(policy.model, batch), int(policy.config["burn_in"])))[0]
 
 
-def encoded_next(policy: Any, networks: Any, batch: Mapping[str, Any], seen: Tensor | None = None) -> Tensor:
+def encoded_next(policy: Any, networks: Any, batch: SampleBatch, seen: Tensor | None = None) -> Tensor:
     """Returns the features of what the steps lead to, `[B, F]`, as constants.
 
     Args:
@@ -197,8 +208,7 @@ def encoded_next(policy: Any, networks: Any, batch: Mapping[str, Any], seen: Ten
         return made
     if seen is None:
         seen = ops.without_gradient(lambda obs: encoded(policy, networks, {**batch, OBS: obs}), batch[OBS])
-    steps = behind_burn_in({key: batch[key] for key in (N_STEPS, SEQ_LENS)}, int(policy.config["burn_in"]))
-    return steps_ahead(ops.stop_gradient(seen), steps[N_STEPS], int(policy.config["n_step"]))
+    return steps_ahead(ops.stop_gradient(seen), steps_of(policy, batch)[N_STEPS], int(policy.config["n_step"]))
 
 
 def td_errors_to_replay(policy: Any, td_error: Tensor, steps: Mapping[str, Any]) -> Tensor:
@@ -211,6 +221,16 @@ def td_errors_to_replay(policy: Any, td_error: Tensor, steps: Mapping[str, Any])
 def _rows(column: Tensor, lens: Tensor, steps: slice) -> Tensor:
     """Returns some steps of padded sequences `[S · T, ...]` as rows."""
     return ops.flatten_sequences(ops.split_sequences(column, lens)[:, steps])
+
+
+def with_steps_to_next(steps: SampleBatch) -> SampleBatch:
+    """Returns sequences with `n_steps`; where they have none, rows lead to the next, and the last does not count."""
+    if N_STEPS in steps:
+        return steps
+    valid = ops.split_sequences(steps[VALID_MASK], steps[SEQ_LENS])
+    goes_on = ops.concat([valid[:, 1:], valid[:, :1] & ~valid[:, :1]], axis=1)
+    mask = ops.flatten_sequences(valid & goes_on)
+    return steps._like({**steps, VALID_MASK: mask, N_STEPS: ops.to_int(ops.to_float(mask), 32) * 0 + 1})
 
 
 def steps_ahead(x: Tensor, n_steps: Tensor, n: int) -> Tensor:

@@ -4,11 +4,15 @@ import copy
 
 import numpy as np
 import pytest
+import torch
 
+from rlframe.agents.dqn import R2D2TorchPolicy, R2D2Trainer
+from rlframe.agents.dqn.r2d2_torch_policy import compute_q_values, h_function, h_inverse, r2d2_loss
 from rlframe.agents.registry import get_trainer_class
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError
+from rlframe.utils.torch_utils import sequence_mask
 
 LSTM = {"fcnet_hiddens": [8], "use_lstm": True, "lstm_cell_size": 6, "max_seq_len": 5}
 SMALL = {
@@ -113,6 +117,47 @@ def test_defaults_are_those_of_rllib(name, wanted):
 def test_wrong_configs_are_refused_in_a_sentence(name, overrides, said):
     with pytest.raises(ConfigError, match=said):
         make(name, **overrides)
+
+
+def rllibs_loss(policy, model, dist_class, train_batch):
+    """R2D2's loss in the shape that RLlib's had, and programs' copies of it have."""
+    states = [train_batch["state_in_0"], train_batch["state_in_1"]]
+    lens, burn_in = train_batch["seq_lens"], policy.config["burn_in"]
+    q, q_target = (
+        compute_q_values(policy, made, train_batch, state_batches=states, seq_lens=lens, explore=False)[0]
+        for made in (model, policy.target_models[model])
+    )
+    sequences = len(states[0])
+    length = len(q) // sequences
+    best = q_target.gather(1, q.argmax(1, keepdim=True)).squeeze(1)
+    behind = (1.0 - train_batch["dones"].float()) * torch.cat([best[1:], best.new_zeros(1)])
+    target = h_function(train_batch["rewards"] + policy.config["gamma"] * h_inverse(behind, 1e-3), 1e-3).detach()
+    mask = sequence_mask(lens, length)[:, :-1].clone()
+    mask[:, :burn_in] = False
+    assert mask.any()
+    chosen = q.gather(1, train_batch["actions"].long().unsqueeze(1)).squeeze(1)
+    error = (chosen - target).reshape(sequences, length)[:, :-1] * mask
+    assert torch.equal(mask, train_batch["valid_mask"].reshape(sequences, length)[:, :-1] & mask)
+    weights = train_batch["weights"].reshape(sequences, length)[:, :-1]
+    model.tower_stats["td_error"] = error.mean(-1)
+    return (weights * error.square())[mask].mean()
+
+
+def wrapped_loss(policy, model, dist_class, train_batch):
+    return r2d2_loss(policy, model, dist_class, train_batch) * 2.0
+
+
+@pytest.mark.parametrize("loss", [rllibs_loss, wrapped_loss])
+def test_losses_of_programs_get_sequences_as_rllibs_did(loss):
+    policy = R2D2TorchPolicy.with_updates(name="Own", loss_fn=loss)
+    model = {**LSTM, "lstm_use_prev_action": True}
+    config = {**SMALL, **HEADS, "model": model, "train_batch_size": 90}
+    trainer = R2D2Trainer.with_updates(name="OwnR2D2", default_policy=policy)(config, env="CartPole-v1")
+    before = trainer.get_policy().get_weights()
+    trainer.train(), trainer.train()
+    after = trainer.get_policy().get_weights()
+    assert (after["lstm.weight_hh"] != before["lstm.weight_hh"]).any()
+    trainer.stop()
 
 
 def test_actor_and_critics_share_one_memory():

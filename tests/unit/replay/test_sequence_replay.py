@@ -139,6 +139,19 @@ def test_zero_states_are_wished_for_and_policies_without_memory_keep_their_rows(
     assert "seq_lens" not in rows.replay()
 
 
+def test_compressed_observations_are_stored_as_numbers():
+    buffer = make()
+    packed = episodes(10)
+    packed["obs"] = packed["obs"].astype(np.uint8)
+    packed["new_obs"] = packed["new_obs"].astype(np.uint8)
+    packed.compress(columns={"obs", "new_obs"})
+    assert packed["obs"].dtype == object
+    buffer.add_batch(packed)
+    drawn = buffer.replay()
+    assert drawn["obs"].dtype == np.uint8
+    np.testing.assert_array_equal(drawn["obs"][:, 0], drawn["t"])
+
+
 def test_what_is_not_cut_is_refused_by_sequences_and_what_is_cut_by_transitions():
     with pytest.raises(
         ValueError, match=r"not cut into sequences .* use LocalReplayBuffer with replay_sequence_length=1"
