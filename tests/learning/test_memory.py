@@ -4,8 +4,10 @@ from collections import deque
 
 import pytest
 
+from rlframe.agents.dqn import R2D2Trainer
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.ppo import PPOTrainer
+from rlframe.agents.sac import RNNSACTrainer
 from rlframe.examples.env.repeat_after_me_env import RepeatAfterMeEnv
 from rlframe.examples.env.stateless_cartpole import StatelessCartPole
 from rlframe.execution.metric_ops import StandardMetricsReporting
@@ -66,6 +68,55 @@ IDS = ["RepeatAfterMe, LSTM", "RepeatAfterMe, attention", "StatelessCartPole, LS
 @pytest.mark.parametrize(("env", "config", "bar", "budget"), CASES, ids=IDS)
 def test_ppo_with_a_memory_reaches_the_bar(env, config, bar, budget, seed, framework):
     assert steps_to_bar(PPOTrainer, {**config, "framework": framework}, seed, budget, bar, env) <= budget
+
+
+#: RLlib's settings, but for these: stored states, four times as many target updates, two learner steps per sample.
+R2D2 = {
+    "num_workers": 0,
+    "lr": 5e-4,
+    "burn_in": 20,
+    "zero_init_states": False,
+    "target_network_update_freq": 500,
+    "training_intensity": 640,
+    "exploration_config": {"epsilon_timesteps": 20_000},
+    "model": {
+        "fcnet_hiddens": [64],
+        "fcnet_activation": "linear",
+        "use_lstm": True,
+        "lstm_cell_size": 64,
+        "max_seq_len": 20,
+    },
+}
+MEMORY = {"fcnet_hiddens": [64], "use_lstm": True, "lstm_cell_size": 64, "lstm_use_prev_action": True}
+RNNSAC = {
+    "num_workers": 0,
+    "gamma": 0.97,
+    "tau": 0.02,
+    "burn_in": 4,
+    "zero_init_states": False,
+    "train_batch_size": 960,
+    "rollout_fragment_length": 20,
+    "training_intensity": 192,
+    "learning_starts": 1000,
+    "timesteps_per_iteration": 500,
+    "target_entropy": 0.2,
+    "optimization": {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "entropy_learning_rate": 3e-4},
+    "model": {"max_seq_len": 20},
+    "Q_model": MEMORY,
+    "policy_model": MEMORY,
+}
+
+
+@pytest.mark.learning
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("cls", "config", "bar", "budget"),
+    [(R2D2Trainer, R2D2, 100, 50_000), (RNNSACTrainer, RNNSAC, 150, 300_000)],
+    ids=["R2D2", "RNNSAC"],
+)
+def test_replayed_sequences_reach_the_bar(cls, config, bar, budget, seed, framework):
+    assert steps_to_bar(cls, {**config, "framework": framework}, seed, budget, bar, StatelessCartPole) <= budget
 
 
 IMPALA = {"num_workers": 2, "num_cpus_per_worker": 0.5, "timesteps_per_iteration": 2000, "vf_loss_coeff": 0.01}
