@@ -128,8 +128,7 @@ class MemoryActor:
     """A chain of layers some of which are recurrent, in NumPy.
 
     Args:
-        spec: `{"outputs": [layer, ...]}`, as a `rlframe.models.spec.Network` has them, and "first" where only so many
-            of the outputs are distribution inputs; see `rlframe.models.memory_view`.
+        spec: `{"outputs": [layer, ...]}`, as a `rlframe.models.spec.Network` has them.
         weights: Float32 arrays by name, possibly views of a live model's memory.
         rng: Generator for noisy layers; None switches their noise off.
     """
@@ -141,7 +140,6 @@ class MemoryActor:
             else (0, bind_layer(layer, weights, rng))
             for layer in layers
         ]  # fmt: skip
-        self._first = spec.get("first")
         self._mean_actor = self if rng is None else MemoryActor(spec, weights)
 
     @property
@@ -164,7 +162,7 @@ class MemoryActor:
                 x, after = new[0], after + new
             else:
                 x = run(x)
-        return x[:, : self._first], None, after
+        return x, None, after
 
 
 def bind_cell(layer: Any, weights: Weights) -> Cell:

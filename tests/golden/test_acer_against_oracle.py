@@ -284,7 +284,7 @@ def test_the_loss_of_numbers_is_that_taken_row_by_row():
     keep_noise(policy, drawn)
     gradients, info = policy.compute_gradients(batch)
     stats = info["learner_stats"]
-    padded = np.concatenate([np.arange(length) + 4 * number for number, length in enumerate(LENS)])
+    padded = np.concatenate([np.arange(length) + 5 * number for number, length in enumerate(LENS)])
     noise, dueling_noise = drawn["action_noise"][padded], drawn["dueling_noise"][padded]
 
     def split(inputs):

@@ -74,11 +74,6 @@ class ACERConfig(LossWeightsConfig, OffPolicyConfig, GradientClippingConfig):
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""
         yield from super().faults()
-        if self.model.use_attention or self.model.lstm_use_prev_action or self.model.lstm_use_prev_reward:
-            yield (
-                "model: ACER's memory is an LSTM that sees observations; set use_lstm=True in place of use_attention, "
-                "and leave lstm_use_prev_action and lstm_use_prev_reward out"
-            )
         lengths = {"rollout_fragment_length": self.rollout_fragment_length, "model.max_seq_len": self.model.max_seq_len}
         for key, length in lengths.items():
             if length < 2:

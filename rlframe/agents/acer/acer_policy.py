@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.agents.families.actor_critic_networks import encoder_config, network_of, settle_action_space, with_memory
+from rlframe.agents.families.actor_critic_networks import network_of, remembering_encoder_config, settle_action_space
 from rlframe.agents.families.replayed_policy import postprocess_discounts, with_discounts
-from rlframe.data.columns import ACTION_DIST_INPUTS, ACTIONS, DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS, SEQ_LENS
+from rlframe.agents.families.replayed_sequences import encoded, histories
+from rlframe.data.columns import ACTION_DIST_INPUTS, ACTIONS, DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS, VALID_MASK
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import expected, gaussian_statistics
 from rlframe.losses.masking import valid_mean
 from rlframe.losses.q_learning import select_by_action
 from rlframe.losses.retrace import retrace
-from rlframe.losses.sequences import at_steps, behind_steps, histories, sequence_ends
 from rlframe.losses.truncated_importance import choices_gradient, gaussian_gradient
 from rlframe.losses.trust_region import categorical_kl_gradient, gaussian_kl_gradient, gaussian_log_ratio, projected
 from rlframe.models.dist_plan import SMALL
-from rlframe.models.memory_view import MemoryView
-from rlframe.models.modelv2 import states_of
 from rlframe.models.spec import Part
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.components import schedules_of
@@ -59,8 +57,10 @@ class ACERPolicy(LearningPolicy):
     config: ACERConfig
     defaults_from = "rlframe.agents.acer.acer:DEFAULT_CONFIG"
     train_columns = (NEXT_OBS, DONES, ACTION_DIST_INPUTS)
-    learn_columns = (OBS, ACTIONS, REWARDS, NEXT_OBS, DISCOUNTS, ACTION_DIST_INPUTS)
+    learn_columns = (OBS, ACTIONS, REWARDS, DISCOUNTS, ACTION_DIST_INPUTS)
+    encoder_may_remember = True
     complete_batch = with_discounts
+    padded_sequences = histories
     postprocess_trajectory = postprocess_discounts
     target_networks = ("actor", "encoder")
 
@@ -74,40 +74,24 @@ class ACERPolicy(LearningPolicy):
     def prepare(self) -> None:
         """Settles by the action space which ACER this is, and starts the schedules."""
         settle_action_space("ACER", self)
-        self.inputs_size = self.action_size if self.discrete else 2 * self.action_size
-        self.has_memory = bool(self.config.model.use_lstm)
         self.components.update(schedules_of(self, self.config))
 
     def encoder(self) -> dict[str, Any] | None:
-        """Returns what actor and critics share: convolutions of images, or a model of the user's own."""
-        made = encoder_config(self, self.config.model)
-        return made and {**made, "use_lstm": False}
+        """Returns what actor and critics share: convolutions of images, a memory, or a model of the user's own."""
+        return remembering_encoder_config(self, self.config.model)
 
     def networks(self) -> Mapping[str, Part]:
-        """Returns actor and critics: behind an encoder of one layer, and critics behind the actor's LSTM."""
-        size, model, seen = self.action_size, dict(self.config.model), None
+        """Returns actor and critics; behind an encoder, of one layer each."""
+        size, model = self.action_size, dict(self.config.model)
         if self.encoder():
             model |= {"custom_model": None, "fcnet_hiddens": []}
-        actor = network_of(self, model, {}, self.inputs_size)
-        if self.has_memory:
-            seen = int(model["lstm_cell_size"])
-            actor = with_memory(actor, seen, self.inputs_size + seen)
         if self.discrete:
-            return {"actor": actor, "critic": network_of(self, model, {}, size, seen=seen)}
+            return {"actor": network_of(self, model, {}, size), "critic": network_of(self, model, {}, size)}
         return {
-            "actor": actor,
-            "value": network_of(self, model, {}, 1, seen=seen),
-            "advantage": network_of(self, model, {ACTIONS: size}, 1, seen=seen),
+            "actor": network_of(self, model, {}, 2 * size),
+            "value": network_of(self, model, {}, 1),
+            "advantage": network_of(self, model, {ACTIONS: size}, 1),
         }
-
-    def acting_view(self) -> MemoryView | None:
-        """Returns how the actor acts whose outputs are features for critics, too; None without memory."""
-        return MemoryView(self.inputs_size) if self.has_memory else None
-
-    def actor_spec(self) -> dict[str, Any] | None:
-        """Returns the spec of the NumPy actor, with how many of its outputs are distribution inputs."""
-        spec = super().actor_spec()
-        return {**spec, "first": self.inputs_size} if spec is not None and self.has_memory else spec
 
     def optimizers(self) -> Mapping[str, AdamSpec]:
         """Returns one Adam over all networks."""
@@ -133,24 +117,6 @@ class ACERPolicy(LearningPolicy):
         super().update_target(1.0 - self.config.ema_alpha if tau is None else tau)
 
     # --- the loss ---------------------------------------------------------------------------------------------
-
-    def unrolled(self, networks: Any, history: Tensor, batch: SampleBatch) -> tuple[Tensor, Tensor]:
-        """Returns distribution inputs and what critics see of the T + 1 observations of each sequence.
-
-        Args:
-            networks: The online ones, or those of the average policy.
-            history: Observations `[S, T + 1, ...]`.
-            batch: Read for the states that the sequences begin with.
-
-        Returns:
-            Float `[S · (T + 1), K]` and `[S · (T + 1), D]`.
-        """
-        seen = networks.encode(ops.flatten_sequences(history), training=networks is not self.target_model)
-        if not self.has_memory:
-            return networks.actor(seen), seen
-        made, _ = networks.actor.unroll(ops.split_sequences(seen, history), states_of(batch))
-        rows, size = ops.flatten_sequences(made), self.inputs_size
-        return rows[:, :size], rows[:, size:]
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
         """Returns the loss of one batch, a scalar, and its statistics; the equations are the class's."""
@@ -205,23 +171,20 @@ class Estimates:
 
 
 def _discrete_estimates(policy: ACERPolicy, model: Any, batch: SampleBatch) -> Estimates:
-    config, actions, lens, history = policy.config, batch[ACTIONS], batch[SEQ_LENS], histories(batch)
-    inputs, features = policy.unrolled(model, history, batch)
-    log_probs, q = ops.log_softmax(inputs), model.critic(features)
-    values = ops.stop_gradient(expected(ops.exp(log_probs), q))
-    probs, q, value = ops.exp(at_steps(log_probs, lens)), at_steps(q, lens), at_steps(values, lens)
-    q_taken = select_by_action(q, actions)
+    config, actions, features = policy.config, batch[ACTIONS], encoded(policy, model, batch, training=True)
+    log_probs, q = ops.log_softmax(model.actor(features)), model.critic(features)
+    probs, q_taken = ops.exp(log_probs), select_by_action(q, actions)
     # What follows is constant: no gradient flows but through φ and Q(s, a).
-    p, epsilon = ops.stop_gradient(probs), config.epsilon
+    p, epsilon, value = ops.stop_gradient(probs), config.epsilon, ops.stop_gradient(expected(probs, q))
     ratios, log_p = p / (ops.softmax(batch[ACTION_DIST_INPUTS]) + epsilon), ops.log(p + epsilon)
     ratio = select_by_action(ratios, actions)
     traces = config.lambda_ * ops.minimum(ratio, 1.0)
-    sampled = batch[REWARDS], batch[DISCOUNTS]
-    targets = retrace(*sampled, traces, q_taken, behind_steps(values, lens), sequence_ends(batch))
+    sampled, behind = (batch[REWARDS], batch[DISCOUNTS]), (q_taken, *_behind(value, batch))
+    targets = retrace(*sampled, traces, *behind)
     taken, advantages = ops.one_hot(actions, policy.action_size), ops.stop_gradient(q) - value[:, None]
     limits: dict[str, Any] = {"c": config.importance_c, "epsilon": epsilon}
     gradients = choices_gradient(p, ratios, taken, targets - value, advantages, **limits)
-    average = ops.softmax(_average(policy, history, batch))
+    average = ops.softmax(_average(policy, batch))
     return Estimates(
         probs,
         gradients - policy.entropy_coeff * (log_p + 1.0),
@@ -235,21 +198,19 @@ def _discrete_estimates(policy: ACERPolicy, model: Any, batch: SampleBatch) -> E
 
 
 def _continuous_estimates(policy: ACERPolicy, model: Any, batch: SampleBatch) -> Estimates:
-    config, size, lens, history = policy.config, policy.action_size, batch[SEQ_LENS], histories(batch)
-    inputs, features = policy.unrolled(model, history, batch)
-    mean, log_std = gaussian_statistics(at_steps(inputs, lens))
-    values = model.value(features)[:, 0]
-    m, s, value = ops.stop_gradient(mean), ops.stop_gradient(log_std), at_steps(values, lens)
+    config, size, features = policy.config, policy.action_size, encoded(policy, model, batch, training=True)
+    mean, log_std = gaussian_statistics(model.actor(features))
+    m, s, value = ops.stop_gradient(mean), ops.stop_gradient(log_std), model.value(features)[:, 0]
     behaviour = gaussian_statistics(batch[ACTION_DIST_INPUTS])
     raw = ops.atanh(ops.clip(batch[ACTIONS], -1.0 + SMALL, 1.0 - SMALL))
     drawn = m + ops.exp(s) * batch[NOISE]
-    advantage, drawn_advantage = _dueling_values(policy, model, at_steps(features, lens), (m, s), batch, drawn)
+    advantage, drawn_advantage = _dueling_values(policy, model, features, (m, s), batch, drawn)
     q_taken, v = value + advantage, ops.stop_gradient(value)
     most = -math.log(config.epsilon)  # as large as ratios of probabilities can be: what is averaged must be finite
     log_ratio, drawn_log_ratio = (gaussian_log_ratio(x, (m, s), behaviour, most) for x in (raw, drawn))
     ratio, drawn_ratio = ops.exp(log_ratio), ops.exp(drawn_log_ratio)
     traces = config.lambda_ * ops.exp(ops.minimum(log_ratio, 0.0) / size)
-    sampled, behind = (batch[REWARDS], batch[DISCOUNTS]), (q_taken, behind_steps(values, lens), sequence_ends(batch))
+    sampled, behind = (batch[REWARDS], batch[DISCOUNTS]), (q_taken, *_behind(value, batch))
     targets = retrace(*sampled, traces, *behind)
     uncorrected = retrace(*sampled, config.lambda_ * ops.ones_like(traces), *behind)
     limits: dict[str, Any] = {"c": config.importance_c, "epsilon": config.epsilon}
@@ -261,7 +222,7 @@ def _continuous_estimates(policy: ACERPolicy, model: Any, batch: SampleBatch) ->
     return Estimates(
         ops.concat([mean, log_std], axis=1),
         gradients,
-        gaussian_kl_gradient(m, s, *gaussian_statistics(_average(policy, history, batch))),
+        gaussian_kl_gradient(m, s, *gaussian_statistics(_average(policy, batch))),
         0.5 * (ops.square(targets - q_taken) + ops.square(value_target - value)),
         q_taken,
         targets,
@@ -287,13 +248,22 @@ def _dueling_values(
     return advantages[0] - baseline, advantages[1] - baseline
 
 
-def _average(policy: ACERPolicy, history: Tensor, batch: SampleBatch) -> Tensor:
-    """Returns the average policy's distribution inputs of the steps, float `[S · T, K]`, as constants."""
+def _behind(values: Tensor, batch: SampleBatch) -> tuple[Tensor, Tensor]:
+    """Returns V(s_{t+1}), float `[B]`, and where no step of the same sequence follows, bool `[B]`.
 
-    def inputs(given: Tensor) -> Tensor:
-        return at_steps(policy.unrolled(policy.target_model, given, batch)[0], batch[SEQ_LENS])
+    Sequences have one row more than steps, for the observation behind the last; what is said of such rows is not used.
+    """
+    return ops.roll(values, -1), ~ops.roll(batch[VALID_MASK], -1)
 
-    made: Tensor = ops.without_gradient(inputs, history)
+
+def _average(policy: ACERPolicy, batch: SampleBatch) -> Tensor:
+    """Returns the average policy's distribution inputs, float `[B, K]`, as constants."""
+    networks = policy.target_model
+
+    def inputs(obs: Tensor) -> Tensor:
+        return networks.actor(encoded(policy, networks, {**batch, OBS: obs}))
+
+    made: Tensor = ops.without_gradient(inputs, batch[OBS])
     return made
 
 

@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from rlframe.models.catalog import has_action_mask
-from rlframe.models.spec import ENCODER_WIDTH, LSTM, BatchNorm, CustomNetwork, Dense, Initial, Network, dense_layers
+from rlframe.models.spec import ENCODER_WIDTH, BatchNorm, CustomNetwork, Dense, Initial, Network, dense_layers
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 
 #: RLlib's initial weights: rows of norm 1, of outputs 0.01.
@@ -133,7 +133,6 @@ def network_of(
     *,
     batch_norm: bool = False,
     layer_norm: bool = False,
-    seen: int | None = None,
     initial: str = "normc",
 ) -> Network | CustomNetwork:
     """Returns the network that a section such as `Q_model` describes.
@@ -146,11 +145,10 @@ def network_of(
         outputs: Width of the output.
         batch_norm: Whether inputs and hidden layers pass batch renormalisation.
         layer_norm: Whether hidden layers are normalised, row by row.
-        seen: Width of what it sees of observations; None where that is they themselves, or the encoder's features.
         initial: How weights begin, a kind of `Initial`; of "normc" outputs have a norm of 0.01.
     """
     inner, head = (HIDDEN, HEAD) if initial == "normc" else (Initial(initial), Initial(initial))
-    inputs = {"obs": obs_width(policy) if seen is None else seen, **actions}
+    inputs = {"obs": obs_width(policy), **actions}
     if section.get("custom_model"):
         return CustomNetwork(inputs, outputs, section)
     norms = {"batch_norm": batch_norm, "layer_norm": layer_norm}
@@ -161,18 +159,3 @@ def network_of(
         hidden += tuple(Dense(f"post_{layer.name}", layer.activation, layer.units, inner) for layer in post)  # type: ignore[union-attr]  # all dense
     normed = (BatchNorm("input_norm", units=sum(inputs.values())),) if batch_norm else ()
     return Network(inputs, (*normed, *hidden, Dense("output", "linear", outputs, head)))
-
-
-def with_memory(network: Network | CustomNetwork, cell_size: int, outputs: int) -> Network:
-    """Returns a network of layers with an LSTM before its last one, which then is so many outputs wide.
-
-    Raises:
-        ConfigError: If it is a model of the user's own.
-    """
-    if isinstance(network, CustomNetwork):
-        raise ConfigError(
-            "model.use_lstm: got True with a custom_model in the actor's place; wanted one of them: give the model a "
-            "memory of its own, or leave custom_model out"
-        )
-    last = Dense(network.layers[-1].name, "linear", outputs, HIDDEN)
-    return Network(network.inputs, (*network.layers[:-1], LSTM("lstm", cell_size), last))

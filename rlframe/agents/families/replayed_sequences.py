@@ -52,7 +52,7 @@ def histories(policy: Any, batch: SampleBatch) -> SampleBatch:
     one; `seq_lens` counts burn-in, too.
 
     Args:
-        policy: Its config's `n_step` and `burn_in` count.
+        policy: Its config's `n_step` and `burn_in` count, where it has them.
         batch: Rows `[B, ...]`, one step each, with `discounts`; cut into sequences, or with states by row. `burn_in`
             says which rows are not learned from.
 
@@ -61,7 +61,7 @@ def histories(policy: Any, batch: SampleBatch) -> SampleBatch:
         rows behind burn-in, `burn_in` tells which sequences have some.
     """
     batch = cut_into_sequences(batch, policy.max_seq_len)
-    lens, burn_in = as_seq_lens(batch[SEQ_LENS]), int(policy.config["burn_in"])
+    lens, burn_in = as_seq_lens(batch[SEQ_LENS]), int(policy.config.get("burn_in", 0))
     starts = np.cumsum(lens) - lens
     last = starts + lens - 1
     warming = np.asarray(batch.get(BURN_IN, np.zeros(batch.count, bool)))
@@ -191,7 +191,7 @@ def encoded(policy: Any, networks: Any, batch: Mapping[str, Any], *, training: b
         made: tuple[Tensor, list[Any]] = networks.encoder({**columns, "is_training": True})
         return made
 
-    return run(warmed_up(run, model_inputs(policy.model, batch), int(policy.config["burn_in"])))[0]
+    return run(warmed_up(run, model_inputs(policy.model, batch), int(policy.config.get("burn_in", 0))))[0]
 
 
 def encoded_next(policy: Any, networks: Any, batch: SampleBatch, seen: Tensor | None = None) -> Tensor:

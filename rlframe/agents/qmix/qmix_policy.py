@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.agents.qmix.group_layout import ACTION_MASK, MEMBER_OBS, GroupActor, GroupLayout
-from rlframe.data.columns import ACTIONS, DISCOUNTS, INFOS, NEXT_OBS, OBS, REWARDS
+from rlframe.data.columns import ACTIONS, DISCOUNTS, INFOS, NEXT_OBS, OBS, REWARDS, SEQ_LENS
 from rlframe.data.returns import n_step
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.env.multi_agent_env import ENV_STATE, GROUP_REWARDS
 from rlframe.evaluation.sampling.rollout_buffer import clip_rewards
 from rlframe.losses.masking import valid_mean
-from rlframe.losses.sequences import histories
 from rlframe.models.modelv2 import states_of
 from rlframe.models.spec import GRU, CustomNetwork, Dense, Network, Part
 from rlframe.policy.backends import lazy_policies
@@ -190,7 +189,9 @@ class QMixPolicy(LearningPolicy):
 
         The network runs once over the T + 1 observations of each sequence, so both ends see the same history.
         """
-        q, _ = self.layout.values(networks.agent, histories(batch), states_of(batch))
+        obs, next_obs = (ops.split_sequences(batch[column], batch[SEQ_LENS]) for column in (OBS, NEXT_OBS))
+        history = ops.concat([obs[:, :1], next_obs], axis=1)
+        q, _ = self.layout.values(networks.agent, history, states_of(batch))
         return ops.flatten_sequences(q[:, :-1]), ops.flatten_sequences(q[:, 1:])
 
     def mix(self, networks: Any, agent_qs: Tensor, obs: Tensor) -> Tensor:

@@ -6,10 +6,10 @@ import pickle
 import gymnasium as gym
 import numpy as np
 import pytest
-import torch
 from torch import nn
 
 from rlframe.agents.acer import ACERTrainer
+from rlframe.agents.families.replayed_sequences import encoded
 from rlframe.agents.registry import get_trainer_class
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.models import ModelCatalog
@@ -45,7 +45,6 @@ def make(env="CartPole-v1", **overrides):
         ({"ema_alpha": 1.5}, "ema_alpha: got 1.5"),
         ({"rollout_fragment_length": 1}, "rollout_fragment_length=1: Retrace looks along sequences.*set 2 or more"),
         ({"model": {"max_seq_len": 1}}, "model.max_seq_len=1: Retrace looks along sequences"),
-        ({"model": {"use_attention": True}}, "set use_lstm=True in place of use_attention"),
         ({"replay_buffer_config": {"type": "LocalReplayBuffer"}}, "set 'EpisodeReplayBuffer'"),
     ],
 )
@@ -100,44 +99,56 @@ def test_replayed_updates_are_as_many_as_the_ratio_says():
     assert only_new.get_policy().num_updates == info["num_steps_sampled"] // 24
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
-def test_memory_learns_what_acting_saw(env):
-    policy = make(env, model=LSTM).get_policy()
-    obs = np.random.default_rng(0).normal(size=(6, *policy.observation_space.shape)).astype(np.float32)
-    states, acted = [state[None] for state in policy.get_initial_state()], []
-    for row in obs:
-        inputs, _, states = policy.forward_with_memory(row[None], by_name(states), False)
-        acted.append(inputs[0])
-    in_framework = policy.forward_in_framework({"obs": obs[:1], **by_name(policy.get_initial_state(), 1)}, False)[0]
-    np.testing.assert_allclose(in_framework, acted[:1], atol=1e-6)
-    batch = {name: torch.as_tensor(state) for name, state in by_name(policy.get_initial_state(), 1).items()}
-    history = torch.as_tensor(obs)[None]
-    learned, features = policy.unrolled(policy.model, history, batch)
-    np.testing.assert_allclose(learned.detach().numpy(), acted, atol=1e-6)
-    assert features.shape == (6, 4)
-    # Before its first update the average policy is the policy.
-    np.testing.assert_array_equal(policy.unrolled(policy.target_model, history, batch)[0], learned.detach())
+@pytest.mark.parametrize(
+    ("env", "model"),
+    [
+        ("CartPole-v1", {"use_lstm": True, "lstm_cell_size": 4, "lstm_use_prev_action": True}),
+        ("Pendulum-v1", {"use_lstm": True, "lstm_cell_size": 4}),
+        ("CartPole-v1", {"use_attention": True, "attention_dim": 8, "attention_head_dim": 4}),
+        ("CartPole-v1", {}),
+    ],
+    ids=["choices, LSTM", "numbers, LSTM", "attention", "no memory"],
+)
+def test_learning_sees_what_acting_saw(env, model):
+    trainer = make(env, model={"fcnet_hiddens": [16], "max_seq_len": 5, **model}, rollout_fragment_length=17)
+    rows, policy = trainer.workers.local_worker().sample(), trainer.get_policy()
+    batch = policy._lazy_tensor_dict(policy._learned_columns(rows))
+    for networks in (policy.model, policy.target_model):  # which are the same before the first update
+        made = networks.actor(encoded(policy, networks, batch))[batch["valid_mask"]]
+        np.testing.assert_allclose(made.detach().numpy(), rows["action_dist_inputs"], atol=1e-5)
+    assert batch["valid_mask"].sum() == 17
 
 
-def by_name(states, rows=None):
-    return {f"state_in_{i}": state if rows is None else np.stack([state] * rows) for i, state in enumerate(states)}
+class Shared(TorchModelV2, nn.Module):
+    """A program's model: what actor and critics share."""
 
-
-class Remembers(TorchModelV2, nn.Module):
-    """A program's model with a state."""
-
-    def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+    def __init__(self, obs_space, action_space, num_outputs, model_config, name, width):
         TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
         nn.Module.__init__(self)
+        self.layers = nn.Sequential(nn.Linear(obs_space.shape[0], width), nn.ReLU(), nn.Linear(width, num_outputs))
+
+    def forward(self, input_dict, state, seq_lens):
+        return self.layers(input_dict["obs_flat"].float()), state
+
+
+class Remembers(Shared):
+    """The same with a state."""
 
     def get_initial_state(self):
         return [np.zeros(3, np.float32)]
 
+    def forward(self, input_dict, state, seq_lens):
+        return super().forward(input_dict, state, seq_lens)[0], [state[0] + 1.0]
 
-def test_a_model_with_states_where_features_are_wanted_is_refused():
+
+def test_a_models_states_are_acers_and_refused_where_features_of_single_observations_are_wanted():
     ModelCatalog.register_custom_model("acer remembers", Remembers)
+    model = {"custom_model": "acer remembers", "custom_model_config": {"width": 8}}
+    trainer = make(model=model)
+    assert trainer.get_policy().get_initial_state()[0].shape == (3,)
+    assert trainer.train()["info"]["num_steps_trained"] > 0
     with pytest.raises(ConfigError, match=r"got Remembers.*which has memory.*use a model without states"):
-        make(model={"custom_model": "acer remembers"})
+        get_trainer_class("PQN")({"model": model}, env="CartPole-v1")
 
 
 def test_workers_that_act_in_numpy_cut_their_rows_into_sequences():
@@ -183,18 +194,6 @@ def test_a_trainer_in_tensorflow_learns_what_one_in_pytorch_does_without_a_new_t
     stats, wanted = (policy.learn_on_batch(rows)["learner_stats"] for policy in policies)
     assert {key: stats[key] for key in wanted} == pytest.approx(wanted, rel=1e-3, abs=1e-5)
     assert policies[0].trace_count == 1
-
-
-class Shared(TorchModelV2, nn.Module):
-    """A program's model: what actor and critics share."""
-
-    def __init__(self, obs_space, action_space, num_outputs, model_config, name, width):
-        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
-        nn.Module.__init__(self)
-        self.layers = nn.Sequential(nn.Linear(obs_space.shape[0], width), nn.ReLU(), nn.Linear(width, num_outputs))
-
-    def forward(self, input_dict, state, seq_lens):
-        return self.layers(input_dict["obs_flat"].float()), state
 
 
 def test_a_model_of_the_programs_own_is_shared_by_actor_and_critic():
