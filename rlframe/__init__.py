@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rlframe.agents.pg import PGTrainer
     from rlframe.agents.ppo import DDPPOTrainer, PPOTrainer
     from rlframe.agents.qmix import QMixTrainer
-    from rlframe.agents.sac import SACTrainer
+    from rlframe.agents.sac import CQLTrainer, RNNSACTrainer, SACTrainer
     from rlframe.agents.trpo import TRPOTrainer
     from rlframe.data.sample_batch import SampleBatch
     from rlframe.env.base_env import BaseEnv
@@ -48,6 +48,7 @@ _LAZY = {
     "ApexTrainer": "rlframe.agents.dqn",
     "BCTrainer": "rlframe.agents.marwil",
     "BaseEnv": "rlframe.env.base_env",
+    "CQLTrainer": "rlframe.agents.sac",
     "DDPGTrainer": "rlframe.agents.ddpg",
     "DDPPOTrainer": "rlframe.agents.ppo",
     "DQNTrainer": "rlframe.agents.dqn",
@@ -62,6 +63,7 @@ _LAZY = {
     "Policy": "rlframe.policy.policy",
     "QMixTrainer": "rlframe.agents.qmix",
     "R2D2Trainer": "rlframe.agents.dqn",
+    "RNNSACTrainer": "rlframe.agents.sac",
     "RolloutWorker": "rlframe.evaluation.rollout_worker",
     "SACTrainer": "rlframe.agents.sac",
     "SampleBatch": "rlframe.data.sample_batch",
@@ -83,6 +85,7 @@ __all__ = [
     "ApexTrainer",
     "BCTrainer",
     "BaseEnv",
+    "CQLTrainer",
     "DDPGTrainer",
     "DDPPOTrainer",
     "DQNTrainer",
@@ -97,6 +100,7 @@ __all__ = [
     "Policy",
     "QMixTrainer",
     "R2D2Trainer",
+    "RNNSACTrainer",
     "RolloutWorker",
     "SACTrainer",
     "SampleBatch",

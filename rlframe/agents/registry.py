@@ -38,6 +38,7 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
     "APEX_DDPG": AlgorithmEntry("rlframe.agents.ddpg:ApexDDPGTrainer", "rlframe.agents.ddpg:APEX_DDPG_DEFAULT_CONFIG"),
     "APPO": AlgorithmEntry("rlframe.agents.appo:APPOTrainer", "rlframe.agents.appo:DEFAULT_CONFIG"),
     "BC": AlgorithmEntry("rlframe.agents.marwil:BCTrainer", "rlframe.agents.marwil:BC_DEFAULT_CONFIG"),
+    "CQL": AlgorithmEntry("rlframe.agents.sac:CQLTrainer", "rlframe.agents.sac:CQL_DEFAULT_CONFIG"),
     "DDPG": AlgorithmEntry("rlframe.agents.ddpg:DDPGTrainer", "rlframe.agents.ddpg:DEFAULT_CONFIG"),
     "DDPPO": AlgorithmEntry("rlframe.agents.ppo:DDPPOTrainer", "rlframe.agents.ppo.ddppo:DEFAULT_CONFIG"),
     "DQN": AlgorithmEntry("rlframe.agents.dqn:DQNTrainer", "rlframe.agents.dqn:DEFAULT_CONFIG"),
@@ -60,7 +61,6 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
 
 _INSTEAD = {
     "ARS": "use PPO, or IMPALA with many workers",
-    "CQL": "use SAC with input, or MARWIL or BC, which learn from data alone",
     "DREAMER": "use PPO or IMPALA, with use_lstm where observations hide the state",
     "ES": "use PPO, or IMPALA with many workers",
     "MAML": "use PPO with an environment that sets a new task when it is reset (TaskSettableEnv)",

@@ -35,6 +35,8 @@ POLICIES = {
     "MARWIL": ("rlframe.agents.marwil.marwil_policy", "MARWIL", "rlframe.agents.marwil.marwil:MARWILConfig"),
     "BC": ("rlframe.agents.marwil.marwil_policy", "MARWIL", "rlframe.agents.marwil.marwil:BCConfig"),
     "SAC": ("rlframe.agents.sac.sac_policy", "SAC", "rlframe.agents.sac.sac:SACConfig"),
+    "CQL": ("rlframe.agents.sac.cql_policy", "CQL", "rlframe.agents.sac.cql:CQLConfig"),
+    "discrete CQL": ("rlframe.agents.sac.cql_policy", "CQL", "rlframe.agents.sac.cql:CQLConfig"),
     "discrete SAC": ("rlframe.agents.sac.sac_policy", "SAC", "rlframe.agents.sac.sac:SACConfig"),
     "DDPG": ("rlframe.agents.ddpg.ddpg_policy", "DDPG", "rlframe.agents.ddpg.ddpg:DDPGConfig"),
     "TD3": ("rlframe.agents.ddpg.ddpg_policy", "DDPG", "rlframe.agents.ddpg.td3:TD3Config"),
@@ -44,7 +46,7 @@ POLICIES = {
 }
 #: Algorithms that are tried on a Box of two numbers; the others choose among three.
 BOX = gym.spaces.Box(-2, 2, (2,), np.float32)
-ON_BOX = ("SAC", "DDPG", "TD3", "continuous ACER")
+ON_BOX = ("SAC", "CQL", "DDPG", "TD3", "continuous ACER")
 #: The agent beside the one whose policy is tested.
 OTHER = PolicySpec(
     None, gym.spaces.Box(-10, 10, (2,), np.float32), gym.spaces.Box(-1, 1, (2,), np.float32), {"agent_id": 0}
@@ -85,6 +87,9 @@ OF_MANY = [("MADDPG", {}), ("MADDPG", {"use_local_critic": True, "grad_norm_clip
 TQC = {"n_critics": 3, "n_quantiles": 5}
 CROSSQ = {"critic_batch_norm": True, "use_target_network": False}
 OF_PARTS = [
+    ("CQL", {"bc_iters": 2, "num_actions": 2}),
+    ("CQL", {"bc_iters": 0, "num_actions": 2, "lagrangian": True}),
+    ("discrete CQL", {"bc_iters": 2}),
     ("SAC", {}),
     ("SAC", TQC),
     ("SAC", CROSSQ),
@@ -382,7 +387,7 @@ def test_td_errors_without_learning(framework, name, overrides):
     made = policy.compute_td_error(*columns, discounts=batch["discounts"])
     assert made.shape == (12,)
     same(policy.get_weights(), before)
-    if not overrides.get("noisy") and name not in ("SAC", "TD3"):  # others draw no noise
+    if not overrides.get("noisy") and name not in ("SAC", "CQL", "TD3"):  # others draw no noise
         np.testing.assert_allclose(made, policy.learn_on_batch(batch)["td_error"], atol=1e-6)
 
 

@@ -42,6 +42,8 @@ OF_PARTS = [
     ("SAC", {**TQC, "tau": 1.0}),
     ("SAC", CROSSQ),
     ("discrete SAC", {"tau": 1.0}),
+    ("CQL", {"tau": 1.0, "bc_iters": 5, "num_actions": 2, "lagrangian": True}),
+    ("discrete CQL", {"tau": 1.0, "bc_iters": 5}),
     ("TD3", {"l2_reg": 1e-3, "tau": 1.0}),
     ("continuous ACER", {"ema_alpha": 0.0}),
 ]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from rlframe.utils.lazy import import_name
 
 if TYPE_CHECKING:
+    from rlframe.agents.sac.cql import CQL_DEFAULT_CONFIG, CQLConfig, CQLTrainer
+    from rlframe.agents.sac.cql_policy import CQLTFPolicy, CQLTorchPolicy
     from rlframe.agents.sac.rnnsac import DEFAULT_CONFIG as RNNSAC_DEFAULT_CONFIG
     from rlframe.agents.sac.rnnsac import RNNSACConfig, RNNSACTrainer
     from rlframe.agents.sac.rnnsac_policy import RNNSACTFPolicy, RNNSACTorchPolicy
@@ -14,6 +16,11 @@ if TYPE_CHECKING:
     from rlframe.agents.sac.sac_policy import SACTFPolicy, SACTorchPolicy
 
 _NAMES = {
+    "CQLConfig": "rlframe.agents.sac.cql",
+    "CQLTFPolicy": "rlframe.agents.sac.cql_policy",
+    "CQLTorchPolicy": "rlframe.agents.sac.cql_policy",
+    "CQLTrainer": "rlframe.agents.sac.cql",
+    "CQL_DEFAULT_CONFIG": "rlframe.agents.sac.cql",
     "DEFAULT_CONFIG": "rlframe.agents.sac.sac",
     "RNNSACConfig": "rlframe.agents.sac.rnnsac",
     "RNNSACTFPolicy": "rlframe.agents.sac.rnnsac_policy",
@@ -27,8 +34,13 @@ _NAMES = {
 }
 
 __all__ = [
+    "CQL_DEFAULT_CONFIG",
     "DEFAULT_CONFIG",
     "RNNSAC_DEFAULT_CONFIG",
+    "CQLConfig",
+    "CQLTFPolicy",
+    "CQLTorchPolicy",
+    "CQLTrainer",
     "RNNSACConfig",
     "RNNSACTFPolicy",
     "RNNSACTorchPolicy",

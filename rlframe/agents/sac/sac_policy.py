@@ -80,7 +80,7 @@ class SACPolicy(LearningPolicy):
     padded_sequences = histories
     encoder_may_remember = True
     noise_columns = NOISE, NEXT_NOISE
-    fused_gradients = FusedGradients(
+    fused_gradients: FusedGradients | None = FusedGradients(
         {"torch": "rlframe.agents.families.dense_actor_critic_torch:DenseSACGradients"},
         ("loss", "critic_loss", "critics", "target_value", "keep"),
     )

@@ -61,14 +61,14 @@ def test_every_answer_is_a_sentence_that_says_what_there_is(file):
 @pytest.mark.parametrize(
     "code",
     [
-        "from rlframe.agents.cql import CQLTrainer",
-        "from rlframe.agents import cql",
-        "import rlframe.agents.cql.cql_torch_policy",
-        "import rlframe.agents\nrlframe.agents.cql",
+        "from rlframe.agents.dreamer import DREAMERTrainer",
+        "from rlframe.agents import dreamer",
+        "import rlframe.agents.dreamer.dreamer_torch_policy",
+        "import rlframe.agents\nrlframe.agents.dreamer",
     ],
 )
 def test_the_path_of_an_algorithm_that_is_not_built_says_what_there_is(code):
-    with pytest.raises(ImportError, match=r"^No rlframe\.agents\.cql\S* here: CQL exists .*; use SAC"):
+    with pytest.raises(ImportError, match=r"^No rlframe\.agents\.dreamer\S* here: DREAMER exists .*; use PPO"):
         exec(code, {})
 
 
@@ -130,8 +130,8 @@ def test_the_registry_answers_under_all_its_names():
     from rlframe.agents.agent import get_agent_class
     from rlframe.agents.registry import get_trainer_class
 
-    with pytest.raises(ConfigError, match=r"CQL.*use SAC"):
-        get_agent_class("CQL")
+    with pytest.raises(ConfigError, match=r"DREAMER.*use PPO"):
+        get_agent_class("DREAMER")
     with pytest.raises(ConfigError, match="LinUCB is contrib/LinUCB"):
         get_trainer_class("LinUCB")
 
