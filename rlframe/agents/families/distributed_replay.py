@@ -6,7 +6,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlframe.agents.families.off_policy import (
     BeforeLearn,
@@ -78,6 +78,7 @@ class DistributedReplayConfig(PrioritizedReplayConfig, NStepConfig, TrainingInte
         "worker_side_prioritization": True,
     }
 
+    replays_shards: ClassVar[bool] = True
     optimizer: ApexOptimizerConfig = section(ApexOptimizerConfig, "Options of the plan.")  # type: ignore[assignment]
     min_iter_time_s: Number | None = option(  # type: ignore[assignment]  # None as well, unlike the base's
         None,

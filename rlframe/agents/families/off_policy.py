@@ -59,6 +59,18 @@ def _faults_of_rows(replay_buffer_config: Mapping[Any, Any] | None) -> Iterator[
     kind = (replay_buffer_config or {}).get("type")
     if getattr(kind, "__name__", kind) == "EpisodeReplayBuffer":
         yield "replay_buffer_config.type='EpisodeReplayBuffer' is for whole episodes; leave it at 'LocalReplayBuffer'"
+    if kind == "ReplayActor":
+        yield (
+            "replay_buffer_config.type='ReplayActor' is for the plan of APEX and APEX_DDPG, apex_execution_plan; leave "
+            "it at 'LocalReplayBuffer'"
+        )
+
+
+def _faults_of_shards(replay_buffer_config: Mapping[Any, Any] | None) -> Iterator[str]:
+    """Yields what is wrong with the buffer of an algorithm that replays from shards."""
+    kind = (replay_buffer_config or {}).get("type")
+    if getattr(kind, "__name__", kind) == "EpisodeReplayBuffer":
+        yield "replay_buffer_config.type='EpisodeReplayBuffer' is for whole episodes; leave it at 'ReplayActor'"
 
 
 def _faults_of_episodes(replay_buffer_config: Mapping[Any, Any] | None) -> Iterator[str]:
@@ -76,6 +88,8 @@ class ReplayConfig(CommonConfig):
 
     replays_episodes: ClassVar[bool] = False
     """Whether the algorithm replays whole episodes, not single rows."""
+    replays_shards: ClassVar[bool] = False
+    """Whether its plan has the replay buffer in shards."""
 
     learning_starts: int = option(1000, "Steps sampled before the first update.", unit="env steps", low=0)
     replay_buffer_config: dict[Any, Any] | None = option(
@@ -91,7 +105,8 @@ class ReplayConfig(CommonConfig):
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""
         yield from super().faults()
-        of_kind = _faults_of_episodes if self.replays_episodes else _faults_of_rows
+        of_kind = _faults_of_shards if self.replays_shards else _faults_of_rows
+        of_kind = _faults_of_episodes if self.replays_episodes else of_kind
         yield from of_kind(self.replay_buffer_config)
 
     def derived(self) -> dict[str, Any]:

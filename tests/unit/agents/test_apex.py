@@ -83,6 +83,7 @@ def test_defaults_are_those_of_rllib(trainer, exploration):
             {"replay_buffer_config": {"capacity": 1}},
             "capacity=1 leaves nothing for some of optimizer.num_replay_buffer_sh",
         ),
+        ({"replay_buffer_config": {"type": "EpisodeReplayBuffer"}}, "is for whole episodes; leave it at 'ReplayActor'"),
         ({"num_gpus": 2}, "num_gpus=2 .* the one learner takes num_gpus=1"),
         ({"prioritized_replay": False}, "worker_side_prioritization=True needs prioritized_replay=True"),
     ],
@@ -95,6 +96,10 @@ def test_mistakes_say_what_to_do(overrides, said):
 def test_plans_that_do_not_read_the_options_refuse_them():
     with pytest.raises(ConfigError, match=r"optimizer: got .*num_replay_.* does not read; .*apex_execution"):
         DQNTrainer({"optimizer": {"num_replay_buffer_shards": 2}}, env="CartPole-v1")
+    with pytest.raises(
+        ConfigError, match=r"type='ReplayActor' is for the plan of APEX .* leave it at 'LocalReplayBuffer"
+    ):
+        DQNTrainer({"replay_buffer_config": {"type": "ReplayActor"}}, env="CartPole-v1")
 
 
 @pytest.mark.parametrize(
