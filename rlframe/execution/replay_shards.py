@@ -134,7 +134,7 @@ class ReplayShards:
         return stats
 
     def get_state(self, *, copy: bool = True) -> dict[str, Any]:
-        """Returns what all shards hold; of one that has died, None.
+        """Returns what all shards hold; one that has died holds nothing.
 
         Args:
             copy: False to hand out views of arrays in this process; see `LocalReplayBuffer.get_state`.
@@ -151,7 +151,7 @@ class ReplayShards:
     def _states(self) -> list[Any]:
         from rlframe.evaluation.cluster import answers_of
 
-        answers, failures = answers_of([actor.get_state.remote() for actor in self._actors])
+        answers, failures = answers_of([actor.get_state.remote() for actor in self._actors or self.actors()])
         for index, error in failures.items():
             _LOGGER.warning(
                 "replay shard %d of %d does not answer (%s): the checkpoint is without its transitions",
@@ -159,7 +159,8 @@ class ReplayShards:
                 self.num_shards,
                 str(error).strip().partition("\n")[0],
             )
-        return [answers.get(index) for index in range(self.num_shards)]
+            answers[index] = LocalReplayBuffer(**self._arguments_of(index)).get_state()
+        return [answers[index] for index in range(self.num_shards)]
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Takes the state of as many shards, wherever they were; what was stored here is forgotten.
@@ -174,14 +175,15 @@ class ReplayShards:
                 f"The checkpoint has {got}, wanted {self.num_shards}; set optimizer.num_replay_buffer_shards as it was "
                 "when saving, or store_buffer_in_checkpoints=False to go on with an empty replay buffer"
             )
+        rng = make_rng(self.seed, "store")
+        rng.bit_generator.state = state["rng"]
+        turn, drawn = (int(state[key]) % self.num_shards for key in ("turn", "drawn"))
         if self.remote:
             self._set_states(saved)
         else:
-            for index, one in enumerate(saved):
-                if one is not None:
-                    self.buffers[index].set_state(one)
-        self._turn, self._drawn = int(state["turn"]), int(state["drawn"])
-        self._rng.bit_generator.state = state["rng"]
+            for buffer, one in zip(self.buffers, saved, strict=True):
+                buffer.set_state(one)
+        self._rng, self._turn, self._drawn = rng, turn, drawn
 
     def _set_states(self, saved: list[Any]) -> None:
         import ray
@@ -189,8 +191,6 @@ class ReplayShards:
         from rlframe.evaluation.cluster import unwrap_ray_error
 
         for actor, one in zip(self.actors(), saved, strict=True):
-            if one is None:
-                continue
             try:
                 ray.get(actor.set_state.remote(one))
             except ray.exceptions.RayError as error:
