@@ -43,6 +43,7 @@ def test_own_plan_counts():
     assert load("own_execution_plan").main(iterations=2) >= 2000
 
 
+@pytest.mark.slow
 def test_central_critic_finds_the_best_outcome():
     assert load("central_critic").main(iterations=20) > 7.9
 

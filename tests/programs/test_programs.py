@@ -14,7 +14,7 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 QUICK = {
-    "program_clustered_replay_dqn", "program_impact_critic", "program_kitchen_with_dummy", "program_level_generator",
+    "program_clustered_replay_dqn", "program_level_generator",
     "program_pettingzoo_a2c",
 }  # fmt: skip
 TIMEOUT_S = 300

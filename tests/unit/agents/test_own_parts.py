@@ -8,7 +8,7 @@ from rlframe.agents.ppo import PPOTrainer
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.examples.env.correlated_actions_env import CorrelatedActionsEnv
 from rlframe.models.catalog import ModelCatalog
-from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.frameworks import FRAMEWORKS, needs_tf
 
 CONFIG = {
     "num_workers": 0,
@@ -160,7 +160,7 @@ def _keras(tf, in_size, out_size):
     return tf.keras.Sequential([tf.keras.Input((in_size,)), *layers])
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", ["torch", pytest.param("tf", marks=[needs_tf, pytest.mark.slow])])
 def test_a_distribution_whose_second_choice_knows_the_first_is_learned(framework):
     net, dist = {"torch": torch_parts, "tf": tf_parts}[framework]()
     ModelCatalog.register_custom_model("two choices", net)

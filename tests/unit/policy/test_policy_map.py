@@ -187,7 +187,7 @@ def assert_equal(one, two):
 
 @pytest.mark.parametrize(
     ("cls", "config"),
-    [(DQNTrainer, {**DQN, **NOISE}),
+    [pytest.param(DQNTrainer, {**DQN, **NOISE}, marks=pytest.mark.slow),
      (PPOTrainer, {**PPO, "observation_filter": "MeanStdFilter", "evaluation_interval": 1,
                    "evaluation_num_episodes": 1})],
     ids=["dqn-noise", "ppo-evaluation"],

@@ -514,7 +514,7 @@ RAINBOW = {
         {"training_intensity": 24.0},
         {"exploration_config": {"type": "ParameterNoise"}},
         {"batch_mode": "complete_episodes"},
-        pytest.param({"framework": "tf"}, marks=needs_tf),
+        pytest.param({"framework": "tf"}, marks=[needs_tf, pytest.mark.slow]),
         pytest.param({"framework": "tf2", **RAINBOW}, marks=needs_tf),
     ],
     ids=str,
