@@ -24,6 +24,9 @@ from torch.nn import functional
 
 #: Multiplications from which on oneDNN is worth its call, which takes 12 µs more.
 WORTH = 1 << 21
+#: Rows from which on it is: oneDNN orders the weights anew at each call, which costs as much as some rows. Measured
+#: within learner steps, where optimiser and targets have driven the weights from the cache.
+ROWS = 64
 #: By how many multiplications one number's tanh counts.
 TANH_COUNTS = 60
 #: Numbers from which on NumPy's tanh is worth its call.
@@ -65,7 +68,7 @@ def _worth(x: Tensor, weight: Tensor, activation: str) -> bool:
         return False
     rows, out_size = x.shape[0], weight.shape[0]
     work = rows * weight.numel() + (TANH_COUNTS * rows * out_size if activation == "tanh" else 0)
-    return work >= WORTH and x.dim() == 2 and x.is_cpu and x.dtype == torch.float32
+    return work >= WORTH and rows >= ROWS and x.dim() == 2 and x.is_cpu and x.dtype == torch.float32
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "linear") -> Tensor:

@@ -130,3 +130,8 @@ def test_frozen_layers_let_gradients_pass_and_take_none_where_it_saves_work(rows
             assert layer.weight.grad is None
             assert layer.bias.grad is None
     torch.testing.assert_close(*made)
+
+
+@pytest.mark.parametrize(("rows", "width", "worth"), [(63, 512, False), (64, 512, True), (64, 128, False)])
+def test_few_rows_and_little_work_go_pytorchs_own_way(rows, width, worth):
+    assert dense_torch._worth(torch.zeros(rows, width), torch.zeros(width, width), "relu") is worth
