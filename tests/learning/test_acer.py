@@ -11,7 +11,7 @@ SEEDS = range(5)
 
 @pytest.mark.learning
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize(("env", "bar"), [("CartPole-v1", 499.0)])
+@pytest.mark.parametrize(("env", "bar"), [("CartPole-v1", 499.0), ("Acrobot-v1", -91.0)])
 def test_the_zoos_returns_are_reached_within_500k_steps(env, bar, framework):
     returns = [return_after("ACER", env, 500_000, seed, framework, episodes=100) for seed in SEEDS]
     assert np.mean(returns) >= bar, returns
