@@ -77,7 +77,24 @@ def words_read():
 
 @pytest.mark.parametrize(
     "name",
-    ["A2C", "A3C", "ACER", "APPO", "DDPG", "DQN", "IMPALA", "MADDPG", "PG", "PPO", "QMIX", "SAC", "TD3", "TRPO"],
+    [
+        "A2C",
+        "A3C",
+        "ACER",
+        "APPO",
+        "DDPG",
+        "DQN",
+        "IMPALA",
+        "MADDPG",
+        "PG",
+        "PPO",
+        "QMIX",
+        "R2D2",
+        "RNNSAC",
+        "SAC",
+        "TD3",
+        "TRPO",
+    ],
 )
 def test_every_honoured_config_key_is_read_somewhere(name):
     from rlframe.agents.registry import get_trainer_class

@@ -85,6 +85,7 @@ def counted(directory: Path) -> tuple[int, int]:
 
 SAMPLED = {"rollout_fragment_length": 10, "train_batch_size": 60}
 REPLAYED = {"learning_starts": 60, "rollout_fragment_length": 10, "train_batch_size": 16}
+MEMORY = {"use_lstm": True, "lstm_cell_size": 8, "max_seq_len": 10}
 V_TRACE = {**SAMPLED, "train_batch_size": 40}
 CASES: dict[str, dict[str, Any]] = {
     "DQN": REPLAYED,
@@ -99,6 +100,7 @@ CASES: dict[str, dict[str, Any]] = {
     "IMPALA": V_TRACE,
     "IMPALA, aggregated": {**V_TRACE, "num_aggregation_workers": 2},
     "ACER": {**SAMPLED, "learning_starts": 60},
+    "R2D2": {**REPLAYED, "train_batch_size": 80, "burn_in": 4, "model": MEMORY},
     "DDPPO": {"rollout_fragment_length": 20, "num_envs_per_worker": 1, "sgd_minibatch_size": 10, "num_sgd_iter": 2},
     "QMIX": {"learning_starts": 20, "train_batch_size": 8, "model": {"lstm_cell_size": 8}},
     "MADDPG": {"learning_starts": 60, "train_batch_size": 16, "rollout_fragment_length": 10},

@@ -78,6 +78,11 @@ def td_error_of(
     Raises:
         ValueError: If the loss is one that tells none.
     """
+    if policy.is_recurrent():
+        raise ValueError(
+            f"compute_td_error: got rows for a {type(policy).__name__} with memory, whose values depend on what came "
+            "before; wanted a policy without: learn_on_batch() of sequences gives their td_error"
+        )
     ended = np.asarray(done_mask, np.float32)
     if discounts is None:
         discounts = float(policy.config["gamma"]) ** int(policy.config.get("n_step", 1)) * (1.0 - ended)

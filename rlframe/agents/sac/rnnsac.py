@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from rlframe.agents.sac.sac import SACConfig, SACTrainer
 from rlframe.config.model import ModelConfig
 from rlframe.config.options import section
+from rlframe.config.unsupported import UNSUPPORTED
+
+_UNBUILT = ("_use_default_native_models",)
 
 
 class RNNSACConfig(SACConfig):
     """Keys of RNNSAC: SAC's, with a memory in `Q_model` or `policy_model`."""
 
+    unsupported: ClassVar = {
+        **SACConfig.unsupported,
+        **{f"{part}.{key}": UNSUPPORTED[f"model.{key}"] for part in ("Q_model", "policy_model") for key in _UNBUILT},
+    }
     new_defaults = {"batch_mode": "complete_episodes", "replay_sequence_length": -1}  # noqa: RUF012
 
     Q_model: ModelConfig = section(

@@ -160,6 +160,12 @@ def test_losses_of_programs_get_sequences_as_rllibs_did(loss):
     trainer.stop()
 
 
+def test_td_errors_of_single_rows_need_no_memory():
+    rows = np.zeros((2, 4), np.float32)
+    with pytest.raises(ValueError, match="whose values depend on what came before; wanted a policy without"):
+        make("DQN").get_policy().compute_td_error(rows, [0, 1], [0.0, 0.0], rows, [False, False])
+
+
 def test_actor_and_critics_share_one_memory():
     with pytest.warns(UserWarning, match="policy_model.lstm_cell_size=9 has no effect beside Q_model.lstm_cell_size=6"):
         trainer = make("RNNSAC", policy_model={**MEMORY, "lstm_cell_size": 9, "fcnet_hiddens": [7]})
