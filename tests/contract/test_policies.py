@@ -34,6 +34,8 @@ POLICIES = {
     "MADDPG": ("rlframe.agents.maddpg.maddpg_policy", "MADDPG", "rlframe.agents.maddpg.maddpg:MADDPGConfig"),
     "MARWIL": ("rlframe.agents.marwil.marwil_policy", "MARWIL", "rlframe.agents.marwil.marwil:MARWILConfig"),
     "BC": ("rlframe.agents.marwil.marwil_policy", "MARWIL", "rlframe.agents.marwil.marwil:BCConfig"),
+    "R2D2": ("rlframe.agents.dqn.r2d2_policy", "R2D2", "rlframe.agents.dqn.r2d2:R2D2Config"),
+    "RNNSAC": ("rlframe.agents.sac.rnnsac_policy", "RNNSAC", "rlframe.agents.sac.rnnsac:RNNSACConfig"),
     "SAC": ("rlframe.agents.sac.sac_policy", "SAC", "rlframe.agents.sac.sac:SACConfig"),
     "CQL": ("rlframe.agents.sac.cql_policy", "CQL", "rlframe.agents.sac.cql:CQLConfig"),
     "discrete CQL": ("rlframe.agents.sac.cql_policy", "CQL", "rlframe.agents.sac.cql:CQLConfig"),
@@ -125,8 +127,16 @@ OFFLINE = [("MARWIL", {}), ("MARWIL", {"moving_average_sqd_adv_norm_update_rate"
 #: Q-learning on what was just sampled.
 WITHOUT_REPLAY = [("PQN", {}), ("PQN", {"layer_norm": False})]
 
+#: Policies with memory, which learn from sequences: in tests that learn, and do not act on single rows.
+MEMORY = {"use_lstm": True, "lstm_cell_size": 6}
+WITH_MEMORY = [
+    ("R2D2", {"burn_in": 2, "n_step": 2, "model": {**MEMORY, "max_seq_len": 5}}),
+    ("RNNSAC", {"model": {"max_seq_len": 5}}),
+]
+
 EVERY = [*Q_LEARNING, *WITHOUT_REPLAY, *OFFLINE, *ON_POLICY, *OWN_OPTIMISERS, *OF_MANY, *OF_PARTS, *OF_SEQUENCES]
 every_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(EVERY))
+every_learner = pytest.mark.parametrize(("framework", "name", "overrides"), _cases([*EVERY, *WITH_MEMORY]))
 every_q_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(Q_LEARNING))
 
 
@@ -139,6 +149,7 @@ def config_of(name: str, **overrides) -> dict:
     for key in ("Q_model", "policy_model"):
         if key in config:
             config[key]["fcnet_hiddens"] = [16]
+            config[key].update(MEMORY if name == "RNNSAC" else {})
     for key in ("actor_hiddens", "critic_hiddens"):
         if key in config:
             config[key] = [16]
@@ -199,6 +210,8 @@ def make_batch(rows: int = 12, seed: int = 0, name: str | None = None) -> Sample
             "joint_new_actions": rng.dirichlet(np.ones(5), rows).astype(np.float32),
         }
     )
+    if name in dict(WITH_MEMORY):
+        batch.update({f"state_in_{index}": rng.normal(size=(rows, 6)).astype(np.float32) for index in range(2)})
     if name in ON_BOX:
         batch["actions"] = rng.uniform(-1, 1, (rows, 2)).astype(np.float32)
         batch["action_dist_inputs"] = rng.normal(size=(rows, 4)).astype(np.float32)
@@ -211,7 +224,7 @@ def same(a: dict, b: dict, **tolerance: float) -> None:
         np.testing.assert_allclose(a[key], b[key], err_msg=key, **(tolerance or {"rtol": 0}))
 
 
-@every_policy
+@every_learner
 def test_same_seed_same_policy_same_learning(framework, name, overrides):
     one, other = make(framework, name, overrides), make(framework, name, overrides)
     same(one.get_weights(), other.get_weights())
@@ -240,7 +253,7 @@ def test_learning_changes_the_weights_and_not_the_target(framework, name, overri
     same(policy.target_network.get_weights(), policy.get_weights())
 
 
-@every_policy
+@every_learner
 def test_any_number_of_rows_is_learned_on_without_a_new_trace(framework, name, overrides):
     policy = make(framework, name, overrides)
     for rows in (32, 7, 1, 32, 64):
@@ -301,7 +314,7 @@ def test_state_goes_on_bit_for_bit(framework, name, overrides):
         np.testing.assert_array_equal(policy.compute_actions(obs)[0], again.compute_actions(obs)[0])
 
 
-@every_policy
+@every_learner
 def test_gradients_applied_elsewhere_are_the_learner_step(framework, name, overrides):
     if overrides.get("noisy") or (name, overrides) in OWN_STEPS:
         pytest.skip("noise is drawn anew for each pass, or the step is no gradient")
@@ -313,7 +326,7 @@ def test_gradients_applied_elsewhere_are_the_learner_step(framework, name, overr
     same(network_of(one), network_of(other), rtol=0, atol=1e-6)
 
 
-@every_policy
+@every_learner
 def test_nan_names_its_column_and_leaves_the_weights(framework, name, overrides):
     policy = make(framework, name, overrides)
     policy.learn_on_batch(make_batch(name=name))
