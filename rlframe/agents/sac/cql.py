@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from rlframe.agents.sac.sac import SACConfig, SACTrainer
@@ -35,24 +34,20 @@ class CQLConfig(SACConfig):
     lagrangian_thresh: float = option(5.0, "What the penalty of a critic is kept near.", source="the same, eq. 30")
     min_q_weight: float = option(5.0, "Weight of the penalty.", low=0)
 
-    def faults(self) -> Iterator[str]:
-        """Yields cross-field faults; never rewrites a value."""
-        yield from super().faults()
-        if not isinstance(self.input, (str, list, tuple)) or self.input == "sampler":
-            yield (
-                f"input={self.input!r}: CQL learns from data that it holds as a whole; set the files that they are in, "
-                "as SAC's or another trainer's output writes them"
-            )
-
 
 def load_data(trainer: Any) -> None:
     """Reads all rows of a trainer's `input` into its replay buffer.
 
     Raises:
         DataError: If rows lack a column that learning needs.
-        ConfigError: If the buffer is too small for all of them.
+        ConfigError: If `input` is no files, or the buffer is too small for all of them.
     """
     config, buffer = trainer.config, trainer.local_replay_buffer
+    if not isinstance(config["input"], (str, list, tuple)) or config["input"] == "sampler":
+        raise ConfigError(
+            f"input={config['input']!r}: CQL learns from data that it holds as a whole; set the files that they are "
+            "in, as SAC's or another trainer's output writes them"
+        )
     reader = JsonReader(config["input"], IOContext(trainer.logdir, config, 0, trainer.workers.local_worker()))
     rows, capacity = 0, int(config["replay_buffer_config"]["capacity"])
     for batch in reader.read_all_files():

@@ -106,7 +106,7 @@ def trainer_of(files, **config):
 
 
 def test_it_learns_from_all_rows_moves_its_targets_and_counts(files, tmp_path):
-    trainer = trainer_of(files)
+    trainer = trainer_of(files, evaluation_interval=2, evaluation_num_episodes=1)
     target = trainer.get_policy().target_network.get_weights()
     assert len(trainer.local_replay_buffer) == 300
     actions = trainer.local_replay_buffer.replay()["actions"]
@@ -118,9 +118,9 @@ def test_it_learns_from_all_rows_moves_its_targets_and_counts(files, tmp_path):
     assert any(not np.array_equal(moved[name], target[name]) for name in target)
     path = trainer.save(str(tmp_path / "saved"))
     trainer.train()
-    again = trainer_of(files)
+    again = trainer_of(files, evaluation_interval=2, evaluation_num_episodes=1)
     again.restore(path)
-    again.train()
+    assert again.train()["evaluation"]["episodes_this_iter"] == 1
     weights = again.get_policy().get_weights()
     for name, array in trainer.get_policy().get_weights().items():
         np.testing.assert_array_equal(array, weights[name], err_msg=name)
