@@ -221,8 +221,8 @@ def _unknown(name: str, gymnasium_says: str, path_says: str) -> EnvError:
 
 # What a message or id speaks of (a pattern), and what has to be installed for it.
 _INSTALL = {
-    r"box2d": 'pip install swig && pip install "gymnasium[box2d]"',
-    r"mujoco": 'pip install "gymnasium[mujoco]"',
+    r"box2d": 'pip install "rlframe[box2d]"',
+    r"mujoco": 'pip install "rlframe[mujoco]"',
     r"\bale\b|ale_py|noframeskip": 'pip install "rlframe[atari]"',
     r"pygame": 'pip install "rlframe[video]"',
     r"\bjax\b": 'pip install "gymnasium[jax]"',

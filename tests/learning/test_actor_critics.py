@@ -40,7 +40,7 @@ def test_pendulum_is_swung_up_within_20k_steps(name, bar, framework):
     [("SAC", 20_000, 9000.0), ("TD3", 45_000, 9000.0)],
 )
 def test_a_double_pendulum_stands_with_the_defaults(name, steps, bar):
-    pytest.importorskip("mujoco", reason="MuJoCo is not installed: pip install 'gymnasium[mujoco]'")
+    pytest.importorskip("mujoco", reason="MuJoCo is not installed: pip install 'rlframe[mujoco]'")
     config = {"timesteps_per_iteration": 1000, "learning_starts": 1000}
     returns = [return_after(name, "InvertedDoublePendulum-v4", steps, seed, "torch", config) for seed in SEEDS]
     assert np.mean(returns) >= bar, returns

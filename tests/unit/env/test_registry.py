@@ -279,7 +279,12 @@ def test_atari_name_unknown_says_what_to_install(name):
 
 
 @pytest.mark.parametrize(
-    ("says", "extra"), [("Box2D is not installed", "gymnasium[box2d]"), ("pygame is not installed", "rlframe[video]")]
+    ("says", "extra"),
+    [
+        ("Box2D is not installed", "rlframe[box2d]"),
+        ("MuJoCo is not installed", "rlframe[mujoco]"),
+        ("pygame is not installed", "rlframe[video]"),
+    ],
 )
 def test_missing_dependency_says_what_to_install(says, extra):
     def needs_more():
