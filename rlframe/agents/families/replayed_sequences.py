@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,10 +25,11 @@ from rlframe.data.rows import as_seq_lens
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.sequences import cut_into_sequences
 from rlframe.policy.recurrent_context import views_after
-from rlframe.replay.registry import sequence_period
+from rlframe.replay.registry import sequence_length, sequence_period
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
+_LOGGER = logging.getLogger("rlframe")
 #: Computes with a memory: columns of padded sequences to outputs, and the states behind the sequences' last rows.
 Run = Callable[[Mapping[str, Any]], tuple[Any, list[Any]]]
 
@@ -37,8 +39,18 @@ Run = Callable[[Mapping[str, Any]], tuple[Any, list[Any]]]
 
 def prepare_sequences(policy: Any) -> None:
     """Has workers cut the rows of a policy with memory where replayed sequences are to begin."""
-    if policy.is_recurrent():
-        policy.max_seq_len = sequence_period(policy.config)
+    if not policy.is_recurrent():
+        return
+    config = policy.config
+    policy.max_seq_len = sequence_period(config)
+    fragment, length = int(config["rollout_fragment_length"]), sequence_length(config)
+    told = config["model"].get("use_lstm") or config["model"].get("use_attention")  # then episodes are whole anyway
+    if config["batch_mode"] != "complete_episodes" and fragment < length and not told:
+        _LOGGER.warning(
+            "batch_mode=%r with rollout_fragment_length=%d: %s has memory and learns from sequences of %d rows, but "
+            "they end where a sample ends; set batch_mode='complete_episodes'",
+            config["batch_mode"], fragment, type(policy).__name__, length,
+        )  # fmt: skip
 
 
 def histories(policy: Any, batch: SampleBatch) -> SampleBatch:

@@ -10,6 +10,7 @@ from rlframe.agents.dqn import R2D2TorchPolicy, R2D2Trainer
 from rlframe.agents.dqn.r2d2_torch_policy import compute_q_values, h_function, h_inverse, r2d2_loss
 from rlframe.agents.registry import get_trainer_class
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
+from rlframe.examples.models.rnn_model import TorchRNNModel
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.torch_utils import sequence_mask
@@ -22,9 +23,13 @@ SMALL = {
 HEADS = {"hiddens": [8]}
 NETWORKS = {"Q_model": {"fcnet_hiddens": [8]}, "policy_model": {"fcnet_hiddens": [8]}}
 MEMORY = {key: value for key, value in LSTM.items() if key != "max_seq_len"}
+OWN = {
+    "custom_model": TorchRNNModel, "custom_model_config": {"fc_size": 8, "lstm_state_size": 6}, "max_seq_len": 5
+}  # fmt: skip
 CASES = {
     "R2D2": ("R2D2", "CartPole-v1", {**HEADS, "model": LSTM, "prioritized_replay": True, "n_step": 2}),
     "R2D2, attention": ("R2D2", "CartPole-v1", {**HEADS, "model": {"use_attention": True, "max_seq_len": 5}}),
+    "R2D2, a model of one's own": ("R2D2", "CartPole-v1", {**HEADS, "model": OWN}),
     "RNNSAC": ("RNNSAC", "CartPole-v1", {"Q_model": MEMORY, "policy_model": MEMORY, "model": {"max_seq_len": 5}}),
     "SAC": ("SAC", "Pendulum-v1", {**NETWORKS, "model": LSTM, "prioritized_replay": True, "horizon": 30}),
     "TD3": ("TD3", "Pendulum-v1", {"actor_hiddens": [8], "critic_hiddens": [8], "model": LSTM, "horizon": 30}),
@@ -158,6 +163,15 @@ def test_losses_of_programs_get_sequences_as_rllibs_did(loss):
     after = trainer.get_policy().get_weights()
     assert (after["lstm.weight_hh"] != before["lstm.weight_hh"]).any()
     trainer.stop()
+
+
+def test_memories_that_only_the_model_knows_of_are_told_that_samples_are_too_short(caplog):
+    with caplog.at_level("WARNING", logger="rlframe"):
+        make("DQN", model=OWN, replay_sequence_overlap=0)
+    assert "learns from sequences of 8 rows, but they end where a sample ends; set batch_mode='complete" in caplog.text
+    caplog.clear()
+    make("R2D2, a model of one's own"), make("DQN")
+    assert "sample ends" not in caplog.text
 
 
 def test_td_errors_of_single_rows_need_no_memory():
