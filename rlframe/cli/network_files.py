@@ -123,6 +123,8 @@ def _keys_of(network: NetworkFile, role: str, known: Collection[str]) -> dict[st
         return {"model": {**section, "vf_share_layers": False}}
     # Q-networks end with their outputs there, with no heads in between.
     heads = {"hiddens": [], "dueling": False} if {"hiddens", "dueling"} <= set(known) else {}
+    if heads and network.outputs > 1:
+        raise ConfigError(f"{network.path}: has {network.outputs} outputs; wanted one, of Q-values, for this algorithm")
     return {"model": network.model_section(), **heads}
 
 

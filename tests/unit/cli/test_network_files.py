@@ -155,6 +155,18 @@ def test_files_that_say_what_cannot_be_are_answered_in_a_sentence(write, text, s
     assert "\n" not in str(raised.value)
 
 
+def test_files_for_another_kind_of_algorithm_are_refused(write):
+    path = write(SHARED)
+    for role, algorithm, said in (
+        ("model", "DQN", "has 2 outputs; wanted one, of Q-values"),
+        ("model", "TD3", "wanted --actor-model FILE, --critic-model FILE"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            network_config(path, role, keys_of(algorithm))
+    with pytest.raises(ConfigError, match="has convolutions, which networks of observation and action do not take"):
+        network_config(write(IMAGES), "critic", keys_of("DDPG"))
+
+
 def test_convert_writes_keys_that_config_takes(write):
     path = write(SHARED)
     result = CliRunner().invoke(app, ["convert", str(path)])
