@@ -9,6 +9,16 @@ from tests.helpers.frameworks import FRAMEWORKS
 from tests.learning.test_dqn_cartpole import steps_to_bar
 
 SEEDS = range(5)
+#: SAC's on HalfCheetah-v4; its page has it, too.
+HALFCHEETAH = {
+    "timesteps_per_iteration": 1000,
+    "learning_starts": 10_000,
+    "exploration_config": {"type": "StochasticSampling", "random_timesteps": 10_000},
+    "initial_weights": "fan_in",
+    "use_huber": False,
+    "initial_alpha": 0.2,
+    "optimization": {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "entropy_learning_rate": 0.0},
+}
 
 
 def return_after(name: str, env: str, steps: int, seed: int, framework: str, config=None, episodes: int = 20) -> float:
@@ -44,6 +54,13 @@ def test_a_double_pendulum_stands_with_the_defaults(name, steps, bar):
     config = {"timesteps_per_iteration": 1000, "learning_starts": 1000}
     returns = [return_after(name, "InvertedDoublePendulum-v4", steps, seed, "torch", config) for seed in SEEDS]
     assert np.mean(returns) >= bar, returns
+
+
+@pytest.mark.learning
+def test_a_cheetah_runs_within_68k_steps():
+    pytest.importorskip("mujoco", reason="MuJoCo is not installed: pip install 'gymnasium[mujoco]'")
+    returns = [return_after("SAC", "HalfCheetah-v4", 68_000, seed, "torch", HALFCHEETAH, 10) for seed in range(3)]
+    assert np.mean(returns) >= 5000.0, returns
 
 
 @pytest.mark.learning
