@@ -354,6 +354,8 @@ class RolloutWorker(RLlibWorkerNames):
         else:
             preprocessor = ModelCatalog.get_preprocessor_for_space(raw_space, config["model"])
         made_filter = get_filter(config["observation_filter"], preprocessor.shape)
+        if self.policy_config.in_evaluation and hasattr(made_filter, "learns"):
+            made_filter.learns = False
         arguments = (preprocessor.observation_space, spec.action_space, config)
         policy: Policy = spec.policy_class(*arguments)
         # Nothing of a policy that cannot be made stays behind.

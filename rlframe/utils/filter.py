@@ -204,7 +204,10 @@ class MeanStdFilter(Filter):
         shape: The shape of an observation.
         rs: The statistics that normalise.
         buffer: The statistics of what was seen since the buffer was cleared, to be merged elsewhere.
+        learns: Whether `update` counts anything; evaluation workers judge by the statistics of training.
     """
+
+    learns = True
 
     def __init__(
         self, shape: tuple[int, ...], demean: bool = True, destd: bool = True, clip: float | None = 10.0
@@ -229,6 +232,7 @@ class MeanStdFilter(Filter):
         x = np.asarray(x, np.float64)
         if update:
             self._require_finite(x)
+        if update and self.learns:
             self.rs.push(x)
             self.buffer.push(x)
         return self._normalize(x, self.rs.mean, self.rs.std) if self.rs.n else x.astype(np.float32)
@@ -236,8 +240,9 @@ class MeanStdFilter(Filter):
     def filter_batch(self, x: Any, update: bool = True) -> Array:
         """Returns B normalised observations, float32 `[B, *shape]`, the same as one call for each in turn."""
         x = np.asarray(x, np.float64)
-        if update and len(x):
+        if update:
             self._require_finite(x)
+        if update and self.learns and len(x):
             self.buffer.update(RunningStat.of(x))
             return self._normalize(x, *self.rs.push_batch(x))
         return self._normalize(x, self.rs.mean, self.rs.std) if self.rs.n else x.astype(np.float32)

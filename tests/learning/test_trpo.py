@@ -28,7 +28,6 @@ def test_an_inverted_pendulum_stands_within_31k_steps(seed):
     trainer = TRPOTrainer({**get_preset("TRPO", name), "seed": seed, "log_sys_usage": False}, env=name)
     while trainer.train()["timesteps_total"] < 31_000:
         pass
-    # With the statistics of training: workers that evaluate go on to move those of their own filters.
     env, actor, returns = gymnasium.make(name), trainer.make_actor(explore=False), []
     for episode in range(20):
         obs, ends, total = env.reset(seed=episode)[0], False, 0.0

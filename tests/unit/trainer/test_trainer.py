@@ -810,6 +810,17 @@ def test_evaluation_does_not_change_training():
     assert_same_weights(one, two)
 
 
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_evaluation_judges_by_the_filters_of_training(num_envs):
+    config = {"evaluation_interval": 1, "evaluation_num_episodes": 3, "num_envs_per_worker": num_envs}
+    trainer = make(observation_filter="MeanStdFilter", **config)
+    trainer.train()
+    learned = trainer.workers.local_worker().filters["default_policy"]
+    judged = trainer.evaluation_workers.local_worker().filters["default_policy"]
+    assert judged.rs.n == learned.rs.n > 0
+    np.testing.assert_array_equal(judged.rs.mean, learned.rs.mean)
+
+
 def test_evaluation_parallel_to_training_gives_both():
     trainer = make(evaluation_interval=1, evaluation_num_episodes="auto", evaluation_parallel_to_training=True)
     assert trainer.train()["evaluation"]["episodes_this_iter"] >= 1
