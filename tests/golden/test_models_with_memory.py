@@ -305,11 +305,11 @@ def test_an_actor_clips_rewards_as_workers_do(framework):
 
 
 def test_algorithms_that_learn_from_single_rows_refuse_a_memory():
-    from rlframe.agents.dqn import DQNTrainer
+    from rlframe.agents.dqn import PQNTrainer
     from rlframe.utils.errors import ConfigError
 
     with pytest.raises(ConfigError, match="use_lstm"):
-        DQNTrainer({"model": {"use_lstm": True}}, env="CartPole-v1")
+        PQNTrainer({"model": {"use_lstm": True}}, env="CartPole-v1")
 
 
 def test_an_lstm_behind_a_model_with_memory_is_refused():

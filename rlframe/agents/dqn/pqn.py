@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlframe.agents.families.optimization import (
+    AdamEpsilonConfig,
     GradientClippingConfig,
     LearningRateScheduleConfig,
     MinibatchConfig,
@@ -19,7 +20,7 @@ from rlframe.execution.train_ops import MultiGPUTrainOneStep
 from rlframe.trainer.template import build_trainer
 
 
-class PQNConfig(LearningRateScheduleConfig, GradientClippingConfig, MinibatchConfig):
+class PQNConfig(LearningRateScheduleConfig, GradientClippingConfig, AdamEpsilonConfig, MinibatchConfig):
     """Keys of PQN (Gallici et al. 2024)."""
 
     new_defaults = {  # noqa: RUF012
@@ -46,7 +47,6 @@ class PQNConfig(LearningRateScheduleConfig, GradientClippingConfig, MinibatchCon
         True, "Hidden layers are normalised, which keeps values bounded in place of a target network.",
         source="Gallici et al. 2024, section 3",
     )  # fmt: skip
-    adam_epsilon: float = option(1e-8, "Adam's ε.", above=0)
 
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rlframe.agents.families.off_policy import SequenceReplayConfig, replay_plan
-from rlframe.agents.families.optimization import GradientClippingConfig, LearningRateScheduleConfig
-from rlframe.config.options import option
+from rlframe.agents.families.optimization import AdamEpsilonConfig, GradientClippingConfig, LearningRateScheduleConfig
 from rlframe.trainer.template import build_trainer
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from rlframe.replay.per_policy import LocalReplayBuffer
 
 
-class SimpleQConfig(SequenceReplayConfig, LearningRateScheduleConfig, GradientClippingConfig):
+class SimpleQConfig(SequenceReplayConfig, LearningRateScheduleConfig, GradientClippingConfig, AdamEpsilonConfig):
     """Keys of SimpleQ: replay, a target network, ε-greedy exploration."""
 
     new_defaults = {  # noqa: RUF012
@@ -30,8 +29,6 @@ class SimpleQConfig(SequenceReplayConfig, LearningRateScheduleConfig, GradientCl
         },
         "evaluation_config": {"explore": False},
     }  # fmt: skip
-
-    adam_epsilon: float = option(1e-8, "Adam's ε.", above=0)
 
 
 def execution_plan(

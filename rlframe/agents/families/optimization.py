@@ -26,6 +26,12 @@ class GradientClippingConfig(CommonConfig):
     )
 
 
+class AdamEpsilonConfig(CommonConfig):
+    """The one Adam of a policy with one network."""
+
+    adam_epsilon: float = option(1e-8, "Adam's ε.", above=0)
+
+
 class WholeRoundConfig(CommonConfig):
     """Several steps are done on each train batch, which one round of all workers collects."""
 

@@ -5,9 +5,7 @@ from rlframe.agents.families import off_policy
 from rlframe.agents.registry import ALGORITHMS, get_trainer_class
 from rlframe.config.declaration import Section
 
-REPLAYING = [
-    name for name in ALGORITHMS if issubclass(get_trainer_class(name)._config_class, off_policy.OffPolicyConfig)
-]
+REPLAYING = [name for name in ALGORITHMS if issubclass(get_trainer_class(name)._config_class, off_policy.ReplayConfig)]
 
 
 def test_all_algorithms_with_a_replay_buffer_are_of_the_family():
