@@ -373,7 +373,8 @@ class RolloutWorker(RLlibWorkerNames):
         policy.callbacks = self.callbacks  # type: ignore[attr-defined]  # RLlib's name for users' code
         # An evaluation of the user's own samples by itself, and looks at what it likes.
         evaluated = self.policy_config.in_evaluation and self.policy_config.custom_eval_function
-        kept = self.policy_config.output is not None
+        # Rows that are sampled beside those that are read have as many columns.
+        kept = self.policy_config.output is not None or self.policy_config.input != "sampler"
         if evaluated or kept or not _BATCH_HOOKS.isdisjoint(self._hooks):
             policy.collect_all_columns()
         if "on_learn_on_batch" in self._hooks:
@@ -678,6 +679,8 @@ class RolloutWorker(RLlibWorkerNames):
         """Closes the environments, and removes the files of policies that wait on disk."""
         for slot in self.slots:
             slot.env.close()
+        if self._data is not None:
+            self._data.close()
         self.policy_map.close()
 
     def get_host(self) -> str:

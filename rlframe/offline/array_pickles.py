@@ -16,6 +16,11 @@ from numpy.typing import NDArray
 
 from rlframe.utils.errors import DataError
 
+#: Most bytes that a packed column unpacks to: little text can ask for much memory.
+MOST_BYTES = 2**31 - 1
+#: How deep nested observations may be, and how many parts a level may have; a few bytes can ask for any number.
+_MOST_DEEP, _MOST_PARTS = 4, 100_000
+
 
 def decompress_lz4(raw: bytes) -> bytes:
     """Returns what an LZ4 frame holds.
@@ -27,9 +32,12 @@ def decompress_lz4(raw: bytes) -> bytes:
 
     try:
         with pyarrow.CompressedInputStream(pyarrow.BufferReader(raw), "lz4") as stream:
-            return bytes(stream.read())
+            plain = bytes(stream.read(MOST_BYTES + 1))
     except (OSError, pyarrow.ArrowException) as error:
         raise DataError(f"an LZ4 frame that cannot be read ({error})") from error
+    if len(plain) > MOST_BYTES:
+        raise DataError(f"a packed array of more than {MOST_BYTES} bytes; write shorter batches")
+    return plain
 
 
 def array_of_pickle(data: bytes) -> Any:
@@ -39,21 +47,24 @@ def array_of_pickle(data: bytes) -> Any:
         DataError: If there is anything else in it.
     """
     try:
-        made = _Machine().run(data)
+        return _checked(_Machine().run(data))
     except DataError:
         raise
     except Exception as error:  # damaged pickles fail in any way
         raise DataError(f"a pickle that cannot be read as arrays ({error})") from error
-    return _checked(made)
 
 
-def _checked(made: Any) -> Any:
+def _checked(made: Any, depth: int = 0) -> Any:
+    if depth > _MOST_DEEP or (isinstance(made, (dict, tuple, list)) and len(made) > _MOST_PARTS):
+        raise DataError("a pickle of structures within structures, wanted arrays of numbers")
     if isinstance(made, dict):
-        return {key: _checked(part) for key, part in made.items()}
+        return {key: _checked(part, depth + 1) for key, part in made.items()}
     if isinstance(made, tuple):
-        return tuple(_checked(part) for part in made)
+        return tuple(_checked(part, depth + 1) for part in made)
     if isinstance(made, list):
-        return np.stack([_checked(part) for part in made])
+        if any(isinstance(part, (dict, tuple, list)) for part in made):
+            raise DataError("a pickle of lists within lists, wanted arrays of numbers")
+        return np.stack([_checked(part, depth + 1) for part in made])
     if isinstance(made, (bool, int, float, np.generic)):
         return np.asarray(made)
     if isinstance(made, _Array) and made.array is not None:
@@ -91,7 +102,7 @@ class _DType:
         return self.dtype
 
 
-def _of_buffer(raw: Any, dtype: _DType, shape: Any, order: str) -> _Array:
+def _of_buffer(raw: Any, dtype: _DType, shape: Any, order: str, *_: Any) -> _Array:
     made = _Array()
     made.build((1, shape, dtype, order == "F", raw))
     return made
@@ -198,7 +209,8 @@ class _Machine:
         self._stack[-1].build(state)
 
     def _do_append(self, _: Any) -> None:
-        self._stack[-1].extend(self._pop(1))
+        (value,) = self._pop(1)
+        self._stack[-1].append(value)
 
     def _do_appends(self, _: Any) -> None:
         values = self._pop_to_mark()

@@ -20,7 +20,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import ACTION_LOGP, ACTION_PROB, ACTIONS, OBS, PREV_ACTIONS, PREV_REWARDS, REWARDS
+from rlframe.data.columns import (
+    ACTION_LOGP,
+    ACTION_PROB,
+    ACTIONS,
+    N_STEPS,
+    OBS,
+    PREV_ACTIONS,
+    PREV_REWARDS,
+    REWARDS,
+    SEQ_LENS,
+)
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.offline.io_context import IOContext
 from rlframe.offline.json_reader import split_trajectories
@@ -85,11 +95,9 @@ class OffPolicyEstimator:
 
     def action_log_likelihood(self, batch: SampleBatch) -> NDArray[np.float64]:
         """Returns log pi(a|s) `[B]` of a batch's actions, which are in the policy's space."""
-        num_states = len(self.policy.get_initial_state())
-        states = [batch[f"state_in_{index}"] for index in range(num_states)] or None
         return np.asarray(
             self.policy.compute_log_likelihoods(
-                batch[ACTIONS], batch[OBS], states, batch.get(PREV_ACTIONS), batch.get(PREV_REWARDS)
+                batch[ACTIONS], batch[OBS], None, batch.get(PREV_ACTIONS), batch.get(PREV_REWARDS)
             ),
             np.float64,
         )
@@ -117,6 +125,15 @@ class OffPolicyEstimator:
         if isinstance(batch, MultiAgentBatch):
             raise ValueError(
                 'input_evaluation: got rows of several policies, wanted one\'s; set "input_evaluation": []'
+            )
+        if len(self.policy.get_initial_state()) or SEQ_LENS in batch:
+            raise ValueError(
+                'input_evaluation: got a policy with memory, wanted one without; set "input_evaluation": []'
+            )
+        if N_STEPS in batch and (np.asarray(batch[N_STEPS]) > 1).any():
+            raise ValueError(
+                "input_evaluation: got rows with sums of several rewards, wanted single steps; set "
+                '"input_evaluation": []'
             )
         if ACTION_PROB not in batch and ACTION_LOGP not in batch:
             raise ValueError(
@@ -217,7 +234,7 @@ class InputEvaluation:
 
     def process(self, batch: SampleBatch | MultiAgentBatch) -> None:
         """Makes estimates of a batch."""
-        if not self.estimators:
+        if not self.estimators or not batch.count:
             return
         try:
             self.estimators[0].check_can_estimate_for(batch)
@@ -237,9 +254,9 @@ class InputEvaluation:
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Takes them back."""
+        self.estimators = [estimator for estimator in self.estimators if estimator.name in state]
         for estimator in self.estimators:
-            if estimator.name in state:
-                estimator.set_state(state[estimator.name])
+            estimator.set_state(state[estimator.name])
 
 
 __all__ = [

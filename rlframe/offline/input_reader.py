@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.offline.json_format import as_text, from_line
 
 Batch = SampleBatch | MultiAgentBatch
+_LOGGER = logging.getLogger("rlframe")
 
 
 class InputReader(ABC):
@@ -93,13 +95,19 @@ class ShuffledInput(InputReader):
 
 def state_of(reader: Any) -> dict[str, Any] | None:
     """Returns the place of a reader, None of one that cannot tell it."""
-    return reader.get_state() if callable(getattr(reader, "get_state", None)) else None
+    if not callable(getattr(reader, "get_state", None)):
+        return None
+    return {"kind": type(reader).__name__, "place": reader.get_state()}
 
 
 def give_state(reader: Any, state: Mapping[str, Any] | None) -> None:
-    """Takes a reader to a place that `state_of` returned."""
-    if state is not None:
-        reader.set_state(state)
+    """Takes a reader to a place that `state_of` returned; one of another kind begins anew, which is said."""
+    if state is None:
+        return
+    if state["kind"] == type(reader).__name__:
+        reader.set_state(state["place"])
+    else:
+        _LOGGER.warning("input: it was read by a %s, and begins anew with a %s", state["kind"], type(reader).__name__)
 
 
 __all__ = ["InputReader", "SampledInput", "ShuffledInput", "give_state", "state_of"]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rlframe.data.columns import AGENT_INDEX, DONES, INFOS, TERMINATEDS, TRUNCATEDS
 from rlframe.data.compression import unpack_leaf
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
-from rlframe.offline.array_pickles import array_of_pickle, decompress_lz4
+from rlframe.offline.array_pickles import MOST_BYTES, array_of_pickle, decompress_lz4
 from rlframe.utils.errors import DataError
 
 _LZ4_FRAME = b"\x04\x22\x4d\x18"
@@ -63,7 +63,7 @@ def from_line(line: str | bytes) -> SampleBatch | MultiAgentBatch:
     """
     try:
         given = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"no JSON ({error})") from error
     kind = given.pop("type", None) if isinstance(given, dict) else None
     if kind == "SampleBatch":
@@ -93,8 +93,14 @@ def unpack(text: str | bytes) -> Any:
         raw = base64.b64decode(text, validate=True)
         if raw.startswith(_LZ4_FRAME):
             return array_of_pickle(decompress_lz4(raw))
-        return np.lib.format.read_array(io.BytesIO(zlib.decompress(raw)), allow_pickle=False)
-    except (binascii.Error, zlib.error, ValueError) as error:
+        stream = zlib.decompressobj()
+        plain = stream.decompress(raw, MOST_BYTES)
+        if stream.unconsumed_tail:
+            raise DataError(f"a packed array of more than {MOST_BYTES} bytes; write shorter batches")
+        return np.lib.format.read_array(io.BytesIO(plain), allow_pickle=False)
+    except DataError:
+        raise
+    except (binascii.Error, zlib.error, ValueError, MemoryError) as error:
         raise DataError(f"text that holds no packed array ({error})") from error
 
 
@@ -168,7 +174,7 @@ def _column_of(name: str, values: Any) -> Any:
         infos[:] = values
         return infos
     if values and isinstance(values[0], str):
-        return np.stack([unpack(value) for value in values])  # RLlib packs some columns row by row
+        return _column_of_texts(values)
     array = np.asarray(values)
     if array.dtype.hasobject:
         raise DataError("rows of several shapes, or that are no numbers")
@@ -177,6 +183,14 @@ def _column_of(name: str, values: Any) -> Any:
     if name == AGENT_INDEX:
         return array.astype(np.int64)
     return array.astype(np.float32) if array.dtype.kind == "f" else array
+
+
+def _column_of_texts(values: list[str]) -> NDArray[Any]:
+    """Returns the arrays of a column that RLlib packed row by row; words as they are."""
+    try:
+        return np.stack([unpack(value) for value in values])
+    except DataError:
+        return np.asarray(values)
 
 
 __all__ = ["from_line", "pack", "to_line", "unpack"]

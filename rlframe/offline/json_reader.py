@@ -10,10 +10,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import IO, Any
 
+import gymnasium as gym
 import numpy as np
+import tree
 
-from rlframe.data.columns import ACTIONS, DONES, EPS_ID, NEXT_OBS, OBS, T
+from rlframe.data.columns import (
+    ACTIONS,
+    BATCH_INDEXES,
+    N_STEPS,
+    NEXT_OBS,
+    OBS,
+    PREV_ACTIONS,
+    REWARDS,
+    SEQ_LENS,
+    STATE_IN_PREFIX,
+    WEIGHTS,
+)
 from rlframe.data.nested import first_leaf
+from rlframe.data.returns import trajectory_ends
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.offline.input_reader import InputReader
 from rlframe.offline.io_context import IOContext
@@ -62,9 +76,8 @@ class JsonReader(InputReader):
             batch = None if line is None else self._parse(self.files[self._order[self._place]], line)
             if batch is not None:
                 return self._prepare(batch)
-            if line is None:
-                self._next_file()
-                ended += 1
+            self._next_file()  # what is behind a line that is cut short is still being written
+            ended += 1
             if ended > len(self.files):
                 raise DataError(f"input: found no batch in {', '.join(self.files)}; wanted one per line of JSON")
 
@@ -96,6 +109,10 @@ class JsonReader(InputReader):
         self._order = [int(index) for index in state["order"]]
         self._place, self._offset = int(state["place"]), int(state["offset"])
         self._rng.bit_generator.state = state["rng"]
+
+    def close(self) -> None:
+        """Closes the file that is being read."""
+        self._close()
 
     def _next_line(self) -> bytes | None:
         """Returns the next line of the file that is being read that is not empty, None at its end."""
@@ -157,23 +174,58 @@ class JsonReader(InputReader):
 
     def _prepare_rows(self, batch: SampleBatch, policy: Any) -> SampleBatch:
         _check_observations(batch, policy)
-        if ACTIONS in batch:
-            batch[ACTIONS] = self._as_policys(batch[ACTIONS], policy)
-        if not self.ioctx.config.postprocess_inputs:
+        for name in (ACTIONS, PREV_ACTIONS):
+            if name in batch:
+                batch[name] = self._as_policys(name, batch[name], policy)
+        if batch.get(REWARDS) is not None:
+            batch[REWARDS] = np.asarray(batch[REWARDS], np.float32)
+        for name in (WEIGHTS, BATCH_INDEXES):  # they speak of the buffer that the rows were in
+            batch.pop(name, None)
+        _add_states(batch, policy)
+        # Rows whose rewards were summed have been postprocessed when they were sampled.
+        if not self.ioctx.config.postprocess_inputs or N_STEPS in batch:
             return batch
         made: SampleBatch = SampleBatch.concat_samples(
             [policy.postprocess_trajectory(trajectory) for trajectory in split_trajectories(batch)]
         )
         return made
 
-    def _as_policys(self, actions: Any, policy: Any) -> Any:
+    def _as_policys(self, name: str, actions: Any, policy: Any) -> Any:
         """Returns actions of the environment's range in the policy's."""
-        config = self.ioctx.config
+        struct = policy.action_space_struct
+        leaves = tree.flatten(struct)
+        if isinstance(struct, gym.Space):
+            return self._leaf_as_policys(name, actions, struct)
+        if not isinstance(actions, np.ndarray):
+            return tree.map_structure_up_to(
+                struct, lambda leaf, column: self._leaf_as_policys(name, column, leaf), struct, actions
+            )
+        # Side by side, as sampling flattens them.
+        sizes = [int(np.prod(leaf.shape)) for leaf in leaves]
+        if actions.ndim != 2 or actions.shape[1] != sum(sizes):
+            raise DataError(
+                f"input: got {name!r} of shape {actions.shape[1:]} by row, wanted ({sum(sizes)},) for the action space "
+                f"{policy.action_space}"
+            )
+        parts = np.split(actions, np.cumsum(sizes)[:-1], axis=1)
+        made = [self._leaf_as_policys(name, part, leaf) for part, leaf in zip(parts, leaves, strict=True)]
+        return np.concatenate([part.reshape(len(actions), -1) for part in made], axis=1)
+
+    def _leaf_as_policys(self, name: str, actions: Any, space: Any) -> Any:
+        config, column = self.ioctx.config, np.asarray(actions)
+        if space.shape is not None and column.size == len(column) * int(np.prod(space.shape)):
+            column = column.reshape(len(column), *space.shape)
+        elif space.shape is not None:
+            raise DataError(f"input: got {name!r} of shape {column.shape[1:]} by row, wanted {space.shape}")
+        if column.dtype.kind in "iuf" and space.dtype is not None and space.dtype.kind in "iuf":
+            column = column.astype(space.dtype, copy=False)
+        if not config.actions_in_input_normalized and isinstance(space, gym.spaces.Discrete):
+            column = column - column.dtype.type(space.start)
         if config.normalize_actions and not config.actions_in_input_normalized:
-            actions = normalize_action(actions, policy.action_space_struct)
+            column = normalize_action(column, space)
         if config.clip_actions and not config.normalize_actions:
-            actions = clip_action(actions, policy.action_space_struct)
-        return actions
+            column = clip_action(column, space)
+        return column
 
 
 def _rotated(count: int, first: int) -> list[int]:
@@ -183,22 +235,22 @@ def _rotated(count: int, first: int) -> list[int]:
 
 def split_trajectories(batch: SampleBatch) -> list[SampleBatch]:
     """Returns one batch for each episode, or part of one, that follows another in a batch."""
-    rows = batch.count
-    ends = np.zeros(rows, bool)
-    if DONES in batch:
-        ends |= np.asarray(batch[DONES], bool)
-    if EPS_ID in batch:
-        ids = np.asarray(batch[EPS_ID])
-        ends[:-1] |= ids[1:] != ids[:-1]
-    if T in batch:
-        steps = np.asarray(batch[T])
-        ends[:-1] |= steps[1:] != steps[:-1] + 1
-    starts = [0, *(np.flatnonzero(ends[:-1]) + 1).tolist()]
-    return [batch[start:stop] for start, stop in zip(starts, [*starts[1:], rows], strict=True)]
+    stops = (np.flatnonzero(trajectory_ends(batch)) + 1).tolist()
+    return [batch[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
+
+
+def _add_states(batch: SampleBatch, policy: Any) -> None:
+    """Gives rows of a policy with memory that have no states its initial ones."""
+    states = policy.get_initial_state()
+    if SEQ_LENS in batch or not states or f"{STATE_IN_PREFIX}0" in batch:
+        return
+    for index, state in enumerate(states):
+        initial = np.asarray(state)
+        batch[f"{STATE_IN_PREFIX}{index}"] = np.zeros((batch.count, *initial.shape), initial.dtype) + initial
 
 
 def _check_observations(batch: SampleBatch, policy: Any) -> None:
-    """Refuses observations of another shape than the policy's."""
+    """Gives observations the policy's dtype; refuses those of another shape."""
     wanted = getattr(policy.observation_space, "shape", None)
     for name in (OBS, NEXT_OBS):
         column = batch.get(name)
@@ -210,6 +262,9 @@ def _check_observations(batch: SampleBatch, policy: Any) -> None:
                 f"input: got {name!r} of shape {got} by row, wanted {tuple(wanted)}, as the policy's preprocessor "
                 "gives it; write observations as get_preprocessor(space)(space).transform(obs) returns them"
             )
+        dtype = policy.observation_space.dtype
+        if dtype is not None and dtype.kind in "iuf" and column.dtype.kind in "iuf":
+            batch[name] = column.astype(np.float32 if dtype == np.float64 else dtype, copy=False)
 
 
 def _find_files(inputs: Any) -> list[str]:

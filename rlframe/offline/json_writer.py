@@ -50,6 +50,8 @@ class JsonWriter(OutputWriter):
         Raises:
             DataError: If it holds what JSON has no form for; nothing is written then.
         """
+        if not sample_batch.count:
+            return
         line = f"{to_line(sample_batch, self.compress_columns)}\n".encode()
         if self.cur_file is None or self.bytes_written >= self.max_file_size:
             self.close()

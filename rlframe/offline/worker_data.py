@@ -40,6 +40,12 @@ class WorkerData:
             self._worker.sample_environments()
         return batch
 
+    def close(self) -> None:
+        """Closes files that are read or written."""
+        for part in (self.reader, self.writer):
+            if callable(getattr(part, "close", None)):
+                part.close()  # type: ignore[union-attr]  # readers and writers of users' own may have none
+
     def get_metrics(self) -> list[OffPolicyEstimate]:
         """Returns the estimates made since the last call."""
         return [] if self._evaluation is None else self._evaluation.get_metrics()

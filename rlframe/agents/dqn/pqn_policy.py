@@ -73,7 +73,7 @@ def postprocess_lambda_returns(
     config = policy.config
     targets = gae_of_batch(sample_batch, values, values_after, config["gamma"], config["lambda"])[1]
     sample_batch[VALUE_TARGETS] = targets
-    for column in (NEXT_OBS, ACTION_DIST_INPUTS):
+    for column in (NEXT_OBS, ACTION_DIST_INPUTS) if config.get("output") is None else ():
         del sample_batch[column]
     return sample_batch
 

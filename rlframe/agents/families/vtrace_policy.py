@@ -121,7 +121,8 @@ def postprocess_for_vtrace(
     sample_batch[DISCOUNTS] = np.float32(policy.config["gamma"]) * ~terminal
     sample_batch[TRAJECTORY_ENDS] = ends
     sample_batch[VALUES_AFTER] = after
-    sample_batch.pop(NEXT_OBS, None)
+    if policy.config.get("output") is None:
+        sample_batch.pop(NEXT_OBS, None)
     return sample_batch
 
 

@@ -46,6 +46,8 @@ class MARWILConfig(ReplayConfig, GradientClippingConfig):
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""
         yield from super().faults()
+        if self.model.use_lstm or self.model.use_attention:
+            yield "model: MARWIL and BC learn from single rows; leave use_lstm and use_attention False"
         if self.beta > 0 and self.input != "sampler" and not self.postprocess_inputs:
             yield "beta > 0 needs postprocess_inputs=True: advantages are computed of the trajectories that are read"
 

@@ -20,6 +20,7 @@ from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, LossOutput, k
 from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
+from rlframe.utils.errors import DataError
 
 if TYPE_CHECKING:
     from rlframe.agents.marwil.marwil import MARWILConfig
@@ -45,7 +46,12 @@ def postprocess_returns(
         return sample_batch
 
     def following(ends: NDArray[np.bool_], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        if config["use_gae"]:
+        if len(rows) and config["use_gae"]:
+            if NEXT_OBS not in sample_batch:
+                raise DataError(
+                    f"got a trajectory that is cut off, of rows with {sorted(sample_batch)}; wanted {NEXT_OBS!r}, too, "
+                    "by which what follows is valued: set use_gae=False for data without it"
+                )
             return values_of_next(policy, sample_batch, ends, rows)
         return np.zeros(len(rows), np.float32)
 

@@ -11,8 +11,9 @@ from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
-from rlframe.execution.plan.context import STEPS_SAMPLED_COUNTER, _get_shared_metrics
+from rlframe.execution.plan.context import AGENT_STEPS_SAMPLED_COUNTER, STEPS_SAMPLED_COUNTER, _get_shared_metrics
 from rlframe.execution.replay_ops import Replay, UpdatePriorities
+from rlframe.execution.rollout_ops import agent_steps
 from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
 from rlframe.offline.io_context import IOContext
 from rlframe.offline.json_reader import JsonReader
@@ -23,7 +24,7 @@ from rlframe.utils.errors import ConfigError, DataError
 class CQLConfig(SACConfig):
     """Keys of CQL (Kumar et al. 2020)."""
 
-    new_defaults: ClassVar = {"input_evaluation": [], "learning_starts": 0}
+    new_defaults: ClassVar = {"input_evaluation": [], "learning_starts": 0, "timesteps_per_iteration": 25_600}
 
     bc_iters: int = option(20_000, "Updates in which the actor clones the data's behaviour at first.", low=0)
     temperature: float = option(
@@ -51,18 +52,21 @@ def load_data(trainer: Any) -> None:
     reader = JsonReader(config["input"], IOContext(trainer.logdir, config, 0, trainer.workers.local_worker()))
     rows, capacity = 0, int(config["replay_buffer_config"]["capacity"])
     for batch in reader.read_all_files():
-        parts = batch.policy_batches.values() if isinstance(batch, MultiAgentBatch) else [batch]
+        parts = list(batch.policy_batches.values()) if isinstance(batch, MultiAgentBatch) else [batch]
         for part in parts:
             missing = [name for name in (OBS, ACTIONS, REWARDS, NEXT_OBS) if name not in part]
             if missing or (DONES not in part and TERMINATEDS not in part):
                 raise DataError(f"input: got rows with {sorted(part)}, wanted {missing or [DONES]}, too")
-        rows += batch.count
+        rows += max(part.count for part in parts)
         if rows > capacity:
             raise ConfigError(
                 f"replay_buffer_config.capacity: got {capacity}, and data of more rows than that; CQL holds all of "
                 "them: raise it"
             )
         buffer.add_batch(batch)
+    if not rows:
+        raise DataError(f"input={config['input']!r}: found no rows, wanted those that CQL learns from")
+    buffer.learning_starts = min(buffer.learning_starts, buffer.num_added)  # nothing is added later
 
 
 class CountReplayed:
@@ -70,7 +74,9 @@ class CountReplayed:
 
     def __call__(self, batch: SampleBatch | MultiAgentBatch) -> SampleBatch | MultiAgentBatch:
         """Counts a batch and returns it."""
-        _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER] += batch.count
+        counters = _get_shared_metrics().counters
+        counters[STEPS_SAMPLED_COUNTER] += batch.count
+        counters[AGENT_STEPS_SAMPLED_COUNTER] += agent_steps(batch)
         return batch
 
 

@@ -73,6 +73,7 @@ class CQLPolicy(SACPolicy):
     config: CQLConfig
     defaults_from = "rlframe.agents.sac.cql:CQL_DEFAULT_CONFIG"
     fused_gradients = None
+    encoder_may_remember = False
     learn_scalars = ("cloning",)
     cloning: float
 

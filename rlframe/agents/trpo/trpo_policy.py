@@ -167,7 +167,7 @@ class TRPOPolicy(LearningPolicy):
     def _curvature_rows(self, samples: SampleBatch) -> SampleBatch:
         """Returns what Fisher-vector products are made of: every `fvp_sub_sampling`-th row, or sequence."""
         every = self.config.fvp_sub_sampling
-        if every == 1:
+        if every == 1 or samples.zero_padded:
             return samples
         if SEQ_LENS in samples:
             return padded_sequences(samples, chosen=np.arange(0, len(samples[SEQ_LENS]), every))

@@ -116,6 +116,7 @@ def test_it_learns_from_all_rows_moves_its_targets_and_counts(files, tmp_path):
     assert result["info"]["num_target_updates"] == 2
     moved = trainer.get_policy().target_network.get_weights()
     assert any(not np.array_equal(moved[name], target[name]) for name in target)
+    assert result["agent_timesteps_total"] == 64
     path = trainer.save(str(tmp_path / "saved"))
     trainer.train()
     again = trainer_of(files, evaluation_interval=2, evaluation_num_episodes=1)
@@ -131,6 +132,9 @@ def test_mistakes_are_told(files, tmp_path):
         CQLTrainer({}, env="Pendulum-v1")
     with pytest.raises(ConfigError, match="capacity: got 100"):
         trainer_of(files, replay_buffer_config={"capacity": 100})
+    with pytest.raises(ConfigError, match="has memory"):
+        trainer_of(files, model={"use_lstm": True})
+    assert trainer_of(files, learning_starts=1500).train()["timesteps_total"] == 64  # all there is, is there
     (tmp_path / "data.json").write_text('{"type": "SampleBatch", "obs": [[0, 0, 0]], "actions": [[0]]}\n')
     with pytest.raises(DataError, match=r"wanted \['rewards', 'new_obs'\]"):
         trainer_of(files)

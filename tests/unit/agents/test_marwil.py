@@ -83,6 +83,7 @@ def test_what_follows_a_cut_is_the_value(last, use_gae, returns):
     ("cls", "config", "says"),
     [(BCTrainer, {"beta": 1.0}, "which is beta=0"),
      (MARWILTrainer, {"input": "data", "postprocess_inputs": False}, "needs postprocess_inputs=True"),
+     (MARWILTrainer, {"model": {"use_lstm": True}}, "learn from single rows"),
      (MARWILTrainer, {"beta": -1.0}, "beta")],
 )  # fmt: skip
 def test_mistakes_are_told(cls, config, says):

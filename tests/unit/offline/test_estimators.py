@@ -95,6 +95,13 @@ def test_the_mean_of_many_estimates_is_the_return():
     assert np.mean(values) == pytest.approx(0.5, abs=4 * np.std(values) / np.sqrt(4000))
 
 
+def test_sums_of_rewards_are_told():
+    batch = episodes([0.5, 0.5])
+    batch["n_steps"] = np.array([2, 1])
+    with pytest.raises(ValueError, match="sums of several rewards"):
+        metrics_of(ImportanceSamplingEstimator, batch)
+
+
 def test_data_without_probabilities_are_told():
     batch = episodes([0.5])
     del batch["action_prob"]

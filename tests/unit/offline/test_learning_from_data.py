@@ -126,6 +126,15 @@ def test_actions_come_into_the_policys_space(config, read, tmp_path):
     np.testing.assert_allclose(trainer.workers.local_worker().sample()["actions"], np.reshape(read, (2, 1)))
 
 
+def test_actions_of_another_shape_are_brought_into_it_or_told(tmp_path):
+    config = {"input": str(tmp_path), "input_evaluation": [], "model": SMALL, "num_workers": 0}
+    (tmp_path / "data.json").write_text('{"type": "SampleBatch", "obs": [[0, 0, 0]], "actions": [1]}\n')
+    assert PPOTrainer(config, env="Pendulum-v1").workers.local_worker().sample()["actions"].shape == (1, 1)
+    (tmp_path / "data.json").write_text('{"type": "SampleBatch", "obs": [[0, 0, 0]], "actions": [[1, 1]]}\n')
+    with pytest.raises(DataError, match=r"'actions' of shape \(2,\) by row, wanted \(1,\)"):
+        PPOTrainer(config, env="Pendulum-v1").workers.local_worker().sample()
+
+
 def test_data_of_other_observations_are_told(tmp_path):
     (tmp_path / "data.json").write_text('{"type": "SampleBatch", "obs": [[0.0, 0]], "rewards": [0.0]}\n')
     trainer = DQNTrainer({**READS, "input": str(tmp_path)}, env="CartPole-v1")
@@ -187,6 +196,58 @@ def test_shares_mix_data_and_sampling(written):
     counts = [trainer.workers.local_worker().sample().count for _ in range(40)]
     assert {4, 50} <= set(counts)
     assert trainer.workers.local_worker().get_metrics()  # of the episodes that were sampled
+
+
+def test_what_an_algorithm_wrote_and_what_it_samples_are_learned_from_together(tmp_path):
+    writer = DQNTrainer({**READS, "output": str(tmp_path)}, env="CartPole-v1")
+    writer.train()
+    writer.stop()
+    shares = {str(tmp_path): 0.5, "sampler": 0.5}
+    reader = DQNTrainer({**READS, "input": shares, "input_evaluation": []}, env="CartPole-v1")
+    assert reader.train()["timesteps_total"] >= 200
+
+
+LSTM = {"use_lstm": True, "lstm_cell_size": 8, "fcnet_hiddens": [8], "max_seq_len": 10}
+
+
+@pytest.mark.parametrize("with_states", [True, False])
+def test_policies_with_memory_learn_from_data(with_states, tmp_path, caplog):
+    config = {**WRITES, "model": LSTM, "num_workers": 0, "sgd_minibatch_size": 50, "num_sgd_iter": 1}
+    writer = PPOTrainer({**config, "output": str(tmp_path)}, env="CartPole-v1")
+    writer.train()
+    writer.stop()
+    if not with_states:
+        (file,) = tmp_path.glob("*.json")
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        for line in lines:
+            for key in [key for key in line if key.startswith(("state_", "seq_"))]:
+                del line[key]
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    reader = PPOTrainer({**config, "input": str(tmp_path)}, env="CartPole-v1")
+    assert reader.train()["off_policy_estimator"] == {}
+    assert "a policy with memory" in caplog.text
+
+
+def test_nested_actions_come_back(tmp_path):
+    class Both(gym.Env):
+        observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+        action_space = gym.spaces.Tuple((gym.spaces.Discrete(3), gym.spaces.Box(-4, 4, (2,), np.float32)))
+
+        def __init__(self, env_config=None):
+            pass
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(2, np.float32), {}
+
+        def step(self, action):
+            return np.zeros(2, np.float32), 0.0, True, False, {}
+
+    line = {"type": "SampleBatch", "obs": [[0, 0]] * 2, "actions": [[2, 4.0, -2.0], [0, 0.0, 1.0]]}
+    (tmp_path / "data.json").write_text(json.dumps(line) + "\n")
+    config = {"input": str(tmp_path), "input_evaluation": [], "model": SMALL, "num_workers": 0}
+    batch = PPOTrainer(config, env=Both).workers.local_worker().sample()
+    np.testing.assert_allclose(batch["actions"], [[2, 1.0, -0.5], [0, 0.0, 0.25]])
+    assert batch["obs"].dtype == np.float32
 
 
 def test_simulation_reports_episodes_of_the_environment_beside_the_data(written):
