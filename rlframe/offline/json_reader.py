@@ -105,14 +105,10 @@ class JsonReader(InputReader):
         if list(state["files"]) != [os.path.basename(path) for path in self.files]:
             _LOGGER.warning("input: the files are not those of the checkpoint, and are read from their beginning")
             return
-        self._close()
+        self.close()
         self._order = [int(index) for index in state["order"]]
         self._place, self._offset = int(state["place"]), int(state["offset"])
         self._rng.bit_generator.state = state["rng"]
-
-    def close(self) -> None:
-        """Closes the file that is being read."""
-        self._close()
 
     def _next_line(self) -> bytes | None:
         """Returns the next line of the file that is being read that is not empty, None at its end."""
@@ -126,12 +122,13 @@ class JsonReader(InputReader):
         return None
 
     def _next_file(self) -> None:
-        self._close()
+        self.close()
         self._place, self._offset = (self._place + 1) % len(self._order), 0
         if self._place == 0:
             self._rng.shuffle(self._order)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Closes the file that is being read; `next` opens it again."""
         self._opening.close()
         self._file = None
 

@@ -54,14 +54,14 @@ class WorkerData:
         """Returns the reader's place, and what estimates depend on."""
         return {
             "reader": state_of(self.reader),
-            "estimators": {} if self._evaluation is None else self._evaluation.get_state(),
+            "estimators": None if self._evaluation is None else self._evaluation.get_state(),
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Takes them back."""
         if self.reader is not None:
             give_state(self.reader, state["reader"])
-        if self._evaluation is not None:
+        if self._evaluation is not None and state["estimators"] is not None:
             self._evaluation.set_state(state["estimators"])
 
 

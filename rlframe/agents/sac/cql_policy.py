@@ -112,7 +112,7 @@ class CQLPolicy(SACPolicy):
         assert isinstance(made.losses, Mapping)
         config = self.config
         penalties = [ops.mean(penalty) for penalty in self._penalties(model, train_batch)]
-        penalty = config.min_q_weight * _sum(penalties)
+        penalty = config.min_q_weight * sum(penalties[1:], start=penalties[0])
         cloned = self._cloning_loss(model, dist_class, train_batch)
         actor_loss = self.cloning * cloned + (1.0 - self.cloning) * made.losses["actor"]
         losses = {**made.losses, "actor": actor_loss}
@@ -179,13 +179,6 @@ class CQLPolicy(SACPolicy):
 def _expectation(values: Tensor) -> Tensor:
     """Returns what quantiles `[B, M]` say in the mean; values `[B]` as they are."""
     return ops.mean(values, axis=1) if len(values.shape) > 1 else values
-
-
-def _sum(tensors: list[Tensor]) -> Tensor:
-    total = tensors[0]
-    for tensor in tensors[1:]:
-        total = total + tensor
-    return total
 
 
 __getattr__ = lazy_policies(__name__, CQLPolicy, CQLTorchPolicy="torch", CQLTFPolicy="tf")
