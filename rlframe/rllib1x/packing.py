@@ -1,21 +1,19 @@
 """RLlib's `utils.compression`: arrays as text, for files of JSON.
 
 RLlib packed whatever Python object it was given, as a pickle, and unpacking a file ran the code in it. Here arrays are
-packed, and unpacking runs nothing.
+packed, and unpacking runs nothing, as in the files that `rlframe.offline` reads and writes.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import io
-import zlib
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-#: Whether RLlib's own compression is used: its files hold pickles, so it is not.
+from rlframe.offline import json_format
+
+#: Whether RLlib's own compression is written: its files hold pickles, so it is not.
 LZ4_ENABLED: Final = False
 
 
@@ -30,12 +28,10 @@ def pack(data: ArrayLike) -> str:
     Raises:
         ValueError: If it has elements other than numbers, truth values and fixed-length strings.
     """
-    buffer = io.BytesIO()
     array = np.asarray(data)
     if array.dtype.hasobject:
         raise ValueError(f"Got {type(data).__name__} to pack; wanted an array of numbers: pack each array in it alone.")
-    np.lib.format.write_array(buffer, array, allow_pickle=False)
-    return base64.b64encode(zlib.compress(buffer.getvalue(), 1)).decode("ascii")
+    return json_format.pack(array)
 
 
 def pack_if_needed(data: Any) -> Any:
@@ -43,21 +39,13 @@ def pack_if_needed(data: Any) -> Any:
     return pack(data) if isinstance(data, np.ndarray) else data
 
 
-def unpack(data: str | bytes) -> NDArray[Any]:
-    """Returns the array that was packed.
+def unpack(data: str | bytes) -> Any:
+    """Returns the array that was packed, here or by RLlib 1.x; of the latter also dicts and tuples of arrays.
 
     Raises:
-        ValueError: If the text was not made by `pack`. That of RLlib 1.x holds a pickle, which could run any code.
+        ValueError: If the text is neither, or what RLlib packed is a pickle of anything else.
     """
-    try:
-        buffer = io.BytesIO(zlib.decompress(base64.b64decode(data, validate=True)))
-        array: NDArray[Any] = np.lib.format.read_array(buffer, allow_pickle=False)
-    except (binascii.Error, zlib.error, ValueError) as error:
-        raise ValueError(
-            f"Got text that rlframe's pack() did not make ({error}). What RLlib 1.x packed is a pickle, which could "
-            'run any code, and is not read; write such files again with "output_compress_columns": [].'
-        ) from error
-    return array
+    return json_format.unpack(data)
 
 
 def unpack_if_needed(data: Any) -> Any:
