@@ -60,12 +60,16 @@ class CloningPhase(Component):
 class CQLPolicy(SACPolicy):
     """SAC whose critics value actions low that are not in the data.
 
-        critics:  SAC's + α' c Σ_i mean[ T log Σ_j exp(Q_i(s, a_j) / T) − Q_i(s, a) ]
+        critics:  y = r + γⁿ(1 − d) · min_i Q⁻_i(s', a'),   a' ~ π(·|s')
+                  Σ_i mean[ (Q_i(s, a) − y)² + α' c (T log Σ_j exp(Q_i(s, a_j) / T) − Q_i(s, a)) ]
         actor:    for `bc_iters` updates mean[ α log π − log π(a|s) ] of the data's actions, then SAC's
 
     For continuous actions a_j are uniform ones, and the policy's own in s and in s', each less the logarithm of its
     density; for discrete ones all there are. α' is 1, or with `lagrangian` a multiplier that keeps the penalty near
     `lagrangian_thresh`.
+
+    Squares are whole ones, of which c is a share in RLlib and d3rlpy; targets have no entropy in them, there and in
+    the authors' program.
 
     Source: Kumar et al. 2020, "Conservative Q-Learning for Offline Reinforcement Learning", eqs. 4 and 30.
     """
@@ -111,14 +115,14 @@ class CQLPolicy(SACPolicy):
         made = super().loss(model, dist_class, train_batch)
         assert isinstance(made.losses, Mapping)
         config = self.config
-        penalties = [ops.mean(penalty) for penalty in self._penalties(model, train_batch)]
-        penalty = config.min_q_weight * sum(penalties[1:], start=penalties[0])
+        penalties = [config.min_q_weight * ops.mean(penalty) for penalty in self._penalties(model, train_batch)]
+        penalty = sum(penalties[1:], start=penalties[0]) / len(penalties)
         cloned = self._cloning_loss(model, dist_class, train_batch)
         actor_loss = self.cloning * cloned + (1.0 - self.cloning) * made.losses["actor"]
         losses = {**made.losses, "actor": actor_loss}
         stats = {**made.stats, "actor_loss": ops.stop_gradient(actor_loss)}
         if config.lagrangian:
-            surplus = penalty - len(penalties) * config.lagrangian_thresh
+            surplus = penalty - config.lagrangian_thresh
             weight = ops.clip(ops.exp(model.log_alpha_prime), 0.0, MOST_WEIGHT)
             losses["alpha_prime"] = -weight * ops.stop_gradient(surplus)
             penalty = ops.stop_gradient(weight) * surplus
@@ -128,9 +132,16 @@ class CQLPolicy(SACPolicy):
                 "alpha_prime_value": ops.stop_gradient(weight),
                 "alpha_prime_loss": ops.stop_gradient(losses["alpha_prime"]),
             }
-        losses["critic"] = made.losses["critic"] + penalty
-        stats |= {"cql_loss": ops.stop_gradient(penalty), "critic_loss": ops.stop_gradient(losses["critic"])}
+        losses["critic"] = 2.0 * made.losses["critic"] + len(penalties) * penalty
+        stats |= {
+            "cql_loss": ops.stop_gradient(penalty),
+            "critic_loss": ops.stop_gradient(losses["critic"]) / len(penalties),
+        }
         return replace(made, losses=losses, stats=stats)
+
+    def entropy_bonus(self, alpha: Tensor, log_probs: Tensor) -> Tensor:
+        """Returns zeros: values are those of rewards alone."""
+        return ops.zeros_like(alpha * log_probs)
 
     def _penalties(self, model: Any, batch: SampleBatch) -> list[Tensor]:
         """Returns of each critic how far it values other actions above those in the data, float `[B]`."""

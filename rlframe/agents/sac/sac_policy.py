@@ -82,7 +82,7 @@ class SACPolicy(LearningPolicy):
     noise_columns = NOISE, NEXT_NOISE
     fused_gradients: FusedGradients | None = FusedGradients(
         {"torch": "rlframe.agents.families.dense_actor_critic_torch:DenseSACGradients"},
-        ("loss", "critic_loss", "critics", "target_value", "keep"),
+        ("loss", "critic_loss", "critics", "target_value", "entropy_bonus", "keep"),
     )
 
     # --- what it consists of ----------------------------------------------------------------------------------
@@ -187,6 +187,10 @@ class SACPolicy(LearningPolicy):
             return truncated_quantiles(values, self.config.top_quantiles_to_drop)
         return smallest(values)
 
+    def entropy_bonus(self, alpha: Tensor, log_probs: Tensor) -> Tensor:
+        """Returns what targets value the entropy of the next step at, −α log π, in the shape of `log_probs`."""
+        return -alpha * log_probs
+
     def critics(self, networks: Any, *inputs: Tensor, training: bool = False, frozen: bool = False) -> list[Tensor]:
         """Returns each critic's values: `[B]`, or `[B, M]` quantiles; for discrete actions `[B, A]`."""
         made = [getattr(networks, name)(*inputs, training=training, frozen=frozen) for name in self.critic_names]
@@ -232,8 +236,8 @@ def _continuous_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> Los
     )
     values, next_values = _critics_of_step(policy, model, batch, (seen, next_seen), (actions, next_own))
     next_value = policy.target_value(next_values)
-    bonus = alpha * next_logp
-    soft = next_value - (ops.expand_like(bonus, next_value) if len(next_value.shape) > 1 else bonus)
+    bonus = policy.entropy_bonus(alpha, next_logp)
+    soft = next_value + (ops.expand_like(bonus, next_value) if len(next_value.shape) > 1 else bonus)
     targets = bootstrapped(steps[REWARDS], steps[DISCOUNTS], soft)
     critic_loss, td_error = policy.critic_loss(values, targets, steps.get(WEIGHTS), mean)
     own_values = policy.critics(model, ops.stop_gradient(seen), own, frozen=True)
@@ -255,7 +259,8 @@ def _discrete_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> LossO
     probs = ops.exp(log_probs)
     next_log_probs = ops.stop_gradient(ops.log_softmax(model.actor(next_seen)))
     every, next_every = _critics_of_step(policy, model, batch, (seen, next_seen), None)
-    soft = expected(ops.exp(next_log_probs), smallest(next_every) - alpha * next_log_probs)
+    bonus = policy.entropy_bonus(alpha, next_log_probs)
+    soft = expected(ops.exp(next_log_probs), smallest(next_every) + bonus)
     targets = bootstrapped(steps[REWARDS], steps[DISCOUNTS], soft)
     values = [select_by_action(value, steps[ACTIONS]) for value in every]
     critic_loss, td_error = policy.critic_loss(values, targets, steps.get(WEIGHTS), mean)

@@ -11,8 +11,11 @@ import pytest
 import torch
 
 from rlframe.agents.sac import CQL_DEFAULT_CONFIG, CQLTorchPolicy, CQLTrainer, SACTorchPolicy
-from rlframe.data.sample_batch import SampleBatch
+from rlframe.agents.sac.cql import CQLConfig
+from rlframe.config.merge import merge_configs
+from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.losses.offline import conservative_penalty
+from rlframe.offline import JsonWriter
 from rlframe.utils.errors import ConfigError, DataError
 
 SMALL = {"Q_model": {**CQL_DEFAULT_CONFIG["Q_model"], "fcnet_hiddens": [8]},
@@ -42,17 +45,28 @@ def test_the_penalty_by_hand():
 
 
 def test_values_that_are_all_alike_cost_the_number_of_actions():
-    # Discrete: T log sum exp(0 / T) - 0 = T log 2, for each of two critics.
+    # Discrete: T log sum exp(0 / T) - 0 = T log 2, in the mean over two critics.
     policy = CQLTorchPolicy(OBS, gym.spaces.Discrete(2), {**SMALL, "temperature": 3.0, "min_q_weight": 0.5})
     policy.set_weights({name: np.zeros_like(array) for name, array in policy.get_weights().items()})
     stats = policy.learn_on_batch(make_batch(discrete=True))["learner_stats"]
-    assert stats["cql_loss"] == pytest.approx(2 * 0.5 * 3.0 * math.log(2), rel=1e-6)
+    assert stats["cql_loss"] == pytest.approx(0.5 * 3.0 * math.log(2), rel=1e-6)
+
+
+class SACOfRewardsAlone(SACTorchPolicy):
+    """SAC as CQL has it: no entropy in targets, whole squares."""
+
+    def entropy_bonus(self, alpha, log_probs):
+        return 0.0 * log_probs
+
+    def critic_loss(self, values, targets, weights, mean=torch.mean):
+        loss, td_error = super().critic_loss(values, targets, weights, mean)
+        return 2.0 * loss, td_error
 
 
 @pytest.mark.parametrize("space", [BOX, gym.spaces.Discrete(2)], ids=["continuous", "discrete"])
-def test_without_penalty_and_cloning_it_is_sac(space):
+def test_without_penalty_and_cloning_it_is_sac_of_rewards_alone(space):
     one = CQLTorchPolicy(OBS, space, {**SMALL, "min_q_weight": 0.0, "bc_iters": 0, "seed": 0})
-    other = SACTorchPolicy(OBS, space, {**SMALL, "seed": 0, "_deterministic_loss": True})
+    other = SACOfRewardsAlone(OBS, space, {**SMALL, "seed": 0, "_deterministic_loss": True, "use_huber": False})
     one.config["_deterministic_loss"] = True
     other.set_weights(one.get_weights())
     for step in range(3):
@@ -102,7 +116,8 @@ def files(tmp_path):
 
 def trainer_of(files, **config):
     given = {**SMALL, "input": files, "train_batch_size": 32, "timesteps_per_iteration": 64, "seed": 0}
-    return CQLTrainer({**given, "min_iter_time_s": 0, **config}, env="Pendulum-v1")
+    env = config.pop("env", "Pendulum-v1")
+    return CQLTrainer({**given, "min_iter_time_s": 0, **config}, env=env)
 
 
 def test_it_learns_from_all_rows_moves_its_targets_and_counts(files, tmp_path):
@@ -132,9 +147,41 @@ def test_mistakes_are_told(files, tmp_path):
         CQLTrainer({}, env="Pendulum-v1")
     with pytest.raises(ConfigError, match="capacity: got 100"):
         trainer_of(files, replay_buffer_config={"capacity": 100})
-    with pytest.raises(ConfigError, match="has memory"):
-        trainer_of(files, model={"use_lstm": True})
+    with pytest.raises(ConfigError, match=r"single rows of data(.|\n)*optimizer: got"):
+        trainer_of(files, model={"use_lstm": True}, optimizer={"num_replay_buffer_shards": 1})
     assert trainer_of(files, learning_starts=1500).train()["timesteps_total"] == 64  # all there is, is there
     (tmp_path / "data.json").write_text('{"type": "SampleBatch", "obs": [[0, 0, 0]], "actions": [[0]]}\n')
     with pytest.raises(DataError, match=r"wanted \['rewards', 'new_obs'\]"):
         trainer_of(files)
+
+
+def test_keys_without_effect_are_told():
+    with pytest.warns(UserWarning, match="has no effect") as told:
+        merge_configs(CQL_DEFAULT_CONFIG, {"training_intensity": 2.0, "shuffle_buffer_size": 4}, CQLConfig)
+    assert sorted(str(each.message).partition("=")[0] for each in told) == ["shuffle_buffer_size", "training_intensity"]
+
+
+def test_each_of_several_agents_learns_from_its_own_rows(tmp_path):
+    policies = {"low": (None, OBS, BOX, {}), "high": (None, OBS, BOX, {"min_q_weight": 1.0})}
+    batches = {pid: make_batch(20, seed) for seed, pid in enumerate(policies)}
+    for batch in batches.values():
+        batch["dones"] = np.zeros(20, bool)
+        del batch["discounts"]
+    JsonWriter(str(tmp_path)).write(MultiAgentBatch(batches, 20))
+    trainer = trainer_of(
+        str(tmp_path),
+        env=None,
+        multiagent={"policies": policies, "policy_mapping_fn": lambda agent_id, *args, **kwargs: agent_id},
+        actions_in_input_normalized=True,
+    )
+    drawn = trainer.local_replay_buffer.replay().policy_batches
+    for pid, batch in batches.items():
+        assert np.isin(drawn[pid]["rewards"], batch["rewards"]).all()
+    before = {pid: trainer.get_policy(pid).get_weights() for pid in policies}
+    result = trainer.train()
+    assert set(result["info"]["learner"]) == set(policies)
+    assert result["timesteps_total"] == 64
+    for pid, weights in before.items():
+        assert any(
+            not np.array_equal(array, weights[name]) for name, array in trainer.get_policy(pid).get_weights().items()
+        )
