@@ -1,0 +1,88 @@
+"""Parameters of a run: where they come from, what goes before what, and what is refused."""
+
+import json
+
+import pytest
+
+from rlframe.revive.configuration import Configuration, every_parameter, read_configuration
+from rlframe.utils.errors import ConfigError
+
+
+def entry(name, default, **search):
+    return {"name": name, "abbreviation": name, "type": "float", "default": default, **search}
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(content):
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(content))
+        return path
+
+    return write
+
+
+def test_command_line_goes_before_file_and_file_before_defaults(file):
+    path = file({
+        "base_config": [entry("test_horizon", 50), entry("venv_rollout_horizon", 60)],
+        "policy_algo_config": {"ppo": [entry("ppo_epoch", 7), entry("g_lr", 1e-4)]},
+    })  # fmt: skip
+    made = read_configuration(path, {"venv_rollout_horizon": 20, "pep": 5})
+    assert (made.base.test_horizon, made.base.venv_rollout_horizon, made.base.global_seed) == (50, 20, 42)
+    assert (made.policy.ppo_epoch, made.policy.g_lr) == (5, 1e-4)
+    assert made.venv.g_lr == read_configuration().venv.g_lr
+
+
+def test_names_of_other_algorithms_are_known_and_said_to_have_no_effect():
+    made = read_configuration(None, {"sac_epoch": 3, "policy_algo": "td3"})
+    assert made.remarks == ("sac_epoch has no effect: neither revive_p nor td3 reads it",)
+    assert read_configuration(None, {"td3_epoch": 3, "pa": "td3"}).policy.epoch == 3
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"revive_epochs": 5}, "revive_epochs: no such parameter; did you mean revive_epoch"),
+        ({"use_gpu": True}, "use_gpu: networks of this size learn on CPUs"),
+        ({"ppo_epoch": 0}, "ppo_epoch: got 0 .*wanted an integer >= 1"),
+        ({"venv_algo": "revive_t"}, "venv_algo: got 'revive_t'"),
+    ],
+)
+def test_what_no_parameter_takes_is_refused(overrides, message):
+    with pytest.raises(ConfigError, match=message):
+        read_configuration(None, overrides)
+
+
+def test_file_with_several_faults_names_all(file):
+    path = file({
+        "base_config": [entry("test_horizn", 5)], "venv_algo_config": {"gan": []},
+        "policy_algo_config": {"ppo": [entry("g_lr", 1e-3, search_mode="continuous", search_values=[1])]},
+    })  # fmt: skip
+    with pytest.raises(ConfigError) as error:
+        read_configuration(path)
+    said = str(error.value)
+    assert "test_horizn: no such parameter; did you mean test_horizon" in said
+    assert "gan: no such algorithm; there are bc, revive_p, revive" in said
+    assert "got search_mode 'continuous' with search_values [1]" in said
+
+
+def test_file_says_what_a_search_varies(file):
+    entries = [
+        entry("g_lr", 1e-3, search_mode="continuous", search_values=[1e-4, 1e-2]),
+        entry("w_kl", 0.5, tune=False),
+        entry("ppo_runs", 4, search_mode="grid", search_values=[2, 4]),
+    ]
+    made = read_configuration(file({"policy_algo_config": {"ppo": entries}}))
+    space = made.search_space("policy")
+    assert set(space) == {"g_lr", "ppo_runs"}
+    assert space["g_lr"].values == (1e-4, 1e-2)
+    tried = made.with_values("policy", {"g_lr": 5e-3})
+    assert (tried.policy.g_lr, tried.policy.ppo_runs, made.policy.g_lr) == (5e-3, 4, 1e-3)
+    assert Configuration.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+
+
+def test_names_and_abbreviations_mean_one_parameter():
+    seen = {}
+    for name, form, key in every_parameter():
+        for spelled in (name, form.trait(key, "alias")):
+            assert spelled is None or seen.setdefault(spelled, name) == name, spelled
