@@ -60,5 +60,5 @@ BENCHMARKS = startup sampling replay_buffer dqn_against_sb3 ppo_against_sb3 acto
              image_throughput multi_agent_sampling tf_against_torch remote_workers busy_core fast_dense \
              images_against_sb3 learning
 
-bench:  ## The figures of the README, measured side by side; needs stable-baselines3 and cpprb
+bench:  ## The figures of docs/figures.md, measured side by side; needs stable-baselines3 and cpprb
 	for name in $(BENCHMARKS); do echo "== $$name"; $(PYTHON) benchmarks/$$name.py || exit 1; done

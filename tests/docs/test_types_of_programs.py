@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_readme import ROOT, blocks
+from tests.docs.test_pages import DOCS, PARTS, README, ROOT, blocks
 
 _PROGRAM = """
 from rlframe import PPOTrainer
@@ -41,9 +41,10 @@ def diagnostics(folder):
     return json.loads(done.stdout)["generalDiagnostics"]
 
 
-def test_pyright_finds_nothing_in_the_readmes_programs_and_mistakes_in_wrong_ones(tmp_path):
-    for number, block in enumerate(blocks(ROOT / "README.md", "python")):
-        (tmp_path / f"readme_{number}.py").write_text(block)
+def test_pyright_finds_nothing_in_the_pages_programs_and_mistakes_in_wrong_ones(tmp_path):
+    for page in [README, *(page for page in DOCS if page.name not in PARTS)]:
+        for number, block in enumerate(blocks(page, "python")):
+            (tmp_path / f"{page.stem}_{number}.py").write_text(block)
     (tmp_path / "wrong.py").write_text(_PROGRAM)
     found = [(Path(each["file"]).name, each["severity"], each["message"]) for each in diagnostics(tmp_path)]
     assert [each for each in found if each[0] != "wrong.py"] == []

@@ -1,0 +1,87 @@
+"""The README's and the pages' Python blocks run, and links inside the repository lead to files and headings."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.frameworks import needs_tf
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+DOCS = sorted(ROOT.glob("docs/*.md")) + sorted(ROOT.glob("docs/reference/*.md"))
+PAGES = [README, *(ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md")), *DOCS]
+PAGES += sorted(ROOT.glob("rlframe/**/*.md")) + sorted(ROOT.glob("benchmarks/*.md"))
+#: Pages with blocks that are parts of programs, or need what is not in a checkout.
+PARTS = {
+    "weights_of_rllib.md": "its blocks need RLlib 1.x, and a checkpoint of its own",
+}
+
+
+def blocks(path, language):
+    return re.findall(rf"```{language}\n(.*?)```", path.read_text(), flags=re.S)
+
+
+def python_blocks():
+    """Returns the pages' Python blocks as parameters; those in TensorFlow are skipped where it is missing."""
+    made = []
+    for page in [README, *(page for page in DOCS if page.name not in PARTS)]:
+        for block in blocks(page, "python"):
+            in_tf = "import tensorflow" in block or '"framework": "tf"' in block
+            name = f"{page.stem}: {block.splitlines()[0][:40]}"
+            made.append(pytest.param(block, marks=needs_tf if in_tf else (), id=name))
+    return made
+
+
+@pytest.mark.parametrize("block", python_blocks())
+def test_block_runs(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    # One iteration of each loop is enough to see that the block runs.
+    shortened = re.sub(r"range\(\d+\)", "range(2)", block)
+    exec(compile(shortened, "page.md", "exec"), {"__name__": "page"})
+
+
+def anchors(path):
+    """Returns what a page's headings are called in links: lower case, words joined by hyphens."""
+    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.S)
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_inside_the_repository_resolve(page):
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", page.read_text()):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        leads_to = (page.parent / target).resolve() if target else page
+        assert leads_to.exists(), f"{page.name} links to {target}"
+        if anchor:
+            assert anchor in anchors(leads_to), f"{page.name} links to {target}#{anchor}, which no heading is called"
+
+
+def test_the_readme_is_one_page_and_its_commands_are_those_that_ci_runs():
+    text = README.read_text()
+    assert len(text.splitlines()) <= 130
+    assert "<!-- ci: test command" in text
+
+
+def test_questions_are_answered_within_two_clicks_of_the_readme():
+    """The index lists ten questions; each answer is linked from the README, or from a page that is."""
+    section = (ROOT / "docs" / "index.md").read_text().split("## Ten questions")[1]
+    answers = {(ROOT / "docs" / target).resolve() for target in re.findall(r"\]\(([^)#]+)", section)}
+    one = _linked([README])
+    assert len(re.findall(r"^\| .*\?", section, flags=re.M)) == 10
+    assert answers <= one | _linked(page for page in one if page.suffix == ".md")
+
+
+def _linked(pages):
+    """Returns the files that pages link to."""
+    found = {(p.parent / link).resolve() for p in pages for link in re.findall(r"\]\(([^)#\s:]+)", p.read_text())}
+    return {path for path in found if path.exists()}
+
+
+def test_every_page_is_in_the_index():
+    index = (ROOT / "docs" / "index.md").read_text()
+    missing = [str(page.relative_to(ROOT / "docs")) for page in DOCS if page.name != "index.md"]
+    missing = [name for name in missing if f"]({name})" not in index or f"\n{name.removesuffix('.md')}\n" not in index]
+    assert not missing, f"docs/index.md has no link or no toctree entry for {', '.join(missing)}"
