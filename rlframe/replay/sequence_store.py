@@ -59,9 +59,9 @@ class SequenceStore:
     Batches come cut into pieces, each with the recurrent state before its first row. Without a `length` each piece is a
     sequence. With one, a sequence begins at each piece and goes on into the next pieces of its trajectory, `length`
     rows or to its end: its first `burn_in` rows are there to warm up the state that was stored, which an older policy
-    made, and the others are learned from. Rows at the beginning of a trajectory, which nothing stands before, are in
-    sequences without burn-in, of `length - burn_in` rows: their states are exact. So each row is learned from, in one
-    sequence if pieces have `length - burn_in` rows, in several if they have fewer.
+    made, and the others are learned from. Rows at the beginning of a trajectory have fewer than `burn_in` rows before
+    them: their sequences begin with its first row, whose state is exact, and have those rows as burn-in. So each row is
+    learned from, in one sequence if pieces have `length - burn_in` rows, in several if they have fewer.
 
     Sequences are numbered as they are added, and number i is in slot `i % capacity`; alive are those in [oldest, end).
 
@@ -158,8 +158,10 @@ class SequenceStore:
         rows = _length(trajectory)
         learned = rows if self.length is None else self.length - self.burn_in
         for piece, start in enumerate(starts):
-            if self.burn_in == 0 or start < self.burn_in:
+            if self.burn_in == 0:
                 yield _Sequence(trajectory, start, min(start + learned, rows), 0, piece)
+            elif start < self.burn_in:
+                yield _Sequence(trajectory, 0, min(start + learned, rows), start, 0)
             if 0 < self.burn_in < rows - start:
                 stop = min(start + self.burn_in + learned, rows)
                 yield _Sequence(trajectory, start, stop, self.burn_in, piece)
