@@ -55,7 +55,7 @@ def test_sequences_begin_at_the_pieces_and_every_row_is_learned_from(length, bur
     for _, steps, warming, state in parts_of(drawn):
         assert state == steps[0]
         before = steps[warming.index(False)]
-        assert warming == [index < min(burn_in, before) for index in range(len(steps))], "all rows before it, if need be"
+        assert warming == [index < min(burn_in, before) for index in range(len(steps))]
         found.append(range(steps[0], steps[-1] + 1))
         learned |= {step for step, warms in zip(steps, warming, strict=True) if not warms}
     assert found == wanted
