@@ -17,6 +17,7 @@ from typer.core import TyperCommand
 from rlframe.utils.errors import (
     CheckpointError,
     ConfigError,
+    DataError,
     EnvError,
     NonFiniteError,
     UnsupportedSpaceException,
@@ -24,7 +25,7 @@ from rlframe.utils.errors import (
 )
 
 _EXIT_USER_MISTAKE = 2
-_USER_MISTAKES = (ConfigError, EnvError, CheckpointError, UnsupportedSpaceException, OSError)
+_USER_MISTAKES = (ConfigError, DataError, EnvError, CheckpointError, UnsupportedSpaceException, OSError)
 _FAILURES = (WorkerError, NonFiniteError)
 #: Where a command finds its config flags: `ctx.meta[CONFIG_FLAGS]`, as `split_flags` gives them.
 CONFIG_FLAGS = "rlframe.config_flags"

@@ -11,7 +11,15 @@ from typing import Annotated, Any
 
 import typer
 
-from rlframe.cli import algorithms, lookup_commands, play_commands, report_commands, train_command, tune_command
+from rlframe.cli import (
+    algorithms,
+    lookup_commands,
+    play_commands,
+    report_commands,
+    revive_commands,
+    train_command,
+    tune_command,
+)
 from rlframe.cli.app import app
 from rlframe.version import __version__
 
@@ -23,6 +31,7 @@ __all__ = [
     "lookup_commands",
     "play_commands",
     "report_commands",
+    "revive_commands",
     "run",
     "train_command",
     "tune_command",

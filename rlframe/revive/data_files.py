@@ -19,7 +19,7 @@ from rlframe.utils.errors import DataError
 if TYPE_CHECKING:
     from rlframe.revive.graph import DecisionGraph
 
-__all__ = ["read_arrays", "read_csv"]
+__all__ = ["TRAJECTORY_NAMES", "read_arrays", "read_table"]
 
 #: What a table's column of trajectory numbers may be called.
 TRAJECTORY_NAMES = ("trajectory", "trajectory_id", "traj_id", "traj", "episode", "episode_id", "eps_id")
@@ -36,9 +36,23 @@ def read_arrays(path: Path, graph: DecisionGraph) -> Arrays:
     if path.suffix in _BY_NODE:
         return _read(path, _BY_NODE[path.suffix])
     if path.suffix in _BY_COLUMN:
-        return _by_node(path, _read(path, _BY_COLUMN[path.suffix]), graph)
+        return _by_node(path, read_table(path), graph)
     known = [*_BY_NODE, *_BY_COLUMN]
     raise DataError(f"{path}: got a file {path.suffix or 'without a suffix'!r}; wanted one of {', '.join(known)}")
+
+
+def read_table(path: Path) -> Arrays:
+    """Returns the columns of a `.csv` or `.parquet` file.
+
+    Raises:
+        DataError: As `read_arrays`, or it has no rows.
+    """
+    if path.suffix not in _BY_COLUMN:
+        raise DataError(f"{path}: got a file {path.suffix or 'without a suffix'!r}; wanted {' or '.join(_BY_COLUMN)}")
+    table = _read(path, _BY_COLUMN[path.suffix])
+    if not len(next(iter(table.values()), ())):
+        raise DataError(f"{path}: got no rows; wanted at least one trajectory")
+    return table
 
 
 def _read(path: Path, read: Callable[[Path], Arrays]) -> Arrays:
@@ -84,7 +98,7 @@ def _read_parquet(path: Path) -> Arrays:
     return columns
 
 
-def read_csv(path: Path) -> Arrays:
+def _read_csv(path: Path) -> Arrays:
     """Returns a table's columns: numbers as float64, NaN where a cell is empty; text as objects.
 
     Raises:
@@ -152,4 +166,4 @@ def _floats(path: Path, node: str, column: str, cells: NDArray[Any]) -> NDArray[
 
 
 _BY_NODE: Mapping[str, Callable[[Path], Arrays]] = {".npz": _read_npz, ".h5": _read_hdf5, ".hdf5": _read_hdf5}
-_BY_COLUMN: Mapping[str, Callable[[Path], Arrays]] = {".csv": read_csv, ".parquet": _read_parquet}
+_BY_COLUMN: Mapping[str, Callable[[Path], Arrays]] = {".csv": _read_csv, ".parquet": _read_parquet}
