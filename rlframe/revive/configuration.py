@@ -61,9 +61,7 @@ class BaseConfig(Section):
         choices=("global", "local"),
     )  # fmt: skip
     # The policy
-    policy_algo: str = option(
-        "ppo", "How policies are learned in it.", choices=("ppo", "sac", "td3", "shooting"), alias="pa"
-    )
+    policy_algo: str = option("ppo", "How policies are learned in it.", choices=("ppo", "sac", "td3"), alias="pa")
     behavioral_policy_init: bool = option(True, "Policies begin as clones of what is in the data.", alias="bpi")
     policy_double_validation: bool = option(
         True, "A second policy is trained in the environment of the other half, and both are judged in both."
@@ -161,12 +159,9 @@ class PPOPolicyConfig(PolicyConfig):
     ppo_rollout_horizon: int = option(100, "Length of rollouts.", unit="steps", low=2, alias="prh")
     ppo_runs: int = option(8, "Passes over an epoch's rollouts.", low=1)
     epsilon: float = option(0.2, "Clipping of the ratio.", above=0, high=1)
-    w_vl2: float = option(0.0, "Weight decay of the value network.", low=0)
     w_ent: float = option(0.0, "Weight of the entropy.", low=0)
     gae_gamma: float = option(0.99, "Discount.", low=0, high=1)
     gae_lambda: float = option(0.95, "λ of advantages.", low=0, high=1)
-    value_hidden_features: int = option(64, "Width of the value network.", low=1, alias="vhf")
-    value_hidden_layers: int = option(2, "Its hidden layers.", low=1, alias="vhl")
     g_lr: float = option(3e-4, "Learning rate.", above=0, log=True)
 
 
@@ -197,21 +192,11 @@ class TD3PolicyConfig(OffPolicyPolicyConfig):
     explore_noise: float = option(0.1, "Standard deviation of its exploration, actions in [-1, 1].", low=0)
 
 
-class ShootingPolicyConfig(PolicyConfig):
-    """Gradients of the reward through the environment's own networks, along whole rollouts."""
-
-    shooting_batch_size: int = option(64, "Rollouts side by side.", unit="trajectories", low=1)
-    shooting_epoch: int = option(300, "Updates.", low=1, alias="sep")
-    shooting_rollout_horizon: int = option(20, "Length of rollouts.", unit="steps", low=1)
-    gamma: float = option(0.99, "Discount.", low=0, high=1)
-    g_lr: float = option(1e-3, "Learning rate.", above=0, log=True)
-
-
 VENV_ALGORITHMS: Mapping[str, type[Section]] = {
     "bc": VenvBCConfig, "revive_p": VenvReviveConfig, "revive": VenvReviveConfig,
 }  # fmt: skip
 POLICY_ALGORITHMS: Mapping[str, type[Section]] = {
-    "ppo": PPOPolicyConfig, "sac": SACPolicyConfig, "td3": TD3PolicyConfig, "shooting": ShootingPolicyConfig,
+    "ppo": PPOPolicyConfig, "sac": SACPolicyConfig, "td3": TD3PolicyConfig,
 }  # fmt: skip
 #: Prefixes with which Revive writes keys of an algorithm: `sac_batch_size` is SAC's `batch_size`.
 _PREFIXED = frozenset({"batch_size", "epoch", "steps_per_epoch", "rollout_horizon", "num_envs"})
@@ -228,9 +213,6 @@ SEARCHED: Mapping[type[Section], Mapping[str, Searched]] = {
     PPOPolicyConfig: {"g_lr": Searched("continuous", (1e-4, 1e-3)), "w_kl": Searched("discrete", (0.0, 0.01, 0.1))},
     SACPolicyConfig: {"g_lr": Searched("continuous", (1e-4, 1e-3)), "w_kl": Searched("discrete", (0.0, 0.01, 0.1))},
     TD3PolicyConfig: {"g_lr": Searched("continuous", (1e-4, 1e-3)), "w_kl": Searched("discrete", (0.0, 0.1, 1.0))},
-    ShootingPolicyConfig: {
-        "g_lr": Searched("continuous", (3e-4, 3e-3)), "shooting_rollout_horizon": Searched("discrete", (10, 20, 50)),
-    },
 }  # fmt: skip
 
 #: Names of Revive's that have no counterpart, and what to do instead.
@@ -239,6 +221,10 @@ ELSEWHERE: Mapping[str, str] = {
         ("use_gpu", "use_fp16", "venv_gpus_per_worker", "policy_gpus_per_worker", "workers_per_trial", "data_workers"),
         "networks of this size learn on CPUs; leave it out",
     ),
+    **dict.fromkeys(
+        ("value_hidden_features", "value_hidden_layers"), "the value network is as large as the policy's; leave it out"
+    ),
+    "w_vl2": "values are normalised; leave it out",
     **dict.fromkeys(
         ("continuous_distribution_type", "discrete_distribution_type", "category_distribution_type", "mixture",
          "conditioned_std"),
