@@ -251,7 +251,8 @@ class _Draws:
 def _value(column: Column, place: NDArray[np.float64]) -> NDArray[np.float64]:
     if column.values is not None:
         known: NDArray[np.float64] = np.array(column.values, float)
-        return known.take(np.minimum((place * len(known)).astype(int), len(known) - 1))
+        chosen: NDArray[np.float64] = known[np.minimum((place * len(known)).astype(int), len(known) - 1)]
+        return chosen
     if column.low is None or column.high is None:
         raise ConfigError(
             f"column {column.name!r} of node {column.node!r} has no range to search; call fit_ranges(data)"
