@@ -2,7 +2,7 @@
 PYTHON ?= python
 TESTS = $(PYTHON) -m pytest
 
-.PHONY: help check fix lint types layers spelling unit test learning slow programs search hostile fault docs bench
+.PHONY: help check fix lint types layers spelling unit test learning slow programs search hostile fault docs site bench
 
 help:  ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -55,6 +55,9 @@ fault:  ## Workers killed, disks full, checkpoints cut short
 
 docs:  ## The README's and the pages' blocks, the examples, the links
 	$(TESTS) tests/docs
+
+site:  ## The documentation as pages, in docs/_build/html; needs the extras docs and tf-cpu. Every warning is an error
+	$(PYTHON) -m sphinx -W --keep-going -n -q -b html docs docs/_build/html
 
 BENCHMARKS = startup sampling replay_buffer dqn_against_sb3 ppo_against_sb3 actor_critics_against_sb3 ppo_to_450 impala_throughput \
              image_throughput multi_agent_sampling tf_against_torch remote_workers busy_core fast_dense \

@@ -1,0 +1,146 @@
+"""What the site says that the code knows: config keys, commands, names, renamed keys. All as Markdown."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+
+from typer.testing import CliRunner
+
+import rlframe
+from rlframe.agents.registry import ALGORITHMS
+from rlframe.cli import xagents_flags
+from rlframe.cli.commands import app
+from rlframe.config import faults
+from rlframe.config.common import CommonConfig
+from rlframe.config.reference import ReferenceRow, reference, render_markdown, variant_rows
+from rlframe.config.renames import RENAMES
+
+#: Packages whose `__all__` users import from, beside `rlframe` itself.
+PACKAGES = ("rlframe.env", "rlframe.models", "rlframe.policy", "rlframe.evaluation", "rlframe.offline", "rlframe.tune")
+
+
+def table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Returns rows as a Markdown table."""
+    head = list(headings)
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def config_keys() -> str:
+    """Returns the keys of all algorithms: the common ones, then what each has of its own or defaults otherwise."""
+    common = [row for row in reference(CommonConfig) if not row.note]
+    parts = ["## Common to all algorithms\n", render_markdown(common)]
+    for key, declared in CommonConfig.options().items():
+        for name, rows in variant_rows(declared.variants).items() if declared.variants else ():
+            if rows:
+                parts += [f"### `{key}` of type {name}\n", render_markdown(rows)]
+    for name, entry in sorted(ALGORITHMS.items()):
+        if "/" not in name:
+            declaration = entry()[0]._config_class
+            parts += [f"## {name}\n", render_markdown(_own(reference(declaration), common))]
+    return "\n".join(parts)
+
+
+def _own(rows: Iterable[ReferenceRow], common: Iterable[ReferenceRow]) -> Iterator[ReferenceRow]:
+    """Yields what is not the same for all algorithms."""
+    known = set(common)
+    return (row for row in rows if row not in known and not row.note and row.default != "{...}")
+
+
+def commands() -> str:
+    """Returns the help of each command, as it is printed."""
+    names = sorted(command.name or command.callback.__name__ for command in app.registered_commands)
+    parts = []
+    for name in names:
+        printed = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "100"}, prog_name="rlframe").output
+        parts.append(f"## rlframe {name}\n\n```text\n{printed.strip()}\n```\n")
+    return "\n".join(parts)
+
+
+def public_names() -> str:
+    """Returns the names of `rlframe` with what they are, then those of its packages."""
+    parts = [_names_of("rlframe", "Name"), "## Methods\n"]
+    for name in ("Trainer", "Policy", "RolloutWorker", "SampleBatch", "MultiAgentEnv", "ExternalEnv", "VectorEnv"):
+        parts += [f"### {name}\n", _methods(getattr(rlframe, name))]
+    for package in PACKAGES:
+        parts += [f"## {package}\n", _names_of(package, "Name")]
+    return "\n".join(parts)
+
+
+def _names_of(package: str, heading: str) -> str:
+    module = importlib.import_module(package)
+    names = [name for name in module.__all__ if not name.startswith("__")]
+    return table([heading, "Is"], ([f"`{name}`", first_line(getattr(module, name))] for name in names))
+
+
+def _methods(cls: type) -> str:
+    """Returns the public methods that a class declares, or has of its bases here, with their first lines."""
+    found = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__.startswith("rlframe"):
+            found |= {name: value for name, value in vars(base).items() if not name.startswith("_")}
+    documented = ((name, getattr(cls, name)) for name, value in sorted(found.items()) if _is_method(value))
+    return table(["Method", "Does"], ([f"`{name}{_signature(each)}`", first_line(each)] for name, each in documented))
+
+
+def _is_method(value: object) -> bool:
+    return callable(value) or isinstance(value, (staticmethod, classmethod))
+
+
+def _signature(function: Callable[..., object]) -> str:
+    parameters = [name for name in inspect.signature(function).parameters if name != "self"]
+    return f"({', '.join(parameters)})"
+
+
+def first_line(value: object) -> str:
+    """Returns the first sentence of a docstring, with code as Markdown has it; "" if there is none of its own."""
+    text = (getattr(value, "__doc__", None) or "") if callable(value) else ""
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def renamed_keys() -> str:
+    """Returns the keys of other releases of RLlib, and what they are here."""
+    rows = ([f"`{old}`", _here(new.targets, new.advice)] for old, new in sorted(RENAMES.items()))
+    return table(["Elsewhere", "Here"], rows)
+
+
+def _here(targets: Iterable[str], advice: str | None) -> str:
+    return advice or ", ".join(f"`{target}`" for target in targets)
+
+
+def keys_of_others() -> str:
+    """Returns Stable-Baselines3's names of keys, and what they are here."""
+    rows = ([f"`{old}`", " or ".join(f"`{key}`" for key in new)] for old, new in faults._STABLE_BASELINES.items())
+    return table(["Stable-Baselines3", "Here"], rows)
+
+
+def flags_of_xagents() -> str:
+    """Returns xagents' flags, and the keys that take their value."""
+    rows = ([f"`{_flag(old)}`", f"`{_flag(new[0])}`"] for old, new in xagents_flags._RENAMED.items())
+    return table(["xagents", "Here"], rows)
+
+
+def answers_to_xagents() -> str:
+    """Returns xagents' flags that have no counterpart, and what to do instead."""
+    return table(["xagents", "Instead"], ([f"`{_flag(old)}`", said] for old, said in xagents_flags._ANSWERS.items()))
+
+
+def _flag(key: str) -> str:
+    return "--" + key.replace("_", "-")
+
+
+GENERATED: dict[str, Callable[[], str]] = {
+    made.__name__: made
+    for made in (
+        config_keys,
+        commands,
+        public_names,
+        renamed_keys,
+        keys_of_others,
+        flags_of_xagents,
+        answers_to_xagents,
+    )
+}
+"""By the name that a page gives the directive, what makes its text."""

@@ -1,0 +1,86 @@
+"""What the site says out of the code: every key, command and public name is there, and says what it is."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import rlframe
+from rlframe.agents.dqn import DQNTrainer
+from rlframe.cli.commands import app
+from tests.docs.test_pages import DOCS, ROOT
+from tests.helpers.frameworks import needs_tf
+
+
+@pytest.fixture(scope="module")
+def site_text():
+    """The module that makes those texts; it belongs to the site, not to the package."""
+    sys.path.insert(0, str(ROOT / "docs" / "_tools"))
+    try:
+        import site_text
+
+        yield site_text
+    finally:
+        sys.path.remove(str(ROOT / "docs" / "_tools"))
+
+
+@needs_tf  # some names are of TensorFlow
+def test_every_public_name_says_what_it_is(site_text):
+    text = site_text.public_names()
+    for name in rlframe.__all__:
+        if name != "__version__":
+            row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
+            assert row.split("|")[2].strip(), f"{name} has no docstring"
+    assert "`compute_single_action(" in text
+
+
+def test_every_key_is_in_the_config_reference(site_text):
+    text = site_text.config_keys()
+    refused = {row.key for row in site_text.reference(DQNTrainer._config_class) if row.note or row.default == "{...}"}
+    missing = {key for key in DQNTrainer._config_class.known_keys() - refused if f"| `{key}` |" not in text}
+    assert not {key for key in missing if not key.startswith("exploration_config.")}
+
+
+def test_every_command_is_in_the_command_line_reference(site_text):
+    text = site_text.commands()
+    for command in app.registered_commands:
+        name = command.name or command.callback.__name__
+        assert f"## rlframe {name}\n" in text
+    assert text.count("Usage: rlframe ") == len(app.registered_commands)
+
+
+def test_renamed_keys_stand_beside_those_of_here(site_text):
+    assert "| `num_env_runners` | `num_workers` |" in site_text.renamed_keys()
+    assert "| `learning_rate` | `lr` |" in site_text.keys_of_others()
+    assert "| `--buffer-batch-size` | `--train-batch-size` |" in site_text.flags_of_xagents()
+    assert "| `--beta1` |" in site_text.answers_to_xagents()
+
+
+def test_pages_ask_for_texts_that_exist(site_text):
+    asked = [line.split("} ")[1] for page in DOCS for line in page.read_text().splitlines() if "```{generated}" in line]
+    assert sorted(asked) == sorted(site_text.GENERATED)
+
+
+@needs_tf
+@pytest.mark.slow
+def test_the_site_builds_and_a_dead_link_stops_it(tmp_path):
+    pytest.importorskip("sphinx")
+    for name in ("docs", "benchmarks", "examples", "rlframe"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("_build", "__pycache__"))
+    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    command = [sys.executable, "-m", "sphinx", "-W", "-n", "-q", "-b", "html", "docs", "built"]
+
+    def build():
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    done = build()
+    assert done.returncode == 0, done.stderr
+    assert "- [Why does it not learn?](why_does_it_not_learn.html)" in (tmp_path / "built" / "llms.txt").read_text()
+    assert "algorithms/dqn.html#apex" in (tmp_path / "built" / "cluster.html").read_text()
+    page = tmp_path / "docs" / "tuning.md"
+    page.write_text(page.read_text() + "\n[nowhere](no_such_page.md)\n")
+    done = build()
+    assert done.returncode != 0
+    assert "no_such_page" in done.stderr
