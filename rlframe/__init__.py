@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from rlframe.agents.a3c import A2CTrainer, A3CTrainer
     from rlframe.agents.acer import ACERTrainer
     from rlframe.agents.appo import APPOTrainer
-    from rlframe.agents.ddpg import ApexDDPGTrainer, DDPGTrainer, TD3Trainer
+    from rlframe.agents.ddpg import ApexDDPGTrainer, DDPGTrainer, TD3BCTrainer, TD3Trainer
     from rlframe.agents.dqn import ApexTrainer, DQNTrainer, PQNTrainer, R2D2Trainer, SimpleQTrainer
     from rlframe.agents.impala import ImpalaTrainer
+    from rlframe.agents.iql import IQLTrainer
     from rlframe.agents.maddpg import MADDPGTrainer
     from rlframe.agents.marwil import BCTrainer, MARWILTrainer
     from rlframe.agents.pg import PGTrainer
@@ -53,6 +54,7 @@ _LAZY = {
     "DDPPOTrainer": "rlframe.agents.ppo",
     "DQNTrainer": "rlframe.agents.dqn",
     "ExternalEnv": "rlframe.env.external_env",
+    "IQLTrainer": "rlframe.agents.iql",
     "ImpalaTrainer": "rlframe.agents.impala",
     "MADDPGTrainer": "rlframe.agents.maddpg",
     "MARWILTrainer": "rlframe.agents.marwil",
@@ -68,6 +70,7 @@ _LAZY = {
     "SACTrainer": "rlframe.agents.sac",
     "SampleBatch": "rlframe.data.sample_batch",
     "SimpleQTrainer": "rlframe.agents.dqn",
+    "TD3BCTrainer": "rlframe.agents.ddpg",
     "TD3Trainer": "rlframe.agents.ddpg",
     "TRPOTrainer": "rlframe.agents.trpo",
     "TorchPolicy": "rlframe.policy.torch_policy",
@@ -90,6 +93,7 @@ __all__ = [
     "DDPPOTrainer",
     "DQNTrainer",
     "ExternalEnv",
+    "IQLTrainer",
     "ImpalaTrainer",
     "MADDPGTrainer",
     "MARWILTrainer",
@@ -105,6 +109,7 @@ __all__ = [
     "SACTrainer",
     "SampleBatch",
     "SimpleQTrainer",
+    "TD3BCTrainer",
     "TD3Trainer",
     "TRPOTrainer",
     "TorchPolicy",

@@ -43,6 +43,7 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
     "DDPPO": AlgorithmEntry("rlframe.agents.ppo:DDPPOTrainer", "rlframe.agents.ppo.ddppo:DEFAULT_CONFIG"),
     "DQN": AlgorithmEntry("rlframe.agents.dqn:DQNTrainer", "rlframe.agents.dqn:DEFAULT_CONFIG"),
     "IMPALA": AlgorithmEntry("rlframe.agents.impala:ImpalaTrainer", "rlframe.agents.impala:DEFAULT_CONFIG"),
+    "IQL": AlgorithmEntry("rlframe.agents.iql:IQLTrainer", "rlframe.agents.iql:DEFAULT_CONFIG"),
     "MADDPG": AlgorithmEntry("rlframe.agents.maddpg:MADDPGTrainer", "rlframe.agents.maddpg:DEFAULT_CONFIG"),
     "MARWIL": AlgorithmEntry("rlframe.agents.marwil:MARWILTrainer", "rlframe.agents.marwil:DEFAULT_CONFIG"),
     "PG": AlgorithmEntry("rlframe.agents.pg:PGTrainer", "rlframe.agents.pg:DEFAULT_CONFIG"),
@@ -54,6 +55,7 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
     "SAC": AlgorithmEntry("rlframe.agents.sac:SACTrainer", "rlframe.agents.sac:DEFAULT_CONFIG"),
     "SimpleQ": AlgorithmEntry("rlframe.agents.dqn:SimpleQTrainer", "rlframe.agents.dqn:SIMPLE_Q_DEFAULT_CONFIG"),
     "TD3": AlgorithmEntry("rlframe.agents.ddpg:TD3Trainer", "rlframe.agents.ddpg:TD3_DEFAULT_CONFIG"),
+    "TD3BC": AlgorithmEntry("rlframe.agents.ddpg:TD3BCTrainer", "rlframe.agents.ddpg:TD3_BC_DEFAULT_CONFIG"),
     "TRPO": AlgorithmEntry("rlframe.agents.trpo:TRPOTrainer", "rlframe.agents.trpo:DEFAULT_CONFIG"),
     "contrib/MADDPG": AlgorithmEntry("rlframe.agents.maddpg:MADDPGTrainer", "rlframe.agents.maddpg:DEFAULT_CONFIG"),
 }
@@ -81,15 +83,18 @@ _OF_OTHERS = {
         "ACKTR": "use A2C or PPO",
         "DDQN": "use DQN, of which double_q is a default",
         "Rainbow": "use DQN with num_atoms, noisy and n_step",
+        "ReBRAC": "use TD3BC with critic_bc_weight and critic_layer_norm",
         "REINFORCE": "use PG",
         "SARSA": "use SimpleQ or DQN",
+        "TD3+BC": "use TD3BC",
+        "TD3_BC": "use TD3BC",
         "VDN": "use QMIX with mixer='vdn'",
         "VPG": "use PG",
     }.items()
 }
 """What there is instead of algorithms that users of other libraries ask for."""
 
-_NOT_OF_RLLIB = ("ACER", "MADDPG", "PQN", "TRPO")
+_NOT_OF_RLLIB = ("ACER", "IQL", "MADDPG", "PQN", "TD3BC", "TRPO")
 RLLIB_ALGORITHMS = frozenset({name for name in (*ALGORITHMS, *NOT_BUILT) if name not in _NOT_OF_RLLIB})
 """All names that RLlib 1.x knows; those that are not in `ALGORITHMS` are answered with what there is instead."""
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
+
+#: Size of an exponent of which float32 has the exponential.
+_LARGEST_EXPONENT = 80.0
 
 
 def weighted_imitation(logp: Tensor, advantages: Tensor, scale: Tensor | float, beta: float) -> Tensor:
@@ -41,3 +46,35 @@ def conservative_penalty(compared: Tensor, taken: Tensor, temperature: float) ->
     scaled = compared / temperature
     most = ops.stop_gradient(ops.max(scaled, axis=0))
     return temperature * (most + ops.log(ops.sum(ops.exp(scaled - most), axis=0))) - taken
+
+
+def expectile_loss(errors: Tensor, expectile: float) -> Tensor:
+    """Returns |τ − 1[u < 0]| u²: what is above counts τ, what is below 1 − τ, so that values near the best are found.
+
+    Args:
+        errors: u, target less value, in discounted reward units. Float `[B]`.
+        expectile: τ, in (0, 1); 0.5 gives the mean.
+
+    Returns:
+        Float `[B]`.
+
+    Source: Kostrikov et al. 2022, "Offline Reinforcement Learning with Implicit Q-Learning", eq. 5.
+    """
+    weights = ops.where(errors < 0.0, (1.0 - expectile) * ops.ones_like(errors), expectile * ops.ones_like(errors))
+    return weights * ops.square(errors)
+
+
+def limited_weights(advantages: Tensor, beta: float, most: float) -> Tensor:
+    """Returns min(exp(β A), most): how much actions are imitated.
+
+    Args:
+        advantages: A, in discounted reward units. Float `[B]`.
+        beta: β, an inverse temperature; 0 imitates all alike.
+        most: Largest weight, above 0.
+
+    Returns:
+        Float `[B]`.
+
+    Source: Kostrikov et al. 2022, eq. 7; the limit is that of the authors' program, 100.
+    """
+    return ops.exp(ops.clip(beta * advantages, -_LARGEST_EXPONENT, math.log(most)))

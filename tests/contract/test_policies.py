@@ -42,13 +42,16 @@ POLICIES = {
     "discrete SAC": ("rlframe.agents.sac.sac_policy", "SAC", "rlframe.agents.sac.sac:SACConfig"),
     "DDPG": ("rlframe.agents.ddpg.ddpg_policy", "DDPG", "rlframe.agents.ddpg.ddpg:DDPGConfig"),
     "TD3": ("rlframe.agents.ddpg.ddpg_policy", "DDPG", "rlframe.agents.ddpg.td3:TD3Config"),
+    "TD3BC": ("rlframe.agents.ddpg.td3_bc_policy", "TD3BC", "rlframe.agents.ddpg.td3_bc:TD3BCConfig"),
+    "IQL": ("rlframe.agents.iql.iql_policy", "IQL", "rlframe.agents.iql.iql:IQLConfig"),
+    "discrete IQL": ("rlframe.agents.iql.iql_policy", "IQL", "rlframe.agents.iql.iql:IQLConfig"),
     "ACER": ("rlframe.agents.acer.acer_policy", "ACER", "rlframe.agents.acer.acer:ACERConfig"),
     "continuous ACER": ("rlframe.agents.acer.acer_policy", "ACER", "rlframe.agents.acer.acer:ACERConfig"),
     "TRPO": ("rlframe.agents.trpo.trpo_policy", "TRPO", "rlframe.agents.trpo.trpo:TRPOConfig"),
 }
 #: Algorithms that are tried on a Box of two numbers; the others choose among three.
 BOX = gym.spaces.Box(-2, 2, (2,), np.float32)
-ON_BOX = ("SAC", "CQL", "DDPG", "TD3", "continuous ACER")
+ON_BOX = ("SAC", "CQL", "IQL", "DDPG", "TD3", "TD3BC", "continuous ACER")
 #: The agent beside the one whose policy is tested.
 OTHER = PolicySpec(
     None, gym.spaces.Box(-10, 10, (2,), np.float32), gym.spaces.Box(-1, 1, (2,), np.float32), {"agent_id": 0}
@@ -87,6 +90,7 @@ OF_MANY = [("MADDPG", {}), ("MADDPG", {"use_local_critic": True, "grad_norm_clip
 
 #: Actors and critics with optimisers of their own, in one policy of parts.
 TQC = {"n_critics": 3, "n_quantiles": 5}
+REBRAC = {"critic_bc_weight": 0.5, "critic_layer_norm": True}
 CROSSQ = {"critic_batch_norm": True, "use_target_network": False}
 OF_PARTS = [
     ("CQL", {"bc_iters": 2, "num_actions": 2}),
@@ -98,6 +102,10 @@ OF_PARTS = [
     ("discrete SAC", {}),
     ("DDPG", {"use_huber": True}),
     ("TD3", {}),
+    ("TD3BC", {}),
+    ("TD3BC", REBRAC),
+    ("IQL", {}),
+    ("discrete IQL", {}),
 ]
 
 
@@ -400,7 +408,7 @@ def test_td_errors_without_learning(framework, name, overrides):
     made = policy.compute_td_error(*columns, discounts=batch["discounts"])
     assert made.shape == (12,)
     same(policy.get_weights(), before)
-    if not overrides.get("noisy") and name not in ("SAC", "CQL", "TD3"):  # others draw no noise
+    if not overrides.get("noisy") and name not in ("SAC", "CQL", "TD3", "TD3BC"):  # others draw no noise
         np.testing.assert_allclose(made, policy.learn_on_batch(batch)["td_error"], atol=1e-6)
 
 

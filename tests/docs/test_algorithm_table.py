@@ -101,7 +101,7 @@ def test_a_row_says_what_the_trainer_takes(name, tmp_path):
     built = {}
     for kind, space in SPACES.items():
         one, two = {}, each_its_policy(name, space)
-        if name == "CQL":
+        if name in ("CQL", "IQL", "TD3BC"):
             one, two = from_files(tmp_path / kind, space), two | from_files(tmp_path / f"{kind} of two", space, "ab")
         for model in ({}, {"use_lstm": True}):
             built[kind, "one", len(model)] = remembers(name, OneAgent, space, {**one, "model": model})

@@ -12,6 +12,7 @@ from tests.contract.test_policies import (
     OFFLINE,
     ON_POLICY,
     RAINBOW,
+    REBRAC,
     TQC,
     WITHOUT_REPLAY,
     make,
@@ -45,6 +46,9 @@ OF_PARTS = [
     ("CQL", {"tau": 1.0, "bc_iters": 5, "num_actions": 2, "lagrangian": True}),
     ("discrete CQL", {"tau": 1.0, "bc_iters": 5}),
     ("TD3", {"l2_reg": 1e-3, "tau": 1.0}),
+    ("TD3BC", {**REBRAC, "tau": 1.0}),
+    ("IQL", {"tau": 1.0}),
+    ("discrete IQL", {"tau": 1.0}),
     ("continuous ACER", {"ema_alpha": 0.0}),
 ]
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from rlframe.agents.ddpg.ddpg import DEFAULT_CONFIG, DDPGConfig, DDPGTrainer
     from rlframe.agents.ddpg.ddpg_policy import DDPGTFPolicy, DDPGTorchPolicy
     from rlframe.agents.ddpg.td3 import TD3_DEFAULT_CONFIG, TD3Config, TD3Trainer
+    from rlframe.agents.ddpg.td3_bc import TD3_BC_DEFAULT_CONFIG, TD3BCConfig, TD3BCTrainer
+    from rlframe.agents.ddpg.td3_bc_policy import TD3BCTFPolicy, TD3BCTorchPolicy
 
 _NAMES = {
     "APEX_DDPG_DEFAULT_CONFIG": "rlframe.agents.ddpg.apex",
@@ -21,14 +23,20 @@ _NAMES = {
     "DDPGTorchPolicy": "rlframe.agents.ddpg.ddpg_policy",
     "DDPGTrainer": "rlframe.agents.ddpg.ddpg",
     "DEFAULT_CONFIG": "rlframe.agents.ddpg.ddpg",
+    "TD3BCConfig": "rlframe.agents.ddpg.td3_bc",
+    "TD3BCTFPolicy": "rlframe.agents.ddpg.td3_bc_policy",
+    "TD3BCTorchPolicy": "rlframe.agents.ddpg.td3_bc_policy",
+    "TD3BCTrainer": "rlframe.agents.ddpg.td3_bc",
     "TD3Config": "rlframe.agents.ddpg.td3",
     "TD3Trainer": "rlframe.agents.ddpg.td3",
+    "TD3_BC_DEFAULT_CONFIG": "rlframe.agents.ddpg.td3_bc",
     "TD3_DEFAULT_CONFIG": "rlframe.agents.ddpg.td3",
 }
 
 __all__ = [
     "APEX_DDPG_DEFAULT_CONFIG",
     "DEFAULT_CONFIG",
+    "TD3_BC_DEFAULT_CONFIG",
     "TD3_DEFAULT_CONFIG",
     "ApexDDPGConfig",
     "ApexDDPGTrainer",
@@ -36,6 +44,10 @@ __all__ = [
     "DDPGTFPolicy",
     "DDPGTorchPolicy",
     "DDPGTrainer",
+    "TD3BCConfig",
+    "TD3BCTFPolicy",
+    "TD3BCTorchPolicy",
+    "TD3BCTrainer",
     "TD3Config",
     "TD3Trainer",
 ]

@@ -51,12 +51,6 @@ class DDPGConfig(DeterministicActorConfig, ReplayedActorCriticConfig):
         if self.smooth_target_policy and self.target_noise_clip == 0:
             yield "target_noise_clip=0 cuts the noise of smooth_target_policy=True off; set smooth_target_policy=False"
 
-    def remarks(self) -> Iterator[str]:
-        """Yields remarks on keys that are not read."""
-        yield from super().remarks()
-        if self.lr != self.defaults()["lr"]:
-            yield f"lr={self.lr} has no effect here; set actor_lr and critic_lr"
-
 
 def execution_plan(
     workers: WorkerSet, config: DDPGConfig, *, local_replay_buffer: LocalReplayBuffer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,16 +58,16 @@ class DDPGPolicy(LearningPolicy):
     config: DDPGConfig
     defaults_from = "rlframe.agents.ddpg.ddpg:DEFAULT_CONFIG"
     train_columns = SAMPLED_COLUMNS
-    learn_columns = LOSS_COLUMNS
+    learn_columns: tuple[str, ...] | None = LOSS_COLUMNS
     complete_columns = complete_batch = with_discounts
     compute_td_error = td_error_of
     postprocess_trajectory = postprocess_replayed
     padded_sequences = histories
     encoder_may_remember = True
     dist_type = "deterministic"
-    fused_gradients = FusedGradients(
+    fused_gradients: FusedGradients | None = FusedGradients(
         {"torch": "rlframe.agents.families.dense_actor_critic_torch:DenseDDPGGradients"},
-        ("loss", "next_value", "target_actions", "penalty", "output", "keep"),
+        ("loss", "next_value", "target_actions", "trusted", "actor_loss", "penalty", "output", "keep"),
     )
 
     # --- what it consists of ----------------------------------------------------------------------------------
@@ -98,13 +98,17 @@ class DDPGPolicy(LearningPolicy):
         if not self.config.normalize_actions:
             bounds = (Rescale("bounds", *(tuple(map(float, bound)) for bound in self.bounds)),)
         head = Dense("output", "tanh", self.action_size, Initial("xavier"))
-        critic_hidden = dense_layers(config.critic_hiddens, config.critic_hidden_activation, initial=Initial("xavier"))
         seen = {"obs": width, ACTIONS: self.action_size}
-        critic = Network(seen, (*critic_hidden, Dense("output", "linear", 1, Initial("xavier"))))
+        critic = Network(seen, (*self.critic_layers(), Dense("output", "linear", 1, Initial("xavier"))))
         return {
             "actor": Network({"obs": width}, (*hidden, head, *bounds)),
             **dict.fromkeys(self.critic_names, critic),
         }
+
+    def critic_layers(self) -> tuple[Layer, ...]:
+        """Returns the hidden layers of a critic."""
+        config = self.config
+        return dense_layers(config.critic_hiddens, config.critic_hidden_activation, initial=Initial("xavier"))
 
     def optimizers(self) -> Mapping[str, AdamSpec]:
         """Returns Adam for the actor, which steps once in `policy_delay` updates, and for the critics."""
@@ -138,10 +142,28 @@ class DDPGPolicy(LearningPolicy):
 
         def value(seen: Tensor) -> Tensor:
             actions = self.target_actions(target.actor(seen), steps)
-            return smallest([getattr(target, name)(seen, actions)[:, 0] for name in self.critic_names])
+            values = [getattr(target, name)(seen, actions)[:, 0] for name in self.critic_names]
+            return self.trusted(smallest(values), actions, steps)
 
         made: Tensor = ops.without_gradient(value, encoded_next(self, target, batch))
         return made
+
+    def trusted(self, value: Tensor, actions: Tensor, steps: SampleBatch) -> Tensor:
+        """Returns what targets make of the value `[B]` of next actions `[B, A]`: here the value itself."""
+        del actions, steps
+        return value
+
+    def actor_loss(self, model: Any, features: Tensor, steps: SampleBatch, mean: Callable[[Tensor], Tensor]) -> Tensor:
+        """Returns −mean[ Q_1(s, μ(s)) ], a scalar.
+
+        Args:
+            model: The networks.
+            features: Of the observations, constants. Float `[B, F]`.
+            steps: The rows.
+            mean: Takes the mean over the rows that count.
+        """
+        del steps
+        return -mean(model.q(features, model.actor(features), frozen=True)[:, 0])
 
     def target_actions(self, actions: Tensor, batch: SampleBatch) -> Tensor:
         """Returns the target actor's actions `[B, A]`, with noise where they are smoothed."""
@@ -191,8 +213,7 @@ def ddpg_actor_critic_loss(policy: DDPGPolicy, model: Any, dist_class: Any, trai
     td_error = sizes[0] if len(sizes) == 1 else (sizes[0] + sizes[1]) / 2.0
     actor_loss = None
     if policy.due("actor"):
-        features = ops.stop_gradient(seen)
-        actor_loss = -mean(model.q(features, model.actor(features), frozen=True)[:, 0])
+        actor_loss = policy.actor_loss(model, ops.stop_gradient(seen), steps, mean)
     td_error = td_errors_to_replay(policy, td_error, steps)
     return policy.output(model, critic_loss, actor_loss, td_error, valid_rows(steps)(values[0]))
 

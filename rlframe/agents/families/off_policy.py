@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlframe.agents.families.optimization import GradientClippingConfig
 from rlframe.config.common import CommonConfig
-from rlframe.config.model import ACTIVATIONS
-from rlframe.config.options import Section, Variants, option
+from rlframe.config.model import ACTIVATIONS, NetworkConfig
+from rlframe.config.options import Section, Variants, option, section
 from rlframe.config.unsupported import UNSUPPORTED
 from rlframe.execution.concurrency_ops import Concurrently
 from rlframe.execution.metric_ops import StandardMetricsReporting
@@ -281,15 +281,41 @@ class TwinCriticConfig(OffPolicyConfig):
     )
 
 
-class DeterministicActorConfig(NStepConfig, SoftTargetConfig, TrainingIntensityConfig):
+class NetworkSectionsConfig(CommonConfig):
+    """Networks of actor and critics, each described by a section."""
+
+    Q_model: NetworkConfig = section(
+        NetworkConfig, "Options of each critic's network.", fcnet_activation="relu", post_fcnet_activation=None
+    )
+    policy_model: NetworkConfig = section(
+        NetworkConfig, "Options of the actor's network.", fcnet_activation="relu", post_fcnet_activation=None
+    )
+    initial_weights: str = option(
+        "normc", "How weights begin: 'normc' as RLlib's, rows of norm 1, outputs of 0.01; 'fan_in' as PyTorch's own.",
+        choices=("normc", "fan_in"),
+    )  # fmt: skip
+
+
+class TwoRatesConfig(CommonConfig):
+    """An optimiser each for actor and critics."""
+
+    critic_lr: float = option(1e-3, "Learning rate of the critic's Adam.", low=0, log=True)
+    actor_lr: float = option(1e-3, "Learning rate of the actor's Adam.", low=0, log=True)
+
+    def remarks(self) -> Iterator[str]:
+        """Yields remarks on keys that are not read."""
+        yield from super().remarks()
+        if self.lr != self.defaults()["lr"]:
+            yield f"lr={self.lr} has no effect here; set actor_lr and critic_lr"
+
+
+class DeterministicActorConfig(TwoRatesConfig, NStepConfig, SoftTargetConfig, TrainingIntensityConfig):
     """An actor that gives one action for each observation, and critics of observation and action."""
 
     actor_hiddens: Sequence[int] = option([400, 300], "Hidden layers of the actor.", low=1)
     actor_hidden_activation: str = option("relu", "Activation of these.", choices=ACTIVATIONS)
     critic_hiddens: Sequence[int] = option([400, 300], "Hidden layers of the critic.", low=1)
     critic_hidden_activation: str = option("relu", "Activation of these.", choices=ACTIVATIONS)
-    critic_lr: float = option(1e-3, "Learning rate of the critic's Adam.", low=0, log=True)
-    actor_lr: float = option(1e-3, "Learning rate of the actor's Adam.", low=0, log=True)
 
 
 class ReplayedActorCriticConfig(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
-from rlframe.agents.families.off_policy import ReplayedActorCriticConfig, replay_plan
+from rlframe.agents.families.off_policy import NetworkSectionsConfig, ReplayedActorCriticConfig, replay_plan
 from rlframe.config.declaration import Section
-from rlframe.config.model import NetworkConfig
 from rlframe.config.options import UnsupportedValue, option, section
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
@@ -23,7 +22,7 @@ class LearningRatesConfig(Section):
     entropy_learning_rate: float = option(3e-4, "That of the temperature α; 0 keeps initial_alpha.", low=0, log=True)
 
 
-class SACConfig(ReplayedActorCriticConfig):
+class SACConfig(ReplayedActorCriticConfig, NetworkSectionsConfig):
     """Keys of SAC (Haarnoja et al. 2018), of TQC's critics and of CrossQ."""
 
     unsupported: ClassVar = {
@@ -38,16 +37,6 @@ class SACConfig(ReplayedActorCriticConfig):
     }
 
     # Networks
-    Q_model: NetworkConfig = section(
-        NetworkConfig, "Options of each critic's network.", fcnet_activation="relu", post_fcnet_activation=None
-    )
-    policy_model: NetworkConfig = section(
-        NetworkConfig, "Options of the actor's network.", fcnet_activation="relu", post_fcnet_activation=None
-    )
-    initial_weights: str = option(
-        "normc", "How weights begin: 'normc' as RLlib's, rows of norm 1, outputs of 0.01; 'fan_in' as PyTorch's own.",
-        choices=("normc", "fan_in"),
-    )  # fmt: skip
     n_critics: int | None = option(
         None, "Critics of which targets take the smallest value; None is 2 with twin_q, else 1.", low=1
     )

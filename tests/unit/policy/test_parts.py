@@ -265,7 +265,9 @@ def test_lazy_policies_find_their_names_alone_and_make_each_class_once(monkeypat
 
 #: SimpleQ's policy is a DQN's, one more; some names stand for one class.
 LINES = {
-    name: found for name, found in POLICIES.items() if name not in ("SimpleQ", "discrete SAC", "discrete CQL", "TD3")
+    name: found
+    for name, found in POLICIES.items()
+    if name not in ("SimpleQ", "discrete SAC", "discrete CQL", "discrete IQL", "TD3")
 }
 
 
@@ -280,7 +282,8 @@ def test_a_policy_has_at_most_three_ancestors_below_policy(framework, name):
     below = [above.__name__ for above in cls.__mro__[1 : cls.__mro__.index(Policy)]]
     below = [name for name in below if name != "RLlibTFPolicyNames"]  # what RLlib's TFPolicy had, and nothing calls
     # What is built on another algorithm's policy has that one more.
-    built_on = {"R2D2": ["DQNPolicy"], "RNNSAC": ["SACPolicy"], "CQL": ["SACPolicy"]}.get(name, [])
+    bases = {"R2D2": "DQNPolicy", "RNNSAC": "SACPolicy", "CQL": "SACPolicy", "TD3BC": "DDPGPolicy"}
+    built_on = [bases[name]] if name in bases else []
     assert below[1:] == [*built_on, "TorchPolicy" if framework == "torch" else "TFPolicy", "LearningPolicy"]
 
 
