@@ -84,7 +84,7 @@ class GraphData:
         Args:
             path: The file; nothing is written beside it.
             graph: Its expert functions are compared with the data where they are loaded.
-            ignore_check: Whether next steps and functions that disagree with the data are let pass.
+            ignore_check: Whether next steps and functions that disagree with the data are a warning, no error.
 
         Raises:
             DataError: What is wrong, in one sentence with file, node, column and row.
@@ -337,7 +337,7 @@ class _Intake:
         steps = [(name, base) for name, base in self.graph.transitions.items() if base in self.arrays]
         missing = [(name, base) for name, base in steps if name not in self.arrays]
         for name, base in steps:
-            if name in self.arrays and not self.ignore_check:
+            if name in self.arrays:
                 self._check_next_step(name, base)
         if not missing:
             return
@@ -363,7 +363,7 @@ class _Intake:
             row, column = int(rows[wrong[0][0]]), int(wrong[0][1])
             same = np.allclose(got, self.arrays[base][rows], rtol=_SAME)
             hint = f"; {name!r} is {base!r} of the same row, one row late" if same else ""
-            raise self.fault(
+            self._disagreement(
                 f"row {row}, column {self.graph.nodes[base].columns[column].name!r} of node {name!r} is "
                 f"{self.arrays[name][row, column]:g}, but node {base!r} has {self.arrays[base][row + 1, column]:g} in "
                 f"row {row + 1}{hint}; leave {name!r} out, and it is made of the rows"
@@ -414,11 +414,15 @@ class _Intake:
             raise self.fault(f"row {row}: {function.where} returned {computed[row, column]} for node {node.name!r}")
         logged = np.logical_and.reduce([self.mask[one].all(-1) for one in node.inputs])[:, None]
         if node.name in self.arrays:
-            if not self.ignore_check:
-                self._compare(node, computed, self.mask[node.name] & logged)
+            self._compare(node, computed, self.mask[node.name] & logged)
             return
         self.arrays[node.name] = computed
         self.mask[node.name] = np.broadcast_to(logged, computed.shape).copy()
+
+    def _disagreement(self, what: str) -> None:
+        if not self.ignore_check:
+            raise self.fault(what)
+        warnings.warn(f"{self.source}: {what}", stacklevel=2)
 
     def _compare(self, node: Node, computed: NDArray[np.float32], known: NDArray[np.bool_]) -> None:
         data = self.arrays[node.name]
@@ -429,8 +433,8 @@ class _Intake:
             f"{self.graph.functions[node.name].where} gives {computed[row, column]:g}"
         )
         if apart.max() > _SAME:
-            raise self.fault(f"{said}; mend one of them, or leave the node out of the file and it is computed")
-        if apart.max() > _ROUNDED:
+            self._disagreement(f"{said}; mend one of them, or leave the node out of the file and it is computed")
+        elif apart.max() > _ROUNDED:
             warnings.warn(f"{self.source}: {said}", stacklevel=2)
 
 

@@ -36,9 +36,9 @@ def files(tmp_path):
     return tmp_path
 
 
-def read(files, **more):
+def read(files, ignore_check=False, **more):
     graph = DecisionGraph.from_file(files / "graph.yaml").load_functions()
-    return GraphData.from_arrays(arrays() | more, graph)
+    return GraphData.from_arrays(arrays() | more, graph, ignore_check=ignore_check)
 
 
 def test_function_node_is_computed_where_the_data_lack_it_and_nothing_is_written(files):
@@ -53,6 +53,8 @@ def test_function_that_disagrees_with_the_data_names_the_row(files):
         read(files, flow=[[0], [2], [4.1], [6], [8]])
     with pytest.warns(UserWarning, match=r"row 2, column 'flow' of node 'flow' is 4.0001"):
         read(files, flow=[[0], [2], [4.0001], [6], [8]])
+    with pytest.warns(UserWarning, match=r"row 2, column 'flow' of node 'flow' is 4.1"):
+        read(files, ignore_check=True, flow=[[0], [2], [4.1], [6], [8]])
 
 
 def test_function_that_changed_since_training_is_refused(files):

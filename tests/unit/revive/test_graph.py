@@ -70,7 +70,7 @@ def test_order_puts_nodes_behind_their_inputs_whatever_the_file_says():
         ({"grahp": {}}, "unknown key 'grahp'; did you mean 'graph'"),
         ({"columns": TANK["metadata"]["columns"][1:]}, "'next_level' is made of node 'level', which has no columns"),
         ({"columns": [*TANK["metadata"]["columns"], {"x": {"dim": "vlave"}}]}, "no node 'vlave'; did you mean 'valve'"),
-        ({"columns": [{"level_m": {"dim": "level", "type": "continous"}}]}, "did you mean 'continuous'"),
+        ({"columns": [{"level_m": {"dim": "level", "type": "contiguous"}}]}, "did you mean 'continuous'"),
         ({"columns": [{"level_m": {"dim": "level", "mim": 0}}]}, "'level_m': unknown key 'mim'.*did you mean 'min'"),
         ({"columns": [{"level_m": {"dim": "level", "min": 4, "max": 3}}]}, "'level_m': min 4 is above max 3"),
         ({"nodes": {"valve": {"tss": 3}}}, "nodes: valve: unknown key 'tss'"),
