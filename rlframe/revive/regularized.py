@@ -119,8 +119,8 @@ class NearSACPolicy(NearBehaviour, SACPolicy):
 class NearTD3Policy(NearBehaviour, DDPGPolicy):
     """TD3's, near the behaviour."""
 
-    learn_columns: tuple[str, ...] = (*DDPGPolicy.learn_columns, BEHAVIOUR)  # type: ignore[assignment]
-    fused_gradients = None  # type: ignore[assignment]
+    learn_columns = (*(DDPGPolicy.learn_columns or ()), BEHAVIOUR)
+    fused_gradients = None
     config: NearTD3Config
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
