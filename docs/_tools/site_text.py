@@ -51,12 +51,22 @@ def _own(rows: Iterable[ReferenceRow], common: Iterable[ReferenceRow]) -> Iterat
 
 def commands() -> str:
     """Returns the help of each command, as it is printed."""
-    names = sorted(command.name or command.callback.__name__ for command in app.registered_commands)
     parts = []
-    for name in names:
-        printed = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "100"}, prog_name="rlframe").output
+    for name in command_names():
+        words = [*name.split(), "--help"]
+        printed = CliRunner().invoke(app, words, env={"COLUMNS": "100"}, prog_name="rlframe").output
         parts.append(f"## rlframe {name}\n\n```text\n{printed.strip()}\n```\n")
     return "\n".join(parts)
+
+
+def command_names() -> list[str]:
+    """Returns the names of all commands, those of groups with the group's before it."""
+    found = [("", app), *((f"{group.name} ", group.typer_instance) for group in app.registered_groups)]
+    return sorted(
+        prefix + (command.name or command.callback.__name__)
+        for prefix, each in found
+        for command in each.registered_commands
+    )
 
 
 def public_names() -> str:
