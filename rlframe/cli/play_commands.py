@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,11 @@ from rlframe.cli.trust import Trust
 from rlframe.utils.errors import ConfigError
 
 if TYPE_CHECKING:
+    from rlframe.cli.off_policy import OffPolicyOptions
     from rlframe.cli.run_directory import RunSpec
+
+#: Exit code of `--deploy-if-better` where the data do not say that the policy is better.
+NOT_BETTER = 3
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN|CHECKPOINT", help="A run directory, or a checkpoint.")]
 Seed = Annotated[int | None, typer.Option(help="Same seed, same episodes.")]
@@ -26,6 +30,23 @@ Weights = Annotated[
 ]
 EnvOfRun = Annotated[str | None, typer.Option("--env", help="Environment of that run, to be sure.")]
 ActionIndex = Annotated[int | None, typer.Option("--action-idx", hidden=True)]
+OffPolicy = Annotated[
+    list[str] | None,
+    typer.Option(metavar="DATA", help="Judge it by recorded experience, as `input` names it, instead of playing."),
+]
+Estimators = Annotated[str | None, typer.Option(help="With --off-policy: some of tis,is,wis,dm,dr,fqe. [all]")]
+Gamma = Annotated[float | None, typer.Option(help="With --off-policy: discount per step. [the config's]")]
+LeastESS = Annotated[
+    float, typer.Option(min=0, help="With --off-policy: fewest effective episodes that an estimate is made of.")
+]
+ActionsNormalized = Annotated[
+    bool | None,
+    typer.Option(help="With --off-policy: actions in the data are as policies choose them. [the config's]"),
+]
+DeployIfBetter = Annotated[
+    bool, typer.Option("--deploy-if-better", help="With --off-policy: exit code 3 unless it is better for sure.")
+]
+DecideBy = Annotated[str | None, typer.Option(help="With --deploy-if-better: the estimator that decides. [dr, or fqe]")]
 Best = Annotated[bool, typer.Option("--best", help="The checkpoint with the best mean return, not the newest.")]
 
 
@@ -90,13 +111,32 @@ def evaluate(  # noqa: PLR0913, PLR0917  one parameter for each option
     render: Render = False,
     max_steps: MaxSteps = None,
     best: Best = False,
+    off_policy: OffPolicy = None,
+    estimators: Estimators = None,
+    gamma: Gamma = None,
+    least_ess: LeastESS = 10.0,
+    actions_normalized: ActionsNormalized = None,
+    deploy_if_better: DeployIfBetter = False,
+    decide_by: DecideBy = None,
     trust: Trust = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Play a trained policy and print its returns: mean, interquartile mean, 95 % interval."""
+    """Play a trained policy and print its returns with a 95 % interval, or what recorded experience says of them."""
     with reporting(debug):
         from rlframe.cli.evaluating import loaded_trainer
+
+        if off_policy:
+            from rlframe.cli.off_policy import OffPolicyOptions
+
+            judged = OffPolicyOptions(
+                off_policy, estimators, gamma, explore, actions_normalized, least_ess, seed or 0, decide_by
+            )
+            with loaded_trainer(path, best=best, trust=trust) as (trainer, _, checkpoint):
+                _judge(trainer, judged, checkpoint, json_output, deploy_if_better)
+            return
+        if deploy_if_better or estimators or decide_by:
+            raise ConfigError("--estimators, --deploy-if-better and --decide-by judge by data: give --off-policy, too")
         from rlframe.cli.evaluating import play as play_episodes
         from rlframe.cli.play_options import PlayOptions
         from rlframe.cli.show import show_episodes, show_episodes_as_json
@@ -107,3 +147,19 @@ def evaluate(  # noqa: PLR0913, PLR0917  one parameter for each option
             show_episodes_as_json(played, checkpoint, spec, seed)
         else:
             show_episodes(played, checkpoint)
+
+
+def _judge(trainer: Any, options: OffPolicyOptions, checkpoint: Path, json_output: bool, deploy: bool) -> None:
+    """Prints what data say of a policy; exits with `NOT_BETTER` where it is asked to be better, and is not."""
+    from rlframe.cli.off_policy import decide, judge, show, show_as_json
+
+    report = judge(trainer, options)
+    verdict = decide(report, options.decide_by) if deploy else None
+    if json_output:
+        show_as_json(report, options, checkpoint, verdict)
+    else:
+        show(report, checkpoint)
+        if verdict is not None:
+            sys.stdout.write(f"deploy: {'yes' if verdict['better'] else 'no'}, {verdict['reason']}\n")
+    if verdict is not None and not verdict["better"]:
+        raise typer.Exit(NOT_BETTER)

@@ -92,6 +92,16 @@ class EpsilonGreedy(Exploration):
         others, found = random_valid(self.rng, values)
         return np.where(chosen & found, others, actions)
 
+    def action_probabilities(self, action_distribution: Any) -> Array | None:
+        """Returns 1 − ε for the best action, and ε for all valid ones, float64 `[B, A]`; None if not Discrete."""
+        if not self._by_value:
+            return None
+        valid = np.asarray(convert_to_numpy(action_distribution.inputs)) > MASKED
+        made: Array = self.epsilon * valid / np.maximum(valid.sum(axis=1, keepdims=True), 1)
+        best, _ = greedy(action_distribution)
+        made[np.arange(len(made)), best] += 1.0 - made.sum(axis=1)  # all of it where no action is valid
+        return made
+
     @property
     def epsilon(self) -> float:
         """Epsilon at the last time step."""

@@ -140,6 +140,17 @@ class Exploration:
         self.advance(timestep)
         return drawn(action_distribution) if explore else greedy(action_distribution)
 
+    def action_probabilities(self, action_distribution: Any) -> Array | None:  # noqa: ARG002 (for subclasses)
+        """Returns the probability of each of a Discrete space's actions now; None where that is not known.
+
+        Args:
+            action_distribution: The distribution for B observations, in NumPy.
+
+        Returns:
+            Float64 `[B, A]`, or None.
+        """
+        return None
+
     def restore_weights(self) -> None:
         """Gives the policy its own weights back, if this exploration changed them.
 

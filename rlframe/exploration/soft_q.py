@@ -10,7 +10,7 @@ from gymnasium import spaces
 from rlframe.exploration.exploration import Array, count_rows, greedy, no_logp
 from rlframe.exploration.stochastic_sampling import StochasticSampling
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
-from rlframe.utils.numpy import convert_to_numpy
+from rlframe.utils.numpy import convert_to_numpy, softmax
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -68,3 +68,10 @@ class SoftQ(StochasticSampling):
         actions = (shifted - np.log(self.rng.standard_exponential(shifted.shape))).argmax(axis=1)
         logp = shifted[np.arange(len(actions)), actions] - np.log(np.exp(shifted).sum(axis=1))
         return actions, logp.astype(np.float32)
+
+    def action_probabilities(self, action_distribution: Any) -> Array | None:
+        """Returns softmax(Q / temperature), float64 `[B, A]`; None while actions are uniformly random."""
+        if self.last_timestep < self.random_timesteps:
+            return None
+        values = np.asarray(convert_to_numpy(action_distribution.inputs), np.float64)
+        return softmax(np.maximum(values - values.max(axis=1, keepdims=True), _LOWEST) / self.temperature)

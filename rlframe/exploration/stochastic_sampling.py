@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from gymnasium import spaces
+
 from rlframe.exploration.exploration import Array, Exploration, count_rows, drawn, greedy, no_logp
 from rlframe.exploration.random import valid_sampler
+from rlframe.utils.numpy import convert_to_numpy, softmax
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -41,3 +45,9 @@ class StochasticSampling(Exploration):
         if self._random is not None and step < self.random_timesteps:
             return self._random(self.rng, action_distribution), no_logp(count_rows(action_distribution))
         return drawn(action_distribution)
+
+    def action_probabilities(self, action_distribution: Any) -> Array | None:
+        """Returns softmax of the logits, float64 `[B, A]`; None in other spaces, and while actions are uniform."""
+        if self.last_timestep < self.random_timesteps or not isinstance(self.action_space, spaces.Discrete):
+            return None
+        return softmax(np.asarray(convert_to_numpy(action_distribution.inputs), np.float64))

@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from rlframe.cli.main import app
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.offline.json_writer import JsonWriter
 from rlframe.report.serving import LivePage
 from rlframe.trainer.loggers import read_results
 
@@ -150,6 +153,64 @@ def test_compare_with_few_seeds_says_so(runs: Path) -> None:
     assert code == 0
     assert "not enough different seeds: 2 of all and 1 of all/1" in out
     assert json.loads(invoke("compare", "all", "all/1", "--json")[1])["runs"] == [2, 1]
+
+
+@pytest.fixture(scope="module")
+def walks(runs: Path) -> Path:
+    """Data of who takes the action that is rewarded once in five steps, with probabilities; and some without."""
+    rng, writer, bare = np.random.default_rng(0), JsonWriter("walks"), JsonWriter("bare")
+    for episode in range(60):
+        actions = (rng.random(10) < 0.2).astype(np.int64)
+        place = np.cumsum([rng.integers(-3, 4), *(2 * actions[:-1] - 1)])
+        rows = SampleBatch(
+            {
+                "obs": place[:, None].astype(np.float32),
+                "actions": actions,
+                "rewards": actions.astype(np.float32),
+                "dones": np.arange(10) == 9,
+                "eps_id": np.full(10, episode),
+                "t": np.arange(10),
+            }
+        )
+        bare.write(rows)
+        writer.write(SampleBatch({**rows, "action_prob": np.where(actions, 0.2, 0.8).astype(np.float32)}))
+    writer.close()
+    bare.close()
+    return runs
+
+
+def test_data_say_what_a_policy_is_worth(walks: Path) -> None:
+    judge = ["evaluate", "--trust", "all/1", "--off-policy", "walks", "--explore", "--gamma", "1"]
+    words = [*judge, "--estimators", "is,dr,dm", "--least-ess", "1"]
+    code, out, err = invoke(*words, "--json", "--deploy-if-better")
+    got = json.loads(out)
+    assert (code, err, got["deploy"]["better"], got["deploy"]["by"]) == (0, "", True, "dr")
+    low, high = got["behaviour"]["interval"]
+    assert got["episodes"] == 60
+    assert low < 2.0 < high
+    assert got["estimates"]["dr"]["value"] > 3.0 > got["behaviour"]["value"]
+    assert 1 < got["estimates"]["is"]["effective_sample_size"] < 60
+    code, out, _ = invoke(*judge, "--estimators", "dr,dm", "--least-ess", "59", "--deploy-if-better")
+    assert code == 3
+    assert "60 episodes, 600 rows, cut at 10 rows" in out
+    assert "dr is refused: the policy does too seldom what the data do" in out
+    assert "deploy: no, the data cannot say" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--off-policy", "bare", "--estimators", "is,wis"], "do not say with which probability actions were chosen"),
+        (["--off-policy", "walks", "--estimators", "best"], "got 'best', wanted some of tis, is, wis, dm, dr, fqe"),
+        (["--off-policy", "no_data"], "found no file there"),
+        (["--deploy-if-better"], "give --off-policy, too"),
+    ],
+)
+def test_what_data_cannot_say_is_one_line(walks: Path, words: list[str], message: str) -> None:
+    code, out, err = invoke("evaluate", "--trust", "all/1", *words)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
