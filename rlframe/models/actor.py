@@ -27,6 +27,7 @@ from rlframe.models.spec import (
     LayerNorm,
     NoisyDense,
     Rescale,
+    Sum,
     layer_from_spec,
 )
 
@@ -271,6 +272,20 @@ def _bind_dueling(layer: Dueling, weights: Weights, rng: np.random.Generator | N
     return step
 
 
+def _bind_sum(layer: Sum, weights: Weights, rng: np.random.Generator | None) -> Step:
+    left, right = (bind_chain(branch, weights, rng) for branch in layer.branches)
+
+    def step(x: FloatArray) -> FloatArray:
+        one = other = x
+        for inner in left:
+            one = inner(one)
+        for inner in right:
+            other = inner(other)
+        return one + other
+
+    return step
+
+
 def _bind_atoms(layer: Atoms, weights: Weights, rng: np.random.Generator | None) -> Step:
     del weights, rng
     support, atoms = layer.support, layer.atoms
@@ -293,6 +308,7 @@ _BINDERS: dict[str, Callable[..., Step]] = {
     "append_bias": _bind_append_bias,
     "rescale": _bind_rescale,
     "dueling": _bind_dueling,
+    "sum": _bind_sum,
     "atoms": _bind_atoms,
 }
 

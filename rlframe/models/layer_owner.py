@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.losses.q_learning import dueling_heads, expected_values
-from rlframe.models.spec import Atoms, Dueling, Layer
+from rlframe.models.spec import Atoms, Dueling, Layer, Sum
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
@@ -42,9 +42,9 @@ class LayerOwner:
         """
         widths = [in_size]
         for layer in layers:
-            if isinstance(layer, Dueling):
-                self.add_spec_layers(layer.advantage, widths[-1], rng)
-                self.add_spec_layers(layer.state_value, widths[-1], rng)
+            if isinstance(layer, Dueling | Sum):
+                for branch in layer.branches:
+                    self.add_spec_layers(branch, widths[-1], rng)
             elif isinstance(layer, Atoms):
                 self._add_spec_constant(layer.name, layer.support)
             else:
@@ -95,5 +95,8 @@ class LayerOwner:
         if isinstance(layer, Dueling):
             scores, values = (self.run_spec(branch, x, **how) for branch in branches)
             return dueling_heads(values, scores, layer.atoms)
+        if isinstance(layer, Sum):
+            left, right = (self.run_spec(branch, x, **how) for branch in branches)
+            return left + right
         support = getattr(self, layer.name)
         return expected_values(ops.split_last(x, layer.units), support)

@@ -290,6 +290,11 @@ class Dueling(_Described):
         """Width of the output, A·Z."""
         return int(self.advantage[-1].units)
 
+    @property
+    def branches(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Both chains, of layers or of their specs."""
+        return self.advantage, self.state_value
+
     def to_spec(self) -> dict[str, Any]:
         """Returns the layer as plain data."""
         branches = {"advantage": self.advantage, "state_value": self.state_value}
@@ -302,6 +307,44 @@ class Dueling(_Described):
             tuple(layer.prefixed(prefix) for layer in branch) for branch in (self.advantage, self.state_value)
         )
         return Dueling(f"{prefix}.{self.name}", advantage, state_value, self.atoms)
+
+
+@dataclass(frozen=True)
+class Sum(_Described):
+    """Two chains of layers of the same inputs, added; an empty one is the inputs themselves, as in residual blocks.
+
+    Attributes:
+        name: Its name; the weights have those of the branches' layers.
+        left: One chain.
+        right: The other one; of the same width as the first.
+
+    Source: He et al. 2016, "Deep Residual Learning for Image Recognition", eqs. 1 and 2.
+    """
+
+    kind: ClassVar[str] = "sum"
+    name: str
+    left: tuple[Any, ...] = ()
+    right: tuple[Any, ...] = ()
+
+    @property
+    def units(self) -> int:
+        """Width of the output."""
+        return int((self.right or self.left)[-1].units)
+
+    @property
+    def branches(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Both chains, of layers or of their specs."""
+        return self.left, self.right
+
+    def to_spec(self) -> dict[str, Any]:
+        """Returns the layer as plain data."""
+        left, right = ([layer.to_spec() for layer in branch] for branch in self.branches)
+        return {"kind": self.kind, "name": self.name, "left": left, "right": right}
+
+    def prefixed(self, prefix: str) -> Sum:
+        """Returns the layer with "<prefix>." before its name and those of the branches' layers."""
+        left, right = (tuple(layer.prefixed(prefix) for layer in branch) for branch in self.branches)
+        return Sum(f"{prefix}.{self.name}", left, right)
 
 
 @dataclass(frozen=True)
@@ -332,13 +375,14 @@ class Atoms(_Described):
 
 
 Layer: TypeAlias = (
-    Dense | NoisyDense | LayerNorm | BatchNorm | GRU | LSTM | AppendBias | Rescale | Convolutions | Dueling | Atoms
+    Dense | NoisyDense | LayerNorm | BatchNorm | GRU | LSTM | AppendBias | Rescale | Convolutions | Dueling | Sum
+    | Atoms
 )  # fmt: skip
 KINDS: dict[str, type[Any]] = {
     layer.kind: layer
     for layer in (
         *(Dense, NoisyDense, LayerNorm, BatchNorm, GRU, LSTM, AppendBias, Rescale),
-        *(Convolutions, Dueling, Atoms),
+        *(Convolutions, Dueling, Sum, Atoms),
     )
 }
 

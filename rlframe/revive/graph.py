@@ -28,8 +28,13 @@ __all__ = ["DecisionGraph", "Derivation", "Node", "Role"]
 class HasArrays(Protocol):
     """What ranges are read from: arrays by node, and which of their values were logged."""
 
-    arrays: dict[str, NDArray[np.float32]]
-    mask: dict[str, NDArray[np.bool_]]
+    @property
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        """Arrays `[N, columns]` by node."""
+
+    @property
+    def mask(self) -> dict[str, NDArray[np.bool_]]:
+        """Likewise, True where the value was logged."""
 
 
 class DecisionGraph:

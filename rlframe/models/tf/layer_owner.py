@@ -24,6 +24,7 @@ from rlframe.models.spec import (
     LayerNorm,
     NoisyDense,
     Rescale,
+    Sum,
 )
 from rlframe.models.tf import cells
 from rlframe.models.tf.conv_stack import ConvStack
@@ -109,8 +110,8 @@ class TFLayerOwner(LayerOwner, VariableOwner):
             return getattr(self, layer.name)(x, training)
         if isinstance(layer, Convolutions):
             return getattr(self, layer.name)(x)
-        if isinstance(layer, Dueling | Atoms):
-            branches = (layer.advantage, layer.state_value) if isinstance(layer, Dueling) else ()
+        if isinstance(layer, Dueling | Sum | Atoms):
+            branches = () if isinstance(layer, Atoms) else layer.branches
             return self._run_spec_composite(layer, branches, x, training=training)
         if isinstance(layer, Rescale):
             low, high = np.asarray(layer.low, np.float32), np.asarray(layer.high, np.float32)

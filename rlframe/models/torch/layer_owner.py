@@ -27,6 +27,7 @@ from rlframe.models.spec import (
     LayerNorm,
     NoisyDense,
     Rescale,
+    Sum,
 )
 from rlframe.models.torch import cells
 from rlframe.models.torch.conv_stack import ConvStack
@@ -52,7 +53,7 @@ class BoundLayer(NamedTuple):
     name: str
     activation: str
     function: Callable[[Tensor], Tensor] | None
-    composite: Dueling | Atoms | None = None
+    composite: Dueling | Sum | Atoms | None = None
     branches: tuple[tuple[BoundLayer, ...], ...] = ()
 
 
@@ -89,8 +90,8 @@ class TorchLayerOwner(LayerOwner):
         return tuple(self._bind_spec_layer(layer) for layer in layers)
 
     def _bind_spec_layer(self, layer: Layer) -> BoundLayer:
-        if isinstance(layer, Dueling | Atoms):
-            branches = (layer.advantage, layer.state_value) if isinstance(layer, Dueling) else ()
+        if isinstance(layer, Dueling | Sum | Atoms):
+            branches = () if isinstance(layer, Atoms) else layer.branches
             return BoundLayer(layer.name, "linear", None, layer, tuple(self.bind_spec(branch) for branch in branches))
         inside = isinstance(layer, Convolutions)  # which have their activations themselves
         activation = normalize_activation(None if inside else getattr(layer, "activation", None))
