@@ -44,6 +44,24 @@ def init(
 
 
 @revive.command()
+def score(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which example: refrigerator, pendulum, ...")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run of `revive train`, or a directory with a policy.")],
+    trajectories: Annotated[int, typer.Option(min=1, help="How many it is tried on.")] = 20,
+    seed: Annotated[int, typer.Option(help="Of the process.")] = 1000,
+    debug: Debug = False,
+) -> None:
+    """Try a policy on the simulated process that an example's data are of."""
+    with reporting(debug):
+        from rlframe.revive.examples import simulate, true_score
+        from rlframe.revive.policy_model import PolicyModel
+
+        policy = PolicyModel.load(run / "policy" if (run / "policy").is_dir() else run)
+        sys.stdout.write(f"policy: {true_score(name, policy.infer, trajectories, seed):.4g}\n")
+        sys.stdout.write(f"logged controller: {simulate(name, trajectories, seed)[1]:.4g}\n")
+
+
+@revive.command()
 def example(
     name: Annotated[str, typer.Argument(metavar="NAME", help="refrigerator, pendulum, mass-spring or mixed.")],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the files are written.")],

@@ -229,9 +229,14 @@ class DecisionGraph:
             ConfigError: Another node is not what it is there.
         """
         added = tuple(name for name in self.order if venv.nodes.get(name) and not venv.nodes[name].inputs)
-        for name in dict.fromkeys([*self.order, *venv.order]):
+        for name in dict.fromkeys([*self.nodes, *venv.nodes]):
             mine, theirs = self.nodes.get(name), venv.nodes.get(name)
-            if name not in added and _made_of(mine) != _made_of(theirs):
+            if mine is not None and theirs is not None and _columns(mine) != _columns(theirs):
+                raise ConfigError(
+                    f"{self.source}: node {name!r} has other columns, or of other types, than in {venv.source}"
+                )
+            leaf_of_one = (mine is None or theirs is None) and not (_made_of(mine) or _made_of(theirs))[0]
+            if name not in added and not leaf_of_one and _made_of(mine) != _made_of(theirs):
                 raise ConfigError(
                     f"{self.source}: node {name!r} is made of {_shown(mine)}, in {venv.source} of {_shown(theirs)}; "
                     "graphs of both stages may differ in the policy node only"
@@ -244,15 +249,16 @@ class DecisionGraph:
         return self.nodes[name]
 
 
-def _made_of(node: Node | None) -> Any:
-    if node is None:
-        return None
-    columns = [dataclasses.replace(column, low=None, high=None) for column in node.columns]
-    return node.inputs, node.role, columns, node.function, node.derivation
+def _columns(node: Node) -> list[Column]:
+    return [dataclasses.replace(column, low=None, high=None) for column in node.columns]
+
+
+def _made_of(node: Node | None) -> tuple[Any, ...]:
+    return () if node is None else (node.inputs, node.role, node.function, node.derivation)
 
 
 def _shown(node: Node | None) -> str:
-    return "nothing" if node is None else f"{', '.join(node.inputs)} ({node.role}, {len(node.columns)} columns)"
+    return "nothing" if node is None else f"{', '.join(node.inputs) or 'nothing'} ({node.role})"
 
 
 def _plain(spec: GraphSpec) -> dict[str, Any]:

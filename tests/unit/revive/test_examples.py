@@ -11,6 +11,7 @@ from rlframe.revive.data import GraphData
 from rlframe.revive.examples import EXAMPLES, simulate, true_score, write_example
 from rlframe.revive.functions import load_reward
 from rlframe.revive.graph import DecisionGraph
+from rlframe.revive.policy_model import PolicyModel, PolicyNetwork
 from rlframe.utils.errors import ConfigError
 
 
@@ -62,3 +63,16 @@ def test_commands_write_an_example_and_draft_a_graph(tmp_path, capsys):
     table.write_text("level,action\n1.5,0\n2.5,1\n1.0,1\n")
     app(["revive", "init", str(table), "-o", str(tmp_path / "g.yaml")], standalone_mode=False)
     assert DecisionGraph.from_file(tmp_path / "g.yaml").order == ("action", "next_state")
+
+
+def test_policy_is_scored_on_the_process_itself(tmp_path, capsys):
+    paths, _ = write_example("mixed", tmp_path, trajectories=2)
+    graph = DecisionGraph.from_file(paths["graph"]).load_functions()
+    graph.fit_ranges(GraphData.from_file(paths["data"], graph))
+    wide = sum(graph.scalers[node].width for node in ("level", "feed"))
+    weights = {"out.weight": np.zeros((1, wide), np.float32), "out.bias": np.zeros(1, np.float32)}  # half open, always
+    spec = {"outputs": [{"kind": "dense", "name": "out", "activation": "linear"}]}
+    PolicyModel(graph, "valve", PolicyNetwork(spec, weights, "deterministic")).save(tmp_path / "run" / "policy")
+    app(["revive", "score", "mixed", str(tmp_path / "run"), "--trajectories", "3"], standalone_mode=False)
+    wanted = true_score("mixed", lambda nodes: np.full((3, 1), 50.0), 3)
+    assert capsys.readouterr().out.startswith(f"policy: {wanted:.4g}\n")

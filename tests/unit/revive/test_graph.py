@@ -118,3 +118,25 @@ def test_scaler_puts_categories_first_and_brings_values_back():
         ("continuous", slice(2, 3)),
     ]
     np.testing.assert_allclose(scaler.scale([0.5, 1]), [0, 1, 0.8], atol=1e-6)  # the last row is dropped: -1 to 2/3
+
+
+NATURE = tank(graph={"next_level": ["level", "valve", "inflow"]})
+
+
+def test_policy_may_be_added_to_the_graph_of_a_learned_environment():
+    nature = DecisionGraph.from_dict(NATURE)
+    assert nature.external == ("valve", "inflow")
+    assert DecisionGraph.from_dict(TANK).check_completes(nature) == ("valve",)
+    assert DecisionGraph.from_dict(TANK).check_completes(DecisionGraph.from_dict(TANK)) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"graph": {"valve": ["level"], "next_level": ["level", "inflow"]}}, "'next_level' is made of level, inflow"),
+        ({"columns": [{"x": {"dim": name}} for name in ("level", "valve", "inflow")]}, "'level' has other columns"),
+    ],
+)
+def test_policy_graph_that_changes_nature_is_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        DecisionGraph.from_dict(tank(**changes)).check_completes(DecisionGraph.from_dict(NATURE))
