@@ -112,3 +112,8 @@ def test_both_learn_from_files_what_paid(cls, tmp_path):
     likely = np.exp(policy.compute_log_likelihoods(np.ones(50, int), rng.normal(size=(50, 4)).astype(np.float32)))
     imitated = 0.7 if cls is BCTrainer else 0.85
     assert likely.mean() == pytest.approx(imitated, abs=0.12)
+
+
+def test_models_with_states_are_refused():
+    with pytest.raises(ConfigError, match="which has memory; MARWIL and BC learn from single rows"):
+        MARWILTorchPolicy(*SPACES, {"model": {"use_lstm": True}})

@@ -1,0 +1,155 @@
+"""Learning from the same files as d3rlpy: the same updates, batch size, networks and rates; returns in the environment.
+
+python benchmarks/offline_against_d3rlpy.py --data DIR --env Pendulum-v1 [--algorithms BC CQL IQL] [--updates 5000]
+    [--seeds 0 1 2 3 4] [--episodes 20] [--sides rlframe d3rlpy]            (needs: pip install d3rlpy)
+
+DIR holds what a trainer's `output` wrote, in the order in which it was sampled; actions are in [-1, 1]. Ends with each
+side's mean over the seeds and its 95 % interval (Student's t).
+"""
+
+import argparse
+import importlib.util
+import statistics
+from collections.abc import Callable, Sequence
+
+from common import alternate as _alternate  # isort: skip # noqa: F401 - sets the number of threads before torch is loaded
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from rlframe.agents.registry import get_trainer_class
+from rlframe.offline import JsonReader
+from rlframe.utils.spaces.space_utils import unsquash_action
+
+torch.set_num_threads(1)
+
+BATCH, HIDDENS = 256, [256, 256]
+SECTION = {"fcnet_hiddens": HIDDENS, "fcnet_activation": "relu"}
+CRITICS = {"Q_model": SECTION, "policy_model": SECTION, "initial_weights": "fan_in"}
+#: Keys of rlframe's algorithms, and arguments of d3rlpy's of the same name, which give both the same settings.
+OURS = {
+    "BC": {"model": SECTION, "lr": 1e-3, "replay_buffer_config": {"capacity": 1_000_000}},
+    "CQL": {
+        **CRITICS,
+        "bc_iters": 0,
+        "optimization": {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "entropy_learning_rate": 1e-3},
+    },
+    "IQL": {**CRITICS, "actor_lr": 3e-4, "critic_lr": 3e-4},
+    "TD3BC": {"actor_hiddens": HIDDENS, "critic_hiddens": HIDDENS},
+}
+THEIRS = {
+    "BC": ("BCConfig", {"learning_rate": 1e-3, "policy_type": "stochastic"}),
+    "CQL": (
+        "CQLConfig",
+        {
+            "actor_learning_rate": 1e-3,
+            "critic_learning_rate": 1e-3,
+            "temp_learning_rate": 1e-3,
+            "alpha_learning_rate": 0.0,  # the penalty's weight stays 1, as without `lagrangian`
+            "alpha_threshold": 0.0,
+        },
+    ),
+    "IQL": ("IQLConfig", {"actor_learning_rate": 3e-4, "critic_learning_rate": 3e-4}),
+    "TD3BC": ("TD3PlusBCConfig", {"actor_learning_rate": 3e-4, "critic_learning_rate": 3e-4}),
+}
+#: 97.5 % points of Student's t by the number of seeds.
+STUDENT = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}
+
+Act = Callable[[np.ndarray], np.ndarray]
+
+
+def mean_return(act: Act, env_name: str, episodes: int) -> float:
+    """Returns the mean return of episodes whose seeds are the same for all; `act` gives actions in [-1, 1]."""
+    env, returns = gym.make(env_name), []
+    for episode in range(episodes):
+        obs, _ = env.reset(seed=1000 + episode)
+        total, done = 0.0, False
+        while not done:
+            action = unsquash_action(np.clip(act(np.asarray(obs, np.float32)), -1.0, 1.0), env.action_space)
+            obs, reward, terminated, truncated, _ = env.step(action)
+            total, done = total + float(reward), terminated or truncated
+        returns.append(total)
+    return statistics.mean(returns)
+
+
+def ours(name: str, data: str, env_name: str, updates: int, seed: int) -> Act:
+    """Returns what an rlframe policy does without exploration after so many updates."""
+    config = {"input": data, "actions_in_input_normalized": True, "train_batch_size": BATCH, "seed": seed}
+    if name == "BC":  # reads a line for each update: first all there are, so that it draws from all of them
+        config |= {"learning_starts": sum(batch.count for batch in JsonReader(data).read_all_files())}
+    else:
+        config |= {"timesteps_per_iteration": BATCH * updates}
+    trainer = get_trainer_class(name)({**config, **OURS[name], "log_sys_usage": False}, env=env_name)
+    while trainer.get_policy().num_updates < updates:
+        trainer.train()
+    policy = trainer.get_policy()
+    return lambda obs: policy.compute_actions(obs[None], explore=False)[0][0]
+
+
+def theirs(name: str, data: str, env_name: str, updates: int, seed: int) -> Act:
+    """Returns what a d3rlpy policy does after so many updates."""
+    import d3rlpy
+
+    del env_name
+    d3rlpy.seed(seed)
+    config, arguments = THEIRS[name]
+    algorithm = getattr(d3rlpy.algos, config)(batch_size=BATCH, **arguments).create(device=False)
+    quiet = {"show_progress": False, "logger_adapter": d3rlpy.logging.NoopAdapterFactory()}
+    algorithm.fit(dataset_of(data), n_steps=updates, n_steps_per_epoch=updates, **quiet)
+    return lambda obs: algorithm.predict(obs[None])[0]
+
+
+def dataset_of(data: str):
+    """Returns the rows as a dataset of d3rlpy's, with an end where the next row begins with another observation."""
+    import d3rlpy
+
+    names = ("obs", "actions", "rewards", "new_obs", "terminateds")
+    batches = list(JsonReader(data).read_all_files())
+    rows = {name: np.concatenate([np.asarray(batch[name]) for batch in batches]) for name in names}
+    goes_on = np.append((rows["new_obs"][:-1] == rows["obs"][1:]).all(axis=1), False)
+    terminal = rows["terminateds"].astype(bool)
+    return d3rlpy.dataset.MDPDataset(
+        rows["obs"].astype(np.float32),
+        rows["actions"].reshape(len(terminal), -1).astype(np.float32),
+        rows["rewards"].astype(np.float32).reshape(-1, 1),
+        terminal.astype(np.float32),
+        (~goes_on & ~terminal).astype(np.float32),
+    )
+
+
+def interval(returns: Sequence[float]) -> str:
+    """Returns the mean with half of its 95 % interval, and the figures by seed."""
+    told = f"{statistics.mean(returns):10,.1f}"
+    if len(returns) in STUDENT:
+        told += f" ± {STUDENT[len(returns)] * statistics.stdev(returns) / len(returns) ** 0.5:,.1f}"
+    return f"{told}   by seed: {', '.join(f'{value:,.1f}' for value in returns)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--env", default="Pendulum-v1")
+    parser.add_argument("--algorithms", nargs="+", default=["BC", "CQL", "IQL"], choices=sorted(OURS))
+    parser.add_argument("--updates", type=int, default=5000)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument("--episodes", type=int, default=20)
+    parser.add_argument("--sides", nargs="+", default=["rlframe", "d3rlpy"], choices=["rlframe", "d3rlpy"])
+    given = parser.parse_args()
+    if "d3rlpy" in given.sides and not importlib.util.find_spec("d3rlpy"):
+        parser.error("d3rlpy is not installed: pip install d3rlpy, or leave it out with --sides rlframe")
+    learn = {"rlframe": ours, "d3rlpy": theirs}
+    for name in given.algorithms:
+        print(f"{name} on {given.env}, {given.updates:,} updates of {BATCH} rows of {given.data}", flush=True)
+        found: dict[str, list[float]] = {side: [] for side in given.sides}
+        for seed in given.seeds:
+            for side in given.sides:
+                act = learn[side](name, given.data, given.env, given.updates, seed)
+                found[side].append(mean_return(act, given.env, given.episodes))
+                print(f"  seed {seed}, {side:<8} {found[side][-1]:10,.1f}", flush=True)
+        for side, returns in found.items():
+            print(f"  {side:<8} {interval(returns)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
