@@ -278,7 +278,9 @@ class CommonConfig(AlgorithmConfig):
         wanted="a name, a path or a function",
         tunable=False,
     )
-    input_config: FreeForm = option({}, "What a custom reader gets. Free-form.")
+    input_config: FreeForm = option(
+        {}, "How it is read: shuffle_rows, batch_rows, schema, n_step; what readers of your own get. Free-form."
+    )
     actions_in_input_normalized: bool = option(False, "Actions in the data are in [-1, 1] already.", tunable=False)
     input_evaluation: list[str] = option(
         ["is", "wis"],
@@ -296,6 +298,9 @@ class CommonConfig(AlgorithmConfig):
         rule=input_rule,
         wanted="a path, 'logdir', a function or None",
         tunable=False,
+    )
+    output_config: FreeForm = option(
+        {}, 'How it is written: format ("json" or "parquet"), compression and group_rows (of Parquet). Free-form.'
     )
     output_compress_columns: list[str] = option(["obs", "new_obs"], "Columns to compress.", tunable=False)
     output_max_file_size: int = option(

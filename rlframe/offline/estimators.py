@@ -33,7 +33,7 @@ from rlframe.data.columns import (
 )
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.offline.io_context import IOContext
-from rlframe.offline.json_reader import split_trajectories
+from rlframe.offline.preparing import split_trajectories
 from rlframe.utils.errors import ConfigError
 
 _LOGGER = logging.getLogger("rlframe")

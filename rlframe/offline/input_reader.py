@@ -110,4 +110,9 @@ def give_state(reader: Any, state: Mapping[str, Any] | None) -> None:
         _LOGGER.warning("input: it was read by a %s, and begins anew with a %s", state["kind"], type(reader).__name__)
 
 
-__all__ = ["InputReader", "SampledInput", "ShuffledInput", "give_state", "state_of"]
+def rotated(count: int, first: int) -> list[int]:
+    """Returns 0, 1, ... count - 1, beginning at `first`."""
+    return [(first + index) % count for index in range(count)]
+
+
+__all__ = ["InputReader", "SampledInput", "ShuffledInput", "give_state", "rotated", "state_of"]

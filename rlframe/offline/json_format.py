@@ -65,7 +65,19 @@ def from_line(line: str | bytes) -> SampleBatch | MultiAgentBatch:
         given = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise DataError(f"no JSON ({error})") from error
-    kind = given.pop("type", None) if isinstance(given, dict) else None
+    if not isinstance(given, dict):
+        raise DataError(f'got {type(given).__name__}, wanted an object with "type" and columns')
+    return batch_of_row(given)
+
+
+def batch_of_row(row: Mapping[str, Any]) -> SampleBatch | MultiAgentBatch:
+    """Returns the batch that a line's object describes.
+
+    Raises:
+        DataError: If it describes none.
+    """
+    given = dict(row)
+    kind = given.pop("type", None)
     if kind == "SampleBatch":
         return _batch_of(given)
     if kind == "MultiAgentBatch":
@@ -122,9 +134,18 @@ def _column_as_json(name: str, column: Any, packed: bool) -> Any:
 def _leaf_as_json(name: str, leaf: Any, packed: bool) -> Any:
     array = np.asarray(unpack_leaf(leaf))
     if array.dtype.hasobject:
-        as_text = str if name == INFOS else None
-        return [_plain(name, value, as_text) for value in array.tolist()]
+        return plain_values(name, array)
     return pack(array) if packed else array.tolist()
+
+
+def plain_values(name: str, column: NDArray[Any]) -> list[Any]:
+    """Returns a column's objects as JSON has them; of `infos`, what it has no form for is made text.
+
+    Raises:
+        DataError: If another column holds what JSON has no form for.
+    """
+    as_text = str if name == INFOS else None
+    return [_plain(name, value, as_text) for value in column.tolist()]
 
 
 def _plain(name: str, value: Any, as_text: Any) -> Any:
@@ -151,7 +172,8 @@ def _batch_of(columns: Any) -> SampleBatch:
     made = {}
     for name, values in columns.items():
         try:
-            made[name] = _column_of(name, values)
+            # In rows of a dataset of Ray, lists have become arrays.
+            made[name] = _column_of(name, values.tolist() if isinstance(values, np.ndarray) else values)
         except (ValueError, TypeError) as error:
             raise DataError(f"column {name!r}: {error}") from error
     try:
@@ -193,4 +215,4 @@ def _column_of_texts(values: list[str]) -> NDArray[Any]:
         return np.asarray(values)
 
 
-__all__ = ["from_line", "pack", "to_line", "unpack"]
+__all__ = ["as_text", "batch_of_row", "from_line", "pack", "plain_values", "to_line", "unpack"]

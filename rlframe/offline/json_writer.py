@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import time
 from collections.abc import Collection
 from typing import IO, Any
 
@@ -16,13 +17,15 @@ from rlframe.offline.output_writer import OutputWriter
 class JsonWriter(OutputWriter):
     """Writes each batch as a line, into `output-<time>_worker-<index>_<number>.json`.
 
-    A line is in the file when `write` returns; of a process that is killed, the last line may be cut short.
+    A line is in the file when `write` returns; of a process that is killed, the last line may be cut short. Stores
+    behind addresses take whole files: there one is ended every minute, and at most that minute's batches are lost.
 
     Args:
         path: Directory, which is made if there is none; or an address such as `s3://bucket/folder`.
         ioctx: The worker's context.
         max_file_size: Size at which a new file is begun, bytes.
         compress_columns: Columns that are packed.
+        remote_interval_s: Age at which a file behind an address is ended by the next batch, s.
     """
 
     def __init__(
@@ -31,13 +34,12 @@ class JsonWriter(OutputWriter):
         ioctx: IOContext | None = None,
         max_file_size: int = 64 * 1024 * 1024,
         compress_columns: Collection[str] = frozenset(("obs", "new_obs")),
+        remote_interval_s: float = 60.0,
     ) -> None:
         self.ioctx = ioctx or IOContext()
-        self.path = os.fspath(path)
-        self._remote = "://" in self.path
-        if not self._remote:
-            self.path = os.path.abspath(os.path.expanduser(self.path))
-            os.makedirs(self.path, exist_ok=True)
+        self.path = output_directory(path)
+        self._interval_s = remote_interval_s if "://" in self.path else float("inf")
+        self._begun_s = 0.0
         self.max_file_size = max_file_size
         self.compress_columns = frozenset(compress_columns)
         self.file_index = 0
@@ -53,12 +55,13 @@ class JsonWriter(OutputWriter):
         if not sample_batch.count:
             return
         line = f"{to_line(sample_batch, self.compress_columns)}\n".encode()
-        if self.cur_file is None or self.bytes_written >= self.max_file_size:
-            self.close()
-            self.cur_file = self._open_next()
+        if self.cur_file is None:
+            self.cur_file, self._begun_s = open_output(self, "json"), time.monotonic()
         self.cur_file.write(line)
         self.cur_file.flush()
         self.bytes_written += len(line)
+        if self.bytes_written >= self.max_file_size or time.monotonic() - self._begun_s >= self._interval_s:
+            self.close()
 
     def close(self) -> None:
         """Ends the file that is being written; the next batch begins another."""
@@ -67,20 +70,44 @@ class JsonWriter(OutputWriter):
             self.cur_file = None
         self.bytes_written = 0
 
-    def _open_next(self) -> IO[Any]:
-        stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
-        while True:
-            name = f"output-{stamp}_worker-{self.ioctx.worker_index}_{self.file_index}.json"
-            self.file_index += 1
-            if self._remote:
-                import fsspec  # type: ignore[import-untyped]
 
-                opened: IO[Any] = fsspec.open(f"{self.path.rstrip('/')}/{name}", "wb").open()
-                return opened
-            try:
-                return open(os.path.join(self.path, name), "xb")
-            except FileExistsError:  # of a writer that began in the same second
-                continue
+def output_directory(path: str | os.PathLike[str]) -> str:
+    """Returns the directory or address that is written into; a directory is made if there is none."""
+    text = os.fspath(path)
+    if "://" in text:
+        return text.rstrip("/")
+    text = os.path.abspath(os.path.expanduser(text))
+    os.makedirs(text, exist_ok=True)
+    return text
 
 
-__all__ = ["JsonWriter"]
+def open_output(writer: Any, ending: str) -> IO[Any]:
+    """Opens the next file of a writer.
+
+    Args:
+        writer: Its `path`, `ioctx` and `file_index`, which is raised, make the file's name.
+        ending: What the name ends with, without a dot; ".part" at its end is left out when the file is whole.
+    """
+    stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    while True:
+        name = f"output-{stamp}_worker-{writer.ioctx.worker_index}_{writer.file_index}.{ending}"
+        writer.file_index += 1
+        if "://" in writer.path:
+            import fsspec  # type: ignore[import-untyped]
+
+            address = f"{writer.path}/{name}"
+            system, path = fsspec.core.url_to_fs(address)
+            if system.exists(path) or system.exists(path.removesuffix(".part")):
+                continue  # it is of a writer that began in the same second
+            opened: IO[Any] = system.open(path, "wb")
+            return opened
+        place = os.path.join(writer.path, name)
+        if os.path.exists(place.removesuffix(".part")):
+            continue
+        try:
+            return open(place, "xb")
+        except FileExistsError:
+            continue
+
+
+__all__ = ["JsonWriter", "open_output", "output_directory"]

@@ -8,16 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from rlframe.offline.data_files import DATA_ENDINGS
+from rlframe.offline.dataset_reader import dataset_reader
+from rlframe.offline.episode_reader import EpisodeReader, reads_episodes
 from rlframe.offline.input_reader import Batch, InputReader, ShuffledInput, give_state, state_of
 from rlframe.offline.io_context import IOContext
 from rlframe.offline.json_reader import JsonReader
 from rlframe.offline.json_writer import JsonWriter
 from rlframe.offline.output_writer import OutputWriter
+from rlframe.offline.parquet_format import ParquetWriter
 from rlframe.utils import names, shared_names
 from rlframe.utils.errors import ConfigError
 
-#: Files that are data, whatever else their names could mean.
-DATA_ENDINGS = (".json", ".zip")
+_WRITERS = ("json", "parquet")
 
 
 class MixedInput(InputReader):
@@ -76,8 +79,9 @@ def make_reader(source: Any, ioctx: IOContext) -> InputReader:
     """Returns the reader of a source.
 
     Args:
-        source: "sampler"; a path, glob, directory or zip file of JSON, or a list of these; a dict of shares by source;
-            a function `fn(IOContext) -> InputReader`; a name given to `register_input`; the dotted path of a class.
+        source: "sampler"; a path, glob, directory or address of files of data, "minari:" and a dataset's id, or a list
+            of these; "dataset", which `input_config` describes; a dict of shares by source; a function
+            `fn(IOContext) -> InputReader`; a name given to `register_input`; the dotted path of a class.
         ioctx: What the reader is made with.
 
     Raises:
@@ -93,14 +97,30 @@ def make_reader(source: Any, ioctx: IOContext) -> InputReader:
             return _made_by(creator, ioctx)
         if source == "sampler":
             return ioctx.default_sampler_input()
+        if source == "dataset":
+            return dataset_reader(ioctx)
         if source.startswith("d4rl."):
             raise ConfigError(
-                f"input={source!r}: D4RL's package is no longer kept; write its dataset as JSON with JsonWriter, or "
-                "give a function of an IOContext that returns an InputReader over it"
+                f"input={source!r}: D4RL's package is no longer kept; wanted the path of its .hdf5 file, or 'minari:' "
+                f"and a Minari dataset's id, such as 'minari:D4RL/{source[5:].split('-')[0]}/...'"
             )
         if names.spells_path(source) and not os.path.exists(source) and not source.endswith(DATA_ENDINGS):
             return _made_by(_class_at(source), ioctx)
-    return JsonReader(source, ioctx)
+    return file_reader(source, ioctx)
+
+
+def file_reader(source: Any, ioctx: IOContext) -> JsonReader | EpisodeReader:
+    """Returns the reader of files, which can also read all of them once: `read_all_files()`.
+
+    Args:
+        source: A path, glob, directory or address, "minari:" and a dataset's id, or a list of these.
+        ioctx: What the reader is made with.
+
+    Raises:
+        ConfigError: If there are no such files.
+        DataError: If a file is cut short, or files do not have the same columns.
+    """
+    return EpisodeReader(source, ioctx) if reads_episodes(source) else JsonReader(source, ioctx)
 
 
 def _class_at(path: str) -> Any:
@@ -158,8 +178,23 @@ def writer_of(ioctx: IOContext) -> OutputWriter | None:
         raise ConfigError(f"output: got {output!r}, wanted a directory, 'logdir', a function of an IOContext or None")
     if output != "logdir":
         names.check_place(output, "output")
-    path = ioctx.log_dir if output == "logdir" else output
-    return JsonWriter(path, ioctx, config.output_max_file_size, config.output_compress_columns)
+    return _writer_into(ioctx.log_dir if output == "logdir" else output, ioctx)
 
 
-__all__ = ["MixedInput", "make_reader", "reader_of", "register_input", "writer_of"]
+def _writer_into(path: str, ioctx: IOContext) -> OutputWriter:
+    """Returns the writer of the format that `output_config` names."""
+    config = ioctx.config
+    given = dict(config.output_config)
+    kind = given.pop("format", "json")
+    if kind not in _WRITERS:
+        raise ConfigError(f"output_config.format: got {kind!r}, wanted one of {', '.join(_WRITERS)}")
+    wanted = ("compression", "group_rows") if kind == "parquet" else ("remote_interval_s",)
+    unknown = sorted(given.keys() - set(wanted))
+    if unknown:
+        raise ConfigError(f"output_config: got {unknown[0]!r}, wanted format or {', '.join(wanted)}")
+    if kind == "parquet":
+        return ParquetWriter(path, ioctx, config.output_max_file_size, **given)
+    return JsonWriter(path, ioctx, config.output_max_file_size, config.output_compress_columns, **given)
+
+
+__all__ = ["MixedInput", "file_reader", "make_reader", "reader_of", "register_input", "writer_of"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,10 @@ from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.offline.estimators import InputEvaluation, OffPolicyEstimate
 from rlframe.offline.input_reader import give_state, state_of
 from rlframe.offline.io_context import IOContext
+from rlframe.offline.preparing import as_sampled
 from rlframe.offline.sources import reader_of, writer_of
+
+_LOGGER = logging.getLogger("rlframe")
 
 
 class WorkerData:
@@ -28,6 +32,10 @@ class WorkerData:
         self.reader = reader_of(ioctx)
         self.writer = writer_of(ioctx)
         self._evaluation = None if self.reader is None else InputEvaluation(ioctx)
+        mixed = ioctx.input_config.get("shuffle_rows", 0) != 0
+        if self._evaluation is not None and self._evaluation.estimators and mixed:
+            _LOGGER.warning("input_evaluation: rows are mixed by shuffle_rows, wanted episodes; no estimates are made")
+            self._evaluation.estimators = []
 
     def next(self) -> SampleBatch | MultiAgentBatch:
         """Returns the next batch of the reader, or of the environments where there is none."""
@@ -38,7 +46,7 @@ class WorkerData:
         self._evaluation.process(batch)
         if self._evaluation.simulates:
             self._worker.sample_environments()
-        return batch
+        return as_sampled(batch, self._worker.policy_map)
 
     def close(self) -> None:
         """Closes files that are read or written."""

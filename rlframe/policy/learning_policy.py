@@ -373,6 +373,7 @@ class LearningPolicy(Policy):
             wants_values=self.wants_values,
             noisy=self._noisy_network,
             train_columns=self.train_columns,
+            learned_columns=self.columns_learned_from(),
             postprocess=method if marked is True else marked,
             initial_state=tuple(np.asarray(state) for state in self.get_initial_state()),
             views=self.acting_views(),
@@ -577,6 +578,14 @@ class LearningPolicy(Policy):
             self._wanted_columns = self._wanted()
         chosen = {key: samples[key] for key in self._wanted_columns if key in samples}
         return samples._like({**chosen, **drawn} if drawn else chosen)
+
+    def columns_learned_from(self) -> tuple[str, ...] | None:
+        """Returns the columns that sampling and learning need of this policy's rows; None where that is all of them."""
+        # Sampling beside data collects all columns; what it needs is what the class says.
+        sampled = type(self).train_columns if self.train_columns is None else self.train_columns
+        if sampled is None or self.learn_columns is None or self._loss_reads_all:
+            return None
+        return tuple(dict.fromkeys([*sampled, *self._wanted()]))
 
     def _wanted(self) -> tuple[str, ...]:
         """Returns the columns that loss and model read."""

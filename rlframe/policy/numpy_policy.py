@@ -26,6 +26,7 @@ class ActingRecipe:
         wants_values: Whether state values are stored with the actions.
         noisy: Whether the network has noise of its own while exploring.
         train_columns: See `Policy.train_columns`.
+        learned_columns: See `Policy.columns_learned_from`.
         postprocess: `fn(policy, batch, other_agent_batches, episode) -> batch`, free of frameworks, or None.
         initial_state: The state at the start of an episode, arrays without batch dimension.
         views: Columns of past steps that the model acts on, by name.
@@ -40,6 +41,7 @@ class ActingRecipe:
     wants_values: bool = False
     noisy: bool = False
     train_columns: tuple[str, ...] | None = None
+    learned_columns: tuple[str, ...] | None = None
     postprocess: Callable[..., SampleBatch] | None = None
     initial_state: tuple[NDArray[Any], ...] = ()
     views: Mapping[str, ViewRequirement] = field(default_factory=dict)
@@ -71,6 +73,10 @@ class NumpyPolicy(Policy):
         self.numpy_dist: Any = self._built_in_distribution()
         self.exploration = self._create_exploration()
         self.weights: dict[str, NDArray[Any]] = {}
+
+    def columns_learned_from(self) -> tuple[str, ...] | None:
+        """Returns the columns that sampling and learning need of this policy's rows; None where that is all of them."""
+        return self.recipe.learned_columns
 
     def is_recurrent(self) -> bool:
         """Returns whether the policy carries state from step to step."""

@@ -472,6 +472,10 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         """Has sampling collect every column: somebody else than the policy reads its rows."""
         self.train_columns = None
 
+    def columns_learned_from(self) -> tuple[str, ...] | None:
+        """Returns the columns that sampling and learning need of this policy's rows; None where that is all of them."""
+        return None
+
     def complete_columns(self, batch: SampleBatch) -> SampleBatch:
         """Returns the batch with the columns that learning cannot do without, where postprocessing made none."""
         return batch

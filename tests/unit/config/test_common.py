@@ -21,6 +21,7 @@ NEW_KEYS = {
     "learner_threads",
     "share_memory",
     "vectorized_env",
+    "output_config",
 }
 
 

@@ -8,6 +8,7 @@ import os
 import pickle
 import zipfile
 
+import fsspec
 import numpy as np
 import pyarrow
 import pytest
@@ -130,7 +131,7 @@ def test_pickles_of_anything_else_are_refused_and_nothing_is_run(value, tmp_path
     ("line", "says"),
     [
         ("{", "no JSON"),
-        ("[1]", "None, wanted"),
+        ("[1]", "got list, wanted an object"),
         ('{"type": "Parquet"}', "'Parquet', wanted"),
         ('{"type": "SampleBatch"}', "without columns"),
         ('{"type": "SampleBatch", "obs": [[1], [1, 2]]}', "column 'obs'"),
@@ -214,3 +215,40 @@ def test_what_json_has_no_form_for_is_told_and_nothing_is_written(tmp_path):
     with pytest.raises(DataError, match="'secret'"):
         write(tmp_path, [batch])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_with_files_of_the_same_names_are_not_taken_for_each_other(tmp_path, caplog):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "data.json").write_text(to_line(make_batch(first=ord(folder))) + "\n")
+    one = JsonReader(str(tmp_path / "a"))
+    one.next()
+    JsonReader(str(tmp_path / "b")).set_state(one.get_state())
+    assert "not those of the checkpoint" in caplog.text
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "a" / "data.json").rename(tmp_path / "moved" / "data.json")
+    caplog.clear()
+    JsonReader(str(tmp_path / "moved")).set_state(one.get_state())
+    assert not caplog.text
+
+
+def test_columns_of_two_shapes_are_told_with_both_places(tmp_path):
+    lines = [to_line(SampleBatch({"obs": np.zeros((2, width), np.float32)})) for width in (3, 4)]
+    (tmp_path / "data.json").write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError, match=r"data\.json: line 2: column 'obs': got rows of shape \(4,\), .*line 1"):
+        list(JsonReader(str(tmp_path)).read_all_files())
+
+
+def test_addresses_are_written_read_and_listed_and_old_files_ended(tmp_path):
+    address = "memory://rlframe-json/data"
+    try:
+        writer = JsonWriter(address, remote_interval_s=0.0)
+        for first in range(3):
+            writer.write(make_batch(first=first))
+            # A worker that is killed now leaves what it wrote.
+            assert len(JsonReader(address).files) == first + 1
+        assert sorted(rewards_of(JsonReader(f"{address}/*.json"), 3)) == [0, 1, 2]
+        with pytest.raises(ConfigError, match="found no file"):
+            JsonReader("memory://rlframe-json/nothing")
+    finally:
+        fsspec.filesystem("memory").rm("/rlframe-json", recursive=True)

@@ -11,8 +11,9 @@ import pytest
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import PPOTrainer
+from rlframe.agents.sac import SACTrainer
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.offline import InputReader, JsonReader, OutputWriter
+from rlframe.offline import EpisodeReader, InputReader, JsonReader, OutputWriter
 from rlframe.tune.registry import register_input
 from rlframe.utils.errors import CheckpointError, ConfigError, DataError
 from tests.helpers.workers import SMALL
@@ -207,6 +208,109 @@ def test_what_an_algorithm_wrote_and_what_it_samples_are_learned_from_together(t
     assert reader.train()["timesteps_total"] >= 200
 
 
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """Returns a directory with 400 rows of Pendulum in Parquet."""
+    directory = tmp_path_factory.mktemp("tables")
+    config = {**WRITES, "output": str(directory), "output_config": {"format": "parquet"}, "num_workers": 0}
+    trainer = PGTrainer(config, env="Pendulum-v1")
+    for _ in range(4):
+        trainer.train()
+    trainer.stop()
+    return str(directory)
+
+
+SAC_READS = {
+    "Q_model": SMALL, "policy_model": SMALL, "learning_starts": 0, "timesteps_per_iteration": 20, "train_batch_size": 8,
+    "input_evaluation": [], "num_workers": 0, "seed": 0, "rollout_fragment_length": 10, "min_iter_time_s": 0,
+    "replay_buffer_config": {"capacity": 2000},
+}  # fmt: skip
+
+
+def test_tables_say_that_their_actions_are_the_policys(tables):
+    trainer = SACTrainer({**SAC_READS, "input": tables}, env="Pendulum-v1")
+    written = np.concatenate([batch["actions"] for batch in EpisodeReader(tables).read_all_files()])
+    read = np.concatenate([batch["actions"] for batch in trainer.workers.local_worker().input_reader.read_all_files()])
+    np.testing.assert_array_equal(read, written)
+    assert not trainer.config["actions_in_input_normalized"]
+
+
+@pytest.mark.parametrize("shuffle_rows", [0, 100])
+def test_a_run_from_tables_resumes_exactly_and_goes_on_online(tables, shuffle_rows, tmp_path):
+    """Of data, of data and sampling, and of sampling after data."""
+    mixed = {**SAC_READS, "input": {tables: 0.5, "sampler": 0.5}, "input_config": {"shuffle_rows": shuffle_rows}}
+    one = SACTrainer(mixed, env="Pendulum-v1")
+    one.train()
+    path = one.save(str(tmp_path))
+    one.train()
+    other = SACTrainer(mixed, env="Pendulum-v1")
+    other.restore(path)
+    other.train()
+    weights = other.get_policy().get_weights()
+    for name, array in one.get_policy().get_weights().items():
+        np.testing.assert_array_equal(weights[name], array, err_msg=name)
+    online = SACTrainer({**mixed, "input": "sampler"}, env="Pendulum-v1")
+    online.restore(path)
+    held = online.local_replay_buffer.num_added
+    result = online.train()
+    assert held > 0
+    assert online.local_replay_buffer.num_added == held + 20
+    assert result["timesteps_total"] > 20
+
+
+def test_an_offline_run_of_dqn_goes_on_online(written, tmp_path):
+    offline = DQNTrainer({**READS, "input": written, "input_evaluation": []}, env="CartPole-v1")
+    offline.train()
+    path = offline.save(str(tmp_path))
+    online = DQNTrainer({**READS, "input": "sampler"}, env="CartPole-v1")
+    online.restore(path)
+    before = online.local_replay_buffer.num_added
+    result = online.train()
+    assert before == 200
+    assert online.local_replay_buffer.num_added > before
+    assert result["episodes_this_iter"] > 0
+
+
+@pytest.mark.parametrize(
+    ("config", "wanted"),
+    [({}, 0.9), ({"n_step": 3}, 0.9), ({"n_step": 3, "input_config": {"n_step": 3}}, 0.9**3)],
+    ids=["single", "reader-sums", "said"],
+)
+def test_rows_that_do_not_say_how_many_rewards_they_hold_hold_one(config, wanted, tmp_path):
+    line = {"type": "SampleBatch", "obs": [[0.0] * 4] * 3, "new_obs": [[0.0] * 4] * 3, "actions": [0, 1, 0],
+            "rewards": [1.0] * 3, "dones": [False, False, True]}  # fmt: skip
+    (tmp_path / "data.json").write_text(json.dumps(line) + "\n")
+    config = {**READS, "input_evaluation": [], "gamma": 0.9, "input": str(tmp_path), **config}
+    batch = DQNTrainer(config, env="CartPole-v1").workers.local_worker().sample()
+    np.testing.assert_allclose(batch["discounts"], [wanted, wanted, 0.0], rtol=1e-6)
+
+
+def test_single_steps_are_discounted_by_the_readers_gamma(tmp_path):
+    writer = DQNTrainer({**READS, "gamma": 0.5, "output": str(tmp_path)}, env="CartPole-v1")
+    writer.train()
+    writer.stop()
+    reader = DQNTrainer({**READS, "gamma": 0.9, "input": str(tmp_path), "input_evaluation": []}, env="CartPole-v1")
+    assert set(np.unique(reader.workers.local_worker().sample()["discounts"])) <= {np.float32(0.0), np.float32(0.9)}
+
+
+@pytest.mark.parametrize("how", ["json", "parquet", "rows", "batches"])
+def test_rllibs_dataset_input(how, written, tables, tmp_path):
+    def load():
+        if how == "rows":
+            return [row for batch in EpisodeReader(tables).read_all_files() for row in batch.rows()]
+        return list(EpisodeReader(tables).read_all_files())
+
+    described = {"json": {"format": "json", "path": written}, "parquet": {"format": "parquet", "path": tables}}
+    config = {**WRITES, "num_workers": 0, "input": "dataset", "input_evaluation": [],
+              "input_config": described.get(how, {"loader_fn": load})}  # fmt: skip
+    trainer = PGTrainer(config, env="CartPole-v1" if how == "json" else "Pendulum-v1")
+    worker = trainer.workers.local_worker()
+    state, batch = worker.input_reader.get_state(), worker.sample()
+    assert batch.count >= 50
+    worker.input_reader.set_state(state)
+    np.testing.assert_array_equal(worker.sample()["obs"], batch["obs"])
+
+
 LSTM = {"use_lstm": True, "lstm_cell_size": 8, "fcnet_hiddens": [8], "max_seq_len": 10}
 
 
@@ -267,11 +371,27 @@ def test_simulation_reports_episodes_of_the_environment_beside_the_data(written)
         ({"input": {"sampler": 0.5}}, "whose sum is 1"),
         ({"input": lambda _: 3}, "wanted an InputReader"),
         ({"input": []}, "no path"),
+        ({"input": "dataset"}, "wanted format"),
+        ({"output": "somewhere", "output_config": {"format": "csv"}}, "output_config.format: got 'csv'"),
+        ({"output": "somewhere", "output_config": {"compression": "lz4"}}, "output_config: got 'compression'"),
         ({"output": lambda _: 3}, "wanted an OutputWriter"),
         ({"output": ["a"]}, "wanted a directory"),
         ({"evaluation_interval": 1, "evaluation_config": {"input": "data"}}, "wanted 'sampler'"),
     ],
-    ids=["path", "dotted", "d4rl", "shares", "reader", "empty", "writer", "output", "evaluation"],
+    ids=[
+        "path",
+        "dotted",
+        "d4rl",
+        "shares",
+        "reader",
+        "empty",
+        "dataset",
+        "format",
+        "output-key",
+        "writer",
+        "output",
+        "evaluation",
+    ],
 )
 def test_what_cannot_be_read_or_written_is_told_at_once(change, says):
     with pytest.raises(ConfigError, match=says):

@@ -1,0 +1,236 @@
+"""Files of whole episodes: what a reader of experience knows of one, whatever its format is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.data.columns import (
+    ACTION_LOGP,
+    ACTION_PROB,
+    ACTIONS,
+    DONES,
+    EPS_ID,
+    NEXT_OBS,
+    OBS,
+    REWARDS,
+    TERMINATEDS,
+    TRUNCATEDS,
+    T,
+)
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.utils.errors import DataError
+
+#: Rows of a piece, about: what is read and mixed at once.
+PIECE_ROWS = 16_384
+#: What columns are called in the files of D4RL, d3rlpy and Minari, and here.
+OTHERS_NAMES: Mapping[str, str] = {
+    "observations": OBS, "next_observations": NEXT_OBS, "terminals": TERMINATEDS, "terminated": TERMINATEDS,
+    "terminations": TERMINATEDS, "timeouts": TRUNCATEDS, "truncated": TRUNCATEDS, "truncations": TRUNCATEDS,
+    "episode_terminals": DONES, "infos/action_log_probs": ACTION_LOGP, "action_probs": ACTION_PROB, "episode": EPS_ID,
+}  # fmt: skip
+_FLAGS = (TERMINATEDS, TRUNCATEDS, DONES)
+_NUMBERS = (REWARDS, *_FLAGS, EPS_ID, T, ACTION_LOGP, ACTION_PROB)
+
+
+class ColumnForm(NamedTuple):
+    """What the rows of a column are.
+
+    Attributes:
+        dtype: NumPy's name of their type.
+        shape: Shape of one row.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class EpisodeFile(ABC):
+    """One file of episodes, cut into pieces that hold whole ones.
+
+    Attributes:
+        path: Where it is.
+        bounds: Rows at which pieces begin, and the number of all rows behind them. Int `[pieces + 1]`.
+        forms: The columns' forms by name.
+        actions_normalized: Whether actions are as policies choose them; None where the file does not say.
+    """
+
+    path: str
+    bounds: Sequence[int]
+    forms: Mapping[str, ColumnForm]
+    actions_normalized: bool | None = None
+
+    @property
+    def pieces(self) -> int:
+        """Number of pieces."""
+        return len(self.bounds) - 1
+
+    @abstractmethod
+    def read(self, piece: int) -> SampleBatch:
+        """Returns the rows of a piece.
+
+        Raises:
+            DataError: If the file holds something else than it said.
+        """
+
+
+class ArrayFile(EpisodeFile):
+    """Episodes in arrays with a row for each step, one after the other.
+
+    Rows without `new_obs` get the observation of the row behind; those that an episode was cut off at, where nothing
+    tells what came after, are left out.
+
+    Args:
+        path: Where they were read from.
+        arrays: By name, ours or another's (`OTHERS_NAMES`); anything that has `shape` and slices to an array.
+
+    Raises:
+        DataError: If an array is missing, or arrays have different numbers of rows.
+    """
+
+    def __init__(self, path: str, arrays: Mapping[str, Any]) -> None:
+        self.path = path
+        self._columns = {OTHERS_NAMES.get(name, name): array for name, array in arrays.items()}
+        missing = [name for name in (OBS, ACTIONS, REWARDS) if name not in self._columns]
+        if missing:
+            raise DataError(
+                f"{path}: got the arrays {', '.join(arrays) or 'none'}, wanted {', '.join(missing)}, too; "
+                f"names of others that are understood: {', '.join(OTHERS_NAMES)}"
+            )
+        self._check_rows()
+        ends = self._episode_ends()
+        self.bounds = piece_bounds(ends, PIECE_ROWS)
+        self.forms = {name: ColumnForm(made.dtype.str, made.shape[1:]) for name, made in self._piece(0, 2).items()}
+        self._last = np.zeros(len(self._columns[REWARDS]), bool)
+        self._last[ends] = True
+
+    def read(self, piece: int) -> SampleBatch:
+        """Returns the rows of a piece."""
+        start, stop = self.bounds[piece], self.bounds[piece + 1]
+        columns = self._piece(start, stop)
+        last = self._last[start:stop]
+        if EPS_ID not in columns:
+            before = int(self._last[:start].sum())
+            columns[EPS_ID] = before + np.cumsum(last) - last
+        kept = None
+        if NEXT_OBS not in columns:
+            columns[NEXT_OBS] = np.concatenate([columns[OBS][1:], columns[OBS][-1:]])
+            kept = ~last | columns[TERMINATEDS]
+        batch = SampleBatch(columns)
+        return batch if kept is None or kept.all() else batch.take(np.flatnonzero(kept))
+
+    def _check_rows(self) -> None:
+        rows = {name: len(array) for name, array in self._columns.items()}
+        if len(set(rows.values())) > 1:
+            raise DataError(
+                f"{self.path}: got arrays of different numbers of rows, {rows}, wanted one row for each step"
+            )
+        if not rows[REWARDS]:
+            raise DataError(f"{self.path}: got no rows")
+
+    def _episode_ends(self) -> NDArray[np.intp]:
+        """Returns the last rows of episodes."""
+        rows = len(self._columns[REWARDS])
+        ends = np.zeros(rows, bool)
+        for name in _FLAGS:
+            if name in self._columns:
+                ends |= np.asarray(self._columns[name][:]).reshape(rows).astype(bool)
+        if EPS_ID in self._columns:
+            ids = np.asarray(self._columns[EPS_ID][:]).reshape(rows)
+            ends[:-1] |= ids[1:] != ids[:-1]
+        if not ends.any() and not {EPS_ID, *_FLAGS} & self._columns.keys():
+            raise DataError(
+                f"{self.path}: got no array that tells where episodes end, wanted {TERMINATEDS}, {TRUNCATEDS}, {DONES} "
+                f"or {EPS_ID}"
+            )
+        ends[-1] = True
+        return np.flatnonzero(ends)
+
+    def _piece(self, start: int, stop: int) -> dict[str, Any]:
+        columns = {}
+        for name, array in self._columns.items():
+            column = np.asarray(array[start:stop])
+            if name in _NUMBERS:
+                column = column.reshape(len(column))
+            columns[name] = column.astype(bool) if name in _FLAGS else as_single(column)
+        if TERMINATEDS not in columns:
+            columns[TERMINATEDS] = columns.get(DONES, np.zeros(len(columns[REWARDS]), bool))
+        if TRUNCATEDS not in columns:
+            ended = columns.get(DONES, columns[TERMINATEDS])
+            columns[TRUNCATEDS] = ended & ~columns[TERMINATEDS]
+        columns[DONES] = columns[TERMINATEDS] | columns[TRUNCATEDS]
+        return columns
+
+
+def as_single(column: NDArray[Any]) -> NDArray[Any]:
+    """Returns a column whose numbers are float32 where they were float64."""
+    return column.astype(np.float32) if column.dtype == np.float64 else column
+
+
+def piece_bounds(ends: Any, rows: int) -> list[int]:
+    """Returns where pieces of whole episodes begin, each of as many rows as given or more, and where the last ends.
+
+    Args:
+        ends: The last rows of episodes, in order; the last of all rows among them.
+        rows: Rows that are enough for a piece.
+    """
+    bounds = [0]
+    for end in np.asarray(ends).tolist():
+        if end + 1 - bounds[-1] >= rows:
+            bounds.append(end + 1)
+    final = int(ends[-1]) + 1
+    return bounds if bounds[-1] == final else [*bounds, final]
+
+
+def forms_of(columns: Mapping[str, Any]) -> dict[str, ColumnForm]:
+    """Returns the forms of a batch's columns; "json" is the dtype of those that hold objects."""
+    return {
+        name: ColumnForm("json", ()) if column.dtype.hasobject or column.dtype.kind in "US"
+        else ColumnForm(column.dtype.str, tuple(column.shape[1:]))
+        for name, column in columns.items() if isinstance(column, np.ndarray)
+    }  # fmt: skip
+
+
+def check_columns(where: str, got: Mapping[str, ColumnForm], what: str, wanted: Mapping[str, ColumnForm]) -> None:
+    """Checks that two parts of a dataset have the same columns, of the same shapes.
+
+    Raises:
+        DataError: If not; it names the column.
+    """
+    for name in (*wanted, *got):
+        if name not in got or name not in wanted:
+            lacking, having = (where, what) if name not in got else (what, where)
+            raise DataError(f"{lacking}: column {name!r} is missing, which {having} has; wanted one dataset's columns")
+    check_shapes(where, got, what, wanted)
+
+
+def check_shapes(where: str, got: Mapping[str, ColumnForm], what: str, wanted: Mapping[str, ColumnForm]) -> None:
+    """Checks that columns that two parts of a dataset share are of the same shapes.
+
+    Raises:
+        DataError: If not; it names the column.
+    """
+    for name in sorted(got.keys() & wanted.keys(), key=list(wanted).index):
+        if got[name].shape != wanted[name].shape:
+            raise DataError(
+                f"{where}: column {name!r}: got rows of shape {got[name].shape}, wanted {wanted[name].shape}, as in "
+                f"{what}; data of one input are of one form"
+            )
+
+
+__all__ = [
+    "OTHERS_NAMES",
+    "PIECE_ROWS",
+    "ArrayFile",
+    "ColumnForm",
+    "EpisodeFile",
+    "as_single",
+    "check_columns",
+    "check_shapes",
+    "forms_of",
+    "piece_bounds",
+]
