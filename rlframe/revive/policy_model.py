@@ -137,6 +137,18 @@ class PolicyModel:
             raise CheckpointError(f"{Path(directory)} is damaged: {error}") from error
         return made
 
+    def export2onnx(self, path: str | os.PathLike[str]) -> None:
+        """Writes an ONNX file: node arrays `[B, columns]` in, the most likely action out, clipped, in these units.
+
+        What it computes is compared with `infer` before the file is at its place.
+
+        Raises:
+            ConfigError: The package `onnx` is missing, or the file computes something else.
+        """
+        from rlframe.revive.policy_onnx import write_onnx
+
+        write_onnx(self, Path(path))
+
     def _check_network(self) -> None:
         """Raises a ValueError where the network does not fit the nodes."""
         width = sum(self.graph.scalers[name].width for name in self.inputs)

@@ -192,3 +192,19 @@ def test_only_a_node_with_a_network_can_be_trained(fitted):
         ConfigError, match="target_policy_name: got 'place'; wanted a node with a network: push, next_place"
     ):
         PolicyTraining(lambda *_: None, {"train": first, "val": second}, Reward(), "place", read_configuration())
+
+
+def test_onnx_file_computes_what_the_policy_does(trained, tmp_path):
+    pytest.importorskip("onnx")
+    from onnx.reference import ReferenceEvaluator
+
+    model = trained[0].models["train"]
+    model.export2onnx(tmp_path / "policy.onnx")
+    rows = {"place": np.linspace(0, 10, 21, dtype=np.float32)[:, None], "goal": np.full((21, 1), 8, np.float32)}
+    (made,) = ReferenceEvaluator(str(tmp_path / "policy.onnx")).run(None, rows)
+    np.testing.assert_allclose(made, model.infer(rows), atol=1e-5)
+    changed = PolicyModel(model.graph, model.node, model.network)
+    changed.infer = lambda rows: model.infer(rows) + 1.0
+    with pytest.raises(ConfigError, match="computes actions up to"):
+        changed.export2onnx(tmp_path / "wrong.onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["policy.onnx"]
