@@ -50,17 +50,19 @@ Statistic = Callable[[Floats], tuple[Floats, Floats]]
 def studentised(statistic: Statistic, draws: Draws, level: float) -> Interval:
     """Returns a statistic with its studentised bootstrap interval.
 
-        [ θ − t*_{1−α/2} · se,  θ − t*_{α/2} · se ],   t* = (θ* − θ) / se*
+        [ θ − max(t*_{1−α/2}, m) · se,  θ + max(−t*_{α/2}, m) · se ],   t* = (θ* − θ) / se*,   m = |t*|_{1−α}
 
     Returns are skewed, and few of many weights are large. Percentile intervals take no account of that and are too
-    short at the side of the tail; these do.
+    short at the side of the tail. Of the equal-tailed and the symmetric studentised interval, each end is the one that
+    lies farther out: with few effective episodes either alone covers less than it says.
 
     Args:
         statistic: The estimate and its standard error, for episodes counted as often as told.
         draws: Which episodes were drawn again.
         level: Coverage, in (0, 1).
 
-    Source: Efron & Tibshirani 1993, "An Introduction to the Bootstrap", section 12.5.
+    Source: Efron & Tibshirani 1993, "An Introduction to the Bootstrap", section 12.5; Hall 1992, "The Bootstrap and Edgeworth
+        Expansion", section 3.6 (symmetric intervals).
     """
     value, error = (float(made[0]) for made in statistic(np.ones((1, draws.counts.shape[1]))))
     values, errors = statistic(draws.counts)
@@ -71,7 +73,8 @@ def studentised(statistic: Statistic, draws: Draws, level: float) -> Interval:
         return Interval(value, value, value)
     pivots = (values[spread] - value) / errors[spread]
     low, high = map(float, np.quantile(pivots, [(1.0 - level) / 2.0, (1.0 + level) / 2.0]))
-    return Interval(value, value - high * error, value - low * error)
+    either = float(np.quantile(np.abs(pivots), level))
+    return Interval(value, value - max(high, either) * error, value + max(-low, either) * error)
 
 
 def mean_of(by_episode: Floats) -> Statistic:

@@ -43,7 +43,7 @@ class FittedQSettings:
     """
 
     members: int = 10
-    updates: int = 1500
+    updates: int = 500
     batch_size: int = 256
     hiddens: tuple[int, ...] = (64, 64)
     lr: float = 1e-3

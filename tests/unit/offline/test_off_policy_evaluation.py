@@ -177,9 +177,10 @@ def test_weights_by_hand():
 
 def test_studentised_intervals_by_hand():
     values, draws = np.array([0.0, 0.0, 3.0]), Draws(np.array([[0.0, 1.0, 2.0], [2.0, 0.0, 1.0], [3.0, 0.0, 0.0]]))
-    # Means 1 ± √(2/2), and 2 ± 1, 1 ± 1; the third draw has no spread and is left out: t* are 1 and 0.
-    made = studentised(mean_of(values), draws, level=1.0 - 1e-12)
-    assert made == pytest.approx((1.0, 0.0, 1.0), abs=1e-9)
+    # Of 1 ± 1 the draws make 2 ± 1 and 1 ± 1; the third has no spread and is left out. t* are 1 and 0, |t*| at most 1.
+    assert studentised(mean_of(values), draws, level=1.0 - 1e-12) == pytest.approx((1.0, 0.0, 2.0), abs=1e-9)
+    # At a level of 0 both quantiles of t* are the median, a half, and that of |t*| is the smallest, 0.
+    assert studentised(mean_of(values), draws, level=1e-12) == pytest.approx((1.0, 0.5, 1.0), abs=1e-9)
     assert student_quantile(0.975, 9) == pytest.approx(2.262, rel=1e-3)
     assert student_quantile(0.975, 4) == pytest.approx(2.776, rel=1e-2)
 
