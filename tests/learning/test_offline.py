@@ -7,6 +7,7 @@ import pytest
 
 from rlframe.agents.marwil import BCTrainer, MARWILTrainer
 from rlframe.agents.ppo import PPOTrainer
+from rlframe.agents.registry import get_trainer_class
 from rlframe.offline import JsonReader
 from tests.helpers.frameworks import FRAMEWORKS
 
@@ -37,3 +38,21 @@ def test_cartpole_above_70_and_above_the_data(cls, seed, framework, mixed_qualit
         trainer.train()
     returns = [trainer.evaluate()["evaluation"]["episode_reward_mean"] for _ in range(4)]
     assert np.mean(returns) > max(70.0, behaviour)
+
+
+CRITICS = {
+    "CQL": {"bc_iters": 0, "min_q_weight": 1.0},
+    "IQL": {"actor_lr": 1e-3, "critic_lr": 1e-3},
+}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", CRITICS)
+def test_critics_of_choices_take_cartpole_above_the_data(name, seed, framework, mixed_quality):
+    directory, behaviour = mixed_quality
+    config = {"input": directory, "framework": framework, "seed": seed, "timesteps_per_iteration": 256 * 3000}
+    evaluation = {"evaluation_num_episodes": 40, "evaluation_config": {"explore": False}}
+    trainer = get_trainer_class(name)({**config, **CRITICS[name], **evaluation}, env="CartPole-v1")
+    trainer.train()
+    assert trainer.evaluate()["evaluation"]["episode_reward_mean"] > max(200.0, behaviour)

@@ -23,6 +23,9 @@ class CQLConfig(OfflineConfig, SACConfig):
         1.0, "T: how much the highest values alone make up the penalty.", above=0, source="Kumar et al. 2020, eq. 4"
     )
     num_actions: int = option(10, "Actions of each kind that are compared with the data's.", low=1)
+    mean_target_actions: bool = option(
+        False, "Targets value the mean of the actor's next actions, as d3rlpy's, instead of one that is drawn."
+    )
     lagrangian: bool = option(False, "The penalty's weight is adapted to lagrangian_thresh.")
     lagrangian_thresh: float = option(5.0, "What the penalty of a critic is kept near.", source="the same, eq. 30")
     min_q_weight: float = option(5.0, "Weight of the penalty.", low=0)

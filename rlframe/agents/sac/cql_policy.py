@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.agents.sac.sac_policy import NOISE, SACPolicy
+from rlframe.agents.sac.sac_policy import NEXT_NOISE, NOISE, SACPolicy
 from rlframe.data.columns import ACTIONS, NEXT_OBS, OBS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import expected, squashed_gaussian
@@ -104,6 +104,8 @@ class CQLPolicy(SACPolicy):
         made = super().random_columns(rows, rng)
         if self.discrete:
             return made
+        if self.config.mean_target_actions:
+            made[NEXT_NOISE] = np.zeros_like(made[NEXT_NOISE])
         shape = (rows, self.config.num_actions * self.action_size)
         made[UNIFORM] = rng.uniform(-1.0, 1.0, shape).astype(np.float32)
         for name in (OWN_NOISE, NEXT_OWN_NOISE):

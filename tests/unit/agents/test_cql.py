@@ -94,3 +94,11 @@ def test_the_multiplier_grows_while_the_penalty_is_above_its_threshold():
         for _ in range(3):
             stats = policy.learn_on_batch(make_batch())["learner_stats"]
         assert (stats["alpha_prime_value"] > 1.0) is grows
+
+
+def test_targets_value_a_drawn_action_or_the_mean_one():
+    for mean in (False, True):
+        policy = CQLTorchPolicy(OBS, BOX, {**SMALL, "mean_target_actions": mean, "num_actions": 2, "seed": 0})
+        drawn = policy.random_columns(4, np.random.default_rng(0))
+        assert (not drawn["next_action_noise"].any()) is mean
+        assert drawn["action_noise"].any()
