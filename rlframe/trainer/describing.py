@@ -17,6 +17,11 @@ class DescribingMixin:
     """`repr()`, the notebook's picture and the log of a `Trainer`; the first also of one that is half built."""
 
     plan_report: Callable[[], Any]
+    _ends: EndsWatch
+
+    def expect_no_episodes(self) -> None:
+        """Lets the trainer say nothing of a missing return: who feeds it sees the episodes."""
+        self._ends.dismiss()
 
     def _facts(self) -> dict[str, Any]:
         """Returns what tells this trainer from others, by name."""
@@ -91,6 +96,10 @@ class EndsWatch:
 
     def __init__(self) -> None:
         self._done = False
+
+    def dismiss(self) -> None:
+        """Says nothing from now on."""
+        self._done = True
 
     def watch(self, trainer: Any, result: Mapping[str, Any]) -> None:
         """Looks at the next result of a trainer."""

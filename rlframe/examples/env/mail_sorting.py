@@ -174,6 +174,13 @@ class MailSorting(AECEnv):  # type: ignore[misc]  # PettingZoo has no types
         if self.render_mode == "human":
             self.render()
 
+    @property
+    def winning_agents(self) -> list[str]:
+        """Robots of the player who has won; none in a game that was cut off."""
+        return [
+            name for name, player in zip(self.possible_agents, self.player_of, strict=True) if player + 1 == self.winner
+        ]
+
     def render(self) -> Any:
         """Shows the board: returns text or a picture, or draws into a window, as `render_mode` says."""
         if self.render_mode == "ansi":

@@ -1,0 +1,369 @@
+"""Games that players play side by side: who sits where, what each learns from, and how games ended."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.agents.decentralized.learning_player import LearningPlayer
+from rlframe.agents.decentralized.players import MASK, ActingPolicy, League, Player
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.data.sequences import cut_into_sequences
+from rlframe.env.env_context import EnvContext
+from rlframe.env.multi_agent_adapt import MultiAgentAdapter
+from rlframe.evaluation.sampling.loop import Hooks, RunnerSettings
+from rlframe.evaluation.sampling.multi_agent import MultiAgentRunner
+from rlframe.evaluation.sampling.multi_agent_postprocessing import MultiAgentPostprocessing
+from rlframe.evaluation.sampling.slot import EnvSlot
+from rlframe.models.preprocessors import get_preprocessor
+from rlframe.utils.errors import ConfigError, EnvError
+from rlframe.utils.seeding import derive_seed
+
+#: Columns that are the same whoever acted: those of rows that a player takes from others.
+_COMMON = ("obs", "new_obs", "actions", "rewards", "terminateds", "truncateds", "eps_id", "agent_index", "t")
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One agent of a game, and what its player does there.
+
+    Attributes:
+        agent: The agent's id.
+        player: Who acts for it.
+        learns: Whether the player learns from what happens there.
+        explores: Whether it explores there.
+    """
+
+    agent: Any
+    player: Player
+    learns: bool = False
+    explores: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    """Seats in which one player does the same: their rows and actions are one batch.
+
+    Attributes:
+        player: The player.
+        learns: See `Seat`.
+        explores: See `Seat`.
+        seats: Names of the seats, for messages.
+        mask: Where the action mask lies in a flat observation; None without one.
+    """
+
+    player: Player
+    learns: bool
+    explores: bool
+    seats: list[Any]
+    mask: slice | None
+
+
+@dataclass(frozen=True)
+class Game:
+    """How a game ended.
+
+    Attributes:
+        returns: Undiscounted return by agent.
+        winners: Agents who won; empty for a draw.
+        length: Steps of the game.
+        slot: The place in which it was played.
+    """
+
+    returns: dict[Any, float]
+    winners: tuple[Any, ...]
+    length: int
+    slot: int
+
+
+def make_slots(
+    creator: Callable[[EnvContext], Any], env_config: Any, count: int, seed: int, stream: int
+) -> list[EnvSlot]:
+    """Returns the places in which games are played.
+
+    Args:
+        creator: Makes a game.
+        env_config: What it is given.
+        count: Number of games side by side.
+        seed: Seed of all games.
+        stream: Number that tells these games from others of the same seed.
+
+    Raises:
+        EnvError: If it makes no game of several agents.
+    """
+    context = EnvContext(dict(env_config), worker_index=0)
+    slots = [
+        EnvSlot(creator, context.copy_with_overrides(vector_index=index), index=index, seed=seed, stream=stream)
+        for index in range(count)
+    ]
+    env = slots[0].env
+    if not isinstance(env, MultiAgentAdapter) or not env.possible_agents:
+        raise EnvError(
+            f"got {type(env).__name__}, wanted a game of several agents that it names: one of PettingZoo's, or a "
+            "MultiAgentEnv with possible_agents"
+        )
+    return slots
+
+
+def spaces_of(env: MultiAgentAdapter) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Returns the observation and action spaces of a game by agent.
+
+    Raises:
+        EnvError: If the game does not say them.
+    """
+    made = []
+    for name in ("observation_space", "action_space"):
+        spaces = getattr(env, name)
+        by_agent = spaces if isinstance(spaces, dict) else dict.fromkeys(env.possible_agents, spaces)
+        for agent in env.possible_agents:
+            if by_agent.get(agent) is None:
+                raise EnvError(f"seat {agent!r}: the game says no {name}; give it {name}s by agent")
+        made.append(by_agent)
+    return made[0], made[1]
+
+
+class RowRouting:
+    """Gives every player who learns the rows that it learns from; called where a runner postprocesses.
+
+    Args:
+        groups: All groups by id.
+        share: Which rows a player learns from: "own", or "all".
+    """
+
+    def __init__(self, groups: Mapping[str, Group], share: str) -> None:
+        self._groups, self._share = groups, share
+
+    def learners(self) -> list[LearningPlayer]:
+        """Returns the players who learn, each once."""
+        found = {id(g.player): g.player for g in self._groups.values() if g.learns}
+        return [player for player in found.values() if isinstance(player, LearningPlayer)]
+
+    def __call__(
+        self, batches: dict[str, SampleBatch], names: Mapping[tuple[int, int], Any], running: Mapping[int, Any]
+    ) -> dict[str, SampleBatch]:
+        """Hands rows on, postprocessed by who learns from them; returns none."""
+        for learner in self.learners():
+            taken = {pid: self._part(learner, batch) for pid, batch in batches.items() if self._takes(learner, pid)}
+            if taken:
+                postprocess = MultiAgentPostprocessing(dict.fromkeys(taken, learner.policy), Hooks())
+                for batch in postprocess(taken, names, running).values():
+                    learner.feed.put(self._in_sequences(learner, batch))
+        return {}
+
+    def _takes(self, learner: LearningPlayer, group_id: str) -> bool:
+        group = self._groups[group_id]
+        if self._share == "own":
+            return group.player is learner and group.learns
+        # What is learned on-policy needs the player's own choices, in whichever seat.
+        return learner.replays or (group.player is learner and group.explores)
+
+    def _part(self, learner: LearningPlayer, batch: SampleBatch) -> SampleBatch:
+        if self._share == "own" or not learner.replays:
+            return batch.copy()
+        return SampleBatch({name: np.array(batch[name]) for name in _COMMON if name in batch})
+
+    @staticmethod
+    def _in_sequences(learner: LearningPlayer, batch: SampleBatch) -> SampleBatch:
+        policy: Any = learner.policy
+        return cut_into_sequences(batch, policy.max_seq_len) if policy.learns_sequences() else batch
+
+
+class GamesRunner(MultiAgentRunner):
+    """Plays games side by side, each followed by the next one at once, with an exploration flag for each seat.
+
+    Args:
+        slots: Places of the games.
+        seats: Who sits where.
+        share: See `RowRouting`.
+        fragment: Steps of each game that one `sample()` makes.
+        seed: Seed of players that draw, and of leagues.
+        playing: Whether players act as trained, without exploration, and nobody learns.
+    """
+
+    def __init__(
+        self,
+        slots: list[EnvSlot],
+        seats: Sequence[Seat],
+        *,
+        share: str,
+        fragment: int,
+        seed: int,
+        playing: bool = False,
+    ) -> None:
+        self.groups: dict[str, Group] = {}
+        self.agent_steps = 0
+        self.games: list[Game] = []
+        self._seed, self._by_agent = seed, {seat.agent: seat for seat in seats}
+        self._playing = playing
+        self._observations, self._actions = spaces_of(slots[0].env)
+        self._policies: dict[str, Any] = {}
+        self._filters: dict[str, Any] = {}
+        for seat in seats:
+            self._sit_down(seat)
+        settings = RunnerSettings(rollout_fragment_length=fragment)
+        self._settings_by = {flag: dataclasses.replace(settings, explore=flag) for flag in (False, True)}
+        self._raw: dict[tuple[int, Any], Any] = {}
+        super().__init__(slots, self._policies, lambda: self._group_for, settings, Hooks(), filters=self._filters)
+        self.routing = RowRouting({} if playing else self.groups, share)
+        self._postprocess: Any = self.routing
+
+    # --- who sits where ---------------------------------------------------------------------------------------
+
+    def _sit_down(self, seat: Seat) -> None:
+        members = seat.player.members if isinstance(seat.player, League) else [seat.player]
+        for member in members:
+            self._group_of(seat, member)
+
+    def _group_of(self, seat: Seat, player: Player) -> str:
+        """Returns the id of a player's group in a seat; a new one gets a policy."""
+        learns = seat.learns and not self._playing
+        explores = seat.explores and not self._playing
+        for group_id, known in self.groups.items():
+            if known.player is player and (known.learns, known.explores) == (learns, explores):
+                self._check_same_spaces(seat, known)
+                if seat.agent not in known.seats:
+                    known.seats.append(seat.agent)
+                return group_id
+        space, actions = self._observations[seat.agent], self._actions[seat.agent]
+        same = [group_id for group_id, known in self.groups.items() if known.player is player]
+        group_id = f"{player.name}#{len(self.groups)}"
+        if same:
+            self._check_same_spaces(seat, self.groups[same[0]])
+            policy = self._policies[same[0]]
+        else:
+            policy = player.make_policy(space, actions, derive_seed(self._seed, "player", len(self.groups)))
+            self._check_fits(seat, player, policy)
+        self.groups[group_id] = Group(player, learns, explores, [seat.agent], _mask_columns(space))
+        self._policies[group_id], self._filters[group_id] = policy, policy._obs_filter
+        return group_id
+
+    def _check_same_spaces(self, seat: Seat, known: Group) -> None:
+        other = known.seats[0]
+        for spaces, what in ((self._observations, "observations"), (self._actions, "actions")):
+            if spaces[seat.agent] != spaces[other]:
+                raise ConfigError(
+                    f"seat {seat.agent!r}: player {known.player.name!r} sits in seat {other!r}, too, whose {what} are "
+                    f"{spaces[other]}, not {spaces[seat.agent]}; give it a player of its own"
+                )
+
+    def _check_fits(self, seat: Seat, player: Player, policy: Any) -> None:
+        shape = get_preprocessor(self._observations[seat.agent])(self._observations[seat.agent]).observation_space.shape
+        got = policy.observation_space.shape, policy.action_space
+        if got != (shape, self._actions[seat.agent]):
+            raise ConfigError(
+                f"seat {seat.agent!r}: player {player.name!r} sees {got[0]} and chooses from {got[1]}, but the "
+                f"seat has {shape} and {self._actions[seat.agent]}; seat another player there"
+            )
+
+    def _group_for(self, agent_id: Any, episode: Any) -> str:
+        seat = self._by_agent.get(agent_id)
+        if seat is None:
+            raise EnvError(f"agent {agent_id!r} has no seat; the game named {list(self._by_agent)}")
+        player = seat.player
+        if isinstance(player, League):
+            player = player.member_for(self._seed, int(episode.episode_id))
+        return self._group_of(seat, player)
+
+    # --- acting -----------------------------------------------------------------------------------------------
+
+    def _prepared(self, agent: Any, raw: Any) -> Any:
+        if isinstance(agent.collector.policy, ActingPolicy):
+            self._raw[agent.slot, agent.id] = raw
+        return super()._prepared(agent, raw)
+
+    def _act_side(self, collector: Any, obs: NDArray[Any]) -> Any:
+        group, policy = self.groups[collector.policy_id], collector.policy
+        self.settings = self._settings_by[group.explores]
+        scripted = isinstance(policy, ActingPolicy)
+        if scripted:
+            policy.waiting = [self._raw[agent.slot, agent.id] for agent in collector.waiting]
+        try:
+            made, flat, extras = super()._act_side(collector, obs)
+        except Exception as error:
+            if not scripted:
+                raise
+            seats = ", ".join(sorted({repr(agent.id) for agent in collector.waiting}))
+            raise EnvError(
+                f"seat {seats}: player {group.player.name!r} raised {type(error).__name__}: {error}; wanted an action"
+            ) from error
+        self.agent_steps += len(collector.waiting)
+        if group.mask is not None:
+            self._check_allowed(collector, group, obs[:, group.mask], flat)
+        elif scripted:
+            self._check_contained(collector, group, flat)
+        return made, flat, extras
+
+    def _check_allowed(self, collector: Any, group: Group, masks: NDArray[Any], actions: NDArray[Any]) -> None:
+        """Raises an EnvError for an action that the mask forbids; where it forbids all, any is taken."""
+        numbers = np.asarray(actions).astype(np.int64)
+        inside = (numbers >= 0) & (numbers < masks.shape[1])
+        allowed = masks[np.arange(len(masks)), np.where(inside, numbers, 0)] > 0.5
+        wrong = ~inside | ~(allowed | ~(masks > 0.5).any(1))
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            raise EnvError(
+                f"seat {collector.waiting[row].id!r}: player {group.player.name!r} chose action {int(numbers[row])}, "
+                f"wanted one of those that are allowed there: {np.flatnonzero(masks[row] > 0.5).tolist()}"
+            )
+
+    @staticmethod
+    def _check_contained(collector: Any, group: Group, actions: NDArray[Any]) -> None:
+        space = collector.policy.action_space
+        for agent, action in zip(collector.waiting, actions, strict=True):
+            if not space.contains(np.asarray(action, space.dtype)):
+                raise EnvError(
+                    f"seat {agent.id!r}: player {group.player.name!r} chose action {action!r}, wanted one of {space}"
+                )
+
+    # --- ends -------------------------------------------------------------------------------------------------
+
+    def _report(self, index: int, part: int) -> Any:
+        episode = super()._report(index, part)
+        returns = {agent: float(total) for (agent, _), total in episode.agent_rewards.items()}
+        for agent, seat in self._by_agent.items():
+            if agent not in returns:
+                raise EnvError(
+                    f"seat {agent!r}: the game in place {index} ended without a turn and a reward for player "
+                    f"{seat.player.name!r}; wanted a result for each seat"
+                )
+        winners = _winners(self._slot(index).env, returns)
+        self.games.append(Game({agent: returns[agent] for agent in self._by_agent}, winners, episode.length, index))
+        return episode
+
+    def take_games(self) -> list[Game]:
+        """Returns the games that ended since this was asked last."""
+        games, self.games = self.games, []
+        self.get_metrics()
+        return games
+
+
+def _winners(env: Any, returns: Mapping[Any, float]) -> tuple[Any, ...]:
+    """Returns who won: as the game says by `winning_agents`, else who has the highest return, if others have less."""
+    told = getattr(getattr(env, "unwrapped", env), "winning_agents", None)
+    if told is not None:
+        return tuple(told)
+    most = max(returns.values())
+    best = tuple(agent for agent, value in returns.items() if value == most)
+    return best if len(best) < len(returns) else ()
+
+
+def _mask_columns(space: Any) -> slice | None:
+    """Returns where the action mask is in a flat observation, None where there is none."""
+    parts = getattr(space, "spaces", None)
+    if not isinstance(parts, Mapping) or MASK not in parts:
+        return None
+    start = 0
+    for name in sorted(parts):
+        size = get_preprocessor(parts[name])(parts[name]).size
+        if name == MASK:
+            return slice(start, start + size)
+        start += size
+    return None
+
+
+__all__ = ["Game", "GamesRunner", "Group", "RowRouting", "Seat", "make_slots", "spaces_of"]
