@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rlframe.utils.errors import ConfigError
+from rlframe.utils.errors import ConfigError, DataError
 
 __all__ = ["Block", "Column", "Kind", "NodeScaler"]
 
@@ -118,7 +118,9 @@ class NodeScaler:
         self._numbers = [i for i in self.order if self.columns[i].values is None]
         self._one_hot = self.width - len(self._numbers)  # where numbers begin
         self._in_order = self._numbers == list(range(self.dim))
-        self._rounded = [block for block in self.blocks if block.kind == "discrete"]
+        self._grids = {
+            place: _grid(self.columns[place]) for place in self.order if self.columns[place].kind != "continuous"
+        }
 
     def _blocks(self) -> tuple[Block, ...]:
         blocks: list[Block] = []
@@ -141,7 +143,7 @@ class NodeScaler:
         values = np.asarray(values, np.float32)
         if values.shape[-1:] != (self.dim,):
             node = self.columns[0].node
-            raise ValueError(f"node {node!r} has {self.dim} columns; got an array of shape {values.shape}")
+            raise DataError(f"node {node!r} has {self.dim} columns; got an array of shape {values.shape}")
         scaled = (values - self.middle) / self.half
         if self._in_order:
             return cast("NDArray[np.float32]", scaled)
@@ -149,8 +151,8 @@ class NodeScaler:
         learned[..., self._one_hot :] = scaled[..., self._numbers]
         for block in self.blocks:
             if block.kind == "category":
-                known = np.asarray(self.columns[block.columns[0]].values, np.float32)
-                nearest = np.abs(values[..., block.columns[0], None] - known).argmin(-1)
+                place = block.columns[0]
+                nearest = np.abs(values[..., place, None] - self._grids[place]).argmin(-1)
                 learned[..., block.where] = nearest[..., None] == np.arange(block.num)
         return learned
 
@@ -164,25 +166,22 @@ class NodeScaler:
             clip: Whether continuous values are kept within their range.
         """
         scaled = np.asarray(scaled, np.float32)
-        if self._in_order and not self._rounded:
+        if not self._grids:
             values = scaled * self.half + self.middle
         else:
             values = self._unscaled_parts(scaled)
         return np.clip(values, self.low, self.high, out=values) if clip else values
 
     def _unscaled_parts(self, scaled: NDArray[np.float32]) -> NDArray[np.float32]:
-        numbers = scaled[..., self._one_hot :].copy()
-        for block in self._rounded:
-            steps = max(block.num - 1, 1) / 2
-            place = block.where.start - self._one_hot
-            rounded = np.rint((np.clip(numbers[..., place], -1, 1) + 1) * steps)
-            numbers[..., place] = rounded / steps - 1 if block.num > 1 else 0
+        numbers = scaled[..., self._one_hot :]
         values = np.empty((*scaled.shape[:-1], self.dim), np.float32)
         values[..., self._numbers] = numbers * self.half[self._numbers] + self.middle[self._numbers]
         for block in self.blocks:
-            if block.kind == "category":
-                known = np.asarray(self.columns[block.columns[0]].values, np.float32)
-                values[..., block.columns[0]] = known[scaled[..., block.where].argmax(-1)]
+            (place, *_) = block.columns
+            if block.kind == "discrete":
+                values[..., place] = self._grids[place].take(_nearest(scaled[..., block.where.start], block.num))
+            elif block.kind == "category":
+                values[..., place] = self._grids[place].take(scaled[..., block.where].argmax(-1))
         return values
 
     def to_dict(self) -> dict[str, Any]:
@@ -203,3 +202,17 @@ def _limits(column: Column) -> tuple[float, float]:
     if column.values is not None:
         return min(column.values), max(column.values)
     return cast("float", column.low), cast("float", column.high)
+
+
+def _grid(column: Column) -> NDArray[np.float32]:
+    """Returns the values of a category or discrete column."""
+    if column.values is not None:
+        return np.asarray(column.values, np.float32)
+    low, high = _limits(column)
+    return np.linspace(low, high, cast("int", column.num), dtype=np.float32)
+
+
+def _nearest(scaled: NDArray[np.float32], num: int) -> NDArray[np.intp]:
+    """Returns places on a grid of `num` values from −1 to 1."""
+    places: NDArray[np.intp] = np.rint((np.clip(scaled, -1, 1) + 1) * ((num - 1) / 2)).astype(np.intp)
+    return places

@@ -81,8 +81,9 @@ _MASS_SPRING = Example(
     """\
 metadata:
   graph:
-    force: [state, target]
+    force: [state, target, integral]
     next_state: [state, force]
+    next_integral: [integral, state, target]
   columns:
     - position_1: {dim: state, type: continuous}
     - position_2: {dim: state, type: continuous}
@@ -90,6 +91,8 @@ metadata:
     - speed_2: {dim: state, type: continuous}
     - target_1: {dim: target, type: continuous, min: -1.5, max: 1.5}
     - target_2: {dim: target, type: continuous, min: -1.5, max: 1.5}
+    - integral_1: {dim: integral, type: continuous}
+    - integral_2: {dim: integral, type: continuous}
     - force_1: {dim: force, type: continuous, min: -1, max: 1}
     - force_2: {dim: force, type: continuous, min: -1, max: 1}
 """,

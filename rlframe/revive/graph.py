@@ -180,7 +180,7 @@ class DecisionGraph:
         if described.derivation is not None:
             return described.derivation([values[name] for name in described.inputs])
         if node not in self.functions:
-            raise ConfigError(f"{self.source}: node {node!r} is a function that is not loaded; call load_functions()")
+            raise ConfigError(f"{self.source}: node {node!r} is a function that is not loaded; load with trust=True")
         return self.functions[node]({name: values[name] for name in described.inputs})
 
     def follows_from_data(self, name: str) -> bool:

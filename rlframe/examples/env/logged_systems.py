@@ -129,7 +129,7 @@ class MassSpringDamper(LoggedSystem):
     """Two masses between two walls, to be brought to targets that may change halfway.
 
     Wall, mass 1, mass 2, wall are joined by springs (2 N/m) and dampers (4 Ns/m); masses are 20 kg, forces 30 N at
-    most. The logged controller is a PID, with noise. Reward: −Σ ln(|position − target| + 0.01).
+    most. The logged controller is a PID; its integral is logged with it. Reward: −Σ ln(|position − target| + 0.01).
     """
 
     action, steps, trajectories = "force", 100, 1000
@@ -152,16 +152,16 @@ class MassSpringDamper(LoggedSystem):
         return target
 
     def nodes(self) -> Nodes:
-        """Returns positions and velocities, and the targets."""
-        return {"state": np.concatenate([self.position, self.velocity], -1), "target": self.target}
+        """Returns positions and velocities, the targets, and the controller's integral."""
+        state = np.concatenate([self.position, self.velocity], -1)
+        return {"state": state, "target": self.target, "integral": self.integral}
 
     def control(self) -> Floats:
-        """Returns a PID controller's forces, with noise, as shares of the largest."""
+        """Returns a PID controller's forces, as shares of the largest."""
         error = self.target - self.position
-        self.integral += error * self._DT
         proportional, integral, derivative = self._GAINS
         force = proportional * error + integral * self.integral - derivative * self.velocity
-        return np.clip(force + self.rng.normal(0, 0.1, force.shape), -1, 1)
+        return np.clip(force, -1, 1)
 
     def advance(self, action: Floats) -> Floats:
         """Applies the forces `action` as shares of the largest, `[B, 2]`."""
@@ -171,6 +171,7 @@ class MassSpringDamper(LoggedSystem):
         spin = v - v[:, ::-1]
         pull = self._SPRING * (x + stretch) + self._DAMPER * (v + spin)
         acceleration = (self._FORCE * np.clip(action, -1, 1) - pull) / self._MASS
+        self.integral = self.integral + self._DT * (target - x)
         self.velocity = v + self._DT * acceleration
         self.position = x + self._DT * self.velocity
         self.step_number += 1
@@ -178,8 +179,8 @@ class MassSpringDamper(LoggedSystem):
         return reward
 
     def spaces(self) -> tuple[Box, Box]:
-        """Returns `[positions, velocities, targets]` and the forces."""
-        high = _limit(3, 3, 3, 3, 1.5, 1.5)
+        """Returns `[positions, velocities, targets, integral]` and the forces."""
+        high = _limit(3, 3, 3, 3, 1.5, 1.5, 30, 30)
         return Box(-high, high), Box(-1, 1, (2,))
 
 

@@ -140,3 +140,10 @@ def test_policy_may_be_added_to_the_graph_of_a_learned_environment():
 def test_policy_graph_that_changes_nature_is_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
         DecisionGraph.from_dict(tank(**changes)).check_completes(DecisionGraph.from_dict(NATURE))
+
+
+def test_discrete_values_are_exactly_those_of_their_grid():
+    graph = DecisionGraph.from_dict(TANK)
+    scaler = graph.fit_ranges(GraphData.from_arrays(tank_arrays(), graph)).scalers["valve"]
+    near = np.linspace(-1, 1, 11)[:, None] + [0.05, -0.05]
+    assert (scaler.unscale(near[..., None])[..., 0] == np.arange(0, 101, 10)[:, None]).all()
