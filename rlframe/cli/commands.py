@@ -17,6 +17,7 @@ from rlframe.cli import (
     play_commands,
     report_commands,
     revive_commands,
+    revive_runs,
     train_command,
     tune_command,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "play_commands",
     "report_commands",
     "revive_commands",
+    "revive_runs",
     "run",
     "train_command",
     "tune_command",

@@ -45,9 +45,7 @@ class BaseConfig(Section):
     )  # fmt: skip
     ignore_check: bool = option(False, "Data that a function node contradicts are a warning, no error.", alias="igc")
     # The learned environment
-    venv_algo: str = option(
-        "revive_p", "How environments are learned.", choices=("revive_p", "revive", "bc"), alias="va"
-    )
+    venv_algo: str = option("bc", "How environments are learned.", choices=("revive_p", "revive", "bc"), alias="va")
     venv_metric: str = option(
         "mae", "Which error of open-loop rollouts chooses the environment.", choices=("mae", "mse", "nll", "wdist"),
         alias="vm_metric",
@@ -160,8 +158,8 @@ class PPOPolicyConfig(PolicyConfig):
     ppo_runs: int = option(8, "Passes over an epoch's rollouts.", low=1)
     epsilon: float = option(0.2, "Clipping of the ratio.", above=0, high=1)
     w_ent: float = option(0.0, "Weight of the entropy.", low=0)
-    gae_gamma: float = option(0.99, "Discount.", low=0, high=1)
-    gae_lambda: float = option(0.95, "λ of advantages.", low=0, high=1)
+    gae_gamma: float = option(0.95, "Discount.", low=0, high=1)
+    gae_lambda: float = option(0.5, "λ of advantages.", low=0, high=1)
     g_lr: float = option(3e-4, "Learning rate.", above=0, log=True)
 
 

@@ -294,8 +294,10 @@ class VirtualEnv:
         if meta.get("format") != _FORMAT or "members" not in state:
             raise CheckpointError(f"{directory} holds no learned environment of format {_FORMAT}; got {sorted(meta)}")
         graph = DecisionGraph.from_dict(meta["graph"], str(directory))
+        folder = functions or meta["functions_folder"]
+        graph.folder = None if folder is None else Path(folder)  # saved again, it still says where its functions are
         if trust and any(node.function is not None for node in graph.nodes.values()):
-            graph.load_functions(functions or meta["functions_folder"])
+            graph.load_functions()
         members = [
             {
                 node: NodeModel(NodeLayout.from_dict(said["layout"]), said["layers"], arrays[node])

@@ -35,7 +35,7 @@ def test_command_line_goes_before_file_and_file_before_defaults(file):
 
 def test_names_of_other_algorithms_are_known_and_said_to_have_no_effect():
     made = read_configuration(None, {"sac_epoch": 3, "policy_algo": "td3"})
-    assert made.remarks == ("sac_epoch has no effect: neither revive_p nor td3 reads it",)
+    assert made.remarks == ("sac_epoch has no effect: neither bc nor td3 reads it",)
     assert read_configuration(None, {"td3_epoch": 3, "pa": "td3"}).policy.epoch == 3
 
 

@@ -1,0 +1,378 @@
+"""`ReviveServer`: learns environments and policies from logs, with the constructor and methods that Revive has."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from rlframe.revive.configuration import read_configuration
+from rlframe.revive.policy_model import PolicyModel
+from rlframe.revive.venv_model import VirtualEnv
+from rlframe.revive.workspace import CONFIG, StageRecord, Workspace
+from rlframe.utils.errors import ConfigError
+
+Mode = Literal["tune", "once", "None"]
+_MODES = ("tune", "once", "None")
+_TUNING_MODES = ("None", "max", "min")
+_SHORT = {
+    "venv_rollout_horizon": 20, "test_horizon": 20, "bc_epoch": 3, "revive_epoch": 2, "ppo_epoch": 2, "sac_epoch": 2,
+    "td3_epoch": 2, "policy_bc_epoch": 2, "train_venv_trials": 5, "train_policy_trials": 5,
+    "parameter_tuning_budget": 100,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Virtual:
+    """The learned environments of both halves.
+
+    Attributes:
+        env_list: That of the training half, then that of the other.
+    """
+
+    env_list: tuple[VirtualEnv, VirtualEnv]
+
+    def __getattr__(self, name: str) -> Any:
+        """Anything else is asked of the environment of the training half."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.env_list[0], name)
+
+
+class ReviveServer:
+    """Learns an environment from logs along a graph, and a policy in it.
+
+    The methods `train*` and `tune_parameter` return at once and the work goes on in a thread; `wait` waits for it. What
+    is best so far is in the run's directory at any instant. Whatever goes wrong is raised by `wait` and by the `get_*`
+    methods.
+
+    Args:
+        dataset_file_path: Logged trajectories: npz, h5, parquet or csv.
+        dataset_desc_file_path: The graph file.
+        val_file_path: Trajectories for the other half; None splits the data.
+        user_module_file_path: Of Revive; losses of nodes are named in the graph file here.
+        matcher_reward_file_path: Of Revive; must be None.
+        reward_file_path: The reward file; policies and parameter tuning need it.
+        target_policy_name: Which node is decided; None takes the first.
+        log_dir: Where runs are; "logs" by default.
+        run_id: Name of the run; a run of that name goes on. A random one by default.
+        address: A Ray cluster for searches; None starts one on this machine where a search needs it.
+        venv_mode: "tune" searches parameters, "once" takes them as they are, "None" takes what the run has.
+        policy_mode: Likewise.
+        tuning_mode: "max" or "min" searches tunable external factors instead of training a policy; "None" does not.
+        tune_initial_state: Where its rollouts begin: arrays by node, or an `.npz` file.
+        debug: Whether everything is made short.
+        revive_config_file_path: `config.json` with parameters.
+        **kwargs: Parameters by name; `env_save_path` names a run, or the folder "venv" of one, whose environment is
+            taken.
+
+    Raises:
+        ConfigError: Something of this is wrong; nothing has been written then.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917  Revive's signature
+        self,
+        dataset_file_path: str,
+        dataset_desc_file_path: str,
+        val_file_path: str | None = None,
+        user_module_file_path: str | None = None,
+        matcher_reward_file_path: str | None = None,
+        reward_file_path: str | None = None,
+        target_policy_name: str | None = None,
+        log_dir: str | None = None,
+        run_id: str | None = None,
+        address: str | None = None,
+        venv_mode: Mode = "tune",
+        policy_mode: Mode = "tune",
+        tuning_mode: str = "None",
+        tune_initial_state: Mapping[str, Any] | str | None = None,
+        debug: bool = False,
+        revive_config_file_path: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        for name, mode, known in (
+            ("venv_mode", venv_mode, _MODES), ("policy_mode", policy_mode, _MODES),
+            ("tuning_mode", tuning_mode, _TUNING_MODES),
+        ):  # fmt: skip
+            if mode not in known:
+                raise ConfigError(f"{name}: got {mode!r}; wanted one of {', '.join(map(repr, known))}")
+        for name, path in (
+            ("user_module_file_path", user_module_file_path),
+            ("matcher_reward_file_path", matcher_reward_file_path),
+        ):
+            if path is not None:
+                raise ConfigError(f"{name}: got {path!r}; leave it out: losses of nodes are named in the graph file")
+        self._env_save_path = kwargs.pop("env_save_path", None)
+        self.config = read_configuration(revive_config_file_path, {**(_SHORT if debug else {}), **kwargs})
+        self.venv_mode, self.policy_mode, self.tuning_mode = venv_mode, policy_mode, tuning_mode
+        if tuning_mode != "None":
+            self.policy_mode = "None"
+        self.target, self.address = target_policy_name, address
+        self._initial_state = tune_initial_state
+        from rlframe.revive.stages import Inputs, RunFiles
+
+        self._files = RunFiles(*(
+            None if path is None else str(Path(path).absolute())
+            for path in (dataset_file_path, dataset_desc_file_path, val_file_path, reward_file_path)
+        ))  # type: ignore[arg-type]  # fmt: skip
+        self._inputs = Inputs(self._files, self.config)
+        if reward_file_path is not None:
+            self._inputs.reward  # noqa: B018 - checked before anything is written
+        self.workspace = Workspace.make(log_dir, run_id)
+        self.workspace.note_files({
+            "dataset_file": dataset_file_path, "dataset_desc_file": dataset_desc_file_path, "val_file": val_file_path,
+            "reward_file": reward_file_path,
+        })  # fmt: skip
+        self._check_graph()
+        self.workspace.write(CONFIG, self.config.to_dict())
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+        self._say: Callable[[str], None] = lambda _: None
+
+    def _check_graph(self) -> None:
+        before = self.workspace.stage("venv").details.get("graph")
+        if self.venv_mode != "None" and before not in {None, self._inputs.graph.fingerprint}:
+            raise ConfigError(
+                f"{self.workspace.directory}: the environment of this run was learned along another graph; choose "
+                "another run_id, or venv_mode 'None' to train a policy in it"
+            )
+
+    # --- what is done -----------------------------------------------------------------------------------------
+
+    def train(self, env_save_path: str | None = None) -> None:
+        """Begins all stages that the modes ask for, one behind the other."""
+        self._begin([
+            *([self._venv_stage] if self.venv_mode != "None" or env_save_path or self._env_save_path else []),
+            *([self._policy_stage] if self.policy_mode != "None" else []),
+            *([self._tuning_stage] if self.tuning_mode != "None" else []),
+        ], env_save_path)  # fmt: skip
+
+    def train_venv(self) -> None:
+        """Begins the environment's stage."""
+        self._begin([self._venv_stage] if self.venv_mode != "None" else [], None)
+
+    def train_policy(self, env_save_path: str | None = None) -> None:
+        """Begins the policy's stage, in the environment that the run has, or another one's."""
+        self._begin([self._policy_stage] if self.policy_mode != "None" else [], env_save_path)
+
+    def tune_parameter(self, env_save_path: str | None = None) -> None:
+        """Begins the search of tunable parameters."""
+        if self.tuning_mode == "None":
+            raise ConfigError("tune_parameter: tuning_mode is 'None'; wanted 'max' or 'min'")
+        self._begin([self._tuning_stage], env_save_path)
+
+    def stop_train(self) -> None:
+        """Has all stages end soon; what is best so far stays."""
+        self.workspace.ask_to_stop()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Waits until the work has ended, and returns whether it has; what went wrong in it is raised."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+            if self._thread.is_alive():
+                return False
+        self._raise_failure()
+        return True
+
+    def on_progress(self, say: Callable[[str], None]) -> None:
+        """Has a function called with each line of the run's log."""
+        self._say = say
+
+    # --- what there is ----------------------------------------------------------------------------------------
+
+    def get_virtualenv_env(self) -> tuple[Virtual | None, dict[str, Any]]:
+        """Returns the best environments so far, None where there are none yet, and how far the stage is."""
+        self._raise_failure()
+        record = self.workspace.stage("venv")
+        found = None
+        if all((self.workspace.venv / half).is_dir() for half in ("train", "val")):
+            from rlframe.revive.stages import load_environments
+
+            halves = load_environments(self.workspace.venv)
+            found = Virtual((halves["train"], halves["val"]))
+        return found, {**_log(record), "venv_acc": record.best_metric, "least_metric": record.best_metric}
+
+    def get_policy_model(self) -> tuple[PolicyModel | None, dict[str, Any]]:
+        """Returns the best policy so far, None where there is none yet, and how far the stage is."""
+        self._raise_failure()
+        record = self.workspace.stage("policy")
+        model = PolicyModel.load(self.workspace.policy) if self.workspace.policy.is_dir() else None
+        return model, {**_log(record), "policy_acc": record.best_metric, "verdict": record.details.get("verdict")}
+
+    def get_parameter(self) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+        """Returns the best parameters so far by node, None where there are none yet, and how far the search is."""
+        self._raise_failure()
+        record = self.workspace.stage("parameter")
+        log = {
+            "task_state": record.state, "best_metric": record.best_metric, "searched_trail": record.num_of_trial,
+            "budget": record.total_num_of_trials,
+        }  # fmt: skip
+        best = record.details.get("parameters")
+        return (None if best is None else {name: np.array(value, np.float32) for name, value in best.items()}), log
+
+    # --- stages -----------------------------------------------------------------------------------------------
+
+    def _begin(self, stages: list[Callable[[], None]], env_save_path: str | None) -> None:
+        if self._thread is not None and self._thread.is_alive():
+            raise ConfigError("a stage of this server is under way; wait() for it, or stop_train()")
+        self._failure = None
+        self.workspace.may_go_on()
+        self._env_save_path = env_save_path or self._env_save_path
+
+        def work() -> None:
+            try:
+                self._take_environment()
+                for stage in stages:
+                    stage()
+                    if self.workspace.stop_asked():
+                        break
+            except BaseException as error:  # raised by wait() and the get_* methods
+                self._failure = error
+
+        self._thread = threading.Thread(target=work, name="revive", daemon=True)
+        self._thread.start()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _log(self, message: str) -> bool:
+        """Adds a line to the log; returns whether the work goes on."""
+        self.workspace.log(message)
+        self._say(message)
+        return not self.workspace.stop_asked()
+
+    @contextlib.contextmanager
+    def _stage(self, name: str) -> Iterator[StageRecord]:
+        """A context in which a stage is under way; its record says how it ended."""
+        record = self.workspace.stage(name)
+        record.state, record.error = "Run", None
+        self.workspace.set_stage(name, record)
+        try:
+            yield record
+        except BaseException as error:
+            record.state, record.error = "Failed", f"{type(error).__name__}: {error}"
+            self.workspace.set_stage(name, record)
+            self.workspace.log(f"{name} stage failed: {record.error}")
+            raise
+        record.state = "Shutdown" if self.workspace.stop_asked() else "End"
+        self.workspace.set_stage(name, record)
+        self._log(f"{name} stage: {record.state}, best {record.best_metric}")
+
+    def _take_environment(self) -> None:
+        """Takes the environment of another run, where one is named."""
+        if self._env_save_path is None:
+            return
+        from rlframe.revive.stages import load_environments
+
+        place = Path(self._env_save_path)
+        halves = load_environments(place / "venv" if (place / "venv").is_dir() else place)
+        for half, venv in halves.items():
+            venv.save(self.workspace.venv / half)
+
+    def _venv_stage(self) -> None:
+        with self._stage("venv") as record:
+            record.details["graph"] = self._inputs.graph.fingerprint
+            if self.venv_mode == "tune":
+                self._search("venv", record, self._keep_environment)
+            elif self.venv_mode == "once":
+                from rlframe.revive.stages import learn_environment
+
+                record.total_num_of_trials = 1
+                self.workspace.set_stage("venv", record)
+                learned = learn_environment(self._inputs, self.config, self.workspace.venv, self._log)
+                record.trials, record.best_metric = {}, None
+                record.add("0", learned.metric, larger=False, metrics=learned.metrics, traj_dir=str(learned.path))
+                record.details["metrics"] = learned.metrics
+
+    def _keep_environment(self, trial: str, folder: Path) -> None:
+        for half in ("train", "val"):
+            VirtualEnv.load(folder / half, trust=True).save(self.workspace.venv / half)
+        self._log(f"venv trial {trial} is the best so far")
+
+    def _policy_stage(self) -> None:
+        from rlframe.revive.stages import PolicyStage, details_of, load_environments
+
+        with self._stage("policy") as record:
+            venvs = load_environments(self.workspace.venv)
+            stage = PolicyStage(self._inputs, venvs, self.target)
+            record.details["node"] = stage.node
+            if self.policy_mode == "tune":
+                self._search("policy", record, self._keep_policy)
+                return
+            record.total_num_of_trials = 1
+            self.workspace.set_stage("policy", record)
+            result = stage.run(self.config, self._keep_best, self._log)
+            record.trials, record.best_metric = {}, None
+            record.add("0", result.metric, larger=True)
+            record.details |= details_of(result)
+
+    def _keep_best(self, progress: Any) -> None:
+        progress.model.save(self.workspace.policy if progress.half == "train" else self.workspace.policy_val)
+
+    def _keep_policy(self, trial: str, folder: Path) -> None:
+        for name, place in (("policy", self.workspace.policy), ("policy_val", self.workspace.policy_val)):
+            if (folder / name).is_dir():
+                PolicyModel.load(folder / name).save(place)
+        self._log(f"policy trial {trial} is the best so far")
+
+    def _search(self, stage: Any, record: StageRecord, better: Callable[[str, Path], None]) -> None:
+        """Searches a stage's parameters on the cluster."""
+        from rlframe.revive.searching import Search
+        from rlframe.tune.trial_pool import TrialPool
+
+        self.workspace.set_stage(stage, record)
+        found = Search(self.workspace, stage, self._files, self.config, self.target).run(
+            TrialPool(self.address), better
+        )
+        vars(record).update({**vars(found), "details": {**record.details, **_best_details(found)}})
+        if record.best_id is None and not self.workspace.stop_asked():
+            errors = sorted({str(said.get("error", "no finite metric")) for said in record.trials.values()})
+            raise ConfigError(f"all {record.num_of_trial} trials failed: {'; '.join(errors)}")
+
+    def _tuning_stage(self) -> None:
+        from rlframe.revive.parameter_tuning import TuningResult, read_initial_state, tune_parameters
+        from rlframe.revive.stages import load_environments
+
+        base, mode = self.config.base, self.tuning_mode
+        with self._stage("parameter") as record:
+            if self._initial_state is None:
+                raise ConfigError("tune_initial_state: got none; parameter tuning begins at a state: give the file")
+            venvs = load_environments(self.workspace.venv)
+            graph = venvs["train"].graph
+            initial = read_initial_state(self._initial_state, graph, base.parameter_tuning_rollout_horizon)
+            record.total_num_of_trials = base.parameter_tuning_budget
+
+            def note(found: TuningResult) -> bool:
+                record.num_of_trial, record.best_metric = found.searched, found.metric
+                record.details["parameters"] = {name: value.tolist() for name, value in found.parameters.items()}
+                self.workspace.set_stage("parameter", record)
+                return self.workspace.stop_asked()
+
+            found = tune_parameters(
+                list(venvs.values()), self._inputs.reward, initial, mode=mode,  # type: ignore[arg-type]
+                algorithm=base.parameter_tuning_algorithm, budget=base.parameter_tuning_budget, seed=base.global_seed,
+                report=note,
+            )  # fmt: skip
+            note(found)
+
+
+def _best_details(record: StageRecord) -> dict[str, Any]:
+    """Returns what the best trial of a search found out."""
+    best = record.trials.get(record.best_id or "", {})
+    return {name: value for name, value in best.items() if name not in {"metric", "traj_dir", "node", "stopped"}}
+
+
+def _log(record: StageRecord) -> dict[str, Any]:
+    best = record.trials.get(record.best_id or "", {})
+    return {
+        "task_state": record.state, "current_num_of_trials": record.num_of_trial,
+        "total_num_of_trials": record.total_num_of_trials, "best_trial": record.best_id,
+        "traj_dir": best.get("traj_dir"), "trials": json.loads(json.dumps(record.trials)), "error": record.error,
+    }  # fmt: skip

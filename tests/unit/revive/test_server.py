@@ -1,0 +1,247 @@
+"""Runs: an environment and a policy from files, what is on disk, going on, stopping, failing, searching, the page."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from rlframe.cli.commands import app
+from rlframe.report.statistics import Interval
+from rlframe.revive.configuration import Searched
+from rlframe.revive.examples import write_example
+from rlframe.revive.policy_training import PolicyResult
+from rlframe.revive.report import write_report
+from rlframe.revive.searching import Sampler, Search, run_trial
+from rlframe.revive.server import ReviveServer
+from rlframe.revive.verdict import Verdict, verdict_of
+from rlframe.revive.workspace import Workspace
+from rlframe.tune.trial_pool import Finished
+from rlframe.utils.errors import ConfigError
+
+SHORT = {
+    "bc_epoch": 2, "ppo_epoch": 2, "policy_bc_epoch": 2, "test_rollouts": 8, "test_horizon": 10, "ppo_batch_size": 8,
+    "ppo_rollout_horizon": 10, "policy_hidden_features": 16, "transition_hidden_features": 16, "bc_batch_size": 64,
+    "venv_rollout_horizon": 10,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    paths, _ = write_example("mixed", tmp_path_factory.mktemp("mixed"), trajectories=6)
+    return paths
+
+
+def serve(files, log_dir, run_id="run", **changed):
+    given = {
+        "dataset_file_path": str(files["data"]), "dataset_desc_file_path": str(files["graph"]),
+        "reward_file_path": str(files["reward"]), "log_dir": str(log_dir), "run_id": run_id, "venv_mode": "once",
+        "policy_mode": "once", **SHORT, **changed,
+    }  # fmt: skip
+    return ReviveServer(**given)
+
+
+@pytest.fixture(scope="module")
+def done(files, tmp_path_factory):
+    before = sorted(path.name for path in files["data"].parent.iterdir())
+    server = serve(files, tmp_path_factory.mktemp("logs"))
+    assert server.get_virtualenv_env()[1]["task_state"] == "Wait"
+    server.train()
+    assert server.wait()
+    assert sorted(path.name for path in files["data"].parent.iterdir()) == before
+    return server
+
+
+def test_run_leaves_environments_and_policies_that_can_be_used(done):
+    venv, said = done.get_virtualenv_env()
+    assert said["task_state"] == "End"
+    assert said["least_metric"] > 0
+    step = venv.infer_one_step({"level": np.ones((3, 1)), "feed": np.array([[1.0, 0.0]] * 3)})
+    grid = np.linspace(0, 100, 11)
+    assert np.isin(step["valve"], grid).all()
+    policy, said = done.get_policy_model()
+    assert said["task_state"] == "End"
+    actions = policy.infer({name: step[name] for name in policy.inputs})
+    assert np.isin(actions, grid).all()
+    assert set(said["verdict"]) == {"use", "reasons"}
+    found = {path.suffix for path in done.workspace.directory.rglob("*") if path.is_file()}
+    assert found <= {".json", ".npy", ".safetensors", ".log"}
+
+
+def test_run_goes_on_with_other_data_or_another_graph_under_another_name_only(done, files, tmp_path):
+    log_dir = done.workspace.directory.parent
+    other, _ = write_example("mixed", tmp_path, trajectories=6, seed=1)
+    with pytest.raises(ConfigError, match="this run began with other data"):
+        serve({**files, "data": other["data"]}, log_dir)
+    other["graph"].write_text(files["graph"].read_text() + "  nodes:\n    valve: {freeze: true}\n")
+    with pytest.raises(ConfigError, match="was learned along another graph"):
+        serve({**files, "graph": other["graph"]}, log_dir)
+
+
+def test_environment_of_another_run_is_taken(done, files, tmp_path):
+    server = serve(files, tmp_path, venv_mode="None", policy_mode="None")
+    server.train(env_save_path=str(done.workspace.directory))
+    server.wait()
+    theirs, _ = done.get_virtualenv_env()
+    mine, _ = server.get_virtualenv_env()
+    state = {"level": np.ones((1, 1)), "feed": np.array([[1.0, 0.0]])}
+    np.testing.assert_array_equal(mine.infer_one_step(state)["next_level"], theirs.infer_one_step(state)["next_level"])
+
+
+def test_what_goes_wrong_is_raised_and_noted(files, tmp_path):
+    server = serve(files, tmp_path, venv_mode="None")
+    server.train()
+    with pytest.raises(ConfigError, match="there is no learned environment yet; train one"):
+        server.wait()
+    with pytest.raises(ConfigError, match="no learned environment"):
+        server.get_policy_model()
+    record = server.workspace.stage("policy")
+    assert record.state == "Failed"
+    assert "no learned environment" in record.error
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"venv_mode": "twice"}, "venv_mode: got 'twice'; wanted one of 'tune', 'once', 'None'"),
+        ({"matcher_reward_file_path": "m.py"}, "matcher_reward_file_path: got 'm.py'; leave it out"),
+        ({"bc_epochs": 3}, "bc_epochs: no such parameter; did you mean bc_epoch"),
+        ({"dataset_file_path": "none.npz"}, "none.npz"),
+    ],
+)
+def test_wrong_arguments_are_told_and_nothing_is_written(files, tmp_path, changed, message):
+    with pytest.raises(ValueError, match=message):
+        serve(files, tmp_path, **changed)
+    assert not list(tmp_path.iterdir())
+
+
+def test_stopping_leaves_what_is_best_and_the_same_run_goes_on(files, tmp_path):
+    server = serve(files, tmp_path, policy_mode="None", bc_epoch=50)
+    server.on_progress(lambda line: server.stop_train() if "epoch 2 of" in line else None)
+    server.train()
+    server.wait()
+    venv, said = server.get_virtualenv_env()
+    assert (said["task_state"], venv is not None) == ("Shutdown", True)
+    again = serve(files, tmp_path, policy_mode="None", bc_epoch=3)
+    lines = []
+    again.on_progress(lines.append)
+    again.train()
+    again.wait()
+    assert "epoch 3 of 3" in lines[0]  # two of them were learned before
+    assert again.get_virtualenv_env()[1]["task_state"] == "End"
+
+
+def test_command_line_shows_a_run_and_says_whether_to_use_the_policy(done, tmp_path):
+    run, tell = str(done.workspace.directory), CliRunner().invoke
+    use = done.get_policy_model()[1]["verdict"]["use"]
+    said = json.loads(tell(app, ["revive", "status", run, "--json"]).stdout)
+    assert (said["venv"]["state"], said["policy"]["state"]) == ("End", "End")
+    evaluated = tell(app, ["revive", "evaluate", run, "--example", "mixed", "--episodes", "1", "--json"])
+    assert evaluated.exit_code == (0 if use else 3)
+    assert np.isfinite(json.loads(evaluated.stdout)["true_score"])
+    states = tmp_path / "states.json"
+    states.write_text(json.dumps({"level": [[1.0], [2.0]], "feed": [[1.0, 0], [1.0, 1]]}))
+    inferred = json.loads(tell(app, ["revive", "infer", run, str(states)]).stdout)
+    assert np.shape(inferred["valve"]) == (2, 1)
+    page = tmp_path / "page.html"
+    assert tell(app, ["revive", "report", run, "-o", str(page)]).exit_code == (0 if use else 3)
+    assert page.read_text() == write_report(done.workspace)
+
+
+def test_page_has_graph_fits_and_verdict_and_asks_no_network(done):
+    page = write_report(done.workspace)
+    for part in ("Verdict", "Double validation", "Rollouts beside the log", "next_level", "valve on level"):
+        assert part in page
+    assert "<script" not in page
+    assert "http" not in page
+
+
+def test_verdict_wants_every_policy_above_the_data_in_every_environment():
+    pairs = [(policy, env) for policy in ("train", "val") for env in ("train", "val")]
+    result = PolicyResult(
+        models=dict.fromkeys(("train", "val")), scores=dict.fromkeys(pairs, Interval(2.0, 1.5, 2.5)),
+        data={"train": 1.0, "val": 1.4},
+    )  # fmt: skip
+    assert verdict_of(result).use
+    result.scores["val", "train"] = Interval(1.2, 0.9, 1.5)
+    said = verdict_of(result)
+    assert not said.use
+    assert "Do not use this policy. In the train environment the val policy scores 1.2 [0.9, 1.5]" in str(said)
+    assert Verdict.from_dict(json.loads(json.dumps(said.to_dict()))) == said
+    del result.models["val"]
+    assert not verdict_of(result).use
+
+
+# --- searches -----------------------------------------------------------------------------------------------------
+
+
+class PoolHere:
+    """Carries trials out in this process; refuses those that its `broken` names."""
+
+    cpus = 1
+
+    def __init__(self, broken=()):
+        self.broken, self.made, self.keys = broken, [], []
+
+    @property
+    def running(self):
+        return len(self.made)
+
+    def start(self, key, function, *arguments):
+        self.keys.append(key)
+        assert function is run_trial
+        if key in self.broken:
+            self.made.append(Finished(key, None, None, "ValueError: broken"))
+        else:
+            self.made.append(Finished(key, function(*arguments), "here", None))
+
+    def finished(self, timeout_s):
+        made, self.made = self.made, []
+        return made
+
+
+def test_search_keeps_the_best_goes_on_and_survives_trials_that_fail(files, tmp_path):
+    server = serve(files, tmp_path, venv_mode="tune", policy_mode="None", train_venv_trials=3)
+    workspace, better = server.workspace, []
+
+    def search(pool, trials):
+        server.config = serve(files, tmp_path, venv_mode="tune", train_venv_trials=trials).config
+        made = Search(workspace, "venv", server._files, server.config, None)
+        return made.run(pool, lambda trial, folder: better.append((trial, folder)))
+
+    first = search(PoolHere(broken=("1",)), 2)
+    assert set(first.trials) == {"0", "1"}
+    assert first.trials["1"]["error"] == "ValueError: broken"
+    assert [trial for trial, _ in better] == ["0"]
+    assert (better[0][1] / "train").is_dir()
+    pool = PoolHere()
+    record = search(pool, 3)
+    assert pool.keys == ["2"]  # what had ended is not done again
+    assert record.best_metric == min(said["metric"] for said in record.trials.values() if said["metric"] is not None)
+    assert Workspace(workspace.directory).stage("venv").trials == record.trials
+
+
+@pytest.mark.parametrize("algorithm", ["random", "grid", "optuna"])
+def test_samplers_begin_with_the_defaults_and_stay_within_the_space(algorithm):
+    if algorithm == "optuna":
+        pytest.importorskip("optuna")
+    space = {"g_lr": Searched("continuous", (1e-4, 1e-2)), "layers": Searched("discrete", (1, 2))}
+
+    def drawn():
+        sampler = Sampler(space, algorithm, 0, False, {"g_lr": 1e-3, "layers": 2})
+        made = []
+        for trial in range(5):
+            made.append(sampler.ask(trial))
+            sampler.tell(trial, made[-1], float(trial))
+        return made
+
+    first = drawn()
+    assert first[0] == {"g_lr": 1e-3, "layers": 2}
+    assert all(1e-4 <= one["g_lr"] <= 1e-2 and one["layers"] in {1, 2} for one in first)
+    assert len({tuple(one.items()) for one in first[1:]}) == 4
+    assert drawn() == first
+
+
+def test_grid_ends_when_all_was_tried():
+    sampler = Sampler({"layers": Searched("grid", (1, 2))}, "grid", 0, False, {"layers": 1})
+    assert [sampler.ask(trial) for trial in range(4)] == [{"layers": 1}, {"layers": 1}, {"layers": 2}, None]
