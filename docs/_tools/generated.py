@@ -7,9 +7,10 @@ from sphinx.util.docutils import SphinxDirective
 
 
 class Generated(SphinxDirective):
-    """Puts what `site_text` makes in the directive's place."""
+    """Puts what `site_text` makes in the directive's place, and in that of what it says to those who read the file."""
 
     required_arguments = 1
+    has_content = True
 
     def run(self) -> list[nodes.Node]:
         name = self.arguments[0]
