@@ -59,6 +59,7 @@ RENAMES: dict[str, Rename] = {
     "schedule_max_timesteps": Rename((), advice="exploration_config.epsilon_timesteps"),
     "exploration_fraction": Rename((), advice="exploration_config.epsilon_timesteps"),
     # Newer names of RLlib 1.10 to 2.x
+    "off_policy_estimation_methods": Rename(("input_evaluation",), list),
     "num_env_runners": _to("num_workers"),
     "num_rollout_workers": _to("num_workers"),
     "num_envs_per_env_runner": _to("num_envs_per_worker"),

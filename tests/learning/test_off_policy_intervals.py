@@ -1,4 +1,4 @@
-"""Intervals for a policy's value, by data of another: in 100 data sets of CartPole and of a table, 93 hold the truth."""
+"""Intervals for a policy's value, by data of another: in 93 of 100 data sets they hold the truth."""
 
 from __future__ import annotations
 

@@ -61,8 +61,8 @@ def studentised(statistic: Statistic, draws: Draws, level: float) -> Interval:
         draws: Which episodes were drawn again.
         level: Coverage, in (0, 1).
 
-    Source: Efron & Tibshirani 1993, "An Introduction to the Bootstrap", section 12.5; Hall 1992, "The Bootstrap and Edgeworth
-        Expansion", section 3.6 (symmetric intervals).
+    Source: Efron & Tibshirani 1993, "An Introduction to the Bootstrap", section 12.5; Hall 1992, "The Bootstrap and
+        Edgeworth Expansion", section 3.6 (symmetric intervals).
     """
     value, error = (float(made[0]) for made in statistic(np.ones((1, draws.counts.shape[1]))))
     values, errors = statistic(draws.counts)

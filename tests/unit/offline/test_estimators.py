@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rlframe.agents.pg.pg_policy import PGTorchPolicy
+from rlframe.config.renames import translate_renames
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.offline.estimators import ImportanceSamplingEstimator, WeightedImportanceSamplingEstimator
 
@@ -109,3 +110,16 @@ def test_data_without_probabilities_are_told():
         metrics_of(ImportanceSamplingEstimator, batch)
     with pytest.raises(ValueError, match="several policies"):
         metrics_of(ImportanceSamplingEstimator, batch.as_multi_agent())
+
+
+def test_names_of_later_rllib_are_taken_or_answered():
+    from rlframe.offline import estimators
+
+    assert estimators.ImportanceSampling is ImportanceSamplingEstimator
+    assert estimators.WeightedImportanceSampling is WeightedImportanceSamplingEstimator
+    with pytest.raises(ImportError, match="evaluate_off_policy"):
+        from rlframe.offline.estimators import DoublyRobust  # noqa: F401
+    later = {"off_policy_estimation_methods": {"is": {"type": "ImportanceSampling"}}}
+    config, (said,) = translate_renames(later, ["input_evaluation"])
+    assert "input_evaluation" in said
+    assert config["input_evaluation"] == ["is"]
