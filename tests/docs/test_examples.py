@@ -19,7 +19,7 @@ def load(name):
 def test_every_example_has_a_test_here():
     names = {path.stem for path in EXAMPLES.glob("*.py")}
     tested = {"train_own_env", "derive_algorithm", "custom_metrics", "custom_model", "own_execution_plan"}
-    assert names == tested | {"central_critic", "parameter_sharing", "self_play", "two_trainers"}
+    assert names == tested | {"central_critic", "decentralized", "parameter_sharing", "self_play", "two_trainers"}
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["gymnasium", "old gym"])
@@ -72,3 +72,10 @@ def test_two_trainers_learn_side_by_side():
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_example_is_short(path):
     assert len(path.read_text().splitlines()) <= 75
+
+
+def test_a_player_that_plays_itself_is_rated_above_chance():
+    pytest.importorskip("pettingzoo", reason="PettingZoo is not installed: pip install 'rlframe[multiagent]'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what PettingZoo says of its own future
+        assert load("decentralized").main(episodes=300) > 50.0
