@@ -13,6 +13,7 @@ import typer
 
 from rlframe.cli import (
     algorithms,
+    data_commands,
     lookup_commands,
     play_commands,
     report_commands,
@@ -29,6 +30,7 @@ _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
 __all__ = [
     "app",
+    "data_commands",
     "lookup_commands",
     "play_commands",
     "report_commands",

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlframe.exploration.exploration import Array, Exploration, State, greedy
-from rlframe.exploration.random import MASKED, random_valid, uniform_sampler
+from rlframe.exploration.random import MASKED, random_valid, uniform_sampler, valid_counts
 from rlframe.utils.numpy import convert_to_numpy
 from rlframe.utils.schedules import PiecewiseSchedule, make_schedule
 
@@ -23,6 +23,7 @@ class EpsilonGreedy(Exploration):
 
     The distribution's inputs are the actions' values; actions with a value of FLOAT_MIN (or minus infinity) are invalid
     and never drawn. In other than Discrete spaces, which have no such values, a random action is any one of the space.
+    In Discrete spaces log-likelihoods are those of the mixture, by which data can be weighted; in others they are 0.
 
     Args:
         action_space: The environment's action space.
@@ -57,24 +58,43 @@ class EpsilonGreedy(Exploration):
     def get_exploration_action(
         self, *, action_distribution: Any, timestep: int | None, explore: bool = True
     ) -> tuple[Any, Array]:
-        """Returns actions `[B, …]` and zeros `[B]`."""
+        """Returns actions `[B, …]` and their log-likelihoods, float32 `[B]`."""
         step = self.advance(timestep)
         actions, logp = greedy(action_distribution)
         if not explore:
             return actions, logp
-        epsilon = self.epsilon_schedule(step)
+        epsilon = float(self.epsilon_schedule(step))
+        explored = self._explored(actions, logp, action_distribution, epsilon)
+        if self._by_value and epsilon > 0:
+            logp = self._mixture_logp(explored == actions, action_distribution, epsilon)
+        return explored, logp
+
+    def _explored(self, actions: Any, logp: Array, action_distribution: Any, epsilon: float) -> Any:
+        """Returns actions `[B, …]` with a random one in place of each with probability epsilon."""
         rows = len(logp)
         if rows == 1:  # what one environment asks for; no arrays are needed to decide
             if self.rng.random() >= epsilon:
-                return actions, logp
+                return actions
             chosen = np.ones(1, np.bool_)
         else:
             chosen = self.rng.random(rows) < epsilon
             if not chosen.any():
-                return actions, logp
+                return actions
         if not self._by_value:
-            return _replace(actions, self._uniform(self.rng, rows), chosen), logp
-        return self._random_valid(action_distribution.inputs, actions, chosen), logp
+            return _replace(actions, self._uniform(self.rng, rows), chosen)
+        return self._random_valid(action_distribution.inputs, actions, chosen)
+
+    def _mixture_logp(self, is_greedy: Any, action_distribution: Any, epsilon: float) -> Array:
+        """Returns log(epsilon / valid actions + (1 - epsilon) · greedy), float32 `[B]`.
+
+        Args:
+            is_greedy: Whether actions are the greedy ones, bool `[B]`.
+            action_distribution: Its inputs are the actions' values `[B, A]`.
+            epsilon: In (0, 1].
+        """
+        share = epsilon / valid_counts(action_distribution, int(self.action_space.n))
+        logp: Array = np.log(share + (1.0 - epsilon) * is_greedy).astype(np.float32)
+        return logp
 
     def _random_valid(self, values: Any, actions: Array, chosen: Array) -> Array:
         """Returns actions `[B]` with the chosen rows replaced by random valid actions.

@@ -26,7 +26,9 @@ MASKED = FLOAT_MIN / 2
 
 
 class Random(Exploration):
-    """Draws uniformly from the action space; log-likelihoods are 0.
+    """Draws uniformly from the action space.
+
+    Log-likelihoods are those of the draw in spaces with finitely many actions or with bounds; 0 in others.
 
     Discrete actions whose value or logit is FLOAT_MIN (or minus infinity) are invalid and never drawn.
 
@@ -41,6 +43,7 @@ class Random(Exploration):
     def __init__(self, action_space: Any, **base: Unpack[ExplorationArgs]) -> None:
         super().__init__(action_space, **base)
         self._draw = valid_sampler(action_space, normalized=self.normalizes)
+        self._logp = uniform_logp(action_space, normalized=self.normalizes)
 
     def get_exploration_action(
         self, *, action_distribution: Any, timestep: int | None, explore: bool = True
@@ -49,7 +52,10 @@ class Random(Exploration):
         self.advance(timestep)
         if not explore:
             return greedy(action_distribution)
-        return self._draw(self.rng, action_distribution), no_logp(count_rows(action_distribution))
+        actions, logp = self._draw(self.rng, action_distribution), no_logp(count_rows(action_distribution)) + self._logp
+        if isinstance(self.action_space, spaces.Discrete):
+            logp = -np.log(valid_counts(action_distribution, int(self.action_space.n)), dtype=np.float32)
+        return actions, logp
 
     def get_tf_exploration_action_op(self, action_dist: Any, explore: bool) -> tuple[Any, Array]:
         """Returns what `get_exploration_action` does (RLlib's name, for TensorFlow)."""
@@ -79,6 +85,43 @@ def valid_sampler(space: Any, *, normalized: bool) -> Callable[[np.random.Genera
         return random_valid(rng, values)[0]
 
     return draw
+
+
+def valid_counts(distribution: Any, actions: int) -> Array:
+    """Returns how many of a Discrete space's actions are valid in each row, all where none is. Integer `[B]`.
+
+    Args:
+        distribution: Its inputs are values or logits `[B, A]`, or others where it is of the user's own.
+        actions: The space's actions.
+    """
+    values = convert_to_numpy(distribution.inputs)
+    if values.shape[1:] != (actions,) or values.min(initial=0.0) > MASKED:
+        return np.full(len(values), actions)
+    counts: Array = (values > MASKED).sum(axis=1)
+    return np.where(counts, counts, actions)
+
+
+def uniform_logp(space: Any, *, normalized: bool) -> np.float32:
+    """Returns the log-likelihood of each action of a space that is drawn from uniformly; 0 where it has no bounds.
+
+    Args:
+        space: See `uniform_sampler`.
+        normalized: Whether a policy's actions for Boxes are normalised; densities are those in the policy's space.
+    """
+    if isinstance(space, (spaces.Tuple, spaces.Dict)):
+        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        return np.float32(sum(uniform_logp(part, normalized=normalized) for part in parts))
+    if isinstance(space, spaces.Discrete):
+        return np.float32(-np.log(int(space.n)))
+    if isinstance(space, spaces.MultiDiscrete):
+        return np.float32(-np.log(np.asarray(space.nvec, np.float64)).sum())
+    if isinstance(space, spaces.MultiBinary):
+        return np.float32(-np.log(2) * int(np.prod(space.shape)))
+    if isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind == "f":
+        low, high = policy_bounds(space, normalized=normalized)
+        widths = np.asarray(high, np.float64) - np.asarray(low, np.float64)
+        return np.float32(-np.log(widths).sum()) if np.isfinite(widths).all() and (widths > 0).all() else np.float32(0)
+    return np.float32(0)
 
 
 def random_valid(rng: np.random.Generator, values: Array) -> tuple[Array, Array]:

@@ -170,3 +170,14 @@ def test_per_worker_epsilon_without_remote_workers_follows_the_schedule():
     exploration = PerWorkerEpsilonGreedy(THREE, final_epsilon=0.5, epsilon_timesteps=10, num_workers=0, rng=rng())
     choose(exploration, values([0, 1, 2]), 5)
     assert exploration.epsilon == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize("rows", [1, 400])
+def test_likelihoods_are_those_of_the_mixture(rows):
+    """Behaviour that is taken for certain misleads whoever weights data by it."""
+    exploration = EpsilonGreedy(THREE, epsilon_schedule=ConstantSchedule(0.3), rng=rng())
+    for _ in range(400 // rows):
+        actions, logp = choose(exploration, values(*[[0, 2, 1]] * rows))
+        np.testing.assert_allclose(np.exp(logp), np.where(actions == 1, 0.8, 0.1), rtol=1e-5)
+    actions, logp = choose(exploration, values(*[[FLOAT_MIN, 2, 1]] * rows))
+    np.testing.assert_allclose(np.exp(logp), np.where(actions == 1, 0.85, 0.15), rtol=1e-5)

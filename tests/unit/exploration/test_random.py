@@ -7,7 +7,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, Tuple
 
 from rlframe.exploration import Random, SoftQ, StochasticSampling
-from rlframe.exploration.random import policy_bounds, uniform_sampler
+from rlframe.exploration.random import policy_bounds, uniform_logp, uniform_sampler
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from rlframe.utils.numpy import FLOAT_MIN
 from rlframe.utils.spaces import Simplex
@@ -20,7 +20,8 @@ def test_random_covers_the_space_and_not_the_distribution():
     actions, logp = choose(exploration, values(*[[9, 0, 0]] * 300))
     assert set(actions.tolist()) == {0, 1, 2}
     assert logp.shape == (300,)
-    assert not logp.any()
+    assert logp.dtype == np.float32
+    np.testing.assert_allclose(logp, -np.log(3), rtol=1e-6)
     assert choose(exploration, values([0, 9, 0]), explore=False)[0].tolist() == [1]
 
 
@@ -152,3 +153,18 @@ def test_soft_q_refuses_boxes_and_temperatures_of_zero():
         SoftQ(Box(-1, 1, (1,)), rng=rng())
     with pytest.raises(ConfigError, match="temperature"):
         SoftQ(THREE, temperature=0.0, rng=rng())
+
+
+@pytest.mark.parametrize(
+    ("space", "wanted"),
+    [
+        (Discrete(4, start=2), -np.log(4)),
+        (MultiDiscrete([2, 5]), -np.log(10)),
+        (MultiBinary(3), -3 * np.log(2)),
+        (Box(-2.0, 2.0, (2,)), -2 * np.log(2)),  # in the policy's space, where actions are in [-1, 1]
+        (Box(-np.inf, np.inf, (2,)), 0.0),
+        (Tuple((Discrete(3), Discrete(2))), -np.log(6)),
+    ],
+)
+def test_uniform_draws_have_the_likelihood_of_their_space(space, wanted):
+    np.testing.assert_allclose(uniform_logp(space, normalized=True), wanted, rtol=1e-6)

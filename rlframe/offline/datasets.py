@@ -1,0 +1,212 @@
+"""Datasets as a whole: going through them, describing, converting and splitting them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.data.columns import ACTION_LOGP, ACTION_PROB, DONES, EPS_ID, REWARDS, TERMINATEDS
+from rlframe.data.returns import trajectory_ends
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.offline.episode_file import forms_of
+from rlframe.offline.io_context import IOContext
+from rlframe.offline.json_writer import JsonWriter
+from rlframe.offline.output_writer import OutputWriter
+from rlframe.offline.parquet_format import ParquetWriter
+from rlframe.offline.sources import file_reader
+from rlframe.utils.errors import ConfigError, DataError
+
+#: What a dataset can be written as.
+FORMATS = ("parquet", "json", "npz", "hdf5")
+#: What D4RL calls our columns.
+_D4RL = {"obs": "observations", "new_obs": "next_observations", "terminateds": "terminals", "truncateds": "timeouts"}
+
+
+def read_dataset(source: Any, schema: Any = None) -> Iterator[SampleBatch]:
+    """Yields a dataset's rows once, in order.
+
+    Args:
+        source: Files, as `input` names them.
+        schema: What a table's headers mean.
+
+    Raises:
+        ConfigError: If there are no such files.
+        DataError: If they cannot be read, or hold several policies' rows.
+    """
+    config = {"input_config": {} if schema is None else {"schema": schema}}
+    for batch in file_reader(source, IOContext(config=config)).read_all_files():
+        if not isinstance(batch, SampleBatch):
+            raise DataError(f"{source}: got rows of the policies {list(batch.policy_batches)}, wanted one policy's")
+        if batch.count:
+            yield batch
+
+
+def make_writer(directory: str, kind: str) -> OutputWriter:
+    """Returns the writer of a dataset into a directory that is empty, or not there.
+
+    Args:
+        directory: Where it is written.
+        kind: One of `FORMATS`.
+
+    Raises:
+        ConfigError: If the format is another, or something is in the directory.
+    """
+    if kind not in FORMATS:
+        raise ConfigError(f"--format: got {kind!r}, wanted one of {', '.join(FORMATS)}")
+    if os.path.exists(directory) and (not os.path.isdir(directory) or os.listdir(directory)):
+        raise ConfigError(f"--output: {directory!r} exists; wanted a new directory")
+    if kind == "parquet":
+        return ParquetWriter(directory)
+    return JsonWriter(directory) if kind == "json" else _ArrayWriter(directory, kind)
+
+
+class _ArrayWriter(OutputWriter):
+    """Keeps all rows in memory, and writes them as arrays when it is closed: one file of npz, or of D4RL's HDF5."""
+
+    def __init__(self, directory: str, kind: str) -> None:
+        self._directory, self._kind = directory, kind
+        self._batches: list[SampleBatch] = []
+
+    def write(self, sample_batch: Any) -> None:
+        """Takes a batch; columns of objects are left out."""
+        numbers = {name: column for name, column in sample_batch.items() if isinstance(column, np.ndarray)}
+        self._batches.append(SampleBatch({name: c for name, c in numbers.items() if c.dtype.kind in "biuf"}))
+
+    def close(self) -> None:
+        """Writes the file."""
+        if not self._batches:
+            return
+        rows = SampleBatch.concat_samples(self._batches)
+        os.makedirs(self._directory, exist_ok=True)
+        if self._kind == "npz":
+            np.savez(os.path.join(self._directory, "data.npz"), **rows)
+            return
+        import h5py
+
+        with h5py.File(os.path.join(self._directory, "data.hdf5"), "w") as file:
+            for name, column in rows.items():
+                file[_D4RL.get(name, name)] = column
+
+
+def convert_dataset(source: Any, directory: str, kind: str, schema: Any = None) -> int:
+    """Writes a dataset in another format; returns its rows."""
+    writer, rows = make_writer(directory, kind), 0
+    for batch in read_dataset(source, schema):
+        writer.write(batch)
+        rows += batch.count
+    writer.close()  # type: ignore[attr-defined]  # each of these has it
+    return rows
+
+
+def split_dataset(
+    source: Any, directory: str, shares: Mapping[str, float], kind: str = "parquet", seed: int = 0, schema: Any = None
+) -> dict[str, int]:
+    """Divides a dataset's episodes by lot into directories below one; returns the episodes in each.
+
+    Rows with the same `eps_id` stay together, also where an episode is in several batches.
+
+    Args:
+        source: See `read_dataset`.
+        directory: Where the parts are made.
+        shares: Each part's share of the episodes by its name; they sum to 1.
+        kind: Format of the parts.
+        seed: Of the lots.
+        schema: See `read_dataset`.
+
+    Raises:
+        ConfigError: If shares are none.
+    """
+    values = np.asarray(list(shares.values()), np.float64)
+    if len(values) < 2 or (values <= 0).any() or not np.isclose(values.sum(), 1.0):
+        raise ConfigError(f"--parts: got {dict(shares)}, wanted the shares of two parts or more, whose sum is 1")
+    names = list(dict.fromkeys(key for key, _ in _episodes_of(source, schema)))
+    order = np.random.default_rng(seed).permutation(len(names))
+    stops = np.rint(np.cumsum(values) * len(names)).astype(int)
+    part_of = {names[index]: int(np.searchsorted(stops, place, side="right")) for place, index in enumerate(order)}
+    writers = [make_writer(os.path.join(directory, part), kind) for part in shares]
+    for key, episode in _episodes_of(source, schema):
+        writers[part_of[key]].write(episode)
+    for writer in writers:
+        writer.close()  # type: ignore[attr-defined]  # each of these has it
+    counts = np.bincount(list(part_of.values()), minlength=len(writers))
+    return dict(zip(shares, counts.tolist(), strict=True))
+
+
+def describe_dataset(source: Any, schema: Any = None) -> dict[str, Any]:
+    """Returns what is in a dataset: rows, episodes, columns, returns; numbers, texts and dicts of such.
+
+    `columns` has each one's `dtype`, `shape` of a row, `min`, `max` and the number of values that are `not_finite`;
+    `returns` those of episodes, which end with a row that is done; `probabilities` the column of them, or None.
+
+    Raises:
+        ConfigError: If there are no such files.
+        DataError: If they cannot be read.
+    """
+    columns: dict[str, dict[str, Any]] = {}
+    totals: dict[Any, float] = {}
+    ended: set[Any] = set()
+    rows = terminal = 0
+    for batch in read_dataset(source, schema):
+        rows += batch.count
+        for name, form in forms_of(batch).items():
+            described = columns.setdefault(name, {"dtype": form.dtype, "shape": list(form.shape)})
+            if form.dtype != "json":
+                _add_range(described, np.asarray(batch[name]))
+        for key, episode in _episodes(batch, rows):
+            totals[key] = totals.get(key, 0.0) + float(np.sum(episode[REWARDS], dtype=np.float64))
+            if bool(np.asarray(episode.get(DONES, episode.get(TERMINATEDS)))[-1]):
+                ended.add(key)
+            terminal += int(np.sum(episode.get(TERMINATEDS, 0)))
+    if not rows:
+        raise DataError(f"{source}: found no rows")
+    returns = np.asarray([total for key, total in totals.items() if key in ended])
+    given = [name for name in (ACTION_PROB, ACTION_LOGP) if name in columns]
+    return {
+        "rows": rows, "episodes": len(totals), "episodes_ended": len(ended), "terminal_rows": terminal,
+        "columns": columns, "returns": _distribution(returns), "probabilities": given[0] if given else None,
+    }  # fmt: skip
+
+
+def _episodes_of(source: Any, schema: Any) -> Iterator[tuple[int, SampleBatch]]:
+    rows = 0
+    for batch in read_dataset(source, schema):
+        rows += batch.count
+        yield from _episodes(batch, rows)
+
+
+def _episodes(batch: SampleBatch, rows: int) -> Iterator[tuple[int, SampleBatch]]:
+    """Yields the parts of a batch that are of one episode each, with the episode's number.
+
+    Args:
+        batch: The rows.
+        rows: Those of the dataset up to the end of this batch: without `eps_id` each trajectory is an episode, whose
+            number is that of its first row.
+    """
+    stops = (np.flatnonzero(trajectory_ends(batch)) + 1).tolist()
+    for start, stop in zip([0, *stops[:-1]], stops, strict=True):
+        part = batch[start:stop]
+        yield int(part[EPS_ID][0]) if EPS_ID in part else rows - batch.count + start, part
+
+
+def _add_range(described: dict[str, Any], column: NDArray[Any]) -> None:
+    finite = np.isfinite(column) if column.dtype.kind == "f" else np.ones(column.shape, bool)
+    described["not_finite"] = described.get("not_finite", 0) + int((~finite).sum())
+    if finite.any():
+        low, high = float(column[finite].min()), float(column[finite].max())
+        described["min"] = min(described.get("min", low), low)
+        described["max"] = max(described.get("max", high), high)
+
+
+def _distribution(returns: NDArray[Any]) -> dict[str, float] | None:
+    if not len(returns):
+        return None
+    low, quarter, median, three, high = np.quantile(returns, [0, 0.25, 0.5, 0.75, 1]).tolist()
+    return {"mean": float(returns.mean()), "std": float(returns.std()), "min": low, "25%": quarter, "median": median,
+            "75%": three, "max": high}  # fmt: skip
+
+
+__all__ = ["FORMATS", "convert_dataset", "describe_dataset", "make_writer", "read_dataset", "split_dataset"]

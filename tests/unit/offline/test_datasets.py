@@ -1,0 +1,81 @@
+"""Datasets as a whole: what is converted reads alike, what is split keeps its episodes, and what is said is counted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.offline import JsonWriter
+from rlframe.offline.datasets import convert_dataset, describe_dataset, read_dataset, split_dataset
+from rlframe.utils.errors import ConfigError
+from tests.unit.offline.test_episode_files import episodes, write
+
+
+@pytest.fixture
+def table(tmp_path):
+    write(tmp_path / "table", episodes())
+    return str(tmp_path / "table")
+
+
+def rows_of(source) -> SampleBatch:
+    return SampleBatch.concat_samples(list(read_dataset(source)))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json", "npz", "hdf5"])
+def test_what_is_converted_reads_alike(kind, table, tmp_path):
+    if kind == "hdf5":
+        pytest.importorskip("h5py")
+    assert convert_dataset(table, str(tmp_path / "made"), kind) == 18
+    made, wanted = rows_of(str(tmp_path / "made")), rows_of(table)
+    assert set(made) == set(wanted)
+    for name, column in wanted.items():
+        np.testing.assert_array_equal(made[name], column, err_msg=name)
+    with pytest.raises(ConfigError, match="exists; wanted a new directory"):
+        convert_dataset(table, str(tmp_path / "made"), kind)
+
+
+def test_what_is_split_keeps_its_episodes(tmp_path):
+    writer = JsonWriter(str(tmp_path / "lines"))
+    for episode in episodes((4,) * 10):  # each in two batches
+        writer.write(episode[:1])
+        writer.write(episode[1:])
+    writer.close()
+    counts = split_dataset(str(tmp_path / "lines"), str(tmp_path / "parts"), {"train": 0.8, "test": 0.2})
+    assert counts == {"train": 8, "test": 2}
+    parts = {name: rows_of(str(tmp_path / "parts" / name))["rewards"] for name in counts}
+    assert [len(rewards) for rewards in parts.values()] == [32, 8]
+    assert sorted(np.concatenate(list(parts.values()))) == list(range(40))
+
+
+def test_a_dataset_is_described_by_what_is_in_it(table, tmp_path):
+    odd = episodes((3,))[0]
+    odd["obs"][1, 0] = np.nan
+    odd["action_prob"] = np.full(3, 0.5, np.float32)
+    write(tmp_path / "odd", [odd])
+    described = describe_dataset(table)
+    assert (described["rows"], described["episodes"], described["terminal_rows"]) == (18, 4, 2)
+    assert described["returns"]["max"] == 12 + 13 + 14 + 15 + 16 + 17
+    assert described["columns"]["obs"] == {"dtype": "<f4", "shape": [3], "not_finite": 0, "min": 0.0, "max": 17.0}
+    assert described["probabilities"] is None
+    other = describe_dataset(str(tmp_path / "odd"))
+    assert other["columns"]["obs"]["not_finite"] == 1
+    assert other["probabilities"] == "action_prob"
+
+
+def test_the_command_line_says_what_the_functions_do(table, tmp_path):
+    from typer.testing import CliRunner
+
+    from rlframe.cli.commands import app
+
+    def said(*words: str) -> str:
+        result = CliRunner().invoke(app, ["data", *words])
+        return f"{result.exit_code}: {result.output}"
+
+    assert said("inspect", table).startswith("0: 18 rows, 4 episodes")
+    assert said("convert", table, "-o", str(tmp_path / "c"), "--format", "json").endswith(", 18 rows\n")
+    assert "train, 3 episodes" in said("split", table, "-o", str(tmp_path / "s"), "--parts", "train=0.75,test=0.25")
+    assert "got 'train', wanted names with shares" in said(
+        "split", table, "-o", str(tmp_path / "x"), "--parts", "train"
+    )
+    assert "got 'csv', wanted one of" in said("convert", table, "-o", str(tmp_path / "x"), "--format", "csv")
