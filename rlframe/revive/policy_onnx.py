@@ -6,17 +6,14 @@ import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rlframe.revive.columns import Block, NodeScaler
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.seeding import make_rng
-
-if TYPE_CHECKING:
-    from rlframe.revive.policy_model import PolicyModel
 
 _OPSET, _IR = 18, 9
 _ROWS, _CLOSE = 64, 1e-4
@@ -26,7 +23,22 @@ _ACTIVATIONS = {
 }  # fmt: skip
 
 
-def write_onnx(model: PolicyModel, path: Path) -> None:
+class ExportedPolicy(Protocol):
+    """What of a policy is written: its graph, its node, the nodes it sees, its network, and what it does.
+
+    `policy_model`, which has such a policy, calls this module, so it cannot be named here.
+    """
+
+    graph: Any
+    node: str
+    inputs: tuple[str, ...]
+    network: Any
+
+    def infer(self, state: Mapping[str, ArrayLike]) -> NDArray[np.float32]:
+        """Returns the most likely action of each row, clipped, in the user's units."""
+
+
+def write_onnx(model: ExportedPolicy, path: Path) -> None:
     """Writes a policy as ONNX, and compares what the file computes with `infer` before it is at its place.
 
     Args:
@@ -52,7 +64,7 @@ def write_onnx(model: PolicyModel, path: Path) -> None:
         beside.unlink(missing_ok=True)
 
 
-def _compare(model: PolicyModel, made: Any, path: Path) -> None:
+def _compare(model: ExportedPolicy, made: Any, path: Path) -> None:
     """Raises a ConfigError where the file and the policy disagree on random rows of the columns' ranges."""
     from onnx.reference import ReferenceEvaluator
 
@@ -74,7 +86,7 @@ def _compare(model: PolicyModel, made: Any, path: Path) -> None:
 class _Writer:
     """Puts a policy's computation together, node by node."""
 
-    def __init__(self, policy: PolicyModel, onnx: Any) -> None:
+    def __init__(self, policy: ExportedPolicy, onnx: Any) -> None:
         self.policy, self.onnx, self.helper = policy, onnx, onnx.helper
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
