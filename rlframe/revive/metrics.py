@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rlframe.revive.data import GraphData, Windows
     from rlframe.revive.venv_model import VirtualEnv
 
-__all__ = ["METRICS", "Scores", "logged_state", "rollout", "scores"]
+__all__ = ["METRICS", "Scores", "is_transition", "logged_state", "rollout", "scores"]
 
 METRICS = ("mae", "mse", "nll", "wdist")
 
@@ -42,6 +42,11 @@ class Scores:
         return named
 
 
+def is_transition(name: str) -> bool:
+    """Returns whether a node is of the next step, and no decision."""
+    return name.startswith(("next_", "delta_"))
+
+
 def logged_state(data: GraphData, windows: Windows, step: int, *, everything: bool = False) -> dict[str, NDArray[Any]]:
     """Returns what was logged of a step of windows: leaves at the first one, external factors at all.
 
@@ -62,21 +67,41 @@ def logged_state(data: GraphData, windows: Windows, step: int, *, everything: bo
     return state
 
 
-def rollout(venv: VirtualEnv, data: GraphData, windows: Windows, member: int = 0) -> dict[str, NDArray[np.float32]]:
+def rollout(
+    venv: VirtualEnv, data: GraphData, windows: Windows, member: int = 0, *, guided: bool = False
+) -> dict[str, NDArray[np.float32]]:
     """Returns what an environment says of windows from their first rows, by node, float32 `[T, B, columns]`.
 
     External factors are those of the log; each node has its most likely value.
+
+    Args:
+        venv: The environment.
+        data: Whose windows they are.
+        windows: Some of its rows.
+        member: Whose models answer.
+        guided: Whether decisions of the log lead through the rollout, as they would not repeat where chance was in
+            them; what the environment would decide is then told of the logged inputs.
     """
+    decisions = [
+        name for name in venv.graph.order if venv.graph.nodes[name].role == "network" and not is_transition(name)
+    ]  # fmt: skip
     made: list[Mapping[str, NDArray[Any]]] = []
     carried: dict[str, NDArray[Any]] = {}
     for step in range(len(windows.valid)):
-        values = venv.infer_one_step({**logged_state(data, windows, step), **carried}, member=member)
+        given = {name: windows.arrays[name][step] for name in decisions} if guided else {}
+        values = venv.infer_one_step({**logged_state(data, windows, step), **carried, **given}, member=member)
         carried = venv.next_state(values)
         made.append(values)
-    return {node: np.stack([values[node] for values in made]) for node in venv.graph.order}
+    found = {node: np.stack([values[node] for values in made]) for node in venv.graph.order}
+    if guided:
+        logged = {**windows.arrays, **_places(data, windows)}
+        found.update({node: venv.node_infer(node, logged, member=member) for node in decisions})
+    return found
 
 
-def scores(venv: VirtualEnv, data: GraphData, horizon: int, *, member: int = 0, most: int = 300) -> Scores:
+def scores(
+    venv: VirtualEnv, data: GraphData, horizon: int, *, member: int = 0, most: int = 300, guided: bool = False
+) -> Scores:
     """Returns the errors of open-loop rollouts on data; with a horizon of 1 those of single steps.
 
     Args:
@@ -85,6 +110,7 @@ def scores(venv: VirtualEnv, data: GraphData, horizon: int, *, member: int = 0, 
         horizon: Longest window, steps; windows follow each other without gaps.
         member: Whose models are judged.
         most: So many windows at most, evenly spread.
+        guided: Whether logged decisions lead through the rollouts; see `rollout`.
     """
     windows = data.windows(horizon)
     if windows.valid.shape[1] > most:
@@ -95,7 +121,7 @@ def scores(venv: VirtualEnv, data: GraphData, horizon: int, *, member: int = 0, 
             windows.valid[:, chosen],
             windows.rows[:, chosen],
         )
-    made = rollout(venv, data, windows, member)
+    made = rollout(venv, data, windows, member, guided=guided)
     by_node, by_column, widths = {}, {}, 0
     for node in venv.graph.order:
         if venv.graph.nodes[node].role != "network" and node not in venv.graph.metric_nodes:

@@ -23,7 +23,7 @@ from rlframe.execution.train_ops import TrainOneStep
 from rlframe.offline.input_reader import InputReader
 from rlframe.policy.policy_spec import PolicySpec
 from rlframe.revive.distributions import NodeLayout
-from rlframe.revive.metrics import learned_mask, scores
+from rlframe.revive.metrics import is_transition, learned_mask, scores
 from rlframe.revive.node_policy import NODE_MASK, node_spaces
 from rlframe.revive.venv_model import STEP, TRAJECTORY, Member, NodeModel, VirtualEnv, node_inputs
 from rlframe.revive.workspace import write_text
@@ -192,11 +192,6 @@ GraphBCTrainer = build_trainer(
 )
 
 
-def is_transition(name: str) -> bool:
-    """Returns whether a node is of the next step, and no decision."""
-    return name.startswith(("next_", "delta_"))
-
-
 def graph_trainer_config(data: GraphData, settings: Any, *, local: bool = True, seed: int = 0) -> dict[str, Any]:
     """Returns the config of a `GraphBCTrainer` for data.
 
@@ -283,7 +278,8 @@ class VenvResult:
     """What `train_virtual_env` gives.
 
     Attributes:
-        metric: The chosen error of the train half's best environment on the data of the other half.
+        metric: The chosen error of the train half's best environment on the data of the other half, of rollouts that
+            logged decisions lead; without them it is `average_rollout_…` among the metrics.
         path: Where both halves' environments are, in the folders "train" and "val"; `VirtualEnv.load` reads them.
         venvs: Them, by half.
         metrics: Errors of each half's environment on the other half's data, by half, then by name.
@@ -471,10 +467,12 @@ class _MemberTraining:
         """Measures the errors of the models as they are now, and keeps them if they are the best; returns whether."""
         base = self.config.base
         venv = VirtualEnv(self.data.graph, [learned_member(self.trainer)], base.global_seed)
-        found = scores(venv, self.other, base.venv_rollout_horizon).to_dict("rollout")
-        error = found[f"average_rollout_{base.venv_metric}"]
+        horizon = base.venv_rollout_horizon
+        found = scores(venv, self.other, horizon, guided=True).to_dict("guided_rollout")
+        error = found[f"average_guided_rollout_{base.venv_metric}"]
         if error >= self.error:
             return False
+        found.update(scores(venv, self.other, horizon).to_dict("rollout"))
         found.update(scores(venv, self.other, 1).to_dict("one_step"))
         venv.save(self.place / "best")
         self.error, self.metrics = error, found
