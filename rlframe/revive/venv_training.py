@@ -44,6 +44,9 @@ __all__ = [
 
 #: Fewest and most updates of an epoch, which otherwise is a pass over the rows.
 FEWEST_UPDATES, MOST_UPDATES = 20, 100
+#: Longest rollouts by which environments are chosen: where errors grow exponentially, longer ones prefer a model that
+#: says the mean to one that follows the process for a while.
+CHOICE_HORIZON = 10
 #: Where an environment of each half is, below the workspace.
 HALVES = ("train", "val")
 
@@ -278,8 +281,8 @@ class VenvResult:
     """What `train_virtual_env` gives.
 
     Attributes:
-        metric: The chosen error of the train half's best environment on the data of the other half, of rollouts that
-            logged decisions lead; without them it is `average_rollout_…` among the metrics.
+        metric: The chosen error of the train half's best environment on the data of the other half, of short rollouts
+            that logged decisions lead; of free ones over the whole horizon it is `average_rollout_…` among the metrics.
         path: Where both halves' environments are, in the folders "train" and "val"; `VirtualEnv.load` reads them.
         venvs: Them, by half.
         metrics: Errors of each half's environment on the other half's data, by half, then by name.
@@ -468,7 +471,8 @@ class _MemberTraining:
         base = self.config.base
         venv = VirtualEnv(self.data.graph, [learned_member(self.trainer)], base.global_seed)
         horizon = base.venv_rollout_horizon
-        found = scores(venv, self.other, horizon, guided=True).to_dict("guided_rollout")
+        guided = scores(venv, self.other, min(horizon, CHOICE_HORIZON), guided=True)
+        found = guided.to_dict("guided_rollout")
         error = found[f"average_guided_rollout_{base.venv_metric}"]
         if error >= self.error:
             return False
