@@ -48,6 +48,8 @@ class ActionRequest:
         rewards, dones, infos: What was logged since the call before.
         over: Whether the episode ends here; nobody waits for an answer then.
         truncated: Whether it was cut off rather than over by itself.
+        abandoned: Whether the episode will never end, because its caller is gone.
+        wakes: Whether nobody calls, but whoever samples shall look for itself what there is.
     """
 
     broker: EpisodeBroker
@@ -59,6 +61,8 @@ class ActionRequest:
     infos: Mapping[Any, Any] = field(default_factory=dict)
     over: bool = False
     truncated: bool = False
+    abandoned: bool = False
+    wakes: bool = False
 
 
 class EpisodeBroker:
@@ -171,6 +175,19 @@ class EpisodeBroker:
             del self._open[episode_id]
             self._finished.append(episode_id)
             self._hand_over(episode, obs, over=True, truncated=truncated)
+
+    def abandon(self, episode_id: str) -> None:
+        """Forgets an episode whose caller is gone; rows of it that were not handed out yet are dropped."""
+        with self._lock:
+            episode = self._open.pop(episode_id, None)
+            if episode is not None and not self._closed:
+                self._finished.append(episode_id)
+                self._hand_over(episode, {}, over=True, truncated=True, abandoned=True)
+
+    def wake(self) -> None:
+        """Lets whoever samples return with what there is."""
+        with self._lock:
+            self.requests.put(ActionRequest(self, None, wakes=True))
 
     def _find(self, name: str, episode_id: str) -> OpenEpisode:
         self._check_open()

@@ -230,6 +230,18 @@ class RolloutWorker(RLlibWorkerNames):
             if told is not None:  # simulators need not know
                 setattr(self, name, told)
 
+    def serve(self, simulator: ExternalEnv) -> None:
+        """Samples from a simulator from now on, in place of the environments that the config names."""
+        for slot in self.slots:
+            slot.env.close()
+        self._env_creator, self._validate_env = lambda _: simulator, None
+        spaces = self.observation_space, self.action_space
+        self.open_envs()
+        self.observation_space, self.action_space = (
+            told if before is None else before for told, before in zip(self.get_spaces(), spaces, strict=True)
+        )
+        self.runner = self._make_runner()
+
     def get_spaces(self) -> tuple[Any, Any]:
         """Returns the environment's observation and action space."""
         return self.observation_space, self.action_space

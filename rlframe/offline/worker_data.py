@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
-from rlframe.offline.estimators import InputEvaluation, OffPolicyEstimate
+from rlframe.offline.estimators import InputEvaluation
 from rlframe.offline.input_reader import give_state, state_of
 from rlframe.offline.io_context import IOContext
 from rlframe.offline.preparing import as_sampled
@@ -54,9 +54,11 @@ class WorkerData:
             if callable(getattr(part, "close", None)):
                 part.close()  # type: ignore[union-attr]  # readers and writers of users' own may have none
 
-    def get_metrics(self) -> list[OffPolicyEstimate]:
-        """Returns the estimates made since the last call."""
-        return [] if self._evaluation is None else self._evaluation.get_metrics()
+    def get_metrics(self) -> list[Any]:
+        """Returns the estimates made since the last call, and the episodes that the reader has heard of."""
+        told = getattr(self.reader, "get_metrics", None)
+        episodes: list[Any] = told() if callable(told) else []
+        return episodes if self._evaluation is None else episodes + self._evaluation.get_metrics()
 
     def get_state(self) -> dict[str, Any]:
         """Returns the reader's place, and what estimates depend on."""

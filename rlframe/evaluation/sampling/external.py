@@ -76,6 +76,7 @@ class ExternalRunner(MultiAgentRunner):
         self._not_trained: set[int] = set()  # ids of episodes whose rows are dropped
         self._not_reported: set[int] = set()
         self._failures: dict[int, EnvError] = {}  # by slot
+        self._woken = False
 
     @property
     def num_places(self) -> int:
@@ -87,6 +88,8 @@ class ExternalRunner(MultiAgentRunner):
     def sample(self) -> MultiAgentBatch:
         """Returns the next batch, see `MultiAgentRunner.sample`; waits for the simulators.
 
+        One that is woken (`EpisodeBroker.wake`) returns what there is, which may be no row at all.
+
         Raises:
             EnvError: If a simulator's `run()` raised or returned, or called nothing for `timeout_s`, or gave what its
                 spaces do not allow.
@@ -95,8 +98,9 @@ class ExternalRunner(MultiAgentRunner):
         wanted = self.settings.rollout_fragment_length * len(self.slots)
         complete = self.settings.batch_mode != "truncate_episodes"
         env_steps, clock = 0, time.perf_counter
+        self._woken = False
         try:
-            while self.rows.progress(env_steps, complete=complete) < wanted:
+            while not self._woken and self.rows.progress(env_steps, complete=complete) < wanted:
                 started = clock()
                 self._answer(self._act())
                 between = clock()
@@ -178,6 +182,9 @@ class ExternalRunner(MultiAgentRunner):
         if slot is None:  # of one that was replaced
             return 0
         self._silent_s[call.broker] = 0.0
+        if call.wakes:
+            self._woken = True
+            return 0
         if call.episode is None:
             raise self._fail(slot, _how_it_ended(self._name(slot), call.broker.failure), call.broker.failure)
         try:
@@ -198,6 +205,11 @@ class ExternalRunner(MultiAgentRunner):
 
     def _take_step(self, slot: EnvSlot, told: OpenEpisode, call: ActionRequest) -> int:
         begins = told not in self._places
+        if call.abandoned:
+            if not begins:
+                self._drop_rows(self._places[told])
+                self._leave(told, self._places[told])
+            return 0
         place = self._enter(slot, told) if begins else self._places[told]
         if call.actions is not None:
             call = self._with_checked_actions(place, call)
