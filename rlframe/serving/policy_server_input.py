@@ -105,8 +105,8 @@ class PolicyServerInput(InputReader):
         if self._token is None and not _is_loopback(address):
             raise ConfigError(
                 f"PolicyServerInput: got address={address!r} and no token, so that anybody who reaches this machine "
-                f"could teach this policy; pass token=... here and to PolicyClient, set {TOKEN_VARIABLE} on both sides, "
-                "or listen at 'localhost'"
+                f"could teach this policy; pass token=... here and to PolicyClient, set {TOKEN_VARIABLE} on both "
+                "sides, or listen at 'localhost'"
             )
         self._idle_timeout, self._session_timeout_s = float(idle_timeout), float(session_timeout_s)
         self._instance = uuid.uuid4().hex
