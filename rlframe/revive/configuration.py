@@ -45,7 +45,7 @@ class BaseConfig(Section):
     )  # fmt: skip
     ignore_check: bool = option(False, "Data that a function node contradicts are a warning, no error.", alias="igc")
     # The learned environment
-    venv_algo: str = option("bc", "How environments are learned.", choices=("revive_p", "revive", "bc"), alias="va")
+    venv_algo: str = option("bc", "How environments are learned: each node from its data.", choices=("bc",), alias="va")
     venv_metric: str = option(
         "mae", "Which error of open-loop rollouts chooses the environment.", choices=("mae", "mse", "nll", "wdist"),
         alias="vm_metric",
@@ -104,35 +104,10 @@ class VenvBCConfig(NodeNetworksConfig):
 
     bc_batch_size: int = option(256, "Rows of a step.", unit="rows", low=1, alias="bbs")
     bc_epoch: int = option(150, "Passes over the data, or updates in their number.", unit="epochs", low=1, alias="bep")
-    bc_horizon: int = option(
-        10, "Length of the windows that errors are fed back over.", unit="steps", low=1, alias="bh"
-    )
     g_lr: float = option(1e-3, "Learning rate.", above=0, log=True)
     lr_decay: float = option(0.99, "Factor on the learning rate after each epoch.", above=0, high=1)
     weight_decay: float = option(1e-5, "Decay of weights.", low=0, log=True, alias="wd")
     loss_type: str = option("log_prob", "Loss of a node.", choices=("log_prob", "mae", "mse"), alias="lt")
-
-
-class VenvReviveConfig(VenvBCConfig):
-    """Adversarial imitation of the whole graph behind a supervised start; generators learn by PPO."""
-
-    revive_batch_size: int = option(256, "Rollouts of an epoch.", unit="trajectories", low=1, alias="rbs")
-    revive_epoch: int = option(30, "Adversarial epochs behind the supervised ones.", unit="epochs", low=0, alias="rep")
-    matcher_hidden_features: int = option(64, "Width of discriminators.", low=1, alias="mhf")
-    matcher_hidden_layers: int = option(2, "Their hidden layers.", low=1, alias="mhl")
-    d_lr: float = option(6e-4, "Learning rate of discriminators.", above=0, log=True)
-    generator_lr: float = option(4e-5, "Learning rate of the generators' PPO.", above=0, log=True)
-    g_steps: int = option(1, "Updates of generators in an epoch.", low=1)
-    d_steps: int = option(1, "Updates of discriminators in an epoch.", low=1)
-    ppo_runs: int = option(2, "Passes of PPO over an epoch's rollouts.", low=1)
-    ppo_epsilon: float = option(0.2, "Clipping of PPO's ratio.", above=0, high=1)
-    gae_gamma: float = option(0.99, "Discount.", low=0, high=1)
-    gae_lambda: float = option(0.95, "λ of advantages.", low=0, high=1)
-    matcher_loss_high: float = option(1.2, "Discriminators' loss above which generators wait.", low=0)
-    matcher_loss_low: float = option(0.3, "Discriminators' loss below which these wait.", low=0)
-    mae_reward_weight: float = option(0.25, "Weight of the error in the generators' reward.", low=0)
-    fintune: int = option(1, "Supervised steps between adversarial ones; 0 makes none.", low=0)
-    finetune_fre: int = option(1, "Epochs from one of them to the next.", unit="epochs", low=1)
 
 
 class PolicyConfig(Section):
@@ -190,9 +165,7 @@ class TD3PolicyConfig(OffPolicyPolicyConfig):
     explore_noise: float = option(0.1, "Standard deviation of its exploration, actions in [-1, 1].", low=0)
 
 
-VENV_ALGORITHMS: Mapping[str, type[Section]] = {
-    "bc": VenvBCConfig, "revive_p": VenvReviveConfig, "revive": VenvReviveConfig,
-}  # fmt: skip
+VENV_ALGORITHMS: Mapping[str, type[Section]] = {"bc": VenvBCConfig}
 POLICY_ALGORITHMS: Mapping[str, type[Section]] = {
     "ppo": PPOPolicyConfig, "sac": SACPolicyConfig, "td3": TD3PolicyConfig,
 }  # fmt: skip
@@ -213,6 +186,12 @@ SEARCHED: Mapping[type[Section], Mapping[str, Searched]] = {
     TD3PolicyConfig: {"g_lr": Searched("continuous", (1e-4, 1e-3)), "w_kl": Searched("discrete", (0.0, 0.1, 1.0))},
 }  # fmt: skip
 
+#: Names of Revive's adversarial learning of environments, which this version has not: without effect, with a remark.
+ADVERSARIAL = frozenset({
+    "revive_batch_size", "revive_epoch", "fintune", "finetune_fre", "matcher_hidden_features", "matcher_hidden_layers",
+    "matcher_loss_high", "matcher_loss_low", "d_lr", "g_steps", "d_steps", "mae_reward_weight", "bc_weight_decay",
+    "bc_horizon",
+})  # fmt: skip
 #: Names of Revive's that have no counterpart, and what to do instead.
 ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(
@@ -242,8 +221,7 @@ ELSEWHERE: Mapping[str, str] = {
         "`rlframe revive evaluate` judges policies; leave it out",
     ),
     "action_steps": "give the learned environment a wrapper that repeats actions; leave it out",
-    "generator_algo": "generators learn by PPO; leave it out",
-    "history_matcher_num": "discriminators see single steps; leave it out",
+    **dict.fromkeys(("generator_algo", "history_matcher_num"), "environments are learned without; leave it out"),
     "rnn_hidden_features": "give a node `ts: n` in the graph file for memory; leave it out",
     "window_size": "give a node `ts: n` in the graph file for memory; leave it out",
 }  # fmt: skip
@@ -335,16 +313,18 @@ def read_configuration(path: str | Path | None = None, overrides: Mapping[str, A
     layers = _read_file(Path(path)) if path is not None else _Layers()
     faults = list(layers.faults)
     given: dict[str, Any] = {}
+    remarks: list[str] = []
     for name, value in (overrides or {}).items():
         known = _resolve(name)
-        if known is None:
+        if known is None and name.lstrip("-").replace("-", "_") in ADVERSARIAL:
+            remarks.append(f"{name} has no effect: environments are learned by bc, whose bc_epoch says how long")
+        elif known is None:
             faults.append(unknown_name(name))
         else:
             given[known] = value
     base, found = _checked(BaseConfig, {**layers.base, **_of(BaseConfig, given)}, "base")
     faults += found
     parts: dict[str, Any] = {}
-    remarks: list[str] = []
     chosen = _forms(base["venv_algo"], base["policy_algo"])
     for stage, form in chosen.items():
         algorithm = base[f"{stage}_algo"]
@@ -370,6 +350,8 @@ def every_parameter() -> Iterator[tuple[str, type[Section], str]]:
 
 def annotation_of(name: str) -> Any:
     """Returns the declared type of a parameter by its name or abbreviation, None for names that are not known."""
+    if name in ADVERSARIAL:
+        return float
     known = _resolve(name)
     return next((form.annotations()[key] for one, form, key in every_parameter() if one == known), None)
 
@@ -385,7 +367,7 @@ def unknown_name(name: str) -> str:
 
 def _forms(venv_algo: str, policy_algo: str) -> dict[str, type[Section]]:
     return {
-        "venv": VENV_ALGORITHMS.get(venv_algo, VenvReviveConfig),
+        "venv": VENV_ALGORITHMS.get(venv_algo, VenvBCConfig),
         "policy": POLICY_ALGORITHMS.get(policy_algo, PPOPolicyConfig),
     }
 

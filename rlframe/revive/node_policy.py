@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -20,9 +20,6 @@ from rlframe.policy.parts import AdamSpec, LossOutput
 from rlframe.revive.distributions import NodeDistribution, NodeLayout, entropy, linear_start, log_prob, mode
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
-
-if TYPE_CHECKING:
-    from rlframe.revive.venv_training import GraphBCConfig
 
 __all__ = ["NODE_MASK", "NodePolicy", "TensorNodeDistribution", "hidden_layers", "node_network"]
 
@@ -89,7 +86,7 @@ class NodePolicy(LearningPolicy):
     of weight matrices by `weight_decay`.
     """
 
-    config: GraphBCConfig
+    config: Any
     layout: NodeLayout
     defaults_from = "rlframe.revive.venv_training:DEFAULT_CONFIG"
     learn_columns: tuple[str, ...] = (OBS, ACTIONS, NODE_MASK)

@@ -22,7 +22,7 @@ Mode = Literal["tune", "once", "None"]
 _MODES = ("tune", "once", "None")
 _TUNING_MODES = ("None", "max", "min")
 _SHORT = {
-    "venv_rollout_horizon": 20, "test_horizon": 20, "bc_epoch": 3, "revive_epoch": 2, "ppo_epoch": 2, "sac_epoch": 2,
+    "venv_rollout_horizon": 20, "test_horizon": 20, "bc_epoch": 3, "ppo_epoch": 2, "sac_epoch": 2,
     "td3_epoch": 2, "policy_bc_epoch": 2, "train_venv_trials": 5, "train_policy_trials": 5,
     "parameter_tuning_budget": 100,
 }  # fmt: skip

@@ -36,13 +36,14 @@ def test_command_line_goes_before_file_and_file_before_defaults(file):
 def test_names_of_other_algorithms_are_known_and_said_to_have_no_effect():
     made = read_configuration(None, {"sac_epoch": 3, "policy_algo": "td3"})
     assert made.remarks == ("sac_epoch has no effect: neither bc nor td3 reads it",)
+    assert read_configuration(None, {"revive_epoch": 5}).remarks[0].startswith("revive_epoch has no effect")
     assert read_configuration(None, {"td3_epoch": 3, "pa": "td3"}).policy.epoch == 3
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"revive_epochs": 5}, "revive_epochs: no such parameter; did you mean revive_epoch"),
+        ({"bc_epochs": 5}, "bc_epochs: no such parameter; did you mean bc_epoch"),
         ({"use_gpu": True}, "use_gpu: networks of this size learn on CPUs"),
         ({"ppo_epoch": 0}, "ppo_epoch: got 0 .*wanted an integer >= 1"),
         ({"venv_algo": "revive_t"}, "venv_algo: got 'revive_t'"),
@@ -62,7 +63,7 @@ def test_file_with_several_faults_names_all(file):
         read_configuration(path)
     said = str(error.value)
     assert "test_horizn: no such parameter; did you mean test_horizon" in said
-    assert "gan: no such algorithm; there are bc, revive_p, revive" in said
+    assert "gan: no such algorithm; there are bc" in said
     assert "got search_mode 'continuous' with search_values [1]" in said
 
 
