@@ -59,6 +59,10 @@ class PolicyClient:
         ConnectionError: If there is no server.
     """
 
+    START_EPISODE, END_EPISODE = "start_episode", "end_episode"
+    GET_ACTION, LOG_ACTION, LOG_RETURNS = "get_action", "log_action", "log_returns"
+    GET_WORKER_ARGS, GET_WEIGHTS, REPORT_SAMPLES = "get_worker", "get_weights", "report_samples"
+
     def __init__(
         self,
         address: str,
@@ -87,7 +91,7 @@ class PolicyClient:
         Raises:
             ValueError: If there is, or was, an episode of this id.
         """
-        made: str = self._call("start_episode", episode_id=episode_id, training_enabled=training_enabled)
+        made: str = self._call(self.START_EPISODE, episode_id=episode_id, training_enabled=training_enabled)
         return made
 
     def get_action(self, episode_id: str, observation: Any) -> Any:
@@ -96,7 +100,7 @@ class PolicyClient:
         Raises:
             ValueError: If there is no such episode, or the observation is not of the space.
         """
-        return self._call("get_action", episode_id, observation)
+        return self._call(self.GET_ACTION, episode_id, observation)
 
     def log_action(self, episode_id: str, observation: Any, action: Any) -> None:
         """Notes an action that somebody else chose.
@@ -104,7 +108,7 @@ class PolicyClient:
         Raises:
             ValueError: If there is no such episode, or the observation or the action is not of its space.
         """
-        self._call("log_action", episode_id, observation, action)
+        self._call(self.LOG_ACTION, episode_id, observation, action)
 
     def log_returns(
         self,
@@ -125,7 +129,7 @@ class PolicyClient:
             ValueError: If there is no such episode, or the reward is no finite number.
         """
         more = () if multiagent_done_dict is None else (dict(multiagent_done_dict),)
-        self._call("log_returns", episode_id, reward, None if info is None else dict(info), *more)
+        self._call(self.LOG_RETURNS, episode_id, reward, None if info is None else dict(info), *more)
 
     def end_episode(self, episode_id: str, observation: Any, *, truncated: bool = False) -> None:
         """Ends an episode.
@@ -138,7 +142,7 @@ class PolicyClient:
         Raises:
             ValueError: If there is no such episode.
         """
-        self._call("end_episode", episode_id, observation, truncated=truncated)
+        self._call(self.END_EPISODE, episode_id, observation, truncated=truncated)
 
     def update_policy_weights(self) -> None:
         """Fetches the newest weights now; in remote mode the server has them anyway."""
@@ -255,7 +259,7 @@ class _LocalActing:
         from rlframe.serving.description import recipe_of
 
         self._link, self._update_interval = link, update_interval
-        told = link.ask("get_worker", {})
+        told = link.ask(PolicyClient.GET_WORKER_ARGS, {})
         space, action_space = told["spaces"]
         self._simulator = _Simulator(action_space, space, 10_000, timeout_s=None)
         described = told["policies"][DEFAULT_POLICY_ID]
@@ -293,7 +297,7 @@ class _LocalActing:
 
     def update_weights(self) -> None:
         """Fetches the newest weights."""
-        told = self._link.ask("get_weights", {})
+        told = self._link.ask(PolicyClient.GET_WEIGHTS, {})
         self._fetched = time.monotonic()
         self._weights = told
 
@@ -329,7 +333,9 @@ class _LocalActing:
         episodes = [episode.to_state() for episode in self._worker.get_metrics() if isinstance(episode, RolloutMetrics)]
         if batch.count or episodes:
             self._number += 1
-            self._link.ask("report_samples", {"number": self._number, "batch": as_text(batch), "episodes": episodes})
+            self._link.ask(
+                PolicyClient.REPORT_SAMPLES, {"number": self._number, "batch": as_text(batch), "episodes": episodes}
+            )
 
 
 def _close(acting: weakref.ref[_LocalActing]) -> None:
