@@ -188,10 +188,12 @@ SEARCHED: Mapping[type[Section], Mapping[str, Searched]] = {
 
 #: Names of Revive's adversarial learning of environments, which this version has not: without effect, with a remark.
 ADVERSARIAL = frozenset({
-    "revive_batch_size", "revive_epoch", "fintune", "finetune_fre", "matcher_hidden_features", "matcher_hidden_layers",
+    "fintune", "finetune_fre", "matcher_hidden_features", "matcher_hidden_layers",
     "matcher_loss_high", "matcher_loss_low", "d_lr", "g_steps", "d_steps", "mae_reward_weight", "bc_weight_decay",
     "bc_horizon",
 })  # fmt: skip
+#: What Revive's adversarial learning shares with learning supervised, by the name that it has there.
+SUPERVISED: Mapping[str, str] = {"revive_epoch": "bc_epoch", "revive_batch_size": "bc_batch_size"}
 #: Names of Revive's that have no counterpart, and what to do instead.
 ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(
@@ -315,8 +317,11 @@ def read_configuration(path: str | Path | None = None, overrides: Mapping[str, A
     given: dict[str, Any] = {}
     remarks: list[str] = []
     for name, value in (overrides or {}).items():
-        known = _resolve(name)
-        if known is None and name.lstrip("-").replace("-", "_") in ADVERSARIAL:
+        known, plain = _resolve(name), name.lstrip("-").replace("-", "_")
+        if known is None and plain in SUPERVISED:
+            known = SUPERVISED[plain]
+            remarks.append(f"{name} is taken for {known}: environments are learned supervised")
+        if known is None and plain in ADVERSARIAL:
             remarks.append(f"{name} has no effect: environments are learned by bc, whose bc_epoch says how long")
         elif known is None:
             faults.append(unknown_name(name))
@@ -352,7 +357,7 @@ def annotation_of(name: str) -> Any:
     """Returns the declared type of a parameter by its name or abbreviation, None for names that are not known."""
     if name in ADVERSARIAL:
         return float
-    known = _resolve(name)
+    known = _resolve(SUPERVISED.get(name, name))
     return next((form.annotations()[key] for one, form, key in every_parameter() if one == known), None)
 
 

@@ -36,7 +36,10 @@ def test_command_line_goes_before_file_and_file_before_defaults(file):
 def test_names_of_other_algorithms_are_known_and_said_to_have_no_effect():
     made = read_configuration(None, {"sac_epoch": 3, "policy_algo": "td3"})
     assert made.remarks == ("sac_epoch has no effect: neither bc nor td3 reads it",)
-    assert read_configuration(None, {"revive_epoch": 5}).remarks[0].startswith("revive_epoch has no effect")
+    assert read_configuration(None, {"d_steps": 5}).remarks[0].startswith("d_steps has no effect")
+    made = read_configuration(None, {"revive_epoch": 5})
+    assert made.venv.bc_epoch == 5
+    assert made.remarks == ("revive_epoch is taken for bc_epoch: environments are learned supervised",)
     assert read_configuration(None, {"td3_epoch": 3, "pa": "td3"}).policy.epoch == 3
 
 
