@@ -32,6 +32,7 @@ _PLAYING = {
     "evaluation_interval": None,
     "evaluation_num_workers": 0,
     "num_gpus": 0,
+    "output": None,
 }
 
 
