@@ -128,6 +128,16 @@ def test_evaluate_as_json_is_reproducible(runs: Path) -> None:
     assert got["lengths"] == [10] * 5
 
 
+def test_judging_a_run_that_wrote_its_samples_writes_none(runs: Path) -> None:
+    words = ("--env", "CartPole-v1", "--run-dir", "writes", "--stop-iters", "1", "--output", "written", *SMALL)
+    assert invoke("train", "pg", *words)[0] == 0
+    written = {path: path.read_bytes() for path in Path("written").iterdir()}
+    code, _, err = invoke("evaluate", "writes", "--episodes", "1")
+    assert code == 0, err
+    assert {path: path.read_bytes() for path in Path("written").iterdir()} == written
+    shutil.rmtree("writes")
+
+
 def test_a_policy_that_remembers_its_actions_is_played(runs: Path) -> None:
     code, _, err = invoke(
         "train", "pg", "--env", "walk_env:Walk", "--run-dir", "all/lstm", "--seed", "1", "--stop-iters", "1", *SMALL,
