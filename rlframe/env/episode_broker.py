@@ -184,6 +184,12 @@ class EpisodeBroker:
                 self._finished.append(episode_id)
                 self._hand_over(episode, {}, over=True, truncated=True, abandoned=True)
 
+    def forget(self, episode_id: str) -> None:
+        """Ends an episode whose rows are dropped already."""
+        with self._lock:
+            if self._open.pop(episode_id, None) is not None:
+                self._finished.append(episode_id)
+
     def wake(self) -> None:
         """Lets whoever samples return with what there is."""
         with self._lock:

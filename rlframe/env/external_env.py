@@ -45,6 +45,8 @@ class ExternalEnv(threading.Thread):
         timeout_s: How long the trainer waits for a call, in seconds.
     """
 
+    #: Whether a wrong call ends its episode alone, and not the training: of many callers, one is no reason to stop.
+    forgives: ClassVar[bool] = False
     #: Why it is not stepped singly, in a message.
     not_single: ClassVar[str] = "an ExternalEnv, which cannot be stepped; give it to a trainer as it is"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import http.client
+import logging
 import os
 import threading
 import time
@@ -19,10 +20,11 @@ from rlframe.env.external_env import ExternalEnv, TrainingStopped
 from rlframe.serving.protocol import VERSION, dumps, loads
 from rlframe.utils import errors
 
+_LOGGER = logging.getLogger("rlframe")
 #: Where both sides find the token, if the program says none.
 TOKEN_VARIABLE = "RLFRAME_POLICY_TOKEN"
-#: Seconds that one answer is waited for before the same is asked again.
-_ANSWER_S = 60.0
+#: Seconds that one answer is waited for before the same is asked again, and that a connection may take.
+_ANSWER_S, _CONNECT_S = 60.0, 5.0
 _LONGEST_PAUSE_S = 2.0
 _ERRORS: dict[str, type[Exception]] = {
     "ValueError": ValueError,
@@ -50,7 +52,8 @@ class PolicyClient:
         address: The server's URL.
         inference_mode: "local": this process acts by itself (in NumPy) and sends what it sampled; "remote": each action
             is asked for.
-        update_interval: Local: seconds after which newer weights are fetched.
+        update_interval: Local: seconds after which newer weights are fetched; None leaves that to
+            `update_policy_weights`.
         token: What the server wants to see; by default the environment's `RLFRAME_POLICY_TOKEN`.
         reconnect_s: How long a server that does not answer is tried again, in seconds.
 
@@ -67,7 +70,7 @@ class PolicyClient:
         self,
         address: str,
         inference_mode: Literal["local", "remote"] = "local",
-        update_interval: float = 10.0,
+        update_interval: float | None = 10.0,
         *,
         token: str | None = None,
         reconnect_s: float = 60.0,
@@ -76,7 +79,7 @@ class PolicyClient:
             raise errors.ConfigError(f"inference_mode: got {inference_mode!r}, wanted 'local' or 'remote'")
         self.inference_mode = inference_mode
         self._link = _Link(address, token or os.environ.get(TOKEN_VARIABLE), reconnect_s)
-        self._local = _LocalActing(self._link, float(update_interval)) if inference_mode == "local" else None
+        self._local = _LocalActing(self._link, update_interval) if inference_mode == "local" else None
 
     def start_episode(self, episode_id: str | None = None, training_enabled: bool = True) -> str:
         """Begins an episode.
@@ -166,6 +169,10 @@ class PolicyClient:
         return self._link.ask(command, {"args": list(args), "named": named})
 
 
+class _StillAskedError(Exception):
+    """A server that was asked has not answered yet."""
+
+
 class _Link:
     """Asks a server, again and again if need be; its methods may be called from several threads.
 
@@ -181,7 +188,7 @@ class _Link:
             raise errors.ConfigError(f"address: got {address!r}, wanted a URL such as 'http://localhost:9900'")
         self._address, self._reconnect_s = address, reconnect_s
         kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
-        self._connect = partial(kind, url.hostname, url.port, timeout=_ANSWER_S)
+        self._connect = partial(kind, url.hostname, url.port, timeout=min(_CONNECT_S, max(reconnect_s, 0.1)))
         self._path = url.path or "/"
         self._headers = {"Content-Type": "application/json"}
         if token is not None:
@@ -203,15 +210,19 @@ class _Link:
             number = self._numbers
         message = {"version": VERSION, "client": self.client, "number": number, "command": command}
         body = dumps({**message, "arguments": dict(arguments)})
-        until, pause_s = time.monotonic() + self._reconnect_s, 0.05
+        failing, pause_s = None, 0.05  # since when it does not answer
         while True:
             try:
                 return self._result(loads(self._post(body)))
+            except _StillAskedError:  # it was reached, and takes its time: the trainer learns, or is not in train()
+                self._of_thread.connection, failing, pause_s = None, None, 0.05
+                continue
+            except PermissionError:
+                raise
             except (OSError, http.client.HTTPException) as error:
                 self._of_thread.connection = None
-                if isinstance(error, PermissionError):
-                    raise
-                if not isinstance(error, TimeoutError) and time.monotonic() + pause_s > until:
+                failing = time.monotonic() if failing is None else failing
+                if time.monotonic() + pause_s > failing + self._reconnect_s:
                     raise ConnectionError(
                         f"no policy server answers at {self._address} ({error}); tried for {self._reconnect_s:g} s: "
                         "is the trainer running, and does train() go on?"
@@ -223,8 +234,13 @@ class _Link:
         connection = getattr(self._of_thread, "connection", None)
         if connection is None:
             connection = self._of_thread.connection = self._connect()
+            connection.connect()
+            connection.sock.settimeout(_ANSWER_S)
         connection.request("POST", self._path, body, self._headers)
-        answer: bytes = connection.getresponse().read()
+        try:
+            answer: bytes = connection.getresponse().read()
+        except TimeoutError as error:
+            raise _StillAskedError from error
         return answer
 
     def _result(self, answer: Mapping[str, Any]) -> Any:
@@ -252,7 +268,7 @@ class _LocalActing:
         update_interval: Seconds after which newer weights are fetched.
     """
 
-    def __init__(self, link: _Link, update_interval: float) -> None:
+    def __init__(self, link: _Link, update_interval: float | None) -> None:
         from rlframe.evaluation.rollout_worker import RolloutWorker
         from rlframe.policy.numpy_policy import NumpyPolicy
         from rlframe.policy.policy_spec import PolicySpec
@@ -308,6 +324,10 @@ class _LocalActing:
         self._closed = True
         self._simulator.broker.wake()
         self._thread.join(_ANSWER_S)
+        if self._thread.is_alive():
+            _LOGGER.warning(
+                "PolicyClient.close(): the server took nothing for %g s; the last rows were not sent", _ANSWER_S
+            )
         self._simulator.broker.close()
 
     def _run(self) -> None:
@@ -315,12 +335,14 @@ class _LocalActing:
             while not self._closed:
                 self._take_weights()
                 self._send(self._worker.sample_environments())
+            self._simulator.broker.wake()  # behind all calls that were made before
+            self._send(self._worker.sample_environments())
         except BaseException as error:  # raised by the program's next call
             self._failure = error
             self._simulator.broker.close()
 
     def _take_weights(self) -> None:
-        if time.monotonic() - self._fetched > self._update_interval:
+        if self._update_interval is not None and time.monotonic() - self._fetched > self._update_interval:
             self.update_weights()
         told, self._weights = self._weights, None
         if told is not None:

@@ -15,7 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.env.external_env import ExternalEnv, TrainingStopped
@@ -31,7 +31,7 @@ _LOGGER = logging.getLogger("rlframe")
 #: Where both sides find the token, if the program says none.
 TOKEN_VARIABLE = "RLFRAME_POLICY_TOKEN"
 #: Answers that are kept for a client that did not get one and asks again.
-_REMEMBERED = 1000
+_REMEMBERED = 256
 #: Batches of clients that wait to be learned from; who brings more waits.
 _MOST_WAITING = 64
 #: Seconds between two looks at who has fallen silent.
@@ -39,8 +39,20 @@ _LOOK_S = 0.1
 _EPISODE_COMMANDS = ("start_episode", "get_action", "log_action", "log_returns", "end_episode")
 
 
+_ANSWERED_AFRESH = ("get_weights", "get_worker")
+
+
+class _Brought(NamedTuple):
+    """A client's batch that waits: as it came, and the episodes that ended in it."""
+
+    text: str
+    episodes: list[dict[str, Any]]
+
+
 class _Simulators:
     """What simulators of other programs have in common: they call, and their own thread has nothing to do."""
+
+    forgives = True
 
     def __init__(self, action_space: Any, observation_space: Any) -> None:
         super().__init__(action_space, observation_space, 10_000, timeout_s=None)  # type: ignore[call-arg]
@@ -110,11 +122,13 @@ class PolicyServerInput(InputReader):
             )
         self._idle_timeout, self._session_timeout_s = float(idle_timeout), float(session_timeout_s)
         self._instance = uuid.uuid4().hex
-        self._brought: deque[SampleBatch | MultiAgentBatch] = deque()
+        self._brought: deque[_Brought] = deque()
         self._metrics: list[RolloutMetrics] = []
+        self._closed = False
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._answers: dict[str, OrderedDict[int, Future[Any]]] = {}
+        self._heard_of: dict[str, float] = {}  # when a client was
         self._taken: dict[str, int] = {}  # number of the last batch of each client
         self._sessions: dict[str, float] = {}  # when an episode was heard of
         self._waiting: set[str] = set()
@@ -152,13 +166,16 @@ class PolicyServerInput(InputReader):
                 if self._brought:
                     brought = self._brought.popleft()
                     self._room.notify_all()
-                    return _of_one_policy(brought)
+                    self._metrics += [RolloutMetrics.from_state(episode) for episode in brought.episodes]
+                    return _of_one_policy(from_line(brought.text))
                 self._sampling, self._heard = True, time.monotonic()
             try:
                 batch = self._worker.sample_environments()
             finally:
                 with self._lock:
                     idle, self._idle, self._sampling = self._idle, False, False
+            if idle and not batch.count:
+                _LOGGER.warning("nothing was heard of policy clients for %g s", self._idle_timeout)
             if batch.count or idle:
                 return _of_one_policy(batch)
 
@@ -169,17 +186,21 @@ class PolicyServerInput(InputReader):
         return metrics
 
     def get_state(self) -> dict[str, Any]:
-        """Returns which batches of which clients were taken; episodes under way are not in it."""
+        """Returns which batches of which clients were taken, and those that wait; episodes under way are not in it."""
         with self._lock:
-            return {"taken": dict(self._taken)}
+            return {"taken": dict(self._taken), "waiting": [list(brought) for brought in self._brought]}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Takes that back: a batch that a client brings again is not learned from again."""
         with self._lock:
             self._taken = {str(client): int(number) for client, number in state["taken"].items()}
+            self._brought = deque(_Brought(str(text), list(episodes)) for text, episodes in state["waiting"])
 
     def close(self) -> None:
         """Ends the server; clients that wait are told."""
+        with self._room:
+            self._closed = True
+            self._room.notify_all()
         self._simulators.close()
         self._server.shutdown()
         self._server.server_close()
@@ -200,6 +221,8 @@ class PolicyServerInput(InputReader):
 
     def answer(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the answer to a message; one that was sent before gets the same again."""
+        if not isinstance(message, Mapping):
+            raise DataError(f"got a {type(message).__name__}, wanted an object")
         if message.get("version") != VERSION:
             return _refusal(
                 "ClientVersionError",
@@ -207,8 +230,12 @@ class PolicyServerInput(InputReader):
                 "version of rlframe on both sides",
             )
         client, number = str(message["client"]), int(message["number"])
+        command, arguments = str(message["command"]), dict(message["arguments"])
         with self._lock:
-            self._heard = time.monotonic()
+            self._heard = self._heard_of[client] = time.monotonic()
+        if command in _ANSWERED_AFRESH:  # they change nothing, and may be large
+            return {"server": self._instance, **self._deal_with(client, command, arguments)}
+        with self._lock:
             answers = self._answers.setdefault(client, OrderedDict())
             future, first = answers.get(number), False
             if future is None:
@@ -217,11 +244,13 @@ class PolicyServerInput(InputReader):
                 while len(answers) > _REMEMBERED and next(iter(answers.values())).done():
                     answers.popitem(last=False)
         if first:
-            future.set_result(self._deal_with(client, str(message["command"]), dict(message["arguments"])))
+            future.set_result(self._deal_with(client, command, arguments))
         return {"server": self._instance, **future.result()}
 
     def _deal_with(self, client: str, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
+            if self._closed:
+                raise TrainingStopped
             if command in _EPISODE_COMMANDS:
                 return {"result": self._episode_call(command, arguments)}
             if command == "report_samples":
@@ -240,6 +269,9 @@ class PolicyServerInput(InputReader):
 
     def _episode_call(self, command: str, arguments: dict[str, Any]) -> Any:
         if command == "start_episode":
+            chosen = arguments["named"].get("episode_id")
+            if not isinstance(chosen, str | None):
+                raise ValueError(f"start_episode({chosen!r}): got {type(chosen).__name__}, wanted text, or None")
             made = self._simulators.start_episode(**arguments["named"])
             with self._lock:
                 self._sessions[made] = time.monotonic()
@@ -268,12 +300,13 @@ class PolicyServerInput(InputReader):
         with self._room:
             if number <= self._taken.get(client, 0):
                 return
-            self._room.wait_for(lambda: len(self._brought) < _MOST_WAITING)
+            self._room.wait_for(lambda: self._closed or len(self._brought) < _MOST_WAITING)
+            if self._closed:
+                raise TrainingStopped
             if number <= self._taken.get(client, 0):
                 return
             self._taken[client] = number
-            self._brought.append(made)
-            self._metrics += [RolloutMetrics.from_state(episode) for episode in episodes]
+            self._brought.append(_Brought(batch, list(episodes)))
             if self._sampling:
                 self._simulators.broker.wake()
 
@@ -294,6 +327,11 @@ class PolicyServerInput(InputReader):
             ]
             for episode_id in gone:
                 del self._sessions[episode_id]
+            for client, heard in list(self._heard_of.items()):
+                answers: Mapping[int, Future[Any]] = self._answers.get(client, {})
+                if now - heard > self._session_timeout_s and all(one.done() for one in answers.values()):
+                    del self._heard_of[client]
+                    self._answers.pop(client, None)
             if silent:
                 self._heard, self._idle = now, True
                 self._simulators.broker.wake()
@@ -352,9 +390,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not length.isdigit() or int(length) > MOST_BYTES:
             self.close_connection = True
             return 413, _refusal("DataError", f"got Content-Length {length!r}, wanted at most {MOST_BYTES} bytes")
-        body = self.rfile.read(int(length))
         if not self.server.served.allows(self.headers.get("Authorization")):
+            self.close_connection = True  # what it sends is not read
             return 401, _refusal("PermissionError", _NO_TOKEN)
+        body = self.rfile.read(int(length))
         if self.headers.get_content_type() != "application/json":  # a web page could send others without asking
             return 415, _refusal("DataError", "wanted Content-Type: application/json")
         try:

@@ -42,7 +42,7 @@ def loads(text: bytes) -> Any:
         return _live(json.loads(text))
     except DataError:
         raise
-    except (ValueError, TypeError, KeyError, RecursionError, AssertionError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, AssertionError) as error:
         raise DataError(f"got a message that is none of a policy's client or server ({error})") from error
 
 
@@ -81,7 +81,7 @@ def _plain_space(space: gym.Space[Any], place: str) -> dict[str, Any]:
     elif isinstance(space, gym.spaces.Discrete):
         told = [int(space.n), int(space.start)]
     elif isinstance(space, gym.spaces.MultiDiscrete):
-        told = [np.asarray(space.nvec)]
+        told = [np.asarray(space.nvec), np.asarray(space.start), str(space.dtype)]
     elif isinstance(space, gym.spaces.MultiBinary):
         told = [space.n if isinstance(space.n, int) else list(space.n)]
     elif isinstance(space, gym.spaces.Dict):
@@ -124,7 +124,8 @@ def _live_space(kind: str, told: list[Any]) -> gym.Space[Any]:
     if kind == "Discrete":
         return gym.spaces.Discrete(told[0], start=told[1])
     if kind == "MultiDiscrete":
-        return gym.spaces.MultiDiscrete(told[0])
+        nvec, start, dtype = told
+        return gym.spaces.MultiDiscrete(nvec, dtype=np.dtype(dtype).type, start=start)
     if kind == "MultiBinary":
         return gym.spaces.MultiBinary(told[0])
     if kind == "Dict":

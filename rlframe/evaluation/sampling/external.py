@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import time
 import traceback
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from rlframe.env.episode_broker import ActionRequest, EpisodeBroker, OpenEpisode
     from rlframe.evaluation.sampling.collector import PolicyCollector
     from rlframe.evaluation.sampling.slot import EnvSlot
+
+
+_LOGGER = logging.getLogger("rlframe")
 
 
 class _Everything(set[int]):
@@ -192,10 +196,21 @@ class ExternalRunner(MultiAgentRunner):
         except Exception as error:
             # The simulator's own traceback shows which of its lines gave that.
             call.broker.reply(call, None, error)
+            if slot.env.forgives:
+                self._give_up(slot, call.episode, call, error)
+                return 0
             if isinstance(error, NonFiniteError):
                 raise
             message = f"{self._name(slot)}, episode {call.episode.episode_id!r}: {error}"
             raise self._fail(slot, message, error) from error
+
+    def _give_up(self, slot: EnvSlot, told: OpenEpisode, call: ActionRequest, error: Exception) -> None:
+        """Drops an episode whose caller made a mistake; the others go on."""
+        _LOGGER.warning("%s, episode %r: %s; the episode is given up", self._name(slot), told.episode_id, error)
+        call.broker.forget(told.episode_id)
+        if told in self._places:
+            self._drop_rows(self._places[told])
+            self._leave(told, self._places[told])
 
     def _fail(self, slot: EnvSlot, message: str, cause: BaseException | None) -> EnvError:
         error = EnvError(message)

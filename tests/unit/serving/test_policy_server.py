@@ -18,7 +18,7 @@ from rlframe.offline.io_context import IOContext
 from rlframe.offline.json_format import as_text
 from rlframe.policy.policy import PolicySpec
 from rlframe.serving.protocol import VERSION, dumps, loads
-from rlframe.utils.errors import ConfigError, DataError
+from rlframe.utils.errors import ConfigError, DataError, EnvError
 
 SPACE = gym.spaces.Box(-100.0, 100.0, (1,), np.float32)
 ACTIONS = gym.spaces.Discrete(2)
@@ -228,11 +228,70 @@ def test_an_episode_whose_client_is_gone_is_given_up(served):
         client.get_action(lost[0], number(2))
 
 
+def test_a_wrong_observation_ends_its_episode_and_nobody_elses_training(served):
+    server = served(PGTrainer, batch_mode="complete_episodes", rollout_fragment_length=2)
+    client, said = server.client(), []
+
+    def play():
+        wrong = client.start_episode()
+        try:
+            client.get_action(wrong, np.zeros(3, np.float32))
+        except EnvError as error:
+            said.append(str(error))
+        client.end_episode(client.start_episode(), np.zeros(3, np.float32))  # nobody waits for an answer to that
+        episode_of(client, 1, 2, 3)
+
+    server.play(play)
+    batch = server.worker.sample()
+    server.join()
+    assert "(3,)" in said[0]
+    assert batch["obs"][:, 0].tolist() == [1, 2]
+
+
+def test_a_closed_server_refuses_and_lets_those_go_who_wait(served):
+    server = served(PGTrainer)
+    text, answers = as_text(SampleBatch({"obs": np.zeros((1, 1)), "rewards": np.ones(1)})), []
+
+    def bring():
+        for number in range(1, 67):  # more than may wait
+            message = {"version": VERSION, "client": "me", "number": number, "command": "report_samples"}
+            arguments = {"number": number, "batch": text, "episodes": []}
+            answers.append(server.server.answer({**message, "arguments": arguments}))
+
+    server.play(bring)
+    while len(answers) < 64:
+        threading.Event().wait(0.01)
+    server.server.close()
+    server.join()
+    assert [answer.get("error", {}).get("kind") for answer in answers[63:]] == [None, *["TrainingStopped"] * 2]
+
+
+def test_batches_that_wait_are_in_checkpoints(served):
+    server, again = served(PGTrainer), served(PGTrainer)
+    arguments = {"number": 1, "batch": as_text(SampleBatch({"obs": np.zeros((1, 1)), "rewards": np.ones(1)}))}
+    message = {"version": VERSION, "client": "me", "number": 1, "command": "report_samples"}
+    server.server.answer({**message, "arguments": {**arguments, "episodes": []}})
+    again.server.set_state(json.loads(json.dumps(server.server.get_state())))
+    assert again.worker.sample()["rewards"].tolist() == [1.0]
+
+
+def test_closing_a_local_client_sends_what_ended(served):
+    server = served(PGTrainer, batch_mode="complete_episodes", rollout_fragment_length=100)
+    client = server.client("local")
+    for start in range(3):
+        episode_of(client, start, start + 1)
+    client.close()
+    batch = server.worker.sample()
+    assert batch["obs"][:, 0].tolist() == [0, 1, 2]
+
+
 def test_mistakes_of_clients_are_their_own(served):
     server = served(PGTrainer)
     client = server.client()
     with pytest.raises(ValueError, match=r"get_action\('who'\): this episode is not known"):
         client.get_action("who", number(1))
+    with pytest.raises(ValueError, match=r"start_episode\(7\): got int, wanted text"):
+        client.start_episode(7)
     with pytest.raises(DataError, match="which cannot be sent"):
         client.get_action("who", object())
     with pytest.raises(ConfigError, match="inference_mode: got 'loc'"):
@@ -254,6 +313,9 @@ def test_nobody_without_the_token_is_heard(served):
     ("body", "content_type", "status", "said"),
     [
         (b"\x80\x04K\x01.", "application/json", 400, "none of a policy's client"),  # a pickle
+        (b"[1]", "application/json", 400, "got a list"),
+        (dumps({"version": VERSION, "client": "c", "number": 1}), "application/json", 400, "command"),
+        (b'{"__space__": {"kind": "Discrete", "told": []}}', "application/json", 400, "none of a policy's client"),
         (b"{}", "text/plain", 415, "Content-Type"),  # what a web page may send without asking
         (dumps({"version": 0, "client": "c", "number": 1}), "application/json", 200, "client of version 0"),
         (dumps({"version": VERSION, "client": "c", "number": 1, "command": "exec", "arguments": {}}),
@@ -293,6 +355,7 @@ def test_messages_come_back_as_they_were(value):
 
 
 def test_spaces_come_back_as_they_were():
-    space = gym.spaces.Dict({"a": SPACE, "b": gym.spaces.Tuple([ACTIONS, gym.spaces.MultiDiscrete([2, 3])]),
+    space = gym.spaces.Dict({"a": SPACE,
+                             "b": gym.spaces.Tuple([ACTIONS, gym.spaces.MultiDiscrete([2, 3], start=[5, 1])]),
                              "c": gym.spaces.MultiBinary(4)})  # fmt: skip
     assert loads(dumps(space)) == space
