@@ -11,6 +11,7 @@ import typer
 
 from rlframe.cli.app import CONFIG_FLAGS, ConfigFlagsCommand, Debug, reporting
 from rlframe.cli.revive_commands import revive
+from rlframe.cli.trust import Trust
 from rlframe.utils.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -296,6 +297,7 @@ def _may_be_used(run: Path) -> bool:
 def report(
     run: Run,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file.")] = Path("revive.html"),
+    trust: Trust = False,
     debug: Debug = False,
 ) -> None:
     """Make a page about a run: verdict, double validation, graph, fits, rollouts, what the policy does.
@@ -307,7 +309,7 @@ def report(
         from rlframe.revive.workspace import Workspace, write_text
 
         workspace = Workspace.open(run)
-        write_text(output.absolute(), write_report(workspace))
+        write_text(output.absolute(), write_report(workspace, trust=trust))
         sys.stdout.write(f"report: {output}\n")
     if workspace.policy.is_dir() and not _may_be_used(run):
         raise typer.Exit(DO_NOT_USE)

@@ -76,7 +76,8 @@ class _UserFunction:
         """Calls it with NumPy's arrays, and with tensors where those do not work, which is remembered."""
         if self._kind != "torch":
             try:
-                result = self._function(dict(data))
+                # Copies: what a function writes into its arguments is its own.
+                result = self._function({name: np.array(values) for name, values in data.items()})
                 if not type(result).__module__.startswith("torch"):
                     self._kind = "numpy"
                     return np.asarray(result, np.float32)

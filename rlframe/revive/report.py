@@ -70,18 +70,29 @@ class Line:
     dashed: bool = False
 
 
-def write_report(workspace: Workspace) -> str:
+def write_report(workspace: Workspace, *, trust: bool = False) -> str:
     """Returns the page of a run, of what it has by now.
 
+    Args:
+        workspace: Of the run.
+        trust: Whether the expert functions that the run names are run; they must be those of its training.
+
     Raises:
-        ConfigError: The run has no environment yet.
+        ConfigError: The run has no environment yet, or names functions that are not trusted or have changed.
     """
     files, config = workspace.files(), Configuration.from_dict(workspace.read(CONFIG))
     paths = {key: None if path is None else str(path) for key, path in files.items()}
     data, graph = paths["dataset_file"], paths["dataset_desc_file"]
     if data is None or graph is None:
         raise ConfigError(f"{workspace.directory}: data.json names no data or no graph file")
-    inputs = Inputs(RunFiles(data, graph, paths["val_file"], paths["reward_file"]), config)
+    trained = VirtualEnv.load(workspace.venv / "train").graph if (workspace.venv / "train").is_dir() else None
+    nodes = () if trained is None else trained.nodes.values()
+    code = sorted({node.function.file for node in nodes if node.function is not None})
+    if code and not trust:
+        raise ConfigError(
+            f"{workspace.directory}: the run names code of its author's, {', '.join(code)}; if you trust it: --trust"
+        )
+    inputs = Inputs(RunFiles(data, graph, paths["val_file"], paths["reward_file"]), config, trained)
     venvs = load_environments(workspace.venv)
     policy = PolicyModel.load(workspace.policy) if workspace.policy.is_dir() else None
     details = workspace.stage("policy").details

@@ -46,16 +46,20 @@ class Inputs:
     Args:
         files: Where it is.
         config: Parameters.
+        trained: The graph of the environment that is there, whose functions must be unchanged; None begins anew.
 
     Attributes:
         graph: With functions and ranges.
         data: Of both halves.
     """
 
-    def __init__(self, files: RunFiles, config: Configuration) -> None:
+    def __init__(self, files: RunFiles, config: Configuration, trained: DecisionGraph | None = None) -> None:
         self.files, self.config = files, config
         base = config.base
-        self.graph = DecisionGraph.from_file(files.graph).load_functions()
+        self.graph = DecisionGraph.from_file(files.graph)
+        if trained is not None:
+            check_functions_unchanged(self.graph, trained)
+        self.graph.load_functions()
         data = GraphData.from_file(files.data, self.graph, ignore_check=base.ignore_check)
         self.graph.fit_ranges(data)
         if files.val is None:
@@ -76,6 +80,21 @@ class Inputs:
         reward = load_reward(self.files.reward)
         reward.check(self.data["train"].arrays)
         return reward
+
+
+def check_functions_unchanged(graph: DecisionGraph, trained: DecisionGraph) -> None:
+    """Looks whether a graph's functions are those that an environment was learned with; runs none.
+
+    Raises:
+        ConfigError: A file has changed.
+    """
+    for name, node in graph.nodes.items():
+        before = trained.nodes[name].function if name in trained.nodes else None
+        if node.function is not None and (before is None or before.sha256 != node.function.sha256):
+            raise ConfigError(
+                f"{node.function.file}: the file with {node.function.name!r} of node {name!r} has changed since "
+                "training; put the old file back, or train again"
+            )
 
 
 def learn_environment(inputs: Inputs, config: Configuration, directory: Path, go_on: GoOn) -> VenvResult:

@@ -94,6 +94,7 @@ class VirtualVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         self._last_rows = np.repeat(data.ends - 1, np.diff(data.ends, prepend=0))
         self._rows = np.zeros(num_envs, np.int64)
         self._steps = np.zeros(num_envs, np.int64)
+        self._first_rows = np.zeros(num_envs, np.int64)
         self._ended = np.zeros(num_envs, np.bool_)
         self._state: Arrays = {}
         self._values: Arrays = {}
@@ -178,6 +179,7 @@ class VirtualVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         """Begins episodes in some slots, in given rows or in rows that are drawn."""
         self._rows[slots] = self._rng.integers(len(self.data), size=len(slots)) if rows is None else rows
         self._steps[slots] = 0
+        self._first_rows[slots] = self._rows[slots]
         for base in self._carried.values():
             logged = self.data.arrays[base]
             if base not in self._state or len(slots) == self.num_envs:
@@ -200,8 +202,8 @@ class VirtualVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         rows = np.where(self._ended, np.maximum(self._rows - 1, 0), self._rows) if self._external else self._rows
         values.update({name: self.data.arrays[name][rows] for name in self._external})
         if any(node.step_input or node.traj_id for node in self.graph.nodes.values()):
-            values[STEP] = self._steps[:, None]
-            values[TRAJECTORY] = self.data.trajectory[np.minimum(rows, len(self.data) - 1)][:, None]
+            values[STEP] = (self.data.steps[self._first_rows] + self._steps)[:, None]
+            values[TRAJECTORY] = self.data.trajectory[self._first_rows][:, None]
         self._compute(self._before, values)
         self._values = values
         return self._inputs(values)

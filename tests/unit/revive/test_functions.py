@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from rlframe.revive.data import GraphData
-from rlframe.revive.functions import load_function, load_reward
+from rlframe.revive.functions import RewardFunction, load_function, load_reward
 from rlframe.revive.functions_torch import differentiable
 from rlframe.revive.graph import DecisionGraph
+from rlframe.revive.stages import check_functions_unchanged
 from rlframe.utils.errors import ConfigError, DataError
 
 GRAPH = """
@@ -63,6 +64,24 @@ def test_function_that_changed_since_training_is_refused(files):
     (files / "flows.py").write_text("raise SystemExit('this must not run')\n")
     with pytest.raises(ConfigError, match=r"flows.py: the file with 'flow' has changed since training"):
         DecisionGraph.from_dict(saved).load_functions(files)
+
+
+def test_functions_other_than_those_of_training_are_not_run_for_a_report(files):
+    trained = DecisionGraph.from_dict(DecisionGraph.from_file(files / "graph.yaml").to_dict())
+    check_functions_unchanged(DecisionGraph.from_file(files / "graph.yaml"), trained)
+    (files / "flows.py").write_text("raise SystemExit('this must not run')\n")
+    with pytest.raises(ConfigError, match=r"'flow' of node 'flow' has changed since training"):
+        check_functions_unchanged(DecisionGraph.from_file(files / "graph.yaml"), trained)
+
+
+def test_what_a_function_writes_into_its_arguments_is_its_own():
+    def clip_in_place(data):
+        data["x"][data["x"] > 1] = 1
+        return data["x"]
+
+    given = {"x": np.arange(4.0, dtype=np.float32)[:, None]}
+    assert RewardFunction("reward.py", "get_reward", "", clip_in_place)(given).tolist() == [0, 1, 1, 1]
+    assert given["x"][:, 0].tolist() == [0, 1, 2, 3]
 
 
 def test_graph_is_read_without_running_its_functions(files):

@@ -144,12 +144,14 @@ def test_command_line_shows_a_run_and_says_whether_to_use_the_policy(done, tmp_p
     inferred = json.loads(tell(app, ["revive", "infer", run, str(states)]).stdout)
     assert np.shape(inferred["valve"]) == (2, 1)
     page = tmp_path / "page.html"
-    assert tell(app, ["revive", "report", run, "-o", str(page)]).exit_code == (0 if use else 3)
-    assert page.read_text() == write_report(done.workspace)
+    untrusted = tell(app, ["revive", "report", run, "-o", str(page)])
+    assert (untrusted.exit_code, "--trust" in untrusted.stderr, page.exists()) == (2, True, False)
+    assert tell(app, ["revive", "report", run, "-o", str(page), "--trust"]).exit_code == (0 if use else 3)
+    assert page.read_text() == write_report(done.workspace, trust=True)
 
 
 def test_page_has_graph_fits_and_verdict_and_asks_no_network(done):
-    page = write_report(done.workspace)
+    page = write_report(done.workspace, trust=True)
     for part in ("Verdict", "Double validation", "Rollouts beside the log", "next_level", "valve on level"):
         assert part in page
     assert "<script" not in page

@@ -76,6 +76,13 @@ def test_the_reward_of_a_reset_is_zero_and_episodes_repeat_with_their_seed(data)
     assert np.array_equal(*runs)
 
 
+def test_the_step_that_nodes_see_is_that_of_the_trajectory(data):
+    env = make(data)
+    env.reset(options={"rows": np.array([0, 5, 24, 30])})
+    env.step(np.zeros((4, 1)))
+    assert (data.steps[env._first_rows] + env._steps).tolist() == [1, 6, 1, 7]
+
+
 def test_disagreement_is_told_and_penalised(data):
     plain, wary = make(data, members=2), make(data, members=2, penalty=2.0)
     for env in (plain, wary):
