@@ -328,9 +328,8 @@ class ReviveServer:
         from rlframe.tune.trial_pool import TrialPool
 
         self.workspace.set_stage(stage, record)
-        found = Search(self.workspace, stage, self._files, self.config, self.target).run(
-            TrialPool(self.address), better
-        )
+        with TrialPool(self.address) as pool:
+            found = Search(self.workspace, stage, self._files, self.config, self.target).run(pool, better)
         vars(record).update({**vars(found), "details": {**record.details, **_best_details(found)}})
         if record.best_id is None and not self.workspace.stop_asked():
             errors = sorted({str(said.get("error", "no finite metric")) for said in record.trials.values()})

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from typing_extensions import Self
 
 
 class Finished(NamedTuple):
@@ -28,17 +29,31 @@ class Finished(NamedTuple):
 
 
 class TrialPool:
-    """Calls functions in worker processes, each with one CPU.
+    """Calls functions in worker processes, each with one CPU; a context that leaves no Ray behind that it has begun.
 
     Args:
         address: Of a Ray cluster; None takes the one that the program has joined, or starts one on this machine.
     """
 
     def __init__(self, address: str | None = None) -> None:
-        if not ray.is_initialized():
+        self._began_ray = not ray.is_initialized()
+        if self._began_ray:
             ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         self._running: dict[Any, str] = {}
         self._started = itertools.count()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leaves the cluster, if the program had not joined one before; calls under way end with that."""
+        if self._began_ray:
+            self._began_ray = False
+            self._running.clear()
+            ray.shutdown()
 
     @property
     def cpus(self) -> int:

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import ray
 from typer.testing import CliRunner
 
 from rlframe.cli.commands import app
@@ -16,7 +17,7 @@ from rlframe.revive.searching import Sampler, Search, run_trial
 from rlframe.revive.server import ReviveServer
 from rlframe.revive.verdict import Verdict, verdict_of
 from rlframe.revive.workspace import Workspace
-from rlframe.tune.trial_pool import Finished
+from rlframe.tune.trial_pool import Finished, TrialPool
 from rlframe.utils.errors import ConfigError
 
 SHORT = {
@@ -221,6 +222,23 @@ def test_search_keeps_the_best_goes_on_and_survives_trials_that_fail(files, tmp_
     assert pool.keys == ["2"]  # what had ended is not done again
     assert record.best_metric == min(said["metric"] for said in record.trials.values() if said["metric"] is not None)
     assert Workspace(workspace.directory).stage("venv").trials == record.trials
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_pool_leaves_ray_as_it_was_also_where_the_search_fails(monkeypatch, joined):
+    up = [joined]
+    monkeypatch.setattr(ray, "is_initialized", lambda: up[-1])
+    monkeypatch.setattr(ray, "init", lambda **_: up.append(True))
+    monkeypatch.setattr(ray, "shutdown", lambda: up.append(False))
+
+    def search():
+        with TrialPool():
+            assert up[-1]
+            raise RuntimeError("failed")
+
+    with pytest.raises(RuntimeError, match="failed"):
+        search()
+    assert up == ([True] if joined else [False, True, False])
 
 
 @pytest.mark.parametrize("algorithm", ["random", "grid", "optuna"])
