@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,7 +66,7 @@ class EpsilonGreedy(Exploration):
             return actions, logp
         epsilon = float(self.epsilon_schedule(step))
         explored = self._explored(actions, logp, action_distribution, epsilon)
-        if self._by_value and epsilon > 0:
+        if self._by_value and epsilon > 0 and self.wants_logp:
             logp = self._mixture_logp(explored == actions, action_distribution, epsilon)
         return explored, logp
 
@@ -93,6 +94,8 @@ class EpsilonGreedy(Exploration):
             epsilon: In (0, 1].
         """
         share = epsilon / valid_counts(action_distribution, int(self.action_space.n))
+        if len(share) == 1:
+            return np.array([math.log(share[0] + (1.0 - epsilon) * bool(is_greedy[0]))], np.float32)
         logp: Array = np.log(share + (1.0 - epsilon) * is_greedy).astype(np.float32)
         return logp
 
@@ -112,12 +115,13 @@ class EpsilonGreedy(Exploration):
         others, found = random_valid(self.rng, values)
         return np.where(chosen & found, others, actions)
 
-    def action_probabilities(self, action_distribution: Any) -> Array | None:
+    def action_probabilities(self, action_distribution: Any, timestep: int | None = None) -> Array | None:
         """Returns 1 − ε for the best action, and ε for all valid ones, float64 `[B, A]`; None if not Discrete."""
         if not self._by_value:
             return None
         valid = np.asarray(convert_to_numpy(action_distribution.inputs)) > MASKED
-        made: Array = self.epsilon * valid / np.maximum(valid.sum(axis=1, keepdims=True), 1)
+        epsilon = self.epsilon if timestep is None else float(self.epsilon_schedule(timestep))
+        made: Array = epsilon * valid / np.maximum(valid.sum(axis=1, keepdims=True), 1)
         best, _ = greedy(action_distribution)
         made[np.arange(len(made)), best] += 1.0 - made.sum(axis=1)  # all of it where no action is valid
         return made

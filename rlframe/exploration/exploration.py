@@ -46,6 +46,7 @@ class Exploration:
         rng: The generator that all randomness comes from.
         policy: The policy acted for; whoever makes an exploration for a policy sets it.
         last_timestep: Time step of the last actions; schedules follow it.
+        wants_logp: Whether log-likelihoods of the next actions are read; where not, any numbers do.
         has_postprocessing: Whether `postprocess_trajectory` does something.
         has_episode_hooks: Whether `on_episode_start` or `on_episode_end` does something.
         reads: Columns that `postprocess_trajectory` needs beside observations, actions and rewards.
@@ -60,6 +61,7 @@ class Exploration:
         rng: Where all randomness comes from; None makes a stream from the config's `seed`.
     """
 
+    wants_logp = True
     has_postprocessing = False
     has_episode_hooks = False
     reads: tuple[str, ...] = ()
@@ -140,11 +142,16 @@ class Exploration:
         self.advance(timestep)
         return drawn(action_distribution) if explore else greedy(action_distribution)
 
-    def action_probabilities(self, action_distribution: Any) -> Array | None:  # noqa: ARG002 (for subclasses)
+    def action_probabilities(
+        self,
+        action_distribution: Any,  # noqa: ARG002 (for subclasses)
+        timestep: int | None = None,  # noqa: ARG002
+    ) -> Array | None:
         """Returns the probability of each of a Discrete space's actions now; None where that is not known.
 
         Args:
             action_distribution: The distribution for B observations, in NumPy.
+            timestep: The global time step that "now" is; None for the last one of acting.
 
         Returns:
             Float64 `[B, A]`, or None.

@@ -190,9 +190,9 @@ class IntrinsicReward(Exploration):
         """Tells `sub_exploration`."""
         self.sub_exploration.before_compute_actions(timestep=timestep, explore=explore, tf_sess=tf_sess, **kwargs)
 
-    def action_probabilities(self, action_distribution: Any) -> Array | None:
+    def action_probabilities(self, action_distribution: Any, timestep: int | None = None) -> Array | None:
         """Returns those of `sub_exploration`."""
-        return self.sub_exploration.action_probabilities(action_distribution)
+        return self.sub_exploration.action_probabilities(action_distribution, timestep)
 
     def get_exploration_action(
         self, *, action_distribution: Any, timestep: int | None, explore: bool = True

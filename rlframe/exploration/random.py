@@ -43,7 +43,7 @@ class Random(Exploration):
     def __init__(self, action_space: Any, **base: Unpack[ExplorationArgs]) -> None:
         super().__init__(action_space, **base)
         self._draw = valid_sampler(action_space, normalized=self.normalizes)
-        self._logp = uniform_logp(action_space, normalized=self.normalizes)
+        self._logp = valid_logp(action_space, normalized=self.normalizes)
 
     def get_exploration_action(
         self, *, action_distribution: Any, timestep: int | None, explore: bool = True
@@ -52,10 +52,8 @@ class Random(Exploration):
         self.advance(timestep)
         if not explore:
             return greedy(action_distribution)
-        actions, logp = self._draw(self.rng, action_distribution), no_logp(count_rows(action_distribution)) + self._logp
-        if isinstance(self.action_space, spaces.Discrete):
-            logp = -np.log(valid_counts(action_distribution, int(self.action_space.n)), dtype=np.float32)
-        return actions, logp
+        actions = self._draw(self.rng, action_distribution)
+        return actions, self._logp(action_distribution) if self.wants_logp else no_logp(count_rows(action_distribution))
 
     def get_tf_exploration_action_op(self, action_dist: Any, explore: bool) -> tuple[Any, Array]:
         """Returns what `get_exploration_action` does (RLlib's name, for TensorFlow)."""
@@ -85,6 +83,19 @@ def valid_sampler(space: Any, *, normalized: bool) -> Callable[[np.random.Genera
         return random_valid(rng, values)[0]
 
     return draw
+
+
+def valid_logp(space: Any, *, normalized: bool) -> Callable[[Any], Array]:
+    """Returns `fn(distribution) -> log-likelihoods`, float32 `[B]`, of what `valid_sampler` draws.
+
+    Args:
+        space: See `uniform_sampler`.
+        normalized: See `uniform_sampler`.
+    """
+    if isinstance(space, spaces.Discrete):
+        return lambda distribution: -np.log(valid_counts(distribution, int(space.n)), dtype=np.float32)
+    logp = uniform_logp(space, normalized=normalized)
+    return lambda distribution: no_logp(count_rows(distribution)) + logp
 
 
 def valid_counts(distribution: Any, actions: int) -> Array:

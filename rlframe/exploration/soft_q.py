@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium import spaces
 
-from rlframe.exploration.exploration import Array, count_rows, greedy, no_logp
+from rlframe.exploration.exploration import Array, greedy
 from rlframe.exploration.stochastic_sampling import StochasticSampling
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from rlframe.utils.numpy import convert_to_numpy, softmax
@@ -60,8 +60,7 @@ class SoftQ(StochasticSampling):
         if not explore:
             return greedy(action_distribution)
         if self._random is not None and step < self.random_timesteps:
-            rows = count_rows(action_distribution)
-            return self._random(self.rng, rows), no_logp(rows)
+            return self._uniform(action_distribution)
         values = convert_to_numpy(action_distribution.inputs)
         shifted = np.maximum(values - values.max(axis=1, keepdims=True), _LOWEST) / self.temperature
         # argmax(logits − log E) with E standard exponential is a draw from softmax(logits).
@@ -69,9 +68,9 @@ class SoftQ(StochasticSampling):
         logp = shifted[np.arange(len(actions)), actions] - np.log(np.exp(shifted).sum(axis=1))
         return actions, logp.astype(np.float32)
 
-    def action_probabilities(self, action_distribution: Any) -> Array | None:
+    def action_probabilities(self, action_distribution: Any, timestep: int | None = None) -> Array | None:
         """Returns softmax(Q / temperature), float64 `[B, A]`; None while actions are uniformly random."""
-        if self.last_timestep < self.random_timesteps:
+        if self.is_random_at(timestep):
             return None
         values = np.asarray(convert_to_numpy(action_distribution.inputs), np.float64)
         return softmax(np.maximum(values - values.max(axis=1, keepdims=True), _LOWEST) / self.temperature)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium import spaces
 
-from rlframe.exploration.exploration import Array, Exploration, count_rows, drawn, greedy, no_logp
-from rlframe.exploration.random import valid_sampler
+from rlframe.exploration.exploration import Array, Exploration, drawn, greedy
+from rlframe.exploration.random import valid_logp, valid_sampler
 from rlframe.utils.numpy import convert_to_numpy, softmax
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ class StochasticSampling(Exploration):
 
     Args:
         action_space: The environment's action space.
-        random_timesteps: How long actions are uniformly random first, with log-likelihood 0; in env steps. Invalid
-            Discrete actions, with a logit of FLOAT_MIN, are never drawn.
+        random_timesteps: How long actions are uniformly random first, in env steps; with `Random`'s log-likelihoods.
+            Invalid Discrete actions, with a logit of FLOAT_MIN, are never drawn.
         **base: See `Exploration`.
 
     Raises:
@@ -34,6 +34,7 @@ class StochasticSampling(Exploration):
         super().__init__(action_space, **base)
         self.random_timesteps = random_timesteps
         self._random = valid_sampler(action_space, normalized=self.normalizes) if random_timesteps else None
+        self._random_logp = valid_logp(action_space, normalized=self.normalizes)
 
     def get_exploration_action(
         self, *, action_distribution: Any, timestep: int | None, explore: bool = True
@@ -43,11 +44,20 @@ class StochasticSampling(Exploration):
         if not explore:
             return greedy(action_distribution)
         if self._random is not None and step < self.random_timesteps:
-            return self._random(self.rng, action_distribution), no_logp(count_rows(action_distribution))
+            return self._uniform(action_distribution)
         return drawn(action_distribution)
 
-    def action_probabilities(self, action_distribution: Any) -> Array | None:
+    def _uniform(self, action_distribution: Any) -> tuple[Any, Array]:
+        """Returns uniformly random actions `[B, …]` and their log-likelihoods, float32 `[B]`."""
+        assert self._random is not None  # asked for at random steps alone
+        return self._random(self.rng, action_distribution), self._random_logp(action_distribution)
+
+    def is_random_at(self, timestep: int | None) -> bool:
+        """Returns whether actions are uniformly random at a global time step; None takes that of the last actions."""
+        return (self.last_timestep if timestep is None else timestep) < self.random_timesteps
+
+    def action_probabilities(self, action_distribution: Any, timestep: int | None = None) -> Array | None:
         """Returns softmax of the logits, float64 `[B, A]`; None in other spaces, and while actions are uniform."""
-        if self.last_timestep < self.random_timesteps or not isinstance(self.action_space, spaces.Discrete):
+        if self.is_random_at(timestep) or not isinstance(self.action_space, spaces.Discrete):
             return None
         return softmax(np.asarray(convert_to_numpy(action_distribution.inputs), np.float64))

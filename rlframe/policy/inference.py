@@ -76,9 +76,14 @@ class Inference:
         dist_inputs, values, states = self.run(columns, explore)
         distribution = method(policy, "distribution")(dist_inputs)
         step = policy.global_timestep if timestep is None else timestep
-        actions, logp = policy.exploration.get_exploration_action(
-            action_distribution=distribution, timestep=step, explore=explore
-        )
+        exploration = policy.exploration
+        exploration.wants_logp = wanted is None or ACTION_LOGP in wanted or ACTION_PROB in wanted
+        try:
+            actions, logp = exploration.get_exploration_action(
+                action_distribution=distribution, timestep=step, explore=explore
+            )
+        finally:  # others ask it directly
+            exploration.wants_logp = True
         policy.global_timestep += len(columns[OBS])
         made: dict[str, NDArray[Any]] = {}
         if wanted is None or ACTION_DIST_INPUTS in wanted:

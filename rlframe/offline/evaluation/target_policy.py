@@ -89,7 +89,7 @@ class TargetPolicy:
         if not self.explore:
             best = np.asarray(distribution.deterministic_sample(), np.int64)
             return np.eye(self.choices)[best]
-        made = self.policy.exploration.action_probabilities(distribution)
+        made = self.policy.exploration.action_probabilities(distribution, self.policy.global_timestep)
         if made is None:
             raise self._unknown()
         return np.asarray(made, np.float64)
@@ -100,7 +100,8 @@ class TargetPolicy:
                 "the policy acts deterministically in a continuous space, where its actions have no density: give "
                 "--explore, or take fqe or dm, which need none"
             )
-        if self._exploration != "StochasticSampling":
+        exploration, now = self.policy.exploration, self.policy.global_timestep
+        if self._exploration != "StochasticSampling" or exploration.is_random_at(now):
             raise self._unknown()
 
     def _density(self, obs: NDArray[Any], actions: NDArray[Any]) -> Floats:

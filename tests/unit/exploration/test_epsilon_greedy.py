@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
+from rlframe.agents.pg.pg_policy import PGTorchPolicy
 from rlframe.exploration import EpsilonGreedy, PerWorkerEpsilonGreedy, per_worker_constant
 from rlframe.models.distributions import MultiCategorical
 from rlframe.utils.errors import ConfigError
@@ -181,3 +182,16 @@ def test_likelihoods_are_those_of_the_mixture(rows):
         np.testing.assert_allclose(np.exp(logp), np.where(actions == 1, 0.8, 0.1), rtol=1e-5)
     actions, logp = choose(exploration, values(*[[FLOAT_MIN, 2, 1]] * rows))
     np.testing.assert_allclose(np.exp(logp), np.where(actions == 1, 0.85, 0.15), rtol=1e-5)
+
+
+@pytest.mark.parametrize("wanted", [(), ("action_logp",), ("action_prob",), None])
+def test_likelihoods_are_made_where_they_are_wanted(wanted, monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        EpsilonGreedy, "_mixture_logp", lambda _, is_greedy, *__: made.append(1) or np.zeros(len(is_greedy))
+    )
+    space = Box(-1, 1, (2,), np.float32)
+    policy = PGTorchPolicy(space, THREE, {"exploration_config": {"type": "EpsilonGreedy"}, "seed": 0})
+    policy.inference.act({"obs": np.zeros((2, 2), np.float32)}, True, 0, wanted)
+    assert bool(made) == (wanted != ())
+    assert policy.exploration.wants_logp

@@ -104,8 +104,16 @@ def test_stochastic_sampling_begins_with_random_steps():
     certain = [[100.0, 0.0, 0.0]] * 100
     actions, logp = choose(exploration, values(*certain), 9)
     assert set(actions.tolist()) == {0, 1, 2}
-    assert not logp.any()
+    np.testing.assert_allclose(logp, -np.log(3), rtol=1e-6)
     assert choose(exploration, values(*certain), 10)[0].tolist() == [0] * 100
+
+
+def test_soft_q_begins_with_random_steps():
+    exploration = SoftQ(THREE, random_timesteps=10, rng=rng())
+    actions, logp = choose(exploration, values(*[[100.0, 0.0, FLOAT_MIN]] * 100), 9)
+    assert set(actions.tolist()) == {0, 1}
+    np.testing.assert_allclose(logp, -np.log(2), rtol=1e-6)
+    assert set(choose(exploration, values([100.0, 0.0, 0.0]), 10)[0].tolist()) == {0}
 
 
 @pytest.mark.parametrize("mask", [FLOAT_MIN, FLOAT_MIN + 1e6, -np.inf])

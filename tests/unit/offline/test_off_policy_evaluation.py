@@ -320,6 +320,21 @@ def test_probabilities_are_those_of_acting(exploration):
     assert np.exp(target.logp(OBS, np.ones(5, int))) == pytest.approx(probabilities[:, 1])
 
 
+@pytest.mark.parametrize("kind", ["EpsilonGreedy", "StochasticSampling", "SoftQ"])
+def test_probabilities_follow_the_policys_clock_where_nobody_has_acted(kind):
+    options = {"EpsilonGreedy": {"initial_epsilon": 1.0, "final_epsilon": 0.2, "epsilon_timesteps": 100}}
+    policy = pg({"type": kind, **options.get(kind, {"random_timesteps": 100})})
+    target = TargetPolicy(policy, explore=True)
+    if kind != "EpsilonGreedy":
+        with pytest.raises(DataError, match="tells no probabilities"):
+            target.probabilities(OBS)
+    policy.global_timestep = 100  # as a driver's, whose workers sampled
+    largest = target.probabilities(OBS).max(axis=1)
+    assert (largest < 1).all()
+    if kind == "EpsilonGreedy":
+        assert largest == pytest.approx(np.full(5, 0.8 + 0.2 / 3))
+
+
 def test_a_greedy_policy_has_probabilities_of_0_and_1():
     policy = pg()
     target = TargetPolicy(policy, explore=False)
