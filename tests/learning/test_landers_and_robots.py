@@ -23,6 +23,14 @@ def test_dqn_lands_within_100k_steps():
 
 
 @pytest.mark.learning
+def test_a2c_balances_an_inverted_pendulum_within_60k_steps():
+    pytest.importorskip("mujoco", reason="MuJoCo is not installed: pip install 'rlframe[mujoco]'")
+    config = get_preset("A2C", "InvertedPendulum-v4")
+    returns = [return_after("A2C", "InvertedPendulum-v4", 58_000, seed, "torch", config) for seed in range(5)]
+    assert np.median(returns) >= 1000.0, returns
+
+
+@pytest.mark.learning
 def test_ppo_balances_an_inverted_pendulum_within_31k_steps():
     pytest.importorskip("mujoco", reason="MuJoCo is not installed: pip install 'rlframe[mujoco]'")
     config = get_preset("PPO", "InvertedPendulum-v4")
