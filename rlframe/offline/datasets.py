@@ -13,7 +13,9 @@ from rlframe.data.columns import ACTION_LOGP, ACTION_PROB, DONES, EPS_ID, REWARD
 from rlframe.data.returns import trajectory_ends
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.offline.episode_file import forms_of
+from rlframe.offline.episode_reader import EpisodeReader
 from rlframe.offline.io_context import IOContext
+from rlframe.offline.json_reader import JsonReader
 from rlframe.offline.json_writer import JsonWriter
 from rlframe.offline.output_writer import OutputWriter
 from rlframe.offline.parquet_format import ParquetWriter
@@ -37,20 +39,35 @@ def read_dataset(source: Any, schema: Any = None) -> Iterator[SampleBatch]:
         ConfigError: If there are no such files.
         DataError: If they cannot be read, or hold several policies' rows.
     """
-    config = {"input_config": {} if schema is None else {"schema": schema}}
-    for batch in file_reader(source, IOContext(config=config)).read_all_files():
+    for batch in _reader(source, schema).read_all_files():
         if not isinstance(batch, SampleBatch):
             raise DataError(f"{source}: got rows of the policies {list(batch.policy_batches)}, wanted one policy's")
         if batch.count:
             yield batch
 
 
-def make_writer(directory: str, kind: str) -> OutputWriter:
+def _reader(source: Any, schema: Any) -> JsonReader | EpisodeReader:
+    config = {"input_config": {} if schema is None else {"schema": schema}}
+    return file_reader(source, IOContext(config=config))
+
+
+def _actions_normalized(source: Any, schema: Any) -> bool | None:
+    """Returns what files say of their actions; None where they say nothing.
+
+    Raises:
+        DataError: If they say different things.
+    """
+    reader = _reader(source, schema)
+    return reader.actions_normalized if isinstance(reader, EpisodeReader) else None
+
+
+def make_writer(directory: str, kind: str, actions_normalized: bool | None = None) -> OutputWriter:
     """Returns the writer of a dataset into a directory that is empty, or not there.
 
     Args:
         directory: Where it is written.
         kind: One of `FORMATS`.
+        actions_normalized: Whether actions are as policies choose them, which Parquet alone can say.
 
     Raises:
         ConfigError: If the format is another, or something is in the directory.
@@ -60,7 +77,7 @@ def make_writer(directory: str, kind: str) -> OutputWriter:
     if os.path.exists(directory) and (not os.path.isdir(directory) or os.listdir(directory)):
         raise ConfigError(f"--output: {directory!r} exists; wanted a new directory")
     if kind == "parquet":
-        return ParquetWriter(directory)
+        return ParquetWriter(directory, actions_normalized=actions_normalized)
     return JsonWriter(directory) if kind == "json" else _ArrayWriter(directory, kind)
 
 
@@ -94,7 +111,7 @@ class _ArrayWriter(OutputWriter):
 
 def convert_dataset(source: Any, directory: str, kind: str, schema: Any = None) -> int:
     """Writes a dataset in another format; returns its rows."""
-    writer, rows = make_writer(directory, kind), 0
+    writer, rows = make_writer(directory, kind, _actions_normalized(source, schema)), 0
     for batch in read_dataset(source, schema):
         writer.write(batch)
         rows += batch.count
@@ -127,7 +144,8 @@ def split_dataset(
     order = np.random.default_rng(seed).permutation(len(names))
     stops = np.rint(np.cumsum(values) * len(names)).astype(int)
     part_of = {names[index]: int(np.searchsorted(stops, place, side="right")) for place, index in enumerate(order)}
-    writers = [make_writer(os.path.join(directory, part), kind) for part in shares]
+    normalized = _actions_normalized(source, schema)
+    writers = [make_writer(os.path.join(directory, part), kind, normalized) for part in shares]
     for key, episode in _episodes_of(source, schema):
         writers[part_of[key]].write(episode)
     for writer in writers:

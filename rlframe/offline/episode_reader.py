@@ -53,7 +53,9 @@ class EpisodeReader(InputReader):
         for file in self._opened[1:]:
             check_columns(file.path, file.forms, self._opened[0].path, self._opened[0].forms)
         self._pieces = [(file, piece) for file in self._opened for piece in range(file.pieces)]
-        self._identities = identities(self.files)
+        # With what places in the files are counted in: another file with the same first line is not gone on in.
+        heads = zip(identities(self.files), self._opened, strict=True)
+        self._identities = [f"{head}:{file.bounds[-1]}:{file.pieces}" for head, file in heads]
         self._prepare = PolicyRows(self.ioctx)
         self._check_memory()
         self._rng = np.random.default_rng(self.ioctx.seed("episode reader"))
@@ -82,6 +84,22 @@ class EpisodeReader(InputReader):
             f"input: found no row to learn from in {', '.join(self.files)}: all stand where an episode was cut off, "
             "and nothing tells what came after (new_obs)"
         )
+
+    @property
+    def actions_normalized(self) -> bool | None:
+        """Whether actions are as policies choose them; None where files do not say.
+
+        Raises:
+            DataError: If they say different things.
+        """
+        first = self._opened[0]
+        for file in self._opened:
+            if file.actions_normalized is not first.actions_normalized:
+                raise DataError(
+                    f"{file.path}: got actions_normalized={file.actions_normalized}, wanted "
+                    f"{first.actions_normalized}, as in {first.path}; convert each by itself"
+                )
+        return first.actions_normalized
 
     def read_all_files(self) -> Iterator[SampleBatch]:
         """Yields the rows of all files once, piece by piece in the files' order, wherever `next` stands."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -135,7 +136,8 @@ class ParquetWriter(OutputWriter):
     """Writes batches into `output-<time>_worker-<index>_<number>.parquet`, whole episodes in each group of rows.
 
     Rows wait in memory for the end of their episode, and for a group to be full. A file can be read from when it is
-    closed: when it has its size, and when the writer is; until then it has another name.
+    closed: when it has its size, and when the writer is, at the latest when the program ends or the writer is
+    forgotten; until then it has another name.
 
     Args:
         path: Directory, which is made if there is none; or an address such as `s3://bucket/folder`.
@@ -157,19 +159,18 @@ class ParquetWriter(OutputWriter):
     ) -> None:
         self.ioctx = ioctx or IOContext()
         self.path = output_directory(path)
-        self.max_file_size, self._group_rows, self._compression = max_file_size, group_rows, compression
-        self._normalized = actions_normalized
+        normalized = actions_normalized
         if actions_normalized is None and self.ioctx.worker is not None:
-            self._normalized = bool(self.ioctx.config.normalize_actions)
-        self.file_index, self._bytes = 0, 0
-        self._waiting: list[SampleBatch] = []
-        self._due = group_rows
-        self._writer: Any = None
-        self._file: Any = None
-        self._forms: dict[str, ColumnForm] = {}
+            normalized = bool(self.ioctx.config.normalize_actions)
+        # Without the worker, which would live as long as the program if what closes the file knew it.
+        named = IOContext(worker_index=self.ioctx.worker_index)
+        self._rows = _GroupedRows(self.path, named, max_file_size, group_rows, compression, normalized)
+        self._at_end = weakref.finalize(self, self._rows.close)
 
     def write(self, sample_batch: SampleBatch | MultiAgentBatch) -> None:
         """Takes a batch; its rows are on disk when their group is full, or the writer is closed.
+
+        A column whose numbers get fractions after it began with integers becomes one of floats, in a file of its own.
 
         Raises:
             DataError: If it holds several policies' rows, what Parquet has no form for, or columns of another form
@@ -180,26 +181,70 @@ class ParquetWriter(OutputWriter):
                 f"output: got rows of the policies {list(sample_batch.policy_batches)}, wanted one policy's: Parquet "
                 'holds one table; write those of several as JSON (output_config: {"format": "json"})'
             )
-        if not sample_batch.count:
-            return
-        flat = _flat(sample_batch)
+        if sample_batch.count:
+            self._rows.add(_flat(sample_batch))
+
+    def close(self) -> None:
+        """Writes what waits, and ends the file; the next batch begins another."""
+        self._rows.close()
+
+
+class _GroupedRows:
+    """The rows that wait for their group, and the file that groups are written into.
+
+    Args:
+        path: Directory or address.
+        ioctx: Tells the worker's index.
+        max_file_size: Size at which a new file is begun, bytes.
+        group_rows: Rows of a group, about.
+        compression: Of the file.
+        normalized: What the file says of its actions.
+    """
+
+    def __init__(
+        self, path: str, ioctx: IOContext, max_file_size: int, group_rows: int, compression: str,
+        normalized: bool | None,
+    ) -> None:  # fmt: skip
+        self.path, self.ioctx, self.file_index = path, ioctx, 0
+        self._max_file_size, self._group_rows, self._compression = max_file_size, group_rows, compression
+        self._normalized = normalized
+        self._waiting: list[SampleBatch] = []
+        self.held, self._due, self._bytes = 0, group_rows, 0
+        self._writer: Any = None
+        self._file: Any = None
+        self._forms: dict[str, ColumnForm] = {}
+
+    def add(self, flat: dict[str, NDArray[Any]]) -> None:
+        """Takes rows, and writes the groups that are full."""
         forms = forms_of(flat)
         if not self._forms:
             self._forms = forms
         check_columns(self.path, forms, "the batches before", self._forms)
+        if forms != self._forms:
+            flat = self._promote(flat, forms)
         self._waiting.append(SampleBatch(flat))
-        if sum(batch.count for batch in self._waiting) >= self._due:
+        self.held += self._waiting[-1].count
+        if self.held >= self._due:
             self._write_groups(all_rows=False)
-            self._due = self._group_rows + sum(batch.count for batch in self._waiting)
-            if self._bytes >= self.max_file_size:
+            self._due = self._group_rows + self.held
+            if self._bytes >= self._max_file_size:
                 self._end_file()
 
     def close(self) -> None:
-        """Writes what waits, and ends the file; the next batch begins another."""
+        """Writes what waits, and ends the file."""
         if self._waiting:
             self._write_groups(all_rows=True)
         self._end_file()
         self._forms = {}
+
+    def _promote(self, flat: dict[str, NDArray[Any]], forms: dict[str, ColumnForm]) -> dict[str, NDArray[Any]]:
+        """Returns rows as the columns' forms have them, which become wider where they cannot hold the rows."""
+        wider = {name: _wider(self.path, name, form, forms[name]) for name, form in self._forms.items()}
+        if wider != self._forms:
+            self._waiting = [SampleBatch(_cast(self.path, batch, wider)) for batch in self._waiting]
+            self._end_file()
+            self._forms = wider
+        return _cast(self.path, flat, wider)
 
     def _write_groups(self, *, all_rows: bool) -> None:
         rows = SampleBatch.concat_samples(self._waiting)
@@ -214,6 +259,7 @@ class ParquetWriter(OutputWriter):
         for start, stop in itertools.pairwise(bounds):
             self._write_group(rows[start:stop])
         self._waiting = [rows[bounds[-1] :]] if bounds[-1] < rows.count else []
+        self.held = rows.count - bounds[-1]
 
     def _write_group(self, rows: SampleBatch) -> None:
         import pyarrow
@@ -306,6 +352,42 @@ def _structure(parts: dict[str, Any]) -> Any:
     made = _nested(parts)
     if all(name.startswith("#") for name in made):
         return tuple(made[f"#{index}"] for index in range(len(made)))
+    return made
+
+
+def _wider(path: str, name: str, one: ColumnForm, other: ColumnForm) -> ColumnForm:
+    """Returns the form that holds the numbers of both; of integers and floats, the floats' own.
+
+    Raises:
+        DataError: If one holds objects, and the other numbers.
+    """
+    if one.dtype == other.dtype:
+        return one
+    if "json" in {one.dtype, other.dtype}:
+        raise DataError(
+            f"{path}: column {name!r}: got {other.dtype}, wanted {one.dtype}, as in the batches before; a column holds "
+            "numbers or objects"
+        )
+    types = [np.dtype(one.dtype), np.dtype(other.dtype)]
+    floats = [dtype for dtype in types if dtype.kind == "f"]
+    made = floats[0] if len(floats) == 1 else np.result_type(*types)
+    return ColumnForm(made.str, one.shape)
+
+
+def _cast(path: str, columns: Mapping[str, Any], forms: Mapping[str, ColumnForm]) -> dict[str, NDArray[Any]]:
+    """Returns columns in the dtypes of forms.
+
+    Raises:
+        DataError: If an integer is none of the floats that the column holds elsewhere.
+    """
+    made = {}
+    for name, column in columns.items():
+        made[name] = column if forms[name].dtype == "json" else column.astype(forms[name].dtype, copy=False)
+        if column.dtype.kind in "iu" and made[name].dtype.kind == "f" and (made[name] != column).any():
+            raise DataError(
+                f"{path}: column {name!r}: got integers that {made[name].dtype} does not hold, which the column has "
+                f"elsewhere; wanted one dtype, such as float64, in all rows"
+            )
     return made
 
 

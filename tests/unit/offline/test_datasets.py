@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.offline import JsonWriter
+from rlframe.offline import EpisodeReader, JsonWriter
 from rlframe.offline.datasets import convert_dataset, describe_dataset, read_dataset, split_dataset
-from rlframe.utils.errors import ConfigError
+from rlframe.utils.errors import ConfigError, DataError
 from tests.unit.offline.test_episode_files import episodes, write
 
 
@@ -46,6 +46,19 @@ def test_what_is_split_keeps_its_episodes(tmp_path):
     parts = {name: rows_of(str(tmp_path / "parts" / name))["rewards"] for name in counts}
     assert [len(rewards) for rewards in parts.values()] == [32, 8]
     assert sorted(np.concatenate(list(parts.values()))) == list(range(40))
+
+
+@pytest.mark.parametrize("said", [True, False, None])
+def test_what_a_file_says_of_its_actions_is_said_of_what_is_made_of_it(said, tmp_path):
+    write(tmp_path / "table", episodes(), actions_normalized=said)
+    source = str(tmp_path / "table")
+    convert_dataset(source, str(tmp_path / "made"), "parquet")
+    split_dataset(source, str(tmp_path / "parts"), {"one": 0.5, "other": 0.5})
+    for made in ("made", "parts/one", "parts/other"):
+        assert EpisodeReader(str(tmp_path / made)).actions_normalized is said
+    write(tmp_path / "other", episodes(), actions_normalized=not said)
+    with pytest.raises(DataError, match=f"got actions_normalized={not said}, wanted {said}, as in .*by itself"):
+        convert_dataset([source, str(tmp_path / "other")], str(tmp_path / "both"), "parquet")
 
 
 def test_a_dataset_is_described_by_what_is_in_it(table, tmp_path):

@@ -94,7 +94,7 @@ def test_what_waits_in_memory_is_bounded_by_the_groups_not_the_episodes(tmp_path
     writer = ParquetWriter(str(tmp_path), group_rows=4)
     for start in range(0, 100, 2):
         writer.write(long[start : start + 2])
-        assert sum(batch.count for batch in writer._waiting) <= 9 * 4
+        assert writer._rows.held == sum(batch.count for batch in writer._rows._waiting) <= 9 * 4
     writer.close()
     assert EpisodeReader(str(tmp_path)).next()["rewards"].tolist() == list(
         range(EpisodeReader(str(tmp_path))._opened[0].bounds[1])
@@ -109,6 +109,34 @@ def test_a_file_has_its_name_when_it_is_whole(tmp_path):
     writer.close()
     assert len(list(tmp_path.glob("*.parquet"))) == 2
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_writer_that_nobody_closes_has_its_rows_on_disk_when_it_is_forgotten_or_the_program_ends(tmp_path):
+    writer = ParquetWriter(str(tmp_path))
+    writer.write(episodes()[0])
+    assert writer._at_end.alive
+    assert writer._at_end.atexit
+    del writer
+    assert EpisodeReader(str(tmp_path)).next()["rewards"].tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("group_rows", [2, 100])
+def test_a_column_that_gets_fractions_keeps_them(group_rows, tmp_path):
+    whole, after = episodes((3, 3))
+    whole["rewards"], after["rewards"] = np.array([1, 0, 1]), np.array([0.5, 0.25, 3], np.float32)
+    write(tmp_path, [whole, after, whole], group_rows=group_rows)
+    got = rewards(EpisodeReader(str(tmp_path), context(batch_rows=1)), 3)
+    assert sorted(got) == [0, 0, 0.25, 0.5, 1, 1, 1, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "says"), [([2**24 + 1, 0, 1], "does not hold"), (np.array([{}, {}, {}]), "numbers or objects")]
+)
+def test_what_a_column_cannot_hold_is_not_written(numbers, says, tmp_path):
+    floats, odd = episodes((3, 3))
+    odd["rewards"] = np.asarray(numbers)
+    with pytest.raises(DataError, match=f"column 'rewards': .*{says}"):
+        write(tmp_path, [floats, odd])
 
 
 def test_batches_are_whole_episodes_and_each_pass_gives_every_row(tmp_path):
@@ -146,6 +174,20 @@ def test_a_reader_goes_on_where_another_stood(tmp_path, settings):
     one.set_state(state)
     one.close()
     assert rewards(one, 30) == wanted
+
+
+def test_a_table_that_was_replaced_is_read_from_its_beginning(tmp_path, caplog):
+    write_csv(tmp_path)
+    settings = context(shuffle_rows=18, batch_rows=4)
+    reader = EpisodeReader(str(tmp_path), settings)
+    rewards(reader, 3)
+    state = reader.get_state()
+    table = tmp_path / "data.csv"
+    table.write_text("\n".join(table.read_text().split("\n")[:6]) + "\n")
+    reader = EpisodeReader(str(tmp_path), settings)
+    reader.set_state(state)
+    assert "not those of the checkpoint" in caplog.text
+    assert sorted(rewards(reader, 2)) == [0, 1, 2, 3, 4]
 
 
 def test_workers_begin_with_different_pieces(tmp_path):
