@@ -133,8 +133,11 @@ class _EpisodesFile(EpisodeFile):
                 f"{self.path}: episode {number}: column {short[0]!r}: got {len(columns[short[0]])} rows, wanted {rows}"
             )
         batch = SampleBatch(columns)
-        # Nothing tells what was seen after the last step of an episode that was cut off.
-        return batch if len(obs) > rows or terminal[-1] else batch[: rows - 1]
+        if len(obs) > rows or terminal[-1]:
+            return batch
+        # Nothing tells what was seen after the last step of an episode that was cut off: it was cut a step earlier.
+        cut[-2:] = batch["dones"][-2:] = True
+        return batch[: rows - 1]
 
 
 def _joined(item: Any) -> NDArray[Any]:

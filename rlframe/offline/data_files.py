@@ -16,6 +16,8 @@ from rlframe.utils.errors import ConfigError
 JSON_ENDINGS = (".json", ".zip")
 EPISODE_ENDINGS = (".parquet", ".npz", ".h5", ".hdf5", ".csv")
 DATA_ENDINGS = (*JSON_ENDINGS, *EPISODE_ENDINGS)
+#: What a table's columns mean is beside it, and is no data.
+_SCHEMA_ENDING = ".schema.json"
 #: Between the path of a zip file and the name of a file in it.
 _IN_ZIP = "!"
 #: Bytes at the beginning of a file by which it is known again.
@@ -81,7 +83,7 @@ def _matches(path: str) -> list[str]:
     path = os.path.abspath(os.path.expanduser(path))
     if os.path.isdir(path):
         names = [os.path.join(path, name) for ending in DATA_ENDINGS for name in sorted(os.listdir(path))
-                 if name.endswith(ending)]  # fmt: skip
+                 if name.endswith(ending) and not name.endswith(_SCHEMA_ENDING)]  # fmt: skip
     else:
         names = [path] if os.path.isfile(path) else sorted(glob.glob(path))
     return [member for name in names for member in _members(name)]
@@ -95,7 +97,8 @@ def _remote_matches(address: str) -> list[str]:
         names = sorted(system.glob(path))
     elif system.isdir(path):
         listed = sorted(system.ls(path, detail=False))
-        names = [name for ending in DATA_ENDINGS for name in listed if name.endswith(ending)]
+        names = [name for ending in DATA_ENDINGS for name in listed
+                 if name.endswith(ending) and not name.endswith(_SCHEMA_ENDING)]  # fmt: skip
     else:
         names = [path] if system.exists(path) else []
     return [system.unstrip_protocol(name) for name in names]

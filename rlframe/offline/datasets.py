@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import ACTION_LOGP, ACTION_PROB, DONES, EPS_ID, REWARDS, TERMINATEDS
+from rlframe.data.columns import ACTION_LOGP, ACTION_PROB, DONES, EPS_ID, N_STEPS, REWARDS, TERMINATEDS
 from rlframe.data.returns import trajectory_ends
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.offline.episode_file import forms_of
@@ -89,7 +89,17 @@ class _ArrayWriter(OutputWriter):
         self._batches: list[SampleBatch] = []
 
     def write(self, sample_batch: Any) -> None:
-        """Takes a batch; columns of objects are left out."""
+        """Takes a batch; columns of objects are left out.
+
+        Raises:
+            DataError: If a column is nested.
+        """
+        nested = [name for name, column in sample_batch.items() if isinstance(column, (dict, tuple))]
+        if nested:
+            raise DataError(
+                f"{self._directory}: column {nested[0]!r}: got nested values, for which {self._kind} has no form here; "
+                "wanted --format parquet or json"
+            )
         numbers = {name: column for name, column in sample_batch.items() if isinstance(column, np.ndarray)}
         self._batches.append(SampleBatch({name: c for name, c in numbers.items() if c.dtype.kind in "biuf"}))
 
@@ -158,7 +168,8 @@ def describe_dataset(source: Any, schema: Any = None) -> dict[str, Any]:
     """Returns what is in a dataset: rows, episodes, columns, returns; numbers, texts and dicts of such.
 
     `columns` has each one's `dtype`, `shape` of a row, `min`, `max` and the number of values that are `not_finite`;
-    `returns` those of episodes, which end with a row that is done; `probabilities` the column of them, or None.
+    `returns` those of episodes, which end with a row that is done, None where no column tells rewards or ends, or
+    rewards were summed (`n_steps`), and where they are no numbers; `probabilities` the column of them, or None.
 
     Raises:
         ConfigError: If there are no such files.
@@ -168,6 +179,7 @@ def describe_dataset(source: Any, schema: Any = None) -> dict[str, Any]:
     totals: dict[Any, float] = {}
     ended: set[Any] = set()
     rows = terminal = 0
+    summed = False
     for batch in read_dataset(source, schema):
         rows += batch.count
         for name, form in forms_of(batch).items():
@@ -175,13 +187,15 @@ def describe_dataset(source: Any, schema: Any = None) -> dict[str, Any]:
             if form.dtype != "json":
                 _add_range(described, np.asarray(batch[name]))
         for key, episode in _episodes(batch, rows):
-            totals[key] = totals.get(key, 0.0) + float(np.sum(episode[REWARDS], dtype=np.float64))
-            if bool(np.asarray(episode.get(DONES, episode.get(TERMINATEDS)))[-1]):
+            totals[key] = totals.get(key, 0.0) + float(np.sum(episode.get(REWARDS, 0.0), dtype=np.float64))
+            if bool(np.asarray(episode.get(DONES, episode.get(TERMINATEDS, [False])))[-1]):
                 ended.add(key)
+            summed |= bool(np.any(np.asarray(episode.get(N_STEPS, 1)) > 1))
             terminal += int(np.sum(episode.get(TERMINATEDS, 0)))
     if not rows:
         raise DataError(f"{source}: found no rows")
-    returns = np.asarray([total for key, total in totals.items() if key in ended])
+    told = REWARDS in columns and not summed
+    returns = np.asarray([total for key, total in totals.items() if key in ended and told])
     given = [name for name in (ACTION_PROB, ACTION_LOGP) if name in columns]
     return {
         "rows": rows, "episodes": len(totals), "episodes_ended": len(ended), "terminal_rows": terminal,
@@ -220,7 +234,7 @@ def _add_range(described: dict[str, Any], column: NDArray[Any]) -> None:
 
 
 def _distribution(returns: NDArray[Any]) -> dict[str, float] | None:
-    if not len(returns):
+    if not len(returns) or not np.isfinite(returns).all():
         return None
     low, quarter, median, three, high = np.quantile(returns, [0, 0.25, 0.5, 0.75, 1]).tolist()
     return {"mean": float(returns.mean()), "std": float(returns.std()), "min": low, "25%": quarter, "median": median,

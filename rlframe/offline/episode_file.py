@@ -82,7 +82,7 @@ class ArrayFile(EpisodeFile):
     """Episodes in arrays with a row for each step, one after the other.
 
     Rows without `new_obs` get the observation of the row behind; those that an episode was cut off at, where nothing
-    tells what came after, are left out.
+    tells what came after, are left out, and the row before is where it was cut off: it is a step shorter.
 
     Args:
         path: Where they were read from.
@@ -120,6 +120,10 @@ class ArrayFile(EpisodeFile):
         if NEXT_OBS not in columns:
             columns[NEXT_OBS] = np.concatenate([columns[OBS][1:], columns[OBS][-1:]])
             kept = ~last | columns[TERMINATEDS]
+            cut = np.flatnonzero(columns[TRUNCATEDS] & ~kept)
+            cut = cut[cut > 0] - 1
+            for name in (TRUNCATEDS, DONES):
+                columns[name][cut[~last[cut]]] = True
         batch = SampleBatch(columns)
         return batch if kept is None or kept.all() else batch.take(np.flatnonzero(kept))
 

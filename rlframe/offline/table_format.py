@@ -10,12 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.data.columns import DONES, EPS_ID, TERMINATEDS, TRUNCATEDS, T
 from rlframe.offline.data_files import opened
 from rlframe.offline.episode_file import ArrayFile, EpisodeFile, as_single
 from rlframe.utils.errors import ConfigError, DataError
 
 #: A table's schema, where no other is given: beside data.csv, data.schema.yaml or data.schema.json.
 _ENDINGS = (".schema.yaml", ".schema.yml", ".schema.json")
+#: Columns in which a value that is missing is none of 0, 1 and the like.
+_WHOLE = (TERMINATEDS, TRUNCATEDS, DONES, EPS_ID, T)
 _EXAMPLE = "obs: [x, y]\nactions: a\nrewards: r\nterminateds: done\neps_id: episode"
 
 
@@ -81,6 +84,9 @@ class TableSchema:
         made = {}
         for name, (headers, dtype) in self._entries.items():
             parts = [self._numbers(path, header, table, first_row) for header in headers]
+            if name in _WHOLE or np.dtype(dtype or float).kind in "biu":
+                for header, part in zip(headers, parts, strict=True):
+                    self._check_given(path, header, part, first_row)
             column = parts[0] if name in self._single else np.stack(parts, axis=1)
             made[name] = as_single(column) if dtype is None else column.astype(dtype)
         return made
@@ -101,6 +107,15 @@ class TableSchema:
                     f"{path}: column {header!r}: got {value!r} in row {first_row + row}, wanted a number"
                 ) from error
         return column.astype(np.float64)
+
+    @staticmethod
+    def _check_given(path: str, header: str, column: NDArray[Any], first_row: int) -> None:
+        odd = np.flatnonzero(~np.isfinite(column))
+        if len(odd):
+            raise DataError(
+                f"{path}: column {header!r}: got {column[odd[0]]} or nothing in row {first_row + odd[0]}, wanted a "
+                "whole number"
+            )
 
     @staticmethod
     def _is_single(given: Any) -> bool:

@@ -76,6 +76,32 @@ def test_a_dataset_is_described_by_what_is_in_it(table, tmp_path):
     assert other["probabilities"] == "action_prob"
 
 
+@pytest.mark.parametrize(
+    ("without", "given"),
+    [
+        (("rewards",), {}),
+        (("dones", "terminateds", "truncateds"), {}),
+        ((), {"n_steps": np.array([3, 2, 1])}),
+        ((), {"rewards": np.full(3, np.nan, np.float32)}),
+    ],
+)
+def test_returns_are_left_out_where_rows_do_not_tell_them(without, given, tmp_path):
+    (rows,) = episodes((3,))
+    JsonWriter(str(tmp_path)).write(SampleBatch({k: v for k, v in {**rows, **given}.items() if k not in without}))
+    described = describe_dataset(str(tmp_path))
+    assert described["returns"] is None
+    assert described["rows"] == 3
+    assert "obs" in described["columns"]
+
+
+@pytest.mark.parametrize("kind", ["npz", "hdf5"])
+def test_nested_columns_are_not_left_out_of_arrays(kind, tmp_path):
+    (rows,) = episodes((3,))
+    JsonWriter(str(tmp_path / "lines"), compress_columns=()).write(SampleBatch({**rows, "obs": {"a": rows["obs"]}}))
+    with pytest.raises(DataError, match=r"column 'obs': got nested values.*wanted --format parquet or json"):
+        convert_dataset(str(tmp_path / "lines"), str(tmp_path / "made"), kind)
+
+
 def test_the_command_line_says_what_the_functions_do(table, tmp_path):
     from typer.testing import CliRunner
 

@@ -243,7 +243,18 @@ def write_csv(path):
     )
 
 
-@pytest.mark.parametrize("made", [write_npz, write_d4rl, write_minari, write_csv])
+def write_csv_with_json(path):
+    import json
+
+    import yaml
+
+    write_csv(path)
+    schema = path / "data.schema.yaml"
+    (path / "data.schema.json").write_text(json.dumps(yaml.safe_load(schema.read_text())))
+    schema.unlink()
+
+
+@pytest.mark.parametrize("made", [write_npz, write_d4rl, write_minari, write_csv, write_csv_with_json])
 def test_others_layouts_are_read(made, tmp_path):
     made(tmp_path)
     reader = EpisodeReader(str(tmp_path), context(batch_rows=1))
@@ -284,6 +295,9 @@ def test_without_next_observations_only_rows_that_lead_somewhere_are_given(made,
     inside = ~batch["terminateds"]
     np.testing.assert_array_equal(batch["new_obs"][inside], batch["obs"][inside] + 1)
     assert np.flatnonzero(batch["terminateds"]).tolist() == [4, 10]
+    # What is left of those episodes ends where it was cut off.
+    assert batch["rewards"][batch["truncateds"]].tolist() == [6, 16]
+    np.testing.assert_array_equal(batch["dones"], batch["terminateds"] | batch["truncateds"])
 
 
 def cut_short(path):
@@ -321,6 +335,18 @@ def a_word(path):
     (path / "data.csv").write_text(text.replace("3.0,3.0,3.0,4.0", "3.0,none,3.0,4.0"))
 
 
+def nothing_in(column):
+    def made(path):
+        write_csv(path)
+        lines = (path / "data.csv").read_text().split("\n")
+        values = lines[3].split(",")
+        values[lines[0].split(",").index(column)] = ""
+        lines[3] = ",".join(values)
+        (path / "data.csv").write_text("\n".join(lines))
+
+    return made
+
+
 def another_header(path):
     write_csv(path)
     (path / "data.schema.yaml").write_text("obs: [x, speed]\nactions: a\nrewards: r\nterminateds: done\n")
@@ -350,6 +376,8 @@ def pickles(path):
         (a_column_less, r"column 't' is missing, which .* has"),
         (no_schema, r"data\.csv: got a table without its schema, wanted .*data\.schema\.yaml"),
         (a_word, r"data\.csv: column 'y': got 'none' in row 5, wanted a number"),
+        (nothing_in("done"), r"data\.csv: column 'done': got nan or nothing in row 4, wanted a whole number"),
+        (nothing_in("a"), r"data\.csv: column 'a': got nan or nothing in row 4, wanted a whole number"),
         (
             another_header,
             r"data\.csv: column 'speed' is missing, which .*data\.schema\.yaml names; the table has x, y",
