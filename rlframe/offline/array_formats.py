@@ -137,7 +137,8 @@ class _EpisodesFile(EpisodeFile):
             return batch
         # Nothing tells what was seen after the last step of an episode that was cut off: it was cut a step earlier.
         cut[-2:] = batch["dones"][-2:] = True
-        return batch[: rows - 1]
+        shorter: SampleBatch = batch[: rows - 1]
+        return shorter
 
 
 def _joined(item: Any) -> NDArray[Any]:
