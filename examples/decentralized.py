@@ -1,6 +1,6 @@
 """Self-play: one player in both seats of tic-tac-toe learns in the first against itself in the second.
 
-python examples/decentralized.py --episodes 3000        (needs: pip install "rlframe[multiagent]")
+python examples/decentralized.py --episodes 3000        (needs: pip install -e '.[multiagent]')
 """
 
 import argparse

@@ -40,7 +40,7 @@ class DecentralizedTrainer:
         num_train_envs: Games side by side while training.
         num_test_envs: The same of tests.
         batch_size: `train_batch_size` of the players that replay; None leaves it to their configs.
-        update_freq: Steps of agents between two updates.
+        update_freq: Steps of agents between two updates, at least; all agents' together.
         test_freq: Episodes between two tests.
         episodes_per_train: Episodes of a training, at least.
         episodes_per_test: Games of a test; rounded up to a multiple of `num_test_envs`.
@@ -304,9 +304,13 @@ class _Run:
             self.episodes += len(self._runner.take_games())
             self._time = time.perf_counter() - started
             due = self.episodes - (self.test_episodes[-1] if self.test_episodes else 0) >= trainer.test_freq
-            if due or self.episodes >= wanted:
+            tested = due or self.episodes >= wanted
+            if tested:
                 self._test()
-            if self._end_batches():
+            stopped = self._end_batches()
+            if tested and trainer.checkpoint_dir is not None:
+                self.save(trainer.checkpoint_dir)  # with what the hooks did
+            if stopped:
                 break
         self._time = time.perf_counter() - started
         if trainer.save_last_fn is not None:
@@ -334,8 +338,6 @@ class _Run:
             self._best = metric
             if trainer.save_best_fn is not None:
                 _call("save_best_fn", trainer.save_best_fn, self.episodes)
-        if trainer.checkpoint_dir is not None:
-            self.save(trainer.checkpoint_dir)
 
     def result(self) -> dict[str, Any]:
         """Returns what `train` returns."""
@@ -352,13 +354,19 @@ class _Run:
 
     # --- checkpoints ------------------------------------------------------------------------------------------
 
-    def _players(self) -> list[LearningPlayer]:
-        """Returns the players with something to remember, each once, in the order of the seats."""
-        found = {id(group.player): group.player for group in self._runner.groups.values()}
-        return [player for player in found.values() if isinstance(player, LearningPlayer)]
+    def _keepers(self) -> dict[str, Any]:
+        """Returns who has something to remember, each once, by the group's name: seat, place and player's name."""
+        self._runner.seat_newcomers()
+        found: dict[int, tuple[str, Any]] = {}
+        for group_id, group in sorted(self._runner.groups.items()):
+            learns = isinstance(group.player, LearningPlayer)
+            keeper = group.player if learns else self._runner.policies[group_id]
+            found.setdefault(id(keeper), (group_id, keeper))
+        return dict(found.values())
 
     def save(self, directory: str) -> None:
         """Writes the whole state of the run."""
+        players = {group_id: keeper.get_state() for group_id, keeper in self._keepers().items()}
         state = {
             "counts": {"episodes": self.episodes, "gradient_steps": self.gradient_steps, "batches": self._batches,
                        "agent_steps": self._runner.agent_steps, "time": self._time},
@@ -367,9 +375,8 @@ class _Run:
             "best": self._best,
             "seed": self._trainer.seed,
             "runner": self._runner.get_state(),
-            "players": [player.get_state() for player in self._players()],
-            "streams": {pid: policy.get_state() for pid, policy in self._runner.policies.items()
-                        if not isinstance(self._runner.groups[pid].player, LearningPlayer)},
+            "players": [[group_id, saved] for group_id, saved in players.items()],
+            "groups": list(self._runner.groups),
         }  # fmt: skip
         write_state(
             directory,
@@ -385,16 +392,20 @@ class _Run:
                 "resume: got True without a checkpoint_dir; give DecentralizedTrainer the one to go on from"
             )
         state, meta = read_state(directory)
-        players = self._players()
-        if meta.get("kind") != "DecentralizedTrainer" or len(state["players"]) != len(players):
+        keepers = self._keepers()
+        if meta.get("kind") != "DecentralizedTrainer":
+            raise CheckpointError(f"{directory}: got a checkpoint of {meta.get('kind')!r}, wanted one of such a run")
+        players = dict(state["players"])
+        here, there = ({*keepers, *self._runner.groups}, {*players, *state["groups"]})
+        if here != there:
             raise CheckpointError(
-                f"{directory} has {len(state.get('players', []))} players, wanted a run of {len(players)}: "
-                f"{[player.name for player in players]}"
+                f"{directory}: resume wants the players that were saved, in their seats, masks and places of leagues; "
+                f"missing here: {sorted(there - here)}; not in the checkpoint: {sorted(here - there)}; seat those that "
+                "are missing, and let others join a league after the run has gone on"
             )
-        for player, saved in zip(players, state["players"], strict=True):
-            player.set_state(saved)
-        for group_id, saved in state["streams"].items():
-            self._runner.policies[group_id].set_state(saved)
+        for group_id, keeper in keepers.items():
+            keeper.set_state(players[group_id])
+        self._runner.order_groups(state["groups"])
         self._runner.set_state(state["runner"])
         counts = state["counts"]
         self.episodes, self._batches = int(counts["episodes"]), int(counts["batches"])

@@ -12,16 +12,18 @@ from numpy.typing import NDArray
 
 from rlframe.agents.decentralized.learning_player import LearningPlayer
 from rlframe.agents.decentralized.players import MASK, ActingPolicy, League, Player
-from rlframe.data.sample_batch import SampleBatch
+from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.data.sequences import cut_into_sequences
 from rlframe.env.env_context import EnvContext
 from rlframe.env.multi_agent_adapt import MultiAgentAdapter
 from rlframe.evaluation.sampling.loop import Hooks, RunnerSettings
 from rlframe.evaluation.sampling.multi_agent import MultiAgentRunner
 from rlframe.evaluation.sampling.multi_agent_postprocessing import MultiAgentPostprocessing
+from rlframe.evaluation.sampling.rollout_buffer import clip_rewards
 from rlframe.evaluation.sampling.slot import EnvSlot
 from rlframe.models.preprocessors import get_preprocessor
 from rlframe.utils.errors import ConfigError, EnvError
+from rlframe.utils.filter import Filter
 from rlframe.utils.seeding import derive_seed
 
 #: Columns that are the same whoever acted: those of rows that a player takes from others.
@@ -127,6 +129,11 @@ def spaces_of(env: MultiAgentAdapter) -> tuple[dict[Any, Any], dict[Any, Any]]:
     return made[0], made[1]
 
 
+def clips_of(player: Player) -> bool | float | None:
+    """Returns how a player's rewards are clipped, see `clip_rewards`."""
+    return player.trainer.config["clip_rewards"] if isinstance(player, LearningPlayer) else None
+
+
 class RowRouting:
     """Gives every player who learns the rows that it learns from; called where a runner postprocesses.
 
@@ -163,9 +170,11 @@ class RowRouting:
         return learner.replays or (group.player is learner and group.explores)
 
     def _part(self, learner: LearningPlayer, batch: SampleBatch) -> SampleBatch:
-        if self._share == "own" or not learner.replays:
-            return batch.copy()
-        return SampleBatch({name: np.array(batch[name]) for name in _COMMON if name in batch})
+        own = self._share == "own" or not learner.replays
+        kept = {name: np.array(batch[name]) for name in _COMMON if name in batch}
+        made = batch.copy() if own else SampleBatch(kept)
+        made["rewards"] = clip_rewards(made["rewards"], clips_of(learner))
+        return made
 
     @staticmethod
     def _in_sequences(learner: LearningPlayer, batch: SampleBatch) -> SampleBatch:
@@ -180,7 +189,7 @@ class GamesRunner(MultiAgentRunner):
         slots: Places of the games.
         seats: Who sits where.
         share: See `RowRouting`.
-        fragment: Steps of each game that one `sample()` makes.
+        fragment: Steps of agents that one `sample()` makes for each game, at least.
         seed: Seed of players that draw, and of leagues.
         playing: Whether players act as trained, without exploration, and nobody learns.
     """
@@ -205,8 +214,10 @@ class GamesRunner(MultiAgentRunner):
         self._filters: dict[str, Any] = {}
         for seat in seats:
             self._sit_down(seat)
+        if share == "all" and not playing:
+            self._check_shareable(seats)
         settings = RunnerSettings(rollout_fragment_length=fragment)
-        self._settings_by = {flag: dataclasses.replace(settings, explore=flag) for flag in (False, True)}
+        self._steps_before = 0
         self._raw: dict[tuple[int, Any], Any] = {}
         super().__init__(slots, self._policies, lambda: self._group_for, settings, Hooks(), filters=self._filters)
         self.routing = RowRouting({} if playing else self.groups, share)
@@ -214,9 +225,20 @@ class GamesRunner(MultiAgentRunner):
 
     # --- who sits where ---------------------------------------------------------------------------------------
 
+    def seat_newcomers(self) -> None:
+        """Gives those who joined a league, and did not play yet, their policies."""
+        for seat in self._by_agent.values():
+            self._sit_down(seat)
+
+    def order_groups(self, ids: Sequence[str]) -> None:
+        """Puts the groups into an order; rows are handed on in it."""
+        for table in (self.groups, self._policies, self._filters):
+            ordered: Any = {group_id: table[group_id] for group_id in ids}
+            table.clear()
+            table.update(ordered)
+
     def _sit_down(self, seat: Seat) -> None:
-        members = seat.player.members if isinstance(seat.player, League) else [seat.player]
-        for member in members:
+        for member in _members(seat.player):
             self._group_of(seat, member)
 
     def _group_of(self, seat: Seat, player: Player) -> str:
@@ -231,16 +253,44 @@ class GamesRunner(MultiAgentRunner):
                 return group_id
         space, actions = self._observations[seat.agent], self._actions[seat.agent]
         same = [group_id for group_id, known in self.groups.items() if known.player is player]
-        group_id = f"{player.name}#{len(self.groups)}"
+        number, place = self._seat_and_place(player, learns=learns, explores=explores)
+        group_id = f"{player.name!r} in seat {list(self._by_agent)[number]!r}, place {place}"
         if same:
             self._check_same_spaces(seat, self.groups[same[0]])
             policy = self._policies[same[0]]
         else:
-            policy = player.make_policy(space, actions, derive_seed(self._seed, "player", len(self.groups)))
+            stream = [number, place] if place else [number]
+            policy = player.make_policy(space, actions, derive_seed(self._seed, "player", *stream))
             self._check_fits(seat, player, policy)
         self.groups[group_id] = Group(player, learns, explores, [seat.agent], _mask_columns(space))
-        self._policies[group_id], self._filters[group_id] = policy, policy._obs_filter
+        self._policies[group_id], self._filters[group_id] = policy, _filter_of(policy, learns=learns)
         return group_id
+
+    def _seat_and_place(self, player: Player, *, learns: bool, explores: bool) -> tuple[int, int]:
+        """Returns the first seat in which a player does the same, and its place in the league there.
+
+        Unlike the order in which groups came into being, these are the same after a league has grown.
+        """
+        for number, seat in enumerate(self._by_agent.values()):
+            members = _members(seat.player)
+            playing = (seat.learns and not self._playing, seat.explores and not self._playing)
+            if playing == (learns, explores) and any(member is player for member in members):
+                return number, next(place for place, member in enumerate(members) if member is player)
+        raise ValueError(f"player {player.name!r} sits in no seat")
+
+    def _check_shareable(self, seats: Sequence[Seat]) -> None:
+        """Raises a ConfigError where a player would take rows of seats that see or do something else."""
+        for seat in seats:
+            if not (seat.learns and isinstance(seat.player, LearningPlayer) and seat.player.replays):
+                continue
+            for other in seats:
+                for spaces, what in ((self._observations, "observations"), (self._actions, "actions")):
+                    if spaces[seat.agent] != spaces[other.agent]:
+                        raise ConfigError(
+                            f"share_experience: got 'all', but player {seat.player.name!r} in seat {seat.agent!r} has "
+                            f"{what} {spaces[seat.agent]}, and seat {other.agent!r} has {spaces[other.agent]}; "
+                            "wanted the same, or share_experience='own'"
+                        )
 
     def _check_same_spaces(self, seat: Seat, known: Group) -> None:
         other = known.seats[0]
@@ -271,14 +321,38 @@ class GamesRunner(MultiAgentRunner):
 
     # --- acting -----------------------------------------------------------------------------------------------
 
+    def sample(self) -> MultiAgentBatch:
+        """Plays until agents have made `fragment` steps for each game; see `MultiAgentRunner.sample`."""
+        self._steps_before = self.agent_steps
+        return super().sample()
+
+    def _progress(self, env_steps: int, *, complete: bool) -> int:
+        del env_steps, complete
+        return self.agent_steps - self._steps_before
+
+    def _settings_of(self, group: Group) -> RunnerSettings:
+        clips = clips_of(group.player)
+        return dataclasses.replace(self.settings, explore=group.explores, clip_rewards=clips)
+
+    def _continue(self, agent: Any, obs: Any) -> None:
+        # A memory may see rewards, which are clipped as the player's are.
+        self.settings = self._settings_of(self.groups[agent.collector.policy_id])
+        super()._continue(agent, obs)
+
     def _prepared(self, agent: Any, raw: Any) -> Any:
         if isinstance(agent.collector.policy, ActingPolicy):
             self._raw[agent.slot, agent.id] = raw
         return super()._prepared(agent, raw)
 
+    def _same(self, index: int, obs: dict[Any, Any]) -> bool:
+        for agent in self.rows.agents[index].values():
+            if isinstance(agent.collector.policy, ActingPolicy) and agent.id in obs:
+                self._raw[index, agent.id] = obs[agent.id]
+        return super()._same(index, obs)
+
     def _act_side(self, collector: Any, obs: NDArray[Any]) -> Any:
         group, policy = self.groups[collector.policy_id], collector.policy
-        self.settings = self._settings_by[group.explores]
+        self.settings = self._settings_of(group)
         scripted = isinstance(policy, ActingPolicy)
         if scripted:
             policy.waiting = [self._raw[agent.slot, agent.id] for agent in collector.waiting]
@@ -340,6 +414,34 @@ class GamesRunner(MultiAgentRunner):
         games, self.games = self.games, []
         self.get_metrics()
         return games
+
+
+def _members(player: Player) -> list[Player]:
+    return player.members if isinstance(player, League) else [player]
+
+
+class _AsItIs(Filter):
+    """Filters by another filter's statistics, which stay as they are.
+
+    Args:
+        other: That filter.
+    """
+
+    def __init__(self, other: Any) -> None:
+        self._other = other
+
+    def __call__(self, x: Any, update: bool = True) -> Any:  # noqa: ARG002 - never
+        """Returns the filtered observation."""
+        return self._other(x, update=False)
+
+    def filter_batch(self, x: Any, update: bool = True) -> Any:  # noqa: ARG002
+        """Returns B filtered observations."""
+        return self._other.filter_batch(x, update=False)
+
+
+def _filter_of(policy: Any, *, learns: bool) -> Any:
+    """Returns the filter of a policy's observations; its statistics change where the player learns alone."""
+    return policy._obs_filter if learns or policy._obs_filter is None else _AsItIs(policy._obs_filter)
 
 
 def _winners(env: Any, returns: Mapping[Any, float]) -> tuple[Any, ...]:

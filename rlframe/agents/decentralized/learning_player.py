@@ -13,6 +13,7 @@ import numpy as np
 from rlframe.agents.decentralized.players import MASK, Player
 from rlframe.agents.registry import get_trainer_class
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.evaluation.callbacks import make_callbacks, overridden_hooks
 from rlframe.offline.input_reader import InputReader
 from rlframe.policy.parts import Component
 from rlframe.policy.policy import Policy
@@ -22,6 +23,13 @@ from rlframe.utils.state_files import read_state
 
 #: An iteration of a player's trainer ends when its rows are used up, not before.
 _NO_END = 1 << 40
+#: Keys about sampling and tests, and the only value that a player's config may have.
+_OF_THE_GAME: dict[str, Any] = {
+    "env": None, "input": "sampler", "num_workers": 0, "num_envs_per_worker": 1, "evaluation_interval": None,
+    "evaluation_num_workers": 0, "horizon": None, "soft_horizon": False, "no_done_at_end": False,
+}  # fmt: skip
+#: Callbacks that a player's trainer calls.
+_HEARD = frozenset({"on_learn_on_batch", "on_train_result", "on_trainer_init"})
 
 
 class Feed(InputReader):
@@ -37,8 +45,10 @@ class Feed(InputReader):
         self._rows = 0
 
     def put(self, batch: SampleBatch) -> None:
-        """Adds rows."""
+        """Adds rows, without what is no number: `infos` are for postprocessing, and are in no checkpoint."""
         if batch.count:
+            for name in [name for name, column in batch.items() if np.asarray(column).dtype == object]:
+                del batch[name]
             self._waiting.append(batch)
             self._rows += batch.count
 
@@ -128,6 +138,7 @@ class LearningPlayer(Player):
         super().__init__(name or str(getattr(self._class, "_name", self._class)))
         self._config, self._checkpoint = dict(config or {}), checkpoint
         self._weights: Any = None
+        self._statistics: Any = None
         self.feed = Feed()
         self.trainer: Any = None
         self._steps = LearnerSteps()
@@ -165,7 +176,25 @@ class LearningPlayer(Player):
         if self.trainer is None and "replay_buffer_config" in self._class.get_default_config():
             self._config.setdefault(key, value)
 
+    def _check_config(self) -> None:
+        """Raises a ConfigError for keys that say how to sample: the game does that for all its players."""
+        for key, wanted in _OF_THE_GAME.items():
+            got = self._config.get(key, wanted)
+            if got != wanted:
+                raise ConfigError(
+                    f"player {self.name!r}: {key}: got {got!r}, wanted {wanted!r} or nothing: the game's trainer "
+                    "samples and tests for all players, in one process"
+                )
+        spec = self._config.get("callbacks")
+        unheard = [] if spec is None else sorted(overridden_hooks(make_callbacks(spec)) - _HEARD)
+        if unheard:
+            raise ConfigError(
+                f"player {self.name!r}: callbacks: got {', '.join(unheard)}, wanted none but "
+                f"{', '.join(sorted(_HEARD))}: games belong to all players; DecentralizedTrainer has hooks for them"
+            )
+
     def _build(self, observation_space: Any, action_space: Any, seed: int) -> None:
+        self._check_config()
         config = {
             "seed": seed, **_masked(self._class, observation_space, self._config), "env": None, "num_workers": 0,
             "num_envs_per_worker": 1, "observation_space": observation_space, "action_space": action_space,
@@ -182,9 +211,11 @@ class LearningPlayer(Player):
         whole = policy.learns_sequences()
         self.feed.rows_per_item = 0 if whole else int(self.trainer._effective_config["rollout_fragment_length"])
         if self._checkpoint is not None:
-            policy.set_weights(weights_in(self._checkpoint, self.name))
-        elif self._weights is not None:
+            self._weights, self._statistics = weights_in(self._checkpoint, self.name)
+        if self._weights is not None:
             policy.set_weights(self._weights)
+        if self._statistics is not None and policy._obs_filter is not None:
+            policy._obs_filter.set_state(self._statistics)
 
     def learn(self) -> int:
         """Learns from the rows that have come; returns the number of learner steps.
@@ -208,6 +239,8 @@ class LearningPlayer(Player):
         """Returns a copy of the player as it is now, to play against; it learns only where it is told to."""
         made = LearningPlayer(self._class, copy.deepcopy(self._config), name=name or f"{self.name} (frozen)")
         made._weights = copy.deepcopy(dict(self.policy.get_weights()))
+        if self.policy._obs_filter is not None:
+            made._statistics = copy.deepcopy(self.policy._obs_filter.get_state())
         return made
 
     def save(self, directory: str) -> str:
@@ -239,8 +272,8 @@ def _masked(trainer_class: Any, space: Any, config: Mapping[str, Any]) -> dict[s
     return {**plain, **config, "model": model}
 
 
-def weights_in(checkpoint: str, player: str) -> dict[str, Any]:
-    """Returns the weights of the only policy in a checkpoint.
+def weights_in(checkpoint: str, player: str) -> tuple[dict[str, Any], Any]:
+    """Returns the weights of the only policy in a checkpoint, and the state of its observation filter.
 
     Raises:
         ConfigError: If it holds several.
@@ -251,9 +284,8 @@ def weights_in(checkpoint: str, player: str) -> dict[str, Any]:
         raise ConfigError(
             f"player {player!r}: {checkpoint} has the policies {list(policies)}, wanted one with only one"
         )
-    (policy,) = policies.values()
-    weights: dict[str, Any] = policy["weights"]
-    return weights
+    ((policy_id, policy),) = policies.items()
+    return policy["weights"], state["local_worker"]["filters"].get(policy_id)
 
 
 class _NoLogger:

@@ -80,7 +80,13 @@ class ActingPolicy(Policy):
         inputs: Mapping[str, NDArray[Any]] | None = None,  # noqa: ARG002
     ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         """Returns an action for each observation that waits, `[B, ...]`, and no columns."""
-        return np.stack([np.asarray(self._choose(seen, self.action_space, self.rng)) for seen in self.waiting]), {}
+        return np.stack([self._numbers(self._choose(seen, self.action_space, self.rng)) for seen in self.waiting]), {}
+
+    def _numbers(self, action: Any) -> NDArray[Any]:
+        numbers = np.asarray(action)
+        if numbers.dtype.kind not in "biuf" or numbers.shape != self.action_space.shape:
+            raise TypeError(f"chose {action!r}, which is no action of {self.action_space}")
+        return numbers
 
     def get_state(self) -> dict[str, Any]:
         """Returns where its stream is."""

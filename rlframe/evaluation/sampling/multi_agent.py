@@ -108,7 +108,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         complete = self.settings.batch_mode != "truncate_episodes"
         env_steps, clock = 0, time.perf_counter
         try:
-            while env_steps == 0 or self.rows.progress(env_steps, complete=complete) < wanted:
+            while env_steps == 0 or self._progress(env_steps, complete=complete) < wanted:
                 started = clock()
                 try:
                     actions = self._act()
@@ -122,6 +122,10 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         finally:
             self.rows.end_acting()
         return self._take_batch(env_steps, complete=complete)
+
+    def _progress(self, env_steps: int, *, complete: bool) -> int:
+        """Returns how much of a batch there is."""
+        return self.rows.progress(env_steps, complete=complete)
 
     # --- episodes ---------------------------------------------------------------------------------------------
 

@@ -52,7 +52,8 @@ class Board:
             chargers are left out.
 
     Raises:
-        EnvError: If maps are no squares of one size, have unknown codes, or a mail cannot be carried to its target.
+        EnvError: If maps are no squares of one size, have unknown codes, a mail cannot be carried to its target, or
+            nobody can leave a target.
     """
 
     def __init__(self, colours: Sequence[Sequence[str]], targets: Sequence[Sequence[Any]]) -> None:
@@ -139,12 +140,22 @@ class Board:
             raise EnvError("no pick-up cell can be reached from a start cell")
         for green in sorted(used):
             for mail in self.mails:
-                found = self.reachable(green, mail)
-                if not any(self.targets[cell] == mail for cell in found):
+                found = [cell for cell in self.reachable(green, mail) if self.targets[cell] == mail]
+                for cell in found:
+                    self._check_way_out(cell)
+                if not found:
                     raise EnvError(
                         f"the target of mail {mail} cannot be reached from the pick-up cell in row "
                         f"{green // self.size}, column {green % self.size}"
                     )
+
+    def _check_way_out(self, cell: int) -> None:
+        if not any(self.colours[other] == "g" for other in self.reachable(cell, 0)):
+            raise EnvError(
+                f"no pick-up cell can be reached from the delivery cell in row {cell // self.size}, column "
+                f"{cell % self.size}, by a robot that delivered there; a cell between two that are delivery cells or "
+                "forbidden is closed to robots without a mail for them"
+            )
 
 
 def _rows_of(path: str | Path) -> list[list[str]]:

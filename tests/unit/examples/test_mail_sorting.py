@@ -169,3 +169,10 @@ def test_a_faulty_board_is_refused_in_one_sentence(colours, targets, said, tmp_p
 def test_a_game_that_cannot_be_is_refused(options, said):
     with pytest.raises(EnvError, match=said):
         MailSorting(**options)
+
+
+def test_a_delivery_cell_that_nobody_can_leave_is_refused():
+    colours = [["y", "gr", "w", "g"], ["r", "r", "w", "w"], ["w"] * 4, ["w"] * 4]
+    targets = [[1, 0, 0, 0], [0] * 4, [0] * 4, [0] * 4]
+    with pytest.raises(EnvError, match="from the delivery cell in row 0, column 0"):
+        Board(colours, targets)

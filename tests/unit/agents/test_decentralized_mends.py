@@ -1,0 +1,120 @@
+"""Players of one game: what resumed runs, filters, keys of players and spaces of seats come to."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rlframe.agents.callbacks import DefaultCallbacks
+from rlframe.agents.decentralized import League, LearningPlayer, RandomPlayer, ScriptedPlayer
+from rlframe.agents.decentralized.games import GamesRunner, Seat
+from rlframe.env.multi_agent_env import MultiAgentEnv
+from rlframe.utils.errors import CheckpointError, ConfigError, EnvError
+from tests.unit.agents.test_decentralized import DQN, PPO, OtherSpaces, one, rows_of, trainer
+
+
+def test_a_run_whose_league_has_grown_goes_on_with_everybody_in_the_right_place(tmp_path):
+    def run(episodes, directory, *, grow=True, resume=False, joined=()):
+        learner, league = LearningPlayer("PPO", PPO), League([RandomPlayer("past0"), *joined])
+
+        def grows(at, steps):
+            if grow and at == 8 and len(league.members) == 1:
+                league.add(learner.frozen("past1"))
+
+        made = trainer(episodes_per_train=episodes, train_fn=grows, checkpoint_dir=str(tmp_path / directory))
+        made.train([league, learner], [0, 1], plot=False, resume=resume)
+        return [player.policy.get_flat_weights() for player in (learner, league.members[-1])]
+
+    whole = run(24, "whole")
+    run(16, "parts")
+    resumed = run(24, "parts", resume=True, joined=[LearningPlayer("PPO", PPO, name="past1")])
+    assert not np.array_equal(*whole)
+    np.testing.assert_array_equal(whole, resumed)
+    with pytest.raises(CheckpointError, match=r"missing here: .*'past1' in seat 'first', place 1"):
+        run(24, "parts", grow=False, resume=True, joined=[LearningPlayer("PPO", PPO, name="other")])
+
+
+def test_what_a_hook_did_is_in_the_checkpoint_of_its_batch(tmp_path):
+    def run(episodes, joined=(), resume=False):
+        league = League([ScriptedPlayer(one), *joined])
+        hook = lambda at, steps: at == 8 and league.add(RandomPlayer())  # noqa: E731
+        made = trainer(episodes_per_train=episodes, train_fn=hook, checkpoint_dir=str(tmp_path))
+        return made.train([LearningPlayer("PPO", PPO), league], [1, 0], plot=False, resume=resume)
+
+    run(8)  # who joined at the eighth game, at which the run ends, and has not played, is saved
+    assert run(12, [RandomPlayer()], resume=True)["num_collected_episodes"] >= 12
+
+
+def test_filters_learn_in_seats_that_learn_alone_and_go_with_copies_and_checkpoints(tmp_path):
+    learner = LearningPlayer("PPO", {**PPO, "observation_filter": "MeanStdFilter"})
+    made = trainer()
+    runner = GamesRunner(
+        made.train_env, [Seat("first", learner, True), Seat("second", learner)], share="own", fragment=4, seed=0
+    )
+    runner.sample()
+    statistics = learner.policy._obs_filter.get_state()["rs"]
+    count = statistics["n"]
+    assert count % 2 == 0
+    assert (statistics["mean"][-1] * count) % 2 == 0  # times at which the first seat moves, and ends
+    still = [learner.frozen(), LearningPlayer("PPO", learner._config, checkpoint=learner.save(str(tmp_path)))]
+    for player in still:
+        made.test([learner, player])
+        assert player.policy._obs_filter.get_state()["rs"]["n"] == count
+        np.testing.assert_array_equal(player.policy._obs_filter.rs.mean, statistics["mean"])
+    assert learner.policy._obs_filter.rs.n == count > 0
+
+
+def test_rewards_are_clipped_as_the_player_that_learns_says():
+    player = LearningPlayer("DQN", {**DQN, "clip_rewards": 0.25, "gamma": 1.0})
+    rows = rows_of(player, [("first", player, True, False), ("second", ScriptedPlayer(one))])
+    assert rows["rewards"].tolist() == [-0.25, -0.25]
+
+
+class Watches(DefaultCallbacks):
+    def on_episode_end(self, **kwargs):
+        """Would never be called."""
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("num_workers", 2), ("evaluation_interval", 1), ("horizon", 3), ("callbacks", Watches)],
+)
+def test_keys_that_a_player_cannot_mind_are_refused_with_its_name(key, value):
+    with pytest.raises(ConfigError, match=f"player 'me': {key}: got .*wanted"):
+        trainer().test([LearningPlayer("PPO", {key: value}, name="me"), RandomPlayer()])
+
+
+class AtOnce(MultiAgentEnv):
+    """Both move at once, four times."""
+
+    def __init__(self, config=None):
+        self.possible_agents = ["first", "second"]
+        self.observation_space, self.action_space = gym.spaces.Discrete(5), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.time = 0
+        return dict.fromkeys(self.possible_agents, 0), {}
+
+    def step(self, action_dict):
+        self.time += 1
+        over = {"__all__": self.time == 4}
+        both = self.possible_agents
+        return dict.fromkeys(both, self.time), dict.fromkeys(both, 1.0), over, {"__all__": False}, {}
+
+
+def test_steps_between_updates_are_those_of_all_agents():
+    seats = [Seat("first", RandomPlayer()), Seat("second", RandomPlayer())]
+    runner = GamesRunner(trainer(env=AtOnce).train_env, seats, share="own", fragment=8, seed=0)
+    runner.sample()
+    assert runner.agent_steps == 16  # eight for each of two games
+
+
+@pytest.mark.parametrize("action", [None, "left", [0, 1]])
+def test_what_is_no_action_is_told_with_seat_and_player(action):
+    with pytest.raises(EnvError, match="seat 'second': player 'bad' raised TypeError: chose"):
+        trainer().test([ScriptedPlayer(one), ScriptedPlayer(lambda obs: action, name="bad")])
+
+
+def test_rows_are_shared_among_seats_of_the_same_spaces_alone():
+    players = [LearningPlayer("DQN", DQN), RandomPlayer()]
+    with pytest.raises(ConfigError, match=r"share_experience: got 'all', .*'first' .*'second'"):
+        trainer(env=OtherSpaces, share_experience="all").train(players, [1, 0], plot=False)
