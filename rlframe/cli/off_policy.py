@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
 from rlframe.offline.evaluation.logged_episodes import LoggedEpisodes, read_episodes
 from rlframe.offline.evaluation.off_policy import (
+    DECIDING,
     ESTIMATORS,
     OffPolicyReport,
     OffPolicySettings,
@@ -40,6 +41,7 @@ class OffPolicyOptions:
         least_ess: Effective sample size, in episodes, below which weighted estimates are refused.
         seed: Of drawing episodes again.
         decide_by: The estimator that decides whether the policy is better; None takes the doubly robust one.
+        deploy: Whether it is to be decided.
     """
 
     sources: Sequence[str]
@@ -50,6 +52,7 @@ class OffPolicyOptions:
     least_ess: float = OffPolicySettings.least_ess
     seed: int = 0
     decide_by: str | None = None
+    deploy: bool = False
 
 
 def judge(trainer: Any, options: OffPolicyOptions) -> OffPolicyReport:
@@ -61,7 +64,7 @@ def judge(trainer: Any, options: OffPolicyOptions) -> OffPolicyReport:
 
     Raises:
         ConfigError: If an option is wrong, or there are no such data.
-        DataError: If the data cannot be read, or say nothing of the policy by any estimator.
+        DataError: If the data cannot be read, or say nothing by any estimator, where nothing is to be decided.
     """
     names = tuple(ESTIMATORS) if options.estimators is None else tuple(options.estimators.lower().split(","))
     gamma = float(trainer.config["gamma"]) if options.gamma is None else options.gamma
@@ -70,6 +73,11 @@ def judge(trainer: Any, options: OffPolicyOptions) -> OffPolicyReport:
     )
     if options.decide_by is not None:
         settings.check_name(options.decide_by)
+    by = OffPolicySettings(gamma, (options.decide_by or DECIDING,)).names[0]
+    if options.deploy and by not in settings.names:
+        raise ConfigError(
+            f"--estimators: got {options.estimators}, wanted {by} among them, which decides (--decide-by)"
+        )
     policies = list(trainer.workers.local_worker().policy_map)
     if policies != [DEFAULT_POLICY_ID]:
         raise DataError(
@@ -77,7 +85,7 @@ def judge(trainer: Any, options: OffPolicyOptions) -> OffPolicyReport:
         )
     target = TargetPolicy(trainer.get_policy(), explore=options.explore)
     report = evaluate_off_policy(target, _episodes(trainer, options), settings, trainer.config["framework"])
-    if not report.estimates:
+    if not report.estimates and not options.deploy:
         raise DataError(
             "the data cannot say what the policy is worth: "
             + "; ".join(f"{name}: {reason}" for name, reason in report.refused.items())
@@ -141,7 +149,7 @@ def decide(report: OffPolicyReport, name: str | None) -> dict[str, Any]:
 
     Args:
         report: What the data say.
-        name: The estimator that decides; None takes the doubly robust one, or fitted Q evaluation.
+        name: The estimator that decides; None takes the doubly robust one.
     """
     try:
         by = report.deciding(name)

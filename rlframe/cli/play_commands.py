@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 #: Exit code of `--deploy-if-better` where the data do not say that the policy is better.
 NOT_BETTER = 3
+_EPISODES, _LEAST_ESS = 10, 10.0
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN|CHECKPOINT", help="A run directory, or a checkpoint.")]
 Seed = Annotated[int | None, typer.Option(help="Same seed, same episodes.")]
@@ -46,7 +47,7 @@ ActionsNormalized = Annotated[
 DeployIfBetter = Annotated[
     bool, typer.Option("--deploy-if-better", help="With --off-policy: exit code 3 unless it is better for sure.")
 ]
-DecideBy = Annotated[str | None, typer.Option(help="With --deploy-if-better: the estimator that decides. [dr, or fqe]")]
+DecideBy = Annotated[str | None, typer.Option(help="With --deploy-if-better: the estimator that decides. [dr]")]
 Best = Annotated[bool, typer.Option("--best", help="The checkpoint with the best mean return, not the newest.")]
 
 
@@ -105,7 +106,7 @@ def _check_run(spec: RunSpec, algorithm: Path | None, env: str | None) -> None:
 @app.command()
 def evaluate(  # noqa: PLR0913, PLR0917  one parameter for each option
     path: RunPath,
-    episodes: Annotated[int, typer.Option(min=1, help="How many are played.")] = 10,
+    episodes: Annotated[int, typer.Option(min=1, help="How many are played.")] = _EPISODES,
     seed: Seed = None,
     explore: Explore = False,
     render: Render = False,
@@ -114,7 +115,7 @@ def evaluate(  # noqa: PLR0913, PLR0917  one parameter for each option
     off_policy: OffPolicy = None,
     estimators: Estimators = None,
     gamma: Gamma = None,
-    least_ess: LeastESS = 10.0,
+    least_ess: LeastESS = _LEAST_ESS,
     actions_normalized: ActionsNormalized = None,
     deploy_if_better: DeployIfBetter = False,
     decide_by: DecideBy = None,
@@ -129,14 +130,33 @@ def evaluate(  # noqa: PLR0913, PLR0917  one parameter for each option
         if off_policy:
             from rlframe.cli.off_policy import OffPolicyOptions
 
+            if render or max_steps is not None or episodes != _EPISODES:
+                raise ConfigError("--off-policy plays nothing: leave out --episodes, --max-steps and --render")
             judged = OffPolicyOptions(
-                off_policy, estimators, gamma, explore, actions_normalized, least_ess, seed or 0, decide_by
+                off_policy,
+                estimators,
+                gamma,
+                explore,
+                actions_normalized,
+                least_ess,
+                seed or 0,
+                decide_by,
+                deploy_if_better,
             )
             with loaded_trainer(path, best=best, trust=trust) as (trainer, _, checkpoint):
-                _judge(trainer, judged, checkpoint, json_output, deploy_if_better)
+                _judge(trainer, judged, checkpoint, json_output)
             return
-        if deploy_if_better or estimators or decide_by:
-            raise ConfigError("--estimators, --deploy-if-better and --decide-by judge by data: give --off-policy, too")
+        if (
+            deploy_if_better
+            or estimators
+            or decide_by
+            or least_ess != _LEAST_ESS
+            or {gamma, actions_normalized} != {None}
+        ):
+            raise ConfigError(
+                "--estimators, --gamma, --least-ess, --actions-normalized, --deploy-if-better and --decide-by judge by "
+                "data: give --off-policy, too"
+            )
         from rlframe.cli.evaluating import play as play_episodes
         from rlframe.cli.play_options import PlayOptions
         from rlframe.cli.show import show_episodes, show_episodes_as_json
@@ -149,12 +169,12 @@ def evaluate(  # noqa: PLR0913, PLR0917  one parameter for each option
             show_episodes(played, checkpoint)
 
 
-def _judge(trainer: Any, options: OffPolicyOptions, checkpoint: Path, json_output: bool, deploy: bool) -> None:
+def _judge(trainer: Any, options: OffPolicyOptions, checkpoint: Path, json_output: bool) -> None:
     """Prints what data say of a policy; exits with `NOT_BETTER` where it is asked to be better, and is not."""
     from rlframe.cli.off_policy import decide, judge, show, show_as_json
 
     report = judge(trainer, options)
-    verdict = decide(report, options.decide_by) if deploy else None
+    verdict = decide(report, options.decide_by) if options.deploy else None
     if json_output:
         show_as_json(report, options, checkpoint, verdict)
     else:

@@ -205,6 +205,7 @@ def test_data_say_what_a_policy_is_worth(walks: Path) -> None:
     assert "60 episodes, 600 rows, cut at 10 rows" in out
     assert "dr is refused: the policy does too seldom what the data do" in out
     assert "deploy: no, the data cannot say" in out
+    assert invoke(*judge, "--estimators", "dr", "--least-ess", "59", "--deploy-if-better")[0] == 3
 
 
 @pytest.mark.parametrize(
@@ -214,6 +215,9 @@ def test_data_say_what_a_policy_is_worth(walks: Path) -> None:
         (["--off-policy", "walks", "--estimators", "best"], "got 'best', wanted some of tis, is, wis, dm, dr, fqe"),
         (["--off-policy", "no_data"], "found no file there"),
         (["--deploy-if-better"], "give --off-policy, too"),
+        (["--gamma", "0.9"], "give --off-policy, too"),
+        (["--off-policy", "walks", "--max-steps", "5"], "plays nothing"),
+        (["--off-policy", "walks", "--estimators", "is", "--deploy-if-better"], "wanted dr among them"),
     ],
 )
 def test_what_data_cannot_say_is_one_line(walks: Path, words: list[str], message: str) -> None:

@@ -38,8 +38,8 @@ ESTIMATORS = {
 }
 #: Other names of theirs.
 _SAME = {"pdis": "is"}
-#: Which one decides, in this order, where nobody says: the first one that the data have an answer by.
-_DECIDING = ("dr", "fqe")
+#: Which one decides where nobody says. Models alone (dm, fqe) do not: they value actions that nobody took, too.
+DECIDING = "dr"
 #: Largest and smallest log p_t: beyond, numbers would overflow that no estimate could rest on anyway.
 _MOST_LOG_RATIO = 150.0
 #: Refits by which the direct method's interval is made.
@@ -142,18 +142,17 @@ class OffPolicyReport:
         """Returns the estimator by which it is decided whether the policy is better.
 
         Args:
-            name: Its name; None takes the doubly robust one, or fitted Q evaluation where that does not apply.
+            name: Its name; None takes the doubly robust one.
 
         Raises:
             DataError: If the data have no answer by it.
         """
         name = _SAME.get(name or "", name)
-        wanted = _DECIDING if name is None else (name,)
-        found = next((each for each in wanted if each in self.estimates), None)
-        if found is None:
-            reasons = "; ".join(f"{each}: {self.refused.get(each, 'was not asked for')}" for each in wanted)
-            raise DataError(f"the data cannot say whether the policy is better: {reasons}")
-        return found
+        wanted = name or DECIDING
+        if wanted not in self.estimates:
+            reason = self.refused.get(wanted, "was not asked for")
+            raise DataError(f"the data cannot say whether the policy is better: {wanted}: {reason}")
+        return wanted
 
     def better(self, name: str | None = None) -> bool:
         """Returns whether the lower end of the gain's interval is above 0; see `deciding`.
@@ -256,14 +255,15 @@ class _Judged:
                 "the data do not say with which probability actions were chosen (action_prob or action_logp): write "
                 "it, or take dm or fqe, which need none"
             )
-        if self.target.discrete and not episodes.behaviour_logp.any():
+        own = self.target.logp(episodes.obs, episodes.actions)
+        if not episodes.behaviour_logp.any():
             raise DataError(
                 "action_prob is 1 in every row, as writers say it that do not know it: write the probabilities with "
                 "which actions were chosen, or take dm or fqe, which need none"
             )
         if not np.isfinite(episodes.behaviour_logp).all():
             raise DataError("action_prob is 0 or no number in some rows: an action that was taken has a probability")
-        logs = self.target.logp(episodes.obs, episodes.actions) - episodes.behaviour_logp
+        logs = own - episodes.behaviour_logp
         summed = np.cumsum(episodes.padded(logs), axis=1)  # 0 behind ends: what they ended with is held
         ratios = np.exp(np.clip(summed, -np.inf, _MOST_LOG_RATIO))
         size = importance.effective_sample_size(ratios[:, -1])
@@ -271,6 +271,12 @@ class _Judged:
             raise DataError(
                 f"the policy does too seldom what the data do: of {len(episodes)} episodes {size:.1f} count (effective "
                 f"sample size), wanted {self.settings.least_ess:g}; more data, or data of a policy that is nearer"
+                + (
+                    ""
+                    if self.target.discrete
+                    else "; if actions in the data are as policies choose them, say "
+                    "actions_in_input_normalized (--actions-normalized)"
+                )
             )
         return ratios, size
 

@@ -372,7 +372,11 @@ def test_a_deterministic_continuous_policy_is_judged_by_q():
     assert "acts deterministically" in made.refused["is"]
     assert made.estimates["dm"].value.value == pytest.approx(wanted, abs=1e-3)
     assert made.estimates["fqe"].value.value == pytest.approx(wanted, abs=0.05)
-    assert made.deciding() == "fqe"
+    with pytest.raises(DataError, match="dr: was not asked for"):
+        made.deciding()  # by a model alone only where it is named
+    assert made.deciding("fqe") == "fqe"
+    exploring = evaluate_off_policy(TargetPolicy(policy, explore=True), data, OffPolicySettings(GAMMA, ("is",)))
+    assert "1 in every row" in exploring.refused["is"]
 
 
 def test_policies_whose_probabilities_nobody_knows_are_told():
