@@ -95,13 +95,16 @@ class PolicyTraining:
         reward: The user's reward.
         node: Which node the policy decides.
         config: Parameters.
+        known: Policies of the node by half, of an earlier training; they stay where training finds none better.
     """
 
     def __init__(
-        self, make_env: MakeEnv, data: Mapping[str, GraphData], reward: Any, node: str, config: Configuration
-    ) -> None:
+        self, make_env: MakeEnv, data: Mapping[str, GraphData], reward: Any, node: str, config: Configuration,
+        known: Mapping[str, PolicyModel] | None = None,
+    ) -> None:  # fmt: skip
         policy_inputs(data["train"].graph, node)
         self.make_env, self.data, self.reward, self.node, self.config = make_env, data, reward, node, config
+        self.known = dict(known or {})
         self.result = PolicyResult(data={half: data[half].mean_reward(reward) for half in HALVES})
 
     def run(self, callback: Callable[[Progress], bool] | None = None) -> PolicyResult:
@@ -124,6 +127,9 @@ class PolicyTraining:
     def _train_half(self, half: str, callback: Callable[[Progress], bool] | None) -> bool:
         """Trains the policy of a half; returns whether the training goes on."""
         result, other, best = self.result, "val" if half == "train" else "train", -np.inf
+        if half in self.known:
+            result.models[half] = self.known[half]
+            best = float(judge(self.make_env, other, self.known[half].network, self.config).mean())
         for done, network, error in _learned(self, half):
             scores = {env: float(judge(self.make_env, env, network, self.config).mean()) for env in HALVES}
             score, result.cloning_error[half] = scores[other], error

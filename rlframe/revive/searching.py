@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from rlframe.revive.stages import Inputs, PolicyStage, RunFiles, details_of, lea
 from rlframe.revive.workspace import StageRecord, Workspace
 from rlframe.tune.trial_pool import Finished, TrialPool
 from rlframe.utils.errors import ConfigError
-from rlframe.utils.seeding import make_rng
+from rlframe.utils.seeding import derive_seed, make_rng
 
 Stage = Literal["venv", "policy"]
 _POLL_S = 0.5
@@ -38,16 +38,16 @@ class Sampler:
     ) -> None:
         self.space, self.algorithm, self.seed, self.defaults = dict(space), algorithm, seed, dict(defaults)
         self._asked: dict[str, Any] = {}
-        self._study = _study(seed, larger) if algorithm == "optuna" else None
-        self._grid: Iterator[dict[str, Any]] = _grid(self.space)
+        self._study = _study(larger) if algorithm == "optuna" else None
 
     def ask(self, trial: int) -> dict[str, Any] | None:
-        """Returns the values of a trial; None where the grid has no more. Trials are asked for in their order."""
+        """Returns the values of a trial; None where the grid has no more. Pauses change none of them."""
         if trial == 0 or not self.space:
             return dict(self.defaults) if trial == 0 else None
         if self.algorithm == "grid":
-            return next(self._grid, None)
+            return next(islice(_grid(self.space), trial - 1, None), None)
         if self._study is not None:
+            self._study.sampler = _tpe(derive_seed(self.seed, "search", trial))  # no draw twice in resumed searches
             asked = self._study.ask()
             self._asked[str(trial)] = asked
             return {name: _suggested(asked, name, one) for name, one in self.space.items()}
@@ -98,16 +98,19 @@ class Search:
         self._values: dict[str, dict[str, Any]] = {}
 
     def run(self, pool: TrialPool, better: Callable[[str, Path], None]) -> StageRecord:
-        """Runs the trials that have not ended yet, and returns the record.
+        """Runs the trials that have not ended yet or have failed, and returns the record.
 
         Args:
             pool: Where they are run.
             better: Called with a trial and its folder when it is the best so far.
         """
         record, parallel = self.record, self.config.base.parallel_num
-        for trial, said in sorted(record.trials.items(), key=lambda item: int(item[0])):
+        if any("parameters" not in said for said in record.trials.values()):  # the stage ran without a search
+            record.trials, record.num_of_trial, record.best_id, record.best_metric = {}, 0, None, None
+        ended = {trial: said for trial, said in record.trials.items() if "error" not in said}
+        for trial, said in sorted(ended.items(), key=lambda item: int(item[0])):
             self.sampler.tell(int(trial), said["parameters"], math.nan if said["metric"] is None else said["metric"])
-        waiting = (trial for trial in range(record.total_num_of_trials) if str(trial) not in record.trials)
+        waiting = (trial for trial in range(record.total_num_of_trials) if str(trial) not in ended)
         slots = pool.cpus if parallel == "auto" else int(parallel)
         while True:
             while pool.running < slots and not self.workspace.stop_asked():
@@ -219,7 +222,7 @@ def _drawn(rng: np.random.Generator, one: Searched) -> Any:
     return float(math.exp(rng.uniform(math.log(low), math.log(high))) if _by_orders(one) else rng.uniform(low, high))
 
 
-def _study(seed: int, larger: bool) -> Any:
+def _study(larger: bool) -> Any:
     try:
         import optuna
     except ImportError as error:
@@ -227,9 +230,13 @@ def _study(seed: int, larger: bool) -> Any:
             "venv_search_algo: Optuna is not installed; pip install 'rlframe[tune]', or random"
         ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna.create_study(
-        direction="maximize" if larger else "minimize", sampler=optuna.samplers.TPESampler(seed=seed)
-    )
+    return optuna.create_study(direction="maximize" if larger else "minimize")
+
+
+def _tpe(seed: int) -> Any:
+    import optuna
+
+    return optuna.samplers.TPESampler(seed=seed % 2**32)
 
 
 def _suggested(asked: Any, name: str, one: Searched) -> Any:

@@ -302,16 +302,20 @@ class ReviveServer:
         with self._stage("policy") as record:
             venvs = load_environments(self.workspace.venv)
             stage = PolicyStage(self._inputs, venvs, self.target)
-            record.details["node"] = stage.node
+            record.details = {"node": stage.node}  # scores and verdict were another policy's
             if self.policy_mode == "tune":
                 self._search("policy", record, self._keep_policy)
                 return
             record.total_num_of_trials = 1
             self.workspace.set_stage("policy", record)
-            result = stage.run(self.config, self._keep_best, self._log)
+            result = stage.run(self.config, self._keep_best, self._log, self._known_policies())
             record.trials, record.best_metric = {}, None
             record.add("0", result.metric, larger=True)
             record.details |= details_of(result)
+
+    def _known_policies(self) -> dict[str, PolicyModel]:
+        places = {"train": self.workspace.policy, "val": self.workspace.policy_val}
+        return {half: PolicyModel.load(place) for half, place in places.items() if place.is_dir()}
 
     def _keep_best(self, progress: Any) -> None:
         progress.model.save(self.workspace.policy if progress.half == "train" else self.workspace.policy_val)

@@ -12,6 +12,7 @@ from rlframe.revive.configuration import Configuration
 from rlframe.revive.data import GraphData
 from rlframe.revive.functions import RewardFunction, load_reward
 from rlframe.revive.graph import DecisionGraph
+from rlframe.revive.policy_model import PolicyModel
 from rlframe.revive.policy_training import HALVES, PolicyResult, PolicyTraining, Progress
 from rlframe.revive.vector_env import VirtualVectorEnv
 from rlframe.revive.venv_model import VirtualEnv
@@ -156,14 +157,24 @@ class PolicyStage:
             horizon=horizon, half=half, penalty=penalty, seed=seed,
         )  # fmt: skip
 
-    def run(self, config: Configuration, keep: Callable[[Progress], None], go_on: GoOn) -> PolicyResult:
+    def run(
+        self, config: Configuration, keep: Callable[[Progress], None], go_on: GoOn,
+        known: Mapping[str, PolicyModel] | None = None,
+    ) -> PolicyResult:  # fmt: skip
         """Trains the policies of both halves.
 
         Args:
             config: Parameters.
             keep: Given every policy that is the best of its half so far.
             go_on: See `GoOn`.
+            known: By half, policies of an earlier run of the stage; those of another graph or node are not looked at.
         """
+        graph = self.inputs.graph.to_dict()
+        known = {
+            half: model
+            for half, model in (known or {}).items()
+            if model.node == self.node and model.graph.to_dict() == graph
+        }
 
         def told(progress: Progress) -> bool:
             if progress.model is not None:
@@ -171,7 +182,7 @@ class PolicyStage:
             share = f"{progress.half} policy: {100 * progress.done:.0f} %"
             return go_on(f"{share}, score {progress.score:.5g}, best {progress.best:.5g}")
 
-        training = PolicyTraining(self.make_env, self.inputs.data, self.inputs.reward, self.node, config)
+        training = PolicyTraining(self.make_env, self.inputs.data, self.inputs.reward, self.node, config, known)
         return training.run(told)
 
 

@@ -1,6 +1,7 @@
 """Runs: an environment and a policy from files, what is on disk, going on, stopping, failing, searching, the page."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from rlframe.cli.commands import app
 from rlframe.report.statistics import Interval
+from rlframe.revive import policy_training
 from rlframe.revive.configuration import Searched
 from rlframe.revive.examples import write_example
 from rlframe.revive.policy_training import PolicyResult
@@ -16,7 +18,7 @@ from rlframe.revive.report import write_report
 from rlframe.revive.searching import Sampler, Search, run_trial
 from rlframe.revive.server import ReviveServer
 from rlframe.revive.verdict import Verdict, verdict_of
-from rlframe.revive.workspace import Workspace
+from rlframe.revive.workspace import StageRecord, Workspace
 from rlframe.tune.trial_pool import Finished, TrialPool
 from rlframe.utils.errors import ConfigError
 
@@ -77,6 +79,27 @@ def test_run_goes_on_with_other_data_or_another_graph_under_another_name_only(do
     other["graph"].write_text(files["graph"].read_text() + "  nodes:\n    valve: {freeze: true}\n")
     with pytest.raises(ConfigError, match="was learned along another graph"):
         serve({**files, "graph": other["graph"]}, log_dir)
+
+
+def test_repeated_policy_stage_keeps_the_better_policy_and_begins_without_a_verdict(files, done, tmp_path, monkeypatch):
+    server = serve(files, tmp_path, venv_mode="None")
+    shutil.copytree(done.workspace.directory, server.workspace.directory, dirs_exist_ok=True)
+    before = done.get_policy_model()[0].network
+
+    def judged(make_env, half, network, config):
+        same = all(np.array_equal(network.weights[name], array) for name, array in before.weights.items())
+        return np.full(4, 9.0 if same else 1.0)
+
+    monkeypatch.setattr(policy_training, "judge", judged)
+    verdicts = []
+    server.on_progress(lambda _: verdicts.append(server.get_policy_model()[1]["verdict"]))
+    server.train()
+    server.wait()
+    model, said = server.get_policy_model()
+    assert not any(verdicts[:-1])
+    assert said["policy_acc"] == 9.0
+    for name, array in before.weights.items():
+        np.testing.assert_array_equal(model.network.weights[name], array)
 
 
 def test_environment_of_another_run_is_taken(done, files, tmp_path):
@@ -219,7 +242,8 @@ def test_search_keeps_the_best_goes_on_and_survives_trials_that_fail(files, tmp_
     assert (better[0][1] / "train").is_dir()
     pool = PoolHere()
     record = search(pool, 3)
-    assert pool.keys == ["2"]  # what had ended is not done again
+    assert pool.keys == ["1", "2"]  # what had ended well is not done again
+    assert "error" not in record.trials["1"]
     assert record.best_metric == min(said["metric"] for said in record.trials.values() if said["metric"] is not None)
     assert Workspace(workspace.directory).stage("venv").trials == record.trials
 
@@ -260,6 +284,35 @@ def test_samplers_begin_with_the_defaults_and_stay_within_the_space(algorithm):
     assert all(1e-4 <= one["g_lr"] <= 1e-2 and one["layers"] in {1, 2} for one in first)
     assert len({tuple(one.items()) for one in first[1:]}) == 4
     assert drawn() == first
+
+
+@pytest.mark.parametrize("algorithm", ["random", "grid", "optuna"])
+def test_resumed_search_draws_what_the_whole_one_would(algorithm):
+    if algorithm == "optuna":
+        pytest.importorskip("optuna")
+    space = {"g_lr": Searched("continuous", (1e-4, 1e-2)), "layers": Searched("discrete", (1, 2))}
+
+    def drawn(trials, before=()):
+        sampler, made = Sampler(space, algorithm, 0, False, {"g_lr": 1e-3, "layers": 2}), list(before)
+        for trial, values in enumerate(made):
+            sampler.tell(trial, values, float(trial))
+        for trial in range(len(made), trials):
+            made.append(sampler.ask(trial))
+            sampler.tell(trial, made[-1], float(trial))
+        return made
+
+    assert drawn(5, drawn(3)) == drawn(5)
+
+
+def test_search_begins_anew_where_the_stage_ran_without_one(files, tmp_path):
+    server = serve(files, tmp_path, venv_mode="tune", policy_mode="None", train_venv_trials=1)
+    once = StageRecord()
+    once.add("0", 0.0, larger=False, metrics={})
+    server.workspace.set_stage("venv", once)
+    pool = PoolHere()
+    record = Search(server.workspace, "venv", server._files, server.config, None).run(pool, lambda *_: None)
+    assert pool.keys == ["0"]
+    assert record.best_metric == record.trials["0"]["metric"] > 0
 
 
 def test_grid_ends_when_all_was_tried():
