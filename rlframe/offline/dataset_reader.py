@@ -17,8 +17,6 @@ from rlframe.offline.preparing import PolicyRows
 from rlframe.utils.errors import ConfigError, DataError
 
 _FORMATS = ("json", "parquet")
-#: What divided the work among Ray's tasks in RLlib; files are read by the workers here.
-_OF_RAY = ("parallelism", "num_cpus_per_task")
 
 
 def dataset_reader(ioctx: IOContext) -> InputReader:

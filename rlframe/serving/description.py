@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlframe.models.recurrent_actor import make_actor
-from rlframe.policy.numpy_policy import ActingRecipe, NumpyPolicy
+from rlframe.policy.numpy_policy import ActingRecipe
 from rlframe.utils.errors import ConfigError, DataError
 
-#: Keys that say something of the server's process only.
+#: Keys that say something of the server's process only; with its seed all clients would explore alike.
 _OWN = (
     "callbacks",
     "env",
@@ -21,12 +21,13 @@ _OWN = (
     "output_config",
     "logger_config",
     "evaluation_config",
+    "seed",
 )
 _INSTEAD = "; use PolicyClient(..., inference_mode='remote')"
 
 
 def describe_worker(worker: Any) -> dict[str, Any]:
-    """Returns a worker's policies, as `policies_of` takes them.
+    """Returns a worker's policies, each as `recipe_of` takes it.
 
     Raises:
         ConfigError: If one cannot act without its framework or without the server's objects.
@@ -55,8 +56,6 @@ def _describe(policy_id: str, policy: Any) -> dict[str, Any]:
         raise ConfigError(f"policy {policy_id!r} acts in its framework (a model or a loss of one's own){_INSTEAD}")
     postprocess: Any = recipe.postprocess
     return {
-        "space": policy.observation_space,
-        "action_space": policy.action_space,
         "config": {key: value for key, value in dict(policy.config).items() if key not in _OWN},
         "spec": recipe.spec,
         "postprocess": None if postprocess is None else f"{postprocess.__module__}:{postprocess.__qualname__}",
@@ -97,4 +96,4 @@ def _postprocess_at(path: str | None) -> Any:
     return found
 
 
-__all__ = ["NumpyPolicy", "describe_worker", "recipe_of"]
+__all__ = ["describe_worker", "recipe_of"]

@@ -17,12 +17,10 @@ from typing import Any, Literal, SupportsFloat
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
 from rlframe.env.external_env import ExternalEnv, TrainingStopped
-from rlframe.serving.protocol import VERSION, dumps, loads
+from rlframe.serving.protocol import TOKEN_VARIABLE, VERSION, dumps, loads
 from rlframe.utils import errors
 
 _LOGGER = logging.getLogger("rlframe")
-#: Where both sides find the token, if the program says none.
-TOKEN_VARIABLE = "RLFRAME_POLICY_TOKEN"
 #: Seconds that one answer is waited for before the same is asked again, and that a connection may take.
 _ANSWER_S, _CONNECT_S = 60.0, 5.0
 _LONGEST_PAUSE_S = 2.0

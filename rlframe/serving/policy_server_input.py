@@ -22,14 +22,12 @@ from rlframe.env.external_env import ExternalEnv, TrainingStopped
 from rlframe.env.external_multi_agent_env import ExternalMultiAgentEnv
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.offline.input_reader import InputReader
-from rlframe.offline.json_format import from_line
+from rlframe.offline.json_format import as_text, from_line
 from rlframe.serving.description import describe_worker
-from rlframe.serving.protocol import MOST_BYTES, VERSION, dumps, loads
+from rlframe.serving.protocol import MOST_BYTES, TOKEN_VARIABLE, VERSION, dumps, loads
 from rlframe.utils.errors import ConfigError, DataError
 
 _LOGGER = logging.getLogger("rlframe")
-#: Where both sides find the token, if the program says none.
-TOKEN_VARIABLE = "RLFRAME_POLICY_TOKEN"
 #: Answers that are kept for a client that did not get one and asks again.
 _REMEMBERED = 256
 #: Batches of clients that wait to be learned from; who brings more waits.
@@ -43,9 +41,9 @@ _ANSWERED_AFRESH = ("get_weights", "get_worker")
 
 
 class _Brought(NamedTuple):
-    """A client's batch that waits: as it came, and the episodes that ended in it."""
+    """A client's batch that waits, and the episodes that ended in it."""
 
-    text: str
+    batch: SampleBatch | MultiAgentBatch
     episodes: list[dict[str, Any]]
 
 
@@ -167,7 +165,7 @@ class PolicyServerInput(InputReader):
                     brought = self._brought.popleft()
                     self._room.notify_all()
                     self._metrics += [RolloutMetrics.from_state(episode) for episode in brought.episodes]
-                    return _of_one_policy(from_line(brought.text))
+                    return _of_one_policy(brought.batch)
                 self._sampling, self._heard = True, time.monotonic()
             try:
                 batch = self._worker.sample_environments()
@@ -188,13 +186,13 @@ class PolicyServerInput(InputReader):
     def get_state(self) -> dict[str, Any]:
         """Returns which batches of which clients were taken, and those that wait; episodes under way are not in it."""
         with self._lock:
-            return {"taken": dict(self._taken), "waiting": [list(brought) for brought in self._brought]}
+            return {"taken": dict(self._taken), "waiting": [[as_text(batch), told] for batch, told in self._brought]}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Takes that back: a batch that a client brings again is not learned from again."""
         with self._lock:
             self._taken = {str(client): int(number) for client, number in state["taken"].items()}
-            self._brought = deque(_Brought(str(text), list(episodes)) for text, episodes in state["waiting"])
+            self._brought = deque(_Brought(from_line(text), list(episodes)) for text, episodes in state["waiting"])
 
     def close(self) -> None:
         """Ends the server; clients that wait are told."""
@@ -306,7 +304,7 @@ class PolicyServerInput(InputReader):
             if number <= self._taken.get(client, 0):
                 return
             self._taken[client] = number
-            self._brought.append(_Brought(batch, list(episodes)))
+            self._brought.append(_Brought(made, list(episodes)))
             if self._sampling:
                 self._simulators.broker.wake()
 

@@ -17,6 +17,8 @@ from rlframe.utils.errors import DataError
 
 #: Raised whenever messages change their meaning.
 VERSION = 1
+#: Where both sides find the token, if the program says none.
+TOKEN_VARIABLE = "RLFRAME_POLICY_TOKEN"
 #: Longest message that is read, in bytes.
 MOST_BYTES = 512 * 2**20
 _ARRAY, _PAIRS, _TUPLE, _SPACE = "__array__", "__pairs__", "__tuple__", "__space__"
@@ -135,4 +137,4 @@ def _live_space(kind: str, told: list[Any]) -> gym.Space[Any]:
     raise DataError(f"got a space of the kind {kind!r}, which is none of Gymnasium's")
 
 
-__all__ = ["MOST_BYTES", "VERSION", "dumps", "loads"]
+__all__ = ["MOST_BYTES", "TOKEN_VARIABLE", "VERSION", "dumps", "loads"]

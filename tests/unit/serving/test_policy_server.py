@@ -275,6 +275,15 @@ def test_batches_that_wait_are_in_checkpoints(served):
     assert again.worker.sample()["rewards"].tolist() == [1.0]
 
 
+def test_local_clients_explore_each_in_its_own_way(served):
+    server = served(PGTrainer)
+    clients = [server.client("local") for _ in range(2)]
+    draws = [client._local._worker.policy_map["default_policy"]._action_rng.random(4).tolist() for client in clients]
+    for client in clients:
+        client.close()
+    assert draws[0] != draws[1]
+
+
 def test_closing_a_local_client_sends_what_ended(served):
     server = served(PGTrainer, batch_mode="complete_episodes", rollout_fragment_length=100)
     client = server.client("local")
