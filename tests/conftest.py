@@ -2,16 +2,25 @@
 
 import gc
 import os
+import sys
 
+# Hundreds of processes are started here: where no bytecode may be written, each compiles the whole package anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
 import pytest
 
+_RAY_OF_LEARNERS = ("apex", "ddppo", "impala", "on_policy", "qmix", "isolation")
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Keeps the tests that share a Ray runtime in one process when tests run in several; those of Tune have their own.
+    """Keeps the tests that share a Ray runtime in one process when tests run in several.
+
+    There are three runtimes, so that what waits for workers to start does so beside what waits for others: Tune's, that
+    of the learners, and that of sampling and the rest.
 
     By path: pytest 9.2 takes no other names for tests, which is how xdist's own groups reach its scheduler.
     """
@@ -21,7 +30,10 @@ def pytest_xdist_make_scheduler(config, log):
         def _split_scope(self, nodeid):
             if not nodeid.startswith("tests/ray/"):
                 return nodeid
-            return "tune" if nodeid.startswith("tests/ray/test_tune") else "ray"
+            name = nodeid.removeprefix("tests/ray/test_")
+            if name.startswith("tune"):
+                return "tune"
+            return "ray of learners" if name.startswith(_RAY_OF_LEARNERS) else "ray"
 
     return RuntimesInOneProcess(config, log)
 

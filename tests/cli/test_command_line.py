@@ -113,17 +113,17 @@ def test_run_stopped_by_ctrl_c_is_resumed_and_played_back(stopped_run: Path) -> 
     assert [row["training_iteration"] for row in rows] == list(range(1, last + 3))
     assert rows[-1]["timesteps_total"] == 200 * (last + 2)
 
-    played = [rlframe(stopped_run, "evaluate", "run", "--episodes", "3", "--seed", "5") for _ in range(2)]
-    assert played[0].returncode == 0, played[0].stderr
-    assert played[0].stderr == ""
-    assert played[0].stdout == played[1].stdout
-    lines = played[0].stdout.splitlines()
+    played = rlframe(stopped_run, "evaluate", "run", "--episodes", "3", "--seed", "5")
+    assert played.returncode == 0, played.stderr
+    assert played.stderr == ""
+    lines = played.stdout.splitlines()
     assert lines[0] == "episode\treturn\tlength\tended"
     assert re.fullmatch(
         r"return [\d.]+ ± [\d.]+ \(min .*, max .*\)  length [\d.]+ ± [\d.]+  3 episodes  run/checkpoints/\w+", lines[-1]
     )
 
 
+@pytest.mark.slow
 def test_resumed_run_is_the_run_that_was_not_stopped(tmp_path: Path) -> None:
     words = ["train", "DQN", "--env", "CartPole-v1", "--seed", "3", *SMALL]
     for run, limits in (("whole", ["4"]), ("parts", ["2", "4"])):

@@ -49,7 +49,7 @@ def start(directory: Path, goal: int) -> subprocess.Popen:
 
 
 def test_killed_and_resumed_run_has_the_weights_of_an_unbroken_one(tmp_path):
-    goal = 60
+    goal = 30
     unbroken = start(tmp_path / "unbroken", goal)
     broken = tmp_path / "broken"
     chance = random.Random(0)

@@ -24,8 +24,9 @@ from tests.hostile.watch import Tally, attack, watching
     ],
 )
 def test_nothing_runs_hangs_or_changes_and_each_answer_is_a_sentence(
-    campaign: Callable[[Path, Tally, int], Any], stride: int, tmp_path: Path
+    campaign: Callable[[Path, Tally, int], Any], stride: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # a hostile text may be a fine name of a folder to write samples into
     tally = Tally()
     place = tmp_path / "place"
     place.mkdir()

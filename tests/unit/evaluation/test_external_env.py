@@ -362,10 +362,12 @@ def test_a_simulator_is_made_anew_where_failures_are_mended(trainers):
 
 
 def test_a_simulator_that_calls_nothing_is_named(trainers):
-    config = {"play": lambda env: time.sleep(30), "options": {"timeout_s": 0.05}}
+    over = threading.Event()
+    config = {"play": lambda env: over.wait(30), "options": {"timeout_s": 0.05}}
     trainer = trainers(env_config=config)
     with pytest.raises(EnvError, match=r"its run\(\) has called nothing for 0\.05 s.*timeout_s"):
         trainer.train()
+    over.set()
 
 
 def two_simulators(first, second):
