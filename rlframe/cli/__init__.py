@@ -1,4 +1,4 @@
-"""The `rlframe` command: train, play, evaluate, plot, compare, tune, report, revive, convert, list, config.
+"""The `rlframe` command: train, play, evaluate, serve, plot, compare, tune, report, revive, convert, list, config.
 
 `main` is the program and `app` what all commands share: config flags, help, errors in one line. `*_command(s)` read the
 command lines; `flags`, `config_files` and `algorithms` make a config of them. `training` drives a run, with `stop` and

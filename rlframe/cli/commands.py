@@ -19,6 +19,7 @@ from rlframe.cli import (
     report_commands,
     revive_commands,
     revive_runs,
+    serve_command,
     train_command,
     tune_command,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "revive_commands",
     "revive_runs",
     "run",
+    "serve_command",
     "train_command",
     "tune_command",
 ]

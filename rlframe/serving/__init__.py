@@ -1,1 +1,1 @@
-"""Simulators in other programs: they ask a trainer for actions over HTTP, and it learns from what they tell."""
+"""Policies over HTTP: simulators that a trainer learns from, and trained policies that act for other programs."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hmac
 import http.server
-import ipaddress
 import logging
 import os
 import socketserver
@@ -24,7 +22,7 @@ from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.offline.input_reader import InputReader
 from rlframe.offline.json_format import as_text, from_line
 from rlframe.serving.description import describe_worker
-from rlframe.serving.protocol import MOST_BYTES, TOKEN_VARIABLE, VERSION, dumps, loads
+from rlframe.serving.protocol import MOST_BYTES, TOKEN_VARIABLE, VERSION, dumps, is_loopback, loads, shows_token
 from rlframe.utils.errors import ConfigError, DataError
 
 _LOGGER = logging.getLogger("rlframe")
@@ -112,7 +110,7 @@ class PolicyServerInput(InputReader):
     ) -> None:
         self._worker = ioctx.worker
         self._token = token or os.environ.get(TOKEN_VARIABLE)
-        if self._token is None and not _is_loopback(address):
+        if self._token is None and not is_loopback(address):
             raise ConfigError(
                 f"PolicyServerInput: got address={address!r} and no token, so that anybody who reaches this machine "
                 f"could teach this policy; pass token=... here and to PolicyClient, set {TOKEN_VARIABLE} on both "
@@ -207,9 +205,7 @@ class PolicyServerInput(InputReader):
 
     def allows(self, authorization: str | None) -> bool:
         """Returns whether a request's header shows the token, where there is one."""
-        if self._token is None:
-            return True
-        return hmac.compare_digest((authorization or "").encode(), f"Bearer {self._token}".encode())
+        return shows_token(self._token, authorization)
 
     def health(self) -> dict[str, Any]:
         """Returns what a look at the server shows."""
@@ -432,15 +428,6 @@ def _of_one_policy(batch: SampleBatch | MultiAgentBatch) -> SampleBatch | MultiA
     if isinstance(batch, MultiAgentBatch) and list(batch.policy_batches) == [DEFAULT_POLICY_ID]:
         return batch.policy_batches[DEFAULT_POLICY_ID]
     return batch
-
-
-def _is_loopback(address: str) -> bool:
-    if address == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
 
 
 __all__ = ["PolicyServerInput"]

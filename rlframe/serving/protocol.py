@@ -5,6 +5,8 @@ Nothing in a message is executed: it holds numbers, text, lists, dicts, arrays a
 
 from __future__ import annotations
 
+import hmac
+import ipaddress
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -46,6 +48,23 @@ def loads(text: bytes) -> Any:
         raise
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, AssertionError) as error:
         raise DataError(f"got a message that is none of a policy's client or server ({error})") from error
+
+
+def shows_token(token: str | None, authorization: str | None) -> bool:
+    """Returns whether a request's `Authorization` header shows the token, where there is one."""
+    if token is None:
+        return True
+    return hmac.compare_digest((authorization or "").encode(), f"Bearer {token}".encode())
+
+
+def is_loopback(address: str) -> bool:
+    """Returns whether only programs of this machine reach what listens at an address."""
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def _plain(value: Any, place: str) -> Any:
@@ -137,4 +156,4 @@ def _live_space(kind: str, told: list[Any]) -> gym.Space[Any]:
     raise DataError(f"got a space of the kind {kind!r}, which is none of Gymnasium's")
 
 
-__all__ = ["MOST_BYTES", "TOKEN_VARIABLE", "VERSION", "dumps", "loads"]
+__all__ = ["MOST_BYTES", "TOKEN_VARIABLE", "VERSION", "dumps", "is_loopback", "loads", "shows_token"]

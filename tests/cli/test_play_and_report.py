@@ -17,6 +17,7 @@ from rlframe.cli.main import app
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.offline.json_writer import JsonWriter
 from rlframe.report.serving import LivePage
+from rlframe.serving.served_policy import ServedPolicy
 from rlframe.trainer.loggers import read_results
 
 MY_ENV = """
@@ -116,6 +117,29 @@ def test_play_cuts_explores_and_takes_the_best(runs: Path) -> None:
     assert "length 4  horizon" in greedy
     assert "all/1/best/checkpoint_" in greedy
     assert "length 10  terminated" in invoke("play", "--trust", "all/1", "--explore")[1]
+
+
+def test_a_run_is_served_only_if_trusted(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    web = pytest.importorskip("rlframe.serving.web", reason="needs the extra `serve`")
+    acted: list[Any] = []
+
+    def ask(server: Any) -> None:
+        run = threading.Thread(target=serving, args=(server,), daemon=True)
+        run.start()
+        try:
+            acted.append(ServedPolicy(server.url).act(np.ones(1, np.float32)))
+        finally:
+            server.stop()
+            run.join()
+
+    serving = web.ServiceServer.run
+    monkeypatch.setattr(web.ServiceServer, "run", ask)
+    code, out, _ = invoke("serve", "--trust", "all/1", "--port", "0")
+    assert (code, acted[0] in (0, 1)) == (0, True)
+    assert re.search(r"checkpoint: all/1/checkpoints/.*\nserved at:  http://127\.0\.0\.1:\d+\n", out)
+    code, out, err = invoke("serve", "all/1", "--port", "0")
+    assert (code, out, len(acted)) == (2, "", 1)
+    assert "would run code of its author's: env: walk_env:Walk" in err
 
 
 def test_evaluate_as_json_is_reproducible(runs: Path) -> None:
