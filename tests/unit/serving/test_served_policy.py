@@ -3,6 +3,7 @@
 import http.client
 import io
 import json
+import socket
 import threading
 import urllib.parse
 
@@ -278,6 +279,10 @@ def test_contract_health_and_metrics_tell_what_is_served(moves, parts):
     _, text = moves.send("GET", "/metrics")
     assert f"\nrlframe_observations_total {before + 7}\n" in text.decode()
     assert 'rlframe_requests_total{route="/health",status="200"} 1\n' in text.decode()
+
+
+def test_answers_are_sent_without_waiting_for_more(moves):
+    assert moves.server._socket.proto == socket.IPPROTO_TCP  # by which asyncio sets TCP_NODELAY
 
 
 def test_policies_of_several_agents_are_chosen_by_name():
