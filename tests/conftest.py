@@ -6,12 +6,12 @@ import sys
 
 # Hundreds of processes are started here: where no bytecode may be written, each compiles the whole package anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
 import pytest
 
+sys.dont_write_bytecode = False
 _RAY_OF_LEARNERS = ("apex", "ddppo", "impala", "on_policy", "qmix", "isolation")
 
 
