@@ -1,0 +1,165 @@
+"""Programs for RLlib 1.x, rewritten."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rlframe.cli.commands import app
+from rlframe.rllib1x.migration import migrate_notebook, migrate_program
+from rlframe.utils.errors import ConfigError
+
+PROGRAM = '''"""Trains."""
+from __future__ import annotations
+
+# what is needed
+import ray.rllib.agents.ppo as ppo  # the trainer
+import ray.rllib.agents.dqn
+from ray import rllib, tune, init
+from ray.tune.registry import register_env
+
+CALLBACKS = 'ray.rllib.agents.callbacks.DefaultCallbacks'
+ray.init()
+config = ppo.DEFAULT_CONFIG.copy()
+config['sample_batch_size'] = 20   # steps
+config["use_pytorch"] = True
+config["min_iter_time_s"], config["buffer_size"] = 0, 100
+trainer = ray.rllib.agents.dqn.DQNTrainer({
+    "model": {"custom_options": {"monitor": 1}},  "num_workers": 0,  # none
+    "multiagent": {"policies_to_learn": None},
+})
+mine = {"monitor": 3, "eager": True}
+'''
+MIGRATED = '''"""Trains."""
+from __future__ import annotations
+
+# what is needed
+import ray
+import rlframe.agents.ppo as ppo  # the trainer
+import rlframe.agents.dqn
+from ray import init
+import rlframe as rllib
+from rlframe import tune
+from rlframe.tune.registry import register_env
+
+CALLBACKS = 'rlframe.agents.callbacks.DefaultCallbacks'
+ray.init()
+config = ppo.DEFAULT_CONFIG.copy()
+config['rollout_fragment_length'] = 20   # steps
+config["framework"] = "torch"
+config["min_iter_time_s"], config["buffer_size"] = 0, 100
+trainer = rlframe.agents.dqn.DQNTrainer({
+    "model": {"custom_model_config": {"monitor": 1}},  "num_workers": 0,  # none
+    "multiagent": {"policies_to_train": None},
+})
+mine = {"monitor": 3, "eager": True}
+'''
+
+
+def test_imports_paths_and_keys_are_rewritten_and_the_rest_stays():
+    migration = migrate_program(PROGRAM)
+    assert migration.after == MIGRATED
+    assert migration.notes == ()
+    compile(migration.after, "program", "exec")
+    assert migrate_program(MIGRATED).after == MIGRATED
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import ray\nray.init()\nfrom ray import tune\ntune.run(lambda config: None)\n",
+        "print('array')\n",
+        'from rlframe.agents.ppo import PPOTrainer\nconfig = {"lr": 1.0, "gamma": 0.9}  # not ray\n',
+    ],
+)
+def test_programs_without_rllib_stay(program):
+    assert migrate_program(program).after == program
+
+
+def test_a_program_that_names_an_algorithm_to_tune_is_one_of_rllibs():
+    after = migrate_program('import ray\nfrom ray import tune\n\ntune.run("PPO", queue_trials=True)\n').after
+    assert after == 'import ray\nfrom rlframe import tune\n\ntune.run("PPO", queue_trials=True)\n'
+
+
+def test_a_key_that_the_program_reads_again_keeps_its_name():
+    program = 'import ray.rllib\nconfig = {"lr": 1, "sample_batch_size": 5}\nprint(config["sample_batch_size"])\n'
+    assert '"sample_batch_size": 5' in migrate_program(program).after
+
+
+def test_what_a_person_decides_is_told_with_its_line_and_page():
+    program = (
+        "from ray.rllib.agents.dreamer import DREAMERTrainer\n"
+        "from ray.rllib.agents.trainer import COMMON_CONFIG, Nonsense\n"
+        "from ray.rllib.no_such_room import Anything\n\n"
+        'config = {"gamma": 0.9, "lr": 0.1, "record_env": True}\n'
+        "print('rllib train --run PPO')\n"
+    )
+    notes = {note.line: note for note in migrate_program(program).notes}
+    assert sorted(notes) == [1, 2, 3, 5, 6]
+    assert "DREAMER exists in RLlib 1.x" in notes[1].text
+    assert "Nonsense" in notes[2].text
+    assert "no_such_room" in notes[3].text
+    assert "RecordVideo" in notes[5].text
+    pages = {note.page for note in notes.values()}
+    assert all((Path(__file__).parents[3] / page).is_file() for page in pages)
+
+
+def notebook(*sources: str) -> str:
+    cells = [
+        {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": text.splitlines(True)}
+        for text in sources
+    ]
+    cells.append({"cell_type": "markdown", "metadata": {}, "source": ["import ray.rllib — said"]})
+    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1) + "\n"
+
+
+def test_cells_of_a_notebook_are_one_program_and_lines_of_ipython_stay():
+    before = (
+        "%matplotlib inline\n!pip install 'ray[rllib]'",
+        "%%bash\nls ray.rllib",
+        "import ray.rllib.agents.ppo\nfor i in range(2):\n    !ls {i}",
+        "ray.init()\ntrainer = ray.rllib.agents.ppo.PPOTrainer(config)",
+    )
+    after = (
+        before[0],
+        before[1],
+        "import ray\nimport rlframe.agents.ppo\nfor i in range(2):\n    !ls {i}",
+        "ray.init()\ntrainer = rlframe.agents.ppo.PPOTrainer(config)",
+    )
+    migration = migrate_notebook(notebook(*before))
+    assert migration.after == notebook(*after)
+    assert [note.page for note in migration.notes] == ["docs/quickstart.md"]
+    with pytest.raises(ConfigError, match="no Jupyter notebook"):
+        migrate_notebook("[]")
+
+
+def invoke(*words: str):
+    return CliRunner().invoke(app, ["migrate", *words])
+
+
+def test_the_command_shows_and_writes_only_when_told(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_bytes(PROGRAM.replace("\n", "\r\n").encode())
+    broken = tmp_path / "broken.py"
+    broken.write_text("import ray.rllib\nprint 'two'\n")
+    hidden = tmp_path / ".venv" / "theirs.py"
+    hidden.parent.mkdir()
+    hidden.write_text(PROGRAM)
+
+    shown = invoke(str(tmp_path))
+    assert shown.exit_code == 2
+    assert "+import rlframe.agents.dqn" in shown.stdout
+    assert "theirs.py" not in shown.stdout
+    assert f"{broken}: line 2 is no Python that can be read" in shown.stderr
+    assert program.read_bytes() == PROGRAM.replace("\n", "\r\n").encode()
+
+    program.chmod(0o755)
+    done = invoke(str(tmp_path), str(program), "--write")
+    assert done.stdout.count("migrated") == 1
+    assert program.read_bytes() == MIGRATED.replace("\n", "\r\n").encode()
+    assert program.stat().st_mode & 0o777 == 0o755
+    assert broken.read_text() == "import ray.rllib\nprint 'two'\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".venv", "broken.py", "program.py"]
+    assert invoke(str(program)).exit_code == 0
+    assert invoke(str(tmp_path / "none")).exit_code == 2
