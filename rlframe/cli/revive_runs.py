@@ -93,6 +93,10 @@ def train(  # noqa: PLR0913, PLR0917  one parameter for each option
     log_dir: LogDir = Path("logs"),
     run_id: RunId = None,
     address: Address = None,
+    env_save_path: Annotated[
+        Path | None, typer.Option("--env-save-path", "--env_save_path",
+                                  help="A run whose environment is taken; with -vm None."),
+    ] = None,
     short: Annotated[bool, typer.Option("--short", help="Make everything short, to see whether it runs.")] = False,
     debug: Debug = False,
 ) -> None:  # fmt: skip
@@ -108,12 +112,12 @@ def train(  # noqa: PLR0913, PLR0917  one parameter for each option
             str(data_file), str(config_file), _text(val_file), reward_file_path=_text(reward_file),
             target_policy_name=target_policy_name, log_dir=str(log_dir), run_id=run_id, address=address,
             tune_initial_state=_text(tuning_initial_state_file), revive_config_file_path=_text(revive_config_file),
-            debug=short, **modes, **_parameters(ctx),
+            debug=short, env_save_path=_text(env_save_path), **modes, **_parameters(ctx),
         )  # fmt: skip
         for remark in server.config.remarks:
             sys.stderr.write(f"warning: {remark}\n")
-        sys.stdout.write(f"run: {server.workspace.directory}\n")
         server.train()
+        sys.stdout.write(f"run: {server.workspace.directory}\n")
         _follow(server)
         _show_status(server.workspace.directory)
     if policy_mode != "None" and tuning_mode == "None" and not _may_be_used(server.workspace.directory):
@@ -187,6 +191,8 @@ def evaluate(
         from rlframe.revive.workspace import Workspace
 
         workspace = Workspace.open(run)
+        if not workspace.policy.is_dir():
+            raise ConfigError(f"{run}: the run has no policy yet; train one: rlframe revive train ... -pm once")
         details = workspace.stage("policy").details
         said: dict[str, Any] = {key: details.get(key) for key in ("scores", "data", "verdict")}
         if system is not None:

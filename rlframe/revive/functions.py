@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import importlib.abc
 import importlib.util
+import traceback
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.revive.graph_file import near
 from rlframe.utils.errors import ConfigError, NonFiniteError
 
 __all__ = ["FunctionReference", "NodeFunction", "RewardFunction", "file_hash", "load_function", "load_reward"]
@@ -77,7 +80,8 @@ class _UserFunction:
         if self._kind != "torch":
             try:
                 # Copies: what a function writes into its arguments is its own.
-                result = self._function({name: np.array(values) for name, values in data.items()})
+                with self._explained(data):
+                    result = self._function({name: np.array(values) for name, values in data.items()})
                 if not type(result).__module__.startswith("torch"):
                     self._kind = "numpy"
                     return np.asarray(result, np.float32)
@@ -91,7 +95,8 @@ class _UserFunction:
         from rlframe.revive.functions_torch import call_with_tensors
 
         try:
-            result = call_with_tensors(self._function, data)
+            with self._explained(data):
+                result = call_with_tensors(self._function, data)
         except (TypeError, AttributeError) as error:
             if self._kind == "torch":
                 raise
@@ -101,6 +106,24 @@ class _UserFunction:
             ) from error
         self._kind = "torch"
         return result
+
+    @contextlib.contextmanager
+    def _explained(self, data: Arrays) -> Iterator[None]:
+        """A context in which what fails in the user's code is told with the line, and what the function was given."""
+        try:
+            yield
+        except (TypeError, AttributeError, ConfigError):  # of arrays where it wants tensors; told by the caller
+            raise
+        except Exception as error:
+            line = next((f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == self.file), "?")
+            there = ", ".join(f"{name} {np.shape(values)}" for name, values in data.items())
+            if isinstance(error, KeyError) and error.args and error.args[0] not in data:
+                what = f"there is no node {error.args[0]!r}; {near(error.args[0], data)}"
+            else:
+                what = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise ConfigError(
+                f"{self.where}, line {line}: {what} (it was given {there}; the last axis is columns, counted from 0)"
+            ) from error
 
     def _check_shapes(self, data: Arrays, compute: Callable[[Arrays], NDArray[np.float32]]) -> None:
         """Has the same rows computed one by one, as a batch and as a rollout, and compares."""

@@ -19,6 +19,7 @@ from rlframe.revive.configuration import Configuration
 from rlframe.revive.data import GraphData
 from rlframe.revive.graph import DecisionGraph
 from rlframe.revive.policy_model import Head, PolicyModel, PolicyNetwork, policy_inputs, scaled_inputs
+from rlframe.utils.errors import ConfigError
 from rlframe.utils.seeding import derive_seed, make_rng
 
 HALVES = ("train", "val")
@@ -103,6 +104,7 @@ class PolicyTraining:
         known: Mapping[str, PolicyModel] | None = None,
     ) -> None:  # fmt: skip
         policy_inputs(data["train"].graph, node)
+        check_behaviour(config, data["train"], node)
         self.make_env, self.data, self.reward, self.node, self.config = make_env, data, reward, node, config
         self.known = dict(known or {})
         self.result = PolicyResult(data={half: data[half].mean_reward(reward) for half in HALVES})
@@ -146,6 +148,26 @@ class PolicyTraining:
         return True
 
 
+def check_behaviour(config: Configuration, data: GraphData, node: str) -> None:
+    """Looks whether there is a behaviour for policies to stay near, where they shall.
+
+    Raises:
+        ConfigError: None is cloned, or none is in the data.
+    """
+    if config.policy.w_kl <= 0:
+        return
+    if config.policy.policy_bc_epoch == 0:
+        raise ConfigError(
+            f"w_kl is {config.policy.w_kl:g}, which keeps policies near the cloned behaviour, but policy_bc_epoch is "
+            "0, so none is cloned; wanted epochs, or w_kl 0"
+        )
+    if not len(logged_decisions(data.graph, data, node)[0]):
+        raise ConfigError(
+            f"w_kl is {config.policy.w_kl:g}, which keeps policies near the logged behaviour, but the data have no "
+            f"row with node {node!r} and its inputs; wanted w_kl 0, or data with it"
+        )
+
+
 def judge(make_env: MakeEnv, half: str, network: PolicyNetwork, config: Configuration) -> NDArray[np.float64]:
     """Returns the scores of a policy over rollouts in a half's environment: Σ γᵗ r / horizon. Float64 `[rollouts]`.
 
@@ -185,9 +207,12 @@ def _learned(training: PolicyTraining, half: str) -> Iterator[tuple[float, Polic
 def _rounds(trainer: Any, training: PolicyTraining, half: str) -> Iterator[tuple[float, PolicyNetwork, float]]:
     policy, config = trainer.get_policy(), training.config
     head = HEADS[config.base.policy_algo]
+    begin = policy.get_weights()
     error = clone(policy, training, half)
     if config.policy.w_kl > 0:
         policy.set_behaviour(network_of(policy, head), error)
+        if not config.base.behavioral_policy_init:  # the clone is what it stays near, not what it begins with
+            policy.set_weights(begin)
     trainer.workers.weights_changed()
     rounds = config.policy.ppo_epoch if config.base.policy_algo == "ppo" else config.policy.epoch
     yield 0.0, network_of(policy, head), error
@@ -210,7 +235,8 @@ def clone(policy: Any, training: PolicyTraining, half: str) -> float:
     obs, actions = logged_decisions(data.graph, data, training.node)
     if not len(obs):
         return 1.0
-    epochs = config.policy.policy_bc_epoch if config.base.behavioral_policy_init else 0
+    wanted = config.base.behavioral_policy_init or config.policy.w_kl > 0
+    epochs = config.policy.policy_bc_epoch if wanted else 0
     rng = make_rng(config.base.global_seed, "cloning", half)
     return clone_behaviour(policy, obs, actions, HEADS[config.base.policy_algo], epochs, rng)
 

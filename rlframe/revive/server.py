@@ -15,7 +15,7 @@ import numpy as np
 from rlframe.revive.configuration import read_configuration
 from rlframe.revive.policy_model import PolicyModel
 from rlframe.revive.venv_model import VirtualEnv
-from rlframe.revive.workspace import CONFIG, StageRecord, Workspace
+from rlframe.revive.workspace import CONFIG, StageRecord, Workspace, check_same_parameters
 from rlframe.utils.errors import ConfigError
 
 Mode = Literal["tune", "once", "None"]
@@ -124,31 +124,59 @@ class ReviveServer:
         self._inputs = Inputs(self._files, self.config)
         if reward_file_path is not None:
             self._inputs.reward  # noqa: B018 - checked before anything is written
+        if self.policy_mode != "None":
+            self._inputs.graph.policy_node(target_policy_name)
         self.workspace = Workspace.make(log_dir, run_id)
-        self.workspace.note_files({
-            "dataset_file": dataset_file_path, "dataset_desc_file": dataset_desc_file_path, "val_file": val_file_path,
-            "reward_file": reward_file_path,
-        })  # fmt: skip
-        self._check_graph()
-        self.workspace.write(CONFIG, self.config.to_dict())
+        self._check_goes_on()
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._say: Callable[[str], None] = lambda _: None
 
-    def _check_graph(self) -> None:
-        before = self.workspace.stage("venv").details.get("graph")
+    def _given(self) -> dict[str, str | None]:
+        """Returns the files that the run is given, by the name that it notes them under."""
+        names = ("dataset_file", "dataset_desc_file", "val_file", "reward_file")
+        files = self._files
+        return dict(zip(names, (files.data, files.graph, files.val, files.reward), strict=True))
+
+    def _check_goes_on(self) -> None:
+        """Looks whether the run of this name began with the same; writes nothing."""
+        workspace = self.workspace
+        workspace.check_files(self._given())
+        if self._env_save_path is not None and self.venv_mode != "None":
+            raise ConfigError(
+                f"env_save_path: got {self._env_save_path!r} with venv_mode {self.venv_mode!r}; an environment that is "
+                "taken is not learned: wanted venv_mode 'None'"
+            )
+        before = workspace.stage("venv").details.get("graph")
         if self.venv_mode != "None" and before not in {None, self._inputs.graph.fingerprint}:
             raise ConfigError(
-                f"{self.workspace.directory}: the environment of this run was learned along another graph; choose "
-                "another run_id, or venv_mode 'None' to train a policy in it"
+                f"{workspace.directory}: the environment of this run was learned along another graph; choose another "
+                "run_id, or venv_mode 'None' to train a policy in it"
             )
+        if (workspace.directory / CONFIG).exists():
+            begun = {stage: workspace.stage(stage).state != "Wait" for stage in ("venv", "policy")}
+            asked = {"venv": self.venv_mode != "None", "policy": self.policy_mode != "None"}
+            check_same_parameters(workspace, self.config, {stage: begun[stage] and asked[stage] for stage in begun})
+
+    def _check_before(self, policy: bool, tuning: bool) -> None:
+        """Looks whether there is what later stages need, before the first one begins."""
+        if policy:
+            from rlframe.revive.policy_training import check_behaviour
+
+            node = self._inputs.graph.policy_node(self.target)
+            self._inputs.reward  # noqa: B018 - read and checked
+            check_behaviour(self.config, self._inputs.data["train"], node)
+        if tuning:
+            self._inputs.reward  # noqa: B018 - read and checked
+            if self._initial_state is None:
+                raise ConfigError("tune_initial_state: got none; parameter tuning begins at a state: give the file")
 
     # --- what is done -----------------------------------------------------------------------------------------
 
     def train(self, env_save_path: str | None = None) -> None:
         """Begins all stages that the modes ask for, one behind the other."""
         self._begin([
-            *([self._venv_stage] if self.venv_mode != "None" or env_save_path or self._env_save_path else []),
+            *([self._venv_stage] if self.venv_mode != "None" else []),
             *([self._policy_stage] if self.policy_mode != "None" else []),
             *([self._tuning_stage] if self.tuning_mode != "None" else []),
         ], env_save_path)  # fmt: skip
@@ -221,13 +249,19 @@ class ReviveServer:
     def _begin(self, stages: list[Callable[[], None]], env_save_path: str | None) -> None:
         if self._thread is not None and self._thread.is_alive():
             raise ConfigError("a stage of this server is under way; wait() for it, or stop_train()")
-        self._failure = None
-        self.workspace.may_go_on()
+        self._check_before(self._policy_stage in stages, self._tuning_stage in stages)
         self._env_save_path = env_save_path or self._env_save_path
+        self._check_goes_on()
+        taken = self._environment_to_take()
+        self._failure = None
+        self.workspace.note_files(self._given())
+        self.workspace.write(CONFIG, self.config.to_dict())
+        self.workspace.may_go_on()
 
         def work() -> None:
             try:
-                self._take_environment()
+                if taken is not None:
+                    self._take_environment(*taken)
                 for stage in stages:
                     stage()
                     if self.workspace.stop_asked():
@@ -265,16 +299,36 @@ class ReviveServer:
         self.workspace.set_stage(name, record)
         self._log(f"{name} stage: {record.state}, best {record.best_metric}")
 
-    def _take_environment(self) -> None:
-        """Takes the environment of another run, where one is named."""
+    def _environment_to_take(self) -> tuple[Path, dict[str, VirtualEnv]] | None:
+        """Returns where the environment is that is to be taken, and both halves; None where none is named."""
         if self._env_save_path is None:
-            return
+            return None
         from rlframe.revive.stages import load_environments
 
-        place = Path(self._env_save_path)
-        halves = load_environments(place / "venv" if (place / "venv").is_dir() else place)
+        place = Path(self._env_save_path).absolute()
+        place = place / "venv" if (place / "venv").is_dir() else place
+        halves = load_environments(place)
+        for venv in halves.values():
+            self._inputs.graph.check_completes(venv.graph)
+        record = self.workspace.stage("venv")
+        if record.state != "Wait" and record.details.get("taken_from") != str(place):
+            raise ConfigError(
+                f"{self.workspace.directory}: this run has an environment already; choose another run_id to take that "
+                f"of {place}"
+            )
+        return place, halves
+
+    def _take_environment(self, place: Path, halves: Mapping[str, VirtualEnv]) -> None:
+        """Makes the environment of another run that of this one, with its error where it is known."""
+        if place == self.workspace.venv:
+            return
         for half, venv in halves.items():
             venv.save(self.workspace.venv / half)
+        theirs = Workspace(place.parent).stage("venv")
+        details = {**theirs.details, "graph": halves["train"].graph.fingerprint, "taken_from": str(place)}
+        record = StageRecord(state="End", best_metric=theirs.best_metric, details=details)
+        self.workspace.set_stage("venv", record)
+        self._log(f"venv stage: the environment of {place}")
 
     def _venv_stage(self) -> None:
         with self._stage("venv") as record:
@@ -345,11 +399,9 @@ class ReviveServer:
 
         base, mode = self.config.base, self.tuning_mode
         with self._stage("parameter") as record:
-            if self._initial_state is None:
-                raise ConfigError("tune_initial_state: got none; parameter tuning begins at a state: give the file")
             venvs = load_environments(self.workspace.venv)
             graph = venvs["train"].graph
-            initial = read_initial_state(self._initial_state, graph, base.parameter_tuning_rollout_horizon)
+            initial = read_initial_state(self._initial_state, graph, base.parameter_tuning_rollout_horizon)  # type: ignore[arg-type]  # there is one: `_check_before`
             record.total_num_of_trials = base.parameter_tuning_budget
 
             def note(found: TuningResult) -> bool:

@@ -25,16 +25,26 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlframe.utils.errors import CheckpointError, ConfigError
 from rlframe.utils.files import open_regular, read_json
+
+if TYPE_CHECKING:
+    from rlframe.revive.configuration import Configuration
 
 #: States of a stage: not begun, under way, done, stopped by the user, and ended by an error.
 STATES = ("Wait", "Run", "End", "Shutdown", "Failed")
 STAGES = {"venv": "train_venv.json", "policy": "train_policy.json", "parameter": "tune_parameter.json"}
 CONFIG, DATA, LOG, STOP = "config.json", "data.json", "revive.log", "stop.json"
 _CHUNK = 1 << 20
+#: How the names of base parameters begin that matter to policies alone; the others matter to environments.
+_OF_POLICIES = ("policy_", "behavioral_", "test_", "deterministic_", "train_policy", "parameter_", "parallel_")
+#: Parameters with which a stage that has begun may go on.
+_LENGTHS = frozenset({
+    "bc_epoch", "revive_epoch", "ppo_epoch", "epoch", "train_venv_trials", "train_policy_trials", "parallel_num",
+    "parameter_tuning_algorithm", "parameter_tuning_budget", "parameter_tuning_rollout_horizon",
+})  # fmt: skip
 
 
 @dataclass
@@ -76,7 +86,7 @@ class Workspace:
     """The directory of a run.
 
     Args:
-        directory: Where it is; made if it is missing.
+        directory: Where it is; made with the first file that is written.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -88,9 +98,7 @@ class Workspace:
         name = run_id if run_id is not None else secrets.token_hex(8)
         if not name or Path(name).name != name or name.startswith("."):
             raise ConfigError(f"run_id: got {run_id!r}; wanted the name of a directory in log_dir")
-        made = cls(Path(log_dir or "logs") / name)
-        made.directory.mkdir(parents=True, exist_ok=True)
-        return made
+        return cls(Path(log_dir or "logs") / name)
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> Workspace:
@@ -175,26 +183,35 @@ class Workspace:
 
     # --- which files ------------------------------------------------------------------------------------------
 
-    def note_files(self, files: Mapping[str, str | os.PathLike[str] | None]) -> None:
-        """Notes what the run was given; a run goes on with the same data and graph only.
+    def check_files(self, files: Mapping[str, str | os.PathLike[str] | None]) -> None:
+        """Looks whether a run that there is began with the same data and, for a policy, the same reward.
 
         Raises:
-            ConfigError: The run began with others.
+            ConfigError: It began with others.
         """
-        said = {
-            name: None if path is None else {"path": str(Path(path).absolute()), "sha256": sha256_of(Path(path))}
-            for name, path in files.items()
-        }
-        if (self.directory / DATA).exists():
-            for name in ("dataset_file", "val_file"):
-                before, now = self.read(DATA).get(name), said.get(name)
-                if (before or {}).get("sha256") != (now or {}).get("sha256"):
-                    was, new = (one["path"] if one else "none" for one in (before, now))
-                    raise ConfigError(
-                        f"{self.directory}: this run began with other data ({name}: {was}, now {new}); choose another "
-                        "run_id"
-                    )
-        self.write(DATA, said)
+        if not (self.directory / DATA).exists():
+            return
+        said, began = _described(files), self.read(DATA)
+        judged = files.get("reward_file") is not None and self.stage("policy").state != "Wait"
+        for name, what in (("dataset_file", "data"), ("val_file", "data"), ("reward_file", "a reward")):
+            before, now = began.get(name), said.get(name)
+            same = (before or {}).get("sha256") == (now or {}).get("sha256")
+            if not same and (what == "data" or judged):
+                was, new = (one["path"] if one else "none" for one in (before, now))
+                changed = " has changed since" if was == new else f": {was}, now {new}"
+                kind = "other data" if what == "data" else "another reward"
+                raise ConfigError(
+                    f"{self.directory}: this run began with {kind} ({name}{changed}); choose another run_id"
+                )
+
+    def note_files(self, files: Mapping[str, str | os.PathLike[str] | None]) -> None:
+        """Notes what the run was given; a run goes on with the same data and reward only: see `check_files`.
+
+        What an earlier stage was given and this one was not, such as the reward, stays noted.
+        """
+        self.check_files(files)
+        before = self.read(DATA) if (self.directory / DATA).exists() else {}
+        self.write(DATA, {**before, **{name: one for name, one in _described(files).items() if one or not before}})
 
     def files(self) -> dict[str, Path | None]:
         """Returns the files that the run was given, by name."""
@@ -213,6 +230,45 @@ class Workspace:
     def stop_asked(self) -> bool:
         """Returns whether the run shall stop."""
         return (self.directory / STOP).exists()
+
+
+def check_same_parameters(workspace: Workspace, config: Configuration, stages: Mapping[str, bool]) -> None:
+    """Looks whether stages of a run that have begun go on with the parameters that they began with.
+
+    Lengths may be other ones: epochs, trials, and how many of these at a time.
+
+    Args:
+        workspace: Of the run.
+        config: Parameters now.
+        stages: By "venv" and "policy", whether the stage has begun and is to go on.
+
+    Raises:
+        ConfigError: Names the parameters that are others now.
+    """
+    before, now = workspace.read(CONFIG), config.to_dict()
+    halves = ("global_seed", "val_split_ratio", "val_split_mode")  # both stages rest on them
+    ours = {name: "policy" if name.startswith(_OF_POLICIES) else "venv" for name in now["base"]}
+    pairs = [
+        (name, before["base"].get(name), value)
+        for name, value in now["base"].items()
+        if stages[ours[name]] or (name in halves and any(stages.values()))
+    ]
+    for stage, going_on in stages.items():
+        if going_on:
+            pairs += [(name, before[stage].get(name), value) for name, value in now[stage].items()]
+    changed = [f"{name} was {was}, is {now}" for name, was, now in pairs if was != now and name not in _LENGTHS]
+    if changed:
+        raise ConfigError(
+            f"{workspace.directory}: this run began with other parameters ({'; '.join(changed)}); choose another "
+            f"run_id; env_save_path {str(workspace.directory)!r} takes its environment there"
+        )
+
+
+def _described(files: Mapping[str, str | os.PathLike[str] | None]) -> dict[str, dict[str, str] | None]:
+    return {
+        name: None if path is None else {"path": str(Path(path).absolute()), "sha256": sha256_of(Path(path))}
+        for name, path in files.items()
+    }
 
 
 def write_text(path: Path, text: str) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from rlframe.revive.data import GraphData
 from rlframe.revive.drafting import draft_graph
-from rlframe.revive.functions import RewardFunction
+from rlframe.revive.functions import RewardFunction, load_reward
 from rlframe.revive.graph import DecisionGraph
 from rlframe.utils.errors import ConfigError, DataError, NonFiniteError
 from tests.unit.revive.test_graph import TANK, tank, tank_arrays
@@ -210,6 +210,20 @@ def test_reward_that_is_not_one_finite_value_per_row_is_refused(graph, function,
     with pytest.raises(error, match=message) as caught:
         GraphData.from_arrays(tank_arrays(), graph).mean_reward(reward_of(function))
     assert str(caught.value).startswith("tank_reward.py: get_reward")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("data['nextlevel'][..., 0]", r"get_reward, line 2: there is no node 'nextlevel'; did you mean"),
+        ("data['next_level'][..., 3]", r"line 2: IndexError: index 3 is out of bounds .* next_level \(1,\)"),
+    ],
+)  # fmt: skip
+def test_reward_that_fails_is_told_with_its_line_and_what_it_was_given(graph, tmp_path, line, message):
+    (tmp_path / "reward.py").write_text(f"def get_reward(data):\n    return {line}\n")
+    data = GraphData.from_arrays(tank_arrays(), graph)
+    with pytest.raises(ConfigError, match=message):
+        data.mean_reward(load_reward(tmp_path / "reward.py"))
 
 
 def test_mean_reward_is_that_of_the_data_it_is_asked_of(graph):

@@ -186,6 +186,19 @@ def test_weight_of_the_behaviour_keeps_the_policy_near_it(fitted, algorithm):
     assert moved(30.0) < 0.5 * moved(0.0)
 
 
+def test_weight_of_the_behaviour_needs_one(fitted):
+    with pytest.raises(ConfigError, match="policy_bc_epoch is 0, so none is cloned"):
+        train(fitted, w_kl=0.5, policy_bc_epoch=0)
+
+
+def test_policy_stays_near_the_clone_that_it_does_not_begin_with(fitted):
+    training = train(fitted, w_kl=30.0, behavioral_policy_init=False, ppo_epoch=8, g_lr=1e-2)
+    first, *_, last = [network for _, network, _ in policy_training._learned(training, "train")]
+    obs, actions = logged_decisions(fitted.graph, fitted, "push")
+    begun, ended = (np.square(network.means(obs) - actions).mean() for network in (first, last))
+    assert ended < 0.7 * begun
+
+
 def test_only_a_node_with_a_network_can_be_trained(fitted):
     first, second = fitted.split(0.5)
     with pytest.raises(

@@ -81,6 +81,27 @@ def test_run_goes_on_with_other_data_or_another_graph_under_another_name_only(do
         serve({**files, "graph": other["graph"]}, log_dir)
 
 
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"g_lr": 0.01, "bc_epoch": 3},
+            r"other parameters \(g_lr was 0.001, is 0.01; g_lr was .*; choose another run_id",
+        ),
+        ({"venv_mode": "None", "ppo_runs": 3}, r"other parameters \(ppo_runs was 8, is 3\)"),
+        ({"venv_mode": "None", "val_split_ratio": 0.25}, r"val_split_ratio was 0.5, is 0.25"),
+        ({"reward_file_path": None}, "reward_file_path: got none"),
+        ({"venv_mode": "once", "env_save_path": "there"}, "env_save_path: got 'there' with venv_mode 'once'"),
+        ({"venv_mode": "None", "env_save_path": "there"}, "there/train: there is no learned environment yet"),
+    ],
+)
+def test_run_that_is_refused_stays_as_it_was(done, files, changed, message):
+    before = {path: path.stat().st_mtime_ns for path in done.workspace.directory.rglob("*")}
+    with pytest.raises(ConfigError, match=message):
+        serve(files, done.workspace.directory.parent, **changed).train()
+    assert {path: path.stat().st_mtime_ns for path in done.workspace.directory.rglob("*")} == before
+
+
 def test_repeated_policy_stage_keeps_the_better_policy_and_begins_without_a_verdict(files, done, tmp_path, monkeypatch):
     server = serve(files, tmp_path, venv_mode="None")
     shutil.copytree(done.workspace.directory, server.workspace.directory, dirs_exist_ok=True)
@@ -107,7 +128,10 @@ def test_environment_of_another_run_is_taken(done, files, tmp_path):
     server.train(env_save_path=str(done.workspace.directory))
     server.wait()
     theirs, _ = done.get_virtualenv_env()
-    mine, _ = server.get_virtualenv_env()
+    mine, said = server.get_virtualenv_env()
+    assert said["task_state"] == "End"
+    assert said["least_metric"] == done.get_virtualenv_env()[1]["least_metric"]
+    assert server.workspace.stage("venv").details["taken_from"] == str(done.workspace.venv)
     state = {"level": np.ones((1, 1)), "feed": np.array([[1.0, 0.0]])}
     np.testing.assert_array_equal(mine.infer_one_step(state)["next_level"], theirs.infer_one_step(state)["next_level"])
 
@@ -131,11 +155,15 @@ def test_what_goes_wrong_is_raised_and_noted(files, tmp_path):
         ({"matcher_reward_file_path": "m.py"}, "matcher_reward_file_path: got 'm.py'; leave it out"),
         ({"bc_epochs": 3}, "bc_epochs: no such parameter; did you mean bc_epoch"),
         ({"dataset_file_path": "none.npz"}, "none.npz"),
+        ({"reward_file_path": None}, "reward_file_path: got none; a policy is trained for a reward"),
+        ({"target_policy_name": "valves"}, "'valves' is no policy node; did you mean 'valve'"),
+        ({"w_kl": 0.1, "policy_bc_epoch": 0}, "w_kl is 0.1, .* policy_bc_epoch is 0, so none is cloned"),
+        ({"tuning_mode": "max"}, "tune_initial_state: got none"),
     ],
 )
 def test_wrong_arguments_are_told_and_nothing_is_written(files, tmp_path, changed, message):
     with pytest.raises(ValueError, match=message):
-        serve(files, tmp_path, **changed)
+        serve(files, tmp_path, **changed).train()
     assert not list(tmp_path.iterdir())
 
 
@@ -172,6 +200,15 @@ def test_command_line_shows_a_run_and_says_whether_to_use_the_policy(done, tmp_p
     assert (untrusted.exit_code, "--trust" in untrusted.stderr, page.exists()) == (2, True, False)
     assert tell(app, ["revive", "report", run, "-o", str(page), "--trust"]).exit_code == (0 if use else 3)
     assert page.read_text() == write_report(done.workspace, trust=True)
+
+
+def test_evaluating_a_run_without_a_policy_says_so(done, files, tmp_path):
+    server = serve(files, tmp_path, venv_mode="None", policy_mode="None")
+    server.train(env_save_path=str(done.workspace.venv))
+    server.wait()
+    said = CliRunner().invoke(app, ["revive", "evaluate", str(server.workspace.directory)])
+    assert said.exit_code == 2
+    assert "the run has no policy yet; train one" in said.stderr
 
 
 def test_page_has_graph_fits_and_verdict_and_asks_no_network(done):

@@ -33,6 +33,25 @@ def test_run_goes_on_with_the_same_data_only(tmp_path):
         workspace.note_files({"dataset_file": data, "val_file": None})
 
 
+def test_policy_goes_on_with_the_same_reward_only(tmp_path):
+    data, reward = tmp_path / "data.npz", tmp_path / "reward.py"
+    data.write_bytes(b"one")
+    reward.write_bytes(b"one")
+    files = {"dataset_file": data, "val_file": None, "reward_file": reward}
+    workspace = Workspace.make(tmp_path / "logs", "run")
+    workspace.note_files(files)
+    reward.write_bytes(b"two")
+    workspace.note_files(files)  # no policy was judged by it yet
+    workspace.set_stage("policy", StageRecord(state="Run"))
+    workspace.note_files({**files, "reward_file": None})
+    assert workspace.files()["reward_file"] == reward
+    reward.write_bytes(b"three")
+    with pytest.raises(
+        ConfigError, match=r"began with another reward \(reward_file has changed since\); choose another"
+    ):
+        workspace.note_files(files)
+
+
 @pytest.mark.parametrize("run_id", ["", "../other", "a/b", ".hidden"])
 def test_run_id_is_a_name(tmp_path, run_id):
     with pytest.raises(ConfigError, match="run_id: got"):
@@ -41,6 +60,8 @@ def test_run_id_is_a_name(tmp_path, run_id):
 
 def test_damaged_record_is_told(tmp_path):
     workspace = Workspace.make(tmp_path, "run")
+    assert not workspace.directory.exists()  # made with the first file
+    workspace.set_stage("venv", StageRecord())
     (workspace.directory / "train_venv.json").write_text('{"state": "Runing"}')
     with pytest.raises(CheckpointError, match="got the state 'Runing', wanted one of Wait"):
         workspace.stage("venv")
