@@ -1,4 +1,4 @@
-"""`rlframe migrate`: programs for RLlib 1.x, rewritten for this package."""
+"""`rlframe migrate`, `rlframe migrate-checkpoint`: programs and trained policies of RLlib 1.x, for this package."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlframe.cli.app import Debug, app, reporting
+from rlframe.cli.app import CONFIG_FLAGS, ConfigFlagsCommand, Debug, app, reporting
+from rlframe.cli.train_command import EnvName
 from rlframe.utils.errors import ConfigError
 
 if TYPE_CHECKING:
+    from rlframe.cli.run_directory import RunSpec
     from rlframe.rllib1x.migration import Migration
 
 _TO_DECIDE, _UNREADABLE = 1, 2
@@ -38,6 +40,64 @@ def migrate(
         for path in _programs(paths):
             code = max(code, _migrate(path, write))
     raise typer.Exit(code)
+
+
+@app.command(
+    name="migrate-checkpoint",
+    cls=ConfigFlagsCommand,
+    epilog="Any config key is an option too, as in `rlframe train ALGO`: --model.fcnet-hiddens '[64, 64]'.",
+)
+def migrate_checkpoint(  # noqa: PLR0913, PLR0917  one parameter for each option
+    ctx: typer.Context,
+    algo: Annotated[str, typer.Argument(help="Name of the algorithm.")],
+    checkpoint: Annotated[Path, typer.Argument(help="RLlib's file checkpoint-N, or the directory with it.")],
+    env: EnvName = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-f", help="YAML or JSON file of config keys. [the params.json of RLlib's run]"),
+    ] = None,
+    run_dir: Annotated[Path | None, typer.Option("--run-dir", help="A new directory. [one in runs/]")] = None,
+    debug: Debug = False,
+) -> None:
+    """Make a run of this package out of a checkpoint of RLlib 1.9: weights, filters, counters.
+
+    Nothing that the checkpoint names is executed. Optimisers, target networks and replay buffers start anew.
+    """
+    with reporting(debug):
+        from rlframe.cli.stop import StopCriterion
+        from rlframe.cli.train_command import Request, make_spec
+
+        beside = checkpoint.absolute().parents[checkpoint.is_file()] / "params.json"
+        path = config or (beside if beside.is_file() else None)
+        spec = make_spec(Request(algo, env, path, ctx.meta[CONFIG_FLAGS], StopCriterion()))
+        directory, written = _written_run(spec, checkpoint, run_dir)
+        sys.stdout.write(
+            f"checkpoint: {written}\nplay back:  rlframe evaluate {directory}\n"
+            f"go on:      rlframe train --resume {directory}\n"
+        )
+
+
+def _written_run(spec: RunSpec, checkpoint: Path, run_dir: Path | None) -> tuple[Path, str]:
+    """Writes a run directory with one checkpoint, or nothing; returns both paths."""
+    from rlframe.cli.algorithms import find_trainer_class
+    from rlframe.cli.run_directory import CHECKPOINTS, make_run_directory, remove_if_unused
+    from rlframe.rllib1x.checkpoints import load_rllib_checkpoint, read_checkpoint
+
+    read_checkpoint(checkpoint)  # what cannot be read is told before an environment is made
+    # Where workers sample is of no matter to what is loaded, and without them no Ray is started.
+    alone = {"num_workers": 0, "evaluation_num_workers": 0, "num_gpus": 0}
+    trainer = find_trainer_class(spec.algorithm)({**spec.config, **alone}, env=spec.env)
+    try:
+        load_rllib_checkpoint(trainer, checkpoint)
+        directory = make_run_directory(spec.algorithm, spec.env, run_dir)
+        try:
+            written = trainer.save(str(directory / CHECKPOINTS))
+            spec.write(directory)
+        finally:
+            remove_if_unused(directory)
+    finally:
+        trainer.stop()
+    return directory, written
 
 
 def _programs(paths: list[Path]) -> Iterator[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +37,21 @@ def _head(letter: str, ours: str, tf: str) -> dict[str, _Layer]:
     }
 
 
+def _network(ours: str, sac: str, ddpg: str, copy: str) -> dict[str, _Layer]:
+    """Returns the layers of an actor or a critic: SAC's module in torch, DDPG's and its layers', TensorFlow's count."""
+    module, hidden, output = ddpg.split()
+    layers = ("actor_hidden_{0}", "actor_out") if ours == "actor" else (f"{hidden}_{{0}}", output)
+    return {
+        rf"{ours}\.hidden_(\d+)": _Layer(
+            (f"{sac}._hidden_layers.{{0}}.{_DENSE}", f"{module}.{hidden}_{{0}}.{_DENSE}"),
+            (layers[0], f"fc_{{1}}{copy}"),
+        ),
+        rf"{ours}\.output": _Layer(
+            (f"{sac}._logits.{_DENSE}", f"{module}.{output}.{_DENSE}"), (layers[1], f"fc_out{copy}")
+        ),
+    }
+
+
 _LAYERS = {
     re.compile(pattern): layer
     for pattern, layer in {
@@ -56,6 +71,9 @@ _LAYERS = {
         r"heads\.value": _Layer((f"_value_branch.{_DENSE}",), ("values",)),
         **_head("A", "advantage", "hidden_{0}"),
         **_head("V", "state_value", "state_value_{0}"),
+        **_network("actor", "action_model", "policy_model action action_out", ""),
+        **_network("q", "q_net", "q_model q_hidden q_out", "_1"),
+        **_network("twin_q", "twin_q_net", "twin_q_model twin_q_hidden twin_q_out", "_2"),
     }.items()
 }
 
@@ -69,9 +87,11 @@ _NOISY_PARAMETERS = {
 _TORCH_LSTM = {"weight_ih": ("weight_ih_l0",), "weight_hh": ("weight_hh_l0",), "bias": ("bias_ih_l0", "bias_hh_l0")}
 _TF = {"weight": "kernel", "weight_ih": "kernel", "weight_hh": "recurrent_kernel", "bias": "bias"}
 
-#: What RLlib's networks have, and others do not use: value heads of DQN and before an LSTM, targets, Curiosity's.
+#: What RLlib's networks have, and others do not use: value heads of DQN and SAC and before an LSTM, targets, bounds of
+#: actions, Curiosity's.
 _UNUSED = re.compile(
-    r"_value_branch|_curiosity_|.*\btarget_|(.*/)?((value_out|fc_value_\d+|conv_value_\w+|dense)(_\d+)?"
+    r"((action_model|(twin_)?q_net)\.)?_value_branch|_curiosity_|.*\btarget_|policy_model\.action_out_squashed\."
+    r"|(.*/)?(log_alpha_\d+|(actor_hidden_\d+|actor_out)_\d+/\w+|sequential_\d+/(twin_)?q_\w+/\w+)(:0)?$|(.*/)?((value_out|fc_value_\d+|conv_value_\w+|dense)(_\d+)?"
     r"|(fc_\d+|fc_out|hidden_\d+|conv\d+|conv_out)_\d+)/\w+(:0)?$"
 )
 #: Layers that TensorFlow named by counting, as they come in a Q-network.
@@ -90,12 +110,13 @@ def fitting_weights(wanted: Mapping[str, tuple[int, ...]], given: Any, *, owner:
     Raises:
         ValueError: If names or shapes do not fit.
     """
-    if not isinstance(given, Mapping):
+    named = named_in_order(wanted, given) if isinstance(given, (list, tuple)) else given
+    if not isinstance(named, Mapping):
         raise ValueError(
             f"weights of {owner} do not fit: got a {type(given).__name__}, wanted names and arrays; those of an "
             "eager TensorFlow policy of RLlib 1.x are {v.name: v.numpy() for v in policy.model.variables()} there"
         )
-    weights = given
+    weights = given = named
     missing, surplus = sorted(set(wanted) - set(given)), sorted(set(given) - set(wanted))
     if missing or surplus:
         translated = weights_of_rllib(wanted, given)
@@ -115,6 +136,25 @@ def fitting_weights(wanted: Mapping[str, tuple[int, ...]], given: Any, *, owner:
 def _hint(wanted: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     free = any(name.endswith("log_std") for name in wanted) and not any(name.endswith("log_std") for name in given)
     return "; for deviations that depend on the state, RLlib's default, set model.free_log_std=False" if free else ""
+
+
+def named_in_order(wanted: Mapping[str, Any], given: Sequence[Any]) -> dict[str, Any] | None:
+    """Returns the weights of an eager TensorFlow policy of RLlib 1.x, which are a list, by RLlib's names.
+
+    Args:
+        wanted: Our parameters.
+        given: Arrays in the order of the Keras model, layer by layer: outputs' and values' of each depth in turn.
+
+    Returns:
+        None where they are not those of a fully connected network.
+    """
+    depths = len({name for name in wanted if re.fullmatch(r"hidden_\d+\.bias", name)})
+    columns = ["fc_", "fc_value_"] if "value_hidden_0.bias" in wanted else ["fc_"]
+    layers = [f"{column}{depth}" for depth in range(1, depths + 1) for column in columns] + ["fc_out", "value_out"]
+    ours = [name for name in wanted if not name.startswith("popart.")]
+    if not len(ours) == len(given) == 2 * len(layers) or not {"output.bias", "value.bias"} <= set(ours):
+        return None
+    return dict(zip((f"{layer}/{part}" for layer in layers for part in ("kernel", "bias")), given, strict=True))
 
 
 def weights_of_rllib(wanted: Mapping[str, tuple[int, ...]], given: Mapping[str, Any]) -> dict[str, Array] | None:
@@ -178,6 +218,8 @@ def _places(name: str, names: Any) -> Iterator[tuple[tuple[str, ...], bool]]:
             yield (f"{layer.noisy}_{_NOISY_PARAMETERS[parameter][1]}".format(*numbers),), transposed
     if ours == "free_log_std":
         yield ("log_std",), False
+    if name == "log_alpha":
+        yield (name,), False
 
 
 def _by_every_name(wanted: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, str]:
@@ -204,4 +246,5 @@ def _laid_out(array: Array, transposed: bool, shape: tuple[int, ...]) -> Array:
         array = array.transpose(3, 2, 0, 1) if array.ndim == 4 else array.T
     if array.ndim == 4 and len(shape) == 2 and array.shape[2:] == (1, 1):
         array = array[:, :, 0, 0]
-    return np.ascontiguousarray(array)
+    array = np.ascontiguousarray(array)
+    return array if shape else array.reshape(array.shape[1:])  # RLlib's log_alpha is [1] in torch

@@ -20,6 +20,8 @@ from rlframe.utils.errors import DataError
 MOST_BYTES = 2**31 - 1
 #: How deep nested observations may be, and how many parts a level may have; a few bytes can ask for any number.
 _MOST_DEEP, _MOST_PARTS = 4, 100_000
+#: Letters of the longest name of a dtype of numbers or text, such as "complex256" or "S1024".
+_LONGEST_DTYPE = 16
 
 
 def decompress_lz4(raw: bytes) -> bytes:
@@ -47,7 +49,7 @@ def array_of_pickle(data: bytes) -> Any:
         DataError: If there is anything else in it.
     """
     try:
-        return _checked(_Machine().run(data))
+        return _checked(PickleMachine().run(data))
     except DataError:
         raise
     except Exception as error:  # damaged pickles fail in any way
@@ -67,27 +69,39 @@ def _checked(made: Any, depth: int = 0) -> Any:
         return np.stack([_checked(part, depth + 1) for part in made])
     if isinstance(made, (bool, int, float, np.generic)):
         return np.asarray(made)
-    if isinstance(made, _Array) and made.array is not None:
-        return made.array
+    if isinstance(made, PickledArray):
+        return made.numbers()
     raise DataError(f"a pickle of a {type(made).__name__}, wanted arrays of numbers")
 
 
-class _Array:
-    """An array that is filled when its state comes."""
+class PickledArray:
+    """An array whose elements are laid out when they are asked for: few bytes of a pickle can name many arrays."""
 
-    array: NDArray[Any] | None = None
+    _state: Any = None
 
     def build(self, state: Any) -> None:
         """Takes NumPy's state of an array: version, shape, dtype, whether columns come first, the elements' bytes."""
-        _, shape, dtype, fortran, raw = state
+        self._state = state
+
+    def numbers(self) -> NDArray[Any]:
+        """Returns the array.
+
+        Raises:
+            DataError: If its elements are objects, or the pickle ends before they come.
+        """
+        if self._state is None:
+            raise DataError("a pickle of an array without elements")
+        _, shape, dtype, fortran, raw = self._state
         flat = np.frombuffer(raw, dtype.numbers())
-        self.array = flat.reshape(shape, order="F" if fortran else "C").copy(order="K")
+        return flat.reshape(shape, order="F" if fortran else "C").copy(order="K")
 
 
 class _DType:
     """A dtype that learns its byte order when its state comes."""
 
-    def __init__(self, spelled: str) -> None:
+    def __init__(self, spelled: Any) -> None:
+        if not isinstance(spelled, str) or len(spelled) > _LONGEST_DTYPE:
+            raise DataError("a pickle of records, wanted arrays of numbers")
         self.dtype = np.dtype(spelled)
 
     def build(self, state: Any) -> None:
@@ -102,8 +116,8 @@ class _DType:
         return self.dtype
 
 
-def _of_buffer(raw: Any, dtype: _DType, shape: Any, order: str, *_: Any) -> _Array:
-    made = _Array()
+def _of_buffer(raw: Any, dtype: _DType, shape: Any, order: str, *_: Any) -> PickledArray:
+    made = PickledArray()
     made.build((1, shape, dtype, order == "F", raw))
     return made
 
@@ -118,25 +132,30 @@ def _as_bytes(text: str, encoding: str) -> bytes:
 _NUMPY = ("numpy.core.", "numpy._core.", "numpy.")
 #: What may be called, by NumPy's names.
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
-    "multiarray._reconstruct": lambda *_: _Array(),
+    "multiarray._reconstruct": lambda *_: PickledArray(),
     "multiarray.scalar": lambda dtype, raw: np.frombuffer(raw, dtype.numbers())[0],
     "numeric._frombuffer": _of_buffer,
-    "ndarray": lambda *_: _Array(),
+    "ndarray": lambda *_: PickledArray(),
     "dtype": lambda spelled, *_: _DType(spelled),
 }
 
 
-def _function_named(path: str) -> Callable[..., Any]:
+#: What keys of dicts may be; of others, such as tuples within tuples, a hash can need any depth of the stack.
+_KEYS = (str, bytes, int, float, type(None))
+
+
+def array_function(path: str) -> Callable[..., Any] | None:
+    """Returns what is called in place of a function that arrays are pickled with; None for any other name."""
     if path == "_codecs.encode":
         return _as_bytes
     for prefix in _NUMPY:
         if path.startswith(prefix) and path.removeprefix(prefix) in _FUNCTIONS:
             return _FUNCTIONS[path.removeprefix(prefix)]
-    raise DataError(f"a pickle that names {path}, which is not run; wanted arrays of numbers")
+    return None
 
 
-class _Machine:
-    """Runs the operations that arrays are pickled with."""
+class PickleMachine:
+    """Runs the operations that arrays are pickled with. It has no way to import or call what a pickle names."""
 
     _MARK = object()
     _CONSTANTS: Final[dict[str, Callable[[], Any]]] = {
@@ -174,6 +193,24 @@ class _Machine:
         (made,) = self._stack
         return made
 
+    def named(self, path: str) -> Callable[..., Any]:
+        """Returns what stands for a name here.
+
+        Raises:
+            DataError: If nothing does.
+        """
+        function = array_function(path)
+        if function is None:
+            raise DataError(f"a pickle that names {path}, which is not run; wanted arrays of numbers")
+        return function
+
+    def _key(self, key: Any) -> Any:
+        if isinstance(key, tuple) and all(isinstance(part, _KEYS) for part in key):
+            return key
+        if not isinstance(key, _KEYS):
+            raise DataError(f"a pickle of a dict with a {type(key).__name__} as key, wanted names or numbers")
+        return key
+
     def _pop(self, count: int) -> list[Any]:
         taken = self._stack[-count:]
         del self._stack[-count:]
@@ -195,10 +232,10 @@ class _Machine:
         self._stack.append(tuple(self._pop_to_mark()))
 
     def _do_global(self, argument: str) -> None:
-        self._stack.append(_function_named(argument.replace(" ", ".")))
+        self._stack.append(self.named(argument.replace(" ", ".")))
 
     def _do_stack_global(self, _: Any) -> None:
-        self._stack.append(_function_named(".".join(self._pop(2))))
+        self._stack.append(self.named(".".join(self._pop(2))))
 
     def _do_reduce(self, _: Any) -> None:
         function, arguments = self._pop(2)
@@ -218,11 +255,12 @@ class _Machine:
 
     def _do_setitem(self, _: Any) -> None:
         key, value = self._pop(2)
-        self._stack[-1][key] = value
+        self._stack[-1][self._key(key)] = value
 
     def _do_setitems(self, _: Any) -> None:
         values = self._pop_to_mark()
-        self._stack[-1].update(zip(values[::2], values[1::2], strict=True))
+        keys = [self._key(key) for key in values[::2]]
+        self._stack[-1].update(zip(keys, values[1::2], strict=True))
 
 
-__all__ = ["array_of_pickle", "decompress_lz4"]
+__all__ = ["MOST_BYTES", "PickleMachine", "PickledArray", "array_function", "array_of_pickle", "decompress_lz4"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import re
 import shutil
 import tempfile
 import zipfile
@@ -149,6 +150,12 @@ def _remote_states(workers: Any) -> dict[str, Any]:
 
 def resolve_path(path: str) -> str:
     """Returns the checkpoint directory for itself, or for a file name in it (`checkpoint_000010/checkpoint-10`)."""
+    inside = os.listdir(path) if os.path.isdir(path) else [os.path.basename(path)] if os.path.isfile(path) else []
+    if any(re.fullmatch(r"checkpoint-\d+", name) for name in inside):
+        raise CheckpointError(
+            f"{path!r} is a checkpoint of RLlib 1.x, a pickle: rlframe.rllib1x.checkpoints.load_rllib_checkpoint("
+            "trainer, path) reads it without executing anything, and so does `rlframe migrate-checkpoint`"
+        )
     if os.path.isdir(path):
         return path
     parent = os.path.dirname(path)

@@ -123,7 +123,7 @@ def without(weights: dict[str, Any], *names: str) -> dict[str, Any]:
         (lambda w: without(w, "_logits._model.0.bias"), "missing"),
         (lambda w: {**w, "_hidden_layers.2._model.0.weight": w["_hidden_layers.1._model.0.weight"]}, "unknown"),
         (lambda w: {**w, "_logits._model.0.bias": np.zeros(3, np.float32)}, r"output.bias is \(3,\), wanted \(2,\)"),
-        (lambda w: list(w.values()), "got a list, wanted names and arrays"),
+        (lambda w: list(w.values())[1:], "got a list, wanted names and arrays"),
     ],
 )
 def test_weights_that_do_not_fit_change_nothing(change: Any, words: str) -> None:
