@@ -73,7 +73,7 @@ def _compare(model: ExportedPolicy, made: Any, path: Path) -> None:
     rows = {name: scaler.unscale(rng.uniform(-1, 1, (_ROWS, scaler.width))) for name, scaler in scalers.items()}
     wanted, (got,) = model.infer(rows), ReferenceEvaluator(made).run(None, rows)
     target = model.graph.scalers[model.node]
-    off = np.abs(got - wanted) / np.maximum(target.half, 1e-6)
+    off = np.abs(np.asarray(got) - wanted) / np.maximum(target.half, 1e-6)
     # What lies between two values of a grid may be rounded to either.
     wrong = off.max(axis=1) > _CLOSE
     continuous = all(column.kind == "continuous" for column in target.columns)
