@@ -172,6 +172,13 @@ class NodeScaler:
             values = self._unscaled_parts(scaled)
         return np.clip(values, self.low, self.high, out=values) if clip else values
 
+    def within(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Returns `[..., dim]` in the user's units within the columns' ranges; discrete ones on their grid."""
+        made = np.clip(values, self.low, self.high)
+        for place, grid in self._grids.items():
+            made[..., place] = grid[np.abs(values[..., place, None] - grid).argmin(-1)]
+        return made
+
     def _unscaled_parts(self, scaled: NDArray[np.float32]) -> NDArray[np.float32]:
         numbers = scaled[..., self._one_hot :]
         values = np.empty((*scaled.shape[:-1], self.dim), np.float32)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rlframe.revive.data_files import read_arrays
 from rlframe.revive.graph_file import near
+from rlframe.revive.nodes import DONE
 from rlframe.utils.errors import DataError
 
 if TYPE_CHECKING:
@@ -199,7 +200,8 @@ class _Intake:
 
     def result(self) -> GraphData:
         self._take_arrays()
-        self.ends = self._given_ends()
+        self.ends = np.union1d(self._given_ends(), np.flatnonzero(self.done[:, 0] > 0.5) + 1)  # what follows is new
+        self._warn_of_endings()
         for name in self.arrays:
             self._check_values(self.graph.nodes[name])
             self._fill(name)
@@ -246,6 +248,15 @@ class _Intake:
         self.done = self._array("done", done, ["done"])
         if len(self.done) != count:
             raise self.fault(f"done has {len(self.done)} rows, node {name!r} has {count}; wanted the same")
+
+    def _warn_of_endings(self) -> None:
+        """Says that the graph lacks what would learn when the process ends, where it does."""
+        if (self.done > 0.5).any() and DONE not in self.graph.nodes:
+            warnings.warn(
+                f"{self.source}: done says that the process ends, which the graph does not learn; add the node "
+                "`done: [next_...]` and the column `- done: {dim: done, type: category, values: [0, 1]}`",
+                stacklevel=2,
+            )
 
     def _array(self, name: str, given: Any, columns: list[str]) -> NDArray[np.float32]:
         values = np.asarray(given)
@@ -345,6 +356,10 @@ class _Intake:
         kept = np.setdiff1d(np.arange(len(self.done)), self.ends - 1)
         if not len(kept):
             raise self.fault(f"every trajectory has one row, and there is no {missing[0][0]!r}; add it, or index")
+        # Where the process ended with a last row, which is dropped, the step that led there ended it: done stands
+        # above ½ in last rows only.
+        for values in (self.done, *([self.arrays[DONE]] if DONE in self.arrays else [])):
+            values[kept] = np.where(values[kept + 1] > 0.5, values[kept + 1], values[kept])
         following = {name: (self.arrays[base][kept + 1], self.mask[base][kept + 1]) for name, base in missing}
         for name in list(self.arrays):
             self.arrays[name], self.mask[name] = self.arrays[name][kept], self.mask[name][kept]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.revive.columns import Column
 from rlframe.revive.data_files import TRAJECTORY_NAMES, read_table
 from rlframe.revive.graph_file import near
 from rlframe.utils.errors import ConfigError, DataError
@@ -73,6 +74,9 @@ def _text(name: str, table: dict[str, NDArray[np.float64]], nodes: dict[str, lis
     ]
     for node, columns in nodes.items():
         lines += [f"    - {_quoted(column)}: {_described(node, table[column])}" for column in columns]
+    if "done" in table and set(np.unique(table["done"])) == {0, 1}:
+        lines.insert(5, "    done: [next_state]  # whether the process ends with the step")
+        lines.append("    - done: {dim: done, type: category, values: [0, 1]}")
     return "\n".join(lines) + "\n"
 
 
@@ -85,18 +89,26 @@ def _quoted(name: str) -> str:
 
 
 def _described(node: str, values: NDArray[np.float64]) -> str:
-    logged = np.unique(values[~np.isnan(values)])
+    logged = np.unique(values[~np.isnan(values)].astype(np.float32)).astype(np.float64)  # as `train` reads them
     if not len(logged):
         return f"{{dim: {node}, type: continuous, min: 0, max: 1}}  # no value was logged"
     steps = np.diff(logged)
     grid = round((logged[-1] - logged[0]) / steps.min()) + 1 if len(steps) else 1
     places = (logged - logged[0]) / (steps.min() if len(steps) else 1)
+    least, most = (_number(value) for value in (logged[0], logged[-1]))
+    ranged = Column("", node, "discrete", float(least), float(most), grid)
     if (
         _FEWEST_STEPS <= len(logged) <= len(values) // 2
         and grid <= _MOST_STEPS
         and np.allclose(places, np.rint(places))
+        and ranged.on_grid(logged).all()
     ):
-        return f"{{dim: {node}, type: discrete, min: {logged[0]:g}, max: {logged[-1]:g}, num: {grid}}}"
+        return f"{{dim: {node}, type: discrete, min: {least}, max: {most}, num: {grid}}}"
     if (logged == np.rint(logged)).all() and len(logged) <= min(_MOST_CATEGORIES, len(values) // 2):
-        return f"{{dim: {node}, type: category, values: [{', '.join(f'{value:g}' for value in logged)}]}}"
+        return f"{{dim: {node}, type: category, values: [{', '.join(map(_number, logged))}]}}"
     return f"{{dim: {node}, type: continuous}}  # {logged[0]:g} to {logged[-1]:g} in the data"
+
+
+def _number(value: float) -> str:
+    """Returns a number as YAML reads it again, to the last digit of float32; `1e+06` were a text there."""
+    return np.format_float_positional(np.float32(value), trim="-")

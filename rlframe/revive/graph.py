@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rlframe.revive.columns import Column, NodeScaler
 from rlframe.revive.functions import FunctionReference, NodeFunction, load_function
 from rlframe.revive.graph_file import GraphSpec, near, parse_graph, read_yaml
-from rlframe.revive.nodes import Derivation, Node, Role, resolve
+from rlframe.revive.nodes import DONE, Derivation, Node, Role, resolve
 from rlframe.utils.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class DecisionGraph:
         networks = [
             node
             for node in self.order
-            if self.nodes[node].role == "network" and not node.startswith(("next_", "delta_"))
+            if self.nodes[node].role == "network" and node != DONE and not node.startswith(("next_", "delta_"))
         ]
         if not networks:
             raise ConfigError(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.revive.distributions import log_prob, numpy_math
+from rlframe.revive.nodes import DONE
 from rlframe.revive.venv_model import STEP, TRAJECTORY
 
 if TYPE_CHECKING:
@@ -43,8 +45,8 @@ class Scores:
 
 
 def is_transition(name: str) -> bool:
-    """Returns whether a node is of the next step, and no decision."""
-    return name.startswith(("next_", "delta_"))
+    """Returns whether a node is of what follows, and no decision: of the next step, or whether it is the end."""
+    return name == DONE or name.startswith(("next_", "delta_"))
 
 
 def logged_state(data: GraphData, windows: Windows, step: int, *, everything: bool = False) -> dict[str, NDArray[Any]]:
@@ -170,11 +172,15 @@ def _wasserstein(made: NDArray[Any], logged: NDArray[Any]) -> float:
 
 
 def _nll(venv: VirtualEnv, node: str, values: Any, counted: NDArray[np.bool_], member: int) -> NDArray[Any]:
-    """Returns the mean negative log-density of logged values of logged inputs; 0 where a function computes them."""
+    """Returns the mean negative log-density of logged values of logged inputs; 0 where a function computes them.
+
+    Of each row the numbers that count make it: those that were logged, of columns that are fitted.
+    """
     if venv.graph.nodes[node].role != "network":
         return np.zeros(1)
     found = venv.node_dist(node, values, member)
     scaled = venv.graph.scalers[node].scale(values[node])
-    whole = counted.all(-1).reshape(-1)
-    logp = found.logp(scaled.reshape(-1, scaled.shape[-1]))[whole]
+    mask = counted.reshape(-1, counted.shape[-1])
+    logp = log_prob(found.layout, found.inputs, scaled.reshape(mask.shape), numpy_math, mask.astype(np.float32))
+    logp = logp[mask.any(-1)]
     return np.array([-logp.mean() if len(logp) else 0.0])

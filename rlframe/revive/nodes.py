@@ -17,6 +17,8 @@ from rlframe.utils.errors import ConfigError
 
 __all__ = ["Derivation", "Node", "Role", "resolve"]
 
+#: Node, and array of the data, whose values above ½ say that the process has ended with the row.
+DONE = "done"
 Role = Literal["leaf", "external", "network", "function", "derived"]
 
 

@@ -14,6 +14,7 @@ from rlframe.revive.columns import Column
 from rlframe.revive.functions import RewardFunction
 from rlframe.revive.graph import DecisionGraph
 from rlframe.revive.graph_file import near
+from rlframe.revive.nodes import DONE
 from rlframe.utils.errors import ConfigError, DataError
 
 __all__ = ["InitialState", "TuningResult", "read_initial_state", "tune_parameters"]
@@ -204,8 +205,8 @@ def _rollout(env: LearnedEnv, reward: RewardFunction, initial: InitialState, par
         }
         values = env.infer_one_step({**state, **outside, **parameters})
         total += np.where(alive, reward({node: np.asarray(array) for node, array in values.items()}), 0)
-        if "done" in values:
-            alive &= values["done"][:, 0] < 0.5
+        if DONE in values:
+            alive &= values[DONE][:, 0] < 0.5
         state = {base: values[following] for following, base in env.graph.transitions.items()}
     return total / initial.horizon
 

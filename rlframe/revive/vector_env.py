@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from rlframe.revive.data import GraphData
 from rlframe.revive.functions import load_reward
+from rlframe.revive.nodes import DONE
 from rlframe.revive.venv_model import STEP, TRAJECTORY, VirtualEnv, node_inputs
 from rlframe.utils.errors import ConfigError
 
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["ENV_ID", "VirtualVectorEnv", "make_single", "make_vector"]
 
 ENV_ID = "revive_venv"
-#: Node whose value above ½ ends an episode.
-DONE = "done"
-
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -38,7 +36,8 @@ class VirtualVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
     An episode begins in a logged row, drawn at random. The policy sees the inputs of its node and gives the node's
     value, both in the learned space, where ranges are [−1, 1]. External factors are those of the row's trajectory;
-    where there are such, an episode is truncated at the trajectory's end. A slot whose episode has ended begins the
+    where there are such, an episode is truncated at the trajectory's end, or over where the log says `done` and the graph
+    has no such node. A slot whose episode has ended begins the
     next one at the next step, whose action is not looked at.
 
     Args:
@@ -163,8 +162,12 @@ class VirtualVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
             rewards = rewards - self.penalty * infos["uncertainty"]
         self._steps += 1
         self._rows += 1
-        terminated = values[DONE][:, 0] > 0.5 if DONE in values else np.zeros(self.num_envs, np.bool_)
-        truncated = ~terminated & (self._behind_the_log() | (self._steps >= self.horizon))
+        behind = self._behind_the_log()
+        if DONE in values:
+            terminated = values[DONE][:, 0] > 0.5
+        else:  # the log says no more than that its trajectory ended by itself
+            terminated = behind & (self.data.done[np.clip(self._rows - 1, 0, len(self.data) - 1), 0] > 0.5)
+        truncated = ~terminated & (behind | (self._steps >= self.horizon))
         self._state = {base: values[following] for following, base in self._carried.items()}
         if len(fresh):
             self._begin(fresh)

@@ -181,7 +181,10 @@ class VirtualEnv:
         if node == self.target_policy_name and self._policy is not None:
             return np.asarray(self._policy.infer(state, deterministic, clip), np.float32)
         if described.role != "network":
-            return self.graph.derive(node, state)
+            values = self.graph.derive(node, state)
+            if clip and described.derivation is not None and described.derivation.kind == "add":
+                return self.graph.scalers[node].within(values)
+            return values
         inputs = node_inputs(self.graph, described, state)
         rows = inputs.reshape(-1, inputs.shape[-1])
         found = self.members[member][node].distribution(rows, self._rng)

@@ -97,6 +97,22 @@ def test_difference_is_learned_in_place_of_the_next_step():
     np.testing.assert_allclose(deltas.derive("next_level", data.arrays), data.arrays["next_level"])
 
 
+def test_trajectories_end_where_the_process_did_and_the_environment_may_learn_it():
+    ending = tank(graph={"valve": ["level"], "next_level": ["level", "valve", "inflow"], "done": ["next_level"]})
+    ending["metadata"]["columns"].append({"done": {"dim": "done", "type": "category", "values": [0, 1]}})
+    arrays = {**tank_arrays(), "index": [7], "done": [0, 0, 0, 1, 0, 0, 0]}
+    graph = DecisionGraph.from_dict(ending)
+    data = GraphData.from_arrays(arrays, graph)
+    assert data.ends.tolist() == [3, 5]
+    assert data.done[:, 0].tolist() == data.arrays["done"][:, 0].tolist() == [0, 0, 1, 0, 0]
+    np.testing.assert_allclose(data.arrays["next_level"][:, 0], [0.5, 1.0, 1.5, 2.5, 0.0])
+    assert graph.policy_node() == "valve"
+    with pytest.warns(
+        UserWarning, match="done says that the process ends, which the graph does not learn; add the node"
+    ):
+        GraphData.from_arrays(arrays, DecisionGraph.from_dict(TANK))
+
+
 def test_split_gives_whole_trajectories_and_cuts_a_single_one_in_time(graph):
     arrays = tank_arrays() | {"index": [2, 4, 7]}
     first, second = GraphData.from_arrays(arrays, graph).split(0.4, seed=1)
@@ -190,6 +206,30 @@ def test_drafted_graph_reads_its_table(table, tmp_path):
     assert len(GraphData.from_file(table, graph)) == 5
     with pytest.raises(ConfigError, match="no column looks like an action"):
         draft_graph(table)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.tile([1234567.0, 2345678.0, 3e6], 8),  # as 1.23457e+06 it is another number, and 3e+06 a text
+        np.tile(np.linspace(0, 1, 7) * 1234.5678, 4),
+        np.tile([16777216.0, 16777217.0], 12),  # one number in float32
+        np.tile([1e-5, 2e-5, 3e-5, 4e-5], 6),
+        1e6 + np.tile(np.arange(8) / 100, 3),
+    ],
+)
+def test_drafted_columns_take_the_numbers_of_their_table(values, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = len(values)
+    done = np.arange(rows) == rows - 1
+    write_csv(tmp_path / "log.csv", x=rng.normal(size=rows), y=values, action=rng.permutation(values), done=done * 1.0)
+    (tmp_path / "graph.yaml").write_text(draft_graph(tmp_path / "log.csv"))
+    graph = DecisionGraph.from_file(tmp_path / "graph.yaml")
+    data = GraphData.from_file(tmp_path / "log.csv", graph)
+    graph.fit_ranges(data)
+    assert (graph.order, len(data)) == (("action", "next_state", "done"), rows - 1)
+    np.testing.assert_allclose(data.arrays["state"][:, 1], values[:-1], rtol=1e-6)
+    assert data.arrays["done"][:, 0].tolist() == [0.0] * (rows - 2) + [1.0]
 
 
 def reward_of(function):

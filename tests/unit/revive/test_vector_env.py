@@ -1,5 +1,7 @@
 """Learned environments as vectorised ones."""
 
+import dataclasses
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -44,6 +46,17 @@ def test_logged_actions_lead_along_the_log_to_its_end(data):
         assert not terminated.any()
         assert not infos
         assert np.array_equal(truncated, lengths == step + 1)
+
+
+def test_the_end_of_a_log_is_the_end_where_it_says_done_and_else_is_broken_off(data):
+    done = np.zeros((len(data), 1), np.float32)
+    done[23] = 1
+    env = make(dataclasses.replace(data, done=done))
+    env.reset(options={"rows": np.array([22, 46, 0, 0])})
+    env.step(np.zeros((4, 1)))
+    _, _, terminated, truncated, _ = env.step(np.zeros((4, 1)))
+    assert terminated.tolist() == [True, False, False, False]
+    assert truncated.tolist() == [False, True, False, False]
 
 
 def test_a_slot_begins_anew_in_the_step_behind_its_end_and_others_go_on(data):

@@ -1,5 +1,6 @@
 """Distributions of nodes, learned environments, their errors, and how they are learned."""
 
+import copy
 import json
 from importlib import import_module
 
@@ -156,6 +157,38 @@ def test_scores_are_zero_for_what_was_logged_and_grow_with_the_bias(data):
     assert one_step.average["mae"] == pytest.approx(0.2 / 3, abs=2e-3)
     assert one_step.by_node["next_x"]["mse"] == pytest.approx(0.02, abs=1e-3)
     assert scores(off, data, horizon=10).average["mae"] > 2 * one_step.average["mae"]
+
+
+def test_density_of_columns_that_are_not_fitted_does_not_count(data):
+    unfitted = copy.deepcopy(SPRING)
+    unfitted["metadata"]["columns"][1]["speed"]["fit"] = False
+    graph = DecisionGraph.from_dict(unfitted)
+    arrays = {name: data.arrays[name] for name in ("x", "next_x", "force", "push")}
+    other = GraphData.from_arrays({**arrays, "index": data.ends}, graph)
+    graph.fit_ranges(other)
+    of_all, of_fitted = (
+        scores(VirtualEnv(one.graph, [linear_member(one)]), one, horizon=1).by_node["next_x"]["nll"]
+        for one in (data, other)
+    )
+    assert of_all < of_fitted < 0  # sharp densities: each number adds to it
+    assert of_fitted == pytest.approx(of_all / 2, rel=0.2)
+
+
+def test_differences_stay_within_the_range_of_their_node():
+    changed = copy.deepcopy(SPRING)
+    changed["metadata"]["graph"] = {"force": ["x"], "delta_x": ["x", "force", "push"]}
+    changed["metadata"]["columns"][0]["place"] |= {"type": "discrete", "min": -1, "max": 1, "num": 21}
+    changed["metadata"]["columns"][1]["speed"] |= {"min": -2, "max": 2}
+    graph = DecisionGraph.from_dict(changed)
+    graph._set_ranges({"x": [[-1, 1], [-2, 2]], "delta_x": [[-1, 1]] * 2, "force": [[-1, 1]], "push": [[-1, 1]]})
+    layout = NodeLayout.of(graph.scalers["delta_x"], squash=False)
+    moves = NodeModel(layout, [Dense("l", "linear", 4).to_spec()], {
+        "l.weight": np.zeros((4, 4), np.float32), "l.bias": np.array([0.33, 0.9, 0, 0], np.float32)})  # fmt: skip
+    venv = VirtualEnv(graph, [{"delta_x": moves, "force": moves}])
+    given = {"x": np.array([[0.0, 0.0], [0.9, 1.9]], np.float32), "force": np.zeros((2, 1)), "push": np.zeros((2, 1))}
+    np.testing.assert_allclose(venv.infer_one_step(given)["next_x"], [[0.3, 0.9], [1.0, 2.0]], atol=1e-6)
+    free = venv.infer_one_step(given, clip=False)["next_x"]
+    np.testing.assert_allclose(free, [[0.33, 0.9], [1.23, 2.8]], atol=1e-6)
 
 
 def test_decisions_by_chance_spoil_free_rollouts_and_not_guided_ones():
