@@ -102,7 +102,7 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
 
     def __init__(
         self,
-        config: dict[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
         env: Any = None,
         logger_creator: Callable[[dict[str, Any]], Any] | None = None,
         remote_checkpoint_dir: str | None = None,

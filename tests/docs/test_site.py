@@ -14,15 +14,25 @@ from tests.helpers.frameworks import needs_tf
 
 
 @pytest.fixture(scope="module")
-def site_text():
-    """The module that makes those texts; it belongs to the site, not to the package."""
+def tools():
+    """Makes modules importable that belong to the site, not to the package."""
     sys.path.insert(0, str(ROOT / "docs" / "_tools"))
-    try:
-        import site_text
+    yield
+    sys.path.remove(str(ROOT / "docs" / "_tools"))
 
-        yield site_text
-    finally:
-        sys.path.remove(str(ROOT / "docs" / "_tools"))
+
+@pytest.fixture(scope="module")
+def site_text(tools):
+    """The module that makes those texts."""
+    import site_text
+
+    return site_text
+
+
+def test_the_config_dicts_are_those_of_the_declarations(tools):
+    import config_dicts
+
+    assert config_dicts.TARGET.read_text() == config_dicts.text(), "run python docs/_tools/config_dicts.py"
 
 
 @needs_tf  # some names are of TensorFlow

@@ -25,6 +25,21 @@ reveal_type(PPOTrainer.from_checkpoint("runs/ppo"))
 DQNTrainer(lr=3)
 trainer.train_on()
 """
+_KEYS = """
+from rlframe.agents.config_dicts import DQNConfigDict, PPOConfigDict
+from rlframe.agents.ppo import PPOTrainer
+
+good: PPOConfigDict = {
+    "lr": 1, "lambda": 0.95, "framework": "tf2", "model": {"fcnet_hiddens": (64,), "custom_model_config": {"any": 1}},
+    "multiagent": {"policies": {"a", "b"}}, "evaluation_config": {"explore": False, "num_sgd_iter": 3},
+}
+PPOTrainer(good, env="CartPole-v1")
+a: PPOConfigDict = {"learning_rate": 1e-3}
+b: PPOConfigDict = {"model": {"fcnet_hidens": [64]}}
+c: PPOConfigDict = {"evaluation_config": {"double_q": True}}
+d: DQNConfigDict = {"framework": "jax"}
+e: DQNConfigDict = {"lr": "fast"}
+"""
 _REVEALED = ["Policy", "str", "WorkerSet", "dict[str, Any]", "tuple[Any, list[Any], dict[str, Any]]", "Trainer"]
 
 
@@ -46,8 +61,14 @@ def test_pyright_finds_nothing_in_the_pages_programs_and_mistakes_in_wrong_ones(
         for number, block in enumerate(blocks(page, "python")):
             (tmp_path / f"{page.stem}_{number}.py").write_text(block)
     (tmp_path / "wrong.py").write_text(_PROGRAM)
+    (tmp_path / "wrong_keys.py").write_text(_KEYS)
     found = [(Path(each["file"]).name, each["severity"], each["message"]) for each in diagnostics(tmp_path)]
-    assert [each for each in found if each[0] != "wrong.py"] == []
+    assert [each for each in found if each[0] not in ("wrong.py", "wrong_keys.py")] == []
+    keys = [message for file, _, message in found if file == "wrong_keys.py"]
+    wrong = ("learning_rate", "fcnet_hidens", "double_q", "jax", "fast")
+    assert len(keys) == 5
+    assert all(name in message for name, message in zip(wrong, keys, strict=True))
+    found = [each for each in found if each[0] == "wrong.py"]
     said = [message for _, severity, message in found if severity == "information"]
     assert [message.split('" is "')[1].rstrip('"') for message in said] == _REVEALED
     errors = [message for _, severity, message in found if severity == "error"]
