@@ -36,9 +36,9 @@ class VirtualVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
     An episode begins in a logged row, drawn at random. The policy sees the inputs of its node and gives the node's
     value, both in the learned space, where ranges are [−1, 1]. External factors are those of the row's trajectory;
-    where there are such, an episode is truncated at the trajectory's end, or over where the log says `done` and the graph
-    has no such node. A slot whose episode has ended begins the
-    next one at the next step, whose action is not looked at.
+    where there are such, an episode is truncated at the trajectory's end, or over where the log says `done` and the
+    graph has no such node. A slot whose episode has ended begins the next one at the next step, whose action is not
+    looked at.
 
     Args:
         venv: The learned environment.
