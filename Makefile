@@ -44,7 +44,7 @@ programs:  ## Programs of RLlib's users, re-expressed
 search:  ## Property tests with many new random examples
 	PROPERTY_PROFILE=search $(TESTS) tests/property
 
-hostile:  ## Checkpoints, run directories and configs of somebody who means harm, 3,000 of them
+hostile:  ## Checkpoints, run directories and configs of somebody who means harm, 4,000 of them
 	$(PYTHON) -m tests.hostile.campaign
 
 kills:  ## Workers of every algorithm killed at random instants, 20 in each of two modes; long

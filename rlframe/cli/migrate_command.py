@@ -102,10 +102,14 @@ def _written_run(spec: RunSpec, checkpoint: Path, run_dir: Path | None) -> tuple
 
 def _programs(paths: list[Path]) -> Iterator[Path]:
     """Yields the programs and notebooks in files and folders, each once."""
+    from rlframe.rllib1x.checkpoints import is_rllib_checkpoint
+
     seen = set()
     for path in paths:
         if not path.exists():
             raise ConfigError(f"{path}: there is no such file or folder")
+        if is_rllib_checkpoint(path):
+            raise ConfigError(f"{path} is a checkpoint: rlframe migrate-checkpoint ALGO {path}")
         for found in sorted(_below(path)) if path.is_dir() else [path]:
             if found.resolve() not in seen:
                 seen.add(found.resolve())

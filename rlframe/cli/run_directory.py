@@ -17,6 +17,7 @@ from typing import Any
 from rlframe.cli.patience import Patience
 from rlframe.cli.stop import StopCriterion
 from rlframe.config.faults import shorten
+from rlframe.trainer.checkpointing import resolve_path
 from rlframe.utils.errors import CheckpointError, ConfigError
 from rlframe.utils.files import is_inside, read_json
 from rlframe.utils.state_files import MOST_STRUCTURE_BYTES
@@ -290,6 +291,7 @@ def describe_checkpoint(checkpoint: Path) -> RunSpec:
     Raises:
         CheckpointError: If it is missing or damaged.
     """
+    resolve_path(str(checkpoint))  # says so where it is one of RLlib's
     path = checkpoint / "state.json"
     try:
         meta = read_json(path, MOST_STRUCTURE_BYTES)["meta"]

@@ -15,6 +15,8 @@ import numpy as np
 import ray
 import torch
 from ray.rllib.agents.registry import get_trainer_class
+from ray.rllib.examples.env.multi_agent import MultiAgentCartPole
+from ray.rllib.policy.policy import PolicySpec
 
 SMALL = {"model": {"fcnet_hiddens": [5, 4]}, "num_workers": 0, "num_gpus": 0, "seed": 7, "rollout_fragment_length": 16}
 ON_POLICY = {**SMALL, "train_batch_size": 32}
@@ -40,6 +42,7 @@ CASES = {
     "dqn_torch": ("DQN", "CartPole-v0", "torch", {**REPLAY, "hiddens": [4]}),
     "dqn_tf": ("DQN", "CartPole-v0", "tf", {**REPLAY, "hiddens": [4]}),
     "dqn_buffer": ("DQN", "CartPole-v0", "torch", {**REPLAY, "hiddens": [4], "store_buffer_in_checkpoints": True}),
+    "pg_two": ("PG", "two agents", "torch", {**ON_POLICY, "observation_filter": "MeanStdFilter"}),
     "simple_q_torch": ("SimpleQ", "CartPole-v0", "torch", REPLAY),
     "sac_torch": ("SAC", "Pendulum-v0", "torch", {**ACTOR_CRITIC, **NETS}),
     "sac_tf": ("SAC", "Pendulum-v0", "tf", {**ACTOR_CRITIC, **NETS}),
@@ -65,14 +68,21 @@ def values(policy, rows):
 
 def record(case, into):
     algorithm, env, framework, keys = CASES[case]
-    trainer = get_trainer_class(algorithm)(config={**keys, "framework": framework}, env=env)
+    config, pid = {**keys, "framework": framework}, "default_policy"
+    if env == "two agents":
+        # Each agent has a policy of its own; the rows are for that of the second.
+        policies = dict.fromkeys(("policy_0", "policy_1"), PolicySpec())
+        config.update(env_config={"num_agents": 2})
+        config.update(multiagent={"policies": policies, "policy_mapping_fn": lambda agent, **_: f"policy_{agent}"})
+        pid = "policy_1"
+    trainer = get_trainer_class(algorithm)(config=config, env=MultiAgentCartPole if env == "two agents" else env)
     for _ in range(2):
         result = trainer.train()
     with tempfile.TemporaryDirectory() as folder:
         path = trainer.save(folder)
         for name in (path, path + ".tune_metadata"):
             into.write(name, os.path.join(case, os.path.basename(name)))
-    policy = trainer.get_policy()
+    policy = trainer.get_policy(pid)
     space = policy.observation_space
     rows = np.random.RandomState(0).uniform(-1, 1, (12, *space.shape)).astype(np.float32)
     actions = []
@@ -81,7 +91,8 @@ def record(case, into):
         state = [np.asarray(part) for part in state] or None
         # DDPG's actor of 1.9 acts within the bounds already; RLlib's sampler scaled such actions once more.
         unsquash = algorithm not in ("DDPG", "TD3")
-        actions.append(trainer.compute_single_action(row, state=state, explore=False, unsquash_action=unsquash))
+        actions.append(trainer.compute_single_action(row, state=state, explore=False, unsquash_action=unsquash,
+                                                     policy_id=pid))  # fmt: skip
     actions = [np.asarray(action[0] if isinstance(action, tuple) else action).tolist() for action in actions]
     about = {"algorithm": algorithm, "env": env, "framework": framework, "config": keys, "rows": rows.tolist(),
              "actions": actions, "timesteps": result["timesteps_total"], "values": values(policy, rows)}  # fmt: skip

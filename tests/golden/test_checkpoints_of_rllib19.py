@@ -20,12 +20,13 @@ from typer.testing import CliRunner
 from rlframe.agents.registry import get_trainer_class
 from rlframe.cli.commands import app
 from rlframe.cli.evaluating import loaded_trainer
+from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.rllib1x.checkpoints import load_rllib_checkpoint, read_checkpoint
 from rlframe.utils.errors import CheckpointError
 from tests.helpers.frameworks import needs_tf
 
 ARCHIVE = pathlib.Path(__file__).with_name("rllib19_checkpoints.zip")
-ENVS = {"CartPole-v0": "CartPole-v1", "Pendulum-v0": "Pendulum-v1"}
+ENVS = {"CartPole-v0": "CartPole-v1", "Pendulum-v0": "Pendulum-v1", "two agents": MultiAgentCartPole}
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # keys of RLlib 1.9 that have other names here
 
@@ -50,6 +51,9 @@ def make_trainer(case: str, framework: str = "torch", **keys: Any) -> Any:
     config |= {"framework": framework, "num_workers": 0}
     if case == "ppo_pendulum":
         config["model"] = {**config["model"], "free_log_std": False}
+    if case == "pg_two":
+        policies = {"policies": {"policy_0", "policy_1"}, "policy_mapping_fn": lambda agent, **_: f"policy_{agent}"}
+        config |= {"multiagent": policies, "env_config": {"num_agents": 2}}
     if about["algorithm"] in ("DDPG", "TD3"):
         config["normalize_actions"] = False
     return get_trainer_class(about["algorithm"])({**config, **keys}, env=ENVS[about["env"]])
@@ -57,7 +61,7 @@ def make_trainer(case: str, framework: str = "torch", **keys: Any) -> Any:
 
 CASES = ["ppo_torch", "ppo_tf", "ppo_tf2", "ppo_pendulum", "ppo_lstm", "a2c_tf", "pg_torch", "impala_torch", "appo_tf",
          "dqn_torch", "dqn_tf", "dqn_buffer", "simple_q_torch", "sac_torch", "sac_tf", "sac_discrete", "td3_torch",
-         "td3_tf", "ddpg_torch"]  # fmt: skip
+         "td3_tf", "ddpg_torch", "pg_two"]  # fmt: skip
 
 
 def test_every_checkpoint_recorded_is_a_case() -> None:
@@ -72,10 +76,12 @@ def test_every_checkpoint_recorded_is_a_case() -> None:
 def test_actions_are_those_of_rllib(case: str, framework: str, folder: pathlib.Path) -> None:
     about, trainer = recorded()[case], make_trainer(case, framework)
     read = load_rllib_checkpoint(trainer, folder / case)
-    policy, actions = trainer.get_policy(), []
-    assert policy.global_timestep == read.timesteps["default_policy"] > 0
+    pid = "policy_1" if case == "pg_two" else "default_policy"
+    policy, actions = trainer.get_policy(pid), []
+    assert policy.global_timestep == read.timesteps[pid] > 0
     for row in np.array(about["rows"], np.float32):
-        action = trainer.compute_single_action(row, state=policy.get_initial_state() or None, explore=False)
+        state = policy.get_initial_state() or None
+        action = trainer.compute_single_action(row, state=state, explore=False, policy_id=pid)
         actions.append(action[0] if policy.is_recurrent() else action)
     trainer.cleanup()
     np.testing.assert_allclose(np.reshape(actions, (12, -1)), np.reshape(about["actions"], (12, -1)), atol=1e-6)
@@ -133,19 +139,21 @@ def target_of(trainer: Any) -> Any:
         ("td3_tf", {"normalize_actions": True}, "td3_tf", "set normalize_actions=False"),
         ("sac_torch", {}, "sac_discrete", "wanted"),
         ("sac_torch", {}, "ddpg_torch", "unknown"),
+        ("pg_torch", {"observation_filter": "NoFilter"}, "pg_two", "has no policy 'policy_0', only"),
     ],
 )
 def test_what_does_not_fit_is_told_and_nothing_is_changed(
     case: str, keys: dict[str, Any], into: str, says: str, folder: pathlib.Path
 ) -> None:
     trainer = make_trainer(into, **keys)
-    before = trainer.get_weights()["default_policy"]
+    pid = next(iter(trainer.get_weights()))
+    before = trainer.get_weights()[pid]
     with pytest.raises(CheckpointError, match=says):
         load_rllib_checkpoint(trainer, folder / case)
-    after = trainer.get_weights()["default_policy"]
+    after = trainer.get_weights()[pid]
     trainer.cleanup()
     assert all(np.array_equal(before[name], after[name]) for name in before)
-    assert (trainer.iteration, trainer.get_policy().global_timestep) == (0, 0)
+    assert (trainer.iteration, trainer.get_policy(pid).global_timestep) == (0, 0)
 
 
 def test_a_trainer_that_has_trained_and_restore_say_what_to_do(folder: pathlib.Path) -> None:
@@ -182,6 +190,9 @@ def test_the_command_line_makes_a_run_of_a_checkpoint_beside_its_config(
     with loaded_trainer(new) as (trainer, spec, _):
         assert (trainer.iteration, spec.config["num_workers"]) == (2, 2)
         assert np.isin(trainer.compute_single_action(np.zeros(4, np.float32), explore=False), (0, 1))
+    for other in (["migrate", command[2]], ["evaluate", command[2]]):
+        told = CliRunner().invoke(app, other)
+        assert (told.exit_code, "migrate-checkpoint" in told.output) == (2, True)
     refused = CliRunner().invoke(app, [*command[:-1], str(tmp_path / "third"), "--model.fcnet-hiddens", "[6, 6]"])
     assert refused.exit_code == 2
     assert "does not fit this trainer" in refused.output

@@ -15,6 +15,7 @@ from tests.hostile.watch import Tally, watching
 CLASSES = {
     "names": checkpoints.attack_by_names,
     "files": checkpoints.attack_by_files,
+    "pickles": checkpoints.attack_by_pickles,
     "runs": runs.attack_by_runs,
     "texts": runs.attack_by_texts,
     "configs": runs.attack_by_configs,

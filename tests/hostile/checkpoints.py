@@ -13,13 +13,16 @@ from typing import Any
 
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.pg import PGTrainer
+from rlframe.agents.registry import get_trainer_class
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
+from rlframe.rllib1x.checkpoints import load_rllib_checkpoint
 from rlframe.trainer.checkpointing import gather
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.state_files import read_state, write_state
 from tests.hostile import damage, targets
 from tests.hostile.watch import Tally, attack
 
+_RECORDED = Path(__file__).parents[1] / "golden" / "rllib19_checkpoints.zip"
 #: Where a checkpoint's description of an added policy can name things.
 POSITIONS = (
     "exploration_config.type", "exploration_config.sub_exploration.type", "exploration_config.epsilon_schedule.type",
@@ -160,6 +163,30 @@ def attack_by_files(directory: Path, tally: Tally, stride: int = 1, seed: int = 
         ends, said = victim.suffers(data)
         tally.add("archives of checkpoints", name, ends, said)
     victim.trainer.stop()
+
+
+def attack_by_pickles(directory: Path, tally: Tally, stride: int = 1, seed: int = 0) -> None:
+    """Loads checkpoints of RLlib 1.9, recorded there and damaged, into new trainers."""
+    rng, folder, hostile = random.Random(seed), directory / "recorded", directory / "hostile"
+    with zipfile.ZipFile(_RECORDED) as archive:
+        archive.extractall(folder)
+    for case in ("ppo_torch", "pg_torch"):
+        config = json.loads((folder / f"{case}.json").read_text())["config"]
+        trainer_class = get_trainer_class(case.partition("_")[0].upper())
+        for name in ("checkpoint-2", "checkpoint-2.tune_metadata"):
+            data = (folder / case / name).read_bytes()
+            path = hostile / name
+            ways = (*damage.texts(path), *damage.kinds(path), *damage.cuts(path, len(data), rng, 150))
+            for number, (way, act) in enumerate(ways):
+                if number % stride:
+                    continue
+                shutil.rmtree(hostile, ignore_errors=True)
+                shutil.copytree(folder / case, hostile)
+                act()
+                trainer = trainer_class({**config, "framework": "torch", "num_workers": 0}, env="CartPole-v1")
+                ends, said = attack(lambda made=trainer: load_rllib_checkpoint(made, hostile))  # type: ignore[misc]
+                trainer.cleanup()
+                tally.add("pickles of RLlib", f"{case}: {name}: {way}", ends, said)
 
 
 def _damages(hostile: Path, good: Path, files: list[str], rng: random.Random) -> Iterator[tuple[str, Any, bool]]:

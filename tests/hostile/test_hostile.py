@@ -18,6 +18,7 @@ from tests.hostile.watch import Tally, attack, watching
     [
         (checkpoints.attack_by_names, 41),
         (checkpoints.attack_by_files, 37),
+        (checkpoints.attack_by_pickles, 61),
         (runs.attack_by_runs, 61),
         (runs.attack_by_texts, 19),
         (runs.attack_by_configs, 17),
