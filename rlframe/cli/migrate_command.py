@@ -59,7 +59,7 @@ def migrate_checkpoint(  # noqa: PLR0913, PLR0917  one parameter for each option
     run_dir: Annotated[Path | None, typer.Option("--run-dir", help="A new directory. [one in runs/]")] = None,
     debug: Debug = False,
 ) -> None:
-    """Make a run of this package out of a checkpoint of RLlib 1.9: weights, filters, counters.
+    """Make a run of this package out of a checkpoint of RLlib 1.9 to 1.13: weights, filters, counters.
 
     Nothing that the checkpoint names is executed. Optimisers, target networks and replay buffers start anew.
     """

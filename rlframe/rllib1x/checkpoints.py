@@ -1,4 +1,4 @@
-"""Checkpoints of RLlib 1.9, read without executing what is in them, into trainers of this package.
+"""Checkpoints of RLlib 1.9 to 1.13, read without executing what is in them, into trainers of this package.
 
 A checkpoint of RLlib's is a file `checkpoint-N` and, beside it, `checkpoint-N.tune_metadata`. The first holds the
 pickled state of the worker: for each policy weights, observation filter, optimiser, and the policy's class as code.
@@ -34,7 +34,7 @@ _LONGEST = 500
 
 @dataclass(frozen=True)
 class RLlibCheckpoint:
-    """What a checkpoint of RLlib 1.9 holds that can be read.
+    """What a checkpoint of RLlib 1.9 to 1.13 holds that can be read.
 
     Attributes:
         path: The file.
@@ -70,7 +70,7 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> RLlibCheckpoint:
-    """Reads a checkpoint of RLlib 1.9.
+    """Reads a checkpoint of RLlib 1.9 to 1.13.
 
     Nothing that the file names is imported or called: it may come from anybody.
 
@@ -89,7 +89,9 @@ def read_checkpoint(path: str | os.PathLike[str]) -> RLlibCheckpoint:
     try:
         return _read(files[0])
     except (DataError, OSError) as error:
-        raise CheckpointError(f"{str(files[0])!r} is no checkpoint of RLlib 1.9 that can be read: {error}") from error
+        raise CheckpointError(
+            f"{str(files[0])!r} is no checkpoint of RLlib 1.9 to 1.13 that can be read: {error}"
+        ) from error
 
 
 def _read(file: Path) -> RLlibCheckpoint:
@@ -105,19 +107,25 @@ def _read(file: Path) -> RLlibCheckpoint:
     metrics = outer.get("train_exec_impl")
     counters = metrics.get("counters", {}) if isinstance(metrics, dict) else {}
     about = _metadata(file)
+    timesteps = {
+        pid: _count(plain(state.get("global_timestep", 0), "global_timestep")) for pid, state in states.items()
+    }
+    counts = {name: _count(plain(counters.get(name, 0), name)) for name in sorted(_COUNTERS)}
+    # Without counters, as in RLlib 1.13, the steps are those that the schedules count.
+    counts["num_steps_sampled"] = max(
+        counts["num_steps_sampled"] or _count(about.get("timesteps_total", 0)), *timesteps.values()
+    )
     return RLlibCheckpoint(
         path=str(file),
         weights={
             pid: _weights(plain(state.get("weights"), f"weights of {pid!r}"), pid) for pid, state in states.items()
         },
         filters={pid: _filter(filters.get(pid), plain, f"the filter of {pid!r}") for pid in states},
-        timesteps={
-            pid: _count(plain(state.get("global_timestep", 0), "global_timestep")) for pid, state in states.items()
-        },
-        counters={name: _count(plain(counters.get(name, 0), name)) for name in sorted(_COUNTERS)},
+        timesteps=timesteps,
+        counters=counts,
         iteration=_count(about.get("iteration", int(file.name.partition("-")[2]))),
-        episodes=_count(about.get("episodes_total", 0) or 0),
-        time_s=_seconds(about.get("time_total", 0.0) or 0.0),
+        episodes=_count(about.get("episodes_total", 0)),
+        time_s=_seconds(about.get("time_total", 0.0)),
         not_run=tuple(sorted(names | inner_names)),
     )
 
@@ -144,10 +152,12 @@ def _metadata(file: Path) -> dict[str, Any]:
     if not beside.is_file():
         return {}
     data = read_bytes(beside, 1 << 20)
-    about = Plain(len(data))(read_pickle(data)[0], beside.name)
+    about = read_pickle(data)[0]
     if not isinstance(about, dict):
         raise DataError(f"{beside.name} holds a {type(about).__name__}, wanted a dict")
-    return about
+    # RLlib 1.13 put the last result beside these, with its config.
+    keys = ("iteration", "timesteps_total", "episodes_total", "time_total")
+    return {key: Plain(len(data))(about[key], key) for key in keys if about.get(key) is not None}
 
 
 def _weights(weights: Any, pid: str) -> Any:
@@ -200,7 +210,7 @@ def _seconds(value: Any) -> float:
 
 
 def load_rllib_checkpoint(trainer: Any, path: str | os.PathLike[str]) -> RLlibCheckpoint:
-    """Has a new trainer go on from a checkpoint of RLlib 1.9: weights, observation filters, counters and schedules.
+    """Has a new trainer go on from a checkpoint of RLlib 1.9 to 1.13: weights, filters, counters and schedules.
 
     Optimisers, target networks (copies of what was loaded), adaptive coefficients, random streams and replay buffers
     start anew. `trainer.save()` then writes a checkpoint of this package's.
@@ -266,13 +276,12 @@ def _check_bounds(read: RLlibCheckpoint, pid: str, policy: Any) -> None:
 def _put(read: RLlibCheckpoint, state: dict[str, Any]) -> None:
     """Writes what was read into a trainer's state."""
     local = state["local_worker"]
-    timestep = max(read.counters["num_steps_sampled"], *read.timesteps.values())
     for pid, policy in local["policies"].items():
         policy["weights"] = read.weights[pid]
         policy["global_timestep"] = read.timesteps[pid]
         policy.get("_components", {}).pop("target_network", None)
     for worker in (local, *state["remote_workers"].values()):
-        _put_into_worker(read, worker, timestep)
+        _put_into_worker(read, worker)
     plan, sampled = state["plan"], read.counters["num_steps_sampled"]
     plan["metrics"]["counters"].update({name: count for name, count in read.counters.items() if count})
     for node in plan["nodes"]:
@@ -284,8 +293,8 @@ def _put(read: RLlibCheckpoint, state: dict[str, Any]) -> None:
     state["timesteps_total"], state["episodes_total"] = sampled, read.episodes
 
 
-def _put_into_worker(read: RLlibCheckpoint, worker: dict[str, Any], timestep: int) -> None:
-    worker["global_vars"] = {**worker["global_vars"], "timestep": timestep}
+def _put_into_worker(read: RLlibCheckpoint, worker: dict[str, Any]) -> None:
+    worker["global_vars"] = {**worker["global_vars"], "timestep": read.counters["num_steps_sampled"]}
     for pid, streams in worker["streams"].items():
         streams["timestep"] = read.timesteps[pid]
     filters: Mapping[str, Any] = read.filters

@@ -1,8 +1,9 @@
 """Wrote `rllib19_checkpoints.zip`: checkpoints of RLlib 1.9.2's trainers, and the actions of those trainers.
 
 Runs beside RLlib, not here: Python 3.8, ray[rllib]==1.9.2, torch 1.12.1, tensorflow-cpu 2.7.4, gym 0.19, as
-`python rllib19_checkpoints.py OUTPUT.zip`. Each trainer has learned from a few rows, so that biases are no zeros and
-optimisers have a state. `<case>/checkpoint-1` is the file as RLlib wrote it; `<case>.json` the rows and its actions.
+`python rllib19_checkpoints.py OUTPUT.zip`; with ray 1.13.0, and `ppo_torch dqn_torch sac_torch` behind the output, it
+wrote `rllib113_checkpoints.zip`. Each trainer has learned from a few rows, so that biases are no zeros and optimisers
+have a state. `<case>/checkpoint-2` is the file as RLlib wrote it; `<case>.json` the rows and its actions.
 """
 
 import json
@@ -14,6 +15,7 @@ import zipfile
 import numpy as np
 import ray
 import torch
+from ray import cloudpickle as pickle
 from ray.rllib.agents.registry import get_trainer_class
 from ray.rllib.examples.env.multi_agent import MultiAgentCartPole
 from ray.rllib.policy.policy import PolicySpec
@@ -66,6 +68,16 @@ def values(policy, rows):
     return [(part[0] if isinstance(part, tuple) else part).detach().numpy().ravel().tolist() for part in made]
 
 
+def without_host(path):
+    """Takes name and address of the machine out of what Tune wrote, where it did."""
+    with open(path, "rb") as file:
+        about = pickle.load(file)
+    for key in ("hostname", "node_ip", "pid"):
+        about.get("last_result", {}).pop(key, None)
+    with open(path, "wb") as file:
+        pickle.dump(about, file)
+
+
 def record(case, into):
     algorithm, env, framework, keys = CASES[case]
     config, pid = {**keys, "framework": framework}, "default_policy"
@@ -80,6 +92,7 @@ def record(case, into):
         result = trainer.train()
     with tempfile.TemporaryDirectory() as folder:
         path = trainer.save(folder)
+        without_host(path + ".tune_metadata")
         for name in (path, path + ".tune_metadata"):
             into.write(name, os.path.join(case, os.path.basename(name)))
     policy = trainer.get_policy(pid)
@@ -103,5 +116,5 @@ def record(case, into):
 if __name__ == "__main__":
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     with zipfile.ZipFile(sys.argv[1], "w", zipfile.ZIP_LZMA) as archive:
-        for each in CASES:
+        for each in sys.argv[2:] or CASES:
             record(each, archive)

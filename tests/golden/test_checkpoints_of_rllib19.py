@@ -64,6 +64,19 @@ CASES = ["ppo_torch", "ppo_tf", "ppo_tf2", "ppo_pendulum", "ppo_lstm", "a2c_tf",
          "td3_tf", "ddpg_torch", "pg_two"]  # fmt: skip
 
 
+@pytest.mark.parametrize("case", ["ppo_torch", "dqn_torch", "sac_torch"])
+def test_checkpoints_of_rllib_113_are_read(case: str, tmp_path: pathlib.Path) -> None:
+    with zipfile.ZipFile(ARCHIVE.with_name("rllib113_checkpoints.zip")) as archive:
+        archive.extractall(tmp_path)
+    about, trainer = json.loads((tmp_path / f"{case}.json").read_text()), make_trainer(case)
+    read = load_rllib_checkpoint(trainer, tmp_path / case)
+    rows = np.array(about["rows"], np.float32)
+    actions = [trainer.compute_single_action(row, explore=False) for row in rows]
+    trainer.cleanup()
+    np.testing.assert_allclose(np.ravel(actions), np.ravel(about["actions"]), atol=1e-6)
+    assert (read.iteration, trainer._timesteps_total) == (2, about["timesteps"])
+
+
 def test_every_checkpoint_recorded_is_a_case() -> None:
     assert sorted(CASES) == sorted(recorded())
 
