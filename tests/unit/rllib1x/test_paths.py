@@ -155,3 +155,16 @@ def test_names_that_rllibs_modules_had_by_importing_them_are_found_there_too():
         metric_ops.StandardMetricsReporting,
     )
     assert LEARNER_STATS_KEY == "learner_stats"
+
+
+def test_old_names_of_tune_and_of_the_agents_are_found():
+    from rlframe.agents.dqn import DQNAgent, DQNTrainer
+    from rlframe.agents.ppo import PPOAgent, PPOTrainer
+    from rlframe.tune.progress_reporter import CLIReporter
+    from rlframe.tune.suggest import ConcurrencyLimiter
+
+    assert (DQNAgent, PPOAgent) == (DQNTrainer, PPOTrainer)
+    assert CLIReporter.__module__.startswith("ray.tune")
+    assert ConcurrencyLimiter.__module__.startswith("ray.tune")
+    with pytest.raises(ImportError, match=r"use tune\.run\(callbacks="):
+        from rlframe.tune.integration.wandb import WandbLogger  # noqa: F401
