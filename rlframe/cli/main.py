@@ -1,4 +1,4 @@
-"""The `rlframe` script: `train | play | evaluate | serve | plot | compare | tune | report | convert | list | config`.
+"""The `rlframe` script: `train | play | evaluate | serve | export | plot | compare | tune | report | convert | list`.
 
 Next to nothing is imported before `main` runs, so that Ctrl-C is answered in the first second as well.
 """

@@ -27,6 +27,7 @@ class _Part(NamedTuple):
         path: Keys that lead to it.
         size: Number of its features.
         convolutions: Of an image; None otherwise.
+        image: What these consist of.
         counts: Numbers of values of a discrete leaf; empty otherwise.
         start: The smallest of them.
     """
@@ -36,6 +37,7 @@ class _Part(NamedTuple):
     convolutions: Bound = None
     counts: tuple[int, ...] = ()
     start: int = 0
+    image: Convolutions | None = None
 
     def one_hot(self, leaf: Tensor) -> Tensor:
         """Returns discrete observations that came without preprocessing as float one-hot rows `[B, n]`."""
@@ -84,7 +86,7 @@ class ComplexInput(LayeredModel):
         activation = self.model_config.get("conv_activation", "relu")
         convs = Convolutions(f"convs.{part_name(path)}", tuple(space.shape), filters, activation, reduce=False)
         self.add_spec_layers([convs], 0)
-        return _Part(path, convs.units, self.bind_spec([convs]))
+        return _Part(path, convs.units, self.bind_spec([convs]), image=convs)
 
     def _describe_layers(self, num_outputs: int | None) -> ModelLayers:
         hiddens = [int(units) for units in self.model_config.get("post_fcnet_hiddens") or ()]

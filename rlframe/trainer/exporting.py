@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
@@ -26,6 +27,33 @@ class ExportingMixin:
             onnx: Writes `model.onnx` of that opset instead.
         """
         self.workers.local_worker().policy_map[policy_id].export_model(export_dir, onnx)
+
+    def export_policy(
+        self,
+        to: str,
+        directory: str | os.PathLike[str],
+        *,
+        policy_id: str = DEFAULT_POLICY_ID,
+        force: bool = False,
+    ) -> Path:
+        """Writes a policy as a file that acts without rlframe: from the environment's observation to its action.
+
+        Args:
+            to: "numpy", "onnx", "torchscript" or "savedmodel".
+            directory: Where the file and its `contract.json` are written.
+            policy_id: Which policy.
+            force: Whether an export that is there is replaced.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            ConfigError: If it cannot be written, or would not act as the policy does; see
+                `rlframe.serving.export.export_policy`.
+        """
+        from rlframe.serving.export import export_policy
+
+        return export_policy(self, to, directory, policy_id=policy_id, force=force)
 
     def export_policy_checkpoint(
         self, export_dir: str, filename_prefix: str = "model", policy_id: str = DEFAULT_POLICY_ID

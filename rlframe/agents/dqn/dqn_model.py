@@ -148,6 +148,10 @@ class QHeads(LayerOwner, ModelV2):
         """Returns what a NumPy actor makes the trunk's features by; None where it is no chain of dense layers."""
         return None if self._has_own_heads() else super().actor_spec()
 
+    def acting_heads(self) -> list[dict[str, Any]] | None:
+        """Returns the layers from the trunk's features to Q-values, as plain data; None for heads of the user's own."""
+        return None if self._has_own_heads() else self._q_spec
+
     def actor_spec(self) -> dict[str, Any] | None:
         """Returns what a NumPy actor acts by; None where `trunk_spec` gives none."""
         trunk = self.trunk_spec()
