@@ -14,6 +14,7 @@ import typer
 from rlframe.cli import (
     algorithms,
     data_commands,
+    doctor_command,
     export_command,
     lookup_commands,
     migrate_command,
@@ -34,6 +35,7 @@ _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 __all__ = [
     "app",
     "data_commands",
+    "doctor_command",
     "export_command",
     "lookup_commands",
     "migrate_command",
