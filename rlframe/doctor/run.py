@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from numbers import Real
+from typing import Any, TypeGuard
 
 from rlframe.doctor.finding import Finding
 from rlframe.report.curves import read_curve
@@ -87,12 +88,13 @@ def _of_policy(policy_id: str, stats: Mapping[str, Any], config: Mapping[str, An
         yield Finding("kl_large", text, "lr or num_sgd_iter, smaller")
     if _finite(kl) and 0 <= kl < _SMALL_KL and rate:
         yield Finding("kl_small", f"{policy_id}: kl is {kl:.3g}: the policy does not move", "lr, larger; reward scale")
-    discrete = "vf_explained_var" in stats and _finite(entropy) and entropy >= 0
-    if discrete and entropy < _LOW_ENTROPY and not _solved(stats):
+    sure = _finite(entropy) and 0 <= entropy < _LOW_ENTROPY  # of Gaussians, it may be below 0
+    if sure and "vf_explained_var" in stats and not _solved(stats):
         text = f"{policy_id}: entropy is {entropy:.3g}: one action is always taken"
         yield Finding("entropy_collapse", text, "entropy_coeff, larger; lr, smaller")
-    if _finite(stats.get("vf_explained_var")) and stats["vf_explained_var"] < -0.5:
-        text = f"{policy_id}: vf_explained_var is {stats['vf_explained_var']:.3g}: values are worse than their mean"
+    foreseen = stats.get("vf_explained_var")
+    if _finite(foreseen) and foreseen < -0.5:
+        text = f"{policy_id}: vf_explained_var is {foreseen:.3g}: values are worse than their mean"
         yield Finding("values_wrong", text, "vf_clip_param, larger; model.vf_share_layers: False; smaller rewards")
 
 
@@ -101,5 +103,5 @@ def _solved(stats: Mapping[str, Any]) -> bool:
     return bool(stats["vf_explained_var"] is not None and stats["vf_explained_var"] > 0.5)
 
 
-def _finite(value: Any) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)
+def _finite(value: Any) -> TypeGuard[float]:
+    return isinstance(value, Real) and math.isfinite(value)
