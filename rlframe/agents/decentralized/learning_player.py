@@ -178,7 +178,8 @@ class LearningPlayer(Player):
 
     def _check_config(self) -> None:
         """Raises a ConfigError for keys that say how to sample: the game does that for all its players."""
-        for key, wanted in _OF_THE_GAME.items():
+        batch_mode = self._class.get_default_config().get("batch_mode")
+        for key, wanted in {**_OF_THE_GAME, "batch_mode": batch_mode}.items():
             got = self._config.get(key, wanted)
             if got != wanted:
                 raise ConfigError(

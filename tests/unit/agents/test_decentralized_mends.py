@@ -76,8 +76,11 @@ class Watches(DefaultCallbacks):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("num_workers", 2), ("evaluation_interval", 1), ("horizon", 3), ("callbacks", Watches)],
-)
+    [
+        ("num_workers", 2), ("evaluation_interval", 1), ("horizon", 3), ("batch_mode", "complete_episodes"),
+        ("callbacks", Watches),
+    ],
+)  # fmt: skip
 def test_keys_that_a_player_cannot_mind_are_refused_with_its_name(key, value):
     with pytest.raises(ConfigError, match=f"player 'me': {key}: got .*wanted"):
         trainer().test([LearningPlayer("PPO", {key: value}, name="me"), RandomPlayer()])
