@@ -211,7 +211,7 @@ class DecentralizedTrainer:
             `reward` (the metric), `mean_num_steps`, `num_collected_steps`, `num_collected_episodes`; with
             `eval_metrics` also `time_spans` (mean length of games with a winner, None without), `count_wins`
             ({winner: games}, None for draws), `seats` (rates of wins, draws and losses by seat, with 95 % intervals)
-            and `illegal_moves`, which is 0: a player that makes one is stopped by an error.
+            and `illegal_moves`: actions taken in turns whose mask forbids all; elsewhere a forbidden one is an error.
         """
         seats = self._seats(agents, [0] * self.num_agents, [0] * self.num_agents)
         for slot in self.test_env:
@@ -251,7 +251,7 @@ class DecentralizedTrainer:
             "time_spans": float(np.mean(won)) if won else None,
             "count_wins": statistics.count_wins(games),
             "seats": statistics.seat_rates(games, self.agent_names),
-            "illegal_moves": 0,
+            "illegal_moves": sum(game.illegal_moves for game in games),
         }
 
 

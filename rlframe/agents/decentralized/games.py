@@ -75,12 +75,14 @@ class Game:
         winners: Agents who won; empty for a draw.
         length: Steps of the game.
         slot: The place in which it was played.
+        illegal_moves: Actions that were taken although the mask forbade them, which it did with all others as well.
     """
 
     returns: dict[Any, float]
     winners: tuple[Any, ...]
     length: int
     slot: int
+    illegal_moves: int = 0
 
 
 def make_slots(
@@ -219,6 +221,7 @@ class GamesRunner(MultiAgentRunner):
         settings = RunnerSettings(rollout_fragment_length=fragment)
         self._steps_before = 0
         self._raw: dict[tuple[int, Any], Any] = {}
+        self._illegal_moves = [0] * len(slots)
         super().__init__(slots, self._policies, lambda: self._group_for, settings, Hooks(), filters=self._filters)
         self.routing = RowRouting({} if playing else self.groups, share)
         self._postprocess: Any = self.routing
@@ -373,7 +376,7 @@ class GamesRunner(MultiAgentRunner):
         return made, flat, extras
 
     def _check_allowed(self, collector: Any, group: Group, masks: NDArray[Any], actions: NDArray[Any]) -> None:
-        """Raises an EnvError for an action that the mask forbids; where it forbids all, any is taken."""
+        """Raises an EnvError for an action that the mask forbids; where it forbids all, any is taken, and counted."""
         numbers = np.asarray(actions).astype(np.int64)
         inside = (numbers >= 0) & (numbers < masks.shape[1])
         allowed = masks[np.arange(len(masks)), np.where(inside, numbers, 0)] > 0.5
@@ -384,6 +387,8 @@ class GamesRunner(MultiAgentRunner):
                 f"seat {collector.waiting[row].id!r}: player {group.player.name!r} chose action {int(numbers[row])}, "
                 f"wanted one of those that are allowed there: {np.flatnonzero(masks[row] > 0.5).tolist()}"
             )
+        for row in np.flatnonzero(~allowed).tolist():
+            self._illegal_moves[collector.waiting[row].slot] += 1
 
     @staticmethod
     def _check_contained(collector: Any, group: Group, actions: NDArray[Any]) -> None:
@@ -406,7 +411,9 @@ class GamesRunner(MultiAgentRunner):
                     f"{seat.player.name!r}; wanted a result for each seat"
                 )
         winners = _winners(self._slot(index).env, returns)
-        self.games.append(Game({agent: returns[agent] for agent in self._by_agent}, winners, episode.length, index))
+        in_order = {agent: returns[agent] for agent in self._by_agent}
+        illegal, self._illegal_moves[index] = self._illegal_moves[index], 0
+        self.games.append(Game(in_order, winners, episode.length, index, illegal))
         return episode
 
     def take_games(self) -> list[Game]:

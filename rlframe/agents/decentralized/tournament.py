@@ -55,7 +55,8 @@ def round_robin(trainer: DecentralizedTrainer, players: Sequence[Player]) -> dic
         players: The players; their names differ.
 
     Returns:
-        `ratings` by name, the best first; `games`, `{"first vs second": rates by seat}`, see `statistics.seat_rates`.
+        `ratings` by name, the best first; `games`, `{"first vs second": {"seats", "time_spans", "illegal_moves",
+        "num_games"}}`, with `seats` as in `statistics.seat_rates` and the others as in `DecentralizedTrainer.test`.
 
     Raises:
         ConfigError: If there are fewer than two players, two have one name, or the game has not two seats.
@@ -70,9 +71,10 @@ def round_robin(trainer: DecentralizedTrainer, players: Sequence[Player]) -> dic
     games: dict[str, Any] = {}
     for first, second in itertools.permutations(players, 2):
         played = trainer.test([first, second], eval_metrics=True)
-        count, seats = played["num_collected_episodes"], played["seats"]
-        games[f"{first.name} vs {second.name}"] = seats
-        seat = seats[trainer.agent_names[0]]
+        count = played["num_collected_episodes"]
+        told = {name: played[name] for name in ("seats", "time_spans", "illegal_moves")}
+        games[f"{first.name} vs {second.name}"] = told | {"num_games": count}
+        seat = played["seats"][trainer.agent_names[0]]
         scores[first.name, second.name] = ((seat["win"]["rate"] + seat["draw"]["rate"] / 2) * count, count)
     ratings = sorted(elo_ratings(scores).items(), key=lambda pair: -pair[1])
     return {"ratings": dict(ratings), "games": games}

@@ -15,7 +15,7 @@ from rlframe.agents.decentralized import (
     round_robin,
 )
 from rlframe.agents.decentralized.games import GamesRunner, Seat
-from rlframe.agents.decentralized.statistics import seat_rates, wilson_interval
+from rlframe.agents.decentralized.statistics import wilson_interval
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.utils.errors import ConfigError, EnvError
 
@@ -227,7 +227,9 @@ def test_rates_and_ratings_are_those_worked_out_by_hand():
     assert ratings["a"] - ratings["b"] == pytest.approx(400 * np.log10(91 / 19), abs=1e-3)
     table = round_robin(trainer(), [ScriptedPlayer(one), ScriptedPlayer(lambda obs: 0, name="zero")])
     assert set(table["ratings"]) == {"one", "zero"}
-    assert seat_rates.__doc__
+    told = table["games"]["zero vs one"]
+    assert told["seats"]["second"]["win"]["rate"] == 1.0
+    assert (told["time_spans"], told["illegal_moves"], told["num_games"]) == (4, 0, 2)
 
 
 class OtherSpaces(Duel):

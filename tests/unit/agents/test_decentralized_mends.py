@@ -9,7 +9,7 @@ from rlframe.agents.decentralized import League, LearningPlayer, RandomPlayer, S
 from rlframe.agents.decentralized.games import GamesRunner, Seat
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.utils.errors import CheckpointError, ConfigError, EnvError
-from tests.unit.agents.test_decentralized import DQN, PPO, OtherSpaces, one, rows_of, trainer
+from tests.unit.agents.test_decentralized import DQN, PPO, Duel, OtherSpaces, one, rows_of, trainer
 
 
 def test_a_run_whose_league_has_grown_goes_on_with_everybody_in_the_right_place(tmp_path):
@@ -121,3 +121,36 @@ def test_rows_are_shared_among_seats_of_the_same_spaces_alone():
     players = [LearningPlayer("DQN", DQN), RandomPlayer()]
     with pytest.raises(ConfigError, match=r"share_experience: got 'all', .*'first' .*'second'"):
         trainer(env=OtherSpaces, share_experience="all").train(players, [1, 0], plot=False)
+
+
+class Stuck(Duel):
+    """Nothing is allowed in the second round."""
+
+    def see(self):
+        return super().see() | {"action_mask": np.full(3, self.time < 2, np.int8)}
+
+
+def test_moves_where_nothing_is_allowed_are_counted_and_must_be_actions_all_the_same():
+    made = trainer(env=Stuck, episodes_per_test=4)
+    assert made.test([ScriptedPlayer(one), RandomPlayer()], eval_metrics=True)["illegal_moves"] == 4 * 2
+    with pytest.raises(EnvError, match=r"player 'bad' chose action 3, wanted one of .*: \[\]"):
+        made.test([ScriptedPlayer(one), ScriptedPlayer(lambda obs: 1 if obs["observation"] < 2 else 3, name="bad")])
+
+
+class Unpaid(Duel):
+    """Ends with the first move; the other one neither moves nor gets anything."""
+
+    def step(self, action_dict):
+        return {"first": self.see()}, {"first": 1.0}, {"__all__": True}, {"__all__": False}, {}
+
+
+def test_a_game_that_ends_without_a_result_for_a_seat_is_refused_with_seat_and_player():
+    with pytest.raises(EnvError, match=r"seat 'second': .* ended without a turn and a reward for player 'idle'"):
+        trainer(env=Unpaid).test([ScriptedPlayer(one), RandomPlayer("idle")])
+
+
+def test_a_player_of_another_game_is_refused_with_what_it_sees_and_what_the_seat_has():
+    player = LearningPlayer("PPO", PPO, name="guest")
+    trainer(env=AtOnce).test([player, player])
+    with pytest.raises(ConfigError, match=r"seat 'first': player 'guest' sees .*, but the seat has .*; seat another"):
+        trainer().test([player, RandomPlayer()])
