@@ -66,10 +66,11 @@ class ConfigFlagsCommand(TyperCommand):
         super().format_help(ctx, formatter)
         algorithm = ctx.meta.get(_ALGORITHM, "")
         if algorithm and not algorithm.startswith("-"):
+            from rlframe.cli.game_runs import settings_text
             from rlframe.cli.show import flags_text
 
             with reporting(debug=False):
-                formatter.write("\n" + flags_text(algorithm))
+                formatter.write("\n" + (settings_text() if algorithm == "decentralized" else flags_text(algorithm)))
 
 
 class ManyValuesCommand(ConfigFlagsCommand):

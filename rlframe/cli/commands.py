@@ -23,6 +23,7 @@ from rlframe.cli import (
     revive_commands,
     revive_runs,
     serve_command,
+    tournament_command,
     train_command,
     tune_command,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "revive_runs",
     "run",
     "serve_command",
+    "tournament_command",
     "train_command",
     "tune_command",
 ]

@@ -1,4 +1,4 @@
-"""The `rlframe` script: `train | play | evaluate | serve | export | plot | compare | tune | report | convert | list`.
+"""The `rlframe` script: `train | play | evaluate | serve | export | plot | compare | tournament | tune | report | ...`.
 
 Next to nothing is imported before `main` runs, so that Ctrl-C is answered in the first second as well.
 """

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rlframe.cli.stop import StopCriterion
 
 T = TypeVar("T")
+#: What stands in an algorithm's place where the players of a game are trained.
+GAMES = "decentralized"
 
 ConfigPath = Annotated[
     Path | None, typer.Option("--config", "-f", help="YAML or JSON file of config keys, or an RLlib experiment.")
@@ -99,6 +101,13 @@ def train(  # noqa: PLR0913, PLR0917  one parameter for each option
             "monitors": tuple(monitor) if monitor else None,
         }
         flags: list[Flag] = ctx.meta[CONFIG_FLAGS]
+        if algo == GAMES or (resume is not None and (resume / "game.json").is_file()):
+            refused = [f"--{name.replace('_', '-')}" for name, value in extras.items() if value is not None]
+            refused += ["--preset"] if preset else []
+            refused += ["a limit but --stop-timesteps"] if (stop_reward, stop_iters, stop_time) != (None,) * 3 else []
+            _train_game(refused, config, flags, {"env": env, "steps_per_train": stop_timesteps},
+                        run_dir, resume, trust=trust, quiet=quiet)  # fmt: skip
+            return
         if resume is None:
             if trust:
                 raise ConfigError("--trust is about what a run names: it goes with --resume; a new run is your own")
@@ -109,6 +118,30 @@ def train(  # noqa: PLR0913, PLR0917  one parameter for each option
             others += [f"--{flag.name}" for flag in flags]
             others += ["--" + name.replace("_", "-") for name, value in extras.items() if value is not None]
             _go_on(resume, algo, others, limits, trust=trust, quiet=quiet)
+
+
+def _train_game(  # noqa: PLR0913  what the command line said
+    refused: list[str], path: Path | None, flags: list[Flag], more: dict[str, Any], run_dir: Path | None,
+    resume: Path | None, *, trust: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Trains players of a game, or goes on with that."""
+    from rlframe.cli.game_runs import read_run, read_settings, train_game
+
+    if refused:
+        raise ConfigError(
+            f"train {GAMES} does not take {', '.join(refused)}; `rlframe train {GAMES} --help` lists more"
+        )
+    if resume is None:
+        train_game(read_settings(path, flags, more), run_dir, quiet=quiet)
+        return
+    if path or run_dir or more["env"]:
+        raise ConfigError("--resume goes on with the run's own game, without --config, --env and --run-dir")
+    settings = read_run(resume, trust=trust)
+    limits = {"seats": settings["seats"], "steps_per_train": more["steps_per_train"]}
+    told = {key: value for key, value in read_settings(None, flags, limits).items() if key != "seats"}
+    if set(told) - {"episodes_per_train", "steps_per_train"}:
+        raise ConfigError(f"--resume: got {', '.join(told)}, wanted --episodes-per-train or --stop-timesteps alone")
+    train_game({**settings, **told}, resume, resume=True, quiet=quiet)
 
 
 @dataclass(frozen=True)

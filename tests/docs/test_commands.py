@@ -8,8 +8,9 @@ import typer
 
 from rlframe.cli.app import CONFIG_FLAGS
 from rlframe.cli.commands import app
+from rlframe.cli.game_runs import read_settings, seat_players
 from rlframe.cli.stop import StopCriterion
-from rlframe.cli.train_command import Request, make_spec
+from rlframe.cli.train_command import GAMES, Request, make_spec
 from rlframe.cli.tune_command import _domains
 from tests.docs.test_pages import DOCS, README, ROOT, blocks
 
@@ -42,6 +43,10 @@ def test_command_line_is_understood(line):
     given, flags = context.params, context.meta.get(CONFIG_FLAGS, [])
     if context.info_name not in ("train", "tune") or given.get("resume"):
         assert not flags
+        return
+    if given["algo"] == GAMES:
+        path = given["config"] and ROOT / given["config"]
+        assert seat_players(read_settings(path, flags, {"env": given["env"]}))
         return
     searched = flags if context.info_name == "tune" else []
     if given["config"] is None:

@@ -22,7 +22,7 @@ from rlframe.utils.seeding import derive_seed, entropy_seed
 from rlframe.utils.state_files import read_state, write_state
 from rlframe.utils.threads import blas_in_one_thread
 
-_LOGGER = logging.getLogger("rlframe")
+_LOGGER = logging.getLogger("rlframe.decentralized")
 _DEFAULT_GAME = "rlframe.examples.env.mail_sorting:MailSorting"
 _DEFAULT_PLOT = "plots/results.png"
 #: Streams of the places' seeds; workers of trainers count from 1.
@@ -54,6 +54,7 @@ class DecentralizedTrainer:
             class of PettingZoo's is made with `env_args` as keywords. None is the mail-sorting game.
         share_experience: What players learn from: "own", rows of their seats in the learning mask; "all", rows of
             every seat, whoever sits there, or, of players that do not replay, of every seat in which they explore.
+        steps_per_train: Steps of agents after which training ends, whatever `episodes_per_train`; None has no such end.
         seed: Seed of games and players; the same one gives the same run.
         checkpoint_dir: Where the whole state is written after each test; None writes none. See `train`.
 
@@ -89,12 +90,15 @@ class DecentralizedTrainer:
         *,
         env: Any = None,
         share_experience: str = "own",
+        steps_per_train: int | None = None,
         seed: int | None = None,
         checkpoint_dir: str | None = None,
     ) -> None:
         counts = {"num_train_envs": num_train_envs, "num_test_envs": num_test_envs, "update_freq": update_freq,
                   "test_freq": test_freq, "episodes_per_train": episodes_per_train,
                   "episodes_per_test": episodes_per_test}  # fmt: skip
+        if steps_per_train is not None:
+            counts["steps_per_train"] = steps_per_train
         for name, value in counts.items():
             if int(value) < 1:
                 raise ConfigError(f"{name}: got {value}, wanted at least 1")
@@ -105,7 +109,7 @@ class DecentralizedTrainer:
         self.train_fn, self.test_fn, self.stop_fn = train_fn, test_fn, stop_fn
         self.save_best_fn, self.save_last_fn = save_best_fn, save_last_fn
         self.reward_metric, self.share_experience = reward_metric, share_experience
-        self.checkpoint_dir = checkpoint_dir
+        self.checkpoint_dir, self.steps_per_train = checkpoint_dir, steps_per_train
         self.seed = entropy_seed() if seed is None else int(seed)
         creator = game_creator(env)
         args = dict(env_args or {})
@@ -295,16 +299,16 @@ class _Run:
 
     def train(self) -> None:
         """Plays and learns until there are enough episodes, or the program stops it."""
-        trainer, wanted = self._trainer, self._trainer.episodes_per_train
+        trainer = self._trainer
         started = time.perf_counter() - self._time
-        while self.episodes < wanted:
+        while not self._over():
             with blas_in_one_thread():
                 self._runner.sample()
             self.gradient_steps += sum(player.learn() for player in self._learners)
             self.episodes += len(self._runner.take_games())
             self._time = time.perf_counter() - started
             due = self.episodes - (self.test_episodes[-1] if self.test_episodes else 0) >= trainer.test_freq
-            tested = due or self.episodes >= wanted
+            tested = due or self._over()
             if tested:
                 self._test()
             stopped = self._end_batches()
@@ -315,6 +319,11 @@ class _Run:
         self._time = time.perf_counter() - started
         if trainer.save_last_fn is not None:
             _call("save_last_fn", trainer.save_last_fn)
+
+    def _over(self) -> bool:
+        steps = self._trainer.steps_per_train
+        enough = steps is not None and self._runner.agent_steps >= steps
+        return enough or self.episodes >= self._trainer.episodes_per_train
 
     def _end_batches(self) -> bool:
         """Calls the hooks of batches of games that have ended; returns whether training stops."""

@@ -18,8 +18,8 @@ from rlframe.offline.input_reader import InputReader
 from rlframe.policy.parts import Component
 from rlframe.policy.policy import Policy
 from rlframe.trainer import checkpointing
-from rlframe.utils.errors import ConfigError
-from rlframe.utils.state_files import read_state
+from rlframe.utils.errors import CheckpointError, ConfigError
+from rlframe.utils.state_files import read_state, write_state
 
 #: An iteration of a player's trainer ends when its rows are used up, not before.
 _NO_END = 1 << 40
@@ -248,6 +248,40 @@ class LearningPlayer(Player):
         """Writes a checkpoint of the player's trainer; returns its path."""
         path: str = self.trainer.save(directory)
         return path
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The config that the player was given; not to be changed."""
+        return self._config
+
+    def write(self, directory: str) -> None:
+        """Writes what `read` makes a player like this one of: algorithm, config, weights, statistics of its filter.
+
+        Raises:
+            CheckpointError: If the directory cannot be written, or the config has what is no JSON.
+        """
+        name = str(getattr(self._class, "_name", self._class))
+        weights = {key: np.asarray(value) for key, value in self.policy.get_weights().items()}
+        kept = self.policy._obs_filter
+        state = {"weights": weights, "filter": None if kept is None else kept.get_state()}
+        write_state(directory, state, {"kind": "player", "algorithm": name, "config": self._config})
+
+    @classmethod
+    def read(cls, directory: str, name: str | None = None) -> LearningPlayer:
+        """Returns a player by what `write` wrote. Nothing is executed until it sits down in a game.
+
+        Raises:
+            CheckpointError: If the directory holds no such player, or is damaged.
+        """
+        state, meta = read_state(directory)
+        if meta.get("kind") != "player":
+            raise CheckpointError(
+                f"{directory}: got a checkpoint of {meta.get('kind')!r}, wanted a player, as LearningPlayer.write() "
+                "leaves one"
+            )
+        made = cls(meta["algorithm"], meta["config"], name=name)
+        made._weights, made._statistics = state["weights"], state["filter"]
+        return made
 
     def get_state(self) -> dict[str, Any]:
         """Returns all that the player goes on from."""

@@ -1,0 +1,75 @@
+"""`rlframe train decentralized` and `rlframe tournament`, on a game of four moves."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from rlframe.cli.commands import app
+
+GAME = "tests.unit.agents.test_decentralized:Duel"
+ONE = "tests.unit.agents.test_decentralized:one"
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("game")
+    settings = {
+        "env": GAME, "seats": ["learner", "random"], "num_train_envs": 2, "num_test_envs": 2, "update_freq": 16,
+        "test_freq": 8, "episodes_per_train": 8, "episodes_per_test": 2, "seed": 3,
+        "players": {"learner": {"algorithm": "DQN", "config": {"model": {"fcnet_hiddens": [8]}, "learning_starts": 8,
+                                "train_batch_size": 8, "rollout_fragment_length": 4}}},
+    }  # fmt: skip
+    (folder / "game.json").write_text(json.dumps(settings))
+    made = run("train", "decentralized", "-f", folder / "game.json", "--run-dir", folder / "run", "--test-freq", 4)
+    assert made.exit_code == 0, made.output
+    return folder / "run", made.output
+
+
+def test_players_learn_from_a_file_and_flags_and_go_on(trained):
+    directory, told = trained
+    assert "first: win" in told
+    before = json.loads((directory / "result.json").read_text())
+    assert (len(before["test_episodes"]), before["num_gradient_steps"] > 0) == (2, True)
+    refused = run("train", "--resume", directory, "--episodes-per-train", 12)
+    assert (refused.exit_code, GAME in refused.output) == (2, True)
+    made = run("train", "--resume", directory, "--episodes-per-train", 12, "--trust")
+    assert made.exit_code == 0, made.output
+    after = json.loads((directory / "result.json").read_text())
+    assert after["num_collected_episodes"] >= 12
+    assert after["test_episodes"][:2] == before["test_episodes"]
+
+
+def test_saved_players_meet_others_in_a_tournament(trained):
+    saved = trained[0] / "players" / "learner" / "best"
+    words = ["tournament", saved, "random", ONE, "--env", GAME, "--games", 4]
+    table = json.loads(run(*words, "--json").output)
+    assert set(table["ratings"]) == {str(saved), "random", ONE}
+    assert sum(table["ratings"].values()) == pytest.approx(3000)
+    assert table["games"][f"{ONE} vs {saved}"]["num_games"] == 4
+    assert table == json.loads(run(*words, "--json").output)
+    assert "4 games, 4.0 steps to a win, 0 illegal moves" in run(*words).output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train", "decentralized", "--env", GAME], "seats: got None, wanted a list"),
+        (["train", "decentralized", "--seats", "[PPO, random]", "--games-in-all", "3"], "got the settings games_in_all"),
+        (["train", "decentralized", "--seats", "[PPO, random]", "--preset"], "does not take --preset"),
+        (["tournament", "random", "runs/nobody", "--env", GAME], "there is no saved player in runs/nobody"),
+        (["tournament", "random", "--env", GAME], "wanted two or more players"),
+        (["tournament", "random", ONE, "--env-args", "3"], "--env-args: got 3, wanted a dict"),
+    ],
+)
+def test_what_a_command_line_got_wrong_is_said_in_a_sentence(words, said):
+    made = run(*words)
+    assert (made.exit_code, said in made.output) == (2, True), made.output
+
+
+def test_help_lists_the_settings_of_a_game():
+    assert "--learning-mask" in run("train", "decentralized", "--help").output
