@@ -64,6 +64,13 @@ def play(  # noqa: PLR0913, PLR0917  one parameter for each option
     frame_delay: Annotated[float, typer.Option(min=0, help="Seconds to wait after each step.")] = 0.0,
     max_steps: MaxSteps = None,
     best: Best = False,
+    against_me: Annotated[
+        bool, typer.Option("--against-me", help="Sit down yourself, in a run of `train decentralized`.")
+    ] = False,
+    seat: Annotated[int, typer.Option(min=0, help="With --against-me: the seat's number.")] = 0,
+    replay: Annotated[
+        Path | None, typer.Option(help="Keep one game of such a run as a .txt, .gif or .mp4 file.")
+    ] = None,
     weights: Weights = None,
     env: EnvOfRun = None,
     action_idx: ActionIndex = None,
@@ -78,6 +85,18 @@ def play(  # noqa: PLR0913, PLR0917  one parameter for each option
 
         if action_idx:
             raise ConfigError("--action-idx: a policy's action is taken as it is; leave it out")
+        from rlframe.cli.game_runs import is_game_run
+
+        if is_game_run(path):
+            from rlframe.cli.game_play import play_game
+
+            if render or video_dir or frame_dir or episodes > 1:
+                raise ConfigError("a game's players play one game: --replay FILE draws it, --against-me seats you")
+            place = seat if against_me else None
+            play_game(path, best=best, seed=seed, seat=place, replay=replay, trust=trust)
+            return
+        if against_me or replay:
+            raise ConfigError(f"--against-me and --replay: {path} is no run of `rlframe train decentralized`")
         if render and (video_dir or frame_dir):
             raise ConfigError("--render shows the environment, --video-dir and --frame-dir draw it: give one of them")
         options = PlayOptions(seed, explore, render, max_steps, video_dir, frame_dir, frame_frequency, frame_delay)

@@ -15,7 +15,7 @@ from rlframe.env.registry import how_to_install
 from rlframe.utils.errors import ConfigError, EnvError
 
 _FRAMES_PER_S = 30.0
-_INSTALL = 'pip install "rlframe[video]"'
+INSTALL = 'pip install "rlframe[video]"'
 
 
 def describe_failure(error: Exception) -> str:
@@ -82,9 +82,7 @@ class Camera:
             return
         frame = self._frame()
         if options.video_dir is not None:
-            self._video = self._video or _Video(
-                options.video_dir / f"{self._name}.mp4", frame, _frames_per_s(self._env)
-            )
+            self._video = self._video or Video(options.video_dir / f"{self._name}.mp4", frame, _frames_per_s(self._env))
             self._video.append(frame)
         if options.frame_dir is not None and kept:
             _write_png(options.frame_dir / f"{self._name}_step_{self._steps:06d}.png", frame)
@@ -107,14 +105,14 @@ class Camera:
         return np.ascontiguousarray(array.astype(np.uint8))
 
 
-class _Video:
+class Video:
     """An MP4 file that frames are appended to (H.264, the pixel format that every player takes)."""
 
-    def __init__(self, path: Path, first: np.ndarray[Any, Any], frames_per_s: float) -> None:
+    def __init__(self, path: Path, first: np.ndarray[Any, Any], frames_per_s: float, flag: str = "--video-dir") -> None:
         try:
             import imageio_ffmpeg
         except ImportError as error:
-            raise ConfigError(f"--video-dir needs imageio-ffmpeg: {_INSTALL}") from error
+            raise ConfigError(f"{flag} needs imageio-ffmpeg: {INSTALL}") from error
         height, width = _even(first).shape[:2]
         self._writer = imageio_ffmpeg.write_frames(
             str(path), (width, height), fps=frames_per_s, codec="libx264", macro_block_size=1, ffmpeg_log_level="error"
@@ -122,9 +120,11 @@ class _Video:
         self._writer.send(None)
 
     def append(self, frame: np.ndarray[Any, Any]) -> None:
+        """Adds a frame, uint8 `[height, width, 3]`."""
         self._writer.send(_even(frame))
 
     def close(self) -> None:
+        """Finishes the file."""
         self._writer.close()
 
 
@@ -153,7 +153,7 @@ def _write_png(path: Path, frame: np.ndarray[Any, Any]) -> None:
     try:
         from PIL import Image
     except ImportError as error:
-        raise ConfigError(f"--frame-dir needs Pillow: {_INSTALL}") from error
+        raise ConfigError(f"--frame-dir needs Pillow: {INSTALL}") from error
     Image.fromarray(frame).save(path)
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from rlframe.cli.commands import app
@@ -55,11 +56,55 @@ def test_saved_players_meet_others_in_a_tournament(trained):
     assert "4 games, 4.0 steps to a win, 0 illegal moves" in run(*words).output
 
 
+@pytest.fixture(scope="module")
+def mail(tmp_path_factory):
+    run_dir = tmp_path_factory.mktemp("mail") / "run"
+    made = run("train", "decentralized", "--seats", "[PPO, random]", "--env-args", "{max_step: 12}", "--seed", 1,
+               "--num-train-envs", 2, "--num-test-envs", 2, "--episodes-per-train", 2, "--episodes-per-test", 2,
+               "--run-dir", run_dir, "--quiet")  # fmt: skip
+    assert made.exit_code == 0, made.output
+    return run_dir
+
+
+def test_a_game_is_kept_as_text_and_pictures(mail, tmp_path):
+    for name in ("game.txt", "game.gif"):
+        made = run("play", mail, "--replay", tmp_path / name)
+        assert (made.exit_code, "12 steps" in made.output) == (0, True), made.output
+    assert len((tmp_path / "game.txt").read_text().split("\n\n")) >= 13
+    with Image.open(tmp_path / "game.gif") as picture:
+        assert picture.n_frames > 1
+
+
+def test_a_person_sits_down_against_a_saved_player(mail):
+    answers = "\n".join(["9", *["0", "1", "2", "3", "4"] * 40])
+    made = CliRunner().invoke(app, ["play", str(mail), "--against-me", "--seat", "1"], input=answers)
+    assert (made.exit_code, "12 steps" in made.output) == (0, True), made.output
+    assert "you, your action (" in made.output
+    assert "got '9', wanted one of" in made.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--replay", "game.avi"], "wanted a file that ends in .txt, .gif, .mp4"),
+        (["--against-me", "--seat", "2"], "--seat: got 2, wanted 0 to 1"),
+        (["--against-me", "--replay", "game.gif"], "kept as text alone"),
+        (["--render"], "--replay FILE draws it"),
+    ],
+)
+def test_games_that_cannot_be_shown_so_are_refused(mail, words, said):
+    made = run("play", mail, *words)
+    assert (made.exit_code, said in made.output) == (2, True), made.output
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["train", "decentralized", "--env", GAME], "seats: got None, wanted a list"),
-        (["train", "decentralized", "--seats", "[PPO, random]", "--games-in-all", "3"], "got the settings games_in_all"),
+        (
+            ["train", "decentralized", "--seats", "[PPO, random]", "--games-in-all", "3"],
+            "got the settings games_in_all",
+        ),
         (["train", "decentralized", "--seats", "[PPO, random]", "--preset"], "does not take --preset"),
         (["tournament", "random", "runs/nobody", "--env", GAME], "there is no saved player in runs/nobody"),
         (["tournament", "random", "--env", GAME], "wanted two or more players"),
