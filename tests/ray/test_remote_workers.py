@@ -50,7 +50,8 @@ def trainers():
 
 
 @pytest.mark.parametrize(
-    ("in_numpy", "framework"), [(True, "torch"), (False, "torch"), pytest.param(True, "tf", marks=needs_tf)]
+    ("in_numpy", "framework"),
+    [(True, "torch"), (False, "torch"), pytest.param(True, "tf", marks=[needs_tf, pytest.mark.slow])],
 )
 def test_one_remote_worker_gives_the_numbers_of_none(trainers, in_numpy, framework):
     local = trainers(num_workers=0, framework=framework)
@@ -63,7 +64,7 @@ def test_one_remote_worker_gives_the_numbers_of_none(trainers, in_numpy, framewo
         np.testing.assert_allclose(array, remote.get_weights()["default_policy"][name], atol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("name", ["SAC", "TD3"])
+@pytest.mark.parametrize("name", ["SAC", pytest.param("TD3", marks=pytest.mark.slow)])
 def test_actors_of_policies_with_several_networks_act_in_numpy_on_remote_workers(name):
     config = {**copy.deepcopy(CONFIG), "train_batch_size": 16, "timesteps_per_iteration": 60, "seed": 3}
     for key in ("hiddens", "model"):

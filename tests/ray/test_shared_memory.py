@@ -274,8 +274,9 @@ def check_rows(rollouts, least):
     [
         ({}, True),
         ({"share_memory": False}, False),
-        ({"compress_observations": True}, True),  # rows lie there first, and are sent compressed
-        ({"num_envs_per_worker": 1, "rollout_fragment_length": 5}, False),  # too small
+        # Rows lie there first, and are sent compressed.
+        pytest.param({"compress_observations": True}, True, marks=pytest.mark.slow),
+        pytest.param({"num_envs_per_worker": 1, "rollout_fragment_length": 5}, False, marks=pytest.mark.slow),  # small
     ],
 )
 def test_rows_are_the_same_whatever_way_they_come(trainers, overrides, shares):
