@@ -9,6 +9,9 @@ HAS_TF = importlib.util.find_spec("tensorflow") is not None
 needs_tf = pytest.mark.skipif(not HAS_TF, reason="TensorFlow is not installed: pip install 'rlframe[tf]'")
 #: For `pytest.mark.parametrize("framework", FRAMEWORKS)`.
 FRAMEWORKS = ["torch", pytest.param("tf", marks=needs_tf)]
+#: The same, TensorFlow with `make slow` alone: what is tested is written once, golden tests hold TensorFlow's steps to
+#: PyTorch's, and each trace takes seconds.
+TORCH_FIRST = ["torch", pytest.param("tf", marks=[needs_tf, pytest.mark.slow])]
 
 
 def cases(names, given, in_tensorflow=()):

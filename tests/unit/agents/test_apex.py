@@ -104,7 +104,7 @@ def test_plans_that_do_not_read_the_options_refuse_them():
 
 @pytest.mark.parametrize(
     ("name", "framework"),
-    [*((name, "torch") for name in TRAINERS), pytest.param("APEX", "tf", marks=needs_tf)],
+    [*((name, "torch") for name in TRAINERS), pytest.param("APEX", "tf", marks=[needs_tf, pytest.mark.slow])],
 )
 def test_one_process_samples_stores_and_learns_and_goes_on_exactly(name, framework, tmp_path):
     trainer = make(name, framework=framework)

@@ -8,9 +8,9 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.utils.errors import ConfigError
 from tests.contract.test_policies import make
 from tests.helpers import loss_oracle as reference
-from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.frameworks import TORCH_FIRST
 
-every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
+torch_first = pytest.mark.parametrize("framework", TORCH_FIRST)
 every_policy = pytest.mark.parametrize("name", ["IMPALA", "APPO"])
 CONFIG = {"entropy_coeff": 0.0, "vf_loss_coeff": 0.0, "lr": 0.01}
 
@@ -43,7 +43,7 @@ def logp_of(policy, batch):
     return policy.compute_log_likelihoods(batch["actions"], batch["obs"])
 
 
-@every_framework
+@torch_first
 @every_policy
 def test_divergence_is_reported_as_the_oracle_has_it(framework, name):
     policy = make(framework, name, CONFIG)
@@ -54,7 +54,7 @@ def test_divergence_is_reported_as_the_oracle_has_it(framework, name):
     assert float(stats["behaviour_kl"]) == pytest.approx(wanted, rel=1e-4)
 
 
-@every_framework
+@torch_first
 @every_policy
 def test_rows_of_the_same_policy_are_not_pulled(framework, name):
     free, held = (make(framework, name, {**CONFIG, "behaviour_kl_coeff": coeff}) for coeff in (0.0, 5.0))
@@ -66,7 +66,7 @@ def test_rows_of_the_same_policy_are_not_pulled(framework, name):
         np.testing.assert_allclose(held.get_weights()[key], weights, atol=2e-4, err_msg=key)
 
 
-@every_framework
+@torch_first
 @every_policy
 def test_old_rows_pull_the_policy_back(framework, name):
     """Nothing is to be had but nearness: values do not learn, and rewards are what they predict, 0."""

@@ -8,9 +8,10 @@ from rlframe.agents.impala import ImpalaTrainer
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.utils.errors import ConfigError, NonFiniteError
 from tests.contract.test_policies import config_of, make
-from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.frameworks import FRAMEWORKS, TORCH_FIRST
 
 every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
+torch_first = pytest.mark.parametrize("framework", TORCH_FIRST)
 every_policy = pytest.mark.parametrize("name", ["IMPALA", "APPO", "PPO"])
 ON = {"action_bound_coeff": 1.0}
 BOX = spaces.Box(np.float32([-2.0, 0.0]), np.float32([2.0, 4.0]))
@@ -49,7 +50,7 @@ def with_means(policy, means):
     return policy
 
 
-@every_framework
+@torch_first
 @every_policy
 def test_bounds_are_those_of_the_policys_space(framework, name):
     bounds = make(framework, name, ON, action_space=BOX).action_bounds.bounds
@@ -66,7 +67,7 @@ def test_bounds_are_those_of_the_policys_space(framework, name):
     assert make(framework, name, ON).action_bounds.bounds is None
 
 
-@every_framework
+@torch_first
 @every_policy
 def test_means_beyond_the_bounds_cost_what_they_lie_beyond(framework, name):
     """Means (1.5, -3) lie 0.5 and 2 half widths beyond [-1, 1]: 0.25 + 4, twice that in the loss."""
@@ -80,7 +81,7 @@ def test_means_beyond_the_bounds_cost_what_they_lie_beyond(framework, name):
     assert stats["total_loss"] == pytest.approx(others + 8.5, rel=1e-5)
 
 
-@every_framework
+@torch_first
 @every_policy
 def test_the_price_brings_means_back(framework, name):
     """Adam makes steps of the rate's length: 60 of 0.05 would carry a mean from 3 to 0, and it stops at the bound."""
@@ -95,7 +96,7 @@ def test_the_price_brings_means_back(framework, name):
     assert policy.compute_actions(batch["obs"], explore=False)[0][:, 0].mean() < 1.3
 
 
-@every_framework
+@torch_first
 def test_ppo_has_no_price_unless_asked(framework):
     assert config_of("PPO")["action_bound_coeff"] == 0.0
     policy = with_means(make(framework, "PPO", {}, action_space=BOX), [3.0, 0.0])
@@ -112,7 +113,7 @@ def test_deviations_of_gaussians_do_not_depend_on_the_state(framework, name):
     assert dependent.get_weights()["output.bias"].shape == (4,)
 
 
-@every_framework
+@torch_first
 @pytest.mark.parametrize("free", [False, True])
 def test_weights_that_are_nan_say_that_deviations_can_be_freed(framework, free):
     policy = make(framework, "PPO", {"model": {"free_log_std": free}}, action_space=BOX)

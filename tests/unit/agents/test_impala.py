@@ -16,7 +16,7 @@ from rlframe.execution.plan.context import ACTIVE_CONTEXT, MetricsContext
 from rlframe.utils.errors import ConfigError
 from tests.contract.test_policies import make as make_policy
 from tests.contract.test_policies import make_batch
-from tests.helpers.frameworks import FRAMEWORKS, cases
+from tests.helpers.frameworks import FRAMEWORKS, TORCH_FIRST, cases
 
 SMALL = {
     "seed": 5,
@@ -29,6 +29,7 @@ SMALL = {
 }
 LSTM = {"use_lstm": True, "lstm_cell_size": 8, "max_seq_len": 7, "fcnet_hiddens": [16]}
 every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
+torch_first = pytest.mark.parametrize("framework", TORCH_FIRST)
 every_trainer = pytest.mark.parametrize("cls", [ImpalaTrainer, APPOTrainer], ids=["IMPALA", "APPO"])
 
 
@@ -92,7 +93,7 @@ def test_every_row_is_counted_once_however_often_it_is_learned_from(cls):
     assert info["num_steps_sampled"] == info["num_steps_trained"] == info["num_agent_steps_trained"] == 80
 
 
-@every_framework
+@torch_first
 @every_trainer
 def test_continuous_actions_reach_the_environment_within_bounds(cls, framework):
     trainer = make(cls, env="Pendulum-v1", framework=framework)
@@ -102,7 +103,7 @@ def test_continuous_actions_reach_the_environment_within_bounds(cls, framework):
     assert env.action_space.contains(trainer.compute_single_action(obs))
 
 
-@every_framework
+@torch_first
 def test_two_optimisers_learn_policy_and_values_apart(framework):
     config = {"_separate_vf_optimizer": True, "framework": framework, "model": {"vf_share_layers": False}}
     still = make(ImpalaTrainer, _lr_vf=0.0, **copy.deepcopy(config))
@@ -115,7 +116,7 @@ def test_two_optimisers_learn_policy_and_values_apart(framework):
     assert still_there == [name for name in before if "value" in name]
 
 
-@every_framework
+@torch_first
 def test_rmsprop_is_that_of_pytorch(framework):
     torch = pytest.importorskip("torch")
     options = {"opt_type": "rmsprop", "decay": 0.9, "momentum": 0.5, "epsilon": 0.1, "lr": 0.01, "grad_clip": None}
@@ -141,7 +142,7 @@ def test_rmsprop_is_that_of_pytorch(framework):
     np.testing.assert_allclose(policy.get_weights()[name], mine.detach().numpy(), atol=1e-6)
 
 
-@every_framework
+@torch_first
 @pytest.mark.parametrize(("name", "sums"), [("IMPALA", True), ("APPO", False)])
 def test_epsilon_and_grad_clip_are_rllibs_for_sums_over_the_rows_that_count(framework, name, sums):
     options = {"opt_type": "rmsprop", "decay": 0.99, "momentum": 0.0, "epsilon": 0.1, "lr": 0.01}
@@ -166,7 +167,7 @@ def test_epsilon_and_grad_clip_are_rllibs_for_sums_over_the_rows_that_count(fram
         np.testing.assert_allclose(now, start - step, atol=1e-5, rtol=1e-4)
 
 
-@every_framework
+@torch_first
 def test_epsilon_fits_the_rows_of_each_batch_whose_gradients_are_applied_apart(framework):
     one, other = (make_policy(framework, "IMPALA", {"opt_type": "rmsprop", "epsilon": 0.1}) for _ in range(2))
     for rows in (40, 10):
@@ -178,7 +179,7 @@ def test_epsilon_fits_the_rows_of_each_batch_whose_gradients_are_applied_apart(f
         np.testing.assert_allclose(one.get_weights()[name], array, atol=1e-6, err_msg=name)
 
 
-@every_framework
+@torch_first
 def test_limits_are_for_a_loss_of_ones_own_as_it_is(framework):
     policy = make_policy(framework, "IMPALA", {})
 
@@ -209,7 +210,7 @@ def test_a_loss_of_ones_own_learns_from_batches_as_they_are_given():
     assert seen == [["obs"]]
 
 
-@every_framework
+@torch_first
 def test_grad_clip_is_for_sums_without_vtrace_too(framework):
     trainer = make(ImpalaTrainer, framework=framework, vtrace=False, grad_clip=1e-3, train_batch_size=40)
     policy = trainer.get_policy()
@@ -349,7 +350,7 @@ def test_target_lags_by_the_passes_over_the_buffered_batches_not_by_steps_sample
     assert counters == {"num_target_updates": 2, "last_target_update_ts": 2000}
 
 
-@every_framework
+@torch_first
 def test_the_target_is_the_policy_of_some_batches_ago_and_is_saved(framework, tmp_path):
     config = {"framework": framework, "num_sgd_iter": 2, "minibatch_buffer_size": 2}
     config |= {"use_kl_loss": True, "kl_target": 1e9}

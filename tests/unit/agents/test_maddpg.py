@@ -18,9 +18,10 @@ from rlframe.models.distributions import RelaxedOneHot, Tanh
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from rlframe.utils.spaces.simplex import Simplex
-from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.frameworks import FRAMEWORKS, TORCH_FIRST
 
 every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
+torch_first = pytest.mark.parametrize("framework", TORCH_FIRST)
 
 
 class Meeting(MultiAgentEnv):
@@ -189,7 +190,7 @@ def test_actions_of_a_box_keep_its_shape() -> None:
     assert dist.logp(dist.sample()).shape == (1,)
 
 
-@every_framework
+@torch_first
 def test_every_kind_of_action_reaches_its_environment_and_is_learned_from(framework: str) -> None:
     trainer = make(framework=framework, env_config={"start": 4})
     for _ in range(2):
@@ -354,7 +355,7 @@ def test_policies_that_are_not_trained_stay_and_are_still_seen() -> None:
 # --- going on -----------------------------------------------------------------------------------------------------
 
 
-@every_framework
+@torch_first
 def test_restored_trainer_goes_on_bit_for_bit(framework: str, tmp_path: Any) -> None:
     one = make(framework=framework)
     for _ in range(2):
@@ -373,7 +374,7 @@ def test_restored_trainer_goes_on_bit_for_bit(framework: str, tmp_path: Any) -> 
             np.testing.assert_array_equal(array, two.get_weights(list(TABLE))[pid][name], err_msg=name)
 
 
-@every_framework
+@torch_first
 def test_same_seed_same_run(framework: str) -> None:
     one, other = make(framework=framework), make(framework=framework)
     for _ in range(3):

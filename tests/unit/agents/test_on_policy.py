@@ -17,7 +17,7 @@ from rlframe.rllib1x.ppo import KLCoeffMixin
 from rlframe.utils.errors import ConfigError
 from tests.contract.test_policies import make as make_policy
 from tests.contract.test_policies import make_batch
-from tests.helpers.frameworks import FRAMEWORKS, cases
+from tests.helpers.frameworks import FRAMEWORKS, TORCH_FIRST, cases
 
 SMALL = {
     "seed": 5,
@@ -36,6 +36,7 @@ MORE = {
 }
 every_trainer = pytest.mark.parametrize("cls", list(MORE), ids=lambda cls: cls.__name__)
 every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
+torch_first = pytest.mark.parametrize("framework", TORCH_FIRST)
 
 
 def make(cls, env="CartPole-v1", **overrides):
@@ -76,7 +77,7 @@ def test_stats_are_those_of_rllib(framework):
     assert all(math.isfinite(value) for value in stats.values())
 
 
-@every_framework
+@torch_first
 @pytest.mark.parametrize("cls", [PGTrainer, A2CTrainer, PPOTrainer], ids=lambda cls: cls.__name__)
 def test_continuous_actions_reach_the_environment_within_bounds(cls, framework):
     trainer = make(cls, env="Pendulum-v1", framework=framework)
@@ -155,7 +156,7 @@ def test_kl_penalty_grows_and_shrinks_by_hand():
     assert mixin.update_kl(0.004) == pytest.approx(0.15)
 
 
-@every_framework
+@torch_first
 def test_kl_coefficient_follows_the_divergence_and_is_saved(framework, tmp_path):
     trainer = make(PPOTrainer, framework=framework, kl_target=1e9)
     assert trainer.train()["info"]["learner"]["default_policy"]["learner_stats"]["cur_kl_coeff"] == pytest.approx(0.2)
@@ -167,7 +168,7 @@ def test_kl_coefficient_follows_the_divergence_and_is_saved(framework, tmp_path)
     assert again.get_policy().kl_coeff == pytest.approx(0.05)
 
 
-@every_framework
+@torch_first
 def test_entropy_bonus_follows_its_schedule(framework):
     trainer = make(PPOTrainer, framework=framework, entropy_coeff=1.0, entropy_coeff_schedule=[[0, 1.0], [160, 0.0]])
     found = [trainer.train()["info"]["learner"]["default_policy"]["learner_stats"]["entropy_coeff"] for _ in range(3)]
@@ -229,7 +230,7 @@ def test_a_policy_of_the_other_framework_is_refused():
         derived({**SMALL, "sgd_minibatch_size": 40, "framework": "tf"}, env="CartPole-v1")
 
 
-@every_framework
+@torch_first
 def test_limits_may_be_infinite_and_minibatches_whole_batches(framework, tmp_path):
     asked = {"framework": framework, "vf_clip_param": math.inf, "grad_clip": math.inf, "sgd_minibatch_size": 0}
     trainer = make(PPOTrainer, **asked)
@@ -249,7 +250,7 @@ def test_update_kl_takes_what_train_ops_give_and_infos_alone():
         assert policy.kl_coeff == pytest.approx(0.2 * factor)
 
 
-@every_framework
+@torch_first
 def test_a_divergence_without_weight_may_be_infinite(framework):
     policy = make_policy(framework, "PPO", {"kl_coeff": 0.0})
     batch = make_batch(32)

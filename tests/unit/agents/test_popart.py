@@ -10,9 +10,10 @@ from rlframe.models import ModelCatalog
 from rlframe.models.torch.fcnet import FullyConnectedNetwork
 from rlframe.utils.errors import CheckpointError, ConfigError
 from tests.contract.test_policies import make
-from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.frameworks import FRAMEWORKS, TORCH_FIRST
 
 every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
+torch_first = pytest.mark.parametrize("framework", TORCH_FIRST)
 every_policy = pytest.mark.parametrize("name", ["IMPALA", "APPO"])
 
 
@@ -34,7 +35,7 @@ def episodes_of_one_step(policy, rewards, seed=0):
     )
 
 
-@every_framework
+@torch_first
 @every_policy
 def test_units_follow_the_targets(framework, name):
     policy = make(framework, name, {})
@@ -57,7 +58,7 @@ def test_values_are_in_reward_units(framework, name):
     assert "vf_preds" not in policy.compute_actions(batch["obs"])[2]
 
 
-@every_framework
+@torch_first
 @every_policy
 def test_weights_alone_carry_the_values(framework, name, caplog):
     policy, twin = make(framework, name, {}), make(framework, name, {"seed": 9})
@@ -80,7 +81,7 @@ def test_weights_alone_carry_the_values(framework, name, caplog):
         make(framework, name, {"normalize_values": False}).set_weights(policy.get_weights())
 
 
-@every_framework
+@torch_first
 def test_setting_a_policys_own_weights_changes_nothing(framework):
     policy = make(framework, "IMPALA", {})
     policy.learn_on_batch(episodes_of_one_step(policy, [-10.0, -30.0] * 8))
@@ -89,7 +90,7 @@ def test_setting_a_policys_own_weights_changes_nothing(framework):
     assert policy.get_state()["_components"]["popart"] == before
 
 
-@every_framework
+@torch_first
 @every_policy
 def test_step_does_not_depend_on_the_size_of_rewards(framework, name):
     small, large = make(framework, name, {}), make(framework, name, {})
@@ -108,7 +109,7 @@ def test_step_does_not_depend_on_the_size_of_rewards(framework, name):
         np.testing.assert_allclose(large.get_weights()[key], wanted, rtol=1e-3, atol=1e-5, err_msg=key)
 
 
-@every_framework
+@torch_first
 @every_policy
 def test_units_of_a_network_with_large_outputs_do_not_chase_themselves(framework, name):
     """Targets are made of values: a network that gives 100 would otherwise make its units larger at each step."""
@@ -125,7 +126,7 @@ def test_units_of_a_network_with_large_outputs_do_not_chase_themselves(framework
     assert abs(policy.value_mean) <= 10.0
 
 
-@every_framework
+@torch_first
 @every_policy
 def test_loss_or_statistics_of_ones_own_need_none_of_ours(framework, name):
     cls = type(make(framework, name, {}))
@@ -137,7 +138,7 @@ def test_loss_or_statistics_of_ones_own_need_none_of_ours(framework, name):
     assert (mine.value_mean, mine.value_std) == (0.0, 1.0)
 
 
-@every_framework
+@torch_first
 def test_state_in_other_units_is_refused(framework):
     policy = make(framework, "IMPALA", {})
     plain = make(framework, "IMPALA", {"normalize_values": False})
@@ -157,7 +158,7 @@ def test_wrong_value_function_is_found_when_the_policy_is_made():
         make("torch", "IMPALA", {"model": {"custom_model": "wrong_values"}})
 
 
-@every_framework
+@torch_first
 def test_off_is_off(framework):
     policy = make(framework, "IMPALA", {"normalize_values": False, "scale_advantages": False})
     policy.learn_on_batch(episodes_of_one_step(policy, [5.0, -700.0]))

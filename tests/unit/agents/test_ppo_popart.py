@@ -20,9 +20,10 @@ from rlframe.rllib1x.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.trainer.setup import import_path
 from rlframe.utils.errors import CheckpointError, ConfigError, NonFiniteError
 from tests.contract.test_policies import make, make_batch, same
-from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.frameworks import FRAMEWORKS, TORCH_FIRST
 
 every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
+torch_first = pytest.mark.parametrize("framework", TORCH_FIRST)
 SMALL = {"train_batch_size": 64, "rollout_fragment_length": 32, "sgd_minibatch_size": 32, "num_sgd_iter": 2}
 MODELS = {
     "separate": {},
@@ -42,7 +43,7 @@ def train_batch(targets, seed=0):
     return batch
 
 
-@every_framework
+@torch_first
 @pytest.mark.parametrize("model", MODELS)
 def test_other_units_change_no_value(framework, model):
     policy = normalizing(framework, model=MODELS[model])
@@ -70,7 +71,7 @@ def test_moments_are_those_of_all_targets(framework):
     assert policy.value_std == pytest.approx((250 - 100) ** 0.5)
 
 
-@every_framework
+@torch_first
 @pytest.mark.parametrize("network", ["default", "custom"])
 def test_loss_is_the_squared_error_in_units(framework, network):
     """By hand: σ is 100, so that clipped squared errors count a ten thousandth."""
@@ -98,7 +99,7 @@ def _wrapped(network):
     return Wrapped
 
 
-@every_framework
+@torch_first
 def test_step_does_not_depend_on_the_size_of_rewards(framework):
     steps = []
     for scale in (1.0, 1000.0):
@@ -119,7 +120,7 @@ def test_step_does_not_depend_on_the_size_of_rewards(framework):
     same(*steps, rtol=1e-3, atol=1e-7)
 
 
-@every_framework
+@torch_first
 def test_learned_values_are_near_the_targets_however_large(framework):
     policy = normalizing(framework, lr=3e-3, vf_clip_param=1e9)
     plain = make(framework, "PPO", {"normalize_values": False, "lr": 3e-3, "vf_clip_param": 1e9})
@@ -133,7 +134,7 @@ def test_learned_values_are_near_the_targets_however_large(framework):
     assert np.abs(plain.values(batch["obs"]) - batch["value_targets"]).mean() > 4000.0
 
 
-@every_framework
+@torch_first
 @pytest.mark.parametrize(
     ("overrides", "normalizes"),
     [
@@ -155,7 +156,7 @@ def test_default_is_on_where_values_have_layers_of_their_own(framework, override
         same(policy.get_weights(), before)
 
 
-@every_framework
+@torch_first
 def test_images_have_no_units(framework):
     space = gym.spaces.Box(0, 255, (42, 42, 3), np.uint8)
     assert not make(framework, "PPO", {}, obs_space=space).popart.normalizes
@@ -163,7 +164,7 @@ def test_images_have_no_units(framework):
         make(framework, "PPO", {"normalize_values": True}, obs_space=space)
 
 
-@every_framework
+@torch_first
 def test_custom_models_have_them_where_they_are_asked_for(framework):
     network = TorchNetwork if framework == "torch" else TFNetwork
     ModelCatalog.register_custom_model("mine", _wrapped(network))
@@ -172,7 +173,7 @@ def test_custom_models_have_them_where_they_are_asked_for(framework):
     assert normalizing(framework, **custom).popart.normalizes
 
 
-@every_framework
+@torch_first
 def test_a_model_of_a_hook_has_none(framework):
     cls = type(make(framework, "PPO", {}))
     made = {}
@@ -205,7 +206,7 @@ def test_state_has_the_units(framework):
     assert (policy.value_mean, policy.value_std) == (other.value_mean, other.value_std)
 
 
-@every_framework
+@torch_first
 def test_state_in_other_units_is_refused(framework):
     policy, plain = normalizing(framework), make(framework, "PPO", {"normalize_values": False})
     with pytest.raises(CheckpointError, match="set normalize_values=False"):
@@ -214,7 +215,7 @@ def test_state_in_other_units_is_refused(framework):
         plain.set_state(policy.get_state())
 
 
-@every_framework
+@torch_first
 def test_several_devices_learn_as_one_does(framework):
     single, several = normalizing(framework), normalizing(framework, num_gpus=2, _fake_gpus=True)
     for seed in range(3):
@@ -239,7 +240,7 @@ def test_gradients_by_hand_are_those_of_autograd():
     same(by_hand.get_weights(), by_autograd.get_weights(), rtol=1e-4, atol=1e-6)
 
 
-@every_framework
+@torch_first
 def test_workers_give_values_in_reward_units(framework, ray_runtime):
     config = {**SMALL, "framework": framework, "num_workers": 1, "seed": 0, "min_iter_time_s": 0}
     trainer = PPOTrainer(config, env="CartPole-v1")
@@ -256,7 +257,7 @@ def test_workers_give_values_in_reward_units(framework, ray_runtime):
         trainer.stop()
 
 
-@every_framework
+@torch_first
 def test_a_plan_without_the_operator_learns_in_reward_units(framework):
     policy = make(framework, "PPO", {})
     plain = make(framework, "PPO", {"normalize_values": False})
@@ -266,7 +267,7 @@ def test_a_plan_without_the_operator_learns_in_reward_units(framework):
     same(weights, plain.get_weights(), rtol=1e-5, atol=1e-7)
 
 
-@every_framework
+@torch_first
 def test_units_of_policies_that_do_not_learn_stay(framework):
     class Local:
         def __init__(self):
@@ -290,7 +291,7 @@ def test_units_of_policies_that_do_not_learn_stay(framework):
     assert workers.local.policy_map["b"].value_std == 1.0
 
 
-@every_framework
+@torch_first
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_targets_that_are_not_finite_leave_the_weights(framework, bad):
     policy = normalizing(framework)
@@ -302,7 +303,7 @@ def test_targets_that_are_not_finite_leave_the_weights(framework, bad):
     same(policy.get_weights(), before)
 
 
-@every_framework
+@torch_first
 def test_rows_without_targets_pass(framework):
     policy = normalizing(framework)
     batch = make_batch(8)
@@ -311,7 +312,7 @@ def test_rows_without_targets_pass(framework):
     assert policy.value_std == 1.0
 
 
-@every_framework
+@torch_first
 def test_set_up_again_by_a_hook_nothing_changes(framework):
     """RLlib's `before_loss_init=setup_mixins` is called when the policy is ready."""
     space = gym.spaces.Box(0, 255, (42, 42, 3), np.uint8)
@@ -320,7 +321,7 @@ def test_set_up_again_by_a_hook_nothing_changes(framework):
     assert not cls(space, plain.action_space, plain.config).popart.normalizes
 
 
-@every_framework
+@torch_first
 def test_mixins_on_other_policies(framework):
     plain = make(framework, "PPO", {})
     cls = build_policy_class(
@@ -344,7 +345,7 @@ class Keeping:
         """The loss calls it."""
 
 
-@every_framework
+@torch_first
 def test_a_loss_of_ones_own_sees_errors_in_reward_units(framework):
     plain = make(framework, "PPO", {})
 

@@ -125,11 +125,16 @@ sys.stdout.write(str(_global_registry.contains(TRAINABLE_CLASS, "DQN")))
     "imports",
     [
         "from ray import tune; import rlframe.utils",
-        "import rlframe.utils; from ray import tune",
-        "import rlframe; import ray; from ray.tune.registry import register_env",
-        "import ray, rlframe; assert ray.tune.run and not hasattr(ray, 'nothing')",
-        "import rlframe, ray; assert ray.tune.run",
-        "from rlframe import tune; assert tune.run and tune.grid_search and tune.choice",
+        "import rlframe, ray; assert ray.tune.run and not hasattr(ray, 'nothing')",
+        *(
+            pytest.param(imports, marks=pytest.mark.slow)  # other orders, each in a process that starts Ray
+            for imports in (
+                "import rlframe.utils; from ray import tune",
+                "import rlframe; import ray; from ray.tune.registry import register_env",
+                "import ray, rlframe; assert ray.tune.run and not hasattr(ray, 'nothing')",
+                "from rlframe import tune; assert tune.run and tune.grid_search and tune.choice",
+            )
+        ),
     ],
 )
 def test_names_are_in_tunes_registry_whatever_is_imported_first(imports):

@@ -110,6 +110,7 @@ def test_a_thousand_steps_without_a_warning(path):
     config = {"train_batch_size": 500, "sgd_minibatch_size": 250, "num_sgd_iter": 1, "num_envs_per_worker": 2}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ResourceWarning)  # what earlier tests left open may be collected now
         trainer = PPOTrainer({**CONFIG, **config}, env=made)
         results = [trainer.train() for _ in range(2)]
         trainer.stop()
