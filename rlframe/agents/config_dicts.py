@@ -36,8 +36,12 @@ class ModelConfigDict(NetworkConfigDict, total=False):
     """Use the framework's own layers as default models."""
     _disable_preprocessor_api: bool
     """Hand observations to the model as they are."""
+    fcnet_weights_initializer: Literal['normc', 'orthogonal', 'xavier', 'fan_in']
+    """How dense layers of networks for vectors begin: 'normc' as RLlib's, rows of norm 1, outputs and values of 0.01; 'orthogonal' with the gains √2, 0.01 for outputs and 1 for values; 'xavier' (uniform); 'fan_in' as PyTorch's own."""
     free_log_std: bool | None
     """The second half of the outputs, log standard deviations, is a bias that no state changes. None does so where actions are Gaussian and the model is a built-in one that can."""
+    initial_log_std: float
+    """What these log standard deviations begin with, if they are free."""
     no_final_linear: bool
     """The last layer has an activation, and as many units as outputs are wanted."""
     vf_share_layers: bool
@@ -626,6 +630,8 @@ class _PPOKeys(_AdvantageKeys, _LossWeightsKeys, _ClippedSurrogateKeys, _ActionB
     """How far a value may move from its old one in a train batch. In discounted return."""
     normalize_values: bool | None
     """PopArt: values are learned normalised by the running mean and standard deviation of their targets; vf_loss is in units of that deviation then. None does so where the default network for vectors has layers for values alone, and the loss is PPO's own."""
+    recompute_advantages: bool
+    """Each pass over a train batch but the first has advantages and value targets of the values as they are then."""
     vf_share_layers: int
     """Old place of model.vf_share_layers."""
 

@@ -77,11 +77,18 @@ class ModelConfig(NetworkConfig):
     disable_preprocessor_api: bool = option(
         False, "Hand observations to the model as they are.", key="_disable_preprocessor_api"
     )
+    fcnet_weights_initializer: str = option(
+        "normc", "How dense layers of networks for vectors begin: 'normc' as RLlib's, rows of norm 1, outputs and "
+        "values of 0.01; 'orthogonal' with the gains √2, 0.01 for outputs and 1 for values; 'xavier' (uniform); "
+        "'fan_in' as PyTorch's own.", choices=("normc", "orthogonal", "xavier", "fan_in"),
+        source="Engstrom et al. 2020, section 3; Saxe et al. 2014",
+    )  # fmt: skip
     free_log_std: bool | None = option(
         False,
         "The second half of the outputs, log standard deviations, is a bias that no state changes. None does so where "
         "actions are Gaussian and the model is a built-in one that can.",
     )
+    initial_log_std: float = option(0.0, "What these log standard deviations begin with, if they are free.")
     no_final_linear: bool = option(False, "The last layer has an activation, and as many units as outputs are wanted.")
     vf_share_layers: bool = option(True, "Value function and policy share their layers.")
     use_lstm: bool = option(False, "Put an LSTM behind the model.")

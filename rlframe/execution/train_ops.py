@@ -30,7 +30,7 @@ from rlframe.execution.rollout_ops import agent_steps, by_policy
 from rlframe.utils.seeding import entropy_seed, make_rng
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from rlframe.execution.rollout_ops import Batch
 
@@ -80,6 +80,7 @@ class TrainOneStep:
         sgd_minibatch_size: Rows per learner step, in a new random order in each pass; of batches that are cut into
             sequences whole sequences are taken, in a new random order. The last step of a pass may have fewer rows.
             0 means the whole batch.
+        between_passes: `fn(policy, rows) -> rows`, which gives each pass but the first the rows that it learns from.
     """
 
     # Whether the short last minibatch of a pass is left out.
@@ -88,7 +89,12 @@ class TrainOneStep:
     _shuffle = True
 
     def __init__(
-        self, workers: Any, policies: Sequence[str] = (), num_sgd_iter: int = 1, sgd_minibatch_size: int = 0
+        self,
+        workers: Any,
+        policies: Sequence[str] = (),
+        num_sgd_iter: int = 1,
+        sgd_minibatch_size: int = 0,
+        between_passes: Callable[[Any, SampleBatch], SampleBatch] | None = None,
     ) -> None:
         if num_sgd_iter < 1 or sgd_minibatch_size < 0:
             raise ValueError(
@@ -99,6 +105,7 @@ class TrainOneStep:
         self.policies = policies
         self.num_sgd_iter = num_sgd_iter
         self.sgd_minibatch_size = sgd_minibatch_size
+        self._between_passes = between_passes
         self._one_step = num_sgd_iter == 1 and sgd_minibatch_size == 0
         self._rng: np.random.Generator | None = None
 
@@ -137,12 +144,16 @@ class TrainOneStep:
         if self._one_step:
             info: dict[str, Any] = policy.learn_on_batch(rows)
             return info
+        passes = (self._rows_of_pass(policy, rows, index) for index in range(self.num_sgd_iter))
         infos = [
             policy.learn_on_batch(minibatch)
-            for _ in range(self.num_sgd_iter)
-            for minibatch in self._minibatches(rows, self.sgd_minibatch_size)
+            for kept in passes
+            for minibatch in self._minibatches(kept, self.sgd_minibatch_size)
         ]
         return merge_learner_infos(infos)
+
+    def _rows_of_pass(self, policy: Any, rows: SampleBatch, index: int) -> SampleBatch:
+        return rows if index == 0 or self._between_passes is None else self._between_passes(policy, rows)
 
     def _minibatches(self, rows: SampleBatch, size: int) -> Iterator[SampleBatch]:
         """Yields one pass over the rows."""
@@ -183,6 +194,7 @@ class MultiGPUTrainOneStep(TrainOneStep):
         shuffle_sequences: Whether each pass has a new random order.
         policies: Ids of the policies to train; all that are to be trained when empty.
         framework: Not needed; accepted because RLlib's plans pass it.
+        between_passes: As in `TrainOneStep`.
         _fake_gpus: As `framework`.
     """
 
@@ -198,10 +210,11 @@ class MultiGPUTrainOneStep(TrainOneStep):
         shuffle_sequences: bool = True,
         policies: Sequence[str] = (),
         framework: str = "torch",
+        between_passes: Callable[[Any, SampleBatch], SampleBatch] | None = None,
         _fake_gpus: bool = False,
     ) -> None:
         del framework, num_gpus, _fake_gpus
-        super().__init__(workers, policies, num_sgd_iter, sgd_minibatch_size)
+        super().__init__(workers, policies, num_sgd_iter, sgd_minibatch_size, between_passes)
         self._shuffle = shuffle_sequences
 
 

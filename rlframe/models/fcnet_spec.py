@@ -15,10 +15,18 @@ from rlframe.utils.errors import ConfigError
 POPART_LAYER = "popart"
 #: How hidden layers begin, and outputs and values: near zero.
 HIDDEN, HEAD = Initial("normc", 1.0), Initial("normc", 0.01)
+#: How hidden layers, outputs and values begin, by `fcnet_weights_initializer`. Source of "orthogonal": Engstrom et al.
+#: 2020, "Implementation Matters in Deep Policy Gradients", section 3.
+_INITIALS = {
+    "normc": (HIDDEN, HEAD, HEAD),
+    "orthogonal": (Initial("orthogonal", 2.0**0.5), Initial("orthogonal", 0.01), Initial("orthogonal", 1.0)),
+    "xavier": (Initial("xavier"),) * 3,
+    "fan_in": (Initial("fan_in"),) * 3,
+}
 
 
 def fcnet_spec(
-    num_outputs: int | None, model_config: Mapping[str, Any], *, values: bool = True, head: Initial = HEAD
+    num_outputs: int | None, model_config: Mapping[str, Any], *, values: bool = True, head: Initial | None = None
 ) -> ModelLayers:
     """Returns the layers of the network that `model_config` asks for.
 
@@ -26,34 +34,36 @@ def fcnet_spec(
 
     Args:
         num_outputs: Width of the outputs; None makes the last hidden layer the output.
-        model_config: Keys `fcnet_hiddens`, `fcnet_activation`, `post_fcnet_hiddens`, `post_fcnet_activation`,
-            `no_final_linear`, `free_log_std` and `vf_share_layers`; and `POPART_LAYER`, which policies add.
+        model_config: Keys `fcnet_hiddens`, `fcnet_activation`, `fcnet_weights_initializer`, `post_fcnet_hiddens`,
+            `post_fcnet_activation`, `no_final_linear`, `free_log_std`, `initial_log_std` and `vf_share_layers`; and
+            `POPART_LAYER`, which policies add.
         values: Whether the network also has a value head.
-        head: How the layers of outputs and values begin.
+        head: How the layers of outputs and values begin; None as `fcnet_weights_initializer` says.
 
     Raises:
         ConfigError: If `free_log_std` meets an odd `num_outputs`.
         ValueError: If an activation is unknown.
     """
-    hidden = _hidden_layers(model_config, "hidden")
+    inner, output_head, value_head = _INITIALS[model_config.get("fcnet_weights_initializer") or "normc"]
+    hidden = _hidden_layers(model_config, "hidden", inner)
     free_log_std = bool(model_config.get("free_log_std", False)) and num_outputs is not None
     width = _width_before_log_std(num_outputs, free_log_std)
     outputs: list[Layer] = list(hidden)
     shared = len(outputs)
     if width is not None and model_config.get("no_final_linear", False):
         last = hidden[-1] if hidden else Dense("hidden_0", _activation(model_config, "fcnet_activation", "tanh"))
-        outputs[-1:] = [Dense(last.name, last.activation, width, HIDDEN)]
+        outputs[-1:] = [Dense(last.name, last.activation, width, inner)]
         shared = len(outputs)
     elif width is not None:
-        outputs.append(Dense("output", "linear", width, head))
+        outputs.append(Dense("output", "linear", width, head or output_head))
     if free_log_std:
-        outputs.append(AppendBias("free_log_std", width))
+        outputs.append(AppendBias("free_log_std", width, float(model_config.get("initial_log_std") or 0.0)))
     if not values:
         return ModelLayers(tuple(outputs), None, shared)
     separate = not model_config.get("vf_share_layers", True)
     value_layers = [
-        *(_hidden_layers(model_config, "value_hidden") if separate else ()),
-        Dense("value", "linear", 1, head),
+        *(_hidden_layers(model_config, "value_hidden", inner) if separate else ()),
+        Dense("value", "linear", 1, head or value_head),
     ]
     if model_config.get(POPART_LAYER):
         value_layers.append(Dense(POPART_LAYER, "linear", 1, Initial("ones"), trainable=False))
@@ -113,13 +123,13 @@ def post_layers(model_config: Mapping[str, Any], hiddens: Sequence[int], prefix:
     return [Dense(f"{prefix}dense.{index}", activation, units, HIDDEN) for index, units in enumerate(hiddens)]
 
 
-def _hidden_layers(model_config: Mapping[str, Any], prefix: str) -> list[Dense]:
+def _hidden_layers(model_config: Mapping[str, Any], prefix: str, initial: Initial) -> list[Dense]:
     """Returns `fcnet_hiddens` followed by `post_fcnet_hiddens` as layers."""
     activation = _activation(model_config, "fcnet_activation", "tanh")
     post_activation = _activation(model_config, "post_fcnet_activation", "relu")
     sizes = [(int(units), activation) for units in model_config.get("fcnet_hiddens") or ()]
     sizes += [(int(units), post_activation) for units in model_config.get("post_fcnet_hiddens") or ()]
-    return [Dense(f"{prefix}_{index}", name, units, HIDDEN) for index, (units, name) in enumerate(sizes)]
+    return [Dense(f"{prefix}_{index}", name, units, initial) for index, (units, name) in enumerate(sizes)]
 
 
 def _activation(model_config: Mapping[str, Any], key: str, default: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rlframe.data.columns import OBS
-from rlframe.models.fcnet_spec import HEAD, POPART_LAYER, fcnet_spec, visionnet_spec
+from rlframe.models.fcnet_spec import POPART_LAYER, fcnet_spec, visionnet_spec
 from rlframe.models.layer_owner import LayerOwner
 from rlframe.models.modelv2 import OBS_FLAT, ModelV2
 from rlframe.models.spec import Initial, ModelLayers
@@ -107,8 +107,8 @@ class LayeredModel(LayerOwner, ModelV2):
 class FullyConnected(LayeredModel):
     """Dense layers from flat observations; what it consists of is said in `rlframe.models.fcnet_spec`."""
 
-    #: How the layers of outputs and values begin.
-    _head_initial: ClassVar[Initial] = HEAD
+    #: How the layers of outputs and values begin; None as `fcnet_weights_initializer` says.
+    _head_initial: ClassVar[Initial | None] = None
 
     def _describe_layers(self, num_outputs: int | None) -> ModelLayers:
         return fcnet_spec(num_outputs, self.model_config, values=self.uses_value_function, head=self._head_initial)

@@ -30,8 +30,9 @@ class Initial:
 
     Attributes:
         kind: "normc": normal, every output's row with the norm `scale`, biases 0; "xavier": uniform in
-            ±√(6 / (in + out)), biases 0; "fan_in": uniform in ±1/√in, biases too (PyTorch's own); "uniform": uniform
-            in ±scale, biases too; "ones": weights 1, biases 0.
+            ±√(6 / (in + out)), biases 0; "orthogonal": rows or columns orthogonal and of the length `scale`, biases 0
+            (Saxe et al. 2014); "fan_in": uniform in ±1/√in, biases too (PyTorch's own); "uniform": uniform in ±scale,
+            biases too; "ones": weights 1, biases 0.
         scale: What the kind says.
     """
 
@@ -52,14 +53,23 @@ class Initial:
         if self.kind == "xavier":
             bound = math.sqrt(6.0 / (in_size + out_size))
             return rng.uniform(-bound, bound, shape).astype(np.float32), np.zeros(out_size, np.float32)
+        if self.kind == "orthogonal":
+            return self.scale * _orthogonal(rng, out_size, in_size), np.zeros(out_size, np.float32)
         if self.kind == "ones":
             return np.ones(shape, np.float32), np.zeros(out_size, np.float32)
         if self.kind not in ("fan_in", "uniform"):
-            kinds = "'normc', 'xavier', 'fan_in', 'uniform' or 'ones'"
+            kinds = "'normc', 'xavier', 'orthogonal', 'fan_in', 'uniform' or 'ones'"
             raise ValueError(f"Initial: got kind={self.kind!r}, wanted {kinds}")
         bound = self.scale if self.kind == "uniform" else 1.0 / math.sqrt(in_size)
         drawn = rng.uniform(-bound, bound, (out_size, in_size + 1)).astype(np.float32)
         return np.ascontiguousarray(drawn[:, :-1]), np.ascontiguousarray(drawn[:, -1])
+
+
+def _orthogonal(rng: np.random.Generator, out_size: int, in_size: int) -> NDArray[np.float32]:
+    """Returns a matrix `[out, in]`, uniform among those whose rows, or columns if these are fewer, are orthonormal."""
+    q, r = np.linalg.qr(rng.standard_normal((max(out_size, in_size), min(out_size, in_size))))
+    q = q * np.sign(np.diag(r))  # without which the factor's own signs would make it less than uniform
+    return np.ascontiguousarray(q if out_size >= in_size else q.T, np.float32)
 
 
 class _Described:
@@ -203,11 +213,22 @@ class LSTM(_Described):
 
 @dataclass(frozen=True)
 class AppendBias(_Described):
-    """Appends the learned, observation-independent vector `<name>.log_std [n]` to every row (`free_log_std`)."""
+    """Appends the learned, observation-independent vector `<name>.log_std [n]` to every row (`free_log_std`).
+
+    Attributes:
+        name: Prefix of the vector.
+        units: Its length.
+        start: What its numbers begin with.
+    """
 
     kind: ClassVar[str] = "append_bias"
     name: str
     units: int | None = None
+    start: float = 0.0
+
+    def to_spec(self) -> dict[str, Any]:
+        """Returns the layer as plain data; how its vector begins is no part of it."""
+        return {"kind": self.kind, "name": self.name, "units": self.units}
 
     def width_behind(self, in_size: int) -> int:
         """Returns the width of rows and vector together."""

@@ -66,6 +66,8 @@ class DDPPOConfig(PPOConfig):
                 f"normalize_values={self.normalize_values}: DD-PPO learns values in reward units: each worker would "
                 "follow targets of its own; leave it at False"
             )
+        if self.recompute_advantages:
+            yield "recompute_advantages=True: DD-PPO's workers learn from advantages as they were sampled; leave it out"
         if self.use_gae and not self.use_critic:
             yield "use_gae=True needs use_critic=True: the estimates are made of values"
         if self.batch_mode == "truncate_episodes" and not self.use_gae:

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from rlframe.agents.families.actor_critic import (
     ActionBoundConfig,
     ActorCriticConfig,
@@ -15,13 +17,16 @@ from rlframe.agents.families.actor_critic import (
 )
 from rlframe.agents.families.optimization import GradientClippingConfig, MinibatchConfig
 from rlframe.config.options import option
+from rlframe.data.columns import OBS, VF_PREDS
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
+from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences, StandardizeFields
 from rlframe.execution.train_ops import MultiGPUTrainOneStep, policy_parts
 from rlframe.trainer.template import build_trainer
+from rlframe.utils.errors import ConfigError
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 
 _LOGGER = logging.getLogger("rlframe")
@@ -61,6 +66,11 @@ class PPOConfig(
         "alone, and the loss is PPO's own.",
         source="Yu et al. 2022, section 5.1; van Hasselt et al. 2016",
     )
+    recompute_advantages: bool = option(
+        False,
+        "Each pass over a train batch but the first has advantages and value targets of the values as they are then.",
+        source="Andrychowicz et al. 2021, section 3.5",
+    )
     vf_share_layers: int = option(-1, "Old place of model.vf_share_layers.", deprecated=True)
 
     def faults(self) -> Iterator[str]:
@@ -68,6 +78,13 @@ class PPOConfig(
         yield from super().faults()
         if self.normalize_values and not self.use_critic:
             yield "normalize_values=True needs use_critic=True: there are no values to normalise"
+        if self.recompute_advantages and not self.use_critic:
+            yield "recompute_advantages=True needs use_critic=True: without values advantages stay what they are"
+        if self.recompute_advantages and (self.model.use_lstm or self.model.use_attention):
+            yield (
+                "recompute_advantages=True needs a model without memory: values of single observations are computed "
+                "anew; set use_lstm and use_attention to False, or leave advantages as they were sampled"
+            )
 
 
 class UpdateValueNormalizer:
@@ -84,6 +101,25 @@ class UpdateValueNormalizer:
             if hasattr(policy, "update_value_normalizer"):  # one of the user's own may lack it
                 policy.update_value_normalizer(rows)
         return batch
+
+
+def recompute_advantages(policy: Any, rows: SampleBatch) -> SampleBatch:
+    """Returns the rows with the values, advantages and value targets of the policy as it is, standardised.
+
+    Raises:
+        ConfigError: If the policy has a memory, or a postprocessing of its own.
+
+    Source: Andrychowicz et al. 2021, "What Matters for On-Policy Deep Actor-Critic Methods?", section 3.5.
+    """
+    if policy.is_recurrent() or type(policy).postprocess_trajectory is not compute_gae_for_sample_batch:
+        raise ConfigError(
+            f"recompute_advantages: got {type(policy).__name__}, which has a memory or a postprocess_trajectory of its "
+            "own; wanted PPO's advantages of single observations, or recompute_advantages=False"
+        )
+    again = rows.copy(shallow=True)
+    again[VF_PREDS] = np.asarray(policy.values(rows[OBS]), np.float32)
+    StandardizeFields(["advantages"])(compute_gae_for_sample_batch(policy, again))  # in place
+    return again
 
 
 class UpdateKL:
@@ -140,6 +176,7 @@ def execution_plan(workers: WorkerSet, config: PPOConfig) -> LocalIterator[Any]:
                 sgd_minibatch_size=config.sgd_minibatch_size,
                 num_sgd_iter=config.num_sgd_iter,
                 shuffle_sequences=config.shuffle_sequences,
+                between_passes=recompute_advantages if config.recompute_advantages else None,
             )
         )
         .for_each(UpdateKL(workers))

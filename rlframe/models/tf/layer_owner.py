@@ -60,7 +60,7 @@ class TFLayerOwner(LayerOwner, VariableOwner):
         elif isinstance(layer, Convolutions):
             setattr(self, name, ConvStack(layer.shape, layer.filters, layer.activation, reduce=layer.reduce))
         elif isinstance(layer, AppendBias):
-            self.add_weight(f"{name}.log_std", np.zeros(units, np.float32))
+            self.add_weight(f"{name}.log_std", np.full(units, layer.start, np.float32))
         elif isinstance(layer, LayerNorm | BatchNorm):
             self.add_weight(f"{name}.weight", np.ones(units, np.float32))
             self.add_weight(f"{name}.bias", np.zeros(units, np.float32))

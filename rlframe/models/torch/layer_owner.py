@@ -238,7 +238,7 @@ def _module(layer: Layer, in_size: int, rng: np.random.Generator | None) -> nn.M
     if isinstance(layer, GRU | LSTM):
         return (cells.GRU if isinstance(layer, GRU) else cells.LSTM)(in_size, units)
     if isinstance(layer, AppendBias):
-        return AppendBiasLayer(units)
+        return AppendBiasLayer(units, layer.start)
     assert isinstance(layer, Rescale)  # none else is left
     return _Rescale(layer.low, layer.high)
 

@@ -219,11 +219,12 @@ class AppendBiasLayer(nn.Module):
 
     Args:
         num_bias_vars: Length of the vector.
+        start: What its numbers begin with.
     """
 
-    def __init__(self, num_bias_vars: int) -> None:
+    def __init__(self, num_bias_vars: int, start: float = 0.0) -> None:
         super().__init__()
-        self.log_std = nn.Parameter(torch.zeros(num_bias_vars))
+        self.log_std = nn.Parameter(torch.full((num_bias_vars,), float(start)))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Returns `x [B, k]` with the vector behind every row. Float `[B, k + n]`."""

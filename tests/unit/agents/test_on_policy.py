@@ -4,6 +4,7 @@ import copy
 import logging
 import math
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -11,8 +12,10 @@ from rlframe.agents.a3c import A2CTrainer, A3CTrainer
 from rlframe.agents.dqn import PQNTrainer
 from rlframe.agents.pg import PGTrainer, post_process_advantages
 from rlframe.agents.ppo import DEFAULT_CONFIG, PPOTrainer
-from rlframe.agents.ppo.ppo import UpdateKL, warn_about_bad_reward_scales
+from rlframe.agents.ppo.ppo import UpdateKL, recompute_advantages, warn_about_bad_reward_scales
+from rlframe.agents.ppo.ppo_policy import PPOTorchPolicy
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.rllib1x.ppo import KLCoeffMixin
 from rlframe.utils.errors import ConfigError
 from tests.contract.test_policies import make as make_policy
@@ -147,6 +150,62 @@ def test_large_returns_are_warned_of(caplog):
         result = {"episode_reward_mean": -2001.0}
         assert warn_about_bad_reward_scales(config, result) is result
     assert "raise vf_clip_param" in caplog.text
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_networks_begin_as_the_config_says(framework):
+    model = {"fcnet_hiddens": [8, 6], "fcnet_weights_initializer": "orthogonal", "free_log_std": True,
+             "initial_log_std": -0.5, "vf_share_layers": False}  # fmt: skip
+    weights = make_policy(
+        framework, "PPO", {"model": model}, action_space=gymnasium.spaces.Box(-1, 1, (2,))
+    ).get_weights()
+    for name, gain in {"hidden_1": 2**0.5, "output": 0.01, "value_hidden_1": 2**0.5, "value": 1.0}.items():
+        rows = weights[f"{name}.weight"]
+        np.testing.assert_allclose(rows @ rows.T, gain**2 * np.eye(len(rows)), atol=1e-5, err_msg=name)
+        assert not weights[f"{name}.bias"].any()
+    np.testing.assert_array_equal(weights["free_log_std.log_std"], np.full(2, -0.5, np.float32))
+
+
+def test_recomputed_advantages_are_those_of_the_values_as_they_are():
+    trainer = make(PPOTrainer, num_envs_per_worker=2, train_batch_size=40, **{"lambda": 0.9})
+    policy = trainer.get_policy()
+    rows = trainer.workers.local_worker().sample()
+    sampled = {name: rows[name].copy() for name in ("advantages", "vf_preds")}
+    np.testing.assert_allclose(recompute_advantages(policy, rows)["vf_preds"], sampled["vf_preds"], atol=1e-6)
+    policy.set_weights({name: array + 0.1 for name, array in policy.get_weights().items()})
+    again = recompute_advantages(policy, rows)
+    values, following, expected = policy.values(rows["obs"]), policy.values(rows["new_obs"]), np.zeros(rows.count)
+    trace = 0.0
+    for t in reversed(range(rows.count)):  # eq. 16 of Schulman et al. 2016, row by row
+        last = t == rows.count - 1 or rows["eps_id"][t] != rows["eps_id"][t + 1]
+        after = 0.0 if rows["terminateds"][t] else following[t]
+        trace = rows["rewards"][t] + 0.99 * after - values[t] + (0.0 if last else 0.99 * 0.9 * trace)
+        expected[t] = trace
+    np.testing.assert_allclose(again["value_targets"], expected + values, rtol=1e-4)
+    np.testing.assert_allclose(again["advantages"], (expected - expected.mean()) / expected.std(), atol=1e-3)
+    np.testing.assert_array_equal(rows["advantages"], sampled["advantages"], "the batch itself stays")
+
+
+def test_advantages_are_recomputed_before_each_pass_but_the_first():
+    one, two = (make(PPOTrainer, recompute_advantages=flag) for flag in (False, True))
+    stats = [trainer.train()["info"]["learner"]["default_policy"]["learner_stats"] for trainer in (one, two)]
+    assert stats[0]["vf_loss"] != stats[1]["vf_loss"]
+    one, two = (make(PPOTrainer, recompute_advantages=flag, num_sgd_iter=1) for flag in (False, True))
+    assert one.train()["info"]["learner"] == two.train()["info"]["learner"]
+
+
+def test_advantages_that_cannot_be_recomputed_are_refused():
+    derived = PPOTrainer.with_updates(
+        default_policy=PPOTorchPolicy.with_updates(name="Mine", postprocess_fn=compute_gae_for_sample_batch_twice)
+    )
+    with pytest.raises(ConfigError, match=r"recompute_advantages: got Mine, .* a postprocess_trajectory of its own"):
+        make(derived, recompute_advantages=True, sgd_minibatch_size=32, num_sgd_iter=2).train()
+    with pytest.raises(ConfigError, match="recompute_advantages=True needs a model without memory"):
+        make(PPOTrainer, recompute_advantages=True, model={"use_lstm": True})
+
+
+def compute_gae_for_sample_batch_twice(policy, batch, other_agent_batches=None, episode=None):
+    return compute_gae_for_sample_batch(policy, compute_gae_for_sample_batch(policy, batch))
 
 
 def test_kl_penalty_grows_and_shrinks_by_hand():

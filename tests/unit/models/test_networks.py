@@ -216,6 +216,7 @@ def test_batch_renormalisation_follows_the_batch_and_then_limits_it(framework):
     ("initial", "check"),
     [
         (Initial("normc", 0.5), lambda w, b: np.allclose(np.linalg.norm(w, axis=1), 0.5) and not b.any()),
+        (Initial("orthogonal", 0.5), lambda w, b: np.allclose(w.T @ w, 0.25 * np.eye(4), atol=1e-6) and not b.any()),
         (Initial("xavier"), lambda w, b: 0.5 < abs(w).max() <= np.sqrt(6 / 13) and not b.any()),
         (Initial("fan_in"), lambda w, b: 0.4 < abs(w).max() <= 0.5 and b.any() and abs(b).max() <= 0.5),
         (Initial("ones"), lambda w, b: (w == 1.0).all() and not b.any()),
@@ -250,7 +251,7 @@ def test_networks_that_cannot_be_built_are_refused_in_a_sentence(inputs, layers,
 
 
 def test_unknown_initial_weights_and_layers_are_refused_with_those_there_are():
-    with pytest.raises(ValueError, match="wanted 'normc', 'xavier', 'fan_in', 'uniform' or 'ones'"):
-        Initial("orthogonal").draw(np.random.default_rng(0), 2, 2)
+    with pytest.raises(ValueError, match="wanted 'normc', 'xavier', 'orthogonal', 'fan_in', 'uniform' or 'ones'"):
+        Initial("glorot").draw(np.random.default_rng(0), 2, 2)
     with pytest.raises(ValueError, match="Unknown layer kind 'spiking'"):
         layer_from_spec({"kind": "spiking", "name": "a"})
