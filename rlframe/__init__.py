@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rlframe.agents.appo import APPOTrainer
     from rlframe.agents.ddpg import ApexDDPGTrainer, DDPGTrainer, TD3BCTrainer, TD3Trainer
     from rlframe.agents.dqn import ApexTrainer, DQNTrainer, PQNTrainer, R2D2Trainer, SimpleQTrainer
+    from rlframe.agents.es import ARSTrainer, ESTrainer
     from rlframe.agents.impala import ImpalaTrainer
     from rlframe.agents.iql import IQLTrainer
     from rlframe.agents.maddpg import MADDPGTrainer
@@ -55,6 +56,8 @@ _LAZY = {
     "DQNTrainer": "rlframe.agents.dqn",
     "ExternalEnv": "rlframe.env.external_env",
     "IQLTrainer": "rlframe.agents.iql",
+    "ARSTrainer": "rlframe.agents.es",
+    "ESTrainer": "rlframe.agents.es",
     "ImpalaTrainer": "rlframe.agents.impala",
     "MADDPGTrainer": "rlframe.agents.maddpg",
     "MARWILTrainer": "rlframe.agents.marwil",
@@ -84,6 +87,7 @@ __all__ = [
     "A3CTrainer",
     "ACERTrainer",
     "APPOTrainer",
+    "ARSTrainer",
     "ApexDDPGTrainer",
     "ApexTrainer",
     "BCTrainer",
@@ -92,6 +96,7 @@ __all__ = [
     "DDPGTrainer",
     "DDPPOTrainer",
     "DQNTrainer",
+    "ESTrainer",
     "ExternalEnv",
     "IQLTrainer",
     "ImpalaTrainer",

@@ -555,6 +555,28 @@ class _APPOKeys(_AsynchronousKeys, _ClippedSurrogateKeys, total=False):
     use_kl_loss: bool
     """Add the KL penalty to the loss."""
 
+class _PerturbedWeightsKeys(_CommonKeys, total=False):
+    noise_stdev: float
+    """σ: standard deviation of the noise on weights."""
+    action_noise_std: float
+    """Standard deviation of noise on continuous actions of such episodes."""
+    eval_prob: float
+    """Share of pairs of episodes that are played without noise, of which nothing is learned."""
+    report_length: int
+    """Episodes without noise that `eval_reward_mean` is the mean of, the last ones."""
+    noise_size: int
+    """Size of RLlib's table of noise; noise is drawn from its seed here."""
+
+class _ARSKeys(_PerturbedWeightsKeys, total=False):
+    num_rollouts: int
+    """Directions of one update, each of which two episodes try."""
+    rollouts_used: int
+    """The best of them, of which the step is made."""
+    sgd_stepsize: float
+    """Size of the step."""
+    offset: float
+    """Taken off every reward, against bonuses for merely being alive. In env reward."""
+
 class _MARWILKeys(_ReplayKeys, _GradientClippingKeys, total=False):
     beta: float
     """How much better actions weigh more; 0 clones all alike."""
@@ -642,6 +664,16 @@ class _DDPPOKeys(_PPOKeys, total=False):
     """Backend of torch.distributed; nccl between GPUs."""
     truncate_episodes: bool
     """A key of RLlib's that nothing reads."""
+
+class _ESKeys(_PerturbedWeightsKeys, total=False):
+    episodes_per_batch: int
+    """Episodes of one update, at least; see also train_batch_size."""
+    stepsize: float
+    """Learning rate of the Adam that follows the estimated gradient."""
+    l2_coeff: float
+    """Weight of ½‖θ‖² in what is minimised."""
+    return_proc_mode: Literal['centered_rank']
+    """What is made of returns: ranks between −½ and ½."""
 
 class _IQLKeys(_NetworkSectionsKeys, _TwoRatesKeys, _TwinCriticKeys, _NStepKeys, _SoftTargetKeys, _GradientClippingKeys, total=False):
     expectile: float
@@ -753,6 +785,11 @@ class APPOConfigDict(_APPOKeys, total=False):
 
     evaluation_config: APPOConfigDict
 
+class ARSConfigDict(_ARSKeys, total=False):
+    """Config keys of ARS."""
+
+    evaluation_config: ARSConfigDict
+
 class BCConfigDict(_MARWILKeys, total=False):
     """Config keys of BC."""
 
@@ -777,6 +814,11 @@ class DQNConfigDict(_DQNKeys, total=False):
     """Config keys of DQN."""
 
     evaluation_config: DQNConfigDict
+
+class ESConfigDict(_ESKeys, total=False):
+    """Config keys of ES."""
+
+    evaluation_config: ESConfigDict
 
 class ImpalaConfigDict(_AsynchronousKeys, total=False):
     """Config keys of IMPALA."""
@@ -858,6 +900,7 @@ __all__ = [
     "A3CConfigDict",
     "ACERConfigDict",
     "APPOConfigDict",
+    "ARSConfigDict",
     "ApexConfigDict",
     "ApexDDPGConfigDict",
     "ApexOptimizerConfigDict",
@@ -866,6 +909,7 @@ __all__ = [
     "DDPGConfigDict",
     "DDPPOConfigDict",
     "DQNConfigDict",
+    "ESConfigDict",
     "IQLConfigDict",
     "ImpalaConfigDict",
     "LearningRatesConfigDict",

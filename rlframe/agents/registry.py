@@ -37,11 +37,13 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
     "APEX": AlgorithmEntry("rlframe.agents.dqn:ApexTrainer", "rlframe.agents.dqn:APEX_DEFAULT_CONFIG"),
     "APEX_DDPG": AlgorithmEntry("rlframe.agents.ddpg:ApexDDPGTrainer", "rlframe.agents.ddpg:APEX_DDPG_DEFAULT_CONFIG"),
     "APPO": AlgorithmEntry("rlframe.agents.appo:APPOTrainer", "rlframe.agents.appo:DEFAULT_CONFIG"),
+    "ARS": AlgorithmEntry("rlframe.agents.es:ARSTrainer", "rlframe.agents.es:ARS_DEFAULT_CONFIG"),
     "BC": AlgorithmEntry("rlframe.agents.marwil:BCTrainer", "rlframe.agents.marwil:BC_DEFAULT_CONFIG"),
     "CQL": AlgorithmEntry("rlframe.agents.sac:CQLTrainer", "rlframe.agents.sac:CQL_DEFAULT_CONFIG"),
     "DDPG": AlgorithmEntry("rlframe.agents.ddpg:DDPGTrainer", "rlframe.agents.ddpg:DEFAULT_CONFIG"),
     "DDPPO": AlgorithmEntry("rlframe.agents.ppo:DDPPOTrainer", "rlframe.agents.ppo.ddppo:DEFAULT_CONFIG"),
     "DQN": AlgorithmEntry("rlframe.agents.dqn:DQNTrainer", "rlframe.agents.dqn:DEFAULT_CONFIG"),
+    "ES": AlgorithmEntry("rlframe.agents.es:ESTrainer", "rlframe.agents.es:DEFAULT_CONFIG"),
     "IMPALA": AlgorithmEntry("rlframe.agents.impala:ImpalaTrainer", "rlframe.agents.impala:DEFAULT_CONFIG"),
     "IQL": AlgorithmEntry("rlframe.agents.iql:IQLTrainer", "rlframe.agents.iql:DEFAULT_CONFIG"),
     "MADDPG": AlgorithmEntry("rlframe.agents.maddpg:MADDPGTrainer", "rlframe.agents.maddpg:DEFAULT_CONFIG"),
@@ -62,9 +64,7 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
 """Loaders by name: `ALGORITHMS["DQN"]()` returns (trainer class, default config)."""
 
 _INSTEAD = {
-    "ARS": "use PPO, or IMPALA with many workers",
     "DREAMER": "use PPO or IMPALA, with use_lstm where observations hide the state",
-    "ES": "use PPO, or IMPALA with many workers",
     "MAML": "use PPO with an environment that sets a new task when it is reset (TaskSettableEnv)",
     "MBMPO": "use PPO, which needs no model of the dynamics but more samples",
     "SlateQ": "use PPO with a MultiDiscrete action space, one number for each place of the slate",

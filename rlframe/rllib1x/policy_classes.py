@@ -28,3 +28,15 @@ of_r2d2 = _torch_or_default("rlframe.agents.dqn.r2d2_policy:R2D2TorchPolicy")
 of_rnnsac = _torch_or_default("rlframe.agents.sac.rnnsac_policy:RNNSACTorchPolicy")
 of_sac = _torch_or_default("rlframe.agents.sac.sac_policy:SACTorchPolicy")
 of_simple_q = _torch_or_default("rlframe.agents.dqn.simple_q_policy:SimpleQTorchPolicy")
+
+
+def of_es(config: dict[str, Any]) -> Any:
+    """Returns the policy of ES, which is one for both frameworks."""
+    del config
+    return import_path("rlframe.agents.es.es_policy:ESPolicy")
+
+
+def of_ars(config: dict[str, Any]) -> Any:
+    """Returns the policy of ARS, which is one for both frameworks."""
+    del config
+    return import_path("rlframe.agents.es.es_policy:ARSPolicy")

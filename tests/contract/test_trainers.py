@@ -10,6 +10,7 @@ from rlframe.agents.acer import ACERTrainer
 from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.ddpg import TD3Trainer
 from rlframe.agents.dqn import ApexTrainer, DQNTrainer, PQNTrainer, R2D2Trainer, SimpleQTrainer
+from rlframe.agents.es import ESTrainer
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.marwil import MARWILTrainer
 from rlframe.agents.pg import PGTrainer
@@ -57,6 +58,7 @@ CASES = {
     "R2D2": (R2D2Trainer, {**REPLAY, "model": LSTM, "hiddens": [16], "burn_in": 3, "prioritized_replay": True}),
     "SAC": (SACTrainer, {**REPLAY, "model": {}}),
     "RNNSAC": (RNNSACTrainer, {**REPLAY, "model": {"max_seq_len": 7}, "Q_model": MEMORY, "policy_model": MEMORY}),
+    "ES": (ESTrainer, {"episodes_per_batch": 4, "train_batch_size": 80, "batch_mode": "complete_episodes"}),
     "TD3": (TD3Trainer, {**REPLAY, "actor_hiddens": [16], "critic_hiddens": [16]}),
 }
 #: Environments of those that do not choose.

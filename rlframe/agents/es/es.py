@@ -1,0 +1,149 @@
+"""ES and ARS: search by perturbed weights, without gradients; configs, plan, trainers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rlframe.config.common import CommonConfig
+from rlframe.config.options import option
+from rlframe.data.columns import EPS_ID
+from rlframe.data.sample_batch import MultiAgentBatch
+from rlframe.evaluation.worker_set import WorkerSet
+from rlframe.execution.iterators import LocalIterator
+from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences
+from rlframe.execution.train_ops import TrainOneStep
+from rlframe.trainer.template import build_trainer
+
+
+class PerturbedWeightsConfig(CommonConfig):
+    """Keys of ES and ARS alike. An episode is played with weights that noise was added to, the next one without it."""
+
+    new_defaults: ClassVar = {
+        "batch_mode": "complete_episodes",
+        "observation_filter": "MeanStdFilter",
+        "evaluation_config": {"explore": False},
+    }
+
+    noise_stdev: float = option(
+        0.02, "σ: standard deviation of the noise on weights.", above=0, source="Salimans et al. 2017, algorithm 1"
+    )
+    action_noise_std: float = option(0.0, "Standard deviation of noise on continuous actions of such episodes.", low=0)
+    eval_prob: float = option(
+        0.0, "Share of pairs of episodes that are played without noise, of which nothing is learned.", low=0, high=1
+    )
+    report_length: int = option(
+        10, "Episodes without noise that `eval_reward_mean` is the mean of, the last ones.", low=1
+    )
+    noise_size: int = option(-1, "Size of RLlib's table of noise; noise is drawn from its seed here.", deprecated=True)
+
+    def faults(self) -> Iterator[str]:
+        """Yields cross-field faults; never rewrites a value."""
+        yield from super().faults()
+        model = self.model
+        if self.batch_mode != "complete_episodes":
+            yield f"batch_mode={self.batch_mode!r}: returns are those of whole episodes; set 'complete_episodes'"
+        if model.use_lstm or model.use_attention or model.custom_model:
+            yield (
+                "model: noise is added to the weights of dense networks; leave use_lstm, use_attention and "
+                "custom_model out, and say the network by fcnet_hiddens"
+            )
+        if self.eval_prob == 1:
+            yield "eval_prob=1 plays all episodes without noise, and nothing is learned; take less"
+
+
+class ESConfig(PerturbedWeightsConfig):
+    """Keys of ES (Salimans et al. 2017)."""
+
+    new_defaults: ClassVar = {
+        "num_workers": 10,
+        "train_batch_size": 10_000,
+        "action_noise_std": 0.01,
+        "eval_prob": 0.003,
+    }
+
+    episodes_per_batch: int = option(1000, "Episodes of one update, at least; see also train_batch_size.", low=2)
+    stepsize: float = option(0.01, "Learning rate of the Adam that follows the estimated gradient.", above=0, log=True)
+    l2_coeff: float = option(0.005, "Weight of ½‖θ‖² in what is minimised.", low=0)
+    return_proc_mode: str = option(
+        "centered_rank", "What is made of returns: ranks between −½ and ½.", choices=("centered_rank",)
+    )
+
+
+class ARSConfig(PerturbedWeightsConfig):
+    """Keys of ARS (Mania et al. 2018)."""
+
+    new_defaults: ClassVar = {"num_workers": 2, "train_batch_size": 1, "eval_prob": 0.03}
+
+    num_rollouts: int = option(
+        32, "Directions of one update, each of which two episodes try.", low=1, source="Mania et al. 2018, algorithm 2"
+    )
+    rollouts_used: int = option(32, "The best of them, of which the step is made.", low=1)
+    sgd_stepsize: float = option(0.01, "Size of the step.", above=0, log=True)
+    offset: float = option(0.0, "Taken off every reward, against bonuses for merely being alive.", unit="env reward")
+
+    def faults(self) -> Iterator[str]:
+        """Yields cross-field faults; never rewrites a value."""
+        yield from super().faults()
+        if self.rollouts_used > self.num_rollouts:
+            yield f"rollouts_used={self.rollouts_used} must be at most num_rollouts={self.num_rollouts}"
+
+
+class ConcatEpisodes(ConcatBatches):
+    """Collects batches until they hold enough episodes and enough steps, then gives one; for `.combine()`.
+
+    Takes and times what `ConcatBatches` does.
+
+    Args:
+        min_episodes: Episodes that the joined batch holds at least.
+        min_batch_size: Env steps that it holds at least.
+    """
+
+    def __init__(self, min_episodes: int, min_batch_size: int) -> None:
+        super().__init__(min_batch_size)
+        self.min_episodes, self._steps_wanted = min_episodes, min_batch_size
+
+    def __call__(self, batch: Any) -> list[Any]:
+        """Returns the joined batch once there are enough of both, else nothing."""
+        episodes = sum(map(_episodes, [*self.buffer, batch]))
+        enough = episodes >= self.min_episodes
+        self.min_batch_size = self._steps_wanted if enough else self.count + batch.count + 1
+        return super().__call__(batch)
+
+
+def _episodes(batch: Any) -> int:
+    parts: Mapping[str, Any] = batch.policy_batches if isinstance(batch, MultiAgentBatch) else {"": batch}
+    return len(np.unique(np.concatenate([part[EPS_ID] for part in parts.values()]))) if parts else 0
+
+
+def execution_plan(workers: WorkerSet, config: Any) -> LocalIterator[Any]:
+    """Collects whole episodes, and moves each policy to where noise on its weights made them better."""
+    ars = isinstance(config, ARSConfig) or "num_rollouts" in config
+    episodes = 2 * config["num_rollouts"] if ars else config["episodes_per_batch"]
+    train = (
+        ParallelRollouts(workers, mode="bulk_sync")
+        .for_each(SelectExperiences(workers.trainable_policies))
+        .combine(ConcatEpisodes(episodes, config["train_batch_size"]))
+        .for_each(TrainOneStep(workers))
+    )
+    return StandardMetricsReporting(train, workers, config)
+
+
+DEFAULT_CONFIG: dict[str, Any] = ESConfig.defaults()
+ARS_DEFAULT_CONFIG: dict[str, Any] = ARSConfig.defaults()
+
+ESTrainer = build_trainer(
+    name="ES",
+    config_class=ESConfig,
+    policies=dict.fromkeys(("torch", "tf"), "rlframe.agents.es.es_policy:ESPolicy"),
+    execution_plan=execution_plan,
+)
+ARSTrainer = build_trainer(
+    name="ARS",
+    config_class=ARSConfig,
+    policies=dict.fromkeys(("torch", "tf"), "rlframe.agents.es.es_policy:ARSPolicy"),
+    execution_plan=execution_plan,
+)
