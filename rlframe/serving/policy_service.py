@@ -107,12 +107,12 @@ class PolicyService:
         }
 
     def _described(self, policy: Any) -> dict[str, Any]:
-        observed, acted = self.space_of(policy), policy.action_space_struct
+        observed, acted = self.space_of(policy), policy.action_space
         return {
             "observation_space": str(observed),
-            "observation_dtype": str(observed.dtype),
+            "observation_dtype": _dtype(observed),
             "action_space": str(acted),
-            "action_dtype": str(acted.dtype),
+            "action_dtype": _dtype(acted),
             "needs_session": bool(policy.needs_memory()),
         }
 
@@ -300,6 +300,11 @@ class PolicyService:
         session.steps += 1
         self.rows += 1
         return session.last
+
+
+def _dtype(space: Any) -> str | None:
+    """Returns the name of a space's dtype; None where its parts have dtypes of their own."""
+    return None if space.dtype is None else str(space.dtype)
 
 
 def _row(actions: Any, index: int) -> Any:

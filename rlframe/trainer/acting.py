@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+import numpy as np
+
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
+from rlframe.evaluation.sampling.rollout_buffer import clip_rewards
 
 if TYPE_CHECKING:
     from rlframe.evaluation.worker_set import WorkerSet
@@ -21,6 +24,8 @@ class ActingMixin:
 
     workers: WorkerSet
     config: dict[str, Any]
+    #: What a remote worker said about its environment's rewards, once it was asked.
+    _remote_clipping: tuple[bool | float | None] | None = None
 
     def get_policy(self, policy_id: str = DEFAULT_POLICY_ID) -> Policy:
         """Returns the local worker's policy.
@@ -48,7 +53,21 @@ class ActingMixin:
         """
         from rlframe.trainer.actor import StatefulActor
 
-        return StatefulActor(self.get_policy(policy_id), explore, self.workers.local_worker().clips_rewards)
+        return StatefulActor(self.get_policy(policy_id), explore, self.how_rewards_are_clipped())
+
+    def how_rewards_are_clipped(self) -> bool | float | None:
+        """Returns how rewards are clipped before policies see them: True to their sign, a number x to ±x.
+
+        Where `clip_rewards` says nothing that is for the environment to tell, which may be with remote workers alone.
+        """
+        worker, remotes = self.workers.local_worker(), self.workers.remote_workers()
+        if worker.policy_config.clip_rewards is not None or worker.env is not None or not remotes:
+            return worker.clips_rewards
+        if self._remote_clipping is None:
+            import ray
+
+            self._remote_clipping = (ray.get(remotes[0].apply.remote(_clipping_of)),)
+        return self._remote_clipping[0]
 
     @overload
     def compute_single_action(
@@ -101,7 +120,7 @@ class ActingMixin:
             observation: As the environment gives it.
             state: Recurrent state.
             prev_action: The action before.
-            prev_reward: The reward before.
+            prev_reward: The reward before, as the environment gave it; clipped where training's are.
             info: The environment's info; policies here do not use it.
             input_dict: Columns instead of `observation`.
             policy_id: Which policy acts.
@@ -121,6 +140,9 @@ class ActingMixin:
         Raises:
             KeyError: If there is no policy `policy_id`.
         """
+        if prev_reward is not None:
+            clipped = clip_rewards(np.asarray([prev_reward], np.float32), self.how_rewards_are_clipped())
+            prev_reward = clipped[0]
         action, states, extra = self.get_policy(policy_id).compute_single_action(
             observation,
             state,
@@ -202,3 +224,8 @@ class ActingMixin:
             {agent: result[1] for agent, result in made.items()},
             {agent: result[2] for agent, result in made.items()},
         )
+
+
+def _clipping_of(worker: Any) -> bool | float | None:
+    how: bool | float | None = worker.clips_rewards
+    return how

@@ -44,12 +44,16 @@ def export_torch_model(policy: Any, export_dir: str, onnx: int | None) -> None:
                 traced: Any = torch.jit.trace(module, example.to(policy.device), check_trace=False)
                 traced.save(os.path.join(export_dir, "model.pt"))
             return
-        torch.onnx.export(
-            module,
-            (example.to(policy.device),),
-            os.path.join(export_dir, "model.onnx"),
-            opset_version=onnx,
-            input_names=["obs"],
-            output_names=["action_dist_inputs"],
-            dynamic_axes={"obs": {0: "batch"}, "action_dist_inputs": {0: "batch"}},
-        )
+        with warnings.catch_warnings():
+            # The newer exporter wants a package of its own, onnxscript.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            torch.onnx.export(
+                module,
+                (example.to(policy.device),),
+                os.path.join(export_dir, "model.onnx"),
+                opset_version=onnx,
+                input_names=["obs"],
+                output_names=["action_dist_inputs"],
+                dynamic_axes={"obs": {0: "batch"}, "action_dist_inputs": {0: "batch"}},
+                dynamo=False,
+            )

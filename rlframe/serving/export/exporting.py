@@ -72,7 +72,7 @@ def export_policy(
     if policy_id not in policies:
         raise ConfigError(f"export: got the policy {policy_id!r}, wanted one of {', '.join(policies)}; say policy_id")
     policy = policies[policy_id]
-    program = policy_program(policy, trainer.config.get("clip_rewards"))
+    program = policy_program(policy, trainer.how_rewards_are_clipped())
     recorded = record(trainer, policy_id)
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")

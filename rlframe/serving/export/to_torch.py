@@ -21,6 +21,11 @@ def _slice(x: Tensor, starts: list[int], ends: list[int], axes: list[int]) -> Te
     return x
 
 
+def _one_hot(x: Tensor, depth: int, *_: Any, **__: Any) -> Tensor:
+    """Gives zeros for what is no choice, as the zeros are that a graph is traced with where choices count from 1."""
+    return (x[..., None] == torch.arange(depth)).to(torch.float32)
+
+
 def _conv(x: Tensor, weight: Tensor, bias: Tensor, *, strides: list[int], pads: list[int]) -> Tensor:
     top, left, bottom, right = pads
     return functional.conv2d(functional.pad(x, (left, right, top, bottom)), weight, bias, strides)
@@ -53,7 +58,7 @@ _OPERATIONS: dict[str, Callable[..., Tensor]] = {
     "ReduceMean": lambda x, axes: x.mean(axes, keepdim=True),
     "ReduceSum": lambda x, axes: x.sum(axes, keepdim=True),
     "ArgMax": lambda x, axis, **_: x.argmax(axis),
-    "OneHot": lambda x, depth, *_, **__: functional.one_hot(x, depth).to(torch.float32),
+    "OneHot": _one_hot,
     "Cast": lambda x, to: x.to(getattr(torch, to)),
     "Reshape": lambda x, shape: x.reshape([x.shape[i] if n == 0 else n for i, n in enumerate(shape)]),
     "Transpose": lambda x, perm: x.permute(perm),
