@@ -386,12 +386,12 @@ def add_time_dimension(
         from rlframe.data import sequences_tf
 
         return sequences_tf.add_time_dimension(padded_inputs, seq_lens, max_seq_len, time_major)
-    rows = int(padded_inputs.shape[0])
+    rows = padded_inputs.shape[0]  # no int(): a tracer follows sizes as they are
     if max_seq_len is not None:
         length = int(max_seq_len)
         sequences = rows // max(length, 1)
     elif seq_lens is not None:
-        sequences = len(seq_lens)
+        sequences = seq_lens.shape[0] if hasattr(seq_lens, "shape") else len(seq_lens)
         length = rows // max(sequences, 1)
     else:
         raise ValueError("Got neither seq_lens nor max_seq_len; wanted one of them to tell sequences apart.")

@@ -40,7 +40,7 @@ class RecurrentContext:
         self._states = [np.repeat(state[None], size, axis=0) for state in self._initial]
         self._past = {
             column: np.zeros((size, depth, *shape), dtype)
-            for column, depth in _depths(self._views).items()
+            for column, depth in depths_of(self._views).items()
             for shape, dtype in [column_layout(policy, column)]
         }
 
@@ -173,7 +173,7 @@ def _earlier(batch: Mapping[str, Any], data: Any, rows: NDArray[np.int64], steps
     return found
 
 
-def _depths(views: Mapping[str, ViewRequirement]) -> dict[str, int]:
+def depths_of(views: Mapping[str, ViewRequirement]) -> dict[str, int]:
     """Returns how many steps back each column is seen; columns that are only seen now are left out."""
     depths: dict[str, int] = {}
     for name, view in views.items():

@@ -252,8 +252,6 @@ def test_nested_spaces_are_told_by_servers(case):
 
 
 def test_files_that_need_numpy_only(policies, tmp_path):
-    if policies.case == "PPO, attention":
-        pytest.skip("written for frameworks alone")
     for policy_id, (episode, wanted) in policies.seen.items():
         path = policies.trainer.export_policy("numpy", tmp_path / policy_id, policy_id=policy_id)
         actions, states = acting.exported(policies.trainer, path, policy_id, episode)

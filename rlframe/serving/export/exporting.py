@@ -8,7 +8,8 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
-from rlframe.serving.export.policy_program import policy_program
+from rlframe.serving.export.policy_program import acts_by_hooks, policy_program
 from rlframe.serving.export.program import OPSET, Port, Program
 from rlframe.serving.export.recorded import Step, record
 from rlframe.serving.protocol import dumps
@@ -34,6 +35,8 @@ CONTRACT = "contract.json"
 FILES = {"numpy": "policy.py", "onnx": "policy.onnx", "torchscript": "policy.pt", "savedmodel": "saved_model"}
 _MODULES = {"numpy": "to_numpy", "onnx": "to_onnx", "torchscript": "to_torch", "savedmodel": "to_tf"}
 _NEEDED = {"numpy": (), "onnx": ("onnx", "onnxruntime"), "torchscript": ("torch",), "savedmodel": ("tensorflow",)}
+#: What can hold a network that is traced, by its framework.
+_TRACED = {"torch": ("torchscript", "onnx"), "tf": ("savedmodel",)}
 _SCHEMA = 1
 #: How far numbers of an action may lie from the policy's, as a share of its range, or of 1 where it has none.
 _CLOSE = 1e-4
@@ -73,13 +76,14 @@ def export_policy(
         raise ConfigError(f"export: got the policy {policy_id!r}, wanted one of {', '.join(policies)}; say policy_id")
     policy = policies[policy_id]
     program = policy_program(policy, trainer.how_rewards_are_clipped())
+    _check_network(policy, program, to)
     recorded = record(trainer, policy_id)
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     beside.mkdir()
     try:
         contract = _contract(trainer, policy_id, policy, program, to)
-        run = write(program, contract, beside / FILES[to])
+        run = _written(policy, program, partial(write, program, contract, beside / FILES[to]))
         count = sum(len(episode) for episode in recorded)
         contract["verified"] = {"observations": count, "difference": _verified(program, run, recorded)}
         (beside / CONTRACT).write_text(json.dumps(contract, indent=1) + "\n", encoding="utf-8")
@@ -89,6 +93,46 @@ def export_policy(
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return target / FILES[to]
+
+
+def _check_network(policy: Any, program: Program, to: str) -> None:
+    """Raises a ConfigError where a format cannot hold the policy's network."""
+    if program.network is not None and to not in _TRACED[program.network.framework]:
+        raise ConfigError(
+            f"export: got the format {to!r} for {_traced_part(policy)}, which is not built in; wanted "
+            f"{' or '.join(_TRACED[program.network.framework])}, which trace it, or rlframe serve RUN"
+        )
+
+
+def _traced_part(policy: Any) -> str:
+    """Returns what of a policy is written by running it, for messages."""
+    model = type(policy.model).__name__
+    return f"{model} and what chooses actions behind it" if acts_by_hooks(policy) else model
+
+
+def _written(policy: Any, program: Program, write: Callable[[], Runner]) -> Runner:
+    """Writes a file and returns how it runs; what a network of the user's own does against tracing is one sentence."""
+    if program.network is None:
+        return write()
+
+    def told(act: Callable[[], Any], what: str) -> Any:
+        try:
+            return act()
+        except ConfigError:
+            raise
+        except Exception as error:  # whatever users' code and the frameworks raise
+            reason = " ".join(str(error).split())
+            raise ConfigError(
+                f"export: {_traced_part(policy)} {what} ({type(error).__name__}: {reason:.200}); serve it instead: "
+                "rlframe serve RUN"
+            ) from error
+
+    run: Runner = told(write, "cannot be traced")
+    return lambda feeds: told(lambda: run(feeds), f"runs on 2 rows, as it was traced, and not on {_rows(feeds)}")
+
+
+def _rows(feeds: Feeds) -> int:
+    return len(next(iter(feeds.values())))
 
 
 def check_export(to: str, target: Path, *, force: bool) -> Callable[[Program, dict[str, Any], Path], Runner]:
@@ -150,40 +194,62 @@ def _verified(program: Program, run: Runner, recorded: list[list[Step]]) -> floa
     Raises:
         ConfigError: If that is too far.
     """
+    if not (program.states or program.reward):
+        batches = (*recorded, recorded[0][:1])
+        return max(_checked(program, run(_feeds(program, steps)), steps) for steps in batches)
+    # One after the other and side by side: batches of one and of several.
+    return max(_followed(program, run, episodes) for episodes in (*([episode] for episode in recorded), recorded))
+
+
+def _followed(program: Program, run: Runner, episodes: list[list[Step]]) -> float:
+    """Returns how far actions lie apart in episodes that are acted in side by side, as long as all of them last."""
     worst = 0.0
-    for episode in recorded:
-        states = {state.given.name: state.initial[None] for state in program.states}
-        # In a row where there is memory, else all at once.
-        for steps in [[step] for step in episode] if program.states or program.reward else [episode]:
-            parts = [{port.name: _part(step.observation, port) for port in program.observations} for step in steps]
-            feeds = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
-            if program.reward is not None:
-                feeds[program.reward.name] = np.array([step.reward or 0.0 for step in steps], np.float32)
-            made = run({**feeds, **states})
-            states = {state.given.name: made[state.made] for state in program.states}
-            worst = max(worst, _checked(program, made, steps))
+    states = {state.given.name: np.stack([state.initial] * len(episodes)) for state in program.states}
+    for steps in zip(*episodes, strict=False):
+        made = run({**_feeds(program, steps), **states})
+        states = {state.given.name: made[state.made] for state in program.states}
+        worst = max(worst, _checked(program, made, steps))
     return worst
 
 
-def _checked(program: Program, made: Feeds, steps: list[Step]) -> float:
+def _feeds(program: Program, steps: Sequence[Step]) -> dict[str, NDArray[Any]]:
+    """Returns what steps saw as inputs `[B, ...]`."""
+    parts = [{port.name: _part(step.observation, port) for port in program.observations} for step in steps]
+    feeds = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
+    if program.reward is not None:
+        feeds[program.reward.name] = np.array([step.reward or 0.0 for step in steps], np.float32)
+    return feeds
+
+
+def _checked(program: Program, made: Feeds, steps: Sequence[Step]) -> float:
     """Returns how far actions `[B, ...]` lie from those of the steps; raises a ConfigError where that is too far."""
     worst = 0.0
     for port in program.actions:
         got, wanted = made[port.name], np.stack([np.asarray(_at(step.action, port.path)) for step in steps])
         if got.shape != wanted.shape or got.dtype != np.dtype(port.dtype):
-            raise ConfigError(
-                f"export: the file gives {port.name} as {got.dtype}{list(got.shape)}, the policy as "
-                f"{wanted.dtype}{list(wanted.shape)}; not written"
+            raise _otherwise(
+                program,
+                f"the file gives {port.name} as {got.dtype}{list(got.shape)}, the policy as "
+                f"{wanted.dtype}{list(wanted.shape)}",
             )
         for one, other, step in zip(got, wanted, steps, strict=True):
             off = _difference(one, other)
             if not off <= _CLOSE:
-                raise ConfigError(
-                    f"export: for the observation {step.observation!r:.200} the file gives {port.name} {one}, the "
-                    f"policy {other}; not written"
+                raise _otherwise(
+                    program,
+                    f"for the observation {step.observation!r:.200} the file gives {port.name} {one}, the policy "
+                    f"{other}",
                 )
             worst = max(worst, off)
     return worst
+
+
+def _otherwise(program: Program, what: str) -> ConfigError:
+    """Returns the error about a file that acts otherwise than the policy."""
+    why = "" if program.network is None else (
+        "; tracing follows tensors alone, and no branches on values or sizes: rlframe serve RUN acts without it"
+    )  # fmt: skip
+    return ConfigError(f"export: {' '.join(what.split())}; not written{why}")
 
 
 def _difference(got: NDArray[Any], wanted: NDArray[Any]) -> float:

@@ -59,12 +59,12 @@ class Layers:
     Args:
         program: Where they are written.
         weights: Float32 arrays by name, as `Policy.get_weights` gives them.
-        states: Names of the memory's inputs, in the order in which recurrent layers take them.
+        states: Names of the memory's inputs, in the order in which layers with memory take them.
     """
 
     def __init__(self, program: Program, weights: Weights, states: Sequence[str] = ()) -> None:
         self.program, self.weights = program, weights
-        self._states = list(states)
+        self.states = list(states)
         #: Names of the states behind the step, in the same order.
         self.after: list[str] = []
 
@@ -91,14 +91,16 @@ class Layers:
         return self._dense(x, Dense(layer.name, layer.activation), prefix)  # no noise where nothing explores
 
     def _layer_norm(self, x: str, layer: LayerNorm, prefix: str) -> str:
-        program, axis = self.program, self.program.constant([1], np.int64)
-        centred = program.add("Sub", [x, program.add("ReduceMean", [x, axis])])
-        variance = program.add("ReduceMean", [program.add("Mul", [centred, centred]), axis])
+        return activated(self.program, self.normalized(x, prefix + layer.name, 1), layer.activation)
+
+    def normalized(self, x: str, name: str, axis: int) -> str:
+        """Returns a layer norm over the last axis, which is the one with number `axis`."""
+        program, axes = self.program, self.program.constant([axis], np.int64)
+        centred = program.add("Sub", [x, program.add("ReduceMean", [x, axes])])
+        variance = program.add("ReduceMean", [program.add("Mul", [centred, centred]), axes])
         std = program.add("Sqrt", [program.math("Add", variance, _LAYER_NORM_EPSILON)])
-        scaled = program.math("Mul", program.add("Div", [centred, std]), self._array(f"{prefix}{layer.name}.weight"))
-        return activated(
-            program, program.math("Add", scaled, self._array(f"{prefix}{layer.name}.bias")), layer.activation
-        )
+        scaled = program.math("Mul", program.add("Div", [centred, std]), self._array(f"{name}.weight"))
+        return program.math("Add", scaled, self._array(f"{name}.bias"))
 
     def _batch_norm(self, x: str, layer: BatchNorm, prefix: str) -> str:
         scale, bias, mean, variance = (
@@ -156,7 +158,7 @@ class Layers:
 
     def _lstm(self, x: str, layer: LSTM, prefix: str) -> str:
         program, name = self.program, prefix + layer.name
-        hidden, cell = self._states.pop(0), self._states.pop(0)
+        hidden, cell = self.states.pop(0), self.states.pop(0)
         of_state = program.math("MatMul", hidden, self._array(f"{name}.weight_hh").T)
         of_input = program.math("MatMul", x, self._array(f"{name}.weight_ih").T)
         bias = self._array(f"{name}.bias")
@@ -171,7 +173,7 @@ class Layers:
         return hidden
 
     def _gru(self, x: str, layer: GRU, prefix: str) -> str:
-        program, name, state = self.program, prefix + layer.name, self._states.pop(0)
+        program, name, state = self.program, prefix + layer.name, self.states.pop(0)
         of_input = self.linear(x, f"{name}.weight_ih", f"{name}.bias_ih")
         of_state = self.linear(state, f"{name}.weight_hh", f"{name}.bias_hh")
         size = len(self._array(f"{name}.bias_ih")) // 3

@@ -5,21 +5,23 @@ What is written here is what `Policy.compute_single_action(..., explore=False)` 
 
 from __future__ import annotations
 
+import importlib
 import math
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from rlframe.data.columns import PREV_ACTIONS, PREV_REWARDS
+from rlframe.data.columns import ACTIONS, OBS, PREV_ACTIONS, PREV_REWARDS
 from rlframe.models.action_encoding import action_encoding
 from rlframe.models.action_mask import LOGIT_OF_FORBIDDEN, ActionMask
 from rlframe.models.complex_model import ComplexInput
 from rlframe.models.dist_plan import LOG_CONCENTRATION_MAX, RAW_MAX, SMALL, DistPlan, plan_dist
 from rlframe.models.layered_model import FullyConnected, LayeredModel, Vision
-from rlframe.models.memory_models import LSTMBehind, MemoryBehind
+from rlframe.models.memory_models import AttentionBehind, LSTMBehind, MemoryBehind
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.networks import NetworksModel
+from rlframe.models.past_views import PREV_N_ACTIONS, PREV_N_REWARDS
 from rlframe.models.preprocessors import (
     AtariRamPreprocessor,
     DictFlatteningPreprocessor,
@@ -29,11 +31,13 @@ from rlframe.models.preprocessors import (
     TupleFlatteningPreprocessor,
     get_preprocessor,
 )
-from rlframe.models.spec import LSTM, Network
-from rlframe.policy.inference import Inference, NumpyInference
+from rlframe.models.spec import LSTM, Dense, Network
+from rlframe.policy.inference import FrameworkInference, HookedInference, Inference, NumpyInference
 from rlframe.policy.recurrent_context import column_layout
+from rlframe.serving.export.attention import AttentionUnit
 from rlframe.serving.export.layers import Layers
-from rlframe.serving.export.program import Port, Program, State
+from rlframe.serving.export.past_steps import PastSteps, add_state, give_back
+from rlframe.serving.export.program import Port, Program, TracedNetwork
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.filter import _EPSILON, MeanStdFilter, NoFilter
 from rlframe.utils.numpy import FLOAT_MIN
@@ -44,41 +48,69 @@ _BORDER = 25
 def policy_program(policy: Any, clip_rewards: bool | float | None = None) -> Program:
     """Returns the graph by which a policy acts.
 
+    A network or distribution that is not built in is called in it as a whole, as `Program.network`.
+
     Args:
         policy: With weights and filter as they are to be.
-        clip_rewards: The config's key, for policies that see past rewards.
+        clip_rewards: How rewards are clipped, for policies that see past ones.
 
     Raises:
-        ConfigError: If it acts by code of the user's own, or by something else that cannot be written.
+        ConfigError: If it acts by methods of the user's own on arrays, or by something else that cannot be written.
     """
-    return _Writer(policy, clip_rewards).program()
+    try:
+        return _Writer(policy, clip_rewards).program()
+    except _NotBuiltInError as error:
+        network = _traced(policy, error)
+    return _Writer(policy, clip_rewards, network).program()
+
+
+class _NotBuiltInError(ConfigError):
+    """There is a network or distribution in the policy that has no form as a graph."""
+
+
+def _traced(policy: Any, why: _NotBuiltInError) -> TracedNetwork:
+    """Returns the policy's network to be called as a whole; raises `why` where there is none."""
+    file = {"torch": "network_torch", "tf": "network_tf"}.get(str(policy.framework))
+    if file is None or not isinstance(policy.inference, FrameworkInference) or policy.acts_for_group:
+        raise why
+    made: TracedNetwork = importlib.import_module(f"rlframe.serving.export.{file}").network_of(policy)
+    return made
 
 
 class _Writer:
-    def __init__(self, policy: Any, clip_rewards: bool | float | None) -> None:
+    def __init__(self, policy: Any, clip_rewards: bool | float | None, network: TracedNetwork | None = None) -> None:
         self.policy, self._clip_rewards = policy, clip_rewards
-        self.made = Program()
-        self._past: dict[str, str] = {}
-        self._actions: Port | None = None
+        self.made = Program(network=network)
+        self._past: PastSteps
 
     def program(self) -> Program:
         policy, made = self.policy, self.made
-        if policy.numpy_dist is None or not _acts_as_built(policy):
-            raise refusal(policy, "acts by functions or a distribution of its own")
+        if made.network is None and (policy.numpy_dist is None or not _acts_as_built(policy)):
+            raise _NotBuiltInError(_why(policy, "acts by functions or a distribution of its own"))
         observed = self._observed()
-        states = self._memory()
-        layers = Layers(made, policy.get_weights(), states)
-        inputs = self._network(layers, observed)
-        for index, after in enumerate(layers.after):
-            self._give_back(made.states[index], after)
-        self._act(inputs)
-        if self._actions is not None:
-            self._give_back(made.states[-1], self._raw)
+        recurrent = [add_state(made, np.asarray(state, np.float32)) for state in policy.get_initial_state()]
+        self._past = PastSteps(made, policy, observed, self._clip_rewards)
+        names = [state.given.name for state in recurrent]
+        if made.network is None:
+            layers = Layers(made, policy.get_weights(), names)
+            raw = self._likeliest_parts(self._network(layers, observed))
+            after = layers.after
+        else:
+            raw, after = self._called(observed, names)
+        for state, value in zip(recurrent, after, strict=True):
+            give_back(made, state, value)
+        self._act(raw)
         return made
 
-    def _give_back(self, state: State, value: str) -> None:
-        shaped = self.made.rows(value, *state.given.shape)
-        self.made.name_last(self.made.cast(shaped, state.given.dtype), state.made)
+    def _called(self, observed: str, states: list[str]) -> tuple[list[str], list[str]]:
+        """Adds the call of a traced network; returns the parts of the policy's action, and the states behind it."""
+        made, policy = self.made, self.policy
+        obs = made.cast(observed, column_layout(policy, OBS)[1])
+        call = made.add("Network", [obs, *states, *self._past.columns.values()])
+        count = 1 if not acts_by_hooks(policy) else len(_leaves(policy.action_space))
+        parts = [made.add("Part", [call], index=index) for index in range(count + len(states))]
+        raw = parts[:count] if acts_by_hooks(policy) else self._likeliest_parts(parts[0])
+        return raw, parts[count:]
 
     # --- observations ------------------------------------------------------------------------------------------
 
@@ -161,52 +193,22 @@ class _Writer:
         )  # fmt: skip
         return made.rows(scaled, preprocessor.size)
 
-    # --- memory ------------------------------------------------------------------------------------------------
+    # --- past steps --------------------------------------------------------------------------------------------
 
-    def _memory(self) -> list[str]:
-        """Adds the inputs of memory; returns the names of the recurrent states."""
-        policy, made = self.policy, self.made
-        for index, initial in enumerate(policy.get_initial_state()):
-            self._add_state(index, np.asarray(initial, np.float32))
-        names = [state.given.name for state in made.states]
-        views = policy.acting_views()
-        if views.keys() - {PREV_ACTIONS, PREV_REWARDS} or any(list(view.shift_arr) != [-1] for view in views.values()):
-            raise refusal(policy, f"sees past steps ({', '.join(views)})")
-        if PREV_ACTIONS in views:
-            shape, dtype = column_layout(policy, "actions")
-            self._actions = self._add_state(len(names), np.zeros(shape, dtype))
-            self._past[PREV_ACTIONS] = self._actions.name
-        if PREV_REWARDS in views:
-            made.reward = Port("reward", "float32")
-            clip, x = self._clip_rewards, made.reward.name
-            if clip is True:
-                above, below = (made.cast(pair, np.float32) for pair in (
-                    made.math("Greater", x, 0.0), made.add("Greater", [made.constant(0.0), x])))  # fmt: skip
-                x = made.add("Sub", [above, below])
-            elif clip:
-                x = made.clip(x, -float(clip), float(clip))
-            self._past[PREV_REWARDS] = made.rows(x, 1)
-        return names
-
-    def _add_state(self, index: int, initial: Any) -> Port:
-        port = Port(f"state_in_{index}", initial.dtype.name, tuple(initial.shape))
-        self.made.states.append(State(port, f"state_out_{index}", initial))
-        return port
-
-    def _past_steps(self, actions: bool, rewards: bool) -> list[str]:
-        """Returns what a memory sees of the step before, as rows."""
+    def _past_steps(self, actions: str, rewards: str, counts: tuple[int, int]) -> list[str]:
+        """Returns what a memory sees of so many steps before, as rows; the first two are names of columns."""
         made, parts = self.made, []
-        if actions:
+        if counts[0]:
             encoding = action_encoding(self.policy.action_space)
-            columns = made.rows(self._past[PREV_ACTIONS], len(encoding))
-            for index, size in enumerate(encoding):
+            columns = made.rows(self._past.columns[actions], counts[0] * len(encoding))
+            for index, size in enumerate([*encoding] * counts[0]):
                 column = made.columns(columns, index, index + 1)
                 if size:
                     flat = made.add("Reshape", [made.cast(column, np.int64), made.constant([-1], np.int64)])
                     parts.append(made.one_hot(flat, size))
                 else:
                     parts.append(made.cast(column, np.float32))
-        return [*parts, self._past[PREV_REWARDS]] if rewards else parts
+        return [*parts, made.rows(self._past.columns[rewards], counts[1])] if counts[1] else parts
 
     # --- networks ----------------------------------------------------------------------------------------------
 
@@ -218,7 +220,7 @@ class _Writer:
         made = self._model(layers, model, observed, "")
         heads: Any = getattr(model, "acting_heads", list)()
         if heads is None:
-            raise refusal(self.policy, f"has the model {_name(model)}")
+            raise self._foreign(model)
         return layers.chain(made, heads)
 
     def _flat(self, x: str, size: int) -> str:
@@ -232,7 +234,7 @@ class _Writer:
         if isinstance(model, NetworksModel) and own.forward is NetworksModel.forward:
             spec = model.parts[model.acting]
             if not isinstance(spec, Network) or model.view is not None:
-                raise refusal(self.policy, f"has the model {_name(model)}")
+                raise self._foreign(model)
             x = (
                 self._flat(observed, math.prod(self.policy.observation_space.shape)) if model.encoder is None
                 else self._model(layers, model.encoder, observed, f"{prefix}encoder.")
@@ -240,9 +242,12 @@ class _Writer:
             return layers.chain(x, spec.layers, f"{prefix}{model.acting}.")
         if isinstance(model, LSTMBehind) and own.forward is LSTMBehind.forward:
             parts = [self._model(layers, model.inner, observed, f"{prefix}inner.")]
-            parts += self._past_steps(model.use_prev_action, model.use_prev_reward)
+            counts = int(model.use_prev_action), int(model.use_prev_reward)
+            parts += self._past_steps(PREV_ACTIONS, PREV_REWARDS, counts)
             x = layers.chain(self.made.beside(parts), [LSTM("lstm", model.cell_size)], prefix)
             return self._model(layers, model.heads, x, f"{prefix}heads.")
+        if isinstance(model, AttentionBehind) and own.forward is AttentionBehind.forward:
+            return self._attention(layers, model, observed, prefix)
         if isinstance(model, LayeredModel) and own.forward is LayeredModel.forward:
             inputs = own._layer_inputs
             if inputs is ComplexInput._layer_inputs:
@@ -250,7 +255,20 @@ class _Writer:
             if inputs in (LayeredModel._layer_inputs, FullyConnected._layer_inputs, Vision._layer_inputs):
                 x = observed if isinstance(model, Vision) else self._flat(observed, math.prod(model.obs_space.shape))
                 return layers.chain(x, model._spec.outputs, prefix)
-        raise refusal(self.policy, f"has the model {_name(model)}")
+        raise self._foreign(model)
+
+    def _foreign(self, model: Any) -> _NotBuiltInError:
+        return _NotBuiltInError(_why(self.policy, f"has the model {_name(model)}"))
+
+    def _attention(self, layers: Layers, model: AttentionBehind, observed: str, prefix: str) -> str:
+        parts = [self._model(layers, model.inner, observed, f"{prefix}inner.")]
+        parts += self._past_steps(PREV_N_ACTIONS, PREV_N_REWARDS, (model.past_actions, model.past_rewards))
+        x = layers.chain(self.made.beside(parts), [Dense("embedding", "linear", model.width)], prefix)
+        for index in range(len(model.units)):
+            unit = AttentionUnit(layers, f"{prefix}units.{index}.", model.model_config)
+            x, after = unit.step(x, layers.states.pop(0))
+            layers.after.append(after)
+        return self._model(layers, model.heads, x, f"{prefix}heads.")
 
     def _masked(self, layers: Layers, model: ActionMask, observed: str, prefix: str) -> str:
         made, original = self.made, self.policy.observation_space.original_space
@@ -279,10 +297,10 @@ class _Writer:
         """Adds the network that the agents of a group share, with their masks; returns `[B, N · A]`."""
         made, spec = self.made, self.policy.numpy_spec()
         if not isinstance(spec, dict) or "n_agents" not in spec:
-            raise refusal(self.policy, f"has the model {_name(self.policy.model)}")
+            raise self._foreign(self.policy.model)
         agents, size = int(spec["n_agents"]), math.prod(self.policy.observation_space.shape)
         by_agent = made.rows(made.cast(observed, np.float32), size // agents)
-        layers._states = [made.rows(name, made.states[i].given.shape[-1]) for i, name in enumerate(layers._states)]
+        layers.states = [made.rows(name, made.states[i].given.shape[-1]) for i, name in enumerate(layers.states)]
         values = layers.chain(made.columns(by_agent, *spec["obs"]), spec["outputs"])
         if spec["mask"] is not None:
             allowed = made.math("Greater", made.columns(by_agent, *spec["mask"]), 0.5)
@@ -291,21 +309,26 @@ class _Writer:
 
     # --- actions -----------------------------------------------------------------------------------------------
 
-    def _act(self, inputs: str) -> None:
-        """Adds the likeliest action of the distribution, and what makes it one of the environment."""
+    def _likeliest_parts(self, inputs: str) -> list[str]:
+        """Returns the likeliest action of the policy's distribution, in the policy's space, by part."""
+        raw, start = [], 0
+        for plan in self._plans(_leaves(self.policy.action_space)):
+            raw.append(self._likeliest(plan, self.made.columns(inputs, start, start + plan.dim)))
+            start += plan.dim
+        return raw
+
+    def _act(self, raw: list[str]) -> None:
+        """Adds what makes the policy's action one of the environment, and remembers it."""
         policy, made, config = self.policy, self.made, self.policy.config
         leaves = _leaves(policy.action_space)
-        children = self._plans(leaves)
-        raw, start = [], 0
-        for plan in children:
-            raw.append(self._likeliest(plan, made.columns(inputs, start, start + plan.dim)))
-            start += plan.dim
-        if self._actions is not None:
-            sized = [
-                made.rows(made.cast(x, self._actions.dtype), max(math.prod(leaf.shape or ()), 1))
+        flat = ""
+        if self._past.wants_actions:
+            dtype = column_layout(policy, ACTIONS)[1]
+            flat = made.beside([
+                made.rows(made.cast(x, dtype), max(math.prod(leaf.shape or ()), 1))
                 for x, (_, leaf) in zip(raw, leaves, strict=True)
-            ]
-            self._raw = made.beside(sized)
+            ])  # fmt: skip
+        self._past.acted(flat)
         for x, (path, space) in zip(raw, leaves, strict=True):
             name = "_".join(["action", *("".join(c if c.isalnum() else "_" for c in str(key)) for key in path)])
             made.actions.append(Port(name, np.dtype(space.dtype).name, tuple(space.shape), path))
@@ -377,11 +400,16 @@ class _Writer:
         return made.clip(x, space.low, space.high, dtype)
 
 
+def acts_by_hooks(policy: Any) -> bool:
+    """Returns whether a distribution or functions of the user's own choose the action, by tensors of the framework."""
+    return isinstance(policy.inference, HookedInference)
+
+
 def _acts_as_built(policy: Any) -> bool:
     """Returns whether no code of the user's own stands between network and action."""
     way: Inference = policy.inference
     hooks = getattr(policy, "_has_acting_hooks", None)
-    return (type(way).__name__ == "FrameworkInference" or isinstance(way, NumpyInference)) and not (hooks and hooks())
+    return (type(way) is FrameworkInference or isinstance(way, NumpyInference)) and not (hooks and hooks())
 
 
 def _places(space: Any) -> dict[Any, tuple[int, int]]:
@@ -407,7 +435,9 @@ def _name(model: Any) -> str:
 
 
 def refusal(policy: Any, why: str) -> ConfigError:
-    """Returns the error for a policy that cannot be written as a graph."""
-    return ConfigError(
-        f"export: {type(policy).__name__} {why}, which is not written as a file; serve it instead: rlframe serve RUN"
-    )
+    """Returns the error for a policy that cannot be written."""
+    return ConfigError(_why(policy, why))
+
+
+def _why(policy: Any, why: str) -> str:
+    return f"export: {type(policy).__name__} {why}, which is not written as a file; serve it instead: rlframe serve RUN"

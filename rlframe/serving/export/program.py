@@ -5,7 +5,7 @@ NumPy (`exported_policy`), ONNX Runtime, PyTorch and TensorFlow each run the sam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,6 +48,21 @@ class State:
     initial: NDArray[Any]
 
 
+@dataclass(frozen=True)
+class TracedNetwork:
+    """A network that is written by running it: a model or a distribution of the user's own.
+
+    Attributes:
+        framework: "torch" or "tf"; what it calls for.
+        call: From tensors `[B, ...]` to a list of them.
+        parts: What has its weights, for the framework to find: PyTorch's modules, or TensorFlow's variables.
+    """
+
+    framework: str
+    call: Callable[..., list[Any]]
+    parts: list[Any]
+
+
 @dataclass
 class Program:
     """A graph from observations, memory and rewards to actions and memory.
@@ -59,6 +74,8 @@ class Program:
         reward: The last action's reward; None where it is not seen.
         nodes: (operation, names of its inputs, name of its output, attributes), in an order in which they can run.
         constants: Arrays by name.
+        network: What the operation "Network" calls, where one of the user's own is traced; else None. It takes and
+            gives tensors of its framework, `[B, ...]`; "Part" picks one of what it gave.
     """
 
     observations: list[Port] = field(default_factory=list)
@@ -67,6 +84,7 @@ class Program:
     reward: Port | None = None
     nodes: list[tuple[str, list[str], str, dict[str, Any]]] = field(default_factory=list)
     constants: dict[str, NDArray[Any]] = field(default_factory=dict)
+    network: TracedNetwork | None = None
 
     @property
     def inputs(self) -> list[Port]:
@@ -110,12 +128,12 @@ class Program:
         return self.add("Reshape", [x, self.constant([-1, *shape], np.int64)])
 
     def columns(self, x: str, start: int, stop: int) -> str:
-        """Returns columns `[B, stop - start]` of `[B, D]`."""
+        """Returns `[B, stop - start, ...]` of `[B, D, ...]`."""
         bounds = [self.constant([number], np.int64) for number in (start, stop, 1)]
         return self.add("Slice", [x, *bounds])
 
     def beside(self, parts: Sequence[str]) -> str:
-        """Returns rows `[B, n]` side by side."""
+        """Returns rows `[B, n, ...]` side by side."""
         return parts[0] if len(parts) == 1 else self.add("Concat", parts, axis=1)
 
     def clip(self, x: str, low: Any, high: Any, dtype: Any = np.float32) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,22 @@ _IR = 9
 
 def write(program: Program, contract: dict[str, Any], path: Path) -> Any:
     """Writes the file, and returns how ONNX Runtime runs it."""
+    if program.network is None:
+        _write_graph(program, contract, path)
+    else:
+        importlib.import_module("rlframe.serving.export.onnx_of_torch").write_onnx(program, path, OPSET)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    needed = {given.name for given in session.get_inputs()}
+    names = [port.name for port in program.outputs]
+
+    def run(feeds: Any) -> dict[str, Any]:
+        made = session.run(names, {name: feed for name, feed in feeds.items() if name in needed})
+        return dict(zip(names, made, strict=True))
+
+    return run
+
+
+def _write_graph(program: Program, contract: dict[str, Any], path: Path) -> None:
     helper = onnx.helper
     nodes: list[Any] = []
     for kind, taken, output, attributes in program.nodes:
@@ -31,15 +48,6 @@ def write(program: Program, contract: dict[str, Any], path: Path) -> Any:
     )  # fmt: skip
     onnx.checker.check_model(made)
     onnx.save(made, str(path))
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    needed = {given.name for given in session.get_inputs()}
-    names = [port.name for port in program.outputs]
-
-    def run(feeds: Any) -> dict[str, Any]:
-        made = session.run(names, {name: feed for name, feed in feeds.items() if name in needed})
-        return dict(zip(names, made, strict=True))
-
-    return run
 
 
 def _kind(dtype: str) -> int:

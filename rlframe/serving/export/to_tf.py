@@ -62,6 +62,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "Slice": _slice,
     "Concat": lambda *parts, axis: tf.concat(parts, axis),
     "Conv": _conv,
+    "Part": lambda parts, index: parts[index],
 }
 _BY_CONSTANTS = ("Reshape", "Slice", "ReduceMean", "ReduceSum", "OneHot")
 
@@ -71,6 +72,7 @@ def write(program: Program, contract: dict[str, Any], path: Path) -> Any:
     del contract
     module = tf.Module()
     module.constants = {name: tf.Variable(array, trainable=False) for name, array in program.constants.items()}
+    module.weights = [] if program.network is None else program.network.parts
     ports = program.inputs
 
     def act(*inputs: Any) -> dict[str, Any]:
@@ -80,6 +82,9 @@ def write(program: Program, contract: dict[str, Any], path: Path) -> Any:
             held = names[: len(names) - len(fixed)]
             given = [values[name] if name in values else module.constants[name] for name in held]
             known = [program.constants[name].tolist() for name in fixed]
+            if kind == "Network" and program.network is not None:
+                values[output] = program.network.call(*given)
+                continue
             values[output] = _OPERATIONS[kind](*given, *known, **attributes)
         return {port.name: values[port.name] for port in program.outputs}
 

@@ -65,6 +65,7 @@ _OPERATIONS: dict[str, Callable[..., Tensor]] = {
     "Slice": _slice,
     "Concat": lambda *parts, axis: torch.cat(parts, axis),
     "Conv": _conv,
+    "Part": lambda parts, index: parts[index],
 }
 #: Operations whose inputs behind the first are constants.
 _BY_CONSTANTS = ("Reshape", "Slice", "ReduceMean", "ReduceSum", "OneHot")
@@ -78,6 +79,7 @@ class ProgramModule(nn.Module):
         self._program = program
         for name, array in program.constants.items():
             self.register_buffer(name, torch.from_numpy(np.array(array)))
+        self.network = nn.ModuleList([] if program.network is None else program.network.parts)
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Returns the outputs, `[B, ...]` each, for the inputs, `[B, ...]` each."""
@@ -89,6 +91,9 @@ class ProgramModule(nn.Module):
                 values[name] if name in values else getattr(self, name) for name in names[: len(names) - len(fixed)]
             ]
             known = [program.constants[name].tolist() for name in fixed]
+            if kind == "Network" and program.network is not None:
+                values[output] = program.network.call(*given)
+                continue
             values[output] = _OPERATIONS[kind](*given, *known, **attributes)
         return tuple(values[port.name] for port in program.outputs)
 
@@ -97,11 +102,10 @@ def write(program: Program, contract: dict[str, Any], path: Path) -> Any:
     """Writes the file, and returns how it runs."""
     del contract
     ports = program.inputs
-    example = tuple(torch.zeros((2, *port.shape), dtype=getattr(torch, port.dtype)) for port in ports)
     with torch.no_grad(), warnings.catch_warnings():
-        # TorchScript is deprecated, and still what C++ programs load.
+        # TorchScript is deprecated, and still what C++ programs load; what tracing fixes is found by verifying.
         warnings.simplefilter("ignore")
-        traced: Any = torch.jit.trace(ProgramModule(program).eval(), example, check_trace=False)
+        traced: Any = torch.jit.trace(ProgramModule(program).eval(), examples(program), check_trace=False)
         traced.save(str(path))
         loaded: Any = torch.jit.load(str(path))
 
@@ -111,3 +115,8 @@ def write(program: Program, contract: dict[str, Any], path: Path) -> Any:
         return {port.name: part.numpy() for port, part in zip(program.outputs, made, strict=True)}
 
     return run
+
+
+def examples(program: Program) -> tuple[Tensor, ...]:
+    """Returns zeros for each input, `[2, ...]`, for tracing."""
+    return tuple(torch.zeros((2, *port.shape), dtype=getattr(torch, port.dtype)) for port in program.inputs)

@@ -13,9 +13,7 @@ import typer
 
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.cli.export_command import export
-from rlframe.models.catalog import ModelCatalog
 from rlframe.models.torch.action_mask import ActionMaskModel
-from rlframe.models.torch.fcnet import FullyConnectedNetwork
 from rlframe.serving.export import exporting
 from rlframe.serving.protocol import loads
 from rlframe.utils.errors import ConfigError
@@ -154,21 +152,7 @@ def test_the_numpy_file_names_what_is_wrong_with_an_observation(tmp_path):
         policy.act([0.0, 1.0, np.nan])
 
 
-class OwnModel(FullyConnectedNetwork):
-    """A network that does something of its own."""
-
-    def forward(self, input_dict, state, seq_lens):
-        """Returns outputs, doubled."""
-        outputs, state = super().forward(input_dict, state, seq_lens)
-        return outputs * 2.0, state
-
-
 def test_what_cannot_be_written_is_refused_and_leaves_nothing(tmp_path, monkeypatch):
-    ModelCatalog.register_custom_model("own of export", OwnModel)
-    trainer = trainer_of(LINE, TURN, model={"custom_model": "own of export"})
-    with pytest.raises(ConfigError, match="has the model OwnModel, which is not built in, which is not written"):
-        trainer.export_policy("numpy", tmp_path / "out")
-    trainer.stop()
     trainer = trainer_of(LINE, TURN)
     with pytest.raises(ConfigError, match="got the format 'tflite', wanted one of numpy, onnx"):
         trainer.export_policy("tflite", tmp_path / "out")
