@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
-from rlframe.evaluation.sampling.rollout_buffer import clip_rewards
 
 if TYPE_CHECKING:
     from rlframe.evaluation.worker_set import WorkerSet
@@ -141,6 +140,8 @@ class ActingMixin:
             KeyError: If there is no policy `policy_id`.
         """
         if prev_reward is not None:
+            from rlframe.evaluation.sampling.rollout_buffer import clip_rewards
+
             clipped = clip_rewards(np.asarray([prev_reward], np.float32), self.how_rewards_are_clipped())
             prev_reward = clipped[0]
         action, states, extra = self.get_policy(policy_id).compute_single_action(

@@ -1,6 +1,7 @@
 """Trained policies behind HTTP: they act as the trainer does, whatever callers send."""
 
 import http.client
+import importlib.util
 import io
 import json
 import socket
@@ -332,3 +333,10 @@ def test_a_client_outlives_its_connection_but_not_its_server():
         assert client.act(np.ones(3, np.float32)) == first
     with pytest.raises(ConnectionError, match="no policy is served at"):
         client.act(np.ones(3, np.float32))
+
+
+def test_what_ray_serve_needs_is_named():
+    if importlib.util.find_spec("fastapi") is not None:
+        pytest.skip("Ray Serve is installed; tests/ray serves by it")
+    with pytest.raises(ImportError, match=r"needs Ray Serve \(.*\): pip install 'rlframe\[ray-serve\]'"):
+        importlib.import_module("rlframe.deploy.ray_serve")

@@ -1,0 +1,1 @@
+"""Trained policies where they are used: on clusters of Ray."""
