@@ -117,10 +117,12 @@ def make_player(what: Any, name: str, *, trust: bool = True) -> Player:
             [make_player(member, f"{name}, member {at}", trust=trust) for at, member in enumerate(what)], name
         )
     if isinstance(what, dict):
-        unknown = set(what) - {"algorithm", "config", "checkpoint"}
+        unknown = set(what) - {"algorithm", "config", "checkpoint", "share_experience"}
         if unknown or "algorithm" not in what:
-            raise ConfigError(f"player {name!r}: got {what}, wanted algorithm, and config and checkpoint if need be")
-        return LearningPlayer(what["algorithm"], what.get("config"), checkpoint=what.get("checkpoint"), name=name)
+            raise ConfigError(
+                f"player {name!r}: got {what}, wanted algorithm, and config, checkpoint and share_experience if need be"
+            )
+        return LearningPlayer(name=name, **what)
     text = str(what)
     if text in ("random", "me"):
         return RandomPlayer(name) if text == "random" else HumanPlayer("you" if name == "me" else name)
@@ -167,15 +169,17 @@ def train_game(
         The run directory.
     """
     from rlframe.agents.decentralized import LearningPlayer, statistics
+    from rlframe.agents.decentralized.players import members_of
 
     run = directory or Path("runs") / time.strftime("decentralized_%Y-%m-%d_%H-%M-%S")
     if not resume and is_game_run(run):
         raise ConfigError(f"--run-dir: there is a run in {run}; go on with it by --resume {run}, or name another one")
     seats = seat_players(settings)
-    mask = settings.get("learning_mask") or [int(player.learns) for player in seats]
+    # Who is in a league, such as earlier selves, learns where a mask says so alone.
+    mask = settings.get("learning_mask") or [int(isinstance(player, LearningPlayer)) for player in seats]
     learners = {
-        player.name: player for player, learns in zip(seats, mask, strict=False) if isinstance(player, LearningPlayer)
-        and learns == 1
+        member.name: member for player, learns in zip(seats, mask, strict=False) if learns == 1
+        for member in members_of(player) if isinstance(member, LearningPlayer)
     }  # fmt: skip
 
     def keep(which: str) -> None:

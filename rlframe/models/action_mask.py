@@ -18,7 +18,7 @@ from rlframe.utils.errors import ConfigError
 #: Where the mask is 0: low enough that no softmax gives the action any probability, and finite.
 LOGIT_OF_FORBIDDEN = float(np.finfo(np.float32).min)
 _OBSERVATION_KEYS = ("observations", "obs", "observation")
-_MASK = "action_mask"
+ACTION_MASK = "action_mask"
 
 
 class ActionMask(LayerOwner, ModelV2):
@@ -54,12 +54,12 @@ class ActionMask(LayerOwner, ModelV2):
         self.init_model_base(obs_space, action_space, num_outputs, model_config, name, **options)
         parts = getattr(getattr(obs_space, "original_space", obs_space), "spaces", None)
         self._key = next((key for key in _OBSERVATION_KEYS if isinstance(parts, dict) and key in parts), None)
-        if not isinstance(parts, dict) or self._key is None or _MASK not in parts:
+        if not isinstance(parts, dict) or self._key is None or ACTION_MASK not in parts:
             raise ConfigError(
                 f"ActionMaskModel wants observations Dict(action_mask=Box(0, 1, [actions]), observations=...); got "
                 f"{getattr(obs_space, 'original_space', obs_space)}."
             )
-        mask_size = get_preprocessor(parts[_MASK])(parts[_MASK]).size
+        mask_size = get_preprocessor(parts[ACTION_MASK])(parts[ACTION_MASK]).size
         if mask_size != num_outputs:
             raise ConfigError(
                 f"The action mask has {mask_size} entries, but the action space has {num_outputs} logits."
@@ -76,7 +76,7 @@ class ActionMask(LayerOwner, ModelV2):
         logits, _ = self.network({OBS: flat}, state, seq_lens)
         if not self._masking:
             return logits, state
-        return ops.where(ops.flat_rows(obs[_MASK]) > 0.5, logits, LOGIT_OF_FORBIDDEN), state
+        return ops.where(ops.flat_rows(obs[ACTION_MASK]) > 0.5, logits, LOGIT_OF_FORBIDDEN), state
 
     def value_function(self) -> Tensor:
         """Returns the value of every row of the last forward pass. Float `[B]`."""

@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 
-from rlframe.data.columns import PREV_ACTIONS, PREV_REWARDS
+from rlframe.data.columns import OBS, PREV_ACTIONS, PREV_REWARDS
 from rlframe.models.action_encoding import action_encoding, encoded_size
+from rlframe.models.action_mask import ACTION_MASK, LOGIT_OF_FORBIDDEN
+from rlframe.models.catalog import has_action_mask
 from rlframe.models.layer_owner import LayerOwner
 from rlframe.models.modelv2 import IS_TRAINING, OBS_FLAT, ModelV2
 from rlframe.models.past_views import (
@@ -111,6 +113,8 @@ class MemoryBehind(LayerOwner, SequenceModel):
         if not self.uses_value_function:
             heads = type(heads.__name__, (heads,), {"uses_value_function": False, "__module__": __name__})
         self.heads = heads(features, action_space, num_outputs, heads_config(model_config), "heads")
+        #: Whether observations say which actions are allowed, and no model of the user's own minds that.
+        self._masks_actions = not model_config.get("custom_model") and has_action_mask(obs_space, num_outputs)
 
     def _past_steps(self) -> tuple[int, int]:
         """Returns how many past actions and rewards the memory sees."""
@@ -141,10 +145,18 @@ class MemoryBehind(LayerOwner, SequenceModel):
             parts.append(ops.reshape(ops.to_float(input_dict[columns[1]]), (-1, self._rewards)))
         return parts[0] if len(parts) == 1 else ops.concat(parts, 1)
 
-    def _headed(self, features: Tensor, width: int) -> Tensor:
-        """Returns outputs `[num_seqs · T, num_outputs]` of what the memory gives, `[num_seqs, T, width]`."""
+    def _headed(self, features: Tensor, width: int, input_dict: Any) -> Tensor:
+        """Returns outputs `[num_seqs · T, num_outputs]` of what the memory gives, `[num_seqs, T, width]`.
+
+        Where observations have an action mask, outputs of forbidden actions are the lowest float, as `ActionMask` has
+        it; rows that allow nothing, as those are that pad sequences, stay as they are.
+        """
         outputs: Tensor = self.heads.forward({OBS_FLAT: ops.reshape(features, (-1, width))}, [], None)[0]
-        return outputs
+        if not self._masks_actions:
+            return outputs
+        mask = ops.to_float(ops.flat_rows(input_dict[OBS][ACTION_MASK]))
+        most = ops.reshape(ops.max(mask, axis=1), (-1, 1))
+        return ops.where(most - mask < 0.5, outputs, LOGIT_OF_FORBIDDEN)
 
     def value_function(self) -> Tensor:
         """Returns the value of every row of the last forward pass. Float `[num_seqs · T]`."""
@@ -174,16 +186,18 @@ class LSTMBehind(MemoryBehind):
         """Returns outputs, float `[num_seqs · T, num_outputs]`, and the states [h, c] at the end of every sequence."""
         rows = self._sequences(input_dict, seq_lens, (PREV_ACTIONS, PREV_REWARDS))
         outputs, new_state = self.lstm(self._as_sequences(rows, seq_lens), state)
-        return self._headed(outputs, self.cell_size), new_state
+        return self._headed(outputs, self.cell_size, input_dict), new_state
 
     def get_initial_state(self) -> list[Any]:
         """Returns zeros for h and c, float32 `[S]` each."""
         return [np.zeros(self.cell_size, np.float32), np.zeros(self.cell_size, np.float32)]
 
     def actor_spec(self) -> dict[str, Any] | None:
-        """Returns the spec for `LSTMActor`; None where the model before the LSTM is none of dense layers."""
+        """Returns the spec for `LSTMActor`; None where layers before the LSTM are not dense, or actions are masked."""
         own = (LSTMBehind.forward, LSTMBehind.get_initial_state, MemoryBehind.value_function)
         if any(getattr(type(self), method.__name__) is not method for method in own):  # a class of the user's
+            return None
+        if self._masks_actions:
             return None
         heads = self.heads.actor_spec()
         assert heads is not None
@@ -235,7 +249,7 @@ class AttentionBehind(MemoryBehind):
         for unit, memory in zip(self.units, state, strict=True):
             new_state.append(ops.concat([memory, x], 1)[:, -size:] if size else memory)
             x = unit(x, memory[:, max(size - kept, 0) :])
-        return self._headed(x, self.width), new_state
+        return self._headed(x, self.width, input_dict), new_state
 
     def get_initial_state(self) -> list[Any]:
         """Returns zeros, float32 `[memory, D]` for each unit."""

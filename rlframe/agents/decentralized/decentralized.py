@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rlframe.agents.decentralized import statistics
 from rlframe.agents.decentralized.games import Game, GamesRunner, Seat, make_slots
 from rlframe.agents.decentralized.learning_player import LearningPlayer
-from rlframe.agents.decentralized.players import Player
+from rlframe.agents.decentralized.players import Player, members_of
 from rlframe.trainer.setup import resolve_trainer_env
 from rlframe.utils.errors import CheckpointError, ConfigError
 from rlframe.utils.seeding import derive_seed, entropy_seed
@@ -53,7 +53,10 @@ class DecentralizedTrainer:
         env: The game: a name, a class, or a function that makes one of PettingZoo's or a `MultiAgentEnv`. A name or
             class of PettingZoo's is made with `env_args` as keywords. None is the mail-sorting game.
         share_experience: What players learn from: "own", rows of their seats in the learning mask; "all", rows of
-            every seat, whoever sits there, or, of players that do not replay, of every seat in which they explore.
+            every seat, whoever sits there, or, of players that do not replay, of every seat in which they explore. A
+            player's own `share_experience` goes before it.
+        wait_for_slowest: Whether games begin together, and those that are over wait for the others: a batch of games
+            has the same number of whole ones from each place. Without it the next game begins at once, which is faster.
         steps_per_train: Steps of agents after which training ends, whatever `episodes_per_train`; None has no such end.
         seed: Seed of games and players; the same one gives the same run.
         checkpoint_dir: Where the whole state is written after each test; None writes none. See `train`.
@@ -90,6 +93,7 @@ class DecentralizedTrainer:
         *,
         env: Any = None,
         share_experience: str = "own",
+        wait_for_slowest: bool = False,
         steps_per_train: int | None = None,
         seed: int | None = None,
         checkpoint_dir: str | None = None,
@@ -110,6 +114,7 @@ class DecentralizedTrainer:
         self.save_best_fn, self.save_last_fn = save_best_fn, save_last_fn
         self.reward_metric, self.share_experience = reward_metric, share_experience
         self.checkpoint_dir, self.steps_per_train = checkpoint_dir, steps_per_train
+        self.wait_for_slowest = bool(wait_for_slowest)
         self.seed = entropy_seed() if seed is None else int(seed)
         creator = game_creator(env)
         args = dict(env_args or {})
@@ -126,8 +131,8 @@ class DecentralizedTrainer:
                 f"agents: got {list(agents)}, wanted a Player for each of the {self.num_agents} seats "
                 f"{self.agent_names}"
             )
-        for player in agents:
-            if isinstance(player, LearningPlayer) and self.batch_size is not None:
+        for player in _learners_of(agents):
+            if self.batch_size is not None:
                 player.prefer("train_batch_size", self.batch_size)
         return [
             Seat(agent, player, bool(learns), bool(explores))
@@ -187,7 +192,10 @@ class DecentralizedTrainer:
         fragment = max(1, math.ceil(self.update_freq / len(self.train_env)))
         for slot in self.train_env:
             slot.episode = -1
-        runner = GamesRunner(self.train_env, seats, share=self.share_experience, fragment=fragment, seed=self.seed)
+        runner = GamesRunner(
+            self.train_env, seats, share=self.share_experience, fragment=fragment, seed=self.seed,
+            wait=self.wait_for_slowest,
+        )  # fmt: skip
         run = _Run(self, agents, runner)
         if resume:
             run.load()
@@ -222,7 +230,7 @@ class DecentralizedTrainer:
             slot.episode = -1
         seed = derive_seed(self.seed, "test")
         runner = GamesRunner(self.test_env, seats, share="own", fragment=1, seed=seed, playing=True)
-        players = {id(player): player for player in agents if isinstance(player, LearningPlayer)}.values()
+        players = _learners_of(agents)
         before = [player.policy.global_timestep for player in players]
         games = _play(runner, math.ceil(self.episodes_per_test / len(self.test_env)))
         for player, step in zip(players, before, strict=True):
@@ -257,6 +265,12 @@ class DecentralizedTrainer:
             "seats": statistics.seat_rates(games, self.agent_names),
             "illegal_moves": sum(game.illegal_moves for game in games),
         }
+
+
+def _learners_of(agents: Sequence[Player]) -> list[LearningPlayer]:
+    """Returns the players with algorithms, members of leagues as well, each once."""
+    found = {id(member): member for player in agents for member in members_of(player)}
+    return [player for player in found.values() if isinstance(player, LearningPlayer)]
 
 
 def _call(name: str, hook: Callable[..., Any], *arguments: Any) -> Any:
@@ -301,12 +315,14 @@ class _Run:
         """Plays and learns until there are enough episodes, or the program stops it."""
         trainer = self._trainer
         started = time.perf_counter() - self._time
-        while not self._over():
+        while self._runner.waits_for_games or not self._over():
             with blas_in_one_thread():
                 self._runner.sample()
             self.gradient_steps += sum(player.learn() for player in self._learners)
             self.episodes += len(self._runner.take_games())
             self._time = time.perf_counter() - started
+            if self._runner.waits_for_games:
+                continue
             due = self.episodes - (self.test_episodes[-1] if self.test_episodes else 0) >= trainer.test_freq
             tested = due or self._over()
             if tested:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.agents.decentralized.learning_player import LearningPlayer
-from rlframe.agents.decentralized.players import MASK, ActingPolicy, League, Player
+from rlframe.agents.decentralized.players import MASK, ActingPolicy, League, Player, members_of
+from rlframe.data.columns import STATE_IN_PREFIX
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.data.sequences import cut_into_sequences
 from rlframe.env.env_context import EnvContext
@@ -141,11 +142,15 @@ class RowRouting:
 
     Args:
         groups: All groups by id.
-        share: Which rows a player learns from: "own", or "all".
+        share: Which rows players learn from that do not say so themselves: "own", or "all".
     """
 
     def __init__(self, groups: Mapping[str, Group], share: str) -> None:
         self._groups, self._share = groups, share
+
+    def share_of(self, learner: LearningPlayer) -> str:
+        """Returns which rows a player learns from: its own setting goes before that of all."""
+        return learner.share_experience or self._share
 
     def learners(self) -> list[LearningPlayer]:
         """Returns the players who learn, each once."""
@@ -166,15 +171,15 @@ class RowRouting:
 
     def _takes(self, learner: LearningPlayer, group_id: str) -> bool:
         group = self._groups[group_id]
-        if self._share == "own":
+        if self.share_of(learner) == "own":
             return group.player is learner and group.learns
         # What is learned on-policy needs the player's own choices, in whichever seat.
         return learner.replays or (group.player is learner and group.explores)
 
     def _part(self, learner: LearningPlayer, batch: SampleBatch) -> SampleBatch:
-        own = self._share == "own" or not learner.replays
+        own = self.share_of(learner) == "own" or not learner.replays
         kept = {name: np.array(batch[name]) for name in _COMMON if name in batch}
-        made = batch.copy() if own else SampleBatch(kept)
+        made = batch.copy() if own else SampleBatch(kept | _fresh_memory(learner.policy, batch.count))
         made["rewards"] = clip_rewards(made["rewards"], clips_of(learner))
         return made
 
@@ -182,6 +187,23 @@ class RowRouting:
     def _in_sequences(learner: LearningPlayer, batch: SampleBatch) -> SampleBatch:
         policy: Any = learner.policy
         return cut_into_sequences(batch, policy.max_seq_len) if policy.learns_sequences() else batch
+
+
+def _fresh_memory(policy: Any, rows: int) -> dict[str, NDArray[Any]]:
+    """Returns the state that a memory begins with, as a column for each of its parts: what others' rows start from."""
+    states = [np.asarray(state) for state in policy.get_initial_state()]
+    return {f"{STATE_IN_PREFIX}{index}": np.repeat(state[None], rows, axis=0) for index, state in enumerate(states)}
+
+
+def _check_memory(seat: Seat, player: LearningPlayer) -> None:
+    """Raises a ConfigError where a memory sees steps before the present one, which others' rows do not have."""
+    views = player.policy.acting_views()
+    if views:
+        raise ConfigError(
+            f"share_experience: got 'all', but player {player.name!r} in seat {seat.agent!r} acts on "
+            f"{', '.join(views)}, too, which rows of others do not have; wanted share_experience='own', or a model "
+            "without them"
+        )
 
 
 class GamesRunner(MultiAgentRunner):
@@ -194,9 +216,10 @@ class GamesRunner(MultiAgentRunner):
         fragment: Steps of agents that one `sample()` makes for each game, at least.
         seed: Seed of players that draw, and of leagues.
         playing: Whether players act as trained, without exploration, and nobody learns.
+        wait: Whether a game that is over waits until all others are, and all begin together.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword-only but for two
         self,
         slots: list[EnvSlot],
         seats: Sequence[Seat],
@@ -205,25 +228,25 @@ class GamesRunner(MultiAgentRunner):
         fragment: int,
         seed: int,
         playing: bool = False,
+        wait: bool = False,
     ) -> None:
         self.groups: dict[str, Group] = {}
         self.agent_steps = 0
         self.games: list[Game] = []
         self._seed, self._by_agent = seed, {seat.agent: seat for seat in seats}
-        self._playing = playing
+        self._playing, self._wait = playing, wait
         self._observations, self._actions = spaces_of(slots[0].env)
         self._policies: dict[str, Any] = {}
         self._filters: dict[str, Any] = {}
         for seat in seats:
             self._sit_down(seat)
-        if share == "all" and not playing:
-            self._check_shareable(seats)
         settings = RunnerSettings(rollout_fragment_length=fragment)
         self._steps_before = 0
         self._raw: dict[tuple[int, Any], Any] = {}
         self._illegal_moves = [0] * len(slots)
         super().__init__(slots, self._policies, lambda: self._group_for, settings, Hooks(), filters=self._filters)
         self.routing = RowRouting({} if playing else self.groups, share)
+        self._check_shareable(seats)
         self._postprocess: Any = self.routing
 
     # --- who sits where ---------------------------------------------------------------------------------------
@@ -241,7 +264,7 @@ class GamesRunner(MultiAgentRunner):
             table.update(ordered)
 
     def _sit_down(self, seat: Seat) -> None:
-        for member in _members(seat.player):
+        for member in members_of(seat.player):
             self._group_of(seat, member)
 
     def _group_of(self, seat: Seat, player: Player) -> str:
@@ -275,7 +298,7 @@ class GamesRunner(MultiAgentRunner):
         Unlike the order in which groups came into being, these are the same after a league has grown.
         """
         for number, seat in enumerate(self._by_agent.values()):
-            members = _members(seat.player)
+            members = members_of(seat.player)
             playing = (seat.learns and not self._playing, seat.explores and not self._playing)
             if playing == (learns, explores) and any(member is player for member in members):
                 return number, next(place for place, member in enumerate(members) if member is player)
@@ -283,14 +306,20 @@ class GamesRunner(MultiAgentRunner):
 
     def _check_shareable(self, seats: Sequence[Seat]) -> None:
         """Raises a ConfigError where a player would take rows of seats that see or do something else."""
-        for seat in seats:
-            if not (seat.learns and isinstance(seat.player, LearningPlayer) and seat.player.replays):
-                continue
+        learners = [
+            (seat, player)
+            for seat in seats
+            if seat.learns and not self._playing
+            for player in members_of(seat.player)
+            if isinstance(player, LearningPlayer) and player.replays and self.routing.share_of(player) == "all"
+        ]
+        for seat, player in learners:
+            _check_memory(seat, player)
             for other in seats:
                 for spaces, what in ((self._observations, "observations"), (self._actions, "actions")):
                     if spaces[seat.agent] != spaces[other.agent]:
                         raise ConfigError(
-                            f"share_experience: got 'all', but player {seat.player.name!r} in seat {seat.agent!r} has "
+                            f"share_experience: got 'all', but player {player.name!r} in seat {seat.agent!r} has "
                             f"{what} {spaces[seat.agent]}, and seat {other.agent!r} has {spaces[other.agent]}; "
                             "wanted the same, or share_experience='own'"
                         )
@@ -327,11 +356,30 @@ class GamesRunner(MultiAgentRunner):
     def sample(self) -> MultiAgentBatch:
         """Plays until agents have made `fragment` steps for each game; see `MultiAgentRunner.sample`."""
         self._steps_before = self.agent_steps
-        return super().sample()
+        batch = super().sample()
+        if self._all_rest():
+            self._resting.clear()
+            self._started = False  # all begin with the next call, after hooks and tests
+        return batch
+
+    @property
+    def waits_for_games(self) -> bool:
+        """Whether some games of a batch that ends together are not over."""
+        return self._wait and self._started
+
+    def _all_rest(self) -> bool:
+        return len(self._resting) == len(self.slots)
+
+    def _follow(self, index: int) -> None:
+        if self._wait:
+            self._resting.add(index)
+        else:
+            super()._follow(index)
 
     def _progress(self, env_steps: int, *, complete: bool) -> int:
         del env_steps, complete
-        return self.agent_steps - self._steps_before
+        made = self.agent_steps - self._steps_before
+        return self.settings.rollout_fragment_length * len(self.slots) if self._all_rest() else made
 
     def _settings_of(self, group: Group) -> RunnerSettings:
         clips = clips_of(group.player)
@@ -421,10 +469,6 @@ class GamesRunner(MultiAgentRunner):
         games, self.games = self.games, []
         self.get_metrics()
         return games
-
-
-def _members(player: Player) -> list[Player]:
-    return player.members if isinstance(player, League) else [player]
 
 
 class _AsItIs(Filter):

@@ -18,7 +18,7 @@ from rlframe.offline.input_reader import InputReader
 from rlframe.policy.parts import Component
 from rlframe.policy.policy import Policy
 from rlframe.trainer import checkpointing
-from rlframe.utils.errors import CheckpointError, ConfigError
+from rlframe.utils.errors import CheckpointError, ConfigError, UnsupportedSpaceException
 from rlframe.utils.state_files import read_state, write_state
 
 #: An iteration of a player's trainer ends when its rows are used up, not before.
@@ -26,7 +26,14 @@ _NO_END = 1 << 40
 #: Keys about sampling and tests, and the only value that a player's config may have.
 _OF_THE_GAME: dict[str, Any] = {
     "env": None, "input": "sampler", "num_workers": 0, "num_envs_per_worker": 1, "evaluation_interval": None,
-    "evaluation_num_workers": 0, "horizon": None, "soft_horizon": False, "no_done_at_end": False,
+    "evaluation_num_workers": 0, "horizon": None, "soft_horizon": False, "no_done_at_end": False, "sample_async": False,
+}  # fmt: skip
+#: Algorithms that cannot learn from the rows of one player, and why.
+_CANNOT_PLAY = {
+    "QMIX": "acts for groups of agents", "MADDPG": "learns from what all agents see and do",
+    "A3C": "has workers compute its gradients: in one process that is A2C",
+    "DDPPO": "learns in workers that sample themselves", "CQL": "learns from files", "IQL": "learns from files",
+    "TD3BC": "learns from files",
 }  # fmt: skip
 #: Callbacks that a player's trainer calls.
 _HEARD = frozenset({"on_learn_on_batch", "on_train_result", "on_trainer_init"})
@@ -119,9 +126,14 @@ class LearningPlayer(Player):
         config: The trainer's config, without environment and policies.
         checkpoint: A checkpoint, or directory of one, that the player's weights are taken from.
         name: What the player is called; None takes the algorithm's name.
+        share_experience: What it learns from, "own" or "all", see `DecentralizedTrainer`; None leaves it to that.
 
     Attributes:
         trainer: The trainer, once the player has sat down in a game.
+        share_experience: As it was given.
+
+    Raises:
+        ConfigError: If there is no such algorithm, or `share_experience` is none of these.
     """
 
     learns = True
@@ -133,9 +145,15 @@ class LearningPlayer(Player):
         *,
         checkpoint: str | None = None,
         name: str | None = None,
+        share_experience: str | None = None,
     ) -> None:
         self._class = get_trainer_class(algorithm) if isinstance(algorithm, str) else algorithm
         super().__init__(name or str(getattr(self._class, "_name", self._class)))
+        if share_experience not in (None, "own", "all"):
+            raise ConfigError(
+                f"player {self.name!r}: share_experience: got {share_experience!r}, wanted 'own', 'all' or None"
+            )
+        self.share_experience = share_experience
         self._config, self._checkpoint = dict(config or {}), checkpoint
         self._weights: Any = None
         self._statistics: Any = None
@@ -178,6 +196,13 @@ class LearningPlayer(Player):
 
     def _check_config(self) -> None:
         """Raises a ConfigError for keys that say how to sample: the game does that for all its players."""
+        trainers = [getattr(base, "_name", None) for base in self._class.__mro__]
+        for algorithm, reason in _CANNOT_PLAY.items():
+            if algorithm in trainers:
+                raise ConfigError(
+                    f"player {self.name!r}: got {algorithm}, which {reason}; wanted an algorithm that learns from what "
+                    "one player does, such as DQN, PPO or SAC"
+                )
         batch_mode = self._class.get_default_config().get("batch_mode")
         for key, wanted in {**_OF_THE_GAME, "batch_mode": batch_mode}.items():
             got = self._config.get(key, wanted)
@@ -204,7 +229,7 @@ class LearningPlayer(Player):
         }  # fmt: skip
         try:
             self.trainer = self._class(config, logger_creator=_NoLogger)
-        except ConfigError as error:
+        except (ConfigError, UnsupportedSpaceException) as error:
             raise ConfigError(f"player {self.name!r}: {error}") from error
         self.trainer.expect_no_episodes()
         policy = self.policy
@@ -238,7 +263,10 @@ class LearningPlayer(Player):
 
     def frozen(self, name: str | None = None) -> LearningPlayer:
         """Returns a copy of the player as it is now, to play against; it learns only where it is told to."""
-        made = LearningPlayer(self._class, copy.deepcopy(self._config), name=name or f"{self.name} (frozen)")
+        name = name or f"{self.name} (frozen)"
+        made = LearningPlayer(
+            self._class, copy.deepcopy(self._config), name=name, share_experience=self.share_experience
+        )
         made._weights = copy.deepcopy(dict(self.policy.get_weights()))
         if self.policy._obs_filter is not None:
             made._statistics = copy.deepcopy(self.policy._obs_filter.get_state())
@@ -264,7 +292,8 @@ class LearningPlayer(Player):
         weights = {key: np.asarray(value) for key, value in self.policy.get_weights().items()}
         kept = self.policy._obs_filter
         state = {"weights": weights, "filter": None if kept is None else kept.get_state()}
-        write_state(directory, state, {"kind": "player", "algorithm": name, "config": self._config})
+        told = {"algorithm": name, "config": self._config, "share_experience": self.share_experience}
+        write_state(directory, state, {"kind": "player", **told})
 
     @classmethod
     def read(cls, directory: str, name: str | None = None) -> LearningPlayer:
@@ -279,7 +308,7 @@ class LearningPlayer(Player):
                 f"{directory}: got a checkpoint of {meta.get('kind')!r}, wanted a player, as LearningPlayer.write() "
                 "leaves one"
             )
-        made = cls(meta["algorithm"], meta["config"], name=name)
+        made = cls(meta["algorithm"], meta["config"], name=name, share_experience=meta.get("share_experience"))
         made._weights, made._statistics = state["weights"], state["filter"]
         return made
 
@@ -299,9 +328,10 @@ def _masked(trainer_class: Any, space: Any, config: Mapping[str, Any]) -> dict[s
     if not isinstance(parts, Mapping) or MASK not in parts or model.get("custom_model"):
         return dict(config)
     defaults = trainer_class.get_default_config()
-    tf = config.get("framework", defaults.get("framework")) in ("tf", "tf2", "tfe")
-    module = importlib.import_module(f"rlframe.models.{'tf' if tf else 'torch'}.action_mask")
-    model["custom_model"] = module.ActionMaskModel
+    if not (model.get("use_lstm") or model.get("use_attention")):  # behind a memory masks count by themselves
+        tf = config.get("framework", defaults.get("framework")) in ("tf", "tf2", "tfe")
+        module = importlib.import_module(f"rlframe.models.{'tf' if tf else 'torch'}.action_mask")
+        model["custom_model"] = module.ActionMaskModel
     # The mask is for the model's outputs, so these must be values of actions.
     plain = {key: value for key, value in {"hiddens": [], "dueling": False}.items() if key in defaults}
     return {**plain, **config, "model": model}

@@ -204,6 +204,8 @@ class HumanPlayer(Player):
 class League(Player):
     """Several players of whom one sits down for each game; who joins later is drawn from the next game on.
 
+    In a seat of the learning mask those members learn who can, each from the games in which it sat there.
+
     Args:
         members: The players.
         name: What the league is called.
@@ -223,6 +225,11 @@ class League(Player):
             )
         self.members = list(members)
 
+    @property
+    def learns(self) -> bool:  # type: ignore[override]  # as its members are
+        """Whether one of the members can learn."""
+        return any(member.learns for member in self.members)
+
     def add(self, member: Player) -> None:
         """Lets another player join."""
         self.members.append(member)
@@ -232,4 +239,9 @@ class League(Player):
         return self.members[derive_seed(seed, "league", episode_id) % len(self.members)]
 
 
-__all__ = ["ActingPolicy", "HumanPlayer", "League", "Player", "RandomPlayer", "ScriptedPlayer"]
+def members_of(player: Player) -> list[Player]:
+    """Returns who may sit in a player's seat: the members of a league, or the player alone."""
+    return player.members if isinstance(player, League) else [player]
+
+
+__all__ = ["ActingPolicy", "HumanPlayer", "League", "Player", "RandomPlayer", "ScriptedPlayer", "members_of"]

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from rlframe.models.action_mask import ActionMask
 from rlframe.models.catalog import has_action_mask
 from rlframe.models.spec import ENCODER_WIDTH, BatchNorm, CustomNetwork, Dense, Initial, Network, dense_layers
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
@@ -68,7 +69,9 @@ def refuse_action_mask(owner: str, policy: Any, num_actions: int) -> None:
         policy: A policy of which `observation_space` and `config` are set.
         num_actions: Number of choices.
     """
-    if not policy.config["model"].get("custom_model") and has_action_mask(policy.observation_space, num_actions):
+    custom = policy.config["model"].get("custom_model")
+    reads = custom and not (isinstance(custom, type) and issubclass(custom, ActionMask))  # else before other outputs
+    if not reads and has_action_mask(policy.observation_space, num_actions):
         raise ConfigError(
             f"{owner} got observations with an action_mask, which its network would take for numbers like others; use "
             "PPO, or DQN with model.custom_model=ActionMaskModel, hiddens=[] and dueling=False"

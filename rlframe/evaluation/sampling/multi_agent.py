@@ -84,6 +84,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         self._idle = [0] * len(slots)  # steps since somebody acted
         self._cut: dict[int, int] = {}  # slots whose episode passes one, and the id of the part that ends there
         self._unchecked = set(range(len(slots)))
+        self._resting: set[int] = set()  # slots that are not stepped: their episodes are over, and none follows yet
         self._followers: dict[str, tuple[Policy, bool]] = {}  # policies, and whether their explorations follow episodes
         self._wants_steps = not EPISODE_HOOKS.isdisjoint(hooks.call) or any(
             policy.inference.shows_episodes or overridden_by_user(type(policy), "postprocess_trajectory")
@@ -299,7 +300,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         over: list[int] = []
         failed: Exception | None = None
         step_together(self.slots, actions, DUMMY_AGENT_ID)
-        for index, slot in enumerate(self.slots):
+        for index, slot in self._going_on():
             slot.record(actions[index])
             before = clock()
             try:
@@ -320,7 +321,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
                     self._finish_part(index)
                 else:
                     self._finish(index)
-                    self._begin(index)
+                    self._follow(index)
             except Exception as error:
                 self.slots[index].failed, failed = True, failed or error
         if failed is not None:
@@ -328,6 +329,10 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         if self.settings.render_env:
             self.slots[0].env.render()
         return env_time
+
+    def _going_on(self) -> list[tuple[int, EnvSlot]]:
+        """Returns the slots that do not rest, by number."""
+        return [(index, slot) for index, slot in enumerate(self.slots) if index not in self._resting]
 
     def _step_env(self, slot: EnvSlot, actions: dict[Any, Any]) -> StepDicts:
         """Steps one environment; what it raises says so, unlike errors of mappings and callbacks."""
@@ -516,6 +521,10 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         self._report(index, episode_id)
         self._explore_hook("on_episode_end", index)
         self._unchecked.discard(index)
+
+    def _follow(self, index: int) -> None:
+        """Begins what follows on an episode that ended: the next one."""
+        self._begin(index)
 
     def _finish_part(self, index: int) -> None:
         """Reports what lies before a soft horizon, and counts anew."""
