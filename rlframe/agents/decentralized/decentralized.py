@@ -6,7 +6,8 @@ import importlib.util
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,14 +99,14 @@ class DecentralizedTrainer:
         seed: int | None = None,
         checkpoint_dir: str | None = None,
     ) -> None:
-        counts = {"num_train_envs": num_train_envs, "num_test_envs": num_test_envs, "update_freq": update_freq,
-                  "test_freq": test_freq, "episodes_per_train": episodes_per_train,
-                  "episodes_per_test": episodes_per_test}  # fmt: skip
-        if steps_per_train is not None:
-            counts["steps_per_train"] = steps_per_train
-        for name, value in counts.items():
-            if int(value) < 1:
-                raise ConfigError(f"{name}: got {value}, wanted at least 1")
+        counts = {
+            "num_train_envs": num_train_envs, "num_test_envs": num_test_envs, "update_freq": update_freq,
+            "test_freq": test_freq, "episodes_per_train": episodes_per_train, "episodes_per_test": episodes_per_test,
+            "steps_per_train": steps_per_train, "batch_size": batch_size,
+        }  # fmt: skip
+        hooks = {"train_fn": train_fn, "test_fn": test_fn, "save_best_fn": save_best_fn, "save_last_fn": save_last_fn,
+                 "stop_fn": stop_fn, "reward_metric": reward_metric}  # fmt: skip
+        _check_arguments(counts, hooks, seed)
         if share_experience not in ("own", "all"):
             raise ConfigError(f"share_experience: got {share_experience!r}, wanted 'own' or 'all'")
         self.batch_size, self.update_freq, self.test_freq = batch_size, update_freq, test_freq
@@ -122,6 +123,12 @@ class DecentralizedTrainer:
         self.test_env = make_slots(creator, args, num_test_envs, self.seed, _TEST_STREAM)
         self.agent_names = list(self.train_env[0].env.possible_agents)
         self.num_agents = len(self.agent_names)
+
+    def take_seed(self, seed: int) -> None:
+        """Goes by another seed from the next games on; a resumed run goes by the one it began with."""
+        self.seed = seed
+        for slot in (*self.train_env, *self.test_env):
+            slot.seed = seed
 
     # --- seats ------------------------------------------------------------------------------------------------
 
@@ -140,7 +147,7 @@ class DecentralizedTrainer:
         ]
 
     def _mask(self, name: str, mask: Sequence[int]) -> list[int]:
-        given = list(mask)
+        given = list(mask) if isinstance(mask, Iterable) else [mask]
         if len(given) != self.num_agents or any(value not in (0, 1) for value in given):
             raise ConfigError(
                 f"{name}: got {given}, wanted 0 or 1 for each of the {self.num_agents} seats {self.agent_names}"
@@ -189,6 +196,7 @@ class DecentralizedTrainer:
         masks = self._mask("learning_mask", learning_mask), self._mask("exploration_mask", exploring)
         seats = self._seats(agents, *masks)
         self._check_learners(seats)
+        picture = _make_folder_of(_DEFAULT_PLOT if plot is True else str(plot)) if plot else None
         fragment = max(1, math.ceil(self.update_freq / len(self.train_env)))
         for slot in self.train_env:
             slot.episode = -1
@@ -200,8 +208,8 @@ class DecentralizedTrainer:
         if resume:
             run.load()
         run.train()
-        if plot:
-            self._draw(run, _DEFAULT_PLOT if plot is True else str(plot))
+        if picture is not None:
+            self._draw(run, picture)
         return run.result()
 
     def _draw(self, run: _Run, path: str) -> None:
@@ -248,14 +256,14 @@ class DecentralizedTrainer:
         return result | (self._more_of(games) if eval_metrics else {})
 
     def _metric(self, returns: NDArray[np.float64]) -> float:
-        value = (
-            float(returns.mean())
-            if self.reward_metric is None
-            else float(_call("reward_metric", self.reward_metric, returns))
-        )
-        if not math.isfinite(value):
-            raise ConfigError(f"reward_metric: got {value} of the returns {returns.tolist()}, wanted a finite number")
-        return value
+        value = returns.mean() if self.reward_metric is None else _call("reward_metric", self.reward_metric, returns)
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise ConfigError(f"reward_metric: got {value!r} of the returns {returns.tolist()}, wanted a finite number")
+        return number
 
     def _more_of(self, games: Sequence[Game]) -> dict[str, Any]:
         won = [game.length for game in games if game.winners]
@@ -265,6 +273,29 @@ class DecentralizedTrainer:
             "seats": statistics.seat_rates(games, self.agent_names),
             "illegal_moves": sum(game.illegal_moves for game in games),
         }
+
+
+def _check_arguments(counts: Mapping[str, Any], hooks: Mapping[str, Any], seed: Any) -> None:
+    """Raises a ConfigError for what is no count, no hook or no seed; names it."""
+    for name, value in counts.items():
+        if value is None and name in ("steps_per_train", "batch_size"):
+            continue
+        if not isinstance(value, (int, np.integer)) or value < 1:
+            raise ConfigError(f"{name}: got {value!r}, wanted an integer of at least 1")
+    for name, hook in hooks.items():
+        if hook is not None and not callable(hook):
+            raise ConfigError(f"{name}: got {hook!r}, wanted a function, or None")
+    if seed is not None and not isinstance(seed, (int, np.integer)):
+        raise ConfigError(f"seed: got {seed!r}, wanted an integer, or None")
+
+
+def _make_folder_of(path: str) -> str:
+    """Makes the folder of the picture before anything is trained; returns the picture's path."""
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"plot: got {path!r}, wanted a file in a folder that can be written: {error}") from error
+    return path
 
 
 def _learners_of(agents: Sequence[Player]) -> list[LearningPlayer]:
@@ -399,6 +430,7 @@ class _Run:
             "test_episodes": list(self.test_episodes),
             "best": self._best,
             "seed": self._trainer.seed,
+            "games": self._games(),
             "runner": self._runner.get_state(),
             "players": [[group_id, saved] for group_id, saved in players.items()],
             "groups": list(self._runner.groups),
@@ -408,6 +440,11 @@ class _Run:
             state,
             {"kind": "DecentralizedTrainer", "seats": [str(name) for name in self._trainer.agent_names]},
         )
+
+    def _games(self) -> dict[str, Any]:
+        """Returns what a resumed run must have in common with the one that was saved."""
+        trainer = self._trainer
+        return {"num_train_envs": len(trainer.train_env), "wait_for_slowest": trainer.wait_for_slowest}
 
     def load(self) -> None:
         """Goes on from the state in `checkpoint_dir`."""
@@ -428,8 +465,17 @@ class _Run:
                 f"missing here: {sorted(there - here)}; not in the checkpoint: {sorted(here - there)}; seat those that "
                 "are missing, and let others join a league after the run has gone on"
             )
+        if state.get("games", self._games()) != self._games():
+            raise CheckpointError(
+                f"{directory}: resume wants games as they were saved, {state['games']}; got {self._games()}"
+            )
+        self._trainer.take_seed(int(state["seed"]))
+        self._runner.seed = self._trainer.seed
         for group_id, keeper in keepers.items():
-            keeper.set_state(players[group_id])
+            try:
+                keeper.set_state(players[group_id])
+            except ValueError as error:
+                raise CheckpointError(f"{directory}: player {group_id} is not as it was saved: {error}") from error
         self._runner.order_groups(state["groups"])
         self._runner.set_state(state["runner"])
         counts = state["counts"]

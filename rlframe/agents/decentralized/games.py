@@ -217,6 +217,12 @@ class GamesRunner(MultiAgentRunner):
         seed: Seed of players that draw, and of leagues.
         playing: Whether players act as trained, without exploration, and nobody learns.
         wait: Whether a game that is over waits until all others are, and all begin together.
+
+    Attributes:
+        seed: Seed of who joins from now on, and of leagues.
+        groups: Who plays, by the names that messages and checkpoints have.
+        agent_steps: Steps of agents so far.
+        games: Games that ended and were not taken yet.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only but for two
@@ -233,7 +239,7 @@ class GamesRunner(MultiAgentRunner):
         self.groups: dict[str, Group] = {}
         self.agent_steps = 0
         self.games: list[Game] = []
-        self._seed, self._by_agent = seed, {seat.agent: seat for seat in seats}
+        self.seed, self._by_agent = seed, {seat.agent: seat for seat in seats}
         self._playing, self._wait = playing, wait
         self._observations, self._actions = spaces_of(slots[0].env)
         self._policies: dict[str, Any] = {}
@@ -286,7 +292,7 @@ class GamesRunner(MultiAgentRunner):
             policy = self._policies[same[0]]
         else:
             stream = [number, place] if place else [number]
-            policy = player.make_policy(space, actions, derive_seed(self._seed, "player", *stream))
+            policy = player.make_policy(space, actions, derive_seed(self.seed, "player", *stream))
             self._check_fits(seat, player, policy)
         self.groups[group_id] = Group(player, learns, explores, [seat.agent], _mask_columns(space))
         self._policies[group_id], self._filters[group_id] = policy, _filter_of(policy, learns=learns)
@@ -348,7 +354,7 @@ class GamesRunner(MultiAgentRunner):
             raise EnvError(f"agent {agent_id!r} has no seat; the game named {list(self._by_agent)}")
         player = seat.player
         if isinstance(player, League):
-            player = player.member_for(self._seed, int(episode.episode_id))
+            player = player.member_for(self.seed, int(episode.episode_id))
         return self._group_of(seat, player)
 
     # --- acting -----------------------------------------------------------------------------------------------

@@ -148,6 +148,10 @@ class LearningPlayer(Player):
         share_experience: str | None = None,
     ) -> None:
         self._class = get_trainer_class(algorithm) if isinstance(algorithm, str) else algorithm
+        if not hasattr(self._class, "get_default_config"):
+            raise ConfigError(
+                f"player: got the algorithm {algorithm!r}, wanted a name such as 'DQN', or a trainer class"
+            )
         super().__init__(name or str(getattr(self._class, "_name", self._class)))
         if share_experience not in (None, "own", "all"):
             raise ConfigError(
@@ -174,10 +178,14 @@ class LearningPlayer(Player):
         Raises:
             ConfigError: If the player has not sat down in a game yet.
         """
+        policy: Policy = self._seated().get_policy()
+        return policy
+
+    def _seated(self) -> Any:
+        """Returns the trainer, which is there once the player has sat down."""
         if self.trainer is None:
             raise ConfigError(f"player {self.name!r} has no policy yet: it gets one when it sits down in a game")
-        policy: Policy = self.trainer.get_policy()
-        return policy
+        return self.trainer
 
     @property
     def replays(self) -> bool:
@@ -238,10 +246,21 @@ class LearningPlayer(Player):
         self.feed.rows_per_item = 0 if whole else int(self.trainer._effective_config["rollout_fragment_length"])
         if self._checkpoint is not None:
             self._weights, self._statistics = weights_in(self._checkpoint, self.name)
-        if self._weights is not None:
-            policy.set_weights(self._weights)
+        self._take_weights(policy)
         if self._statistics is not None and policy._obs_filter is not None:
             policy._obs_filter.set_state(self._statistics)
+
+    def _take_weights(self, policy: Policy) -> None:
+        if self._weights is None:
+            return
+        try:
+            policy.set_weights(self._weights)
+        except ValueError as error:
+            self.trainer = None
+            origin = "those it was saved with" if self._checkpoint is None else self._checkpoint
+            raise ConfigError(
+                f"player {self.name!r}: its weights, {origin}, are of another network: {error}"
+            ) from error
 
     def learn(self) -> int:
         """Learns from the rows that have come; returns the number of learner steps.
@@ -274,7 +293,7 @@ class LearningPlayer(Player):
 
     def save(self, directory: str) -> str:
         """Writes a checkpoint of the player's trainer; returns its path."""
-        path: str = self.trainer.save(directory)
+        path: str = self._seated().save(directory)
         return path
 
     @property
@@ -343,7 +362,10 @@ def weights_in(checkpoint: str, player: str) -> tuple[dict[str, Any], Any]:
     Raises:
         ConfigError: If it holds several.
     """
-    state, _ = read_state(checkpointing.resolve_path(checkpoint))
+    try:
+        state, _ = read_state(checkpointing.resolve_path(checkpoint))
+    except CheckpointError as error:
+        raise CheckpointError(f"player {player!r}: {error}") from error
     policies = state["local_worker"]["policies"]
     if len(policies) != 1:
         raise ConfigError(

@@ -86,6 +86,9 @@ class ActingPolicy(Policy):
         numbers = np.asarray(action)
         if numbers.dtype.kind not in "biuf" or numbers.shape != self.action_space.shape:
             raise TypeError(f"chose {action!r}, which is no action of {self.action_space}")
+        # NumPy would round 1.5 to a choice.
+        if numbers.dtype.kind == "f" and np.issubdtype(self.action_space.dtype, np.integer) and np.any(numbers % 1):
+            raise TypeError(f"chose {action!r}, which is no action of {self.action_space}")
         return numbers
 
     def get_state(self) -> dict[str, Any]:
@@ -112,7 +115,13 @@ class ScriptedPlayer(Player):
 
     def __init__(self, script: Any, name: str | None = None) -> None:
         super().__init__(name or getattr(script, "__name__", type(script).__name__))
-        made = script() if inspect.isclass(script) else script
+        try:
+            made = script() if inspect.isclass(script) else script
+        except Exception as error:
+            raise ConfigError(
+                f"player {self.name!r}: making {script.__name__}() raised {type(error).__name__}: {error}; wanted a "
+                "class that is made without arguments, or an object of it"
+            ) from error
         function = getattr(made, "get_action", made)
         if not callable(function):
             raise ConfigError(

@@ -154,3 +154,65 @@ def test_a_player_of_another_game_is_refused_with_what_it_sees_and_what_the_seat
     trainer(env=AtOnce).test([player, player])
     with pytest.raises(ConfigError, match=r"seat 'first': player 'guest' sees .*, but the seat has .*; seat another"):
         trainer().test([player, RandomPlayer()])
+
+
+def test_a_run_goes_on_with_the_same_games_and_the_seed_it_began_with(tmp_path):
+    def run(episodes, seed, resume=False, folder="parts", **options):
+        learner = LearningPlayer("DQN", {**DQN, **options.pop("config", {})})
+        league = League([RandomPlayer("one"), RandomPlayer("two")])
+        made = trainer(episodes_per_train=episodes, seed=seed, checkpoint_dir=str(tmp_path / folder), **options)
+        made.train([learner, league], [1, 0], plot=False, resume=resume)
+        return learner.policy.get_flat_weights()
+
+    whole = run(16, 5, folder="whole")
+    run(8, 5)
+    for options in ({"num_train_envs": 3}, {"wait_for_slowest": True}):
+        with pytest.raises(CheckpointError, match="resume wants games as they were saved"):
+            run(16, 5, resume=True, **options)
+    with pytest.raises(CheckpointError, match="player 'DQN' in seat 'first', place 0 is not as it was saved: weights"):
+        run(16, 5, resume=True, config={"model": {"fcnet_hiddens": [9]}})
+    np.testing.assert_array_equal(whole, run(16, 7, resume=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"update_freq": 2.5}, "update_freq: got 2.5, wanted an integer of at least 1"),
+        ({"batch_size": 0}, "batch_size: got 0, wanted"), ({"seed": "a"}, "seed: got 'a', wanted an integer"),
+        ({"stop_fn": 3}, "stop_fn: got 3, wanted a function"),
+    ],
+)  # fmt: skip
+def test_arguments_that_cannot_be_are_refused_before_anything_is_made(options, said):
+    with pytest.raises(ConfigError, match=said):
+        trainer(**options)
+
+
+def test_what_does_not_fit_a_player_is_said_with_its_name(tmp_path):
+    made, guest = trainer(), LearningPlayer("PPO", PPO, name="guest")
+    with pytest.raises(ConfigError, match="player 'guest' has no policy yet"):
+        guest.save(str(tmp_path))
+    made.test([guest, RandomPlayer()])
+    saved = guest.save(str(tmp_path))
+    wider = LearningPlayer("PPO", {**PPO, "model": {"fcnet_hiddens": [9]}}, checkpoint=saved, name="wider")
+    with pytest.raises(ConfigError, match=r"player .wider.: its weights, .*, are of another network: .*9, 1"):
+        made.test([wider, RandomPlayer()])
+    with pytest.raises(CheckpointError, match="player 'none': no checkpoint at"):
+        made.test([LearningPlayer("PPO", PPO, checkpoint=str(tmp_path / "no"), name="none"), RandomPlayer()])
+    with pytest.raises(ConfigError, match="got the algorithm 3, wanted a name such as 'DQN'"):
+        LearningPlayer(3)
+    with pytest.raises(ConfigError, match=r"player .Needs.: making Needs\(\) raised TypeError"):
+        ScriptedPlayer(Needs)
+    with pytest.raises(EnvError, match=r"seat .second.: player .half. raised TypeError: chose 0\.5"):
+        made.test([RandomPlayer(), ScriptedPlayer(lambda obs: 0.5, name="half")])
+    with pytest.raises(ConfigError, match=r"learning_mask: got \[1\], wanted 0 or 1 for each of the 2 seats"):
+        made.train([guest, RandomPlayer()], 1)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"plot: got .*curve.png', wanted a file in a folder that can be written"):
+        made.train([guest, RandomPlayer()], [1, 0], plot=str(tmp_path / "file" / "curve.png"))
+    with pytest.raises(ConfigError, match="reward_metric: got 'good' of the returns"):
+        trainer(reward_metric=lambda returns: "good").test([guest, RandomPlayer()])
+
+
+class Needs:
+    def __init__(self, size):
+        """Wants a size."""
