@@ -40,6 +40,7 @@ def settings_text() -> str:
     lines = [f"  --{key.replace('_', '-')}: {text}" for key, text in _HELP.items()]
     for key, value in _trainer_settings().items():
         about = "module:function" if key in _HOOKS else f"[{value}]"
+        about += ", or a seat's agent" if key == "reward_metric" else ""
         lines.append(f"  --{key.replace('_', '-')}: {about}")
     return "Settings of a game, as flags or keys of --config FILE (DecentralizedTrainer says more):\n" + "\n".join(
         lines
@@ -155,7 +156,7 @@ def make_trainer(settings: Mapping[str, Any], **more: Any) -> DecentralizedTrain
 
     given = {key: value for key, value in settings.items() if key not in _OF_PLAYERS} | more
     for key in _HOOKS:
-        if isinstance(given.get(key), str):
+        if isinstance(given.get(key), str) and (key != "reward_metric" or names.spells_path(given[key])):
             given[key] = names.find(given[key], names.Kind(key, "a function", callable))
     return DecentralizedTrainer(**given)
 

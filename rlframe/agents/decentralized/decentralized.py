@@ -50,7 +50,8 @@ class DecentralizedTrainer:
         save_best_fn: `fn(episodes)`, called after a test whose metric is the best so far; after the first one, too.
         save_last_fn: `fn()`, called at the end.
         stop_fn: `fn(metric, episodes) -> bool`, asked after each batch of games, with the newest test's metric.
-        reward_metric: `fn(returns [episodes, agents]) -> float`; None takes the mean of all.
+        reward_metric: `fn(returns [episodes, agents]) -> float`, or a seat's agent, whose mean return it is; None takes
+            the mean of all, which in a zero-sum game is 0 whoever wins.
         env: The game: a name, a class, or a function that makes one of PettingZoo's or a `MultiAgentEnv`. A name or
             class of PettingZoo's is made with `env_args` as keywords. None is the mail-sorting game.
         share_experience: What players learn from: "own", rows of their seats in the learning mask; "all", rows of
@@ -90,7 +91,7 @@ class DecentralizedTrainer:
         save_best_fn: Callable[[int], Any] | None = None,
         save_last_fn: Callable[[], Any] | None = None,
         stop_fn: Callable[[float, int], bool] | None = None,
-        reward_metric: Callable[[NDArray[np.float64]], float] | None = None,
+        reward_metric: Callable[[NDArray[np.float64]], float] | str | None = None,
         *,
         env: Any = None,
         share_experience: str = "own",
@@ -105,7 +106,7 @@ class DecentralizedTrainer:
             "steps_per_train": steps_per_train, "batch_size": batch_size,
         }  # fmt: skip
         hooks = {"train_fn": train_fn, "test_fn": test_fn, "save_best_fn": save_best_fn, "save_last_fn": save_last_fn,
-                 "stop_fn": stop_fn, "reward_metric": reward_metric}  # fmt: skip
+                 "stop_fn": stop_fn}  # fmt: skip
         _check_arguments(counts, hooks, seed)
         if share_experience not in ("own", "all"):
             raise ConfigError(f"share_experience: got {share_experience!r}, wanted 'own' or 'all'")
@@ -113,7 +114,7 @@ class DecentralizedTrainer:
         self.episodes_per_train, self.episodes_per_test = episodes_per_train, episodes_per_test
         self.train_fn, self.test_fn, self.stop_fn = train_fn, test_fn, stop_fn
         self.save_best_fn, self.save_last_fn = save_best_fn, save_last_fn
-        self.reward_metric, self.share_experience = reward_metric, share_experience
+        self.share_experience = share_experience
         self.checkpoint_dir, self.steps_per_train = checkpoint_dir, steps_per_train
         self.wait_for_slowest = bool(wait_for_slowest)
         self.seed = entropy_seed() if seed is None else int(seed)
@@ -123,6 +124,21 @@ class DecentralizedTrainer:
         self.test_env = make_slots(creator, args, num_test_envs, self.seed, _TEST_STREAM)
         self.agent_names = list(self.train_env[0].env.possible_agents)
         self.num_agents = len(self.agent_names)
+        self.reward_metric = self._metric_of(reward_metric)
+
+    def _metric_of(self, metric: Any) -> Callable[[NDArray[np.float64]], Any]:
+        if metric is None:
+            return lambda returns: returns.mean()
+        if metric in self.agent_names:
+            column = self.agent_names.index(metric)
+            return lambda returns: returns[:, column].mean()
+        if not callable(metric):
+            raise ConfigError(
+                f"reward_metric: got {metric!r}, wanted a function of returns [episodes, agents], one of the seats "
+                f"{self.agent_names}, or None"
+            )
+        function: Callable[[NDArray[np.float64]], Any] = metric
+        return function
 
     def take_seed(self, seed: int) -> None:
         """Goes by another seed from the next games on; a resumed run goes by the one it began with."""
@@ -256,7 +272,7 @@ class DecentralizedTrainer:
         return result | (self._more_of(games) if eval_metrics else {})
 
     def _metric(self, returns: NDArray[np.float64]) -> float:
-        value = returns.mean() if self.reward_metric is None else _call("reward_metric", self.reward_metric, returns)
+        value = _call("reward_metric", self.reward_metric, returns)
         try:
             number = float(value)
         except (TypeError, ValueError):

@@ -392,8 +392,8 @@ class GamesRunner(MultiAgentRunner):
         return dataclasses.replace(self.settings, explore=group.explores, clip_rewards=clips)
 
     def _continue(self, agent: Any, obs: Any) -> None:
-        # A memory may see rewards, which are clipped as the player's are.
-        self.settings = self._settings_of(self.groups[agent.collector.policy_id])
+        if agent.collector.memory is not None:  # it may see rewards, which are clipped as the player's are
+            self.settings = self._settings_of(self.groups[agent.collector.policy_id])
         super()._continue(agent, obs)
 
     def _prepared(self, agent: Any, raw: Any) -> Any:

@@ -216,3 +216,11 @@ def test_what_does_not_fit_a_player_is_said_with_its_name(tmp_path):
 class Needs:
     def __init__(self, size):
         """Wants a size."""
+
+
+def test_the_metric_of_a_seat_is_its_mean_return():
+    players = [ScriptedPlayer(one), ScriptedPlayer(one, name="two")]
+    assert trainer(reward_metric="first").test(players)["reward"] == -2.0
+    assert trainer(reward_metric="second").test(players)["reward"] == 8.0
+    with pytest.raises(ConfigError, match=r"reward_metric: got 'third', wanted a function of .*, one of the seats"):
+        trainer(reward_metric="third")
