@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rlframe.cli.config_files import parse
 from rlframe.config.convert import kinds_of, parse_number, spells_number
 from rlframe.config.declaration import Option, Section
 from rlframe.config.faults import did_you_mean, nearest_keys, other_librarys_key
@@ -13,6 +12,7 @@ from rlframe.config.nested_dict import assign, lookup
 from rlframe.config.renames import RENAMES
 from rlframe.config.search import Domain, check_ends, search_domain
 from rlframe.utils.errors import ConfigError
+from rlframe.utils.yaml_text import parse_yaml
 
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
@@ -263,7 +263,7 @@ def read_value(text: str, annotation: Any) -> Any:
         return parse_number(text)
     if _is_plain_text(kinds) and not text.lstrip().startswith(("[", "{")):
         return text
-    return parse(text, where=repr(text))
+    return parse_yaml(text, where=repr(text))
 
 
 def _is_plain_text(kinds: Collection[Any]) -> bool:

@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlframe.cli.config_files import parse, read_config_file
+from rlframe.cli.config_files import read_config_file
 from rlframe.utils import names
 from rlframe.utils.errors import CheckpointError, ConfigError
+from rlframe.utils.yaml_text import parse_yaml
 
 if TYPE_CHECKING:
     from rlframe.agents.decentralized import DecentralizedTrainer, Player
@@ -62,7 +63,7 @@ def read_settings(path: Path | None, flags: Sequence[Flag], more: Mapping[str, A
     """
     made = {} if path is None else dict(read_config_file(path).config)
     for flag in flags:
-        value = True if flag.value is None else parse(flag.value, where=f"--{flag.name}")
+        value = True if flag.value is None else parse_yaml(flag.value, where=f"--{flag.name}")
         made[flag.name.replace("-", "_")] = value
     made |= {key: value for key, value in more.items() if value is not None}
     known = [*_OF_PLAYERS, *_trainer_settings()]
@@ -97,7 +98,7 @@ def is_game_run(directory: Path | None) -> bool:
 
 def read_run(directory: Path, *, trust: bool) -> dict[str, Any]:
     """Returns the settings of a run, which names nothing that is not trusted."""
-    settings = parse((directory / SETTINGS).read_text(encoding="utf-8"), json_only=True, where=str(directory))
+    settings = parse_yaml((directory / SETTINGS).read_text(encoding="utf-8"), json_only=True, where=str(directory))
     if not isinstance(settings, dict):
         raise CheckpointError(f"{directory / SETTINGS}: holds a {type(settings).__name__}, wanted settings of a game")
     check_trusted(settings, directory, trust=trust)

@@ -31,10 +31,10 @@ def tournament(  # noqa: PLR0913, PLR0917  one parameter for each option
     """Play each player against each other one, in either seat; print Elo ratings, results by seat, lengths of games."""
     with reporting(debug):
         from rlframe.agents.decentralized import round_robin
-        from rlframe.cli.config_files import parse
         from rlframe.cli.game_runs import make_player, make_trainer
+        from rlframe.utils.yaml_text import parse_yaml
 
-        arguments = parse(env_args, where="--env-args")
+        arguments = parse_yaml(env_args, where="--env-args")
         if not isinstance(arguments, dict):
             raise ConfigError(f"--env-args: got {env_args}, wanted a dict such as {{required_mail: 2}}")
         trainer = make_trainer(

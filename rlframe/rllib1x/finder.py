@@ -91,7 +91,8 @@ def _spec_of_old_path(fullname: str) -> ModuleSpec | None:
 
     if tables.is_listed(fullname) and not tables.is_sentence(tables.rows_of(fullname).get(tables.EVERYTHING, "")):
         loader: Any = _OldPathLoader()
-        return ModuleSpec(fullname, loader, origin="rlframe.rllib1x", is_package=True)
+        is_script = fullname.endswith(".__main__")
+        return ModuleSpec(fullname, loader, origin="rlframe.rllib1x", is_package=not is_script)
     answer = tables.answer_to(fullname)
     if answer is not None:
         raise ModuleNotFoundError(f"No {fullname} here: {answer}", name=fullname)
@@ -115,6 +116,11 @@ class _OldPathLoader:
             names |= _public_names(importlib.import_module(rows[tables.EVERYTHING]))
         module.__doc__ = "A path of RLlib 1.x; its names are those of rlframe.rllib1x's tables."
         module.__dict__["__all__"] = sorted(names - {tables.EVERYTHING})
+
+    def get_code(self, fullname: str) -> Any:
+        """Returns what `python -m rlframe.train` runs, RLlib's script of that name; None where it had no script."""
+        package, _, name = fullname.rpartition(".")
+        return compile(f"from {package} import main\nmain()\n", fullname, "exec") if name == "__main__" else None
 
 
 def _public_names(module: ModuleType) -> set[str]:

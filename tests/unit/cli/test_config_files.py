@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from rlframe.cli.config_files import ConfigFile, parse, read_config_file
+from rlframe.cli.config_files import ConfigFile, read_config_file
 from rlframe.utils.errors import ConfigError
+from rlframe.utils.yaml_text import parse_yaml
 
 
 def write(tmp_path: Path, text: str, name: str = "config.yaml") -> Path:
@@ -24,7 +25,7 @@ def write(tmp_path: Path, text: str, name: str = "config.yaml") -> Path:
     ],
 )  # fmt: skip
 def test_parse_text_becomes_the_value_people_mean(text: str, wanted: Any) -> None:
-    value = parse(text)
+    value = parse_yaml(text)
     assert value == wanted
     assert type(value) is type(wanted)
 
@@ -91,8 +92,8 @@ def test_read_missing_file_raises_configerror(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_yaml_that_stands_for_more_than_memory_holds_is_refused(text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        parse(text)
-    assert parse("a: &a [1, 2]\nb: *a") == {"a": [1, 2], "b": [1, 2]}
+        parse_yaml(text)
+    assert parse_yaml("a: &a [1, 2]\nb: *a") == {"a": [1, 2], "b": [1, 2]}
 
 
 def test_an_experiments_parts_have_their_types(tmp_path: Path) -> None:
