@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ _HEAD = 4096
 
 
 def find_files(inputs: Any) -> list[str]:
-    """Returns the files that paths, globs, directories and zip files stand for, sorted for each of them.
+    """Returns the files that paths, globs, directories and zip files stand for, in the order of their names for each of them.
 
     Args:
         inputs: One of these, or a list. A directory stands for the files of data right in it.
@@ -82,10 +83,10 @@ def _matches(path: str) -> list[str]:
         return _remote_matches(path)
     path = os.path.abspath(os.path.expanduser(path))
     if os.path.isdir(path):
-        names = [os.path.join(path, name) for ending in DATA_ENDINGS for name in sorted(os.listdir(path))
+        names = [os.path.join(path, name) for ending in DATA_ENDINGS for name in sorted(os.listdir(path), key=_natural)
                  if name.endswith(ending) and not name.endswith(_SCHEMA_ENDING)]  # fmt: skip
     else:
-        names = [path] if os.path.isfile(path) else sorted(glob.glob(path))
+        names = [path] if os.path.isfile(path) else sorted(glob.glob(path), key=_natural)
     return [member for name in names for member in _members(name)]
 
 
@@ -94,14 +95,19 @@ def _remote_matches(address: str) -> list[str]:
 
     system, path = fsspec.core.url_to_fs(address)
     if glob.has_magic(path):
-        names = sorted(system.glob(path))
+        names = sorted(system.glob(path), key=_natural)
     elif system.isdir(path):
-        listed = sorted(system.ls(path, detail=False))
+        listed = sorted(system.ls(path, detail=False), key=_natural)
         names = [name for ending in DATA_ENDINGS for name in listed
                  if name.endswith(ending) and not name.endswith(_SCHEMA_ENDING)]  # fmt: skip
     else:
         names = [path] if system.exists(path) else []
     return [system.unstrip_protocol(name) for name in names]
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Returns a key by which names are sorted as people count: a writer's tenth file stands behind its second."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _members(path: str) -> list[str]:

@@ -14,6 +14,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.offline.array_formats import minari_file, open_hdf5, open_npz
 from rlframe.offline.data_files import EPISODE_ENDINGS, find_files, identities
 from rlframe.offline.episode_file import EpisodeFile, check_columns
+from rlframe.offline.episode_ids import EpisodeIds
 from rlframe.offline.input_reader import InputReader, rotated
 from rlframe.offline.io_context import IOContext
 from rlframe.offline.parquet_format import ParquetFile
@@ -102,9 +103,14 @@ class EpisodeReader(InputReader):
         return first.actions_normalized
 
     def read_all_files(self) -> Iterator[SampleBatch]:
-        """Yields the rows of all files once, piece by piece in the files' order, wherever `next` stands."""
-        for file, piece in self._pieces:
-            yield self._prepared(file.read(piece), file)
+        """Yields the rows of all files once, piece by piece in the files' order, wherever `next` stands.
+
+        Episodes that have the same `eps_id` in several files are given others; see `EpisodeIds`.
+        """
+        ids = EpisodeIds()
+        for number, file in enumerate(self._opened):
+            for piece in range(file.pieces):
+                yield ids.unique(number, self._prepared(file.read(piece), file))
 
     def get_state(self) -> dict[str, Any]:
         """Returns the place in the pieces' order, and the generator's state where what is held was mixed."""

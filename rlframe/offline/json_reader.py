@@ -14,6 +14,7 @@ from rlframe.data.columns import SEQ_LENS
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.offline.data_files import EPISODE_ENDINGS, find_files, identities, opened
 from rlframe.offline.episode_file import ColumnForm, check_shapes, forms_of
+from rlframe.offline.episode_ids import EpisodeIds
 from rlframe.offline.input_reader import InputReader, rotated
 from rlframe.offline.io_context import IOContext
 from rlframe.offline.json_format import from_line
@@ -74,14 +75,19 @@ class JsonReader(InputReader):
                 raise DataError(f"input: found no batch in {', '.join(self.files)}; wanted one per line of JSON")
 
     def read_all_files(self) -> Iterator[SampleBatch | MultiAgentBatch]:
-        """Yields the batches of all files once, in the files' order, wherever `next` stands."""
-        for path in self.files:
+        """Yields the batches of all files once, in the files' order, wherever `next` stands.
+
+        Episodes of one policy that have the same `eps_id` in several files are given others; see `EpisodeIds`.
+        """
+        ids = EpisodeIds()
+        for index, path in enumerate(self.files):
             with opened(path) as file:
                 for number, line in enumerate(file, 1):
                     where = f"{path}: line {number}"
                     batch = self._parse(where, line) if line.strip() else None
                     if batch is not None:
-                        yield self._prepare(self._checked(batch, where))
+                        made = self._prepare(self._checked(batch, where))
+                        yield ids.unique(index, made) if isinstance(made, SampleBatch) else made
 
     def get_state(self) -> dict[str, Any]:
         """Returns which files come next, the place in the first of them, and the generator's state."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.offline import EpisodeReader, JsonWriter
 from rlframe.offline.datasets import convert_dataset, describe_dataset, read_dataset, split_dataset
+from rlframe.offline.evaluation import read_episodes
 from rlframe.utils.errors import ConfigError, DataError
-from tests.unit.offline.test_episode_files import episodes, write
+from tests.unit.offline.test_episode_files import LENGTHS, episodes, write
 
 
 @pytest.fixture
@@ -118,3 +121,39 @@ def test_the_command_line_says_what_the_functions_do(table, tmp_path):
         "split", table, "-o", str(tmp_path / "x"), "--parts", "train"
     )
     assert "got 'csv', wanted one of" in said("convert", table, "-o", str(tmp_path / "x"), "--format", "csv")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json", "npz"])
+def test_episodes_of_several_files_stay_apart_though_each_counts_them_from_0(kind, tmp_path):
+    for name in ("a", "b", "c"):
+        write(tmp_path / "one", episodes())
+        convert_dataset(str(tmp_path / "one"), str(tmp_path / name), kind)
+        shutil.rmtree(tmp_path / "one")
+    sources = [str(tmp_path / name) for name in ("a", "b", "c")]
+    described = describe_dataset(sources)
+    assert (described["rows"], described["episodes"], described["episodes_ended"]) == (54, 12, 12)
+    assert described["returns"]["max"] == 12 + 13 + 14 + 15 + 16 + 17
+    assert split_dataset(sources, str(tmp_path / "parts"), {"x": 0.75, "y": 0.25}) == {"x": 9, "y": 3}
+    convert_dataset(sources, str(tmp_path / "made"), "parquet")
+    ids = rows_of(str(tmp_path / "made"))["eps_id"]
+    assert (np.flatnonzero(np.diff(ids)) + 1).tolist() == np.cumsum(LENGTHS * 3)[:-1].tolist()
+    assert len(set(ids.tolist())) == 12
+    read = read_episodes(EpisodeReader(str(tmp_path / "made")).read_all_files())
+    assert (read.lengths.tolist(), read.left_out) == ([5, 4] * 3, 6)  # those that were cut have several lengths
+
+
+def test_an_episode_that_goes_on_in_the_next_file_stays_one(tmp_path):
+    (episode,) = episodes((12,))
+    writer = JsonWriter(
+        str(tmp_path), max_file_size=1
+    )  # a file for each batch, of which the tenth comes behind the ninth
+    for row in range(12):
+        writer.write(episode[row : row + 1])
+    described = describe_dataset(str(tmp_path))
+    assert len(list(tmp_path.iterdir())) == 12
+    assert (described["episodes"], described["returns"]["mean"]) == (1, 66.0)
+    writer = JsonWriter(str(tmp_path / "other"))
+    for part in (episode[5:], episode[:5]):  # a beginning of another one behind the end
+        writer.write(part)
+        writer.close()
+    assert describe_dataset(str(tmp_path / "other"))["episodes"] == 2
