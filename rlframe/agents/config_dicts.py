@@ -283,7 +283,7 @@ class _CommonKeys(TypedDict, total=False):
     input_config: Mapping[Any, Any]
     """How it is read: shuffle_rows, batch_rows, schema, n_step; what readers of your own get. Free-form."""
     actions_in_input_normalized: bool
-    """Actions in the data are in [-1, 1] already."""
+    """Data that do not say it have actions in [-1, 1]."""
     input_evaluation: Sequence[Literal['is', 'wis', 'simulation']]
     """Estimators of the policy's value on offline data."""
     postprocess_inputs: bool

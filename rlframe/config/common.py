@@ -281,7 +281,7 @@ class CommonConfig(AlgorithmConfig):
     input_config: FreeForm = option(
         {}, "How it is read: shuffle_rows, batch_rows, schema, n_step; what readers of your own get. Free-form."
     )
-    actions_in_input_normalized: bool = option(False, "Actions in the data are in [-1, 1] already.", tunable=False)
+    actions_in_input_normalized: bool = option(False, "Data that do not say it have actions in [-1, 1].", tunable=False)
     input_evaluation: list[str] = option(
         ["is", "wis"],
         "Estimators of the policy's value on offline data.",

@@ -28,6 +28,8 @@ _LOGGER = logging.getLogger("rlframe")
 PATIENCE_S = 120.0
 #: How often a replacement is begun that dies before it is ready.
 _STARTS = 3
+#: How long files that remote workers write are waited for when they are stopped, s.
+_STOP_TIMEOUT_S = 60.0
 
 
 class WorkerSet:
@@ -566,10 +568,28 @@ class WorkerSet:
         import ray
 
         if ray.is_initialized():
+            stopped = [worker.stop.remote() for worker in self._remote_workers]
+            if self._config.output is not None:
+                self._wait_for_files(stopped)
             for worker in self._remote_workers:
-                worker.stop.remote()
                 worker.__ray_terminate__.remote()
         self._remote_workers, self._indexes = [], []
+
+    def _wait_for_files(self, stopped: list[Any]) -> None:
+        """Waits until workers have ended the files that they write: a program that ends would kill them before."""
+        import ray
+
+        _, late = ray.wait(stopped, num_returns=len(stopped), timeout=_STOP_TIMEOUT_S)
+        for index, ref in zip(self._indexes, stopped, strict=True):
+            if ref in late:
+                _LOGGER.warning(
+                    "worker %d did not end within %g s: its last file of output is not whole", index, _STOP_TIMEOUT_S
+                )
+                continue
+            try:
+                ray.get(ref)
+            except ray.exceptions.RayError as error:
+                _LOGGER.warning("worker %d did not end its file of output: %s", index, error)
 
 
 def _registered_models() -> Any:

@@ -26,7 +26,7 @@ _HEAD = 4096
 
 
 def find_files(inputs: Any) -> list[str]:
-    """Returns the files that paths, globs, directories and zip files stand for, in the order of their names for each of them.
+    """Returns the files that paths, globs, directories and zip files stand for, those of each by their names' order.
 
     Args:
         inputs: One of these, or a list. A directory stands for the files of data right in it.

@@ -15,6 +15,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.offline.episode_file import forms_of
 from rlframe.offline.episode_reader import EpisodeReader
 from rlframe.offline.io_context import IOContext
+from rlframe.offline.json_format import ACTIONS_NORMALIZED
 from rlframe.offline.json_reader import JsonReader
 from rlframe.offline.json_writer import JsonWriter
 from rlframe.offline.output_writer import OutputWriter
@@ -57,8 +58,7 @@ def _actions_normalized(source: Any, schema: Any) -> bool | None:
     Raises:
         DataError: If they say different things.
     """
-    reader = _reader(source, schema)
-    return reader.actions_normalized if isinstance(reader, EpisodeReader) else None
+    return _reader(source, schema).actions_normalized
 
 
 def make_writer(directory: str, kind: str, actions_normalized: bool | None = None) -> OutputWriter:
@@ -67,7 +67,7 @@ def make_writer(directory: str, kind: str, actions_normalized: bool | None = Non
     Args:
         directory: Where it is written.
         kind: One of `FORMATS`.
-        actions_normalized: Whether actions are as policies choose them, which Parquet alone can say.
+        actions_normalized: Whether actions are as policies choose them; None says nothing of it.
 
     Raises:
         ConfigError: If the format is another, or something is in the directory.
@@ -78,14 +78,16 @@ def make_writer(directory: str, kind: str, actions_normalized: bool | None = Non
         raise ConfigError(f"--output: {directory!r} exists; wanted a new directory")
     if kind == "parquet":
         return ParquetWriter(directory, actions_normalized=actions_normalized)
-    return JsonWriter(directory) if kind == "json" else _ArrayWriter(directory, kind)
+    if kind == "json":
+        return JsonWriter(directory, actions_normalized=actions_normalized)
+    return _ArrayWriter(directory, kind, actions_normalized)
 
 
 class _ArrayWriter(OutputWriter):
     """Keeps all rows in memory, and writes them as arrays when it is closed: one file of npz, or of D4RL's HDF5."""
 
-    def __init__(self, directory: str, kind: str) -> None:
-        self._directory, self._kind = directory, kind
+    def __init__(self, directory: str, kind: str, actions_normalized: bool | None) -> None:
+        self._directory, self._kind, self._normalized = directory, kind, actions_normalized
         self._batches: list[SampleBatch] = []
 
     def write(self, sample_batch: Any) -> None:
@@ -108,6 +110,8 @@ class _ArrayWriter(OutputWriter):
         if not self._batches:
             return
         rows = SampleBatch.concat_samples(self._batches)
+        if self._normalized is not None:
+            rows[ACTIONS_NORMALIZED] = np.full(rows.count, self._normalized)
         os.makedirs(self._directory, exist_ok=True)
         if self._kind == "npz":
             np.savez(os.path.join(self._directory, "data.npz"), **rows)

@@ -23,6 +23,7 @@ from rlframe.data.columns import (
     T,
 )
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.offline.json_format import ACTIONS_NORMALIZED
 from rlframe.utils.errors import DataError
 
 #: Rows of a piece, about: what is read and mixed at once.
@@ -95,6 +96,9 @@ class ArrayFile(EpisodeFile):
     def __init__(self, path: str, arrays: Mapping[str, Any]) -> None:
         self.path = path
         self._columns = {OTHERS_NAMES.get(name, name): array for name, array in arrays.items()}
+        note = self._columns.pop(ACTIONS_NORMALIZED, None)
+        if note is not None and len(note):
+            self.actions_normalized = bool(np.asarray(note[:1]).reshape(-1)[0])
         missing = [name for name in (OBS, ACTIONS, REWARDS) if name not in self._columns]
         if missing:
             raise DataError(

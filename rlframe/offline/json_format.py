@@ -28,6 +28,8 @@ from rlframe.utils.errors import DataError
 _LZ4_FRAME = b"\x04\x22\x4d\x18"
 #: Key of a column that is a tuple of columns: a list would be one of rows.
 _TUPLE = "__tuple__"
+#: Column that says in each row whether actions are as policies choose them. RLlib 1.x reads it as one more column.
+ACTIONS_NORMALIZED = "actions_normalized"
 _FLAGS = (DONES, TERMINATEDS, TRUNCATEDS)
 
 
@@ -86,6 +88,35 @@ def batch_of_row(row: Mapping[str, Any]) -> SampleBatch | MultiAgentBatch:
             raise DataError('a MultiAgentBatch without "count" and "policy_batches"')
         return MultiAgentBatch({pid: _batch_of(columns) for pid, columns in parts.items()}, given["count"])
     raise DataError(f'"type" is {kind!r}, wanted "SampleBatch" or "MultiAgentBatch"')
+
+
+def saying(batch: SampleBatch | MultiAgentBatch, normalized: bool) -> SampleBatch | MultiAgentBatch:
+    """Returns a batch that says whether its actions are as policies choose them; see `take_normalized`."""
+    if isinstance(batch, MultiAgentBatch):
+        parts = {pid: _with_note(part, normalized) for pid, part in batch.policy_batches.items()}
+        return MultiAgentBatch(parts, batch.env_steps())
+    return _with_note(batch, normalized)
+
+
+def _with_note(batch: SampleBatch, normalized: bool) -> SampleBatch:
+    return batch._like({**batch, ACTIONS_NORMALIZED: np.full(batch.count, normalized, np.int8)})
+
+
+def take_normalized(batch: SampleBatch | MultiAgentBatch) -> bool | None:
+    """Takes the column out of a batch that says whether actions are as policies choose them; None without one.
+
+    Raises:
+        DataError: If rows say different things.
+    """
+    parts = batch.policy_batches.values() if isinstance(batch, MultiAgentBatch) else [batch]
+    notes = [np.asarray(part.pop(ACTIONS_NORMALIZED)).reshape(-1) for part in parts if ACTIONS_NORMALIZED in part]
+    said = {bool(value) for note in notes for value in np.unique(note)}
+    if len(said) > 1:
+        raise DataError(
+            f"{ACTIONS_NORMALIZED}: got rows with True and rows with False in one batch, wanted one of them; write "
+            "batches of both kinds apart"
+        )
+    return said.pop() if said else None
 
 
 def pack(array: NDArray[Any]) -> str:
@@ -215,4 +246,15 @@ def _column_of_texts(values: list[str]) -> NDArray[Any]:
         return np.asarray(values)
 
 
-__all__ = ["as_text", "batch_of_row", "from_line", "pack", "plain_values", "to_line", "unpack"]
+__all__ = [
+    "ACTIONS_NORMALIZED",
+    "as_text",
+    "batch_of_row",
+    "from_line",
+    "pack",
+    "plain_values",
+    "saying",
+    "take_normalized",
+    "to_line",
+    "unpack",
+]

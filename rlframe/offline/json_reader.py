@@ -17,7 +17,7 @@ from rlframe.offline.episode_file import ColumnForm, check_shapes, forms_of
 from rlframe.offline.episode_ids import EpisodeIds
 from rlframe.offline.input_reader import InputReader, rotated
 from rlframe.offline.io_context import IOContext
-from rlframe.offline.json_format import from_line
+from rlframe.offline.json_format import from_line, take_normalized
 from rlframe.offline.preparing import PolicyRows, split_trajectories
 from rlframe.utils.errors import ConfigError, DataError
 
@@ -73,6 +73,28 @@ class JsonReader(InputReader):
             ended += 1
             if ended > len(self.files):
                 raise DataError(f"input: found no batch in {', '.join(self.files)}; wanted one per line of JSON")
+
+    @property
+    def actions_normalized(self) -> bool | None:
+        """Whether actions are as policies choose them, by the first batch of each file; None where none says.
+
+        Raises:
+            DataError: If they say different things.
+        """
+        said: dict[bool | None, str] = {}
+        for path in self.files:
+            with opened(path) as file:
+                for number, line in enumerate(file, 1):
+                    batch = self._parse(f"{path}: line {number}", line) if line.strip() else None
+                    if batch is not None:
+                        said.setdefault(take_normalized(batch), path)
+                        break
+        if len(said) > 1:
+            (first, path), (other, other_path) = list(said.items())[:2]
+            raise DataError(
+                f"{other_path}: got actions_normalized={other}, wanted {first}, as in {path}; convert each by itself"
+            )
+        return next(iter(said), None)
 
     def read_all_files(self) -> Iterator[SampleBatch | MultiAgentBatch]:
         """Yields the batches of all files once, in the files' order, wherever `next` stands.

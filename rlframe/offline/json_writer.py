@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.offline.io_context import IOContext
-from rlframe.offline.json_format import to_line
+from rlframe.offline.json_format import saying, to_line
 from rlframe.offline.output_writer import OutputWriter
 
 
@@ -26,6 +26,8 @@ class JsonWriter(OutputWriter):
         max_file_size: Size at which a new file is begun, bytes.
         compress_columns: Columns that are packed.
         remote_interval_s: Age at which a file behind an address is ended by the next batch, s.
+        actions_normalized: Whether actions are as policies choose them, which a column of each line says; by default
+            what the context's config says, and nothing without a worker.
     """
 
     def __init__(
@@ -35,8 +37,10 @@ class JsonWriter(OutputWriter):
         max_file_size: int = 64 * 1024 * 1024,
         compress_columns: Collection[str] = frozenset(("obs", "new_obs")),
         remote_interval_s: float = 60.0,
+        actions_normalized: bool | None = None,
     ) -> None:
         self.ioctx = ioctx or IOContext()
+        self._normalized = normalized_by(self.ioctx) if actions_normalized is None else actions_normalized
         self.path = output_directory(path)
         self._interval_s = remote_interval_s if "://" in self.path else float("inf")
         self._begun_s = 0.0
@@ -54,7 +58,8 @@ class JsonWriter(OutputWriter):
         """
         if not sample_batch.count:
             return
-        line = f"{to_line(sample_batch, self.compress_columns)}\n".encode()
+        told = sample_batch if self._normalized is None else saying(sample_batch, self._normalized)
+        line = f"{to_line(told, self.compress_columns)}\n".encode()
         if self.cur_file is None:
             self.cur_file, self._begun_s = open_output(self, "json"), time.monotonic()
         self.cur_file.write(line)
@@ -69,6 +74,11 @@ class JsonWriter(OutputWriter):
             self.cur_file.close()
             self.cur_file = None
         self.bytes_written = 0
+
+
+def normalized_by(ioctx: IOContext) -> bool | None:
+    """Returns whether the actions that a context's worker samples are as policies choose them; None without one."""
+    return None if ioctx.worker is None else bool(ioctx.config.normalize_actions)
 
 
 def output_directory(path: str | os.PathLike[str]) -> str:
@@ -110,4 +120,4 @@ def open_output(writer: Any, ending: str) -> IO[Any]:
             continue
 
 
-__all__ = ["JsonWriter", "open_output", "output_directory"]
+__all__ = ["JsonWriter", "normalized_by", "open_output", "output_directory"]

@@ -34,7 +34,7 @@ from rlframe.offline.episode_file import (
 )
 from rlframe.offline.io_context import IOContext
 from rlframe.offline.json_format import plain_values
-from rlframe.offline.json_writer import open_output, output_directory
+from rlframe.offline.json_writer import normalized_by, open_output, output_directory
 from rlframe.offline.output_writer import OutputWriter
 from rlframe.utils.errors import DataError
 
@@ -159,9 +159,7 @@ class ParquetWriter(OutputWriter):
     ) -> None:
         self.ioctx = ioctx or IOContext()
         self.path = output_directory(path)
-        normalized = actions_normalized
-        if actions_normalized is None and self.ioctx.worker is not None:
-            normalized = bool(self.ioctx.config.normalize_actions)
+        normalized = normalized_by(self.ioctx) if actions_normalized is None else actions_normalized
         # Without the worker, which would live as long as the program if what closes the file knew it.
         named = IOContext(worker_index=self.ioctx.worker_index)
         self._rows = _GroupedRows(self.path, named, max_file_size, group_rows, compression, normalized)

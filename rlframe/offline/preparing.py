@@ -30,6 +30,7 @@ from rlframe.data.nested import first_leaf
 from rlframe.data.returns import n_step, terminal_rows, trajectory_ends
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.offline.io_context import IOContext
+from rlframe.offline.json_format import take_normalized
 from rlframe.utils.errors import ConfigError, DataError
 from rlframe.utils.spaces.space_utils import clip_action, normalize_action
 
@@ -60,14 +61,17 @@ class PolicyRows:
 
         Args:
             batch: Rows as they were read; its columns may be replaced.
-            actions_normalized: Whether actions are as policies choose them; None: what the config says.
+            actions_normalized: Whether actions are as policies choose them; None: what the rows say in a column of
+                their own, or else the config.
 
         Raises:
             DataError: If the rows are other policies' or of other spaces.
         """
-        worker = self._worker
+        worker, said = self._worker, take_normalized(batch)
         if worker is None:
             return batch
+        if actions_normalized is None:
+            actions_normalized = said
         if actions_normalized is None:
             actions_normalized = bool(self._config.actions_in_input_normalized)
         if isinstance(batch, MultiAgentBatch):

@@ -21,6 +21,12 @@ from rlframe.utils import names, shared_names
 from rlframe.utils.errors import ConfigError
 
 _WRITERS = ("json", "parquet")
+#: Keys of `input_config` that are read whatever the format of files is, those of files of episodes, and of "dataset".
+_FILE_KEYS = ("n_step",)
+_EPISODE_KEYS = (*_FILE_KEYS, "shuffle_rows", "batch_rows", "schema")
+_DATASET_KEYS = ("format", "path", "paths", "loader_fn")
+#: What the names began with of datasets that D4RL's package registered.
+_D4RL = "d4rl."
 
 
 class MixedInput(InputReader):
@@ -38,7 +44,7 @@ class MixedInput(InputReader):
         shares = np.asarray(list(dist.values()), np.float64)
         if not len(shares) or (shares < 0).any() or not np.isclose(shares.sum(), 1.0, rtol=0, atol=1e-6):
             raise ConfigError(f"input: got shares {dict(dist)}, wanted probabilities of sources, whose sum is 1")
-        self.choices = [make_reader(source, ioctx) for source in dist]
+        self.choices = [_reader(source, ioctx) for source in dist]
         self.p = shares / shares.sum()
         self._rng = np.random.default_rng(ioctx.seed("mixed input"))
 
@@ -85,8 +91,48 @@ def make_reader(source: Any, ioctx: IOContext) -> InputReader:
         ioctx: What the reader is made with.
 
     Raises:
-        ConfigError: If the source is none of these, or there is nothing there.
+        ConfigError: If the source is none of these, or there is nothing there; or if nothing in it reads one of the
+            keys of `input_config`.
     """
+    _check_input_config(source, ioctx)
+    return _reader(source, ioctx)
+
+
+def _check_input_config(source: Any, ioctx: IOContext) -> None:
+    """Raises a ConfigError for a key of `input_config` that none of a source's readers reads."""
+    kinds = [_kind_of(one, ioctx) for one in (source if isinstance(source, Mapping) else [source])]
+    if None in kinds:
+        return  # a reader of the user's own reads what it likes
+    wanted = list(dict.fromkeys(key for keys in kinds for key in keys or ()))
+    for key in sorted(ioctx.input_config.keys() - set(wanted)):
+        known = f"wanted {', '.join(wanted)}" if wanted else "leave it out"
+        hint = "; JSON is read line by line: for batches of other rows `rlframe data convert` it" if wanted else ""
+        raise ConfigError(
+            f"input_config: got {key!r}, which nothing reads with input={source!r}; {known}"
+            f"{hint if key in _EPISODE_KEYS else ''}"
+        )
+
+
+def _kind_of(source: Any, ioctx: IOContext) -> tuple[str, ...] | None:
+    """Returns the keys of `input_config` that the reader of a source reads; None of a reader of the user's own."""
+    if callable(source) or (isinstance(source, str) and (_registered(source) is not None or _is_class(source))):
+        return None
+    if source == "sampler" or (isinstance(source, str) and source.startswith(_D4RL)):
+        return ()
+    if source != "dataset":
+        return _EPISODE_KEYS if reads_episodes(source) else _FILE_KEYS
+    given = ioctx.input_config
+    if given.get("loader_fn") is not None or given.get("format") != "parquet":
+        return (*_DATASET_KEYS, *_FILE_KEYS)
+    return (*_DATASET_KEYS, *_EPISODE_KEYS)
+
+
+def _is_class(source: str) -> bool:
+    """Returns whether a text is the dotted path of a class, and not that of a file."""
+    return names.spells_path(source) and not os.path.exists(source) and not source.endswith(DATA_ENDINGS)
+
+
+def _reader(source: Any, ioctx: IOContext) -> InputReader:
     if isinstance(source, Mapping):
         return MixedInput(source, ioctx)
     if callable(source):
@@ -99,12 +145,12 @@ def make_reader(source: Any, ioctx: IOContext) -> InputReader:
             return ioctx.default_sampler_input()
         if source == "dataset":
             return dataset_reader(ioctx)
-        if source.startswith("d4rl."):
+        if source.startswith(_D4RL):
             raise ConfigError(
                 f"input={source!r}: D4RL's package is no longer kept; wanted the path of its .hdf5 file, or 'minari:' "
-                f"and a Minari dataset's id, such as 'minari:D4RL/{source[5:].split('-')[0]}/...'"
+                f"and a Minari dataset's id, such as 'minari:D4RL/{source.removeprefix(_D4RL).split('-')[0]}/...'"
             )
-        if names.spells_path(source) and not os.path.exists(source) and not source.endswith(DATA_ENDINGS):
+        if _is_class(source):
             return _made_by(_class_at(source), ioctx)
     return file_reader(source, ioctx)
 

@@ -8,6 +8,7 @@ import pytest
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.registry import get_trainer_class
 from rlframe.execution.rollout_ops import ParallelRollouts
+from rlframe.offline import EpisodeReader
 from rlframe.utils.errors import ConfigError, EnvError, WorkerError
 from tests.helpers.envs import Counting, Failing
 from tests.helpers.frameworks import needs_tf
@@ -237,3 +238,15 @@ def test_workers_know_the_steps_of_all_and_take_weights_that_are_set(trainers):
     for steps, largest in ray.get([worker.apply.remote(look) for worker in trainer.workers.remote_workers()]):
         assert steps == 120 + 20  # 40 a round; its own count would be 80
         assert not any(largest)
+
+
+@pytest.mark.slow  # it starts two workers
+def test_stop_waits_for_the_files_that_workers_write(tmp_path):
+    output = {"output": str(tmp_path), "output_config": {"format": "parquet"}, "num_workers": 2}
+    trainer = make(**output)
+    trainer.train()
+    trainer.stop()
+    assert not list(tmp_path.glob("*.part"))
+    rows = [batch.count for batch in EpisodeReader(str(tmp_path)).read_all_files()]
+    assert len(list(tmp_path.glob("*.parquet"))) == 2
+    assert sum(rows) >= 80

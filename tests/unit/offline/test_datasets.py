@@ -144,9 +144,7 @@ def test_episodes_of_several_files_stay_apart_though_each_counts_them_from_0(kin
 
 def test_an_episode_that_goes_on_in_the_next_file_stays_one(tmp_path):
     (episode,) = episodes((12,))
-    writer = JsonWriter(
-        str(tmp_path), max_file_size=1
-    )  # a file for each batch, of which the tenth comes behind the ninth
+    writer = JsonWriter(str(tmp_path), max_file_size=1)  # a file for each batch
     for row in range(12):
         writer.write(episode[row : row + 1])
     described = describe_dataset(str(tmp_path))

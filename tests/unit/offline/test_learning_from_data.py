@@ -14,6 +14,7 @@ from rlframe.agents.ppo import PPOTrainer
 from rlframe.agents.sac import SACTrainer
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.offline import EpisodeReader, InputReader, JsonReader, OutputWriter
+from rlframe.offline.datasets import convert_dataset
 from rlframe.tune.registry import register_input
 from rlframe.utils.errors import CheckpointError, ConfigError, DataError
 from tests.helpers.workers import SMALL
@@ -220,6 +221,25 @@ def tables(tmp_path_factory):
     return str(directory)
 
 
+@pytest.mark.parametrize(("normalize", "kind"), [(True, "json"), (False, "json"), (True, "npz"), (True, "hdf5")])
+def test_lines_and_arrays_say_whether_their_actions_are_the_policys(normalize, kind, tmp_path):
+    directory = str(tmp_path / "lines")
+    config = {**WRITES, "normalize_actions": normalize, "clip_actions": not normalize, "num_workers": 0}
+    writer = PGTrainer({**config, "output": directory}, env="Pendulum-v1")
+    writer.train()
+    writer.stop()
+    written = np.concatenate([batch["actions"] for batch in JsonReader(directory).read_all_files()])
+    assert "actions_normalized" not in next(JsonReader(directory).read_all_files())
+    if kind != "json":
+        pytest.importorskip("h5py")
+        convert_dataset(directory, str(tmp_path / kind), kind)
+        directory = str(tmp_path / kind)
+    reader = PGTrainer({**config, "input": directory, "input_evaluation": []}, env="Pendulum-v1")
+    read = [batch["actions"] for batch in reader.workers.local_worker().input_reader.read_all_files()]
+    wanted = written if normalize else np.clip(written, -2.0, 2.0)
+    np.testing.assert_array_equal(np.concatenate(read), wanted)
+
+
 SAC_READS = {
     "Q_model": SMALL, "policy_model": SMALL, "learning_starts": 0, "timesteps_per_iteration": 20, "train_batch_size": 8,
     "input_evaluation": [], "num_workers": 0, "seed": 0, "rollout_fragment_length": 10, "min_iter_time_s": 0,
@@ -396,6 +416,37 @@ def test_simulation_reports_episodes_of_the_environment_beside_the_data(written)
 def test_what_cannot_be_read_or_written_is_told_at_once(change, says):
     with pytest.raises(ConfigError, match=says):
         DQNTrainer({**READS, **change}, env="CartPole-v1")
+
+
+@pytest.mark.parametrize(
+    ("given", "source", "says"),
+    [
+        ({"shuffle_rows": 100}, "json", "got 'shuffle_rows', which nothing reads.*wanted n_step; JSON is read line by"),
+        ({"shufle_rows": 100}, "parquet", "got 'shufle_rows'.*wanted n_step, shuffle_rows, batch_rows, schema$"),
+        ({"batch_rows": 10, "rows": 1}, "both", "got 'rows', .*wanted n_step, shuffle_rows, batch_rows, schema$"),
+        ({"path": "x"}, "json", "got 'path'.*wanted n_step$"),
+        ({"shuffle_rows": 1, "format": "json"}, "dataset", "got 'shuffle_rows'.*wanted format, path, paths"),
+    ],
+)
+def test_keys_of_input_config_that_nothing_reads_are_told(given, source, says, written, tables):
+    sources = {"json": written, "parquet": tables, "both": {written: 0.5, tables: 0.5}}
+    config = {**READS, "input": sources.get(source, source), "input_config": {"path": written, **given}}
+    if source != "dataset" and "path" not in given:
+        config["input_config"] = given
+    with pytest.raises(ConfigError, match=says):
+        DQNTrainer(config, env="CartPole-v1")
+
+
+def test_readers_of_users_own_get_any_key_beside_those_of_files(written):
+    class Own(InputReader):
+        def __init__(self, ioctx):
+            self.source = JsonReader(ioctx.input_config["where"])
+
+        def next(self):
+            return self.source.next()
+
+    config = {**READS, "input": {Own: 1.0}, "input_config": {"where": written}, "input_evaluation": []}
+    assert DQNTrainer(config, env="CartPole-v1").workers.local_worker().sample().count == 50
 
 
 def test_a_checkpoint_writes_nowhere_its_program_did_not_say(written, tmp_path):
