@@ -65,12 +65,12 @@ def loaded_trainer(path: Path, *, best: bool = False, trust: bool = False) -> It
     """
     if not path.is_dir():
         raise CheckpointError(f"there is no directory {str(path)!r}")
-    spec, is_run = _find_spec(path)
+    spec, is_run = find_spec(path)
     with checked_names(spec, path, trust=trust):
         trainer_class = find_trainer_class(spec.algorithm)
-        config = {**_without_code(spec.config), **_known(_PLAYING, trainer_class)}
+        config = playing_config(spec.config, trainer_class)
         with tempfile.TemporaryDirectory() as logdir:
-            trainer = trainer_class(config=config, env=spec.env, logger_creator=lambda _: _NoLogger(logdir))
+            trainer = trainer_class(config=config, env=spec.env, logger_creator=lambda _: NoLogger(logdir))
             try:
                 with warnings.catch_warnings():
                     # Where training's environments were is of no use here: episodes are played in one of their own.
@@ -160,7 +160,7 @@ def _make_env(trainer: Any, render_mode: str | None) -> Any:
         raise EnvError(f"the environment cannot be made{hint}: {type(error).__name__}: {error}") from error
 
 
-def _find_spec(path: Path) -> tuple[RunSpec, bool]:
+def find_spec(path: Path) -> tuple[RunSpec, bool]:
     """Returns what was asked for, and whether `path` is a run directory."""
     if (path / RUN_FILE).exists() or (path / CHECKPOINTS).is_dir():
         return RunSpec.read(path), True
@@ -177,13 +177,26 @@ def _without_code(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in ("callbacks", "env")}
 
 
+def playing_config(
+    config: Mapping[str, Any], trainer_class: Any, more: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Returns a run's config for one process that only acts.
+
+    Args:
+        config: The run's.
+        trainer_class: Its trainer class, whose keys those are that are set.
+        more: Keys that are set beside.
+    """
+    return {**_without_code(config), **_known({**_PLAYING, **(more or {})}, trainer_class)}
+
+
 def _known(config: Mapping[str, Any], trainer_class: Any) -> dict[str, Any]:
     defaults = trainer_class.get_default_config()
     return {key: value for key, value in config.items() if key in defaults}
 
 
 @dataclasses.dataclass
-class _NoLogger:
+class NoLogger:
     """Keeps a trainer from making a directory of its own."""
 
     logdir: str
