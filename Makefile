@@ -56,7 +56,7 @@ fault:  ## Workers killed, disks full, checkpoints cut short
 docs:  ## The README's and the pages' blocks, the examples, the links
 	$(TESTS) tests/docs
 
-site:  ## The documentation as pages, in docs/_build/html; needs the extras docs and tf-cpu. Every warning is an error
+site:  ## The documentation as pages, in docs/_build/html; needs the extras docs and tf-cpu. Runs the gallery; every warning is an error
 	$(PYTHON) -m sphinx -W --keep-going -n -q -b html docs docs/_build/html
 
 BENCHMARKS = startup sampling replay_buffer dqn_against_sb3 ppo_against_sb3 actor_critics_against_sb3 ppo_to_450 impala_throughput \
