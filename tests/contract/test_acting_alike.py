@@ -69,6 +69,8 @@ CASES: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
     "DDPPO": ("DDPPO", LINE, FROM_TWO, {}),
     "TRPO": ("TRPO", LINE, HALF_OPEN, {"model": {"free_log_std": True}, **FILTERED}),
     "ACER": ("ACER", LINE, FROM_TWO, {"model": LSTM}),
+    "ES": ("ES", LINE, SKEWED, {}),
+    "ARS": ("ARS", PARTS, FROM_TWO, {}),
     "MARWIL": ("MARWIL", LINE, SKEWED, FILTERED),
     "BC": ("BC", PARTS, FROM_TWO, {}),
     "SimpleQ": ("SimpleQ", LINE, FROM_TWO, FILTERED),

@@ -131,7 +131,8 @@ def expected(policy: Any, episode: Episode, clip_rewards: Any) -> Expected:
     """Acts through the framework's own model, one step at a time; what stands around it is written again here."""
     space = getattr(policy.observation_space, "original_space", policy.observation_space)
     preprocessor: Any = get_preprocessor(space)(space)
-    way, made = FrameworkInference(policy), Expected()
+    way: Any = FrameworkInference(policy) if policy.framework else DenseByHand(policy)
+    made = Expected()
     states = [np.asarray(state)[None] for state in policy.get_initial_state()]
     seen: dict[str, list[Any]] = {"obs": [], "actions": [], "rewards": []}
     for observation, reward in zip(episode.observations, episode.rewards, strict=True):
@@ -151,6 +152,20 @@ def expected(policy: Any, episode: Episode, clip_rewards: Any) -> Expected:
     return made
 
 
+class DenseByHand:
+    """The pass of a dense network of tanh layers, for policies that have no framework's model."""
+
+    def __init__(self, policy: Any) -> None:
+        self.weights = policy.get_weights()
+
+    def run(self, columns: Any, explore: bool) -> Any:
+        x = np.asarray(columns["obs"], np.float64)
+        hidden = sorted(name for name in self.weights if name.startswith("hidden") and name.endswith("weight"))
+        for name in hidden:
+            x = np.tanh(x @ self.weights[name].T + self.weights[name.replace("weight", "bias")])
+        return x @ self.weights["output.weight"].T + self.weights["output.bias"], None, []
+
+
 def _in_order(action: Any) -> list[Any]:
     if isinstance(action, dict):
         return [leaf for key in sorted(action) for leaf in _in_order(action[key])]
@@ -160,8 +175,8 @@ def _in_order(action: Any) -> list[Any]:
 def _filtered(policy: Any, obs: Any) -> Any:
     if policy._obs_filter is None:
         return obs
-    stats = policy._obs_filter.rs
-    return np.clip((obs - stats.mean) / (stats.std + 1e-8), -10, 10).astype(np.float32)
+    stats, limit = policy._obs_filter.rs, policy._obs_filter.clip or np.inf
+    return np.clip((obs - stats.mean) / (stats.std + 1e-8), -limit, limit).astype(np.float32)
 
 
 def _clipped(reward: float, how: Any) -> float:

@@ -18,8 +18,8 @@ from rlframe.models.catalog import default_network
 from rlframe.models.distributions import numpy_dist_for
 from rlframe.models.fcnet_spec import fcnet_spec
 from rlframe.models.recurrent_actor import make_actor
-from rlframe.models.spec import Dense
-from rlframe.policy.inference import Acted, Columns, Inference, Outputs, Wanted
+from rlframe.models.spec import Dense, Layer
+from rlframe.policy.inference import Acted, Columns, Inference, NumpyInference, Outputs, Wanted
 from rlframe.policy.parts import Component
 from rlframe.policy.policy import Policy
 from rlframe.utils.errors import ConfigError, NonFiniteError
@@ -52,13 +52,13 @@ class Perturbation:
 _NONE = Perturbation(0, 0)
 
 
-class PerturbedInference(Inference):
+class PerturbedInference(NumpyInference):
     """Acts for each episode with the weights that its noise makes of the policy's; without noise unless it explores."""
 
     shows_episodes = True
 
     def __init__(self, policy: PerturbedPolicy) -> None:
-        super().__init__(policy)
+        super().__init__(policy, actor=None)
         self._rows: Sequence[tuple[Any, Any]] = ()
         self._noise_of_rows: list[Perturbation] = []
         # Of the episodes that acted last, and of their noise.
@@ -109,6 +109,10 @@ class PerturbedInference(Inference):
             outputs[rows] = self._actor(perturbation).forward(obs[rows])
         return outputs, None, []
 
+    def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns zeros: there is no value function."""
+        return np.zeros(len(obs), np.float32)
+
     def _actor(self, perturbation: Perturbation) -> Any:
         if perturbation not in self._actors:
             self._actors[perturbation] = self.policy.actor_with(perturbation)
@@ -152,6 +156,11 @@ class PerturbedPolicy(Policy):
         return made
 
     # --- acting -----------------------------------------------------------------------------------------------
+
+    @property
+    def acting_layers(self) -> tuple[Layer, ...]:
+        """The network's layers, whose weights are those of `get_weights`; exports read them."""
+        return self._spec.outputs
 
     @property
     def noise_seed(self) -> int:

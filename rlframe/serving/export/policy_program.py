@@ -216,6 +216,9 @@ class _Writer:
         """Adds the model, and returns the distribution's inputs `[B, K]`."""
         if self.policy.acts_for_group:
             return self._group(layers, observed)
+        own = getattr(self.policy, "acting_layers", None)  # a policy without a framework's model says its layers
+        if own is not None:
+            return layers.chain(self._flat(observed, math.prod(self.policy.observation_space.shape)), own)
         model = self.policy.model
         made = self._model(layers, model, observed, "")
         heads: Any = getattr(model, "acting_heads", list)()
