@@ -31,6 +31,14 @@ def test_a2c_balances_an_inverted_pendulum_within_60k_steps():
 
 
 @pytest.mark.learning
+def test_ppo_runs_as_a_cheetah_within_170k_steps():
+    pytest.importorskip("mujoco", reason="MuJoCo is not installed: pip install 'rlframe[mujoco]'")
+    config = get_preset("PPO", "HalfCheetah-v4")
+    returns = [return_after("PPO", "HalfCheetah-v4", 169_000, seed, "torch", config, 10) for seed in range(3)]
+    assert np.median(returns) >= 2000.0, returns
+
+
+@pytest.mark.learning
 def test_ppo_balances_an_inverted_pendulum_within_31k_steps():
     pytest.importorskip("mujoco", reason="MuJoCo is not installed: pip install 'rlframe[mujoco]'")
     config = get_preset("PPO", "InvertedPendulum-v4")
