@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlframe.cli.app import Debug, app, reporting
+from rlframe.cli.trust import Trust
 
 if TYPE_CHECKING:
     from rlframe.doctor import Finding
@@ -23,7 +24,11 @@ _FOUND = 1
 def doctor(
     what: Annotated[str, typer.Argument(metavar="ENV|RUN", help="An environment's name, or a run directory.")],
     steps: Annotated[int, typer.Option(min=20, help="Random steps in an environment.")] = 2000,
+    results_only: Annotated[
+        bool, typer.Option("--results-only", help="Of a run: look at results and config, load no checkpoint.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write the findings as JSON.")] = False,
+    trust: Trust = False,
     debug: Debug = False,
 ) -> None:
     """Say what most likely keeps an environment or a run from learning, and which key to change.
@@ -31,7 +36,7 @@ def doctor(
     Exit codes: 0, nothing was found; 1, something was.
     """
     with reporting(debug):
-        found = _examine(what, steps)
+        found = _of_run(Path(what), steps, results_only, trust) if Path(what).is_dir() else _of_env(what, steps)
         if as_json:
             sys.stdout.write(json.dumps([asdict(finding) for finding in found], indent=2) + "\n")
         else:
@@ -41,15 +46,33 @@ def doctor(
     raise typer.Exit(_FOUND if found else 0)
 
 
-def _examine(what: str, steps: int) -> list[Finding]:
-    from rlframe.doctor import examine_env, examine_run
+def _of_run(path: Path, steps: int, results_only: bool, trust: bool) -> list[Finding]:
+    """Returns the findings of a run; without a checkpoint that can be loaded, those of its results alone."""
+    from rlframe.doctor import examine_results, examine_trainer
+    from rlframe.report.curves import read_curve
+    from rlframe.trainer.loggers import read_results
+    from rlframe.utils.errors import CheckpointError
 
-    if Path(what).is_dir():
-        return examine_run(what)
+    params, results = read_curve(path).params, read_results(path)
+    if results_only:
+        return examine_results(results, params)
+    from rlframe.cli.evaluating import loaded_trainer
+    from rlframe.cli.training import warn
+
+    try:
+        with loaded_trainer(path, trust=trust) as (trainer, _, _):
+            return examine_trainer(trainer, results, num_steps=steps, config=params)
+    except CheckpointError as error:
+        warn(f"networks and environment are not looked at, only results and config: {error}")
+        return examine_results(results, params)
+
+
+def _of_env(name: str, steps: int) -> list[Finding]:
+    from rlframe.doctor import examine_env
     from rlframe.env.env_context import EnvContext
     from rlframe.env.registry import resolve_env
 
-    env = resolve_env(what)[1](EnvContext({}))
+    env = resolve_env(name)[1](EnvContext({}))
     try:
         return examine_env(env, num_steps=steps)
     finally:

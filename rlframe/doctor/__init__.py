@@ -2,6 +2,7 @@
 
 from rlframe.doctor.environment import examine_env
 from rlframe.doctor.finding import Finding
+from rlframe.doctor.policies import examine_trainer
 from rlframe.doctor.run import examine_results, examine_run
 
-__all__ = ["Finding", "examine_env", "examine_results", "examine_run"]
+__all__ = ["Finding", "examine_env", "examine_results", "examine_run", "examine_trainer"]

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any, TypeGuard
 
-from rlframe.doctor.finding import Finding
+from rlframe.doctor.environment import SLOW_STEP_MS, size_of_rewards
+from rlframe.doctor.finding import Finding, in_order
 from rlframe.report.curves import read_curve
 from rlframe.trainer.loggers import read_results
 
@@ -17,13 +18,26 @@ Results = Sequence[Mapping[str, Any]]
 #: Five times kl_target's default; Schulman et al. 2017 halve steps at 1.5 times the target.
 _LARGE_KL, _SMALL_KL = 0.1, 1e-6
 _LOW_ENTROPY, _LARGE_LR, _RETURNS_PER_CLIP = 0.01, 0.01, 20
+#: Rows learned per row sampled: DQN's default is 8, SAC's 256, REDQ's 20 updates a step 5,120.
+_LOW_RATIO, _HIGH_RATIO = 0.25, 10_000
+#: Steps that a discount sees, and how many times that an episode has.
+_SHORT_SIGHT, _SIGHTS_PER_EPISODE = 5.0, 5
+#: Episodes that are enough to say something of all.
+_MANY_EPISODES = 50
+#: How many times what returns allow a Q-value is to be.
+_VALUE_LIMIT = 10
+#: Iterations in which something is to be seen each time.
+_RECENT = 3
+_NO_GRADIENT, _GRADIENTS_PER_CLIP = 1e-8, 1000
 
 
 def examine_run(path: str | os.PathLike[str]) -> list[Finding]:
-    """Returns what is likely to keep a run from learning, what matters most first.
+    """Returns what results and config of a run directory tell, what matters most first.
+
+    Nothing is loaded that could run; `examine_trainer` looks at networks and environment, too.
 
     Args:
-        path: Its directory.
+        path: The directory.
 
     Raises:
         ConfigError: If it is none, is damaged, or has no result yet.
@@ -39,7 +53,8 @@ def examine_results(results: Results, config: Mapping[str, Any]) -> list[Finding
         results: Of `Trainer.train()`, oldest first; at least one.
         config: The trainer's, complete.
     """
-    return [*_learning(results, config), *_episodes(results, config), *_statistics(results, config)]
+    parts = (_learning, _replay, _episodes, _rewards, _statistics, _speed)
+    return in_order(finding for part in parts for finding in part(results, config))
 
 
 def _learning(results: Results, config: Mapping[str, Any]) -> Iterator[Finding]:
@@ -55,15 +70,70 @@ def _learning(results: Results, config: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("lr_large", f"lr is {rate:g}; the algorithms' defaults are 0.00005 to 0.0005", "lr, smaller")
 
 
+def _replay(results: Results, config: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yields whether rows of a replay buffer are learned from too seldom or too often, and targets that stand still."""
+    if not config.get("replay_buffer_config") or config.get("input", "sampler") != "sampler":
+        return
+    learning = [row for row in results if (row.get("info") or {}).get("num_steps_trained")]
+    if len(learning) < 2:  # the first learns in a part of its steps alone
+        return
+    trained = learning[-1]["info"]["num_steps_trained"] - learning[0]["info"]["num_steps_trained"]
+    sampled = (learning[-1].get("timesteps_total") or 0) - (learning[0].get("timesteps_total") or 0)
+    ratio = trained / sampled if sampled else math.nan
+    if ratio < _LOW_RATIO:
+        text = f"{ratio:.3g} rows are learned per row sampled: most are never seen"
+        yield Finding("replay_ratio_low", text, "training_intensity, larger (8 is usual for DQN, 256 for SAC)")
+    if ratio > _HIGH_RATIO:
+        text = f"{ratio:.3g} rows are learned per row sampled: values fit what few rows there are"
+        yield Finding("replay_ratio_high", text, "training_intensity, smaller (8 is usual for DQN, 256 for SAC)")
+    period, steps = config.get("target_network_update_freq"), results[-1].get("timesteps_total") or 0
+    if _finite(period) and period > steps > 10 * (config.get("learning_starts") or 0) and config.get("tau", 1.0) == 1.0:
+        text = f"the target network was never updated in {steps} env steps"
+        yield Finding("target_frozen", text, f"target_network_update_freq, now {period:g}: smaller")
+
+
 def _episodes(results: Results, config: Mapping[str, Any]) -> Iterator[Finding]:
-    steps = results[-1].get("timesteps_total") or 0
-    if not results[-1].get("episodes_total"):
+    last = results[-1]
+    steps, episodes = last.get("timesteps_total") or 0, last.get("episodes_total") or 0
+    if not episodes and config.get("input", "sampler") == "sampler":
         yield Finding("no_episode", f"no episode ended in {steps} env steps", "horizon, or the environment")
     exploration = config.get("exploration_config") or {}
     wanted = exploration.get("epsilon_timesteps")
     if wanted and exploration.get("type") == "EpsilonGreedy" and wanted > 10 * steps:
         text = f"epsilon falls over {wanted} env steps, of which the run has had {steps}"
         yield Finding("exploring_still", text, "exploration_config.epsilon_timesteps, smaller")
+    horizon, length = config.get("horizon"), last.get("episode_len_mean")
+    ends = (last.get("hist_stats") or {}).get("episode_lengths") or []
+    if horizon and len(ends) > 1 and min(ends) >= horizon:
+        text = f"all of the last {len(ends)} episodes were cut by horizon {horizon}: what comes later is never seen"
+        yield Finding("horizon_cuts", text, "horizon, larger")
+    gamma = config.get("gamma")
+    if _finite(gamma) and _finite(length) and 0 <= gamma < 1:
+        sight = 1 / (1 - gamma)
+        if sight <= _SHORT_SIGHT and length >= _SIGHTS_PER_EPISODE * sight:
+            text = f"gamma {gamma:g} sees about {sight:.2g} steps ahead, and episodes have {length:.0f}"
+            yield Finding("gamma_small", text, "gamma, nearer to 1 (0.99 is usual)")
+    means = {row.get(key) for row in results for key in ("episode_reward_min", "episode_reward_max")} - {None}
+    if episodes >= _MANY_EPISODES and len(means) == 1 and all(map(_finite, means)):
+        text = f"all {episodes} episodes had the return {means.pop():g}: nothing tells a better action"
+        yield Finding("returns_constant", text, "the reward, or exploration_config")
+
+
+def _rewards(results: Results, config: Mapping[str, Any]) -> Iterator[Finding]:
+    total, length = results[-1].get("episode_reward_mean"), results[-1].get("episode_len_mean")
+    if config.get("normalize_values") or config.get("clip_rewards") or not _finite(total) or not _finite(length):
+        return
+    size = abs(total) / max(length, 1)
+    # Where rewards cancel out, or come at the end alone, their mean over steps says nothing of their being small.
+    yield from (finding for finding in size_of_rewards(size) if finding.name == "large_rewards")
+
+
+def _speed(results: Results, config: Mapping[str, Any]) -> Iterator[Finding]:
+    waited = (results[-1].get("sampler_perf") or {}).get("mean_env_wait_ms")
+    step_ms = waited / max(config.get("num_envs_per_worker") or 1, 1) if _finite(waited) else 0.0
+    if step_ms > SLOW_STEP_MS:
+        text = f"a step of the environment takes {step_ms:.3g} ms"
+        yield Finding("slow_env", text, "num_workers, larger; or a faster step()", "docs/cluster.md")
 
 
 def _statistics(results: Results, config: Mapping[str, Any]) -> Iterator[Finding]:
@@ -73,7 +143,11 @@ def _statistics(results: Results, config: Mapping[str, Any]) -> Iterator[Finding
         lost = [name for name, value in stats.items() if value is None or not _finite(value)]
         if lost and "cur_lr" in stats:
             yield Finding("not_finite", f"{policy_id}: {', '.join(lost)} not finite", "lr, smaller; grad_clip")
-        yield from _of_policy(policy_id, stats, config)
+        yield from _of_policy(policy_id, stats, config, improving=_improving(results))
+        yield from _lasting(policy_id, results)
+        yield from _gradients(policy_id, stats, config)
+        if len(learners) == 1:
+            yield from _values(policy_id, stats, results[-1], config)
     returns = max((abs(row.get("episode_reward_mean") or 0.0) for row in results[-1:]), default=0.0)
     clip, normalised = config.get("vf_clip_param"), config.get("normalize_values")
     if _finite(clip) and normalised is False and returns > _RETURNS_PER_CLIP * clip:
@@ -81,26 +155,67 @@ def _statistics(results: Results, config: Mapping[str, Any]) -> Iterator[Finding
         yield Finding("value_clip", text, "vf_clip_param, larger; or normalize_values: True")
 
 
-def _of_policy(policy_id: str, stats: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[Finding]:
-    kl, entropy, rate = stats.get("kl"), stats.get("entropy"), config.get("lr")
-    if _finite(kl) and kl > _LARGE_KL:
-        text = f"{policy_id}: kl is {kl:.3g} in the last iteration, wanted below {_LARGE_KL}"
-        yield Finding("kl_large", text, "lr or num_sgd_iter, smaller")
+def _of_policy(
+    policy_id: str, stats: Mapping[str, Any], config: Mapping[str, Any], *, improving: bool
+) -> Iterator[Finding]:
+    kl, rate = stats.get("kl"), config.get("lr")
+    entropy = stats.get("entropy", stats.get("policy_entropy"))
     if _finite(kl) and 0 <= kl < _SMALL_KL and rate:
         yield Finding("kl_small", f"{policy_id}: kl is {kl:.3g}: the policy does not move", "lr, larger; reward scale")
     sure = _finite(entropy) and 0 <= entropy < _LOW_ENTROPY  # of Gaussians, it may be below 0
-    if sure and "vf_explained_var" in stats and not _solved(stats):
+    if sure and "vf_explained_var" in stats and not improving:
         text = f"{policy_id}: entropy is {entropy:.3g}: one action is always taken"
         yield Finding("entropy_collapse", text, "entropy_coeff, larger; lr, smaller")
-    foreseen = stats.get("vf_explained_var")
-    if _finite(foreseen) and foreseen < -0.5:
-        text = f"{policy_id}: vf_explained_var is {foreseen:.3g}: values are worse than their mean"
+
+
+def _lasting(policy_id: str, results: Results) -> Iterator[Finding]:
+    """Yields what is of no account in a single iteration."""
+    recent = [_stats_of(row, policy_id) for row in results[-_RECENT:]]
+    divergences = [stats.get("kl") for stats in recent]
+    if all(_finite(kl) and kl > _LARGE_KL for kl in divergences):
+        text = f"{policy_id}: kl is {divergences[-1]:.3g} in the last iteration, wanted below {_LARGE_KL}"
+        yield Finding("kl_large", text, "lr or num_sgd_iter, smaller")
+    foreseen = [stats.get("vf_explained_var") for stats in recent]
+    if len(recent) == _RECENT and all(_finite(share) and share < -0.5 for share in foreseen):
+        text = f"{policy_id}: vf_explained_var is {foreseen[-1]:.3g}: values are worse than their mean"
         yield Finding("values_wrong", text, "vf_clip_param, larger; model.vf_share_layers: False; smaller rewards")
 
 
-def _solved(stats: Mapping[str, Any]) -> bool:
-    """Whether values are foreseen well, as they are where a sure policy is a good one."""
-    return bool(stats["vf_explained_var"] is not None and stats["vf_explained_var"] > 0.5)
+def _stats_of(row: Mapping[str, Any], policy_id: str) -> Mapping[str, Any]:
+    learner = ((row.get("info") or {}).get("learner") or {}).get(policy_id) or {}
+    return learner.get("learner_stats") or {}
+
+
+def _gradients(policy_id: str, stats: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[Finding]:
+    norm, clip = stats.get("grad_gnorm"), config.get("grad_clip")
+    if _finite(norm) and norm < _NO_GRADIENT:
+        text = f"{policy_id}: the gradient's norm is {norm:.3g}: nothing is learned"
+        yield Finding("gradients_vanish", text, "the reward, or model.fcnet_activation")
+    # Of those that are clipped before they are measured, the norm is at most grad_clip.
+    if _finite(norm) and _finite(clip) and norm > _GRADIENTS_PER_CLIP * clip:
+        text = f"{policy_id}: the gradient's norm is {norm:.3g}, of which grad_clip {clip:g} leaves a thousandth"
+        yield Finding("gradients_clipped", text, "smaller rewards; grad_clip, larger")
+
+
+def _values(
+    policy_id: str, stats: Mapping[str, Any], row: Mapping[str, Any], config: Mapping[str, Any]
+) -> Iterator[Finding]:
+    """Yields whether Q-values are beyond what any return of these rewards can be."""
+    ends, lengths = ((row.get("hist_stats") or {}).get(key) or [] for key in ("episode_reward", "episode_lengths"))
+    gamma, value = config.get("gamma"), stats.get("mean_q")
+    if not _finite(value) or not _finite(gamma) or not ends or len(ends) != len(lengths) or gamma >= 1:
+        return
+    rewards = max(abs(total) / max(length, 1) for total, length in zip(ends, lengths, strict=True))
+    most = max(1.0, *map(abs, ends), rewards / (1 - gamma))
+    if abs(value) > _VALUE_LIMIT * most:
+        text = f"{policy_id}: mean_q is {value:.3g}, and returns allow {most:.3g}: values feed on themselves"
+        yield Finding("values_grow", text, "target_network_update_freq, larger; lr, smaller; double_q: True")
+
+
+def _improving(results: Results) -> bool:
+    """Whether the last mean return is above the first, and near the best of the run."""
+    means = [mean for row in results if _finite(mean := row.get("episode_reward_mean"))]
+    return len(means) > 1 and means[-1] > means[0] and means[-1] >= max(means) - 0.1 * (max(means) - min(means))
 
 
 def _finite(value: Any) -> TypeGuard[float]:

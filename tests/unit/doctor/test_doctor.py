@@ -1,6 +1,7 @@
 """The doctor finds each planted fault, and nothing in what is healthy."""
 
 import json
+import shutil
 
 import gymnasium
 import numpy as np
@@ -12,6 +13,7 @@ from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.cli.commands import app
 from rlframe.doctor import examine_env, examine_results
+from rlframe.doctor.policies import units_without_effect
 
 ALONE = {"num_workers": 0, "seed": 1}
 SMALL = {"train_batch_size": 200, "sgd_minibatch_size": 100, "num_sgd_iter": 2, "rollout_fragment_length": 200}
@@ -107,7 +109,45 @@ def result(steps=4000, episodes=20, reward=20.0, trained=4000, **stats):
     ],
 )
 def test_what_results_tell_comes_first(row, config, name):
-    assert [finding.name for finding in examine_results([row], config)] == [name]
+    assert [finding.name for finding in examine_results([row] * 3, config)] == [name]
+
+
+def test_one_bad_iteration_is_none():
+    rows = [result(kl=0.01, vf_explained_var=0.4), result(kl=0.3, vf_explained_var=-0.9)]
+    assert examine_results([*rows, *rows], {"lr": 1e-3}) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "config", "name"),
+    [
+        ([result(steps=4000, trained=3000), result(steps=8000, trained=3400)], {}, "replay_ratio_low"),
+        ([result(steps=4000, trained=3000), result(steps=8000, trained=10**9)], {}, "replay_ratio_high"),
+        ([result(mean_q=1e6)], {"gamma": 0.99}, "values_grow"),
+        ([result(grad_gnorm=1e-12)], {}, "gradients_vanish"),
+        ([result(grad_gnorm=1e6)], {"grad_clip": 40.0}, "gradients_clipped"),
+        ([result(reward=-200.0, episodes=60)], {}, "returns_constant"),
+        ([{**result(), "sampler_perf": {"mean_env_wait_ms": 400.0}}], {"num_envs_per_worker": 4}, "slow_env"),
+    ],
+)
+def test_what_results_tell_with_replay_values_gradients_and_time(rows, config, name):
+    for row in rows:
+        mean = row["episode_reward_mean"]
+        row |= {"episode_reward_min": mean, "episode_reward_max": mean}
+        row["hist_stats"] = {"episode_reward": [mean] * 2, "episode_lengths": [20, 20]}
+    config = {"lr": 1e-3, "replay_buffer_config": {"capacity": 1000}, **config}
+    assert [finding.name for finding in examine_results(rows, config)] == [name]
+
+
+def test_saturated_units_of_the_value_network_are_found():
+    trainer = PPOTrainer({**ALONE, **SMALL}, env="CartPole-v1")
+    policy = trainer.get_policy()
+    changed = {name: np.full_like(array, 50.0) if "value_hidden_0.bias" in name else array
+               for name, array in policy.get_weights().items()}  # fmt: skip
+    policy.set_weights(changed)
+    found = units_without_effect(policy, np.zeros((10, 4), np.float32))
+    trainer.stop()
+    assert [finding.name for finding in found] == ["saturated_units"]
+    assert "values: layer" in found[0].evidence
 
 
 def test_healthy_runs_have_nothing():
@@ -122,3 +162,19 @@ def test_the_command_says_it_by_text_json_and_exit_code(tmp_path):
     assert found.exit_code == 1
     assert json.loads(found.stdout)[0]["name"] == "no_end"
     assert CliRunner().invoke(app, ["doctor", str(tmp_path)]).exit_code == 2
+
+
+def test_the_command_looks_at_a_runs_networks_and_environment(tmp_path):
+    run = tmp_path / "run"
+    line = ["train", "A2C", "--env", "CartPole-v1", "--num-workers", "0", "--max-steps", "400", "--gamma", "0.1",
+            "--run-dir", str(run), "--quiet"]  # fmt: skip
+    assert CliRunner().invoke(app, line).exit_code == 0
+    found = CliRunner().invoke(app, ["doctor", str(run), "--steps", "100", "--json"])
+    assert [each["name"] for each in json.loads(found.stdout)] == ["gamma_small"]
+    for checkpoint in (run / "checkpoints").iterdir():
+        shutil.rmtree(checkpoint)
+    without = CliRunner().invoke(app, ["doctor", str(run)])
+    assert "networks and environment are not looked at" in without.stderr
+    assert without.stdout.startswith("1. gamma 0.1 sees about 1.1 steps ahead")
+    only = CliRunner().invoke(app, ["doctor", str(run), "--results-only"])
+    assert only.stderr == ""
