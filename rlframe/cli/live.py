@@ -161,7 +161,7 @@ class QuietView(PlainView):
 
 
 class LiveView:
-    """A table that is redrawn, a bar towards the stop criterion, and the curve of the return.
+    """A table that is redrawn, what the learner says, a bar towards the stop criterion, and the curve of the return.
 
     Args:
         title: What is trained.
@@ -177,7 +177,8 @@ class LiveView:
         self._watched = watched
         self._progress = Progress(criterion)
         self._returns: list[float] = []
-        self._policies = ""
+        self._policies = self._learning = ""
+        self._best = (-math.inf, 0)
         for result in watched.past:
             self._note(result)
         self._row: Row | None = None
@@ -204,7 +205,7 @@ class LiveView:
     def update(self, row: Row, result: Mapping[str, Any]) -> None:
         """Takes a result; it is drawn with the next frame."""
         self._note(result)
-        self._policies = _policies(result)
+        self._policies, self._learning = _policies(result), _learning(result)
         self._iteration_steps, self._steps_before = row.env_steps - self._steps_before, row.env_steps
         self._row, self._row_at = row, time.monotonic()
 
@@ -214,6 +215,7 @@ class LiveView:
         mean = _float(result.get("episode_reward_mean"))
         if math.isfinite(mean):
             self._returns.append(mean)
+            self._best = max(self._best, (mean, -int(result.get("training_iteration") or 0)))
 
     def say(self, text: str) -> None:
         """Writes a line above the table."""
@@ -230,6 +232,11 @@ class LiveView:
         ]
         if self._row is not None:
             parts.append(self._table(self._row))
+        best, iteration = self._best
+        has_best = self._row is not None and bool(self._returns)
+        of_best = f"best return {_decimal(best)} in iteration {-iteration}" if has_best else ""
+        if facts := "  ".join(filter(None, (of_best, self._learning))):
+            parts.append(Text(facts, style="dim"))
         if self._policies:
             parts.append(Text(self._policies, style="dim"))
         parts += [*self._bar(), *self._curve()]
@@ -355,6 +362,27 @@ def _policies(result: Mapping[str, Any]) -> str:
     """Returns each policy's mean return, where there are several: of a zero-sum game the sum says nothing."""
     means = result.get("policy_reward_mean") or {}
     return ", ".join(f"{name} {_decimal(_float(mean))}" for name, mean in means.items()) if len(means) > 1 else ""
+
+
+#: What the learner says that tells most, as far as the algorithm has it.
+_TOLD = (
+    "total_loss", "policy_loss", "actor_loss", "critic_loss", "vf_loss", "entropy", "policy_entropy", "kl", "mean_q",
+    "alpha_value", "cur_epsilon",
+)  # fmt: skip
+_MOST_TOLD = 5
+
+
+def _learning(result: Mapping[str, Any]) -> str:
+    """Returns losses, entropy, epsilon and the like of the policy, where there is one: `vf_loss 0.31  entropy 0.66`."""
+    info = result.get("info") or {}
+    learners = [learner.get("learner_stats") or {} for learner in (info.get("learner") or {}).values()]
+    exploring = list((info.get("exploration") or {}).values())
+    if len(learners) != 1:
+        return ""
+    stats = {**learners[0], **(exploring[0] if len(exploring) == 1 else {})}
+    told = [name for name in _TOLD if isinstance(stats.get(name), (int, float))]
+    kept = [*told[: _MOST_TOLD - 1], *told[_MOST_TOLD - 1 :][-1:]]  # epsilon is the last
+    return "  ".join(f"{name.removeprefix('cur_')} {stats[name]:.3g}" for name in kept)
 
 
 def _float(value: Any) -> float:

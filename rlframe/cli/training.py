@@ -122,7 +122,7 @@ class TrainingRun:
         self.checkpoint = checkpoint
         self._watch = Watch(spec.patience)
         self._history = None if spec.history is None else HistoryFile(spec.history)
-        self._monitors = make_monitors(spec.monitors, directory.name, trainer.config) if spec.monitors else []
+        self._monitors = make_monitors(spec.monitors, directory, trainer.config) if spec.monitors else []
 
     @classmethod
     def start(cls, spec: RunSpec, wanted: Path | None) -> TrainingRun:

@@ -82,6 +82,21 @@ def _text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+def epsilons_of(workers: Any) -> dict[str, dict[str, float]]:
+    """Returns `{policy id: {"cur_epsilon": share of random actions}}` of policies whose exploration has an epsilon.
+
+    By the env steps that the driver has counted: with remote workers its own policies do not act.
+    """
+    found = {}
+    for pid, policy in workers.local_worker().policy_map.items():
+        exploration: Any = getattr(policy, "exploration", None)
+        schedule = getattr(exploration, "epsilon_schedule", None)
+        if schedule is not None:
+            step = max(exploration.last_timestep, getattr(policy, "global_timestep", 0))
+            found[pid] = {"cur_epsilon": float(schedule(step))}
+    return found
+
+
 def _arrays(weights: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yields the arrays of a policy's weights by dotted name."""
     if isinstance(weights, Mapping):

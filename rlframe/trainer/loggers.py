@@ -39,7 +39,8 @@ class RunLogger:
       The config is left out of it: `params.json` has it.
     - `progress.csv`: a row for each result, a column for each number or text at any depth (`info/learner/...`), and
       nothing for lists and arrays. A key that appears first in a later result becomes a new last column. NaN is empty.
-    - `events.out.tfevents.*`: the finite numbers, under the same names, by `timesteps_total`.
+    - `events.out.tfevents.*`: the finite numbers, under the same names, by `timesteps_total`, but for those that only
+      say where the run was (`pid`, `timestamp`, ...); the config's numbers and texts as hyper-parameters.
 
     A directory that holds these files already is continued. Each result is flushed: a killed process loses none.
 
@@ -61,7 +62,7 @@ class RunLogger:
         if old_name:
             _link(self._directory / "result.json", RESULT_FILE)
         self._progress = _ProgressFile(self._directory / PROGRESS_FILE)
-        self._events = _Events(self._directory)
+        self._events = _Events(self._directory, config)
 
     def on_result(self, result: Mapping[str, Any]) -> None:
         """Writes one result.
@@ -93,7 +94,8 @@ class RunLogger:
         self._events.purge_after(_step(kept[-1]) if kept else 0)
 
     def update_config(self, config: Mapping[str, Any]) -> None:
-        """Writes a changed config into `params.json`."""
+        """Writes a changed config into `params.json`; events that begin later have it, too."""
+        self._events.hyperparameters = _hyperparameters(config)
         _replace(self._directory / PARAMS_FILE, json.dumps(to_jsonable(config), indent=2, sort_keys=True) + "\n")
 
     def flush(self) -> None:
@@ -325,6 +327,23 @@ def _cell(value: Any) -> Any:
     return to_jsonable(value)
 
 
+#: Numbers of a result that say where and when it was made.
+_NO_CURVES = frozenset({"pid", "timestamp"})
+#: The metric by which TensorBoard's page of hyper-parameters compares runs.
+_SCORE = "episode_reward_mean"
+
+
+def _hyperparameters(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the numbers, texts and truth values of a config by their dotted names; lists as text."""
+    plain = to_jsonable(config)
+    values = {name.replace("/", "."): value for name, value in flatten(plain)}
+    return {
+        name: json.dumps(value) if isinstance(value, list) else value
+        for name, value in values.items()
+        if value is not None
+    }
+
+
 class _Events:
     """A TensorBoard events file; the library is imported with the first result, and only if it is there.
 
@@ -334,8 +353,9 @@ class _Events:
 
     _serial = itertools.count()
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, config: Mapping[str, Any]) -> None:
         self._directory = directory
+        self.hyperparameters = _hyperparameters(config)
         self._file: Any = None
         self._available = True
         self._purge_step: int | None = None
@@ -350,6 +370,7 @@ class _Events:
             {"tag": name, "simple_value": value}
             for name, value in scalars.items()
             if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+            if name not in _NO_CURVES
         ]
         self._write(step=_step(scalars), summary={"value": numbers})
         self._file.flush()
@@ -375,6 +396,7 @@ class _Events:
             with _without_torch():
                 from tensorboardX.event_file_writer import EventsWriter
                 from tensorboardX.proto.event_pb2 import SessionLog
+                from tensorboardX.summary import hparams
         except ImportError:
             _LOGGER.warning("tensorboardX is not installed: %s gets no TensorBoard events", self._directory)
             self._available = False
@@ -382,6 +404,8 @@ class _Events:
         self._file = EventsWriter(str(self._directory / "events"), f".{os.getpid()}.{next(self._serial)}")
         if self._purge_step is not None:
             self._write(step=self._purge_step, session_log={"status": SessionLog.START})
+        for summary in hparams(self.hyperparameters, {_SCORE: None})[:2]:  # the third says that the run has ended
+            self._write(summary=summary)
 
     def _write(self, **fields: Any) -> None:
         from tensorboardX.proto.event_pb2 import Event

@@ -30,7 +30,7 @@ from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep
 from rlframe.trainer import checkpointing
 from rlframe.trainer.acting import ActingMixin
-from rlframe.trainer.describing import DescribingMixin, EndsWatch
+from rlframe.trainer.describing import DescribingMixin, EndsWatch, epsilons_of
 from rlframe.trainer.evaluating import auto_rounds, make_evaluation_workers, run_episodes, send_weights, summarize
 from rlframe.trainer.exporting import ExportingMixin
 from rlframe.trainer.loggers import RunLogger
@@ -319,6 +319,8 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
         result["experiment_id"] = self.experiment_id
         result["num_healthy_workers"] = len(self.workers.remote_workers())
         result["num_worker_restarts"] = self.workers.restarts
+        if epsilons := epsilons_of(self.workers):
+            result.setdefault("info", {})["exploration"] = epsilons
         self._ends.watch(self, result)
         if self.config["log_sys_usage"]:
             from rlframe.trainer.usage import system_usage

@@ -154,3 +154,33 @@ def test_sparkline_values_become_blocks(values: list[float], width: int, wanted:
 )
 def test_duration_seconds_are_written_as_people_do(seconds: float, wanted: str) -> None:
     assert duration(seconds) == wanted
+
+
+def test_live_view_tells_the_best_return_and_what_the_learner_says() -> None:
+    view = LiveView("DQN", StopCriterion(), Console(file=io.StringIO()), Watched([make_result(1, 30.0)]))
+    rates = Rates(32)
+    stats = {
+        "cur_lr": 1e-3,
+        "mean_q": 2.5,
+        "policy_loss": 0.5,
+        "vf_loss": 0.25,
+        "kl": None,
+        "entropy": 0.6,
+        "alpha_value": 1,
+    }
+    result = make_result(2, 20.0)
+    result["info"] |= {
+        "learner": {"default_policy": {"learner_stats": stats}},
+        "exploration": {"default_policy": {"cur_epsilon": 0.02}},
+    }
+    view.update(rates.row(result), result)
+    picture = Console(file=io.StringIO(), width=120, color_system=None)
+    picture.print(view.render())
+    text = picture.file.getvalue()  # type: ignore[attr-defined]
+    assert (
+        "best return 30.0 in iteration 1  policy_loss 0.5  vf_loss 0.25  entropy 0.6  mean_q 2.5  epsilon 0.02" in text
+    )
+    result["info"]["learner"]["other"] = {"learner_stats": {}}
+    view.update(rates.row(result), result)
+    picture.print(view.render())
+    assert "vf_loss" not in picture.file.getvalue()[len(text) :]  # type: ignore[attr-defined]

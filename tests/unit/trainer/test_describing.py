@@ -70,3 +70,13 @@ def test_every_trainer_is_found_in_the_package_and_says_what_it_is(algorithm):
     assert getattr(rlframe, name) is trainer_class
     assert name in rlframe.__all__
     assert "Keys beside the common ones" in trainer_class.__doc__
+
+
+def test_results_tell_epsilon_by_the_env_steps_so_far():
+    falls = {"initial_epsilon": 1.0, "final_epsilon": 0.0, "epsilon_timesteps": 200}
+    config = {"num_workers": 0, "timesteps_per_iteration": 100, "min_iter_time_s": 0, "exploration_config": falls}
+    config["learning_starts"] = 50
+    trainer = rlframe.DQNTrainer(config, env="CartPole-v1")
+    told = [trainer.train()["info"]["exploration"]["default_policy"]["cur_epsilon"] for _ in range(2)]
+    trainer.stop()
+    assert told == [pytest.approx(0.5, abs=0.05), pytest.approx(0.0, abs=0.05)]

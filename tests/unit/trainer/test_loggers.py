@@ -43,7 +43,8 @@ def read_events(directory: Path) -> list[tuple[int, str, float]]:
             body = data[at + 12 : at + 12 + size]
             assert int.from_bytes(data[at + 12 + size : at + 16 + size], "little") == masked_crc32c(body)
             event = Event.FromString(body)
-            found += [(event.step, value.tag, value.simple_value) for value in event.summary.value]
+            values = [value for value in event.summary.value if not value.tag.startswith("_hparams_")]
+            found += [(event.step, value.tag, value.simple_value) for value in values]
             at += 16 + size
     return found
 
@@ -187,3 +188,29 @@ def test_to_jsonable_value_becomes_plain(value: Any, wanted: Any) -> None:
 
 def test_flatten_nested_dict_joins_keys_with_slashes() -> None:
     assert dict(flatten({"a": {"b": {"c": 1}}, "d": 2, "e": {}})) == {"a/b/c": 1, "d": 2}
+
+
+def test_tensorboard_shows_a_resumed_run_as_one_with_its_hyper_parameters(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+    config = {"lr": 1e-3, "model": {"fcnet_hiddens": [64, 64]}, "seed": None}
+    for iterations in ((1, 2, 3), (3, 4)):  # killed after a third iteration that no checkpoint has
+        logger = RunLogger(tmp_path, config)
+        if iterations[0] > 1:
+            logger.truncate_after(2)
+        for iteration in iterations:
+            stats = {"info": {"learner": {"default_policy": {"learner_stats": {"vf_loss": 0.5}}}}}
+            when = {"training_iteration": iteration, "timesteps_total": 100 * iteration}
+            logger.on_result({**when, **stats, "pid": 7, "timestamp": 8})
+        logger.close()
+    seen = EventAccumulator(str(tmp_path))
+    seen.Reload()
+    loss = seen.Scalars("info/learner/default_policy/learner_stats/vf_loss")
+    assert [event.step for event in loss] == [100, 200, 300, 400]
+    assert not {"pid", "timestamp"} & set(seen.Tags()["scalars"])
+    begun = HParamsPluginData.FromString(seen.PluginTagToContent("hparams")["_hparams_/session_start_info"])
+    values = begun.session_start_info.hparams
+    assert values["lr"].number_value == 1e-3
+    assert values["model.fcnet_hiddens"].string_value == "[64, 64]"
