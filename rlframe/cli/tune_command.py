@@ -102,11 +102,13 @@ def _place(spec: StudySpec, storage: str | None, name: str | None, directory: Pa
 
 def _search(place: Place, spec: StudySpec, n_trials: int, n_jobs: int) -> None:
     from rlframe.cli.algorithms import find_trainer_class
+    from rlframe.cli.tune_view import SearchView
     from rlframe.cli.tuning import best_values, draw_study, search, write_best
 
     _say(f"{spec.algorithm} on {spec.env}: " + "; ".join(str(domain) for domain in spec.domains))
     _say(f"study {place.name} in {place.storage}, trials in {place.directory}")
-    study = search(place, spec, n_trials, n_jobs, _say)
+    with SearchView(n_trials, n_jobs) as view:
+        study = search(place, spec, n_trials, n_jobs, view.say, view.watch)
     values = best_values(study, spec)
     if values is None:
         raise ConfigError("no trial was carried through: give --max-steps more steps, or --no-prune")

@@ -132,7 +132,14 @@ def import_optuna() -> Any:
 # --- the search -----------------------------------------------------------------------------------------------------
 
 
-def search(place: Place, spec: StudySpec, n_trials: int, n_jobs: int, say: Callable[[str], None]) -> Any:
+def search(
+    place: Place,
+    spec: StudySpec,
+    n_trials: int,
+    n_jobs: int,
+    say: Callable[[str], None],
+    watch: Callable[[Any], None],
+) -> Any:
     """Carries a study out until it has `n_trials` finished trials, and returns it.
 
     Trials that a killed search left are begun again first.
@@ -143,6 +150,7 @@ def search(place: Place, spec: StudySpec, n_trials: int, n_jobs: int, say: Calla
         n_trials: Finished trials in all, those of earlier calls included.
         n_jobs: Trials at the same time, each in a process of its own.
         say: Is told of each finished trial.
+        watch: Is given the study every now and then.
 
     Raises:
         ConfigError: If the study cannot be used, or trial after trial fails.
@@ -158,7 +166,8 @@ def search(place: Place, spec: StudySpec, n_trials: int, n_jobs: int, say: Calla
             for process in ended:
                 failures = failures + 1 if process.returncode else 0
                 _settle(study, process)
-            _tell(study, told, say)
+            _tell(study, told, say, n_trials)
+            watch(study)
             if failures >= _MOST_FAILURES:
                 raise ConfigError(f"{failures} trials failed one after the other: {_last_reason(study)}")
             while len(running) < min(n_jobs, n_trials - len(finished(study)) - len(running)) and len(running) < n_jobs:
@@ -214,11 +223,11 @@ def _settle(study: Any, process: subprocess.Popen[bytes]) -> None:
             study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
 
 
-def _tell(study: Any, told: set[int], say: Callable[[str], None]) -> None:
+def _tell(study: Any, told: set[int], say: Callable[[str], None], n_trials: int) -> None:
     for trial in finished(study):
         if trial.number not in told:
             told.add(trial.number)
-            say(describe(trial))
+            say(f"{describe(trial)}  ({len(told)} of {n_trials})")
 
 
 def describe(trial: Any) -> str:

@@ -72,6 +72,9 @@ def unknown_key(key: str, prefix: str, known: Collection[str], siblings: Collect
     here = other_librarys_key(prefix + key, known)
     if here:
         return Fault(prefix + key, f"unknown key; here it is called {' or '.join(here)}")
+    meant = _STABLE_BASELINES.get(prefix + key)
+    if meant:
+        return Fault(prefix + key, f"unknown key; what it is called here, {' or '.join(meant)}, this algorithm lacks")
     near = nearest_keys(prefix + key, known)
     if prefix and siblings and not near:
         names = sorted(sibling.removeprefix(prefix) for sibling in siblings)

@@ -78,6 +78,11 @@ def test_keys_of_stable_baselines_are_answered_with_ours(algorithm: str, theirs:
         trainer_class.merge_trainer_configs(trainer_class.get_default_config(), {theirs: 1})
 
 
+def test_keys_of_stable_baselines_that_an_algorithm_lacks_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"ent_coef: unknown key; what it is called here, entropy_coeff, this algo"):
+        get_trainer_class("DQN").merge_trainer_configs(get_trainer_class("DQN").get_default_config(), {"ent_coef": 0.1})
+
+
 def test_every_name_for_a_key_of_stable_baselines_is_one_that_an_algorithm_has() -> None:
     known = set().union(*(get_trainer_class(name)._config_class.known_keys() for name in ("PPO", "DQN")))
     assert [name for names in _STABLE_BASELINES.values() for name in names if name not in known] == []
