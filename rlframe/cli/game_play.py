@@ -34,7 +34,7 @@ def play_game(
 
     Raises:
         ConfigError: If there is no such seat, or the file has another ending.
-        EnvError: If the game cannot be drawn.
+        EnvError: If the game cannot be drawn so.
     """
     settings = read_run(directory, trust=trust)
     names, known = list(settings["seats"]), settings.get("players") or {}
@@ -48,11 +48,11 @@ def play_game(
         players[name] = make_player(str(saved) if saved.is_dir() else known.get(name, name), name, trust=trust)
     seats = [players[str(name)] for name in names]
     mode = "ansi" if seat is not None else _SUFFIXES[replay.suffix] if replay else None
-    game = _Recorded(settings, mode, seed)
-    if seat is not None:
-        seats[seat] = _person(game)
     if replay is not None and mode != _SUFFIXES[replay.suffix]:
         raise ConfigError("--replay: a game with a person at the terminal is kept as text alone: give a .txt file")
+    game = _Recorded(settings, _drawable(settings, mode, needed=replay is not None), seed)
+    if seat is not None:
+        seats[seat] = _person(game)
     result = game.trainer.test(seats, eval_metrics=True)
     if replay is not None:
         save(game.frames, replay)
@@ -60,6 +60,31 @@ def play_game(
         ended = next(name for name in ("win", "draw", "loss") if rates[name]["rate"] == 1.0)
         sys.stdout.write(f"{agent}: {ended}, return {rates['mean_return']:+.2f}\n")
     sys.stdout.write(f"{result['num_collected_steps']} steps\n" + (f"replay: {replay}\n" if replay else ""))
+
+
+def _drawable(settings: dict[str, Any], mode: str | None, *, needed: bool) -> str | None:
+    """Returns how a game is drawn; None where it cannot be, and need not be: a person is shown observations then.
+
+    Raises:
+        EnvError: If a replay needs what the game cannot draw.
+    """
+    if mode is None:
+        return None
+    told = _trainer_of(settings, {}).test_env[0].env.metadata.get("render_modes") or []
+    if needed and told and mode not in told:
+        fitting = [suffix for suffix, kind in _SUFFIXES.items() if kind in told]
+        raise EnvError(
+            f"--replay: the game draws {', '.join(map(repr, told))}, not {mode!r}; wanted "
+            + (f"a file that ends in {', '.join(fitting)}" if fitting else "another game: this one has no replays")
+        )
+    return mode if needed or mode in told else None
+
+
+def _trainer_of(settings: dict[str, Any], arguments: dict[str, Any]) -> Any:
+    """Returns a trainer that tests by one game, with further arguments of the game."""
+    one = {"num_train_envs": 1, "num_test_envs": 1, "episodes_per_test": 1}
+    kept = {key: settings[key] for key in ("env", "seed", "seats") if key in settings}
+    return make_trainer(kept | one | {"env_args": dict(settings.get("env_args") or {}) | arguments})
 
 
 class _Recorded:
@@ -76,10 +101,8 @@ class _Recorded:
     """
 
     def __init__(self, settings: dict[str, Any], mode: str | None, seed: int | None) -> None:
-        arguments = dict(settings.get("env_args") or {}) | ({} if mode is None else {"render_mode": mode})
-        one = {"num_train_envs": 1, "num_test_envs": 1, "episodes_per_test": 1, "env_args": arguments}
-        kept = {key: settings[key] for key in ("env", "seed", "seats") if key in settings}
-        self.trainer = make_trainer(kept | one | ({} if seed is None else {"seed": seed}))
+        given = settings if seed is None else settings | {"seed": seed}
+        self.trainer = _trainer_of(given, {} if mode is None else {"render_mode": mode})
         self.frames: list[Any] = []
         self._env, self._games = self.trainer.test_env[0].env, 0
         if mode is not None:

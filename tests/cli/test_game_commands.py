@@ -83,6 +83,22 @@ def test_a_person_sits_down_against_a_saved_player(mail):
     assert "got '9', wanted one of" in made.output
 
 
+def test_a_person_is_shown_observations_of_a_game_that_draws_no_text(trained):
+    answers = "\n".join(["0", "1"])
+    made = CliRunner().invoke(app, ["play", str(trained[0]), "--against-me", "--seat", "1", "--trust"], input=answers)
+    assert (made.exit_code, "4 steps" in made.output) == (0, True), made.output
+    assert "'observation': array([1.]" in made.output
+
+
+@pytest.mark.filterwarnings("ignore")  # what PettingZoo says of its own future
+def test_a_replay_that_a_game_cannot_draw_is_refused_with_what_it_can(tmp_path):
+    pytest.importorskip("pettingzoo", reason="PettingZoo is not installed: pip install 'rlframe[multiagent]'")
+    settings = {"env": "pettingzoo.classic.tictactoe_v3:env", "seats": ["random", "random"], "seed": 0}
+    (tmp_path / "game.json").write_text(json.dumps(settings))
+    made = run("play", tmp_path, "--replay", tmp_path / "game.txt", "--trust")
+    assert (made.exit_code, "wanted a file that ends in .gif, .mp4" in made.output) == (2, True), made.output
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -128,6 +128,18 @@ def test_the_game_is_shown_as_text_and_as_a_picture():
     assert len(ACTIONS) == 5
 
 
+def test_the_game_is_shown_in_a_window(monkeypatch):
+    pygame = pytest.importorskip("pygame", reason="pygame is not installed: pip install 'rlframe[multiagent]'")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    made = game(render_mode="human")
+    made.step(RIGHT)
+    shown = pygame.surfarray.array3d(pygame.display.get_surface()).swapaxes(0, 1)
+    made.render_mode = "rgb_array"
+    np.testing.assert_array_equal(shown, made.render())
+    made.close()
+    assert pygame.display.get_surface() is None
+
+
 def test_the_same_seed_gives_the_same_game():
     first, second = MailSorting(num_players=3), MailSorting(num_players=3)
     for made in (first, second):
