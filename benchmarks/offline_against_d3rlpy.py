@@ -1,9 +1,9 @@
 """Learning from the same files as d3rlpy: the same updates, batch size, networks and rates; returns in the environment.
 
 python benchmarks/offline_against_d3rlpy.py --data DIR --env Pendulum-v1 [--algorithms BC CQL IQL] [--updates 5000]
-    [--seeds 0 1 2 3 4] [--episodes 20] [--sides rlframe d3rlpy]            (needs: pip install d3rlpy)
+    [--seeds 0 1 2 3 4] [--episodes 20] [--hiddens 256 256] [--sides rlframe d3rlpy]   (needs: pip install d3rlpy)
 
-DIR holds what a trainer's `output` wrote, in the order in which it was sampled; actions are in [-1, 1]. Ends with each
+DIR is a dataset that `rlframe data make` made, or what a trainer's `output` wrote; actions are in [-1, 1]. Ends with each
 side's mean over the seeds and its 95 % interval (Student's t).
 """
 
@@ -19,12 +19,14 @@ import numpy as np
 import torch
 
 from rlframe.agents.registry import get_trainer_class
-from rlframe.offline import JsonReader
+from rlframe.offline.datasets import read_dataset
 from rlframe.utils.spaces.space_utils import unsquash_action
 
 torch.set_num_threads(1)
 
-BATCH, HIDDENS = 256, [256, 256]
+BATCH = 256
+#: Hidden layers of all networks; `--hiddens` sets others.
+HIDDENS = [256, 256]
 SECTION = {"fcnet_hiddens": HIDDENS, "fcnet_activation": "relu"}
 CRITICS = {"Q_model": SECTION, "policy_model": SECTION, "initial_weights": "fan_in"}
 #: Keys of rlframe's algorithms, and arguments of d3rlpy's of the same name, which give both the same settings.
@@ -33,6 +35,7 @@ OURS = {
     "CQL": {
         **CRITICS,
         "bc_iters": 0,
+        "mean_target_actions": True,  # as d3rlpy's targets
         "optimization": {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "entropy_learning_rate": 1e-3},
     },
     "IQL": {**CRITICS, "actor_lr": 3e-4, "critic_lr": 3e-4},
@@ -77,7 +80,7 @@ def ours(name: str, data: str, env_name: str, updates: int, seed: int) -> Act:
     """Returns what an rlframe policy does without exploration after so many updates."""
     config = {"input": data, "actions_in_input_normalized": True, "train_batch_size": BATCH, "seed": seed}
     if name == "BC":  # reads a line for each update: first all there are, so that it draws from all of them
-        config |= {"learning_starts": sum(batch.count for batch in JsonReader(data).read_all_files())}
+        config |= {"learning_starts": sum(batch.count for batch in read_dataset(data))}
     else:
         config |= {"timesteps_per_iteration": BATCH * updates}
     trainer = get_trainer_class(name)({**config, **OURS[name], "log_sys_usage": False}, env=env_name)
@@ -94,6 +97,10 @@ def theirs(name: str, data: str, env_name: str, updates: int, seed: int) -> Act:
     del env_name
     d3rlpy.seed(seed)
     config, arguments = THEIRS[name]
+    layers = d3rlpy.models.VectorEncoderFactory(HIDDENS)
+    parts = ("encoder",) if name == "BC" else ("actor_encoder", "critic_encoder")
+    parts += ("value_encoder",) if name == "IQL" else ()
+    arguments = {**arguments, **{f"{part}_factory": layers for part in parts}}
     algorithm = getattr(d3rlpy.algos, config)(batch_size=BATCH, **arguments).create(device=False)
     quiet = {"show_progress": False, "logger_adapter": d3rlpy.logging.NoopAdapterFactory()}
     algorithm.fit(dataset_of(data), n_steps=updates, n_steps_per_epoch=updates, **quiet)
@@ -105,7 +112,7 @@ def dataset_of(data: str):
     import d3rlpy
 
     names = ("obs", "actions", "rewards", "new_obs", "terminateds")
-    batches = list(JsonReader(data).read_all_files())
+    batches = list(read_dataset(data))
     rows = {name: np.concatenate([np.asarray(batch[name]) for batch in batches]) for name in names}
     goes_on = np.append((rows["new_obs"][:-1] == rows["obs"][1:]).all(axis=1), False)
     terminal = rows["terminateds"].astype(bool)
@@ -134,10 +141,12 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=5000)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     parser.add_argument("--episodes", type=int, default=20)
+    parser.add_argument("--hiddens", nargs="+", type=int, default=HIDDENS)
     parser.add_argument("--sides", nargs="+", default=["rlframe", "d3rlpy"], choices=["rlframe", "d3rlpy"])
     given = parser.parse_args()
     if "d3rlpy" in given.sides and not importlib.util.find_spec("d3rlpy"):
         parser.error("d3rlpy is not installed: pip install d3rlpy, or leave it out with --sides rlframe")
+    HIDDENS[:] = given.hiddens
     learn = {"rlframe": ours, "d3rlpy": theirs}
     for name in given.algorithms:
         print(f"{name} on {given.env}, {given.updates:,} updates of {BATCH} rows of {given.data}", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import zipfile
 import zlib
@@ -69,19 +70,38 @@ def minari_file(name: str) -> str:
     """Returns where the steps of a Minari dataset lie that is on this machine.
 
     Args:
-        name: Its id, such as "D4RL/door/human-v2".
+        name: Its id, such as "D4RL/door/human-v2", behind "//" or not.
 
     Raises:
-        ConfigError: If there is none.
+        ConfigError: If there is none, or it is in Minari's other format, Arrow.
     """
+    name = name.removeprefix("//")
     root = os.environ.get("MINARI_DATASETS_PATH", os.path.join(os.path.expanduser("~"), ".minari", "datasets"))
     path = os.path.join(root, name, _MINARI_FILE)
+    found = None if os.path.isfile(path) else _minari_format(path)
+    if found not in {None, "hdf5"}:
+        raise ConfigError(
+            f"input='minari:{name}': got a dataset in Minari's format {found!r}, wanted 'hdf5'; write it by "
+            "minari.DataCollector(env, data_format='hdf5'), or download it in that format"
+        )
     if not os.path.isfile(path):
         raise ConfigError(
             f"input='minari:{name}': found no {path}; download it first with `minari download {name}`, or say in "
             "MINARI_DATASETS_PATH where datasets are"
         )
     return path
+
+
+def _minari_format(path: str) -> str | None:
+    """Returns what the notes beside a Minari dataset's steps say of their format; None where there are none."""
+    notes = os.path.join(os.path.dirname(path), "metadata.json")
+    if not os.path.isfile(notes):
+        return None
+    try:
+        with open(notes, encoding="utf-8") as file:
+            return str(json.load(file).get("data_format", "hdf5"))
+    except ValueError as error:
+        raise ConfigError(f"{notes}: got no notes of a Minari dataset ({error}); download it again") from error
 
 
 class _EpisodesFile(EpisodeFile):

@@ -267,6 +267,22 @@ def test_others_layouts_are_read(made, tmp_path):
             assert batch["obs"].dtype == batch["rewards"].dtype == np.float32
 
 
+@pytest.mark.parametrize("name", ["minari:made/small-v0", "minari://made/small-v0"])
+def test_a_minari_dataset_is_read_by_its_id(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    place = tmp_path / "made" / "small-v0" / "data"
+    place.mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"found no .*main_data\.hdf5; download it first"):
+        EpisodeReader(name)
+    (place / "metadata.json").write_text('{"data_format": "arrow"}')
+    with pytest.raises(ConfigError, match="format 'arrow', wanted 'hdf5'; write it by"):
+        EpisodeReader(name)
+    (place / "metadata.json").write_text('{"data_format": "hdf5"}')
+    write_minari(place)
+    (place / "data.hdf5").rename(place / "main_data.hdf5")
+    assert sum(batch.count for batch in EpisodeReader(name).read_all_files()) == 18
+
+
 def write_flat_hdf5(path):
     h5py = pytest.importorskip("h5py")
     with h5py.File(path / "data.h5", "w") as file:
