@@ -3,7 +3,7 @@
 python benchmarks/offline_against_d3rlpy.py --data DIR --env Pendulum-v1 [--algorithms BC CQL IQL] [--updates 5000]
     [--seeds 0 1 2 3 4] [--episodes 20] [--hiddens 256 256] [--sides rlframe d3rlpy]   (needs: pip install d3rlpy)
 
-DIR is a dataset that `rlframe data make` made, or what a trainer's `output` wrote; actions are in [-1, 1]. Ends with each
+DIR is a dataset of `rlframe data make`, or what a trainer's `output` wrote; actions are in [-1, 1]. Ends with each
 side's mean over the seeds and its 95 % interval (Student's t).
 """
 
