@@ -112,7 +112,8 @@ def first_line(value: object) -> str:
 
 def renamed_keys() -> str:
     """Returns the keys of other releases of RLlib, and what they are here."""
-    rows = ([f"`{old}`", _here(new.targets, new.advice)] for old, new in sorted(RENAMES.items()))
+    answers = ((old, new, new.pointless and f"nothing: {new.pointless}") for old, new in sorted(RENAMES.items()))
+    rows = ([f"`{old}`", _here(new.targets, new.advice or answer)] for old, new, answer in answers)
     return table(["Elsewhere", "Here"], rows)
 
 

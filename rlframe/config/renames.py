@@ -26,12 +26,24 @@ class Rename:
         value: Makes the value of the targets; by default the value itself.
         advice: Names of the new keys for the warning, where they are not simply the targets.
         dropped: Values that say nothing and are dropped.
+        pointless: Why the key changes nothing here, whatever its value: it is dropped with this as a warning.
     """
 
     targets: tuple[str, ...]
     value: Callable[[Any], Any] = field(default=lambda value: value)
     advice: str | None = None
     dropped: tuple[Any, ...] = (SENTINEL,)
+    pointless: str | None = None
+
+
+def _unless(*dropped: Any, advice: str) -> Rename:
+    """Returns what a key means of which only some values are understood: nothing; others are a fault."""
+    return Rename((), advice=advice, dropped=(SENTINEL, *dropped))
+
+
+def _pointless(why: str, *dropped: Any) -> Rename:
+    """Returns what a key means that changes nothing here."""
+    return Rename((), dropped=(SENTINEL, *dropped), pointless=why)
 
 
 def _to(*targets: str, dropped: tuple[Any, ...] = (SENTINEL,)) -> Rename:
@@ -58,7 +70,65 @@ RENAMES: dict[str, Rename] = {
     "exploration_final_eps": _to("exploration_config.final_epsilon"),
     "schedule_max_timesteps": Rename((), advice="exploration_config.epsilon_timesteps"),
     "exploration_fraction": Rename((), advice="exploration_config.epsilon_timesteps"),
+    "per_worker_exploration": Rename(
+        ("exploration_config.type",), lambda _: "PerWorkerEpsilonGreedy", "exploration_config.type",
+        dropped=(SENTINEL, False),
+    ),
+    "soft_q": Rename(
+        ("exploration_config.type",), lambda _: "SoftQ", "exploration_config.type", dropped=(SENTINEL, False)
+    ),
+    "parameter_noise": Rename(
+        ("exploration_config.type",), lambda _: "ParameterNoise", "exploration_config.type", dropped=(SENTINEL, False)
+    ),
+    "softmax_temp": _unless(1.0, advice="exploration_config.temperature, with type SoftQ"),
+    "beta_annealing_fraction": _unless(advice="prioritized_replay_beta_annealing_timesteps"),
+    "exploration_enabled": _to("explore"),
+    "exploration_noise_type": Rename(
+        ("exploration_config.type",),
+        lambda kind: {"ou": "OrnsteinUhlenbeckNoise", "gaussian": "GaussianNoise"}.get(kind, kind),
+        "exploration_config.type",
+    ),
+    "exploration_ou_noise_scale": _to("exploration_config.ou_base_scale"),
+    "exploration_ou_theta": _to("exploration_config.ou_theta"),
+    "exploration_ou_sigma": _to("exploration_config.ou_sigma"),
+    "exploration_gaussian_sigma": _to("exploration_config.stddev"),
+    "exploration_final_scale": _to("exploration_config.final_scale"),
+    "exploration_should_anneal": _unless(True, advice="exploration_config.final_scale"),
+    "pure_exploration_steps": _to("exploration_config.random_timesteps"),
+    "replay_sequence_length": _unless(0, 1, advice="model.max_seq_len and burn_in, of which R2D2 makes it"),
+    "multiagent_sync_replay": _unless(False, advice="multiagent.replay_mode='lockstep'"),
+    "straggler_mitigation": _unless(False, advice="recreate_failed_workers, or an algorithm that waits for no worker"),
+    "bc_logstd_coeff": _unless(0.0, advice="model.free_log_std"),
+    "model.state_shape": _unless(None, advice="get_initial_state() of a custom model"),
+    "model.squash_to_range": _unless(False, advice="normalize_actions"),
+    "model.num_framestacks": _unless(0, "auto", advice="model.framestack, or view requirements of a custom model"),
+    # Keys of RLlib 0.x and 1.x that steered what is not here
+    "use_exec_api": _pointless("trainers always run execution plans", True),
+    "_use_trajectory_view_api": _pointless("trajectories are always collected by view requirements", True),
+    "_disable_execution_plan_api": _pointless("an algorithm's plan is what its training is", False),
+    "no_eager_on_workers": _pointless("TensorFlow is traced in all processes", False),
+    "disable_env_checking": _pointless("what environments return is checked as it comes, at no cost worth saving"),
+    "evaluation_sample_timeout_s": _pointless("evaluation lasts until its episodes are over"),
+    "sync_filters_on_rollout_workers_timeout_s": _pointless("filters are in step when a round of sampling is over"),
+    "validate_workers_after_construction": _pointless("workers that cannot be made are an error at once", True),
+    "num_consecutive_worker_failures_tolerance": _pointless("workers are replaced as often as they die"),
+    "memory": _pointless("Ray reserves no memory for trials", 0),
+    "object_store_memory": _pointless("Ray's store belongs to all; ray.init() says how large it is", 0),
+    "memory_per_worker": _pointless("Ray reserves no memory for workers", 0),
+    "object_store_memory_per_worker": _pointless("Ray's store belongs to all; ray.init() says how large it is", 0),
+    "worker_cls": _unless(None, advice="callbacks for what a class of workers would do"),
+    "restart_failed_sub_environments": _unless(False, advice="recreate_failed_workers"),
+    "keep_per_episode_custom_metrics": _unless(False, advice="episode.hist_data, which keeps each episode's values"),
+    "_disable_action_flattening": _unless(False, advice="flattened actions, or tree.map_structure in the model"),
+    "model._disable_action_flattening": _unless(False, advice="flattened actions in the model"),
+    "min_train_timesteps_per_reporting": _unless(None, 0, advice="timesteps_per_iteration, in env steps sampled"),
     # Newer names of RLlib 1.10 to 2.x
+    "min_train_timesteps_per_iteration": _unless(None, 0, advice="timesteps_per_iteration, in env steps sampled"),
+    "enable_async_evaluation": _unless(False, advice="evaluation_parallel_to_training"),
+    "enable_connectors": _unless(False, advice="preprocessors, filters and normalize_actions"),
+    "checkpoint_trainable_policies_only": _unless(False, advice="Trainer.get_weights([policy ids])"),
+    "model.always_check_shapes": _pointless("shapes are checked where they are made", False),
+    "model.encoder_latent_dim": _unless(None, advice="model.post_fcnet_hiddens"),
     "off_policy_estimation_methods": Rename(("input_evaluation",), list),
     "num_env_runners": _to("num_workers"),
     "num_rollout_workers": _to("num_workers"),
@@ -92,11 +162,27 @@ RENAMES: dict[str, Rename] = {
     "evaluation_num_env_runners": _to("evaluation_num_workers"),
     "num_steps_sampled_before_learning_starts": _to("learning_starts"),
     "target_network_update_freq_timesteps": _to("target_network_update_freq"),
+    "replay_buffer_config.learning_starts": _to("learning_starts"),
+    "replay_buffer_config.replay_batch_size": _to("train_batch_size", dropped=(SENTINEL, None)),
+    "replay_buffer_config.replay_mode": _to("multiagent.replay_mode"),
+    "replay_buffer_config.worker_side_prioritization": _to("worker_side_prioritization"),
+    "replay_buffer_config.replay_sequence_length": _unless(None, 0, 1, advice="model.max_seq_len and burn_in"),
+    "replay_buffer_config.storage_unit": _unless("timesteps", advice="type 'EpisodeReplayBuffer' for whole episodes"),
+    "replay_buffer_config._enable_replay_buffer_api": _pointless("buffers are always made by this section", True),
     "replay_buffer_config.prioritized_replay_alpha": _to("prioritized_replay_alpha"),
     "replay_buffer_config.prioritized_replay_beta": _to("prioritized_replay_beta"),
     "replay_buffer_config.prioritized_replay_eps": _to("prioritized_replay_eps"),
 }  # fmt: skip
 """By dotted key as people write it, what it means here."""
+
+#: Other names of replay buffers, RLlib 1.10 to 2.x, and whether they sample by priority.
+_BUFFERS = {
+    "ReplayBuffer": None,
+    "MultiAgentReplayBuffer": None,
+    "PrioritizedReplayBuffer": True,
+    "MultiAgentPrioritizedReplayBuffer": True,
+}
+_BUFFER = "replay_buffer_config.type"
 
 _READ_BY_PROGRAMS = frozenset({"model.custom_options"})
 """Other names that no config declares, and that programs read again where they have set them."""
@@ -178,6 +264,19 @@ class Translation:
             value = lookup(config, dotted, _MISSING)
             if value is not _MISSING and self._means_something(dotted, rename):
                 self._replace(dotted, rename, value)
+        self._name_buffer()
+
+    def _name_buffer(self) -> None:
+        """Writes the name used here of a replay buffer, and the key that says how it samples."""
+        kind = lookup(self.config, _BUFFER, None)
+        if not isinstance(kind, str) or kind not in _BUFFERS or _BUFFER not in self._known:
+            return
+        assign(self.config, _BUFFER, "LocalReplayBuffer")
+        name = "'LocalReplayBuffer'"
+        if _BUFFERS[kind] and "prioritized_replay" in self._known:
+            assign(self.config, "prioritized_replay", True)
+            name += " with prioritized_replay=True"
+        self.sentences.append(f"{_BUFFER}={kind!r} is called {name} here")
 
     def _means_something(self, dotted: str, rename: Rename) -> bool:
         """Whether a name is another name of known keys, and no known key itself."""
@@ -188,6 +287,9 @@ class Translation:
         """Removes a name from the config and writes its value under the names used here."""
         self._remove(dotted)
         if any(type(value) is type(item) and value == item for item in rename.dropped):
+            return
+        if rename.pointless:
+            self.sentences.append(f"config key {dotted} changes nothing here: {rename.pointless}; leave it out")
             return
         if not rename.targets:
             self.faults.append(Fault(dotted, f"{got(value)}, not known here; use {rename.advice}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -385,6 +386,15 @@ class SampleBatch(ColumnDict):
     def as_multi_agent(self) -> MultiAgentBatch:
         """Returns a MultiAgentBatch with this batch as the default policy's."""
         return MultiAgentBatch({DEFAULT_POLICY_ID: self}, self.count)
+
+    @property
+    def policy_batches(self) -> Mapping[str, SampleBatch]:
+        """The batch as that of the default policy, read only: RLlib's buffers hand out a `MultiAgentBatch` always.
+
+        Plans that were written for those read `samples.policy_batches[policy_id]`. To change what is in it, take
+        `as_multi_agent()`.
+        """
+        return MappingProxyType({DEFAULT_POLICY_ID: self})
 
     # --- in-place conversions ---------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import gymnasium
 
+from rlframe.env.adapt import adapt_env
 from rlframe.env.agent_dicts import ALL, finite_reward, pettingzoo_kind, spaces_by_agent
 from rlframe.env.contracts import reset_takes
 from rlframe.utils.errors import EnvError
@@ -103,9 +104,10 @@ class _Copies(MultiAgentEnv):
         options = dict(config or {})
         count = int(options.pop("num_agents", 1))
         self.agents = [self._make(options) for _ in range(count)]
+        self._copies = [adapt_env(env) for env in self.agents]  # what is in `agents` is the user's, old or new
         self._agent_ids = list(range(count))
-        self.observation_space = self.agents[0].observation_space
-        self.action_space = self.agents[0].action_space
+        self.observation_space = self._copies[0].observation_space
+        self.action_space = self._copies[0].action_space
         self.terminateds: set[int] = set()
         self.truncateds: set[int] = set()
 
@@ -117,7 +119,7 @@ class _Copies(MultiAgentEnv):
         """Starts all copies."""
         del options
         self.terminateds, self.truncateds = set(), set()
-        started = [env.reset(seed=None if seed is None else seed + index) for index, env in enumerate(self.agents)]
+        started = [env.reset(seed=None if seed is None else seed + index) for index, env in enumerate(self._copies)]
         return {index: obs for index, (obs, _) in enumerate(started)}, {
             index: info for index, (_, info) in enumerate(started)
         }
@@ -126,7 +128,7 @@ class _Copies(MultiAgentEnv):
         """Steps the copies of the agents that act."""
         obs, rewards, terminateds, truncateds, infos = {}, {}, {}, {}, {}
         for index, action in action_dict.items():
-            made = self.agents[index].step(action)
+            made = self._copies[index].step(action)
             obs[index], rewards[index], terminateds[index], truncateds[index], infos[index] = made
             if terminateds[index]:
                 self.terminateds.add(index)

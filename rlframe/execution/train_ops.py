@@ -196,14 +196,19 @@ class MultiGPUTrainOneStep(TrainOneStep):
         framework: Not needed; accepted because RLlib's plans pass it.
         between_passes: As in `TrainOneStep`.
         _fake_gpus: As `framework`.
+        **of_batches: As `framework`: rollout_fragment_length, num_envs_per_worker, train_batch_size, which releases
+            before 1.8 passed, then as `TrainTFMultiGPU`.
+
+    Raises:
+        TypeError: If other arguments are given.
     """
 
     _drop_remainder = True
 
     def __init__(  # noqa: PLR0913 - plans pass these, by the names they have in RLlib
         self,
-        *,
         workers: Any,
+        *,
         sgd_minibatch_size: int,
         num_sgd_iter: int,
         num_gpus: float = 0,
@@ -212,8 +217,14 @@ class MultiGPUTrainOneStep(TrainOneStep):
         framework: str = "torch",
         between_passes: Callable[[Any, SampleBatch], SampleBatch] | None = None,
         _fake_gpus: bool = False,
+        **of_batches: int,
     ) -> None:
         del framework, num_gpus, _fake_gpus
+        unknown = sorted(of_batches.keys() - {"rollout_fragment_length", "num_envs_per_worker", "train_batch_size"})
+        if unknown:
+            raise TypeError(
+                f"{type(self).__name__} got {', '.join(unknown)}; wanted sgd_minibatch_size, num_sgd_iter, ..."
+            )
         super().__init__(workers, policies, num_sgd_iter, sgd_minibatch_size, between_passes)
         self._shuffle = shuffle_sequences
 

@@ -121,7 +121,7 @@ def gather(trainer: Any, *, buffer: bool | None = None) -> dict[str, Any]:
         "experiment_id": trainer.experiment_id,
         "local_worker": workers.local_worker().get_state(),
         "remote_workers": _remote_states(workers),
-        "plan": trainer.train_exec_impl.get_state(),
+        "plan": _plan_state(trainer),
     }
     if trainer.evaluation_workers is not None:
         state["evaluation_worker"] = trainer.evaluation_workers.local_worker().get_state(policies=False)
@@ -230,10 +230,15 @@ def _differences(saved: Any, mine: Mapping[str, Any]) -> str:
     return f". Their configs differ in {', '.join(named[:_MOST_NAMED])}" if named else ""
 
 
+def _plan_state(trainer: Any) -> Any:
+    """Returns the state of the plan; None for a trainer whose `_init` builds its parts, and that has none."""
+    return None if trainer.train_exec_impl is None else trainer.train_exec_impl.get_state()
+
+
 def _working_parts(trainer: Any) -> dict[str, Any]:
     """Returns what a trainer works with now, beside its policies' own states."""
     return {
-        "plan": trainer.train_exec_impl.get_state(),
+        "plan": _plan_state(trainer),
         "local_worker": trainer.workers.local_worker().get_state(policies=False),
     }
 
@@ -363,9 +368,10 @@ def apply(trainer: Any, state: dict[str, Any]) -> None:
     if workers.remote_workers():
         _restore_remotes(workers, state["remote_workers"])
     # Remote workers may be more or fewer than were saved; the plan starts from its counters in any case.
-    trainer.train_exec_impl.close()
-    trainer.train_exec_impl = trainer._make_plan()
-    _restore_plan(trainer, state["plan"])
+    if trainer.train_exec_impl is not None:
+        trainer.train_exec_impl.close()
+        trainer.train_exec_impl = trainer._make_plan()
+        _restore_plan(trainer, state["plan"])
     if trainer.evaluation_workers is not None and "evaluation_worker" in state:
         trainer.evaluation_workers.local_worker().set_state(state["evaluation_worker"])
     trainer._left_behind = _left_behind(trainer, state)

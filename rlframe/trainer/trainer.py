@@ -183,11 +183,12 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
             _LOGGER.warning(sentence)
         set_log_level(self.config["log_level"])
         call_by_signature(self.validate_config, self.config)
+        self._effective_config = self._config_class.effective(self.config)
         if self._builds_itself():
             return
         self.policy_class = self.get_default_policy_class(self.config)
         self.before_init()
-        self._effective_config = self._config_class.effective(self.config)
+        self._effective_config = self._config_class.effective(self.config)  # the hook may have changed the config
         self.local_replay_buffer = self.make_replay_buffer(self.config)
         self.workers = self._make_workers()
         self.train_exec_impl = self._make_plan()
@@ -198,15 +199,38 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
             call_hook(self.callbacks, "on_trainer_init", {"trainer": self})
         self._log_parts(config)
 
-    def _make_workers(self) -> WorkerSet:
+    def _make_workers(
+        self,
+        env_creator: Any = None,
+        policy_class: Any = None,
+        config: Mapping[str, Any] | None = None,
+        num_workers: int | None = None,
+        **others: Any,
+    ) -> WorkerSet:
+        """Returns workers; what a subclass's `_init` does not say is the trainer's own.
+
+        Args:
+            env_creator: Makes environments.
+            policy_class: Class of the default policy; RLlib 0.8 called it `policy`.
+            config: Config of the workers.
+            num_workers: Remote workers.
+            **others: `policy`, `validate_env`, `local_worker` (there always is one).
+
+        Raises:
+            TypeError: If there are others beside these.
+        """
         from rlframe.evaluation.worker_set import WorkerSet  # with environments and policies: needed by who trains
 
+        unknown = sorted(others.keys() - {"policy", "validate_env", "local_worker"})
+        if unknown:
+            raise TypeError(f"_make_workers() got {', '.join(unknown)}; wanted env_creator, policy_class, config, ...")
+        changed = {key: value for key, value in (config or {}).items() if self.config.get(key) is not value}
         return WorkerSet(
-            env_creator=self.env_creator,
-            validate_env=self.env_validator(),
-            policy_class=self.policy_class,
-            trainer_config={**self._effective_config, "seed": self.seed},
-            num_workers=self.config["num_workers"],
+            env_creator=env_creator or self.env_creator,
+            validate_env=others.get("validate_env") or self.env_validator(),
+            policy_class=policy_class or others.get("policy") or getattr(self, "policy_class", None),
+            trainer_config={**self._effective_config, **changed, "seed": self.seed},
+            num_workers=self.config["num_workers"] if num_workers is None else num_workers,
             logdir=self.logdir,
         )
 
@@ -314,6 +338,19 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
 
     def step(self) -> dict[str, Any]:
         """Runs one iteration, what workers failed in again if the config says so; called by `train()`."""
+        return self._train()
+
+    def _train(self) -> dict[str, Any]:
+        """Does what `step` says; the name that programs for RLlib 0.8 override.
+
+        Raises:
+            ConfigError: If there is no plan, since `_init` built the trainer's parts.
+        """
+        if self.train_exec_impl is None:
+            raise ConfigError(
+                f"{type(self).__name__} builds its parts in _init() and has no step(); wanted step(self), which trains "
+                "and returns a dict of results"
+            )
         checkpointing.warn_of_another_plan(self)
         result = self.step_attempt()
         result["experiment_id"] = self.experiment_id

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation import SampleBatchBuilder
@@ -50,3 +51,26 @@ def test_an_observation_function_may_be_an_object():
     np.testing.assert_array_equal(doubled.policy_batches["one"]["obs"], 2 * plain.policy_batches["one"]["obs"])
     with pytest.raises(NotImplementedError, match="defines __call__"):
         ObservationFunction()({}, None, None, {}, None)
+
+
+def test_copies_of_an_environment_of_the_old_contract_side_by_side():
+    from rlframe.env.multi_agent_env import make_multi_agent
+
+    class Old:
+        observation_space, action_space = spaces.Box(-1, 1, (2,)), spaces.Discrete(2)
+
+        def reset(self):
+            self.t = 0
+            return np.zeros(2, np.float32)
+
+        def step(self, action):
+            self.t += 1
+            return np.ones(2, np.float32), float(action), self.t == 2, {}
+
+    env = make_multi_agent(lambda config: Old())({"num_agents": 2})
+    obs, _ = env.reset(seed=1)
+    assert set(obs) == {0, 1}
+    assert isinstance(env.agents[0], Old)
+    _, rewards, terminateds, _, _ = env.step({0: 1, 1: 0})
+    assert (rewards, terminateds["__all__"]) == ({0: 1.0, 1: 0.0}, False)
+    assert env.step({0: 1, 1: 0})[2]["__all__"]

@@ -9,6 +9,12 @@ from rlframe.env.multi_agent_env import MultiAgentDict, MultiAgentEnv
 _ALL = "__all__"
 
 
+def _only(spaces: MultiAgentDict) -> Any:
+    """Returns the space that all agents share; None where they have several."""
+    first = next(iter(spaces.values()), None)
+    return first if all(space == first for space in spaces.values()) else None
+
+
 class _FromPettingZoo(MultiAgentEnv):
     """What both kinds share: the environment, and its agents' spaces."""
 
@@ -17,6 +23,9 @@ class _FromPettingZoo(MultiAgentEnv):
         self.possible_agents = list(env.possible_agents)
         self.observation_spaces = {agent: env.observation_space(agent) for agent in self.possible_agents}
         self.action_spaces = {agent: env.action_space(agent) for agent in self.possible_agents}
+        # RLlib's wrapper demanded one space for all, and programs give it to their policies.
+        self.observation_space = _only(self.observation_spaces)
+        self.action_space = _only(self.action_spaces)
         self._next_seed: int | None = None
 
     def seed(self, seed: int | None = None) -> None:

@@ -33,6 +33,9 @@ from tests.unit.config.declarations import ToyConfig
         ("model.lstm_use_prev_action_reward", True, "model.lstm_use_prev_action", True),
         ("model.lstm_use_prev_action_reward", True, "model.lstm_use_prev_reward", True),
         ("metrics_num_episodes_for_smoothing", 5, "metrics_smoothing_episodes", 5),
+        ("per_worker_exploration", True, "exploration_config.type", "PerWorkerEpsilonGreedy"),
+        ("exploration_enabled", False, "explore", False),
+        ("replay_buffer_config.type", "MultiAgentReplayBuffer", "replay_buffer_config.type", "LocalReplayBuffer"),
     ],
 )
 def test_other_name_is_honoured_and_answered_with_the_new_one(old: str, value: Any, new: str, kept: Any) -> None:
@@ -173,3 +176,45 @@ def test_fault_of_another_name_begins_with_the_name_that_was_written(config: dic
     with pytest.raises(ConfigError) as said:
         merge_configs(CommonConfig.defaults(), config, CommonConfig)
     assert message in str(said.value)
+
+
+@pytest.mark.parametrize(
+    "key", ["_use_trajectory_view_api", "disable_env_checking", "memory_per_worker", "_disable_execution_plan_api"]
+)
+def test_key_that_changes_nothing_here_is_dropped_with_a_warning(key: str) -> None:
+    with pytest.warns(RenamedKeyWarning, match=f"{key} changes nothing here: .*leave it out"):
+        config = merge_configs(CommonConfig.defaults(), {key: 7}, CommonConfig)
+    assert config == CommonConfig.defaults()
+
+
+@pytest.mark.parametrize(
+    ("key", "nothing", "asked"),
+    [
+        ("keep_per_episode_custom_metrics", False, True),
+        ("restart_failed_sub_environments", False, True),
+        ("replay_sequence_length", 1, 20),
+        ("model.num_framestacks", "auto", 4),
+        ("min_train_timesteps_per_reporting", None, 100),
+    ],
+)
+def test_key_of_which_one_value_says_nothing_is_a_fault_with_any_other(key: str, nothing: Any, asked: Any) -> None:
+    overrides: dict[str, Any] = {}
+    assign(overrides, key, nothing)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert merge_configs(CommonConfig.defaults(), overrides, CommonConfig) == CommonConfig.defaults()
+    assign(overrides, key, asked)
+    with pytest.raises(ConfigError, match=f"{key}.*not known here; use "):
+        merge_configs(CommonConfig.defaults(), overrides, CommonConfig)
+
+
+def test_buffer_by_its_newer_name_samples_by_priority_where_the_name_says_so() -> None:
+    from rlframe.agents.dqn.dqn import DQNConfig
+
+    section = {"type": "MultiAgentPrioritizedReplayBuffer", "capacity": 70, "learning_starts": 3}
+    with pytest.warns(RenamedKeyWarning):
+        config = merge_configs(
+            DQNConfig.defaults(), {"prioritized_replay": False, "replay_buffer_config": section}, DQNConfig
+        )
+    assert config["replay_buffer_config"] == {"type": "LocalReplayBuffer", "capacity": 70}
+    assert (config["learning_starts"], config["prioritized_replay"]) == (3, True)

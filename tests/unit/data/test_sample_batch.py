@@ -499,3 +499,10 @@ def test_slice_takes_known_sequences_and_plain_rows():
         sequences([3]).slice(0, 2, 1)
     with pytest.raises(ValueError, match="zero-padded batch"):
         sequences([2, 1]).zero_pad(2).slice(0, 1)
+
+
+def test_a_batch_reads_as_that_of_the_default_policy_and_cannot_be_replaced_in_it():
+    batch = make()
+    assert dict(batch.policy_batches) == {DEFAULT_POLICY_ID: batch}
+    with pytest.raises(TypeError):
+        batch.policy_batches[DEFAULT_POLICY_ID] = make()

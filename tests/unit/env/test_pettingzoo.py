@@ -124,3 +124,12 @@ def test_agents_that_act_at_the_same_time():
     result = trainer.train()
     assert result["info"]["num_agent_steps_sampled"] == 3 * result["timesteps_total"]
     assert result["episode_len_mean"] == 25
+
+
+def test_the_space_that_all_agents_share_is_an_attribute():
+    from rlframe.env import PettingZooEnv
+
+    env = PettingZooEnv(rps_v2.env())
+    agent = env.possible_agents[0]
+    assert env.observation_space == env.observation_spaces[agent]
+    assert env.action_space == env.action_spaces[agent]

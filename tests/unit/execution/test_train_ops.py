@@ -139,6 +139,13 @@ class TestMultiGPUTrainOneStep:
     def make(self, workers: Any, **keys: Any) -> MultiGPUTrainOneStep:
         return MultiGPUTrainOneStep(workers=workers, sgd_minibatch_size=4, num_sgd_iter=2, **keys)
 
+    def test_arguments_of_older_releases_are_taken_and_others_refused(self) -> None:
+        of_batches = {"rollout_fragment_length": 5, "num_envs_per_worker": 1, "train_batch_size": 8}
+        old = MultiGPUTrainOneStep(FakeWorkerSet(), sgd_minibatch_size=4, num_sgd_iter=2, **of_batches)
+        assert (old.sgd_minibatch_size, old.num_sgd_iter) == (4, 2)
+        with pytest.raises(TypeError, match="minibatch_sise"):
+            self.make(FakeWorkerSet(), minibatch_sise=4)
+
     def test_short_last_minibatch_is_left_out(self) -> None:
         workers = FakeWorkerSet()
         run(self.make(workers), [make_batch(10)])

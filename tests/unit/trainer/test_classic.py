@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rlframe.agents.callbacks import DefaultCallbacks, MultiCallbacks
-from rlframe.agents.pg import PGTrainer
+from rlframe.agents.pg import PGTorchPolicy, PGTrainer
 from rlframe.agents.trainer import Trainer, with_common_config
 from rlframe.utils.annotations import override
 from rlframe.utils.errors import ConfigError
@@ -70,3 +70,51 @@ def test_a_logger_is_named_by_its_path(tmp_path):
     with pytest.raises(ConfigError, match="cannot import"):
         wrong.train()
     wrong.stop()
+
+
+class Sampling(Trainer):
+    _name = "Sampling"
+    _default_config = PGTrainer._default_config
+
+    def _init(self, config, env_creator):
+        self.workers = self._make_workers(env_creator, PGTorchPolicy, config, num_workers=config["num_workers"])
+
+    def _train(self):
+        batch = self.workers.local_worker().sample()
+        learned = self.workers.local_worker().learn_on_batch(batch)
+        return {**self.collect_metrics(), "timesteps_this_iter": batch.count, "info": {"learner": learned}}
+
+
+def test_a_trainer_makes_workers_and_trains_by_the_names_of_rllib_08(tmp_path):
+    trainer = Sampling(config={"num_workers": 0, "rollout_fragment_length": 20, "seed": 3}, env="CartPole-v1")
+    result = trainer.train()
+    assert (result["timesteps_this_iter"], result["timesteps_total"]) == (20, 20)
+    weights = trainer.get_policy().get_weights()
+    path = trainer.save(str(tmp_path))
+    trainer.train()
+    trainer.restore(path)
+    assert all((trainer.get_policy().get_weights()[name] == kept).all() for name, kept in weights.items())
+    assert trainer.iteration == 1
+    with pytest.raises(TypeError, match="num_workerz"):
+        trainer._make_workers(num_workerz=1)
+    trainer.stop()
+
+
+def test_an_overridden_train_of_a_built_in_algorithm_is_called():
+    class Told(PGTrainer):
+        def _train(self):
+            return {**super()._train(), "told": True}
+
+    trainer = Told(config={"num_workers": 0, "train_batch_size": 20}, env="CartPole-v1")
+    assert trainer.train()["told"]
+    trainer.stop()
+
+
+def test_parts_of_its_own_without_a_step_are_an_error():
+    class Idle(Sampling):
+        _train = Trainer._train
+
+    trainer = Idle(config={"num_workers": 0}, env="CartPole-v1")
+    with pytest.raises(ConfigError, match="has no step"):
+        trainer.train()
+    trainer.stop()
