@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
+import importlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -230,3 +232,25 @@ def all_tower_reduce(path: tuple[Any, ...], *tower_data: Any) -> Any:
     name = str(path[-1])
     reduce = np.nanmin if name.startswith("min_") else np.nanmax if name.startswith("max_") else np.nanmean
     return reduce(tower_data)
+
+
+def with_base_config(base_config: Mapping[str, Any], extra_config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a copy of a config with another one's keys over it, as RLlib's function does: whole sections at once."""
+    return {**copy.deepcopy(dict(base_config)), **extra_config}
+
+
+class CentralizedValueMixin:
+    """Gives a policy `compute_central_vf`, its model's `central_value_function`; of RLlib's example of that name.
+
+    Call the constructor when the policy's model exists. In PyTorch the function takes and returns tensors, in
+    TensorFlow arrays.
+    """
+
+    config: Any
+    model: Any
+
+    def __init__(self) -> None:
+        function = self.model.central_value_function
+        if self.config["framework"] != "torch":
+            function = importlib.import_module("rlframe.utils.tf_utils").make_tf_callable()(function)
+        self.compute_central_vf = function

@@ -1,0 +1,98 @@
+"""What RLlib's SAC and DDPG were made of in both frameworks, for policies that derive from those here by functions.
+
+Networks, optimisers and target networks are the policy's own (`networks()`, `optimizers()`, `target_networks`), so
+these mixins and set-up functions have less to do than RLlib's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rlframe.agents.families.actor_critic_networks import action_size
+from rlframe.data.columns import OBS
+from rlframe.rllib1x.q_learning import ComputeTDErrorMixin
+from rlframe.tensor.ops import Tensor
+from rlframe.utils.errors import ConfigError
+
+
+class TargetNetworkMixin:
+    """Sets the target networks of a policy that has them equal to its networks; `update_target` is the policy's."""
+
+    def __init__(self, *args: Any) -> None:
+        """Copies the weights; RLlib's arguments (spaces and config) are not needed.
+
+        Raises:
+            ConfigError: If the policy has no `update_target`.
+        """
+        del args
+        update_target = getattr(self, "update_target", None)
+        if update_target is None:
+            raise ConfigError(
+                f"TargetNetworkMixin: got {type(self).__name__}, which has no target networks; wanted a policy derived "
+                "from SAC's or DDPG's, such as SACTorchPolicy.with_updates(...)"
+            )
+        update_target(tau=1.0)
+
+
+def setup_late_mixins(policy: Any, obs_space: Any, action_space: Any, config: Mapping[str, Any]) -> None:
+    """Sets target networks equal to the networks, once these are there."""
+    TargetNetworkMixin.__init__(policy, obs_space, action_space, config)
+
+
+def validate_sac_spaces(policy: Any, observation_space: Any, action_space: Any, config: Mapping[str, Any]) -> None:
+    """Checks that SAC can act in a space: a bounded vector, or choices.
+
+    Raises:
+        UnsupportedSpaceException: If it cannot.
+    """
+    del policy, observation_space, config
+    action_size("SAC", action_space)
+
+
+def validate_ddpg_spaces(policy: Any, observation_space: Any, action_space: Any, config: Mapping[str, Any]) -> None:
+    """Checks that DDPG and TD3 can act in a space: a bounded vector.
+
+    Raises:
+        UnsupportedSpaceException: If they cannot.
+    """
+    del policy, observation_space, config
+    action_size("DDPG", action_space, discrete=False)
+
+
+def stats(policy: Any, train_batch: Any) -> dict[str, Any]:
+    """Returns what the loss kept for the report: losses, α, mean, least and largest Q-values; scalars."""
+    del train_batch
+    return {name: value for name, value in policy._loss_outputs.items() if name != "td_error"}
+
+
+def action_distribution_fn(
+    policy: Any,
+    model: Any,
+    obs_batch: Any = None,
+    *,
+    input_dict: Any = None,
+    state_batches: Any = None,
+    seq_lens: Any = None,
+    **kwargs: Any,
+) -> tuple[Tensor, Any, list[Any]]:
+    """Returns the actor's outputs `[B, ...]`, the class of their distribution, and new states.
+
+    Args:
+        policy: The policy.
+        model: Its networks.
+        obs_batch: Observations `[B, ...]`, or a dict with them; `input_dict` takes its place.
+        input_dict: As the model takes it.
+        state_batches: Recurrent states.
+        seq_lens: Lengths of sequences.
+        **kwargs: `explore`, `timestep`, `is_training`: without effect on what the actor gives.
+    """
+    del kwargs
+    inputs = obs_batch if input_dict is None else input_dict
+    inputs = inputs if isinstance(inputs, Mapping) else {OBS: inputs}
+    outputs, state = model(inputs, state_batches or [], seq_lens)
+    return outputs, policy.dist_class, state
+
+
+__all__ = ["ComputeTDErrorMixin", "TargetNetworkMixin", "action_distribution_fn", "setup_late_mixins", "stats",
+           "validate_ddpg_spaces", "validate_sac_spaces"]  # fmt: skip
