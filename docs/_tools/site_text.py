@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 
 from typer.testing import CliRunner
@@ -17,8 +18,11 @@ from rlframe.config.common import CommonConfig
 from rlframe.config.reference import ReferenceRow, reference, render_markdown, variant_rows
 from rlframe.config.renames import RENAMES
 
-#: Packages whose `__all__` users import from, beside `rlframe` itself.
-PACKAGES = ("rlframe.env", "rlframe.models", "rlframe.policy", "rlframe.evaluation", "rlframe.offline", "rlframe.tune")
+
+def packages() -> list[str]:
+    """Returns the names of the packages that say what is public in them (`__all__`), `rlframe` itself first."""
+    below = [each.name for each in pkgutil.walk_packages(rlframe.__path__, "rlframe.") if each.ispkg]
+    return [name for name in ("rlframe", *below) if hasattr(importlib.import_module(name), "__all__")]
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -74,7 +78,7 @@ def public_names() -> str:
     parts = [_names_of("rlframe", "Name"), "## Methods\n"]
     for name in ("Trainer", "Policy", "RolloutWorker", "SampleBatch", "MultiAgentEnv", "ExternalEnv", "VectorEnv"):
         parts += [f"### {name}\n", _methods(getattr(rlframe, name))]
-    for package in PACKAGES:
+    for package in packages()[1:]:
         parts += [f"## {package}\n", _names_of(package, "Name")]
     return "\n".join(parts)
 
@@ -105,8 +109,11 @@ def _signature(function: Callable[..., object]) -> str:
 
 
 def first_line(value: object) -> str:
-    """Returns the first sentence of a docstring, with code as Markdown has it; "" if there is none of its own."""
-    text = (getattr(value, "__doc__", None) or "") if callable(value) else ""
+    """Returns the first sentence of a docstring, with code as Markdown has it; of a constant, what it is."""
+    if not callable(value) and not inspect.ismodule(value):
+        return f"`{value!r}`" if isinstance(value, (str, int, tuple)) else f"a constant, {type(value).__name__}"
+    of_actor = getattr(value, "__ray_metadata__", None)  # Ray's handle of a class says nothing of it
+    text = (inspect.getdoc(of_actor.modified_class) if of_actor else getattr(value, "__doc__", None)) or ""
     return " ".join(text.split("\n\n")[0].split())
 
 

@@ -1,12 +1,13 @@
 """What the site says out of the code: every key, command and public name is there, and says what it is."""
 
+import importlib
+import re
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-import rlframe
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.cli.commands import app
 from tests.docs.test_pages import DOCS, ROOT
@@ -37,12 +38,16 @@ def test_the_config_dicts_are_those_of_the_declarations(tools):
 
 @needs_tf  # some names are of TensorFlow
 def test_every_public_name_says_what_it_is(site_text):
-    text = site_text.public_names()
-    for name in rlframe.__all__:
-        if name != "__version__":
-            row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
-            assert row.split("|")[2].strip(), f"{name} has no docstring"
-    assert "`compute_single_action(" in text
+    """Those of every package that has an `__all__`."""
+    sections = re.split(r"^## (?=rlframe\.)", site_text.public_names(), flags=re.M)
+    rows = {"rlframe": sections[0], **{part.partition("\n")[0]: part for part in sections[1:]}}
+    declaring = {path.parent for path in ROOT.glob("rlframe/**/__init__.py") if "\n__all__" in path.read_text()}
+    assert set(rows) == {".".join(folder.relative_to(ROOT).parts) for folder in declaring}
+    for package, text in rows.items():
+        said = dict(re.findall(r"^\| `([^`(]+)` \| (.*) \|$", text, flags=re.M))
+        for name in importlib.import_module(package).__all__:
+            assert name.startswith("__") or said[name].strip(), f"{package}.{name} has no docstring"
+    assert "`compute_single_action(" in rows["rlframe"]
 
 
 def test_every_key_is_in_the_config_reference(site_text):
@@ -76,21 +81,24 @@ def test_pages_ask_for_texts_that_exist(site_text):
 @pytest.mark.slow
 def test_the_site_builds_and_a_dead_link_stops_it(tmp_path):
     pytest.importorskip("sphinx")
+    pytest.importorskip("myst_nb")
     for name in ("docs", "benchmarks", "examples", "rlframe"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("_build", "__pycache__"))
     for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
         shutil.copy(ROOT / name, tmp_path)
-    command = [sys.executable, "-m", "sphinx", "-W", "-n", "-q", "-b", "html", "docs", "built"]
+    command_of_site = [sys.executable, "-m", "sphinx", "-W", "-n", "-q", "-b", "html"]
 
-    def build():
+    def build(*options):
+        command = [*command_of_site, *options, "docs", "built"]
         return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
 
     done = build()
     assert done.returncode == 0, done.stderr
     assert "- [Why does it not learn?](why_does_it_not_learn.html)" in (tmp_path / "built" / "llms.txt").read_text()
     assert "algorithms/dqn.html#apex" in (tmp_path / "built" / "cluster.html").read_text()
+    assert (tmp_path / "built" / "gallery" / "first_training.html").read_text().count("<img ") >= 1
     page = tmp_path / "docs" / "tuning.md"
     page.write_text(page.read_text() + "\n[nowhere](no_such_page.md)\n")
-    done = build()
+    done = build("-D", "nb_execution_mode=off")
     assert done.returncode != 0
     assert "no_such_page" in done.stderr
