@@ -74,7 +74,8 @@ def page_data(
         run = _run_data(label, curve)
         run["differing"] = to_jsonable(config)
         run["evaluation"] = dict((evaluations or {}).get(curve.path) or run["evaluation"])
-        run["videos"] = [_data_uri(path) for path in (*_own_videos(curve.path), *(videos or {}).get(curve.path, ()))]
+        shown = (*_own_videos(curve.path), *(videos or {}).get(curve.path, ()))
+        run["videos"], run["video_names"] = [_data_uri(path) for path in shown], [path.stem for path in shown]
         runs.append(run)
     return {
         "made": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),

@@ -42,6 +42,7 @@ def test_links_below_videos_that_lead_outside_are_left_out(tmp_path: Path) -> No
     with pytest.warns(UserWarning, match=r"theirs\.mp4' leads outside"):
         (shown,) = page_data([run])["runs"]
     assert shown["videos"] == ["data:video/mp4;base64,dmlkZW8="]
+    assert shown["video_names"] == ["mine"]
 
 
 @pytest.mark.parametrize(
