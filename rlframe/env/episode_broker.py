@@ -177,7 +177,7 @@ class EpisodeBroker:
             self._hand_over(episode, obs, over=True, truncated=truncated)
 
     def abandon(self, episode_id: str) -> None:
-        """Forgets an episode whose caller is gone; rows of it that were not handed out yet are dropped."""
+        """Ends an episode whose caller is gone, behind its last whole row; of whole episodes no row is learned from."""
         with self._lock:
             episode = self._open.pop(episode_id, None)
             if episode is not None and not self._closed:

@@ -11,6 +11,7 @@ import time
 import urllib.parse
 import uuid
 import weakref
+from collections import OrderedDict
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal, SupportsFloat
@@ -24,6 +25,8 @@ _LOGGER = logging.getLogger("rlframe")
 #: Seconds that one answer is waited for before the same is asked again, and that a connection may take.
 _ANSWER_S, _CONNECT_S = 60.0, 5.0
 _LONGEST_PAUSE_S = 2.0
+#: Most characters of sent batches that are kept for a server that is killed before its next checkpoint.
+_MOST_KEPT = 64 * 2**20
 _ERRORS: dict[str, type[Exception]] = {
     "ValueError": ValueError,
     "EnvError": errors.EnvError,
@@ -287,6 +290,7 @@ class _LocalActing:
         self._failure: BaseException | None = None
         self._closed = False
         self._number = 0
+        self._kept: OrderedDict[int, dict[str, Any]] = OrderedDict()  # batches that no checkpoint has, by number
         self._fetched, self._weights = 0.0, None
         self.update_weights()
         self._thread = threading.Thread(target=self._run, daemon=True, name="rlframe policy client")
@@ -353,9 +357,26 @@ class _LocalActing:
         episodes = [episode.to_state() for episode in self._worker.get_metrics() if isinstance(episode, RolloutMetrics)]
         if batch.count or episodes:
             self._number += 1
-            self._link.ask(
-                PolicyClient.REPORT_SAMPLES, {"number": self._number, "batch": as_text(batch), "episodes": episodes}
-            )
+            self._kept[self._number] = {"batch": as_text(batch), "episodes": episodes}
+            self._deliver()
+            kept = sum(len(one["batch"]) for one in self._kept.values())
+            while kept > _MOST_KEPT and len(self._kept) > 1:
+                _, oldest = self._kept.popitem(last=False)
+                kept -= len(oldest["batch"])
+
+    def _deliver(self) -> None:
+        """Sends the newest batch, and before it those that the server lacks: another one, resumed from a checkpoint."""
+        number = self._number
+        while number <= self._number:
+            first = next(iter(self._kept))
+            asked = {"number": number, "first": first, **self._kept[number]}
+            told = self._link.ask(PolicyClient.REPORT_SAMPLES, asked)
+            if told["missing"] is not None:
+                number = max(told["missing"], first)
+                continue
+            for saved in [each for each in self._kept if each <= told["saved"] and each != self._number]:
+                del self._kept[saved]
+            number += 1
 
 
 def _close(acting: weakref.ref[_LocalActing]) -> None:

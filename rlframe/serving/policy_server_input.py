@@ -41,6 +41,8 @@ _ANSWERED_AFRESH = ("get_weights", "get_worker")
 class _Brought(NamedTuple):
     """A client's batch that waits, and the episodes that ended in it."""
 
+    client: str
+    number: int
     batch: SampleBatch | MultiAgentBatch
     episodes: list[dict[str, Any]]
 
@@ -126,6 +128,11 @@ class PolicyServerInput(InputReader):
         self._answers: dict[str, OrderedDict[int, Future[Any]]] = {}
         self._heard_of: dict[str, float] = {}  # when a client was
         self._taken: dict[str, int] = {}  # number of the last batch of each client
+        # What the last state has of these, and the one before, which is on the disk whenever this process is killed.
+        self._in_last_state: dict[str, int] = {}
+        self._saved: dict[str, int] = {}
+        # A worker that takes the place of a dead one does not know what that had taken, and learned from.
+        self._asks_for_missing = not self._worker.worker_index
         self._sessions: dict[str, float] = {}  # when an episode was heard of
         self._waiting: set[str] = set()
         self._heard = time.monotonic()
@@ -184,13 +191,25 @@ class PolicyServerInput(InputReader):
     def get_state(self) -> dict[str, Any]:
         """Returns which batches of which clients were taken, and those that wait; episodes under way are not in it."""
         with self._lock:
-            return {"taken": dict(self._taken), "waiting": [[as_text(batch), told] for batch, told in self._brought]}
+            self._saved, self._in_last_state = self._in_last_state, dict(self._taken)
+            waiting = [[as_text(one.batch), one.episodes, one.client, one.number] for one in self._brought]
+            return {"taken": dict(self._taken), "waiting": waiting}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes that back: a batch that a client brings again is not learned from again."""
-        with self._lock:
+        """Takes that back: batches that clients bring again are not learned from again, missing ones are asked for."""
+        with self._room:
+            since, self._brought = self._brought, deque()
             self._taken = {str(client): int(number) for client, number in state["taken"].items()}
-            self._brought = deque(_Brought(from_line(text), list(episodes)) for text, episodes in state["waiting"])
+            self._saved = self._in_last_state = dict(self._taken)
+            self._asks_for_missing = True
+            for text, episodes, *whose in state["waiting"]:
+                client, number = whose or ("", 0)  # states of older versions do not say
+                self._brought.append(_Brought(client, number, from_line(text), list(episodes)))
+            for one in since:  # clients may be faster than whoever restores
+                if one.number == self._taken.get(one.client, 0) + 1:
+                    self._taken[one.client] = one.number
+                    self._brought.append(one)
+            self._room.notify_all()
 
     def close(self) -> None:
         """Ends the server; clients that wait are told."""
@@ -248,8 +267,7 @@ class PolicyServerInput(InputReader):
             if command in _EPISODE_COMMANDS:
                 return {"result": self._episode_call(command, arguments)}
             if command == "report_samples":
-                self._take_samples(client, **arguments)
-                return {"result": None}
+                return {"result": self._take_samples(client, **arguments)}
             if command == "get_weights":
                 return {"result": self._weights(**arguments)}
             if command == "get_worker":
@@ -286,23 +304,40 @@ class PolicyServerInput(InputReader):
                 elif episode_id in self._sessions:
                     self._sessions[episode_id] = time.monotonic()
 
-    def _take_samples(self, client: str, number: int, batch: str, episodes: list[dict[str, Any]]) -> None:
+    def _take_samples(
+        self, client: str, number: int, batch: str, episodes: list[dict[str, Any]], first: int | None = None
+    ) -> dict[str, Any]:
+        """Takes a client's batch, unless an earlier one is missing.
+
+        Args:
+            client: The client's id.
+            number: The batch's, counted from 1.
+            batch: As text.
+            episodes: Those that ended in it.
+            first: The earliest batch that the client still has; it keeps those that no checkpoint holds.
+
+        Returns:
+            `saved`, up to which number it need not keep them; `missing`, the batch that is wanted first, or None.
+        """
         made = from_line(batch)
         unknown = [pid for pid in _policy_ids(made) if pid not in self._worker.policy_map]
         if unknown:
             raise DataError(f"got rows of the policies {unknown}, wanted {list(self._worker.policy_map)}")
         with self._room:
-            if number <= self._taken.get(client, 0):
-                return
-            self._room.wait_for(lambda: self._closed or len(self._brought) < _MOST_WAITING)
-            if self._closed:
-                raise TrainingStopped
-            if number <= self._taken.get(client, 0):
-                return
-            self._taken[client] = number
-            self._brought.append(_Brought(made, list(episodes)))
-            if self._sampling:
-                self._simulators.broker.wake()
+            if number > self._taken.get(client, 0):
+                self._room.wait_for(lambda: self._closed or len(self._brought) < _MOST_WAITING)
+                if self._closed:
+                    raise TrainingStopped
+            taken = self._taken.get(client, 0)
+            kept = first is not None and self._asks_for_missing
+            if kept and number > max(taken + 1, first or 0):
+                return {"saved": self._saved.get(client, 0), "missing": max(taken + 1, first or 0)}
+            if number > taken:
+                self._taken[client] = number
+                self._brought.append(_Brought(client, number, made, list(episodes)))
+                if self._sampling:
+                    self._simulators.broker.wake()
+            return {"saved": self._saved.get(client, 0) if kept else number, "missing": None}
 
     def _weights(self) -> dict[str, Any]:
         return {"weights": self._worker.get_weights(), "global_vars": dict(self._worker.global_vars)}

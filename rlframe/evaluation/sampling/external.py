@@ -222,7 +222,7 @@ class ExternalRunner(MultiAgentRunner):
         begins = told not in self._places
         if call.abandoned:
             if not begins:
-                self._drop_rows(self._places[told])
+                self._drop_rows(self._places[told], whole=self.settings.batch_mode == "complete_episodes")
                 self._leave(told, self._places[told])
             return 0
         place = self._enter(slot, told) if begins else self._places[told]

@@ -148,8 +148,8 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         for slot in self.slots:
             slot.failed = True
 
-    def _drop_rows(self, index: int) -> None:
-        """Forgets the rows of an episode that will not end."""
+    def _drop_rows(self, index: int, *, whole: bool = True) -> None:
+        """Forgets the rows of an episode that will not end; without `whole` those that are not closed."""
         episode = self._episodes[index]
         if episode is None or episode.episode_id in self.rows.over:
             return
@@ -163,6 +163,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         for collector in self.rows.by_policy.values():
             # Of an earlier part, behind a soft horizon, only what is open is lost.
             lost = collector.episodes() == episode.episode_id
+            lost &= whole
             agents = [agent for agent in self.rows.agents[index].values() if agent.collector is collector]
             lost[[agent.row for agent in agents if agent.row >= 0]] = True
             rows = np.flatnonzero(lost).tolist()

@@ -184,7 +184,7 @@ def test_a_batch_that_is_brought_again_is_taken_once_after_a_restore_too(served)
         arguments = {"number": number, "batch": as_text(batch), "episodes": []}
         more = {"version": VERSION, "client": "me", "number": 100 * number + next(numbers)}
         answer = server.server.answer({**more, "command": "report_samples", "arguments": arguments})
-        assert answer["result"] is None
+        assert answer["result"] == {"saved": number, "missing": None}  # a client that keeps none
 
     numbers = itertools.count()
     server, again = served(PGTrainer), served(PGTrainer)
@@ -196,6 +196,30 @@ def test_a_batch_that_is_brought_again_is_taken_once_after_a_restore_too(served)
     bring(again, 2, 2.0)
     bring(again, 3, 3.0)
     assert again.worker.sample()["rewards"].tolist() == [3.0]
+
+
+def test_batches_that_no_checkpoint_has_are_asked_for_again(served):
+    def bring(server, number, first, rewards=(0.0,)):
+        batch = SampleBatch({"obs": np.zeros((len(rewards), 1)), "rewards": np.array(rewards)})
+        arguments = {"number": number, "first": first, "batch": as_text(batch), "episodes": []}
+        more = {"version": VERSION, "client": "me", "number": next(numbers), "command": "report_samples"}
+        return server.server.answer({**more, "arguments": arguments})["result"]
+
+    numbers = itertools.count()
+    server, again = served(PGTrainer), served(PGTrainer)
+    assert bring(server, 1, 1, [1.0]) == {"saved": 0, "missing": None}
+    state = server.server.get_state()
+    assert bring(server, 2, 1, [2.0]) == {"saved": 0, "missing": None}  # the state may not be on the disk yet
+    server.server.get_state()
+    assert bring(server, 3, 1, [3.0]) == {"saved": 1, "missing": None}
+    # The server is killed, and another one begins where the first state was; the client is faster than that.
+    assert bring(again, 4, 2, [4.0]) == {"saved": 0, "missing": 2}
+    assert bring(again, 2, 2, [2.0]) == {"saved": 0, "missing": None}
+    again.server.set_state(json.loads(json.dumps(state)))
+    assert bring(again, 4, 2, [4.0]) == {"saved": 1, "missing": 3}
+    assert bring(again, 3, 2, [3.0]) == {"saved": 1, "missing": None}
+    assert bring(again, 4, 2, [4.0]) == {"saved": 1, "missing": None}
+    assert [again.worker.sample()["rewards"].tolist() for _ in range(4)] == [[1.0], [2.0], [3.0], [4.0]]
 
 
 def test_silence_gives_an_empty_batch_and_training_goes_on(served):
@@ -226,6 +250,28 @@ def test_an_episode_whose_client_is_gone_is_given_up(served):
     server.join()
     with pytest.raises(ValueError, match=r"get_action\(.*this episode has ended"):
         client.get_action(lost[0], number(2))
+
+
+def test_whole_rows_of_a_client_that_is_gone_are_learned_from(served):
+    server = served(PGTrainer, server={"session_timeout_s": 0.2, "idle_timeout": 1.0}, rollout_fragment_length=4)
+    client = server.client()
+
+    def vanish():
+        episode = client.start_episode()
+        for value in (1, 2, 3):  # the third has no reward and no next observation
+            client.get_action(episode, number(value))
+            client.log_returns(episode, value)
+
+    server.play(vanish)
+    found = server.worker.sample()
+    server.join()
+    assert found["obs"][:, 0].tolist() == [1, 2]
+    assert found["new_obs"][:, 0].tolist() == [2, 3]
+    assert found["rewards"].tolist() == [1, 2]
+    assert not found["dones"].any()
+    server.play(episode_of, client, 4, 5, 6, 7, 8)
+    assert server.worker.sample()["obs"][:, 0].tolist() == [4, 5, 6, 7]
+    server.join()
 
 
 def test_a_wrong_observation_ends_its_episode_and_nobody_elses_training(served):
