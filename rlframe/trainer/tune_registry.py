@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from rlframe.utils.errors import ConfigError
+
 
 class TrainableName:
     """Stands in Tune's registry for an algorithm: unpickling it imports the trainer class.
@@ -22,9 +24,6 @@ class TrainableName:
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         """Pickles as the look-up of the class."""
         return self._get_class, (self.name,)
-
-
-_registered: set[str] = set()
 
 
 def register(names: Iterable[str], get_class: Callable[[str], Any], again: Callable[[], None]) -> None:
@@ -48,15 +47,17 @@ def register(names: Iterable[str], get_class: Callable[[str], Any], again: Calla
     for name in sorted(names):
         if not known.contains(registry.TRAINABLE_CLASS, name) or _is_of_rllib(registry, name):
             known.register(registry.TRAINABLE_CLASS, name, TrainableName(name, get_class))
-            _registered.add(name)
     shared_names.publish_all()
     _call_after_each_init(again)
 
 
 def _is_of_rllib(registry: Any, name: str) -> bool:
-    if name in _registered or "ray.rllib" not in sys.modules:
+    if "ray.rllib" not in sys.modules:  # else Ray may have put its own there, asked for a name after ray.shutdown()
         return False
-    cls = registry._global_registry.get(registry.TRAINABLE_CLASS, name)
+    try:
+        cls = registry._global_registry.get(registry.TRAINABLE_CLASS, name)
+    except ConfigError:  # ours, of an algorithm that is not built
+        return False
     return str(getattr(cls, "__module__", "")).startswith("ray.rllib.")
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import ray.tune
 
 from rlframe.agents.registry import register_trainables
+from rlframe.env.registry import register_env  # noqa: F401
 from rlframe.tune.analysis import Analysis  # noqa: F401
 from rlframe.tune.experiment import Experiment, with_present_keys  # noqa: F401
 from rlframe.tune.functions import as_trainable, checkpoint_dir, register_trainable, report  # noqa: F401
@@ -60,6 +61,7 @@ def run(run_or_experiment: Any, name: str | None = None, **kwargs: Any) -> Exper
     """
     if name is None and isinstance(run_or_experiment, str) and kwargs.get("local_dir") is not None:
         name = run_or_experiment  # the folder below local_dir, as Ray 1.x named it
+    register_trainables()  # once more: ray.shutdown() forgets them
     arguments = _with_defaults(translate_run(kwargs))
     with printing(arguments):
         return ExperimentAnalysis.of(
@@ -77,6 +79,7 @@ def run_experiments(experiments: Any, **kwargs: Any) -> list[Any]:
     Raises:
         ConfigError: If an old argument has no counterpart.
     """
+    register_trainables()  # as above
     arguments = _with_defaults(translate_run(kwargs))
     arguments["callbacks"] += loggers_of_experiments(experiments)
     with printing(arguments):

@@ -1,7 +1,12 @@
 """`ray.tune.registry`, where programs that import `rlframe.tune.registry` look for it."""
 
-from ray.tune.registry import ENV_CREATOR, _global_registry, get_trainable_cls, register_env
+from typing import Any
 
+import ray.tune.registry
+from ray.tune.registry import ENV_CREATOR, _global_registry
+
+from rlframe.agents.registry import register_trainables
+from rlframe.env.registry import register_env  # unlike Ray's, it is kept at ray.shutdown()
 from rlframe.offline.sources import register_input
 from rlframe.tune.functions import register_trainable
 
@@ -13,3 +18,15 @@ __all__ = [
     "register_input",
     "register_trainable",
 ]
+
+
+def get_trainable_cls(trainable_name: str) -> Any:
+    """Returns what was registered under a name, or the algorithm of that name here.
+
+    Ray forgets names at `ray.shutdown()`, and then takes algorithms of its own; so they are registered again before.
+
+    Raises:
+        TuneError: If there is nothing of that name.
+    """
+    register_trainables()
+    return ray.tune.registry.get_trainable_cls(trainable_name)

@@ -11,7 +11,7 @@ import pickle
 import gym
 import numpy as np
 import ray
-from ray import tune
+from rlframe import tune
 
 from rlframe.agents.registry import get_agent_class
 from rlframe.rollout import RolloutSaver, rollout
