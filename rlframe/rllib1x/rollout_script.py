@@ -70,9 +70,9 @@ class RolloutSaver:
         with RolloutSaver("rollouts.pkl") as saver:
             rollout(trainer, "CartPole-v1", 0, num_episodes=3, saver=saver)
 
-    The file, which is written and never read here, is a pickle of a list: for each episode a list of steps `[obs, action, next_obs, reward, done]`, with the
-    info behind them with `save_info`. With `use_shelve` it is a shelf with episodes under "0", "1" and so on, and
-    their number under "num_episodes".
+    The file, which is written and never read here, is a pickle of a list: for each episode a list of steps
+    `[obs, action, next_obs, reward, done]`, with the info behind them with `save_info`. With `use_shelve` it is
+    a shelf with episodes under "0", "1" and so on, and their number under "num_episodes".
 
     Args:
         outfile: Its path. None writes nothing.
