@@ -95,7 +95,6 @@ RENAMES: dict[str, Rename] = {
     "exploration_final_scale": _to("exploration_config.final_scale"),
     "exploration_should_anneal": _unless(True, advice="exploration_config.final_scale"),
     "pure_exploration_steps": _to("exploration_config.random_timesteps"),
-    "replay_sequence_length": _unless(0, 1, advice="model.max_seq_len and burn_in, of which R2D2 makes it"),
     "multiagent_sync_replay": _unless(False, advice="multiagent.replay_mode='lockstep'"),
     "straggler_mitigation": _unless(False, advice="recreate_failed_workers, or an algorithm that waits for no worker"),
     "bc_logstd_coeff": _unless(0.0, advice="model.free_log_std"),

@@ -3,7 +3,7 @@
 Uses RLlib as research toolboxes did that copied the plans of DQN and PPO of RLlib 1.0 to 1.7: `LocalReplayBuffer` with
 all its arguments, `samples.policy_batches[policy_id].get("batch_indexes")` with one agent, `UpdateTargetNetwork`,
 `calculate_rr_weights`, `TrainTFMultiGPU(rollout_fragment_length=..., num_envs_per_worker=..., train_batch_size=...)`, and
-keys that releases up to 1.13 had (`_use_trajectory_view_api`, `replay_sequence_length`, `memory_per_worker`).
+keys that releases up to 1.13 had (`_use_trajectory_view_api`, `memory_per_worker`).
 """
 
 import gym
@@ -114,7 +114,7 @@ def main():
         {
             "framework": "torch", "num_workers": 0, "buffer_size": 2000, "learning_starts": 50, "train_batch_size": 32,
             "rollout_fragment_length": 4, "timesteps_per_iteration": 200, "min_iter_time_s": 0, "hiddens": [16],
-            "target_network_update_freq": 100, "prioritized_replay": True, "replay_sequence_length": 1, "seed": 1,
+            "target_network_update_freq": 100, "prioritized_replay": True, "seed": 1,
             "_use_trajectory_view_api": True, "memory_per_worker": 0, "model": {"fcnet_hiddens": [16]},
         }
     )  # fmt: skip
