@@ -64,7 +64,9 @@ def merge_configs(
     base, faults, _ = _translate(defaults, (), declaration)
     own = frozenset(map(str, base)) - frozenset(declaration.options())
     originals = (base, declaration.defaults())
-    over, conflicts, written = _translate(overrides or {}, own, declaration, originals=originals)
+    over, conflicts, written = _translate(
+        overrides or {}, own, declaration, originals=originals, keeps_own=allow_unknown
+    )
     merged = overlay(base, _without_empty_sections(over, declaration), typed)
     tolerance = Tolerance(own, allow_unknown, frozenset(allow_unknown_subkeys), typed)
     inspector = declaration.inspect(merged, tolerance)
@@ -81,7 +83,9 @@ def with_common_config(extra_config: Mapping[str, Any]) -> dict[str, Any]:
 
     Values are checked when a trainer is made with them.
     """
-    translation = Translation(extra_config, CommonConfig.known_keys(), deprecated=CommonConfig.deprecated_keys())
+    translation = Translation(
+        extra_config, CommonConfig.known_keys(), deprecated=CommonConfig.deprecated_keys(), keeps_own=True
+    )
     if translation.faults:
         raise ConfigError(fault_list(translation.faults))
     _warn(translation.sentences, stacklevel=3)
@@ -119,19 +123,22 @@ def _translate(
     own: Iterable[str],
     declaration: type[AlgorithmConfig],
     originals: Sequence[Mapping[str, Any]] = (),
+    keeps_own: bool = True,
 ) -> tuple[dict[str, Any], list[Fault], dict[str, str]]:
     """Returns a config with the names used here, in its overrides for evaluation too; warns. No originals: it is one.
 
-    Conflicts come with it, and the other names that were written, by the names used here.
+    Conflicts come with it, and the other names that were written, by the names used here. `keeps_own` is as in
+    `Translation`.
     """
     known = declaration.known_keys() | set(own)
     deprecated = declaration.deprecated_keys()
-    translation = Translation(config, known, deprecated=deprecated, other_name_wins=not originals, originals=originals)
+    more: Any = {"deprecated": deprecated, "originals": originals, "keeps_own": keeps_own}
+    translation = Translation(config, known, other_name_wins=not originals, **more)
     translated, sentences, faults = translation.config, translation.sentences, translation.faults
     written = dict(translation.written)
     for key, declared in declaration.options().items():
         if declared.overrides and isinstance(translated.get(key), dict):
-            inner = Translation(translated[key], known, deprecated=deprecated, originals=originals)
+            inner = Translation(translated[key], known, **more)
             translated[key] = inner.config
             sentences += [f"in {key}: {sentence}" for sentence in inner.sentences]
             faults += [fault.below(key) for fault in inner.faults]

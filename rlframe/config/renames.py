@@ -241,6 +241,7 @@ class Translation:
         deprecated: Collection[str] = (),
         other_name_wins: bool = False,
         originals: Sequence[Mapping[str, Any]] = (),
+        keeps_own: bool = False,
     ) -> None:
         """Translates a config.
 
@@ -250,6 +251,7 @@ class Translation:
             deprecated: Known keys that are other names all the same; they are left behind as "not set".
             other_name_wins: In defaults both names have a value, and the other name is what the user wrote.
             originals: Whole configs that this one may be a copy of: values that stand there were not written by hand.
+            keeps_own: Whether keys may be a program's own: those of RLlib's that have no name here stay as they are.
         """
         self.config: dict[str, Any] = copy_containers(dict(config))
         self.sentences: list[str] = []
@@ -259,6 +261,7 @@ class Translation:
         self._deprecated = deprecated
         self._other_name_wins = other_name_wins
         self._originals = originals
+        self._keeps_own = keeps_own
         for dotted, rename in RENAMES.items():
             value = lookup(config, dotted, _MISSING)
             if value is not _MISSING and self._means_something(dotted, rename):
@@ -280,6 +283,7 @@ class Translation:
     def _means_something(self, dotted: str, rename: Rename) -> bool:
         """Whether a name is another name of known keys, and no known key itself."""
         own = dotted in self._known and dotted not in self._deprecated
+        own = own or (self._keeps_own and not rename.targets and "." not in dotted)
         return not own and all(target in self._known for target in rename.targets)
 
     def _replace(self, dotted: str, rename: Rename, value: Any) -> None:

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from rlframe.agents.dqn import DQNTrainer
 from rlframe.config.common import CommonConfig
 from rlframe.config.merge import merge_configs, with_common_config
 from rlframe.config.nested_dict import assign, lookup
@@ -217,3 +218,16 @@ def test_buffer_by_its_newer_name_samples_by_priority_where_the_name_says_so() -
         )
     assert config["replay_buffer_config"] == {"type": "LocalReplayBuffer", "capacity": 70}
     assert (config["learning_starts"], config["prioritized_replay"]) == (3, True)
+
+
+def test_a_programs_own_keys_stay_though_rllib_had_such_names() -> None:
+    own = {"memory": "long", "worker_cls": "mine", "replay_sequence_length": 4}
+    trainer = DQNTrainer.with_updates(name="Own", default_config={**DQNTrainer._default_config, **own})
+    assert {key: trainer({"num_workers": 0}, env="CartPole-v1").config[key] for key in own} == own
+
+    class Tolerant(DQNTrainer):
+        _allow_unknown_configs = True
+
+    assert {key: Tolerant({"num_workers": 0, **own}, env="CartPole-v1").config[key] for key in own} == own
+    with pytest.raises(ConfigError, match="worker_cls"):
+        DQNTrainer({"num_workers": 0, "worker_cls": "mine"}, env="CartPole-v1")
