@@ -13,6 +13,7 @@ import numpy as np
 
 from rlframe.cli.evaluating import play
 from rlframe.cli.play_options import PlayOptions
+from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.models.preprocessors import get_preprocessor
@@ -245,7 +246,7 @@ def _sampled(worker: Any) -> Iterator[tuple[Episode, list[Any] | None]]:
 
 def _kept_states(batch: Any) -> list[Any] | None:
     """Returns the states before the sequences of one agent's episode."""
-    if hasattr(batch, "policy_batches") or "state_in_0" not in batch:
+    if isinstance(batch, MultiAgentBatch) or "state_in_0" not in batch:
         return None
     return [batch[name] for name in sorted(batch) if name.startswith("state_in_")]
 
