@@ -146,6 +146,6 @@ def test_a_server_that_is_killed_doubles_no_row_of_remote_clients(programs):
     assert len(refused) == 2
     assert all("this episode is not known" in text for text in refused)
     assert len(set(sent)) == len(sent)
-    assert set(sent) <= set(told)
+    assert len(set(sent) - set(told)) <= 2  # at each kill one may be stored of which the client did not hear
     # What lies behind a checkpoint was in the server's memory alone; all that comes after the last kill is there.
     assert told[-10:] == sent[-10:]
