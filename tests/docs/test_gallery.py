@@ -17,6 +17,8 @@ CLAIMS = {
     "own_environment": "mean_return(lambda env, obs: trainer.compute_single_action(obs, explore=False)) > by_rule - 1",
     "several_agents": "min(results[-1]['policy_reward_mean'].values()) > 60",  # random moves: about 22
 }
+#: What takes long even in part.
+LONG = ("action_masks", "deriving", "from_data")
 PAGES = sorted(page for page in ROOT.glob("docs/gallery/*.md") if page.stem != "index")
 
 
@@ -39,7 +41,9 @@ def mean_q(results):
     return results[-1]["info"]["learner"]["default_policy"]["learner_stats"]["mean_q"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=page.stem, marks=[pytest.mark.slow] * (page.stem in LONG)) for page in PAGES]
+)
 def test_notebook_runs(page):
     assert run(page, shortened=True)["plt"]
 

@@ -135,6 +135,7 @@ def test_what_a_training_sampled_until_it_was_medium_and_random_actions(tmp_path
     assert not (tmp_path / "random" / TRAINING).exists()
 
 
+@pytest.mark.slow
 def test_a_training_that_was_stopped_goes_on_with_the_rows_it_had(tmp_path):
     """As after a kill: the run has a checkpoint some iterations back, the log rows behind it, one of them cut short."""
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"

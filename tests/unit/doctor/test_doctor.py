@@ -164,6 +164,7 @@ def test_the_command_says_it_by_text_json_and_exit_code(tmp_path):
     assert CliRunner().invoke(app, ["doctor", str(tmp_path)]).exit_code == 2
 
 
+@pytest.mark.slow
 def test_the_command_looks_at_a_runs_networks_and_environment(tmp_path):
     run = tmp_path / "run"
     line = ["train", "A2C", "--env", "CartPole-v1", "--num-workers", "0", "--max-steps", "400", "--gamma", "0.1",

@@ -40,6 +40,7 @@ def test_file_holds_several_experiments_and_python_m_runs_it(told, tmp_path, mon
     path = tmp_path / "experiments.yaml"
     path.write_text("a: {run: PG, env: CartPole-v1, config: {lr: 1e-3}}\nb: {run: PPO, config: {env: Pendulum-v1}}\n")
     monkeypatch.setattr(sys, "argv", ["train", "-f", str(path)])
+    monkeypatch.delitem(sys.modules, "rlframe.train.__main__", raising=False)  # as in a process of its own
     runpy.run_module("rlframe.train", run_name="__main__")
     [(experiments, _)] = told
     assert experiments["a"]["config"] == {"lr": 1e-3, "env": "CartPole-v1"}
