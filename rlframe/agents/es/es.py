@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy as np
 from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
 from rlframe.data.columns import EPS_ID
-from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
@@ -115,21 +114,31 @@ class ConcatEpisodes(ConcatBatches):
 
 
 def _episodes(batch: Any) -> int:
-    parts: Mapping[str, Any] = batch.policy_batches if isinstance(batch, MultiAgentBatch) else {"": batch}
-    return len(np.unique(np.concatenate([part[EPS_ID] for part in parts.values()]))) if parts else 0
+    parts = [part[EPS_ID] for part in batch.policy_batches.values()]
+    return len(np.unique(np.concatenate(parts))) if parts else 0
 
 
-def execution_plan(workers: WorkerSet, config: Any) -> LocalIterator[Any]:
-    """Collects whole episodes, and moves each policy to where noise on its weights made them better."""
-    ars = isinstance(config, ARSConfig) or "num_rollouts" in config
-    episodes = 2 * config["num_rollouts"] if ars else config["episodes_per_batch"]
+def search_plan(workers: WorkerSet, config: Any, episodes: int) -> LocalIterator[Any]:
+    """Collects so many whole episodes, and moves each policy to where noise on its weights made them better."""
     train = (
         ParallelRollouts(workers, mode="bulk_sync")
         .for_each(SelectExperiences(workers.trainable_policies))
-        .combine(ConcatEpisodes(episodes, config["train_batch_size"]))
+        .combine(ConcatEpisodes(episodes, config.train_batch_size))
         .for_each(TrainOneStep(workers))
     )
     return StandardMetricsReporting(train, workers, config)
+
+
+def execution_plan(workers: WorkerSet, config: ESConfig) -> LocalIterator[Any]:
+    """Updates by `episodes_per_batch` episodes."""
+    config = ESConfig.view(config)
+    return search_plan(workers, config, config.episodes_per_batch)
+
+
+def ars_execution_plan(workers: WorkerSet, config: ARSConfig) -> LocalIterator[Any]:
+    """Updates by two episodes for each of `num_rollouts` directions."""
+    config = ARSConfig.view(config)
+    return search_plan(workers, config, 2 * config.num_rollouts)
 
 
 DEFAULT_CONFIG: dict[str, Any] = ESConfig.defaults()
@@ -145,5 +154,5 @@ ARSTrainer = build_trainer(
     name="ARS",
     config_class=ARSConfig,
     policies=dict.fromkeys(("torch", "tf"), "rlframe.agents.es.es_policy:ARSPolicy"),
-    execution_plan=execution_plan,
+    execution_plan=ars_execution_plan,
 )
