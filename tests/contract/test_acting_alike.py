@@ -259,3 +259,31 @@ def test_files_that_need_numpy_only(policies, tmp_path):
         actions, states = acting.exported(policies.trainer, path, policy_id, episode)
         check_alike(actions, wanted.actions, "actions of the file")
         check_alike(states, wanted.states, "states of the file")
+
+
+#: In a plain run; others act in each format in the slow ones.
+FORMATS_OF = {"PPO": ("onnx",), "A2C": ("torchscript",), "SAC": ("onnx",)}
+IN_FORMATS = [
+    pytest.param(case, to, id=f"{case}, {to}", marks=() if to in FORMATS_OF.get(case, ()) else pytest.mark.slow)
+    for case in CASES
+    for to in ("onnx", "torchscript")
+] + [
+    pytest.param(case, "savedmodel", id=f"{case}, savedmodel", marks=[needs_tf, pytest.mark.slow])
+    for case in IN_TENSORFLOW
+]
+
+
+@pytest.mark.parametrize(("case", "to"), IN_FORMATS)
+def test_files_for_other_runtimes(case, to, tmp_path):
+    if to == "onnx":
+        pytest.importorskip("onnxruntime")
+    made = Acting(case, "tf" if to == "savedmodel" else "torch")
+    try:
+        for policy_id, (episode, wanted) in made.seen.items():
+            path = made.trainer.export_policy(to, tmp_path / policy_id, policy_id=policy_id)
+            recurrent = made.trainer.get_policy(policy_id).num_state_tensors()
+            actions, states = acting.run_by_contract(to, path, episode, recurrent)
+            check_alike(actions, wanted.actions, f"actions of the file in {to}")
+            check_alike(states, wanted.states, f"states of the file in {to}")
+    finally:
+        made.trainer.stop()

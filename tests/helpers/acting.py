@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 import runpy
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -338,6 +340,100 @@ def exported(trainer: Any, path: Any, policy_id: str, episode: Episode) -> tuple
         actions.append(policy.act(observation, reward))
         states.append([policy._states[f"state_in_{index}"][0] for index in range(recurrent)])
     return actions, states
+
+
+def run_by_contract(to: str, path: Any, episode: Episode, recurrent: int) -> tuple[list[Any], list[list[Any]]]:
+    """A file of `rlframe export --to onnx`, `torchscript` or `savedmodel`, called by what `contract.json` says alone.
+
+    The first `recurrent` states are the networks' own; past actions and rewards are behind them.
+    """
+    contract = json.loads((path.parent / "contract.json").read_text(encoding="utf-8"))
+    ports, made_ports = contract["observations"], contract["actions"]
+    run = _LOADERS[to](path, contract)
+    states = {port["name"]: _initial(port) for port in contract["states"]}
+    actions, kept = [], []
+    for observation, reward in zip(episode.observations, episode.rewards, strict=True):
+        feeds = {port["name"]: np.asarray(_at(observation, port["path"]), port["dtype"])[None] for port in ports}
+        feeds |= states
+        if contract["reward"]:
+            feeds[contract["reward"]["name"]] = np.array([reward or 0.0], np.float32)
+        made = run(feeds)
+        states = {port["name"]: made[port["output"]] for port in contract["states"]}
+        actions.append(_nested([(port["path"], made[port["name"]][0]) for port in made_ports]))
+        kept.append([states[f"state_in_{index}"][0] for index in range(recurrent)])
+    return actions, kept
+
+
+def _initial(port: dict[str, Any]) -> Any:
+    return np.broadcast_to(np.asarray(port["initial"], port["dtype"]), port["shape"])[None].copy()
+
+
+def _at(value: Any, path: list[Any]) -> Any:
+    for key in path:
+        value = value[key]
+    return value
+
+
+def _nested(parts: list[tuple[list[Any], Any]]) -> Any:
+    """Returns paths with their leaves as what they lead through; numbers are the places of tuples."""
+    if not parts[0][0]:
+        return parts[0][1]
+    below: dict[Any, list[tuple[list[Any], Any]]] = {}
+    for (key, *rest), leaf in parts:
+        below.setdefault(key, []).append((rest, leaf))
+    made = {key: _nested(inner) for key, inner in below.items()}
+    return tuple(made.values()) if isinstance(parts[0][0][0], int) else made
+
+
+def _onnx(path: Any, contract: Any) -> Any:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    taken, names = {port.name for port in session.get_inputs()}, _outputs(contract)
+
+    def run(feeds: Any) -> Any:
+        made = session.run(names, {name: feed for name, feed in feeds.items() if name in taken})
+        return dict(zip(names, made, strict=True))
+
+    return run
+
+
+def _torchscript(path: Any, contract: Any) -> Any:
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # PyTorch's, of all that is TorchScript
+        loaded: Any = torch.jit.load(str(path))
+    reward = [contract["reward"]] if contract["reward"] else []
+    ports = [*contract["observations"], *contract["states"], *reward]
+
+    def run(feeds: Any) -> Any:
+        made = loaded(*(torch.from_numpy(feeds[port["name"]]) for port in ports))
+        return {name: part.detach().numpy() for name, part in zip(_outputs(contract), made, strict=True)}
+
+    return run
+
+
+def _savedmodel(path: Any, contract: Any) -> Any:
+    from rlframe.utils.quiet_tf import tf
+
+    del contract
+    module = tf.saved_model.load(str(path))
+    act = module.signatures["serving_default"]
+
+    def run(feeds: Any) -> Any:
+        assert module is not None  # which holds the variables
+        return {name: part.numpy() for name, part in act(**{key: tf.constant(x) for key, x in feeds.items()}).items()}
+
+    return run
+
+
+def _outputs(contract: Any) -> list[str]:
+    return [port["name"] for port in contract["actions"]] + [state["output"] for state in contract["states"]]
+
+
+#: From a format, a file's path and contract to what runs it: arrays by name to arrays by name.
+_LOADERS: dict[str, Callable[[Any, Any], Any]] = {"onnx": _onnx, "torchscript": _torchscript, "savedmodel": _savedmodel}
 
 
 def check_alike(got: Any, wanted: Any, where: str) -> None:
