@@ -8,7 +8,10 @@ from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
 ROOT = Path(__file__).parents[2]
-_PAGE = "```{{include}} ../../rlframe/agents/{name}/README.md\n:relative-docs: ..\n```\n"
+_PAGE = (
+    "```{{include}} ../../rlframe/agents/{name}/README.md\n:relative-docs: ..\n```\n\n"
+    "```{{generated}} keys_of_page {name}\nMade when the site is built, from the declarations.\n```\n"
+)
 #: Pages of the repository by what the site calls them.
 _OTHERS = {
     "README": "index",
@@ -19,7 +22,7 @@ _OTHERS = {
 
 
 def write_algorithm_pages(app: Sphinx) -> None:
-    """Writes a page for each algorithm's folder that has one, which includes it."""
+    """Writes a page for each algorithm's folder that has one, which includes it, and has a table of keys behind it."""
     folder = Path(app.srcdir) / "algorithms"
     wanted = {page.parent.name: page for page in sorted(ROOT.glob("rlframe/agents/*/README.md"))}
     for old in folder.glob("*.md"):

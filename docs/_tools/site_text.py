@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from typer.testing import CliRunner
 
@@ -15,6 +16,7 @@ from rlframe.cli import xagents_flags
 from rlframe.cli.commands import app
 from rlframe.config import faults
 from rlframe.config.common import CommonConfig
+from rlframe.config.options import AlgorithmConfig
 from rlframe.config.reference import ReferenceRow, reference, render_markdown, variant_rows
 from rlframe.config.renames import RENAMES
 
@@ -51,6 +53,58 @@ def _own(rows: Iterable[ReferenceRow], common: Iterable[ReferenceRow]) -> Iterat
     """Yields what is not the same for all algorithms."""
     known = set(common)
     return (row for row in rows if row not in known and not row.note and row.default != "{...}")
+
+
+def keys_of_page(folder: str) -> str:
+    """Returns the own keys of the algorithms whose page is in a folder of `rlframe/agents`.
+
+    Own keys are those that the algorithm adds to the ones common to all; those whose default alone is another one are
+    listed apart. An algorithm whose declaration is made from that of another one on the page is held against that one.
+    """
+    of_page = algorithms_of(folder)
+    parts = [
+        "## Keys\n\nMade from the declarations. The keys common to all algorithms, and what they mean, are on the page "
+        "of [config keys](../reference/config.md); `rlframe config ALGO` prints all of one algorithm.\n"
+    ]
+    for name, declaration in sorted(of_page.items(), key=lambda item: len(item[1].__mro__)):
+        bases = {made: other for other, made in of_page.items() if other != name}
+        base = next((each for each in declaration.__mro__ if each in bases), CommonConfig)
+        parts += list(_keys_against(name, declaration, base, bases.get(base, "the common keys")))
+    return "\n".join(parts)
+
+
+def algorithms_of(folder: str) -> dict[str, type[AlgorithmConfig]]:
+    """Returns the declarations of the algorithms whose page is in a folder of `rlframe/agents`, by name."""
+    below = f"rlframe.agents.{folder}"
+    names = (name for name in ALGORITHMS if "/" not in name and f"{ALGORITHMS[name].trainer}:".startswith(f"{below}:"))
+    return {name: ALGORITHMS[name]()[0]._config_class for name in names}
+
+
+def _keys_against(
+    name: str, declaration: type[AlgorithmConfig], base: type[AlgorithmConfig], called: str
+) -> Iterator[str]:
+    """Yields what an algorithm's keys are beside those of another declaration."""
+    known, old = {row.key: row for row in reference(base)}, declaration.deprecated_keys()
+    rows = [row for row in reference(declaration) if not row.note and row.default != "{...}" and row.key not in old]
+    added = [row for row in rows if row.key not in known and not _is_as_in_model(row, known)]
+    sections = sorted({row.key.split(".")[0] for row in rows if row.key not in known and _is_as_in_model(row, known)})
+    changed = [row for row in rows if row.key in known and row.default != known[row.key].default]
+    yield f"### Keys of {name}\n"
+    if added:
+        yield f"Added to {called}:\n\n{render_markdown(added)}"
+    if sections:
+        yield f"The keys of {' and '.join(f'`{name}`' for name in sections)} that are not said mean what `model`'s do.\n"
+    if changed:
+        cells = ([f"`{row.key}`", f"`{row.default}`", f"`{known[row.key].default}`"] for row in changed)
+        yield f"Other defaults than {called}:\n\n{table(['Key', f'Default of {name}', f'Of {called}'], cells)}"
+    if not added and not changed:
+        yield f"The same as {called}.\n"
+
+
+def _is_as_in_model(row: ReferenceRow, known: Mapping[str, ReferenceRow]) -> bool:
+    """Whether a key of another network's section is one of `model`'s, with its default."""
+    section, _, key = row.key.partition(".")
+    return bool(key) and section != "model" and replace(row, key=f"model.{key}") == known.get(f"model.{key}")
 
 
 def commands() -> str:
@@ -149,10 +203,11 @@ def _flag(key: str) -> str:
     return "--" + key.replace("_", "-")
 
 
-GENERATED: dict[str, Callable[[], str]] = {
+GENERATED: dict[str, Callable[..., str]] = {
     made.__name__: made
     for made in (
         config_keys,
+        keys_of_page,
         commands,
         public_names,
         renamed_keys,
@@ -161,4 +216,4 @@ GENERATED: dict[str, Callable[[], str]] = {
         answers_to_xagents,
     )
 }
-"""By the name that a page gives the directive, what makes its text."""
+"""By the name that a page gives the directive, what makes its text; words behind the name are its arguments."""

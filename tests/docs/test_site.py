@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from rlframe.agents.dqn import DQNTrainer
+from rlframe.agents.registry import ALGORITHMS
 from rlframe.cli.commands import app
 from tests.docs.test_pages import DOCS, ROOT
 from tests.helpers.frameworks import needs_tf
@@ -57,6 +58,22 @@ def test_every_key_is_in_the_config_reference(site_text):
     assert not {key for key in missing if not key.startswith("exploration_config.")}
 
 
+def test_each_algorithms_page_has_its_keys(site_text):
+    folders = [page.parent.name for page in sorted(ROOT.glob("rlframe/agents/*/README.md"))]
+    named = [name for folder in folders for name in site_text.algorithms_of(folder)]
+    assert sorted(named) == sorted(name for name in ALGORITHMS if "/" not in name)
+    sac = site_text.keys_of_page("sac").split("### Keys of ")[1:]
+    own, memory, data = {part.split("\n")[0]: part for part in sac}.values()
+    assert "Added to the common keys:" in own
+    assert "| `initial_alpha` | a number > 0 | `1.0` |" in own
+    assert "| `num_workers` | `0` | `2` |" in own.split("Other defaults than the common keys:")[1]
+    assert "`Q_model.fcnet_activation`" in own  # relu, where model has tanh
+    assert not {"`gamma`", "`Q_model.conv_filters`", "`buffer_size`"} & set(re.findall(r"`[\w.]+`", own))
+    assert "| `batch_mode` | `'complete_episodes'` | `'truncate_episodes'` |" in memory
+    assert "`initial_alpha`" not in data
+    assert "| `use_huber` | `False` | `True` |" in data
+
+
 def test_every_command_is_in_the_command_line_reference(site_text):
     text = site_text.commands()
     for name in ("train", "list", "revive init"):
@@ -74,7 +91,7 @@ def test_renamed_keys_stand_beside_those_of_here(site_text):
 
 def test_pages_ask_for_texts_that_exist(site_text):
     asked = [line.split("} ")[1] for page in DOCS for line in page.read_text().splitlines() if "```{generated}" in line]
-    assert sorted(asked) == sorted(site_text.GENERATED)
+    assert sorted([*asked, "keys_of_page"]) == sorted(site_text.GENERATED)  # on the algorithms' pages
 
 
 @needs_tf

@@ -27,7 +27,9 @@ class CQLConfig(OfflineConfig, SACConfig):
         False, "Targets value the mean of the actor's next actions, as d3rlpy's, instead of one that is drawn."
     )
     lagrangian: bool = option(False, "The penalty's weight is adapted to lagrangian_thresh.")
-    lagrangian_thresh: float = option(5.0, "What the penalty of a critic is kept near.", source="the same, eq. 30")
+    lagrangian_thresh: float = option(
+        5.0, "What the penalty of a critic is kept near.", source="Kumar et al. 2020, eq. 30"
+    )
     min_q_weight: float = option(5.0, "Weight of the penalty.", low=0)
 
 
