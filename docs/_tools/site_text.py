@@ -93,7 +93,8 @@ def _keys_against(
     if added:
         yield f"Added to {called}:\n\n{render_markdown(added)}"
     if sections:
-        yield f"The keys of {' and '.join(f'`{name}`' for name in sections)} that are not said mean what `model`'s do.\n"
+        names = " and ".join(f"`{name}`" for name in sections)
+        yield f"The keys of {names} that are not said mean what `model`'s do.\n"
     if changed:
         cells = ([f"`{row.key}`", f"`{row.default}`", f"`{known[row.key].default}`"] for row in changed)
         yield f"Other defaults than {called}:\n\n{table(['Key', f'Default of {name}', f'Of {called}'], cells)}"
