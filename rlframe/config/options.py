@@ -1,7 +1,7 @@
 """The base of every algorithm's config, and the words to declare one: `option`, `section`, `Variants`."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import Self
 
@@ -10,6 +10,13 @@ from rlframe.config.declaration import Option, Section, UnsupportedValue, Varian
 from rlframe.config.faults import Fault, fault_list, got, shorten
 from rlframe.config.nested_dict import lookup
 from rlframe.utils.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass as _ModelMetaclass
+
+    from rlframe.config.builder import ConfigBuilder
+else:
+    _ModelMetaclass = type(Section)  # pydantic's has no public name
 
 __all__ = [
     "AlgorithmConfig",
@@ -23,11 +30,31 @@ __all__ = [
 ]
 
 
-class AlgorithmConfig(Section):
+class _Buildable(_ModelMetaclass):
+    """Makes a call of a declaration begin a config: instances are made by `from_dict` alone."""
+
+    def __call__(cls, trainer_class: Any = None, /, **keys: Any) -> "ConfigBuilder":  # noqa: N805
+        """Returns a config that is set group by group: `PPOConfig().training(lr=1e-4).build("CartPole-v1")`.
+
+        Args:
+            trainer_class: The trainer that `build` makes, as keyword `trainer_class` or `algo_class`; None takes the
+                algorithm's own.
+            **keys: Keys to begin with.
+
+        Raises:
+            ConfigError: If the algorithm has no such key.
+        """
+        from rlframe.config.builder import ConfigBuilder  # which needs what merges configs, and that this module
+
+        named = [keys.pop(name, None) for name in ("trainer_class", "algo_class")]
+        return ConfigBuilder(cls, trainer_class or named[0] or named[1]).training(**keys)
+
+
+class AlgorithmConfig(Section, metaclass=_Buildable):
     """Base declaration of an algorithm's whole config. Subclass it and declare keys with `option`.
 
     In the outside world a config is a plain dict; `defaults` makes one and `check` judges one. An instance is a
-    frozen typed view of a checked dict.
+    frozen typed view of a checked dict, made by `from_dict`; a call of the class begins a `ConfigBuilder`.
     """
 
     unsupported: ClassVar[Mapping[str, UnsupportedValue]] = {}
@@ -51,6 +78,11 @@ class AlgorithmConfig(Section):
         inspector = cls.inspect(config, tolerance)
         if inspector.faults:
             raise ConfigError(fault_list(inspector.faults))
+
+    @staticmethod
+    def overrides(**keys: Any) -> dict[str, Any]:
+        """Returns the keys as a dict, as RLlib 2.x's programs say `evaluation_config` and configs of policies."""
+        return keys
 
     @classmethod
     def from_dict(cls, config: Mapping[str, Any]) -> Self:

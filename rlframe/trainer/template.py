@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from rlframe.config.builder import TRAINERS
 from rlframe.config.common import CommonConfig
 from rlframe.trainer.setup import call_by_signature, import_path
 from rlframe.trainer.trainer import Trainer
@@ -136,7 +137,10 @@ def _build(arguments: Mapping[str, Any], base: type[Trainer]) -> type[Trainer]:
     for argument in ("execution_plan", "validate_env"):
         if arguments.get(argument) is not None:
             body[argument] = staticmethod(arguments[argument])
-    return type(name, (*mixins, base), body)
+    made = type(name, (*mixins, base), body)
+    if arguments.get("config_class"):
+        TRAINERS.setdefault(arguments["config_class"], made)
+    return made
 
 
 def _doc(arguments: Mapping[str, Any]) -> str:
