@@ -45,7 +45,10 @@ class BaseConfig(Section):
     )  # fmt: skip
     ignore_check: bool = option(False, "Data that a function node contradicts are a warning, no error.", alias="igc")
     # The learned environment
-    venv_algo: str = option("bc", "How environments are learned: each node from its data.", choices=("bc",), alias="va")
+    venv_algo: str = option(
+        "bc", "How environments are learned: bc, each node from its data; revive_p, or revive, by a contest with "
+        "discriminators behind that.", choices=("bc", "revive_p", "revive"), alias="va",
+    )  # fmt: skip
     venv_metric: str = option(
         "mae", "Which error of open-loop rollouts chooses the environment.", choices=("mae", "mse", "nll", "wdist"),
         alias="vm_metric",
@@ -99,15 +102,43 @@ class NodeNetworksConfig(Section):
     transition_backbone: str = option("mlp", "Their kind.", choices=("mlp", "res"), alias="tb")
 
 
-class VenvBCConfig(NodeNetworksConfig):
+class SupervisedConfig(NodeNetworksConfig):
     """Supervised learning of every node."""
 
     bc_batch_size: int = option(256, "Rows of a step.", unit="rows", low=1, alias="bbs")
     bc_epoch: int = option(150, "Passes over the data, or updates in their number.", unit="epochs", low=1, alias="bep")
-    g_lr: float = option(1e-3, "Learning rate.", above=0, log=True)
     lr_decay: float = option(0.99, "Factor on the learning rate after each epoch.", above=0, high=1)
     weight_decay: float = option(1e-5, "Decay of weights.", low=0, log=True, alias="wd")
     loss_type: str = option("log_prob", "Loss of a node.", choices=("log_prob", "mae", "mse"), alias="lt")
+
+
+class VenvBCConfig(SupervisedConfig):
+    """Every node is learned from its data."""
+
+    g_lr: float = option(1e-3, "Learning rate.", above=0, log=True)
+
+
+class VenvReviveConfig(SupervisedConfig):
+    """Adversarial imitation of the whole graph behind a supervised start; generators learn by PPO."""
+
+    bc_lr: float = option(1e-3, "Learning rate of the supervised start.", above=0, log=True, alias="blr")
+    g_lr: float = option(4e-5, "Learning rate of generators.", above=0, log=True)
+    d_lr: float = option(6e-4, "Learning rate of discriminators, and of generators' values.", above=0, log=True)
+    revive_batch_size: int = option(64, "Rollouts of an epoch.", unit="trajectories", low=1, alias="rbs")
+    revive_epoch: int = option(50, "Adversarial epochs behind the supervised ones.", unit="epochs", low=0, alias="rep")
+    matcher_hidden_features: int = option(64, "Width of discriminators.", low=1, alias="mhf")
+    matcher_hidden_layers: int = option(2, "Their hidden layers.", low=1, alias="mhl")
+    matcher_loss_high: float = option(1.2, "Loss of a discriminator above which its generator waits.", low=0)
+    matcher_loss_low: float = option(0.3, "Loss of a discriminator below which it waits.", low=0)
+    g_steps: int = option(1, "Rollouts of an epoch that generators learn from, one behind the other.", low=1)
+    d_steps: int = option(1, "Passes of discriminators over each of them.", low=1)
+    ppo_runs: int = option(2, "Passes of generators over each of them.", low=1)
+    ppo_epsilon: float = option(0.2, "Clipping of PPO's ratio.", above=0, high=1)
+    gae_gamma: float = option(0.99, "Discount.", low=0, high=1)
+    gae_lambda: float = option(0.95, "λ of advantages.", low=0, high=1)
+    mae_reward_weight: float = option(0.25, "Weight in rewards of the distance from what was logged.", low=0)
+    fintune: int = option(1, "Supervised passes before each rollout; 0 makes none.", low=0)
+    finetune_fre: int = option(1, "Rollouts from one of them to the next.", low=1)
 
 
 class PolicyConfig(Section):
@@ -165,7 +196,11 @@ class TD3PolicyConfig(OffPolicyPolicyConfig):
     explore_noise: float = option(0.1, "Standard deviation of its exploration, actions in [-1, 1].", low=0)
 
 
-VENV_ALGORITHMS: Mapping[str, type[Section]] = {"bc": VenvBCConfig}
+VENV_ALGORITHMS: Mapping[str, type[Section]] = {
+    "bc": VenvBCConfig, "revive_p": VenvReviveConfig, "revive": VenvReviveConfig,
+}  # fmt: skip
+#: Algorithms that have two names: the second by the first.
+_ALSO: Mapping[str, str] = {"revive": "revive_p", "revive_p": "revive"}
 POLICY_ALGORITHMS: Mapping[str, type[Section]] = {
     "ppo": PPOPolicyConfig, "sac": SACPolicyConfig, "td3": TD3PolicyConfig,
 }  # fmt: skip
@@ -175,23 +210,25 @@ _PREFIXES: Mapping[type[Section], str] = {SACPolicyConfig: "sac_", TD3PolicyConf
 
 #: What a search varies where `config.json` does not say otherwise.
 SEARCHED: Mapping[type[Section], Mapping[str, Searched]] = {
-    VenvBCConfig: {
-        "g_lr": Searched("continuous", (3e-4, 3e-3)),
+    SupervisedConfig: {
         "transition_hidden_features": Searched("discrete", (32, 64, 128)),
         "policy_hidden_layers": Searched("discrete", (1, 2, 3)),
         "weight_decay": Searched("continuous", (1e-6, 1e-3)),
+    },
+    VenvBCConfig: {"g_lr": Searched("continuous", (3e-4, 3e-3))},
+    VenvReviveConfig: {
+        "g_lr": Searched("continuous", (1e-6, 1e-4)),
+        "d_lr": Searched("continuous", (1e-5, 1e-3)),
+        "g_steps": Searched("discrete", (1, 3, 5)),
+        "d_steps": Searched("discrete", (1, 3, 5)),
     },
     PPOPolicyConfig: {"g_lr": Searched("continuous", (1e-4, 1e-3)), "w_kl": Searched("discrete", (0.0, 0.01, 0.1))},
     SACPolicyConfig: {"g_lr": Searched("continuous", (1e-4, 1e-3)), "w_kl": Searched("discrete", (0.0, 0.01, 0.1))},
     TD3PolicyConfig: {"g_lr": Searched("continuous", (1e-4, 1e-3)), "w_kl": Searched("discrete", (0.0, 0.1, 1.0))},
 }  # fmt: skip
 
-#: Names of Revive's adversarial learning of environments, which this version has not: without effect, with a remark.
-ADVERSARIAL = frozenset({
-    "fintune", "finetune_fre", "matcher_hidden_features", "matcher_hidden_layers",
-    "matcher_loss_high", "matcher_loss_low", "d_lr", "g_steps", "d_steps", "mae_reward_weight", "bc_weight_decay",
-    "bc_horizon",
-})  # fmt: skip
+#: Names of Revive's of which there is another: that one.
+RENAMED: Mapping[str, str] = {"bc_weight_decay": "weight_decay"}
 #: What Revive's adversarial learning shares with learning supervised, by the name that it has there.
 SUPERVISED: Mapping[str, str] = {"revive_epoch": "bc_epoch", "revive_batch_size": "bc_batch_size"}
 #: Names of Revive's that have no counterpart, and what to do instead.
@@ -223,7 +260,9 @@ ELSEWHERE: Mapping[str, str] = {
         "`rlframe revive evaluate` judges policies; leave it out",
     ),
     "action_steps": "give the learned environment a wrapper that repeats actions; leave it out",
-    **dict.fromkeys(("generator_algo", "history_matcher_num"), "environments are learned without; leave it out"),
+    "generator_algo": "generators learn by PPO; leave it out",
+    "history_matcher_num": "discriminators see single steps; leave it out",
+    "bc_horizon": "supervised steps are learned from single rows; leave it out",
     "rnn_hidden_features": "give a node `ts: n` in the graph file for memory; leave it out",
     "window_size": "give a node `ts: n` in the graph file for memory; leave it out",
 }  # fmt: skip
@@ -318,17 +357,21 @@ def read_configuration(path: str | Path | None = None, overrides: Mapping[str, A
     remarks: list[str] = []
     for name, value in (overrides or {}).items():
         known, plain = _resolve(name), name.lstrip("-").replace("-", "_")
-        if known is None and plain in SUPERVISED:
-            known = SUPERVISED[plain]
-            remarks.append(f"{name} is taken for {known}: environments are learned supervised")
-        if known is None and plain in ADVERSARIAL:
-            remarks.append(f"{name} has no effect: environments are learned by bc, whose bc_epoch says how long")
-        elif known is None:
+        if known is None and plain in RENAMED:
+            known = RENAMED[plain]
+            remarks.append(f"{name} is taken for {known}, which it is called here")
+        if known is None:
             faults.append(unknown_name(name))
         else:
             given[known] = value
     base, found = _checked(BaseConfig, {**layers.base, **_of(BaseConfig, given)}, "base")
     faults += found
+    if base["venv_algo"] == "bc":
+        order = list(given)  # of two that mean the same, the later goes
+        for name, known in SUPERVISED.items():
+            if name in given and (known not in given or order.index(known) < order.index(name)):
+                given[known] = given.pop(name)
+                remarks.append(f"{name} is taken for {known}: environments are learned supervised")
     parts: dict[str, Any] = {}
     chosen = _forms(base["venv_algo"], base["policy_algo"])
     for stage, form in chosen.items():
@@ -355,9 +398,7 @@ def every_parameter() -> Iterator[tuple[str, type[Section], str]]:
 
 def annotation_of(name: str) -> Any:
     """Returns the declared type of a parameter by its name or abbreviation, None for names that are not known."""
-    if name in ADVERSARIAL:
-        return float
-    known = _resolve(SUPERVISED.get(name, name))
+    known = _resolve(RENAMED.get(name, name))
     return next((form.annotations()[key] for one, form, key in every_parameter() if one == known), None)
 
 
@@ -425,11 +466,16 @@ class _Layers:
 
     def of(self, stage: str, algorithm: str) -> dict[str, Any]:
         """Returns what the file says of a stage's algorithm."""
-        return self.algorithms.get((stage, algorithm), {})
+        return self.algorithms.get(self._key(stage, algorithm), {})
+
+    def _key(self, stage: str, algorithm: str) -> tuple[str, str]:
+        """Returns the name that the file has an algorithm under."""
+        written, also = (stage, algorithm), (stage, _ALSO.get(algorithm, algorithm))
+        return also if written not in self.algorithms and also in self.algorithms else written
 
     def searched(self, base: Mapping[str, Any]) -> dict[str, dict[str, Searched | None]]:
         """Returns what the file says of the searches of the chosen algorithms."""
-        keys = {stage: (stage, base[f"{stage}_algo"]) for stage in ("venv", "policy")}
+        keys = {stage: self._key(stage, base[f"{stage}_algo"]) for stage in ("venv", "policy")}
         return {stage: self.searches[key] for stage, key in keys.items() if key in self.searches}
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from rlframe.models.distributions import NumpyDistribution, gumbel, log_softmax
 from rlframe.revive.columns import Block, NodeScaler
 
-__all__ = ["NodeDistribution", "NodeLayout", "entropy", "log_prob", "mode", "numpy_math"]
+__all__ = ["NodeDistribution", "NodeLayout", "divergence", "entropy", "log_prob", "mode", "numpy_math"]
 
 #: Smallest and largest standard deviation, in the learned space, where ranges have the length 2.
 STD_MIN, STD_MAX = 0.001, 0.5
@@ -163,6 +163,34 @@ def entropy(layout: NodeLayout, params: Any, math_: Any) -> Any:
         else:
             own = 2.0 if block.kind == "discrete" else 0.5 + _HALF_LOG_TAU
             terms.append(math_.sum(_pair(layout, params, where, math_)[1] + own, -1))
+    return functools.reduce(operator.add, terms)
+
+
+def divergence(layout: NodeLayout, params: Any, others: Any, math_: Any) -> Any:
+    """Returns KL(p‖q), float `[B]`, of the distributions that two outputs of a network say.
+
+    Args:
+        layout: Of the node.
+        params: What the network gave for p, float `[B, layout.inputs]`.
+        others: Likewise for q.
+        math_: `numpy_math`, or `rlframe.tensor.ops`.
+    """
+    terms = []
+    for block, where in layout.parts:
+        if block.kind == "category":
+            logp, logq = (math_.log_softmax(one[..., where]) for one in (params, others))
+            terms.append(math_.sum(math_.exp(logp) * (logp - logq), -1))
+            continue
+        pairs = [_pair(layout, one, where, math_) for one in (params, others)]
+        if block.kind == "discrete":
+            for value in np.linspace(-1.0, 1.0, block.num).tolist():
+                here = pairs[0][0] * 0.0 + value
+                logp, logq = (_logistic_log_prob(*pair, here, block.num, math_) for pair in pairs)
+                terms.append(math_.sum(math_.exp(logp) * (logp - logq), -1))
+        else:
+            (mean, log_std), (mean_q, log_std_q) = pairs
+            spread = math_.exp(2.0 * (log_std - log_std_q)) + math_.square((mean - mean_q) * math_.exp(-log_std_q))
+            terms.append(math_.sum(log_std_q - log_std + 0.5 * spread - 0.5, -1))
     return functools.reduce(operator.add, terms)
 
 

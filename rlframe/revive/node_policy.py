@@ -17,7 +17,15 @@ from rlframe.models.spec import Dense, Initial, Layer, Network, Part, Sum, dense
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import AdamSpec, LossOutput
-from rlframe.revive.distributions import NodeDistribution, NodeLayout, entropy, linear_start, log_prob, mode
+from rlframe.revive.distributions import (
+    NodeDistribution,
+    NodeLayout,
+    divergence,
+    entropy,
+    linear_start,
+    log_prob,
+    mode,
+)
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
@@ -74,6 +82,10 @@ class TensorNodeDistribution:
         """Returns entropies, `[B]`."""
         return entropy(self.layout, self.inputs, ops)
 
+    def kl(self, other: TensorNodeDistribution) -> Tensor:
+        """Returns divergences from this one to another one of the node, `[B]`."""
+        return divergence(self.layout, self.inputs, other.inputs, ops)
+
     def mode(self) -> Tensor:
         """Returns means, and shares of categories, `[B, width]`."""
         return mode(self.layout, self.inputs, ops)
@@ -88,7 +100,7 @@ class NodePolicy(LearningPolicy):
 
     config: Any
     layout: NodeLayout
-    defaults_from = "rlframe.revive.venv_training:DEFAULT_CONFIG"
+    defaults_from = "rlframe.revive.supervised:DEFAULT_CONFIG"
     learn_columns: tuple[str, ...] = (OBS, ACTIONS, NODE_MASK)
 
     def prepare(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +23,7 @@ Mode = Literal["tune", "once", "None"]
 _MODES = ("tune", "once", "None")
 _TUNING_MODES = ("None", "max", "min")
 _SHORT = {
-    "venv_rollout_horizon": 20, "test_horizon": 20, "bc_epoch": 3, "ppo_epoch": 2, "sac_epoch": 2,
+    "venv_rollout_horizon": 20, "test_horizon": 20, "revive_epoch": 2, "bc_epoch": 3, "ppo_epoch": 2, "sac_epoch": 2,
     "td3_epoch": 2, "policy_bc_epoch": 2, "train_venv_trials": 5, "train_policy_trials": 5,
     "parameter_tuning_budget": 100,
 }  # fmt: skip
@@ -110,6 +111,9 @@ class ReviveServer:
                 raise ConfigError(f"{name}: got {path!r}; leave it out: losses of nodes are named in the graph file")
         self._env_save_path = kwargs.pop("env_save_path", None)
         self.config = read_configuration(revive_config_file_path, {**(_SHORT if debug else {}), **kwargs})
+        if debug:  # lengths of algorithms that are not chosen are nothing to remark on
+            own = tuple(remark for remark in self.config.remarks if remark.partition(" ")[0] in kwargs)
+            self.config = dataclasses.replace(self.config, remarks=own)
         self.venv_mode, self.policy_mode, self.tuning_mode = venv_mode, policy_mode, tuning_mode
         if tuning_mode != "None":
             self.policy_mode = "None"

@@ -43,9 +43,35 @@ def test_names_of_other_algorithms_are_known_and_said_to_have_no_effect():
     assert read_configuration(None, {"td3_epoch": 3, "pa": "td3"}).policy.epoch == 3
 
 
+def test_adversarial_learning_has_its_own_parameters_under_both_names(file):
+    made = read_configuration(None, {"venv_algo": "revive_p", "rep": 7, "revive_batch_size": 9, "d_steps": 3})
+    assert (made.venv.revive_epoch, made.venv.revive_batch_size, made.venv.d_steps) == (7, 9, 3)
+    assert (made.venv.bc_epoch, made.venv.bc_lr, made.venv.g_lr) == (150, 1e-3, 4e-5)
+    assert made.remarks == ()
+    assert set(made.search_space("venv")) == {
+        "g_lr", "d_lr", "g_steps", "d_steps", "transition_hidden_features", "policy_hidden_layers", "weight_decay",
+    }  # fmt: skip
+    assert made.with_values("venv", {"d_lr": 1e-3}).venv.d_lr == 1e-3
+    assert Configuration.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+    path = file({"base_config": [entry("venv_algo", "revive")], "venv_algo_config": {
+        "revive_p": [
+            entry("g_lr", 1e-5, search_mode="continuous", search_values=[1e-6, 1e-5]), entry("d_lr", 1e-4, tune=False),
+        ],
+    }})  # fmt: skip
+    made = read_configuration(path)
+    assert made.venv.g_lr == 1e-5
+    space = made.search_space("venv")
+    assert space["g_lr"].values == (1e-6, 1e-5)
+    assert "d_lr" not in space
+    renamed = read_configuration(None, {"bc_weight_decay": 0.1})
+    assert renamed.venv.weight_decay == 0.1
+    assert renamed.remarks == ("bc_weight_decay is taken for weight_decay, which it is called here",)
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
+        ({"history_matcher_num": 2}, "history_matcher_num: discriminators see single steps; leave it out"),
         ({"bc_epochs": 5}, "bc_epochs: no such parameter; did you mean bc_epoch"),
         ({"use_gpu": True}, "use_gpu: networks of this size learn on CPUs"),
         ({"ppo_epoch": 0}, "ppo_epoch: got 0 .*wanted an integer >= 1"),

@@ -12,7 +12,15 @@ from rlframe.models.spec import Dense, Network, Sum, dense_layers
 from rlframe.revive.columns import Column, NodeScaler
 from rlframe.revive.configuration import read_configuration
 from rlframe.revive.data import GraphData
-from rlframe.revive.distributions import NodeDistribution, NodeLayout, linear_start, log_prob, numpy_math, raw_deviation
+from rlframe.revive.distributions import (
+    NodeDistribution,
+    NodeLayout,
+    divergence,
+    linear_start,
+    log_prob,
+    numpy_math,
+    raw_deviation,
+)
 from rlframe.revive.graph import DecisionGraph
 from rlframe.revive.metrics import scores
 from rlframe.revive.venv_model import NodeModel, VirtualEnv, node_inputs
@@ -123,6 +131,18 @@ def test_mixed_distributions_agree_with_numpy_and_their_draws_are_values_of_the_
     made = log_prob(layout, to_tensor(framework, params), to_tensor(framework, drawn), ops, to_tensor(framework, mask))
     assert np.allclose(np.asarray(made), log_prob(layout, params, drawn, numpy_math, mask), atol=1e-4)
     assert np.allclose(distribution.logp(drawn), distribution.sampled_action_logp())
+
+
+def test_divergences_are_the_means_of_differences_of_log_densities():
+    layout, rng = NodeLayout.of(MIXED, squash=True), np.random.default_rng(1)
+    one, other = rng.normal(size=(2, 1, layout.inputs))
+    drawn = NodeDistribution(np.repeat(one, 40_000, 0), rng, layout=layout).sample()
+    apart = log_prob(layout, one, drawn, numpy_math) - log_prob(layout, other, drawn, numpy_math)
+    error = 5 * apart.std() / len(apart) ** 0.5
+    assert divergence(layout, one, other, numpy_math)[0] == pytest.approx(apart.mean(), abs=error)
+    assert divergence(layout, one, one, numpy_math)[0] == pytest.approx(0.0, abs=1e-9)
+    tensors = (to_tensor("torch", array.astype(np.float32)) for array in (one, other))
+    assert np.allclose(divergence(layout, *tensors, ops), divergence(layout, one, other, numpy_math), atol=1e-3)
 
 
 @both_frameworks
