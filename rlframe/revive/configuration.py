@@ -62,7 +62,10 @@ class BaseConfig(Section):
         choices=("global", "local"),
     )  # fmt: skip
     # The policy
-    policy_algo: str = option("ppo", "How policies are learned in it.", choices=("ppo", "sac", "td3"), alias="pa")
+    policy_algo: str = option(
+        "ppo", "How policies are learned in it; shooting goes up the gradient of rollouts, where all is smooth.",
+        choices=("ppo", "sac", "td3", "shooting"), alias="pa",
+    )  # fmt: skip
     behavioral_policy_init: bool = option(True, "Policies begin as clones of what is in the data.", alias="bpi")
     policy_double_validation: bool = option(
         True, "A second policy is trained in the environment of the other half, and both are judged in both."
@@ -196,17 +199,30 @@ class TD3PolicyConfig(OffPolicyPolicyConfig):
     explore_noise: float = option(0.1, "Standard deviation of its exploration, actions in [-1, 1].", low=0)
 
 
+class ShootingPolicyConfig(PolicyConfig):
+    """Gradients of rollouts through the learned environment."""
+
+    batch_size: int = option(64, "Rollouts of an update.", unit="trajectories", low=1)
+    epoch: int = option(100, "Epochs.", unit="epochs", low=1)
+    steps_per_epoch: int = option(5, "Updates in an epoch.", low=1)
+    rollout_horizon: int = option(30, "Length of rollouts.", unit="steps", low=1)
+    gamma: float = option(0.99, "Discount.", low=0, high=1)
+    g_lr: float = option(1e-3, "Learning rate.", above=0, log=True)
+
+
 VENV_ALGORITHMS: Mapping[str, type[Section]] = {
     "bc": VenvBCConfig, "revive_p": VenvReviveConfig, "revive": VenvReviveConfig,
 }  # fmt: skip
 #: Algorithms that have two names: the second by the first.
 _ALSO: Mapping[str, str] = {"revive": "revive_p", "revive_p": "revive"}
 POLICY_ALGORITHMS: Mapping[str, type[Section]] = {
-    "ppo": PPOPolicyConfig, "sac": SACPolicyConfig, "td3": TD3PolicyConfig,
+    "ppo": PPOPolicyConfig, "sac": SACPolicyConfig, "td3": TD3PolicyConfig, "shooting": ShootingPolicyConfig,
 }  # fmt: skip
 #: Prefixes with which Revive writes keys of an algorithm: `sac_batch_size` is SAC's `batch_size`.
 _PREFIXED = frozenset({"batch_size", "epoch", "steps_per_epoch", "rollout_horizon", "num_envs"})
-_PREFIXES: Mapping[type[Section], str] = {SACPolicyConfig: "sac_", TD3PolicyConfig: "td3_"}
+_PREFIXES: Mapping[type[Section], str] = {
+    SACPolicyConfig: "sac_", TD3PolicyConfig: "td3_", ShootingPolicyConfig: "shooting_",
+}  # fmt: skip
 
 #: What a search varies where `config.json` does not say otherwise.
 SEARCHED: Mapping[type[Section], Mapping[str, Searched]] = {
@@ -225,6 +241,11 @@ SEARCHED: Mapping[type[Section], Mapping[str, Searched]] = {
     PPOPolicyConfig: {"g_lr": Searched("continuous", (1e-4, 1e-3)), "w_kl": Searched("discrete", (0.0, 0.01, 0.1))},
     SACPolicyConfig: {"g_lr": Searched("continuous", (1e-4, 1e-3)), "w_kl": Searched("discrete", (0.0, 0.01, 0.1))},
     TD3PolicyConfig: {"g_lr": Searched("continuous", (1e-4, 1e-3)), "w_kl": Searched("discrete", (0.0, 0.1, 1.0))},
+    ShootingPolicyConfig: {
+        "g_lr": Searched("continuous", (3e-4, 3e-3)),
+        "rollout_horizon": Searched("discrete", (10, 30, 100)),
+        "w_kl": Searched("discrete", (0.0, 0.01, 0.1)),
+    },
 }  # fmt: skip
 
 #: Names of Revive's of which there is another: that one.

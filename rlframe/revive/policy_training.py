@@ -5,6 +5,7 @@ The node of the policy sees its scaled inputs, and acts in the learned space of 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +24,9 @@ from rlframe.utils.errors import ConfigError
 from rlframe.utils.seeding import derive_seed, make_rng
 
 HALVES = ("train", "val")
-HEADS: Mapping[str, Head] = {"ppo": "gaussian", "sac": "squashed", "td3": "deterministic"}
+HEADS: Mapping[str, Head] = {
+    "ppo": "gaussian", "sac": "squashed", "td3": "deterministic", "shooting": "deterministic",
+}  # fmt: skip
 #: How often a policy is judged while it is trained; the best is kept.
 _CHECKS = 20
 _ids = itertools.count()
@@ -104,7 +107,7 @@ class PolicyTraining:
         known: Mapping[str, PolicyModel] | None = None,
     ) -> None:  # fmt: skip
         policy_inputs(data["train"].graph, node)
-        check_behaviour(config, data["train"], node)
+        check_trainable(config, data["train"], reward, node)
         self.make_env, self.data, self.reward, self.node, self.config = make_env, data, reward, node, config
         self.known = dict(known or {})
         self.result = PolicyResult(data={half: data[half].mean_reward(reward) for half in HALVES})
@@ -146,6 +149,19 @@ class PolicyTraining:
             if callback is not None and not callback(told):
                 return False
         return True
+
+
+def check_trainable(config: Configuration, data: GraphData, reward: Any, node: str) -> None:
+    """Looks whether the chosen algorithm can train a node's policy.
+
+    Raises:
+        ConfigError: There is no behaviour to stay near, or gradients do not flow where they must.
+    """
+    check_behaviour(config, data, node)
+    if config.base.policy_algo == "shooting":
+        from rlframe.revive.shooting_torch import check_smooth
+
+        check_smooth(data.graph, data, reward, node)
 
 
 def check_behaviour(config: Configuration, data: GraphData, node: str) -> None:
@@ -196,12 +212,24 @@ def _learned(training: PolicyTraining, half: str) -> Iterator[tuple[float, Polic
     """Yields the share done, the policy's network, and the error of the cloned behaviour, while it is trained."""
     config = training.config
     seed = derive_seed(config.base.global_seed, "policy", half)
-    with _Registered(training, half, seed) as env_id:
-        trainer = _make_trainer(env_id, config, seed)
-        try:
-            yield from _rounds(trainer, training, half)
-        finally:
-            trainer.stop()
+    with _trainer_of(training, half, config, seed) as trainer:
+        yield from _rounds(trainer, training, half)
+
+
+@contextlib.contextmanager
+def _trainer_of(training: PolicyTraining, half: str, config: Configuration, seed: int) -> Iterator[Any]:
+    """A context with the trainer of a half's policy, which is stopped behind it."""
+    with contextlib.ExitStack() as stack:
+        if config.base.policy_algo == "shooting":
+            from rlframe.revive.shooting import ShootingTrainer, shooting_config
+
+            penalty = config.policy.reward_uncertainty_weight
+            env = training.make_env(half, 1, _horizon(config), penalty, derive_seed(seed, "env"))
+            made = ShootingTrainer(shooting_config(env, config.policy, seed), logger_creator=lambda _: _Silent())
+        else:
+            made = _make_trainer(stack.enter_context(_Registered(training, half, seed)), config, seed)
+        stack.callback(made.stop)
+        yield made
 
 
 def _rounds(trainer: Any, training: PolicyTraining, half: str) -> Iterator[tuple[float, PolicyNetwork, float]]:

@@ -54,6 +54,17 @@ class NearTD3Config(TD3Config, NearBehaviourConfig):
     """TD3's keys, and the weight."""
 
 
+def gaussian_distance(means: Tensor, others: Tensor, variance: float) -> Tensor:
+    """Returns ½ Σ (μ − ν)² / σ², the divergence of Gaussians of one variance, float `[B]`.
+
+    Args:
+        means: μ. Float `[B, A]`.
+        others: ν. Float `[B, A]`.
+        variance: σ², above 0.
+    """
+    return ops.sum(ops.square(means - others), axis=-1) * (0.5 / variance)
+
+
 class NearBehaviour(LearningPolicy):
     """A policy that is told what the behaviour would have done; mixed into those of algorithms."""
 
@@ -75,7 +86,7 @@ class NearBehaviour(LearningPolicy):
 
     def distance(self, actions: Tensor, batch: SampleBatch) -> Tensor:
         """Returns the divergence of Gaussians around both actions, float `[B]`."""
-        return ops.sum(ops.square(actions - batch[BEHAVIOUR]), axis=-1) * (0.5 / self.variance)
+        return gaussian_distance(actions, batch[BEHAVIOUR], self.variance)
 
     def nearer(self, output: LossOutput, distance: Tensor) -> LossOutput:
         """Returns the output of a loss with the term in it, and in its report."""

@@ -24,7 +24,7 @@ _MODES = ("tune", "once", "None")
 _TUNING_MODES = ("None", "max", "min")
 _SHORT = {
     "venv_rollout_horizon": 20, "test_horizon": 20, "revive_epoch": 2, "bc_epoch": 3, "ppo_epoch": 2, "sac_epoch": 2,
-    "td3_epoch": 2, "policy_bc_epoch": 2, "train_venv_trials": 5, "train_policy_trials": 5,
+    "td3_epoch": 2, "shooting_epoch": 2, "policy_bc_epoch": 2, "train_venv_trials": 5, "train_policy_trials": 5,
     "parameter_tuning_budget": 100,
 }  # fmt: skip
 
@@ -165,11 +165,10 @@ class ReviveServer:
     def _check_before(self, policy: bool, tuning: bool) -> None:
         """Looks whether there is what later stages need, before the first one begins."""
         if policy:
-            from rlframe.revive.policy_training import check_behaviour
+            from rlframe.revive.policy_training import check_trainable
 
             node = self._inputs.graph.policy_node(self.target)
-            self._inputs.reward  # noqa: B018 - read and checked
-            check_behaviour(self.config, self._inputs.data["train"], node)
+            check_trainable(self.config, self._inputs.data["train"], self._inputs.reward, node)
         if tuning:
             self._inputs.reward  # noqa: B018 - read and checked
             if self._initial_state is None:

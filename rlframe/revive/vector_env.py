@@ -53,6 +53,13 @@ class VirtualVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         seed: Of starts and draws, until `reset` says another one.
         deterministic: Whether nodes take their most likely values; else they are drawn.
 
+    Attributes:
+        before: Nodes that are computed before the policy acts, in their order.
+        behind: Those that are computed behind it.
+        external: Nodes that follow the log.
+        uncertain: Networks whose disagreement is the uncertainty; none with one member.
+        last_rows: The last row of each row's trajectory, int `[N]`.
+
     Raises:
         ConfigError: There is no such member, or the reward's values depend on the batch.
     """
@@ -90,7 +97,7 @@ class VirtualVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         self.single_action_space = gym.spaces.Box(-1.0, 1.0, (self._scaler.width,), np.float32)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._last_rows = np.repeat(data.ends - 1, np.diff(data.ends, prepend=0))
+        self.last_rows = np.repeat(data.ends - 1, np.diff(data.ends, prepend=0))
         self._rows = np.zeros(num_envs, np.int64)
         self._steps = np.zeros(num_envs, np.int64)
         self._first_rows = np.zeros(num_envs, np.int64)
@@ -110,14 +117,14 @@ class VirtualVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
                 before.add(name)
                 waiting += nodes[name].inputs
         order = [name for name in self.venv.graph.order if name != self.policy_node]
-        self._before = [name for name in order if name in before]
-        self._behind = [name for name in order if name not in before]
+        self.before = [name for name in order if name in before]
+        self.behind = [name for name in order if name not in before]
         self._carried = dict(self.venv.graph.transitions)
         external = [
             name for name, node in nodes.items() if node.role in {"leaf", "external"} and name != self.policy_node
         ]
-        self._external = [name for name in external if name not in self._carried.values()]
-        self._uncertain = [
+        self.external = [name for name in external if name not in self._carried.values()]
+        self.uncertain = [
             name for name in order if nodes[name].role == "network" and len(self.venv.members) > 1
         ]  # fmt: skip
 
@@ -154,11 +161,11 @@ class VirtualVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
         fresh = np.flatnonzero(self._ended)
         values = self._values
         values[self.policy_node] = self._scaler.unscale(np.clip(np.asarray(actions, np.float32), -1.0, 1.0))
-        self._compute(self._behind, values)
+        self._compute(self.behind, values)
         rewards = self.reward(values)
         infos: dict[str, Any] = {}
-        if self._uncertain:
-            infos["uncertainty"] = self.venv.uncertainty(values, self._uncertain)
+        if self.uncertain:
+            infos["uncertainty"] = self.venv.uncertainty(values, self.uncertain)
             rewards = rewards - self.penalty * infos["uncertainty"]
         self._steps += 1
         self._rows += 1
@@ -193,21 +200,21 @@ class VirtualVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
     def _behind_the_log(self) -> NDArray[np.bool_]:
         """Returns which slots have left the last row of their trajectory, where the log has to go on."""
-        if not self._external:
+        if not self.external:
             return np.zeros(self.num_envs, np.bool_)
         left = np.minimum(self._rows, len(self.data)) - 1
-        return np.asarray(self._rows > self._last_rows[left])
+        return np.asarray(self._rows > self.last_rows[left])
 
     def _look(self) -> NDArray[np.float32]:
         """Returns what the policy sees, `[slots, D]`; computes the nodes before its own."""
         values = dict(self._state)
         # Behind its trajectory's last row a slot has ended: what it sees then is the last that was logged.
-        rows = np.where(self._ended, np.maximum(self._rows - 1, 0), self._rows) if self._external else self._rows
-        values.update({name: self.data.arrays[name][rows] for name in self._external})
+        rows = np.where(self._ended, np.maximum(self._rows - 1, 0), self._rows) if self.external else self._rows
+        values.update({name: self.data.arrays[name][rows] for name in self.external})
         if any(node.step_input or node.traj_id for node in self.graph.nodes.values()):
             values[STEP] = (self.data.steps[self._first_rows] + self._steps)[:, None]
             values[TRAJECTORY] = self.data.trajectory[self._first_rows][:, None]
-        self._compute(self._before, values)
+        self._compute(self.before, values)
         self._values = values
         return self._inputs(values)
 

@@ -20,7 +20,7 @@ from rlframe.utils.state_files import read_state, write_state
 if TYPE_CHECKING:
     from rlframe.revive.nodes import Node
 
-__all__ = ["STEP", "TRAJECTORY", "NodeModel", "VirtualEnv", "node_inputs"]
+__all__ = ["STEP", "TRAJECTORY", "NodeModel", "VirtualEnv", "node_inputs", "place_codes"]
 
 #: Keys of a state beside its nodes, for networks that see them: step of the trajectory, and its number, `[..., 1]`.
 STEP, TRAJECTORY = "step", "traj_id"
@@ -65,14 +65,21 @@ def node_inputs(graph: DecisionGraph, node: Node, values: State) -> NDArray[np.f
     if missing:
         raise DataError(f"node {node.name!r} is made of {missing[0]!r}, which the state lacks; got {sorted(values)}")
     parts = [graph.scalers[name].scale(values[name]) for name in node.inputs]
-    lead = parts[0].shape[:-1]
-    for wanted, key, code in (
-        (node.step_input, STEP, _step_features),
-        (node.traj_id, TRAJECTORY, _trajectory_code),
-    ):
-        if wanted:
-            parts.append(code(np.broadcast_to(values.get(key, np.zeros(1)), (*lead, 1))))
-    return concatenated(parts)
+    return concatenated([*parts, *place_codes(node, values, parts[0].shape[:-1])])
+
+
+def place_codes(node: Node, values: State, lead: tuple[int, ...]) -> list[NDArray[np.float32]]:
+    """Returns what a node's network sees of where in a trajectory it is: codes `[..., n]` of step, and of trajectory.
+
+    Args:
+        node: Whose network it is.
+        values: May have `STEP` and `TRAJECTORY`.
+        lead: The leading dimensions.
+    """
+    wanted = ((node.step_input, STEP, _step_features), (node.traj_id, TRAJECTORY, _trajectory_code))
+    return [
+        code(np.broadcast_to(values.get(key, np.zeros(1)), (*lead, 1))) for is_wanted, key, code in wanted if is_wanted
+    ]
 
 
 @dataclass
