@@ -120,21 +120,17 @@ sys.stdout.write(str(_global_registry.contains(TRAINABLE_CLASS, "DQN")))
 """
 
 
+@pytest.mark.slow  # each in a process that starts Ray; the two programs below are two orders more
 @pytest.mark.ray
 @pytest.mark.parametrize(
     "imports",
     [
         "from ray import tune; import rlframe.utils",
         "import rlframe, ray; assert ray.tune.run and not hasattr(ray, 'nothing')",
-        *(
-            pytest.param(imports, marks=pytest.mark.slow)  # other orders, each in a process that starts Ray
-            for imports in (
-                "import rlframe.utils; from ray import tune",
-                "import rlframe; import ray; from ray.tune.registry import register_env",
-                "import ray, rlframe; assert ray.tune.run and not hasattr(ray, 'nothing')",
-                "from rlframe import tune; assert tune.run and tune.grid_search and tune.choice",
-            )
-        ),
+        "import rlframe.utils; from ray import tune",
+        "import rlframe; import ray; from ray.tune.registry import register_env",
+        "import ray, rlframe; assert ray.tune.run and not hasattr(ray, 'nothing')",
+        "from rlframe import tune; assert tune.run and tune.grid_search and tune.choice",
     ],
 )
 def test_names_are_in_tunes_registry_whatever_is_imported_first(imports):
@@ -142,45 +138,38 @@ def test_names_are_in_tunes_registry_whatever_is_imported_first(imports):
 
 
 @pytest.mark.ray
-def test_the_watch_leaves_no_trace_in_the_module_it_waited_for():
-    code = """
-import sys
-import rlframe
-watching = [f for f in sys.meta_path if type(f).__name__ == "_Watch"]
-import ray.tune.registry as registry
-left = [f for f in sys.meta_path if type(f).__name__ == "_Watch"]
-import inspect
-assert "def register_trainable" in inspect.getsource(registry)
-assert "exec_module" not in vars(registry.__spec__.loader)
-sys.stdout.write(f"{len(watching)} {len(left)}")
-"""
-    assert run(code) == "2 0"
-
-
-@pytest.mark.ray
-def test_a_name_the_program_registered_itself_is_left_alone():
+def test_with_tune_first_names_are_registered_and_one_the_program_registered_itself_is_left_alone():
     code = """
 import sys
 from ray import tune
 class Mine(tune.Trainable):
     pass
 tune.register_trainable("DQN", Mine)
-import rlframe
-from ray.tune.registry import get_trainable_cls
+import rlframe.utils
+from ray.tune.registry import _global_registry, get_trainable_cls, TRAINABLE_CLASS
+assert _global_registry.contains(TRAINABLE_CLASS, "PPO")
 sys.stdout.write(get_trainable_cls("DQN").__name__)
 """
     assert run(code) == "Mine"
 
 
 @pytest.mark.ray
-def test_names_resolve_without_a_runtime_and_are_registered_again_after_each_init():
+def test_with_rlframe_first_names_resolve_without_a_runtime_and_the_watch_leaves_no_trace_where_it_waited():
     code = """
 import sys, types
 import rlframe
+assert [type(f).__name__ for f in sys.meta_path].count("_Watch") == 2
+import ray
+assert ray.tune.run and not hasattr(ray, "nothing")
+assert "_Watch" not in [type(f).__name__ for f in sys.meta_path]
+import inspect
+import ray.tune.registry as registry_of_tune
+assert "def register_trainable" in inspect.getsource(registry_of_tune)
+assert "exec_module" not in vars(registry_of_tune.__spec__.loader)
+
 from rlframe.agents import registry
 from ray import tune
 from ray._private import worker
-from ray.tune.registry import get_trainable_cls
 
 class Toy(tune.Trainable):
     pass
@@ -189,10 +178,10 @@ module = types.ModuleType("toy_algorithm")
 module.Toy, module.CONFIG = Toy, {}
 sys.modules["toy_algorithm"] = module
 registry.ALGORITHMS["DQN"] = registry.AlgorithmEntry("toy_algorithm:Toy", "toy_algorithm:CONFIG")
-assert get_trainable_cls("DQN") is Toy
+assert registry_of_tune.get_trainable_cls("DQN") is Toy
 assert worker._post_init_hooks.count(registry.register_trainables) == 1
 try:
-    get_trainable_cls("DREAMER")
+    registry_of_tune.get_trainable_cls("DREAMER")
 except ValueError as error:
     sys.stdout.write(str(error))
 """
