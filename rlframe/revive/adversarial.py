@@ -50,6 +50,7 @@ from rlframe.utils.seeding import entropy_seed, make_rng
 if TYPE_CHECKING:
     from rlframe.evaluation.worker_set import WorkerSet
     from rlframe.revive.data import GraphData, Windows
+    from rlframe.revive.graph import DecisionGraph
 
 __all__ = ["GraphGAILConfig", "GraphGAILTrainer", "NodeRollouts", "adversarial_trainer_config", "discriminator_of",
            "sample_rollouts"]  # fmt: skip
@@ -324,6 +325,20 @@ GraphGAILTrainer = build_trainer(
 )
 
 
+def check_learnable(graph: DecisionGraph) -> None:
+    """Looks whether there is a node that learns.
+
+    Raises:
+        ConfigError: All networks of the graph are frozen.
+    """
+    networks = [name for name in graph.order if graph.nodes[name].role == "network"]
+    if set(networks) <= set(graph.frozen):
+        raise ConfigError(
+            f"{graph.source}: nodes: {', '.join(networks)}: all networks have freeze, so there is nothing for revive_p "
+            "to learn; wanted one without"
+        )
+
+
 def adversarial_trainer_config(
     data: GraphData, settings: Any, horizon: int, *, local: bool = True, seed: int = 0
 ) -> dict[str, Any]:
@@ -343,9 +358,8 @@ def adversarial_trainer_config(
 
     config = graph_trainer_config(data, settings, local=local, seed=seed)
     agents = config["multiagent"]
+    check_learnable(data.graph)
     generators = list(agents["policies_to_train"])
-    if not generators:
-        raise ConfigError(f"{data.graph.source}: all networks are frozen; there is nothing to learn")
     for node in generators:
         spec = agents["policies"][node]
         width = spec.observation_space.shape[0] + spec.action_space.shape[0]

@@ -181,6 +181,23 @@ class GraphData:
         )
         return rng.choice(begins, count)
 
+    def check_rewards(self, reward: RewardFunction) -> None:
+        """Has a reward compute all rows, and some of them in all shapes.
+
+        Raises:
+            ConfigError: Not one value per row, or one that depends on the other rows.
+            NonFiniteError: A reward is NaN or infinite.
+        """
+
+        def place(row: int) -> str:
+            there = ", ".join(f"{name} {values[row].tolist()}" for name, values in self.arrays.items())
+            return (
+                f"step {self.steps[row]} of trajectory {self.trajectory[row]}, counted from 0, where there is {there}"
+            )
+
+        reward(self.arrays, place)
+        reward.check(self.arrays)
+
     def mean_reward(self, reward: RewardFunction) -> float:
         """Returns the mean reward of all rows, after a check of the function on some of them."""
         reward.check(self.arrays)
@@ -235,6 +252,12 @@ class _Intake:
                     values = self._array(name, self.given[name], [column.name for column in node.columns])
                     self.mask[name] = ~np.isnan(values)
                     self.arrays[name] = values
+                    empty = np.flatnonzero(~self.mask[name].any(0))
+                    if len(values) and len(empty):
+                        raise self.fault(
+                            f"column {node.columns[empty[0]].name!r} of node {name!r} is NaN in all rows; wanted "
+                            "numbers, or a graph without it"
+                        )
                 elif name not in self.graph.transitions and node.role != "function":
                     raise self.fault(f"no array for node {name!r}; {near(name, self.given)}")
         rows = {name: len(values) for name, values in self.arrays.items()}

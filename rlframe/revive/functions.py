@@ -172,16 +172,22 @@ class NodeFunction(_UserFunction):
 class RewardFunction(_UserFunction):
     """The user's reward: arrays by node `[..., columns]` to one value per row."""
 
-    def __call__(self, data: Arrays) -> NDArray[np.float32]:
+    def __call__(self, data: Arrays, place: Callable[[int], str] | None = None) -> NDArray[np.float32]:
         """Returns rewards, float32 of the leading shape.
+
+        Args:
+            data: By node, `[..., columns]`.
+            place: Where a row `[N, columns]` is, for messages; None says its number.
 
         Raises:
             ConfigError: Not one value per row.
             NonFiniteError: A reward is NaN or infinite.
         """
-        return self.one_per_row(self._computed(data), data)
+        return self.one_per_row(self._computed(data), data, place)
 
-    def one_per_row(self, result: NDArray[np.float32], data: Arrays) -> NDArray[np.float32]:
+    def one_per_row(
+        self, result: NDArray[np.float32], data: Arrays, place: Callable[[int], str] | None = None
+    ) -> NDArray[np.float32]:
         """Returns rewards without a last axis of one, checked."""
         lead = np.broadcast_shapes(*(np.shape(values)[:-1] for values in data.values()))
         if result.shape not in {lead, (*lead, 1)}:
@@ -192,7 +198,8 @@ class RewardFunction(_UserFunction):
         result = result.reshape(lead)
         if not np.isfinite(result).all():
             row = np.argwhere(~np.isfinite(result))[0].tolist()
-            raise NonFiniteError(f"{self.where} returned {result[tuple(row)]} for row {row}; wanted finite rewards")
+            there = f"row {row}" if place is None else place(row[0])
+            raise NonFiniteError(f"{self.where} returned {result[tuple(row)]} for {there}; wanted finite rewards")
         return result
 
     def check(self, data: Arrays) -> None:
@@ -203,6 +210,7 @@ class RewardFunction(_UserFunction):
             NonFiniteError: A reward is NaN or infinite.
         """
         self._check_shapes(data, self)
+        self({name: values[:1] for name, values in data.items()})  # a batch of one is not the row
 
 
 def _shapes(rows: Arrays) -> list[tuple[tuple[int, ...], dict[str, NDArray[np.float32]]]]:

@@ -153,6 +153,10 @@ class ReviveServer:
             )
         before = workspace.stage("venv").details.get("graph")
         if self.venv_mode != "None" and before not in {None, self._inputs.graph.fingerprint}:
+            if (workspace.venv / "train").is_dir():  # it may be the functions alone that are others
+                from rlframe.revive.stages import check_functions_unchanged
+
+                check_functions_unchanged(self._inputs.graph, VirtualEnv.load(workspace.venv / "train").graph)
             raise ConfigError(
                 f"{workspace.directory}: the environment of this run was learned along another graph; choose another "
                 "run_id, or venv_mode 'None' to train a policy in it"
@@ -162,8 +166,12 @@ class ReviveServer:
             asked = {"venv": self.venv_mode != "None", "policy": self.policy_mode != "None"}
             check_same_parameters(workspace, self.config, {stage: begun[stage] and asked[stage] for stage in begun})
 
-    def _check_before(self, policy: bool, tuning: bool) -> None:
-        """Looks whether there is what later stages need, before the first one begins."""
+    def _check_before(self, venv: bool, policy: bool, tuning: bool) -> None:
+        """Looks whether there is what stages need, before the first one begins."""
+        if venv and self.config.base.venv_algo != "bc":
+            from rlframe.revive.adversarial import check_learnable
+
+            check_learnable(self._inputs.graph)
         if policy:
             from rlframe.revive.policy_training import check_trainable
 
@@ -252,7 +260,7 @@ class ReviveServer:
     def _begin(self, stages: list[Callable[[], None]], env_save_path: str | None) -> None:
         if self._thread is not None and self._thread.is_alive():
             raise ConfigError("a stage of this server is under way; wait() for it, or stop_train()")
-        self._check_before(self._policy_stage in stages, self._tuning_stage in stages)
+        self._check_before(*(stage in stages for stage in (self._venv_stage, self._policy_stage, self._tuning_stage)))
         self._env_save_path = env_save_path or self._env_save_path
         self._check_goes_on()
         taken = self._environment_to_take()

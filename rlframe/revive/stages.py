@@ -79,7 +79,8 @@ class Inputs:
         if self.files.reward is None:
             raise ConfigError("reward_file_path: got none; a policy is trained for a reward: give the file")
         reward = load_reward(self.files.reward)
-        reward.check(self.data["train"].arrays)
+        for half in HALVES:
+            self.data[half].check_rewards(reward)
         return reward
 
 

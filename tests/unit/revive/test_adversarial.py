@@ -161,7 +161,7 @@ def test_frozen_networks_do_not_learn_and_graphs_without_others_are_refused(data
     made.stop()
     frozen = spring_data()
     frozen.graph.frozen = ("force", "next_x")
-    with pytest.raises(ConfigError, match="all networks are frozen"):
+    with pytest.raises(ConfigError, match="force, next_x: all networks have freeze"):
         trainer(frozen)
 
 

@@ -243,6 +243,7 @@ def reward_of(function):
         (lambda data: data["inflow"], ConfigError, "wanted one value per row"),
         (lambda data: data["level"] - data["level"].mean(), ConfigError, "must follow from that row alone"),
         (lambda data: np.log(-1 - data["level"]), NonFiniteError, "returned nan"),
+        (lambda data: np.squeeze(data["level"]), ConfigError, r"returned shape \(\) for rows of shape \(1,\)"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:invalid value")
@@ -250,6 +251,24 @@ def test_reward_that_is_not_one_finite_value_per_row_is_refused(graph, function,
     with pytest.raises(error, match=message) as caught:
         GraphData.from_arrays(tank_arrays(), graph).mean_reward(reward_of(function))
     assert str(caught.value).startswith("tank_reward.py: get_reward")
+
+
+def test_reward_that_is_nan_somewhere_is_told_with_the_place(graph):
+    data = GraphData.from_arrays(tank_arrays(), graph)
+    row = len(data) - 1
+    odd = data.arrays["level"][row, 0]
+    reward = reward_of(lambda values: np.where(values["level"][..., 0] == odd, np.nan, 1.0))
+    place = f"step {data.steps[row]} of trajectory {data.trajectory[row]}, counted from 0, where there is .*level "
+    with pytest.raises(NonFiniteError, match=f"tank_reward.py: get_reward returned nan for {place}"):
+        data.check_rewards(reward)
+
+
+def test_column_without_a_number_is_refused_by_name(graph):
+    arrays = tank_arrays()
+    inflow = np.array(arrays["inflow"], float)
+    inflow[:, 0] = np.nan
+    with pytest.raises(DataError, match=r"column 'inflow' of node 'inflow' is NaN in all rows"):
+        GraphData.from_arrays({**arrays, "inflow": inflow}, graph)
 
 
 @pytest.mark.parametrize(

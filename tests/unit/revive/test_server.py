@@ -81,6 +81,27 @@ def test_run_goes_on_with_other_data_or_another_graph_under_another_name_only(do
         serve({**files, "graph": other["graph"]}, log_dir)
 
 
+def test_expert_function_that_changed_is_told_by_its_file(done, files, tmp_path):
+    log_dir = done.workspace.directory.parent
+    place = shutil.copytree(files["graph"].parent, tmp_path / "files")
+    function = next(path for path in place.glob("*.py") if "reward" not in path.name)
+    function.write_text(function.read_text() + "# another\n")
+    with pytest.raises(ConfigError, match=rf"{function.name}: the file with .* has changed since training"):
+        serve({**files, "graph": place / files["graph"].name}, log_dir)
+
+
+def test_contest_of_frozen_networks_is_refused_before_anything_is_written(files, tmp_path):
+    graph = tmp_path / "files" / "graph.yaml"
+    shutil.copytree(files["graph"].parent, graph.parent)
+    frozen = "  nodes:\n    valve: {freeze: true}\n    next_level: {freeze: true}\n"
+    graph.write_text(files["graph"].read_text() + frozen)
+    with pytest.raises(
+        ConfigError, match="valve, next_level: all networks have freeze, so there is nothing for revive"
+    ):
+        serve({**files, "graph": graph}, tmp_path / "logs", venv_algo="revive_p").train()
+    assert not (tmp_path / "logs").exists()
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
