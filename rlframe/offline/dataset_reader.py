@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
-from rlframe.offline.episode_reader import EpisodeReader
+from rlframe.offline.episode_reader import episode_reader
 from rlframe.offline.input_reader import InputReader
 from rlframe.offline.io_context import IOContext
 from rlframe.offline.json_format import batch_of_row
@@ -40,7 +40,7 @@ def dataset_reader(ioctx: IOContext) -> InputReader:
             f'input="dataset": got the input_config {given}, wanted format ({" or ".join(_FORMATS)}) and path, or '
             "loader_fn"
         )
-    return JsonReader(paths, ioctx) if kind == "json" else EpisodeReader(paths, ioctx)
+    return JsonReader(paths, ioctx) if kind == "json" else episode_reader(paths, ioctx)
 
 
 class LoadedReader(InputReader):

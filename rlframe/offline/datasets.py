@@ -13,7 +13,7 @@ from rlframe.data.columns import ACTION_LOGP, ACTION_PROB, DONES, EPS_ID, N_STEP
 from rlframe.data.returns import trajectory_ends
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.offline.episode_file import forms_of
-from rlframe.offline.episode_reader import EpisodeReader
+from rlframe.offline.episode_reader import EpisodeReader, PoliciesReader
 from rlframe.offline.io_context import IOContext
 from rlframe.offline.json_format import ACTIONS_NORMALIZED
 from rlframe.offline.json_reader import JsonReader
@@ -47,7 +47,7 @@ def read_dataset(source: Any, schema: Any = None) -> Iterator[SampleBatch]:
             yield batch
 
 
-def _reader(source: Any, schema: Any) -> JsonReader | EpisodeReader:
+def _reader(source: Any, schema: Any) -> JsonReader | EpisodeReader | PoliciesReader:
     config = {"input_config": {} if schema is None else {"schema": schema}}
     return file_reader(source, IOContext(config=config))
 

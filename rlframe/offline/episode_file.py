@@ -58,12 +58,14 @@ class EpisodeFile(ABC):
         bounds: Rows at which pieces begin, and the number of all rows behind them. Int `[pieces + 1]`.
         forms: The columns' forms by name.
         actions_normalized: Whether actions are as policies choose them; None where the file does not say.
+        policy: Whose rows they are; None where they are those of the only policy.
     """
 
     path: str
     bounds: Sequence[int]
     forms: Mapping[str, ColumnForm]
     actions_normalized: bool | None = None
+    policy: str | None = None
 
     @property
     def pieces(self) -> int:

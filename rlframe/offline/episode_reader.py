@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rlframe.data.returns import trajectory_ends
-from rlframe.data.sample_batch import SampleBatch
+from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.offline.array_formats import minari_file, open_hdf5, open_npz
 from rlframe.offline.data_files import EPISODE_ENDINGS, find_files, identities
 from rlframe.offline.episode_file import EpisodeFile, check_columns
@@ -38,19 +38,22 @@ class EpisodeReader(InputReader):
         ioctx: The worker's context. Of `input_config` are read: `shuffle_rows`, how many rows are mixed among each
             other (0: batches are whole episodes, in their order); `batch_rows`, the rows of a batch (of whole episodes:
             or more), by default `rollout_fragment_length`; `schema`, what a table's headers mean.
+        policy: Whose files are read, where they are those of several policies; see `PoliciesReader`.
 
     Raises:
         ConfigError: If there are no such files, or settings are wrong.
         DataError: If a file is cut short, or files do not have the same columns.
     """
 
-    def __init__(self, inputs: str | PathLike[str] | Sequence[str], ioctx: IOContext | None = None) -> None:
+    def __init__(
+        self, inputs: str | PathLike[str] | Sequence[str], ioctx: IOContext | None = None, policy: str | None = None
+    ) -> None:
         self.ioctx = ioctx or IOContext()
         given = self.ioctx.input_config
         self.shuffle_rows = _count(given, "shuffle_rows", 0)
         self.batch_rows = max(_count(given, "batch_rows", int(self.ioctx.config.rollout_fragment_length)), 1)
-        self.files = _find(inputs)
-        self._opened = [open_episodes(path, given.get("schema")) for path in self.files]
+        self._opened = _of_policy(_open_all(inputs, given), policy)
+        self.files = [file.path for file in self._opened]
         for file in self._opened[1:]:
             check_columns(file.path, file.forms, self._opened[0].path, self._opened[0].forms)
         self._pieces = [(file, piece) for file in self._opened for piece in range(file.pieces)]
@@ -185,9 +188,11 @@ class EpisodeReader(InputReader):
             self._rng.shuffle(self._order)
 
     def _prepared(self, batch: SampleBatch, file: EpisodeFile) -> SampleBatch:
-        made = self._prepare(batch, file.actions_normalized) if batch.count else batch
-        assert isinstance(made, SampleBatch)
-        return made
+        if not batch.count:
+            return batch
+        named = batch if file.policy is None else MultiAgentBatch({file.policy: batch}, batch.count)
+        made = self._prepare(named, file.actions_normalized)
+        return made if isinstance(made, SampleBatch) else made.policy_batches[file.policy or ""]
 
     def _check_memory(self) -> None:
         policies = {} if self.ioctx.worker is None else self.ioctx.worker.policy_map
@@ -222,6 +227,107 @@ def open_episodes(path: str, schema: Any = None) -> EpisodeFile:
     raise ConfigError(f"input={path!r}: wanted a file of one of the formats {', '.join(EPISODE_ENDINGS)}")
 
 
+class PoliciesReader(InputReader):
+    """Gives batches of several policies' rows, from files that each hold one policy's.
+
+    A batch has rows of every policy, as many as an `EpisodeReader` gives; a policy with fewer rows is gone through more
+    often. Its env steps are those of the policy with the most rows: what the others did at the same time is elsewhere.
+
+    Args:
+        inputs: As of `EpisodeReader`.
+        ioctx: The worker's context.
+
+    Raises:
+        DataError: If some files say whose rows they hold, and others do not.
+    """
+
+    def __init__(self, inputs: str | PathLike[str] | Sequence[str], ioctx: IOContext | None = None) -> None:
+        ioctx = ioctx or IOContext()
+        policies = dict.fromkeys(file.policy for file in _open_all(inputs, ioctx.input_config))
+        self.readers = {str(policy): EpisodeReader(inputs, ioctx, policy) for policy in policies}
+
+    def next(self) -> MultiAgentBatch:
+        """Returns the next rows of each policy."""
+        parts = {policy: reader.next() for policy, reader in self.readers.items()}
+        return MultiAgentBatch(parts, max(rows.count for rows in parts.values()))
+
+    @property
+    def files(self) -> list[str]:
+        """The files of all policies."""
+        return [path for reader in self.readers.values() for path in reader.files]
+
+    @property
+    def actions_normalized(self) -> bool | None:
+        """Whether actions are as policies choose them; None where files do not say.
+
+        Raises:
+            DataError: If they say different things.
+        """
+        said = {reader.actions_normalized: policy for policy, reader in self.readers.items()}
+        if len(said) > 1:
+            raise DataError(
+                f"input: got files that say different things of actions_normalized, { {p: s for s, p in said.items()} }"
+                "; convert each policy's by itself"
+            )
+        return next(iter(said))
+
+    def read_all_files(self) -> Iterator[MultiAgentBatch]:
+        """Yields the rows of all files once, policy by policy, wherever `next` stands."""
+        for policy, reader in self.readers.items():
+            for rows in reader.read_all_files():
+                yield MultiAgentBatch({policy: rows}, rows.count)
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the places in the files of each policy."""
+        return {policy: reader.get_state() for policy, reader in self.readers.items()}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Goes on from there; from the beginning where a policy's files are others than they were."""
+        for policy, reader in self.readers.items():
+            if policy in state:
+                reader.set_state(state[policy])
+
+    def close(self) -> None:
+        """Lets go of the rows that are held."""
+        for reader in self.readers.values():
+            reader.close()
+
+
+def episode_reader(
+    inputs: str | PathLike[str] | Sequence[str], ioctx: IOContext | None = None
+) -> EpisodeReader | PoliciesReader:
+    """Returns the reader of files of episodes, by whether they say whose rows they hold."""
+    given = (ioctx or IOContext()).input_config
+    several = any(file.policy is not None for file in _open_all(inputs, given))
+    return PoliciesReader(inputs, ioctx) if several else EpisodeReader(inputs, ioctx)
+
+
+def _open_all(inputs: Any, given: Mapping[str, Any]) -> list[EpisodeFile]:
+    return [open_episodes(path, given.get("schema")) for path in _find(inputs)]
+
+
+def _of_policy(files: list[EpisodeFile], policy: str | None) -> list[EpisodeFile]:
+    """Returns the files of a policy; of files that do not say whose they are, all.
+
+    Raises:
+        DataError: If some say so, and others do not, or there are several policies' and none is named.
+    """
+    silent = [file for file in files if file.policy is None]
+    named = [file for file in files if file.policy is not None]
+    if silent and named:
+        raise DataError(
+            f"{named[0].path} holds rows of the policy {named[0].policy!r}, and {silent[0].path} does not say whose it "
+            "has; wanted files of one kind: read each by itself"
+        )
+    if policy is None and named:
+        policies = sorted({str(file.policy) for file in named})
+        raise DataError(
+            f"{named[0].path}: got rows of the policies {', '.join(policies)}, wanted those of one that has no name; "
+            "PoliciesReader reads them, as a config's input does"
+        )
+    return [file for file in files if file.policy == policy]
+
+
 def reads_episodes(source: Any) -> bool:
     """Returns whether a source stands for files of episodes, and not of JSON; it may stand for nothing."""
     first = source[0] if isinstance(source, (list, tuple)) and source else source
@@ -254,4 +360,4 @@ def _count(given: Mapping[str, Any], key: str, default: int) -> int:
     return value
 
 
-__all__ = ["MINARI", "EpisodeReader", "open_episodes", "reads_episodes"]
+__all__ = ["MINARI", "EpisodeReader", "PoliciesReader", "episode_reader", "open_episodes", "reads_episodes"]

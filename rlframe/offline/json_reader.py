@@ -99,7 +99,8 @@ class JsonReader(InputReader):
     def read_all_files(self) -> Iterator[SampleBatch | MultiAgentBatch]:
         """Yields the batches of all files once, in the files' order, wherever `next` stands.
 
-        Episodes of one policy that have the same `eps_id` in several files are given others; see `EpisodeIds`.
+        Episodes that have the same `eps_id` in several files are given others, the same in all policies' rows; see
+        `EpisodeIds`.
         """
         ids = EpisodeIds()
         for index, path in enumerate(self.files):
@@ -108,8 +109,7 @@ class JsonReader(InputReader):
                     where = f"{path}: line {number}"
                     batch = self._parse(where, line) if line.strip() else None
                     if batch is not None:
-                        made = self._prepare(self._checked(batch, where))
-                        yield ids.unique(index, made) if isinstance(made, SampleBatch) else made
+                        yield _unique(ids, index, self._prepare(self._checked(batch, where)))
 
     def get_state(self) -> dict[str, Any]:
         """Returns which files come next, the place in the first of them, and the generator's state."""
@@ -180,6 +180,14 @@ class JsonReader(InputReader):
                 f"{where}: got a line that is no batch: {error}; it begins with {bytes(line[:60])!r}. Take the line "
                 "out, or write the file again"
             ) from error
+
+
+def _unique(ids: EpisodeIds, file: int, batch: SampleBatch | MultiAgentBatch) -> SampleBatch | MultiAgentBatch:
+    """Returns a batch of a file with `eps_id`s that no other file has; see `EpisodeIds`."""
+    if isinstance(batch, SampleBatch):
+        return ids.unique(file, batch)
+    parts = {policy: ids.unique(file, rows) for policy, rows in batch.policy_batches.items()}
+    return MultiAgentBatch(parts, batch.env_steps())
 
 
 __all__ = ["JsonReader", "split_trajectories"]

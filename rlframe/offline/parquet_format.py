@@ -7,9 +7,11 @@ what their columns are.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
+import re
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -82,7 +84,7 @@ class ParquetFile(EpisodeFile):
         self._said = {
             name: ColumnForm(form["dtype"], tuple(form["shape"])) for name, form in said.get("columns", {}).items()
         }
-        self.actions_normalized = said.get("actions_normalized")
+        self.actions_normalized, self.policy = said.get("actions_normalized"), said.get("policy")
         self.forms = self._said or forms_of(self.read(0))
 
     def read(self, piece: int) -> SampleBatch:
@@ -135,9 +137,10 @@ class ParquetFile(EpisodeFile):
 class ParquetWriter(OutputWriter):
     """Writes batches into `output-<time>_worker-<index>_<number>.parquet`, whole episodes in each group of rows.
 
-    Rows wait in memory for the end of their episode, and for a group to be full. A file can be read from when it is
-    closed: when it has its size, and when the writer is, at the latest when the program ends or the writer is
-    forgotten; until then it has another name.
+    Rows of several policies go into files of their own, `..._<number>.<policy>.parquet`, which say whose they are; one
+    episode has the same `eps_id` in all of them. Rows wait in memory for the end of their episode, and for a group to
+    be full. A file can be read from when it is closed: when it has its size, and when the writer is, at the latest when
+    the program ends or the writer is forgotten; until then it has another name.
 
     Args:
         path: Directory, which is made if there is none; or an address such as `s3://bucket/folder`.
@@ -162,8 +165,12 @@ class ParquetWriter(OutputWriter):
         normalized = normalized_by(self.ioctx) if actions_normalized is None else actions_normalized
         # Without the worker, which would live as long as the program if what closes the file knew it.
         named = IOContext(worker_index=self.ioctx.worker_index)
-        self._rows = _GroupedRows(self.path, named, max_file_size, group_rows, compression, normalized)
-        self._at_end = weakref.finalize(self, self._rows.close)
+        self._made = functools.partial(
+            _GroupedRows, self.path, named, max_file_size, group_rows, compression, normalized
+        )
+        #: By policy; None where batches are of one policy that has no name.
+        self._rows: dict[str | None, _GroupedRows] = {}
+        self._at_end = weakref.finalize(self, _close_all, self._rows)
 
     def write(self, sample_batch: SampleBatch | MultiAgentBatch) -> None:
         """Takes a batch; its rows are on disk when their group is full, or the writer is closed.
@@ -171,20 +178,31 @@ class ParquetWriter(OutputWriter):
         A column whose numbers get fractions after it began with integers becomes one of floats, in a file of its own.
 
         Raises:
-            DataError: If it holds several policies' rows, what Parquet has no form for, or columns of another form
-                than those before.
+            DataError: If it holds what Parquet has no form for, or columns of another form than those before.
         """
-        if isinstance(sample_batch, MultiAgentBatch):
-            raise DataError(
-                f"output: got rows of the policies {list(sample_batch.policy_batches)}, wanted one policy's: Parquet "
-                'holds one table; write those of several as JSON (output_config: {"format": "json"})'
-            )
-        if sample_batch.count:
-            self._rows.add(_flat(sample_batch))
+        several = sample_batch.policy_batches if isinstance(sample_batch, MultiAgentBatch) else None
+        parts: Mapping[Any, SampleBatch] = {None: sample_batch} if several is None else several  # type: ignore[dict-item]
+        for policy, rows in parts.items():
+            if rows.count:
+                if policy not in self._rows:
+                    self._rows[policy] = self._made(policy)
+                self._rows[policy].add(_flat(rows))
 
     def close(self) -> None:
-        """Writes what waits, and ends the file; the next batch begins another."""
-        self._rows.close()
+        """Writes what waits, and ends the files; the next batch begins others."""
+        _close_all(self._rows)
+
+
+def _close_all(rows: Mapping[str | None, _GroupedRows]) -> None:
+    """Ends files, also those behind one that fails."""
+    failures = []
+    for one in rows.values():
+        try:
+            one.close()
+        except Exception as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
 
 
 class _GroupedRows:
@@ -197,15 +215,16 @@ class _GroupedRows:
         group_rows: Rows of a group, about.
         compression: Of the file.
         normalized: What the file says of its actions.
+        policy: Whose rows they are; None where there is one policy.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - the writer's, and whose rows they are
         self, path: str, ioctx: IOContext, max_file_size: int, group_rows: int, compression: str,
-        normalized: bool | None,
+        normalized: bool | None, policy: str | None,
     ) -> None:  # fmt: skip
         self.path, self.ioctx, self.file_index = path, ioctx, 0
         self._max_file_size, self._group_rows, self._compression = max_file_size, group_rows, compression
-        self._normalized = normalized
+        self._normalized, self._policy = normalized, policy
         self._waiting: list[SampleBatch] = []
         self.held, self._due, self._bytes = 0, group_rows, 0
         self._writer: Any = None
@@ -266,17 +285,24 @@ class _GroupedRows:
         columns = {name: _as_arrow(name, column, self._forms[name]) for name, column in rows.items()}
         table = pyarrow.table(columns)
         if self._writer is None:
-            said = {
+            said: dict[str, Any] = {
                 "columns": {name: {"dtype": form.dtype, "shape": form.shape} for name, form in self._forms.items()},
                 "actions_normalized": self._normalized,
             }
-            self._file = open_output(self, _UNFINISHED)
+            if self._policy is not None:
+                said["policy"] = self._policy
+            self._file = open_output(self, self._ending())
             schema = table.schema.with_metadata({_KEY: json.dumps(said).encode()})
             self._writer = pq.ParquetWriter(
                 self._file, schema, compression=self._compression, use_dictionary=False, write_statistics=False
             )
         self._writer.write_table(table.cast(self._writer.schema), row_group_size=rows.count)
         self._bytes += rows.size_bytes()
+
+    def _ending(self) -> str:
+        """Returns what the name of a file ends with while it is written; of a policy's id what names may have."""
+        whose = "" if self._policy is None else f"{re.sub(r'[^A-Za-z0-9_-]', '_', self._policy)}."
+        return f"{whose}{_UNFINISHED}"
 
     def _end_file(self) -> None:
         if self._writer is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlframe.offline.data_files import DATA_ENDINGS
 from rlframe.offline.dataset_reader import dataset_reader
-from rlframe.offline.episode_reader import EpisodeReader, reads_episodes
+from rlframe.offline.episode_reader import EpisodeReader, PoliciesReader, episode_reader, reads_episodes
 from rlframe.offline.input_reader import Batch, InputReader, ShuffledInput, give_state, state_of
 from rlframe.offline.io_context import IOContext
 from rlframe.offline.json_reader import JsonReader
@@ -155,7 +155,7 @@ def _reader(source: Any, ioctx: IOContext) -> InputReader:
     return file_reader(source, ioctx)
 
 
-def file_reader(source: Any, ioctx: IOContext) -> JsonReader | EpisodeReader:
+def file_reader(source: Any, ioctx: IOContext) -> JsonReader | EpisodeReader | PoliciesReader:
     """Returns the reader of files, which can also read all of them once: `read_all_files()`.
 
     Args:
@@ -166,7 +166,7 @@ def file_reader(source: Any, ioctx: IOContext) -> JsonReader | EpisodeReader:
         ConfigError: If there are no such files.
         DataError: If a file is cut short, or files do not have the same columns.
     """
-    return EpisodeReader(source, ioctx) if reads_episodes(source) else JsonReader(source, ioctx)
+    return episode_reader(source, ioctx) if reads_episodes(source) else JsonReader(source, ioctx)
 
 
 def _class_at(path: str) -> Any:

@@ -7,7 +7,8 @@ import pytest
 
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.offline import EpisodeReader, IOContext, ParquetWriter
-from rlframe.offline.episode_reader import open_episodes
+from rlframe.offline.episode_reader import PoliciesReader, open_episodes
+from rlframe.offline.sources import file_reader
 from rlframe.utils.errors import ConfigError, DataError
 
 LENGTHS = (5, 3, 4, 6)
@@ -94,7 +95,8 @@ def test_what_waits_in_memory_is_bounded_by_the_groups_not_the_episodes(tmp_path
     writer = ParquetWriter(str(tmp_path), group_rows=4)
     for start in range(0, 100, 2):
         writer.write(long[start : start + 2])
-        assert writer._rows.held == sum(batch.count for batch in writer._rows._waiting) <= 9 * 4
+        rows = writer._rows[None]
+        assert rows.held == sum(batch.count for batch in rows._waiting) <= 9 * 4
     writer.close()
     assert EpisodeReader(str(tmp_path)).next()["rewards"].tolist() == list(
         range(EpisodeReader(str(tmp_path))._opened[0].bounds[1])
@@ -420,10 +422,59 @@ def test_settings_that_mean_nothing_are_told(settings, says, tmp_path):
         EpisodeReader(str(tmp_path), context(**settings))
 
 
-def test_rows_of_several_policies_and_of_two_shapes_are_not_written(tmp_path):
+def of_two_policies() -> list[MultiAgentBatch]:
+    left, right = episodes((4, 3, 5)), episodes((4, 3, 5), width=2)
+    return [
+        MultiAgentBatch({"left": one, "the right/one": other}, one.count)
+        for one, other in zip(left, right, strict=True)
+    ]
+
+
+def test_rows_of_several_policies_are_written_apart_and_come_back_as_theirs(tmp_path):
+    write(tmp_path, of_two_policies(), group_rows=4)
+    assert sorted(path.name.split(".", 1)[1] for path in tmp_path.iterdir()) == [
+        "left.parquet", "the_right_one.parquet",
+    ]  # fmt: skip
+    reader = file_reader(str(tmp_path), context(batch_rows=100))
+    assert isinstance(reader, PoliciesReader)
+    parts = list(reader.read_all_files())
+    for policy, width in (("left", 3), ("the right/one", 2)):
+        rows = SampleBatch.concat_samples(
+            [part.policy_batches[policy] for part in parts if policy in part.policy_batches]
+        )
+        assert rows["obs"].shape == (12, width)
+        assert rows["eps_id"].tolist() == [0] * 4 + [1] * 3 + [2] * 5
+    batch = reader.next()
+    assert {policy: set(rows["eps_id"]) <= {0, 1, 2} for policy, rows in batch.policy_batches.items()} == {
+        "left": True, "the right/one": True,
+    }  # fmt: skip
+    assert batch.count == max(rows.count for rows in batch.policy_batches.values())
+    with pytest.raises(DataError, match="rows of the policies left, the right/one, wanted those of one that has no"):
+        EpisodeReader(str(tmp_path))
+    alone = EpisodeReader(str(tmp_path), context(batch_rows=1), "left")
+    assert alone.next()["obs"].shape[1] == 3
+
+
+def test_readers_of_several_policies_go_on_where_they_were(tmp_path):
+    write(tmp_path, of_two_policies(), group_rows=4)
+    one, other = (file_reader(str(tmp_path), context(seed=seed, batch_rows=1)) for seed in (0, 5))
+    one.next()
+    other.set_state(one.get_state())
+    for _ in range(5):
+        expected, got = one.next().policy_batches, other.next().policy_batches
+        for policy in expected:
+            assert expected[policy]["rewards"].tolist() == got[policy]["rewards"].tolist()
+
+
+def test_files_that_say_whose_they_are_are_not_mixed_with_others(tmp_path):
+    write(tmp_path, of_two_policies())
+    write(tmp_path, episodes())
+    with pytest.raises(DataError, match=r"holds rows of the policy '.*', and .*parquet does not say whose it has"):
+        file_reader(str(tmp_path), context())
+
+
+def test_rows_of_two_shapes_are_not_written(tmp_path):
     batch = episodes()[0]
-    with pytest.raises(DataError, match=r"'left', 'right'.*as JSON"):
-        write(tmp_path, [MultiAgentBatch({"left": batch, "right": batch}, 5)])
     with pytest.raises(DataError, match=r"column 'obs': got rows of shape \(2,\), wanted \(3,\)"):
         write(tmp_path, [batch, episodes(width=2)[0]])
 

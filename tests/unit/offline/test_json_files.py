@@ -252,3 +252,15 @@ def test_addresses_are_written_read_and_listed_and_old_files_ended(tmp_path):
             JsonReader("memory://rlframe-json/nothing")
     finally:
         fsspec.filesystem("memory").rm("/rlframe-json", recursive=True)
+
+
+def test_episodes_of_two_runs_in_one_directory_are_told_apart_for_all_policies(tmp_path):
+    batch = MultiAgentBatch({"left": make_batch(), "right": make_batch()}, 4)
+    for _ in range(2):
+        write(tmp_path, [batch])
+    ids = [
+        {policy: set(rows["eps_id"].tolist()) for policy, rows in read.policy_batches.items()}
+        for read in JsonReader(str(tmp_path)).read_all_files()
+    ]
+    assert [one["left"] == one["right"] for one in ids] == [True, True]
+    assert not ids[0]["left"] & ids[1]["left"]

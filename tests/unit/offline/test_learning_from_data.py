@@ -459,19 +459,21 @@ def test_a_checkpoint_writes_nowhere_its_program_did_not_say(written, tmp_path):
     assert len(list((tmp_path / "here").iterdir())) == 1
 
 
-def test_several_agents_write_and_read(tmp_path):
+@pytest.mark.parametrize("kind", ["json", "parquet"])
+def test_several_agents_write_and_read(kind, tmp_path):
     from rlframe.examples.env.multi_agent import MultiAgentCartPole
 
     several = {
         "env": MultiAgentCartPole, "env_config": {"num_agents": 2},
         "multiagent": {"policies": {"a", "b"}, "policy_mapping_fn": lambda agent, *_, **__: "ab"[agent % 2]},
     }  # fmt: skip
-    writer = PGTrainer({**WRITES, **several, "output": str(tmp_path)})
+    writer = PGTrainer({**WRITES, **several, "output": str(tmp_path), "output_config": {"format": kind}})
     writer.train()
+    writer.stop()
     reader = DQNTrainer({**READS, **several, "input": str(tmp_path), "input_evaluation": []})
     batch = reader.workers.local_worker().sample()
     assert set(batch.policy_batches) == {"a", "b"}
-    assert batch.env_steps() == 50
+    assert batch.env_steps() == 50 or kind == "parquet"  # whose batches are of whole episodes
     assert reader.train()["timesteps_total"] >= 200
     several["multiagent"] = {**several["multiagent"], "policies": {"a", "c"}}
     several["multiagent"]["policy_mapping_fn"] = lambda agent, *_, **__: "ac"[agent % 2]
