@@ -42,7 +42,7 @@ OURS = {
     "TD3BC": {"actor_hiddens": HIDDENS, "critic_hiddens": HIDDENS},
 }
 THEIRS = {
-    "BC": ("BCConfig", {"learning_rate": 1e-3, "policy_type": "stochastic"}),
+    "BC": ("BCConfig", {"learning_rate": 1e-3}),  # its default, squared errors of a mean in [-1, 1]
     "CQL": (
         "CQLConfig",
         {

@@ -40,6 +40,37 @@ def test_cartpole_above_70_and_above_the_data(cls, seed, framework, mixed_qualit
     assert np.mean(returns) > max(70.0, behaviour)
 
 
+@pytest.fixture(scope="module")
+def one_controller(tmp_path_factory):
+    """Returns a directory with what one policy did at CartPole, and the mean return of its last iteration."""
+    directory = str(tmp_path_factory.mktemp("controller"))
+    config = {
+        "seed": 0, "num_workers": 0, "num_envs_per_worker": 8, "train_batch_size": 1024, "sgd_minibatch_size": 256,
+        "num_sgd_iter": 4, "lr": 1e-3, "lambda": 0.95, "model": {"fcnet_hiddens": [64, 64]},
+    }  # fmt: skip
+    teacher = PPOTrainer(config, env="CartPole-v1")
+    for _ in range(15):
+        teacher.train()
+    recorder = PPOTrainer({**config, "output": directory, "lr": 0.0}, env="CartPole-v1")  # acts, learns nothing
+    recorder.get_policy().set_weights(teacher.get_policy().get_weights())
+    results = [recorder.train() for _ in range(6)]
+    recorder.stop()
+    return directory, results[-1]["episode_reward_mean"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_marwil_whose_values_have_layers_of_their_own_keeps_what_it_imitates(seed, one_controller):
+    # In shared layers the values' errors saturate the units, and in 300 updates the policy forgets to look.
+    directory, behaviour = one_controller
+    model = {"fcnet_hiddens": [64, 64], "vf_share_layers": False}
+    config = {"input": directory, "input_evaluation": [], "seed": seed, "lr": 2e-3, "train_batch_size": 512}
+    evaluation = {"evaluation_num_episodes": 20, "evaluation_config": {"explore": False}}
+    trainer = MARWILTrainer({**config, **evaluation, "model": model}, env="CartPole-v1")
+    for _ in range(300):
+        trainer.train()
+    assert trainer.evaluate()["evaluation"]["episode_reward_mean"] > 0.9 * behaviour
+
+
 CRITICS = {
     "CQL": {"bc_iters": 0, "min_q_weight": 1.0},
     "IQL": {"actor_lr": 1e-3, "critic_lr": 1e-3},
