@@ -1,7 +1,7 @@
 """The base of every algorithm's config, and the words to declare one: `option`, `section`, `Variants`."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from typing_extensions import Self
 
@@ -47,7 +47,8 @@ class _Buildable(_ModelMetaclass):
         from rlframe.config.builder import ConfigBuilder  # which needs what merges configs, and that this module
 
         named = [keys.pop(name, None) for name in ("trainer_class", "algo_class")]
-        return ConfigBuilder(cls, trainer_class or named[0] or named[1]).training(**keys)
+        declaration = cast("type[AlgorithmConfig]", cls)
+        return ConfigBuilder(declaration, trainer_class or named[0] or named[1]).training(**keys)
 
 
 class AlgorithmConfig(Section, metaclass=_Buildable):

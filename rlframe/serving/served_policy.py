@@ -88,12 +88,20 @@ class ServedPolicy:
         """Begins an episode, for policies that remember; a context manager."""
         return PolicySession(self, self._call("POST", "/sessions", self._asked)["session"])
 
-    def _call(self, method: str, path: str, message: Any = None) -> Any:
+    def _call(self, method: str, path: str, message: Any = None, *, over: tuple[int, ...] = ()) -> Any:
+        """Returns what the server answers; None with a status that says that it is over already.
+
+        Raises:
+            DataError: If the server refuses what was asked.
+            PermissionError: If it wants another token.
+            RuntimeError: If the policy failed.
+            ConnectionError: If there is no server.
+        """
         body = b"" if message is None else dumps(message)
         status, answer = self._send(method, self._path + path, body)
         told = loads(answer) if answer else None
-        if status < http.client.BAD_REQUEST:
-            return told
+        if status < http.client.BAD_REQUEST or status in over:
+            return told if status not in over else None
         why = told["error"] if isinstance(told, dict) and "error" in told else f"the server answered with {status}"
         if status == http.client.UNAUTHORIZED:
             raise PermissionError(why)
@@ -148,8 +156,8 @@ class PolicySession:
         return action
 
     def close(self) -> None:
-        """Ends the episode."""
-        self._served._call("DELETE", self._path)
+        """Ends the episode; one that has expired has ended."""
+        self._served._call("DELETE", self._path, over=(http.client.NOT_FOUND, http.client.GONE))
 
     def __enter__(self) -> PolicySession:
         return self

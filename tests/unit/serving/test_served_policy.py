@@ -163,10 +163,10 @@ def test_a_step_that_is_asked_again_is_not_taken_twice(memory):
 
 
 def test_sessions_that_are_over_say_so(memory):
-    session = memory.client().session()
-    next(iter(memory.service._sessions.values())).heard -= 61.0
-    with pytest.raises(DataError, match=r"has expired: nothing was heard of it for 60 s; begin another one"):
-        session.act(np.ones(3, np.float32))
+    with memory.client().session() as session:  # at its end nothing more is said of what is over
+        next(iter(memory.service._sessions.values())).heard -= 61.0
+        with pytest.raises(DataError, match=r"has expired: nothing was heard of it for 60 s; begin another one"):
+            session.act(np.ones(3, np.float32))
     assert memory.service.open_sessions == 0
     assert memory.send("DELETE", "/sessions/none")[0] == 404
     opened = [memory.client().session() for _ in range(3)]
