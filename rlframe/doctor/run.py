@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any, TypeGuard
 
@@ -29,6 +30,10 @@ _VALUE_LIMIT = 10
 #: Iterations in which something is to be seen each time.
 _RECENT = 3
 _NO_GRADIENT, _GRADIENTS_PER_CLIP = 1e-8, 1000
+#: Learning rates, of which algorithms read some, and those in `optimization`; the entropy's may be 0.
+_RATES, _SEPARATE = ("lr", "actor_lr", "critic_lr"), ("actor_learning_rate", "critic_learning_rate")
+#: Spread of a batch's Q-values, in units of their size, below which they tell no action from another.
+_FLAT = 1e-6
 
 
 def examine_run(path: str | os.PathLike[str]) -> list[Finding]:
@@ -63,17 +68,57 @@ def _learning(results: Results, config: Mapping[str, Any]) -> Iterator[Finding]:
     if not info.get("num_steps_trained"):
         text = f"nothing was learned from: {steps} env steps, learning_starts {starts}"
         yield Finding("not_learning_yet", text, "learning_starts, smaller; or a longer run")
-    rate = config.get("lr")
-    if rate == 0 and not config.get("lr_schedule") and not config.get("optimization"):
-        yield Finding("lr_zero", "lr is 0", "lr")
-    elif isinstance(rate, float) and rate > _LARGE_LR and not config.get("lr_schedule"):
-        yield Finding("lr_large", f"lr is {rate:g}; the algorithms' defaults are 0.00005 to 0.0005", "lr, smaller")
+    yield from _rates(config)
+    for policy_id, own in _own_configs(config).items():
+        set_here = {key: value for key, value in own.items() if key in _RATES}
+        if set_here:
+            yield from _of_one(policy_id, _rates({**config, **set_here}, keys=tuple(set_here)))
+
+
+def _rates(config: Mapping[str, Any], keys: Sequence[str] | None = None) -> Iterator[Finding]:
+    """Yields learning rates that are 0, or larger than any default; of `keys` (None: all) those that are read."""
+    separate = config.get("optimization") or {}
+    read = ("actor_lr", "critic_lr") if separate or "critic_lr" in config else ("lr",)
+    rates = {key: config.get(key) for key in read if keys is None or key in keys}
+    if keys is None:
+        rates |= {f"optimization.{key}": separate.get(key) for key in _SEPARATE}
+    scheduled = bool(config.get("lr_schedule"))
+    for key, rate in rates.items():
+        if key == "lr" and scheduled:
+            continue
+        if rate == 0 and isinstance(rate, Real) and not isinstance(rate, bool):
+            yield Finding("lr_zero", f"{key} is 0", key)
+        elif isinstance(rate, float) and rate > _LARGE_LR:
+            text = f"{key} is {rate:g}; the algorithms' defaults are 0.00005 to 0.001"
+            yield Finding("lr_large", text, f"{key}, smaller")
+
+
+def _own_configs(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Returns what the policies of several agents have in configs of their own, by policy."""
+    policies = (config.get("multiagent") or {}).get("policies")
+    if not isinstance(policies, Mapping):
+        return {}
+    found = {}
+    for policy_id, spec in policies.items():
+        own = spec[3] if isinstance(spec, (tuple, list)) and len(spec) > 3 else getattr(spec, "config", None)
+        found[str(policy_id)] = own if isinstance(own, Mapping) else {}
+    return found
+
+
+def _of_one(policy_id: str, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yields findings as those of one of several policies."""
+    for finding in findings:
+        named = finding.evidence.startswith(f"{policy_id}: ")
+        text = finding.evidence if named else f"{policy_id}: {finding.evidence}"
+        yield replace(finding, evidence=text, policy=policy_id)
 
 
 def _replay(results: Results, config: Mapping[str, Any]) -> Iterator[Finding]:
     """Yields whether rows of a replay buffer are learned from too seldom or too often, and targets that stand still."""
     if not config.get("replay_buffer_config") or config.get("input", "sampler") != "sampler":
         return
+    if config.get("tau") == 0:
+        yield Finding("target_frozen", "tau is 0: the target networks never move", "tau, 0.005 or so; 1 copies")
     learning = [row for row in results if (row.get("info") or {}).get("num_steps_trained")]
     if len(learning) < 2:  # the first learns in a part of its steps alone
         return
@@ -143,11 +188,14 @@ def _statistics(results: Results, config: Mapping[str, Any]) -> Iterator[Finding
         lost = [name for name, value in stats.items() if value is None or not _finite(value)]
         if lost and "cur_lr" in stats:
             yield Finding("not_finite", f"{policy_id}: {', '.join(lost)} not finite", "lr, smaller; grad_clip")
-        yield from _of_policy(policy_id, stats, config, improving=_improving(results))
-        yield from _lasting(policy_id, results)
-        yield from _gradients(policy_id, stats, config)
-        if len(learners) == 1:
-            yield from _values(policy_id, stats, results[-1], config)
+        own = {**config, **_own_configs(config).get(policy_id, {})}
+        found = [
+            *_of_policy(policy_id, stats, own, improving=_improving(results)),
+            *_lasting(policy_id, results),
+            *_gradients(policy_id, stats, own),
+            *_values(policy_id, stats, _returns_of(policy_id, results[-1], alone=len(learners) == 1), own),
+        ]
+        yield from found if len(learners) == 1 else _of_one(policy_id, found)
     returns = max((abs(row.get("episode_reward_mean") or 0.0) for row in results[-1:]), default=0.0)
     clip, normalised = config.get("vf_clip_param"), config.get("normalize_values")
     if _finite(clip) and normalised is False and returns > _RETURNS_PER_CLIP * clip:
@@ -197,19 +245,44 @@ def _gradients(policy_id: str, stats: Mapping[str, Any], config: Mapping[str, An
         yield Finding("gradients_clipped", text, "smaller rewards; grad_clip, larger")
 
 
+def _returns_of(policy_id: str, row: Mapping[str, Any], *, alone: bool) -> list[tuple[float, float]]:
+    """Returns (return, length in steps) of the last episodes; of one of several policies, of its best and its worst."""
+    if alone:
+        ends, lengths = ((row.get("hist_stats") or {}).get(key) or [] for key in ("episode_reward", "episode_lengths"))
+        return list(zip(ends, lengths, strict=True)) if len(ends) == len(lengths) else []
+    length = row.get("episode_len_mean")
+    bounds = [(row.get(f"policy_reward_{end}") or {}).get(policy_id) for end in ("min", "max")]
+    return [(total, length) for total in bounds if _finite(total) and _finite(length)]
+
+
 def _values(
-    policy_id: str, stats: Mapping[str, Any], row: Mapping[str, Any], config: Mapping[str, Any]
+    policy_id: str, stats: Mapping[str, Any], returns: Sequence[tuple[float, float]], config: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    """Yields whether Q-values are beyond what any return of these rewards can be."""
-    ends, lengths = ((row.get("hist_stats") or {}).get(key) or [] for key in ("episode_reward", "episode_lengths"))
+    """Yields whether Q-values are beyond what any return of these rewards can be, or the same for all."""
     gamma, value = config.get("gamma"), stats.get("mean_q")
-    if not _finite(value) or not _finite(gamma) or not ends or len(ends) != len(lengths) or gamma >= 1:
+    least, most_q = stats.get("min_q"), stats.get("max_q")
+    if _finite(value) and _finite(least) and _finite(most_q) and most_q - least <= _FLAT * max(1.0, abs(value)):
+        text = f"{policy_id}: all Q-values of a batch are {value:.3g}: no action is better than another"
+        yield Finding("values_flat", text, "learning rates, smaller, and begin anew; the reward")
+    if not _finite(value) or not _finite(gamma) or not returns or gamma >= 1:
         return
-    rewards = max(abs(total) / max(length, 1) for total, length in zip(ends, lengths, strict=True))
-    most = max(1.0, *map(abs, ends), rewards / (1 - gamma))
+    horizon = 1 / (1 - gamma)
+    rewards = max(abs(total) / max(length, 1) for total, length in returns)
+    # Entropy is a part of SAC's values: at most what a policy as random as it is wanted to be collects.
+    alpha, entropy = stats.get("alpha_value"), stats.get("target_entropy")
+    bonus = abs(alpha * entropy) if _finite(alpha) and _finite(entropy) else 0.0
+    most = max(1.0, *(abs(total) for total, _ in returns), rewards * horizon) + bonus * horizon
     if abs(value) > _VALUE_LIMIT * most:
         text = f"{policy_id}: mean_q is {value:.3g}, and returns allow {most:.3g}: values feed on themselves"
-        yield Finding("values_grow", text, "target_network_update_freq, larger; lr, smaller; double_q: True")
+        yield Finding("values_grow", text, _how_values_are_held(config))
+
+
+def _how_values_are_held(config: Mapping[str, Any]) -> str:
+    """Returns which keys hold the values of an algorithm."""
+    if "double_q" in config:
+        return "target_network_update_freq, larger; lr, smaller; double_q: True"
+    rate = "optimization.critic_learning_rate" if config.get("optimization") else "critic_lr"
+    return f"{rate}, smaller; tau, smaller; twin_q: True"
 
 
 def _improving(results: Results) -> bool:

@@ -31,6 +31,7 @@ class AttentionUnit:
         after = made.columns(steps, 1, size + 1) if size else memory
         x = self._gate("gate_1", x, made.add("Relu", [self._attention(self._norm("norm_1", steps, 2))]))
         hidden = made.add("Relu", [self._linear("mlp_0", self._norm("norm_2", x, 1))])
+        self._layers.noted(f"{self._prefix}mlp_0", "relu", hidden)
         return self._gate("gate_2", x, made.add("Relu", [self._linear("mlp_1", hidden)])), after
 
     def _attention(self, context: str) -> str:

@@ -196,7 +196,7 @@ def _verified(program: Program, run: Runner, recorded: list[list[Step]]) -> floa
     """
     if not (program.states or program.reward):
         batches = (*recorded, recorded[0][:1])
-        return max(_checked(program, run(_feeds(program, steps)), steps) for steps in batches)
+        return max(_checked(program, run(feeds_of(program, steps)), steps) for steps in batches)
     # One after the other and side by side: batches of one and of several.
     return max(_followed(program, run, episodes) for episodes in (*([episode] for episode in recorded), recorded))
 
@@ -206,13 +206,13 @@ def _followed(program: Program, run: Runner, episodes: list[list[Step]]) -> floa
     worst = 0.0
     states = {state.given.name: np.stack([state.initial] * len(episodes)) for state in program.states}
     for steps in zip(*episodes, strict=False):
-        made = run({**_feeds(program, steps), **states})
+        made = run({**feeds_of(program, steps), **states})
         states = {state.given.name: made[state.made] for state in program.states}
         worst = max(worst, _checked(program, made, steps))
     return worst
 
 
-def _feeds(program: Program, steps: Sequence[Step]) -> dict[str, NDArray[Any]]:
+def feeds_of(program: Program, steps: Sequence[Step]) -> dict[str, NDArray[Any]]:
     """Returns what steps saw as inputs `[B, ...]`."""
     parts = [{port.name: _part(step.observation, port) for port in program.observations} for step in steps]
     feeds = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
@@ -275,4 +275,4 @@ def _at(value: Any, path: tuple[Any, ...]) -> Any:
     return value
 
 
-__all__ = ["CONTRACT", "FILES", "FORMATS", "Runner", "export_policy"]
+__all__ = ["CONTRACT", "FILES", "FORMATS", "Runner", "export_policy", "feeds_of"]

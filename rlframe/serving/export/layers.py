@@ -34,6 +34,8 @@ _PLAIN = {
     "softsign": "Softsign",
 }  # fmt: skip
 _LAYER_NORM_EPSILON = 1e-5
+#: Stands for an activation where what a layer gives is its memory.
+MEMORY = "memory"
 
 
 def activated(program: Program, x: str, name: str | None) -> str:
@@ -85,7 +87,13 @@ class Layers:
 
     def _dense(self, x: str, layer: Dense, prefix: str) -> str:
         name = prefix + layer.name
-        return activated(self.program, self.linear(x, f"{name}.weight", f"{name}.bias"), layer.activation)
+        made = activated(self.program, self.linear(x, f"{name}.weight", f"{name}.bias"), layer.activation)
+        return self.noted(name, layer.activation, made)
+
+    def noted(self, name: str, activation: str | None, made: str) -> str:
+        """Notes what a layer with units gives, and returns it."""
+        self.program.layers.append((name, normalize_activation(activation), made))
+        return made
 
     def _noisy_dense(self, x: str, layer: NoisyDense, prefix: str) -> str:
         return self._dense(x, Dense(layer.name, layer.activation), prefix)  # no noise where nothing explores
@@ -151,7 +159,7 @@ class Layers:
             name = f"{prefix}{layer.name}.convs.{index}._model.{int(plan.padding is not None)}"
             arrays = [program.constant(self._array(f"{name}.{part}")) for part in ("weight", "bias")]
             x = program.add("Conv", [x, *arrays], strides=list(plan.stride), pads=[top, left, bottom, right])
-            x = activated(program, x, layer.activation)
+            x = self.noted(f"{prefix}{layer.name}.{index}", layer.activation, activated(program, x, layer.activation))
         return program.rows(x, features)
 
     # --- memory ------------------------------------------------------------------------------------------------
@@ -170,6 +178,7 @@ class Layers:
         cell = program.add("Add", [kept, added])
         hidden = program.add("Mul", [program.add("Sigmoid", [o]), program.add("Tanh", [cell])])
         self.after += [hidden, cell]
+        program.layers.append((name, MEMORY, hidden))
         return hidden
 
     def _gru(self, x: str, layer: GRU, prefix: str) -> str:
@@ -189,4 +198,5 @@ class Layers:
         )  # fmt: skip
         made = program.add("Add", [new, program.add("Mul", [update, program.add("Sub", [state, new])])])
         self.after.append(made)
+        program.layers.append((name, MEMORY, made))
         return made

@@ -74,6 +74,8 @@ class Program:
         reward: The last action's reward; None where it is not seen.
         nodes: (operation, names of its inputs, name of its output, attributes), in an order in which they can run.
         constants: Arrays by name.
+        layers: (name, activation, name of what it gives) of each layer with units, for who looks at them: dense layers
+            `[B, units]`, convolutions `[B, channels, H, W]`, memories `[B, units]` with the activation "memory".
         network: What the operation "Network" calls, where one of the user's own is traced; else None. It takes and
             gives tensors of its framework, `[B, ...]`; "Part" picks one of what it gave.
     """
@@ -84,6 +86,7 @@ class Program:
     reward: Port | None = None
     nodes: list[tuple[str, list[str], str, dict[str, Any]]] = field(default_factory=list)
     constants: dict[str, NDArray[Any]] = field(default_factory=dict)
+    layers: list[tuple[str, str, str]] = field(default_factory=list)
     network: TracedNetwork | None = None
 
     @property

@@ -32,7 +32,7 @@ class Step:
     action: Any
 
 
-def record(trainer: Any, policy_id: str) -> list[list[Step]]:
+def record(trainer: Any, policy_id: str, episodes: int = _EPISODES) -> list[list[Step]]:
     """Returns episodes, or their beginnings, of a policy that acts greedily.
 
     They are played in the trainer's environment; where it has none, observations are drawn from the space.
@@ -40,19 +40,20 @@ def record(trainer: Any, policy_id: str) -> list[list[Step]]:
     Args:
         trainer: With weights.
         policy_id: Which policy; of several agents that it acts for, the first.
+        episodes: How many.
 
     Raises:
         ConfigError: If it acts for no agent of the environment.
     """
     creator = with_preprocessing(trainer.env_creator, {**trainer.config, "in_evaluation": True})
     if creator is None:
-        return [_from_space(trainer, policy_id, number) for number in range(_EPISODES)]
+        return [_from_space(trainer, policy_id, number) for number in range(episodes)]
     env: Any = creator(EnvContext(dict(trainer.config.get("env_config") or {})))
     several = is_multi_agent(env)
     env = MultiAgentAdapter(env) if several else adapt_env(env)
     play = _play_several if several else _play_one
     try:
-        return [play(trainer, policy_id, env, derive_seed(_SEED, number)) for number in range(_EPISODES)]
+        return [play(trainer, policy_id, env, derive_seed(_SEED, number)) for number in range(episodes)]
     finally:
         env.close()
 

@@ -13,7 +13,9 @@ from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.cli.commands import app
 from rlframe.doctor import examine_env, examine_results
-from rlframe.doctor.policies import units_without_effect
+from rlframe.doctor.units import units_without_effect
+from rlframe.policy.policy import PolicySpec
+from rlframe.serving.export.recorded import Step
 
 ALONE = {"num_workers": 0, "seed": 1}
 SMALL = {"train_batch_size": 200, "sgd_minibatch_size": 100, "num_sgd_iter": 2, "rollout_fragment_length": 200}
@@ -123,6 +125,10 @@ def test_one_bad_iteration_is_none():
         ([result(steps=4000, trained=3000), result(steps=8000, trained=3400)], {}, "replay_ratio_low"),
         ([result(steps=4000, trained=3000), result(steps=8000, trained=10**9)], {}, "replay_ratio_high"),
         ([result(mean_q=1e6)], {"gamma": 0.99}, "values_grow"),
+        ([result(mean_q=0.5, min_q=0.5, max_q=0.5)], {}, "values_flat"),
+        ([result()], {"critic_lr": 0.0}, "lr_zero"),
+        ([result()], {"optimization": {"actor_learning_rate": 0.5}}, "lr_large"),
+        ([result()], {"tau": 0.0}, "target_frozen"),
         ([result(grad_gnorm=1e-12)], {}, "gradients_vanish"),
         ([result(grad_gnorm=1e6)], {"grad_clip": 40.0}, "gradients_clipped"),
         ([result(reward=-200.0, episodes=60)], {}, "returns_constant"),
@@ -138,16 +144,27 @@ def test_what_results_tell_with_replay_values_gradients_and_time(rows, config, n
     assert [finding.name for finding in examine_results(rows, config)] == [name]
 
 
+def test_findings_of_several_policies_say_whose_they_are():
+    stats = {"a": {"kl": 0.01, "mean_q": 5.0}, "b": {"kl": 0.9, "mean_q": 1e5}}
+    row = result()
+    row["info"]["learner"] = {policy: {"learner_stats": each} for policy, each in stats.items()}
+    row |= {f"policy_reward_{end}": {"a": 20.0, "b": 20.0} for end in ("min", "max")} | {"episode_len_mean": 20.0}
+    policies = {"a": PolicySpec(config={"gamma": 0.9}), "b": (None, None, None, {"lr": 0.0})}
+    found = examine_results([row] * 3, {"lr": 1e-3, "gamma": 0.99, "multiagent": {"policies": policies}})
+    assert [(each.name, each.policy) for each in found] == [("lr_zero", "b"), ("values_grow", "b"), ("kl_large", "b")]
+    assert all(each.evidence.startswith("b: ") for each in found)
+
+
 def test_saturated_units_of_the_value_network_are_found():
     trainer = PPOTrainer({**ALONE, **SMALL}, env="CartPole-v1")
     policy = trainer.get_policy()
     changed = {name: np.full_like(array, 50.0) if "value_hidden_0.bias" in name else array
                for name, array in policy.get_weights().items()}  # fmt: skip
     policy.set_weights(changed)
-    found = units_without_effect(policy, np.zeros((10, 4), np.float32))
+    found = units_without_effect(policy, [[Step(np.zeros(4, np.float32), None, 0)]])
     trainer.stop()
     assert [finding.name for finding in found] == ["saturated_units"]
-    assert "values: layer" in found[0].evidence
+    assert found[0].evidence.startswith("layer value_hidden_0 of the values: ")
 
 
 def test_healthy_runs_have_nothing():

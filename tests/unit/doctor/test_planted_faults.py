@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlframe import A2CTrainer, DQNTrainer, ImpalaTrainer, PPOTrainer, SACTrainer
+from rlframe import A2CTrainer, DDPGTrainer, DQNTrainer, ImpalaTrainer, PPOTrainer, R2D2Trainer, SACTrainer, TD3Trainer
 from rlframe.doctor import examine_trainer
+from rlframe.env.multi_agent_env import make_multi_agent
 from rlframe.env.registry import register_env
 
 
@@ -58,20 +59,46 @@ class Corridor(gymnasium.Env):
         return np.array([min(self.x / 6, 1)], np.float32), reward, there, self.t >= 50, {}
 
 
+class Picture(gymnasium.Wrapper):
+    """CartPole's numbers as grey stripes of an image."""
+
+    def __init__(self, config=None):
+        del config
+        super().__init__(gymnasium.make("CartPole-v1"))
+        self.observation_space = spaces.Box(0, 255, (8, 8, 1), np.uint8)
+
+    def drawn(self, observation):
+        grey = (128 + 60 * np.clip(observation, -2, 2)).astype(np.uint8)
+        return np.repeat(np.tile(grey, (8, 1)), 2, axis=1)[:, :, None]
+
+    def reset(self, **kwargs):
+        observation, info = self.env.reset(**kwargs)
+        return self.drawn(observation), info
+
+    def step(self, action):
+        observation, *rest = self.env.step(action)
+        return self.drawn(observation), *rest
+
+
 @pytest.fixture(autouse=True)
 def _envs():
     register_env("scaled_cartpole", Scaled)
     register_env("corridor", Corridor)
+    register_env("picture", Picture)
+    register_env("two_cartpoles", make_multi_agent("CartPole-v1"))
 
 
-def kill_units(trainer):
-    """Pushes all units of the hidden layers far below zero, as one huge learner step does."""
-    policy = trainer.get_policy()
-    hidden = {
-        name: np.full_like(array, -100.0) if name.endswith("hidden_0.bias") else array
-        for name, array in policy.get_weights().items()
-    }
-    policy.set_weights(hidden)
+def change_weights(*ends, to, policy_id="default_policy"):
+    """Returns what sets the arrays whose names end so to one number before training, as one huge learner step does."""
+
+    def change(trainer):
+        policy = trainer.get_policy(policy_id)
+        weights = policy.get_weights()
+        changed = {name: np.full_like(array, to) for name, array in weights.items() if name.endswith(ends)}
+        assert changed, f"none of {list(weights)} ends with {ends}"
+        policy.set_weights({**weights, **changed})
+
+    return change
 
 
 PPO = {"train_batch_size": 1000, "sgd_minibatch_size": 250, "num_sgd_iter": 4, "lr": 3e-4}
@@ -85,6 +112,25 @@ def wrong(**env_config):
     return {"env": "scaled_cartpole", "env_config": env_config}
 
 
+CONVS = {"model": {"conv_filters": [[4, 3, 2], [8, 4, 1]]}}
+MEMORY = {"model": {"use_lstm": True, "lstm_cell_size": 16, "max_seq_len": 10}}
+TWO = {
+    "env": "two_cartpoles", "env_config": {"num_agents": 2},
+    "multiagent": {"policies": {"a", "b"}, "policy_mapping_fn": lambda agent, *_, **__: "b" if agent else "a"},
+}  # fmt: skip
+PENDULUM = {**SAC, "env": "Pendulum-v1"}
+TD3 = {**PENDULUM, "exploration_config": {"random_timesteps": 200}}
+#: What is done to the networks before training, by name of a program.
+BEFORE = {
+    "dead_relus": change_weights("hidden_0.bias", to=-100.0),
+    "dead_convolutions": change_weights("convs.0._model.1.bias", to=-1e4),
+    "memory_that_is_closed": change_weights("lstm.bias", to=-100.0),
+    "dead_critics_of_sac": change_weights("q.hidden_0.bias", to=-1e4),
+    "values_of_dqn_without_bounds": change_weights("state_value_output.bias", "value_output.bias", to=1e6),
+    "values_of_sac_without_bounds": change_weights("q.output.bias", to=1e6),
+    "values_of_td3_without_bounds": change_weights("q.output.bias", to=-1e6),
+    "dead_units_of_one_policy": change_weights("hidden_0.bias", to=-100.0, policy_id="b"),
+}
 #: name -> (trainer, config, iterations, what is found first, the key that is to be changed).
 PROGRAMS = {
     "learning_rate_1e6": (PPOTrainer, {**PPO, "lr": 1e6}, 1, "lr_large", "lr"),
@@ -110,7 +156,20 @@ PROGRAMS = {
                              "target_frozen", "target_network_update_freq"),
     "epsilon_falls_too_slowly": (DQNTrainer, {**DQN, "exploration_config": {"epsilon_timesteps": 10**6}}, 2,
                                  "exploring_still", "epsilon_timesteps"),
+    "dead_convolutions": (PPOTrainer, {**PPO, **CONVS, "env": "picture"}, 1, "dead_units", "lr"),
+    "memory_that_is_closed": (PPOTrainer, {**PPO, **MEMORY}, 1, "dead_units", "lr"),
+    "dead_critics_of_sac": (SACTrainer, PENDULUM, 2, "dead_units", "lr"),
+    "critics_of_sac_do_not_learn": (SACTrainer, {**PENDULUM, "optimization": {"critic_learning_rate": 0.0}}, 2,
+                                    "lr_zero", "optimization.critic_learning_rate"),
+    "critic_of_td3_learns_in_leaps": (TD3Trainer, {**TD3, "critic_lr": 0.5}, 2, "lr_large", "critic_lr"),
+    "target_of_td3_stands_still": (TD3Trainer, {**TD3, "tau": 0.0}, 2, "target_frozen", "tau"),
+    "values_of_dqn_without_bounds": (DQNTrainer, DQN, 2, "values_grow", "double_q"),
+    "values_of_sac_without_bounds": (SACTrainer, PENDULUM, 2, "values_grow", "optimization.critic_learning_rate"),
+    "values_of_td3_without_bounds": (TD3Trainer, TD3, 2, "values_grow", "critic_lr"),
+    "dead_units_of_one_policy": (PPOTrainer, {**PPO, **RELU, **TWO}, 1, "dead_units", "lr"),
 }  # fmt: skip
+#: Whose finding it is, where there are several policies.
+OF_POLICY = {"dead_units_of_one_policy": "b"}
 #: Those that take about a second.
 QUICK = ("learning_rate_1e6", "gamma_0.1", "dead_relus", "episodes_never_end")
 
@@ -129,6 +188,27 @@ HEALTHY = {
     "impala_cartpole": (ImpalaTrainer, {"min_iter_time_s": 0}, 8),
     "impala_acrobot": (ImpalaTrainer, {"min_iter_time_s": 0, "env": "Acrobot-v1"}, 8),
     "impala_pendulum": (ImpalaTrainer, {"min_iter_time_s": 0, "env": "Pendulum-v1"}, 8),
+    "ppo_images": (PPOTrainer, {**PPO, **CONVS, "env": "picture"}, 3),
+    "ppo_memory": (PPOTrainer, {**PPO, **MEMORY}, 3),
+    "ppo_attention": (
+        PPOTrainer,
+        {
+            **PPO,
+            "model": {
+                "use_attention": True,
+                "attention_memory_inference": 10,
+                "attention_memory_training": 10,
+                "max_seq_len": 10,
+            },
+        },
+        2,
+    ),
+    "ppo_two_policies": (PPOTrainer, {**PPO, **TWO}, 3),
+    "dqn_two_policies": (DQNTrainer, {**DQN, **TWO}, 3),
+    "dqn_images": (DQNTrainer, {**DQN, **CONVS, "env": "picture"}, 3),
+    "r2d2_cartpole": (R2D2Trainer, {**DQN, **MEMORY, "train_batch_size": 64, "target_network_update_freq": 500}, 3),
+    "td3_pendulum": (TD3Trainer, TD3, 4),
+    "ddpg_pendulum": (DDPGTrainer, TD3, 4),
 }
 
 
@@ -144,8 +224,8 @@ def examined(trainer_class, config, iterations, before=lambda trainer: None):
 
 def check(name):
     trainer_class, config, iterations, first, key = PROGRAMS[name]
-    found = examined(trainer_class, config, iterations, kill_units if name == "dead_relus" else lambda trainer: None)
-    assert [finding.name for finding in found][:1] == [first]
+    found = examined(trainer_class, config, iterations, BEFORE.get(name, lambda trainer: None))
+    assert [(finding.name, finding.policy) for finding in found][:1] == [(first, OF_POLICY.get(name))]
     assert key in found[0].change
 
 
