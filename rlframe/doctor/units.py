@@ -95,7 +95,7 @@ def _values(policy: Policy, episodes: Sequence[Sequence[Step]]) -> Iterator[_Lay
     """Yields what the layers of a value function give that is a chain of dense layers of its own."""
     describe = getattr(policy, "actor_spec", None)
     spec = None if describe is None else describe()
-    if spec is None or not spec.get("values"):
+    if spec is None or policy.is_recurrent() or not spec.get("values"):
         return
     weights, x = policy.get_weights(), as_rows(_observed(policy, episodes))
     shared = int(spec.get("shared", 0))
