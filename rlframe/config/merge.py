@@ -67,7 +67,7 @@ def merge_configs(
     over, conflicts, written = _translate(
         overrides or {}, own, declaration, originals=originals, keeps_own=allow_unknown
     )
-    merged = overlay(base, _without_empty_sections(over, declaration), typed)
+    merged = overlay(base, _without_empty(over, declaration), typed)
     tolerance = Tolerance(own, allow_unknown, frozenset(allow_unknown_subkeys), typed)
     inspector = declaration.inspect(merged, tolerance)
     if faults or conflicts or inspector.faults:
@@ -153,13 +153,18 @@ def _warn(sentences: Iterable[str], stacklevel: int) -> None:
         warnings.warn(sentence, RenamedKeyWarning, stacklevel=stacklevel)
 
 
-def _without_empty_sections(overrides: dict[str, Any], declaration: type[AlgorithmConfig]) -> dict[str, Any]:
-    """Returns the overrides without the sections that are None: they override nothing."""
+def _without_empty(overrides: dict[str, Any], declaration: type[AlgorithmConfig]) -> dict[str, Any]:
+    """Returns the overrides without what is None and overrides nothing: sections, and `framework`.
+
+    RLlib took `framework: None` for policies that need none of them, such as those in NumPy.
+    """
     options = declaration.options()
     return {
         key: value
         for key, value in overrides.items()
-        if value is not None or key not in options or not (options[key].section or options[key].overrides)
+        if value is not None
+        or key not in options
+        or not (options[key].section or options[key].overrides or key == "framework")
     }
 
 

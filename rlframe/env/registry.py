@@ -10,7 +10,7 @@ import logging
 import re
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,7 +71,9 @@ def resolve_env(
 
     Classes and functions are called with the `EnvContext` as their one positional argument. One that takes no
     positional argument, or whose first one has a default that is a number, string or bool (or is `render_mode`), does
-    not expect a config there; it gets the keys of `env_config` as keyword arguments. Gymnasium ids get them too.
+    not expect a config there; it gets the keys of `env_config` as keyword arguments. Gymnasium ids get them too, and so
+    does what a dotted class path names if it has an argument for each key: RLlib's configs have
+    `env_config: {"config": {...}}` for a class at a path whose constructor takes `config`.
 
     Args:
         env: A string as above, a class, or a function.
@@ -122,7 +124,7 @@ def _resolve_name(name: str, lookup: Callable[[str], Callable[..., Any] | None] 
     if names.spells_path(name):
         found, path_says = _import_path(name)
         if found is not None:
-            return _CallCreator(found)
+            return _CallCreator(found, by_path=True)
     raise _unknown(name, gymnasium_says, path_says)
 
 
@@ -262,11 +264,19 @@ class _SpecCreator:
 
 @dataclass(frozen=True)
 class _CallCreator:
-    """Calls a user's class or function with the context, or with its keys, as the signature asks."""
+    """Calls a user's class or function with the context, or with its keys, as the signature asks.
+
+    Attributes:
+        function: The class or function.
+        by_path: Whether the config names it by a dotted class path.
+    """
 
     function: Callable[..., Any]
+    by_path: bool = False
 
     def __call__(self, context: EnvContext) -> Any:
+        if self.by_path and context and _names(self.function, context):
+            return self.function(**context)
         if _takes_context(self.function):
             return self.function(context)
         signature = inspect.signature(self.function)
@@ -280,6 +290,14 @@ class _CallCreator:
                 f"Correct env_config, or declare `{name}(config)`."
             ) from error
         return self.function(**context)
+
+
+def _names(function: Callable[..., Any], keys: Iterable[str]) -> bool:
+    """Tells whether a function has an argument of each of these names."""
+    try:
+        return set(keys) <= set(inspect.signature(function).parameters)
+    except ValueError:  # written in C, without a signature
+        return False
 
 
 def _takes_context(function: Callable[..., Any]) -> bool:

@@ -62,12 +62,10 @@ def publish_all() -> None:
 
 
 def look_up(kind: str, name: str) -> Any:
-    """Returns what another process registered under a name, None if none did."""
-    ray = sys.modules.get("ray")
-    if ray is None or not ray.is_initialized():
+    """Returns what another process, or the program by Tune's own functions, registered under a name; None if none."""
+    registry = sys.modules.get("ray.tune.registry")  # without it nobody has
+    if registry is None:
         return None
-    from ray.tune import registry
-
     names: Any = registry._global_registry
     category = _CATEGORIES[kind]
     return names.get(category, name) if names.contains(category, name) else None

@@ -418,8 +418,9 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         """Yields the losses of a batch of tensors by the index of their optimiser, one phase after the other."""
         if len(self.devices) > 1:
             yield self._losses_of_shares(batch)
-        else:
-            yield from phases(self, method(self, "loss")(self.model, self.dist_class, batch), batch)
+            return
+        for losses in phases(self, method(self, "loss")(self.model, self.dist_class, batch), batch):
+            yield {index: _summed(loss) for index, loss in losses.items()}
 
     def _losses_of_shares(self, batch: SampleBatch) -> dict[int, Tensor]:
         """Returns the losses of a batch of which each device computes a share; keeps what the losses kept, merged."""
@@ -429,7 +430,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         ):
             with tf.device(device):
                 losses = by_optimizer(self, method(self, "loss")(self.model, self.dist_class, part), part)
-                made.append({index: loss * weight for index, loss in losses.items()})
+                made.append({index: _summed(loss) * weight for index, loss in losses.items()})
             kept.append(self._loss_outputs)
             weights.append(weight)
         self._loss_outputs = merge_kept(kept, weights, lambda parts: tf.concat(parts, axis=0))
@@ -634,6 +635,11 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             self.dist_inputs, input_signature=[tf.TensorSpec([None, *(space.shape or ())], dtype, name="obs")]
         )
         tf.saved_model.save(module, export_dir, signatures={"serving_default": module.serve})
+
+
+def _summed(loss: Any) -> Any:
+    """Returns a loss as a scalar: of one for each row the sum, as TensorFlow's own gradients have it."""
+    return tf.reduce_sum(loss) if len(getattr(loss, "shape", ())) else loss
 
 
 def _flat(gradients: Iterable[Gradients]) -> Gradients:

@@ -10,6 +10,7 @@ import tree
 
 from rlframe.models.custom import refuse_unknown_options
 from rlframe.models.modelv2 import ModelV2
+from rlframe.models.tf import keras_two
 from rlframe.models.tf.variables import VariableOwner
 
 
@@ -51,6 +52,11 @@ class TFModelV2(VariableOwner, ModelV2):
         super().__init__(obs_space, action_space, num_outputs, model_config, name, framework="tf")
         #: Scratch space of losses and statistics functions.
         self.tower_stats: dict[str, Any] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not cls.__module__.startswith("rlframe."):  # a program's, which may be written for Keras 2
+            keras_two.accept()
 
     def variables(self, as_dict: bool = False) -> list[Any] | dict[str, Any]:
         """Returns all variables, as a list or by name."""

@@ -13,6 +13,8 @@ from rlframe.models.tf.misc import initial_rng, normc
 
 # What a name may not contain where TensorFlow is to show it.
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.\\/-]")
+# Attributes of the owner's own; models of programs have attributes such as `_weights` and `_registered` themselves.
+_WEIGHTS, _REGISTERED = "_variables_added", "_variables_registered"
 
 
 class VariableOwner:
@@ -26,7 +28,7 @@ class VariableOwner:
     """
 
     #: Attributes that are not searched.
-    _NOT_SEARCHED: tuple[str, ...] = ("_weights", "_registered")
+    _NOT_SEARCHED: tuple[str, ...] = (_WEIGHTS, _REGISTERED)
 
     def add_weight(self, name: str, value: Any, trainable: bool = True) -> Any:
         """Makes a variable of the owner's.
@@ -43,7 +45,7 @@ class VariableOwner:
         Raises:
             ValueError: If there is one of this name.
         """
-        weights = self.__dict__.setdefault("_weights", {})
+        weights = self.__dict__.setdefault(_WEIGHTS, {})
         if name in weights:
             raise ValueError(f"{type(self).__name__} has a weight {name!r} already.")
         shown = _FOREIGN.sub("_", name).lstrip("_")
@@ -57,18 +59,18 @@ class VariableOwner:
 
     def get_weight(self, name: str) -> Any:
         """Returns a variable that `add_weight` made."""
-        return self.__dict__.get("_weights", {})[name]
+        return self.__dict__.get(_WEIGHTS, {})[name]
 
     def dense(self, name: str, x: Any) -> Any:
         """Returns x Wᵀ + b with `<name>.weight` and, where there is one, `<name>.bias`. `[B, in]` to `[B, out]`."""
-        weights = self.__dict__.get("_weights", {})
+        weights = self.__dict__.get(_WEIGHTS, {})
         y = tf.matmul(x, weights[f"{name}.weight"], transpose_b=True)
         bias = weights.get(f"{name}.bias")
         return y if bias is None else tf.nn.bias_add(y, bias)
 
     def register_variables(self, variables: Iterable[Any]) -> None:
         """Makes variables known that lie in no attribute of the owner's."""
-        self.__dict__.setdefault("_registered", []).extend(variables)
+        self.__dict__.setdefault(_REGISTERED, []).extend(variables)
 
     def named_variables(self) -> dict[str, Any]:
         """Returns the variables there are now by name, in a stable order; layers not yet built have none."""
@@ -106,7 +108,7 @@ class VariableOwner:
     def _search(self, owners: set[int]) -> Iterator[tuple[str, Any]]:
         """Yields (name, variable), some of them perhaps twice; `owners` are those that were searched before."""
         owners.add(id(self))
-        yield from self.__dict__.get("_weights", {}).items()
+        yield from self.__dict__.get(_WEIGHTS, {}).items()
         attributes = [(name, value) for name, value in self.__dict__.items() if name not in self._NOT_SEARCHED]
         leaves = [(name, list(_leaves(name, value))) for name, value in attributes]
         for _, below in leaves:
@@ -118,7 +120,7 @@ class VariableOwner:
             yield from ((f"{attribute}.{index}.{weight.name}", weight) for index, weight in enumerate(weights))
         for _, below in leaves:
             yield from ((path, leaf) for path, leaf in below if isinstance(leaf, tf.Variable))
-        registered = self.__dict__.get("_registered", [])
+        registered = self.__dict__.get(_REGISTERED, [])
         yield from ((f"registered.{index}", variable) for index, variable in enumerate(registered))
 
     def __getstate__(self) -> dict[str, Any]:

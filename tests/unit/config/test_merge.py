@@ -34,6 +34,10 @@ def test_merge_lays_dict_over_dict() -> None:
     assert config["env_config"] == {"a": {"b": 1}}
 
 
+def test_merge_no_framework_in_particular_keeps_the_default() -> None:
+    assert merge_configs(CommonConfig.defaults(), {"framework": None}, CommonConfig)["framework"] == "torch"
+
+
 def test_merge_changes_neither_argument_and_shares_no_container() -> None:
     defaults, overrides = ToyConfig.defaults(), {"env_config": {"list": [1]}, "hiddens": [8.0], "callbacks": None}
     config = merge_configs(defaults, overrides, ToyConfig)

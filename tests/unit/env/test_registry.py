@@ -109,6 +109,11 @@ def test_class_path_is_imported(separator):
     assert build(path, {"a": 1}).config == {"a": 1}
 
 
+def test_class_path_with_an_argument_for_each_key_gets_them_by_name():
+    assert build(f"{__name__}.Plain", {"config": {"a": 1}}).config == {"a": 1}
+    assert build(Plain, {"config": {"a": 1}}).config == {"config": {"a": 1}}
+
+
 MY_FILE = """
 from dataclasses import dataclass
 

@@ -15,6 +15,8 @@ from rlframe.agents.sac import SACTrainer
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.offline import EpisodeReader, InputReader, JsonReader, OutputWriter
 from rlframe.offline.datasets import convert_dataset
+from rlframe.offline.io_context import IOContext
+from rlframe.offline.sources import make_reader
 from rlframe.tune.registry import register_input
 from rlframe.utils.errors import CheckpointError, ConfigError, DataError
 from tests.helpers.workers import SMALL
@@ -190,6 +192,16 @@ def test_readers_of_the_users_own(source):
     trainer = DQNTrainer(config, env="CartPole-v1")
     assert trainer.workers.local_worker().sample().count == 7
     assert [batch.count for batch in Kept.batches] == [7]
+
+
+def test_a_name_in_tunes_registry_is_found_without_a_ray_runtime():
+    from ray.tune import registry
+
+    registry.register_input("rows-of-tune", Counting)
+    try:
+        assert make_reader("rows-of-tune", IOContext(config={"input_config": {"rows": 5}})).next().count == 5
+    finally:
+        registry._global_registry.unregister("rllib_input", "rows-of-tune")
 
 
 def test_shares_mix_data_and_sampling(written):

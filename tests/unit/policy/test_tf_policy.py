@@ -359,6 +359,22 @@ def test_several_losses_and_optimisers():
         one.learn_on_batch(make_batch())
 
 
+def test_a_loss_of_each_row_counts_as_their_sum():
+    def by_row(policy, model, dist_class, train_batch):
+        logits, _ = model(train_batch)
+        return -dist_class(logits, model).logp(train_batch["actions"]) * train_batch["rewards"]
+
+    def summed(*given):
+        return tf.reduce_sum(by_row(*given))
+
+    batch, made = make_batch(), []
+    for loss in (by_row, summed):
+        policy = build_tf_policy("Rows", loss_fn=loss)(OBS_SPACE, ACTIONS, common_config())
+        policy.learn_on_batch(batch)
+        made.append(policy.get_weights())
+    same(*made)
+
+
 def test_the_loss_that_is_no_number_is_named_and_nothing_is_learned():
     def losses(policy, model, dist_class, train_batch):
         logits, _ = model(train_batch)

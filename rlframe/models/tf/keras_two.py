@@ -1,0 +1,101 @@
+"""What Keras 2 took and Keras 3 refuses, for models of programs that were written for Keras 2.
+
+Most TensorFlow models of RLlib's users are functional models of Keras 2: they call TensorFlow's functions on Keras'
+symbolic tensors (`tf.sequence_mask(seq_in)`, `tf.concat`, `tf.expand_dims`), ask those for `shape.as_list()`, hand
+recurrent layers their input as `inputs=`, and count units with NumPy's numbers. `accept` makes Keras 3 take that. What
+Keras 3 takes by itself stays as it is: a function of TensorFlow's is asked first, and only where it refuses comes the
+operation here.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+
+class Shape(tuple[int | None, ...]):
+    """A symbolic tensor's shape, which is a tuple in Keras 3, with what programs ask TensorFlow's shapes for."""
+
+    __slots__ = ()
+
+    def as_list(self) -> list[int | None]:
+        """Returns the sizes; None where one is open."""
+        return list(self)
+
+
+@functools.cache
+def accept() -> None:
+    """Has Keras 3 take what Keras 2 did; once in a process. Imports Keras."""
+    import keras
+
+    function_layer = _function_layer(keras)
+
+    class OnSymbols(tf.__internal__.dispatch.GlobalOpDispatcher):  # type: ignore[misc]  # TensorFlow has no types
+        """Makes a layer of a function of TensorFlow's that is called on symbolic tensors."""
+
+        def handle(self, op: Any, args: Any, kwargs: Any) -> Any:
+            if any(isinstance(leaf, keras.KerasTensor) for leaf in tf.nest.flatten([args, kwargs])):
+                return function_layer(op)(*args, **kwargs)
+            return self.NOT_SUPPORTED
+
+    OnSymbols().register()
+    own = keras.KerasTensor.shape
+    keras.KerasTensor.shape = property(lambda self: Shape(own.fget(self)), own.fset)
+    keras.KerasTensor.get_shape = lambda self: self.shape
+    _name_first_input(keras.layers.RNN)
+    _name_first_input(keras.layers.Bidirectional)
+    for layer in (keras.layers.Dense, keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN):
+        _take_any_number(layer)
+
+
+def _function_layer(keras: Any) -> Any:
+    """Returns the class of operations that call a function; Keras' models can be copied with them."""
+
+    @keras.saving.register_keras_serializable("rlframe")
+    class TensorFlowFunction(keras.Operation):  # type: ignore[misc]  # Keras has no types
+        def __init__(self, function: Any, name: str | None = None) -> None:
+            super().__init__(name=name)
+            self.function = function
+
+        def call(self, *args: Any, **kwargs: Any) -> Any:
+            return self.function(*args, **kwargs)
+
+        def get_config(self) -> dict[str, Any]:
+            return {"name": self.name, "function": self.function}
+
+        def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+            return keras.src.backend.compute_output_spec(self.call, *args, **kwargs)
+
+    return TensorFlowFunction
+
+
+def _name_first_input(layer: Any) -> None:
+    """Has a layer take its first argument as `inputs=`, too; Keras 3 calls that of recurrent layers `sequences`."""
+    call = layer.__call__
+
+    @functools.wraps(call)
+    def named(self: Any, *args: Any, **kwargs: Any) -> Any:
+        first = [kwargs.pop("inputs")] if "inputs" in kwargs and not args else []
+        return call(self, *first, *args, **kwargs)
+
+    layer.__call__ = named
+
+
+def _take_any_number(layer: Any) -> None:
+    """Has a layer take `units` that are a whole number of any type, such as one of NumPy's."""
+    init: Any = layer.__init__
+
+    @functools.wraps(init)
+    def converted(self: Any, units: Any, *args: Any, **kwargs: Any) -> None:
+        whole = isinstance(units, float | np.number) and int(units) == units
+        init(self, int(units) if whole else units, *args, **kwargs)
+
+    converted.__signature__ = inspect.signature(init)  # type: ignore[attr-defined]  # Keras reads it
+    layer.__init__ = converted
+
+
+__all__ = ["accept"]

@@ -1,0 +1,92 @@
+"""Models of programs that were written for Keras 2, which Keras 3 would refuse."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+
+import tensorflow as tf
+
+from rlframe.models.catalog import ModelCatalog
+from rlframe.models.tf.recurrent_net import RecurrentNetwork
+from rlframe.models.tf.tf_modelv2 import TFModelV2
+
+OBS_SPACE = gym.spaces.Box(-1, 1, (3,), np.float32)
+ACTIONS = gym.spaces.Discrete(2)
+
+
+class MaskedLSTM(RecurrentNetwork):
+    """A functional model with TensorFlow's functions on symbolic tensors, as RLlib's example of a memory has it."""
+
+    def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        layers, cells = tf.keras.layers, np.int64(4)
+        seen = layers.Input((None, *obs_space.shape), name="seen")
+        lens = layers.Input((), dtype=tf.int32, name="lens")
+        states = [layers.Input((cells,), name="h"), layers.Input((cells,), name="c")]
+        features = tf.concat([seen, tf.square(seen)], axis=-1)
+        features = tf.reshape(features, [-1, tf.shape(seen)[1], features.shape.as_list()[-1]])
+        out, *after = layers.LSTM(cells, return_sequences=True, return_state=True)(
+            inputs=features, mask=tf.sequence_mask(lens), initial_state=states
+        )
+        outputs = [layers.Dense(np.int64(num_outputs))(out), layers.Dense(1.0)(out)]
+        self.rnn = tf.keras.Model([seen, lens, *states], [*outputs, *after])
+
+    def get_initial_state(self):
+        return [np.zeros(4, np.float32)] * 2
+
+    def forward_rnn(self, inputs, state, seq_lens):
+        out, self._values, *after = self.rnn([inputs, seq_lens, *state])
+        return out, after
+
+    def value_function(self):
+        return tf.reshape(self._values, [-1])
+
+
+def test_functions_of_tensorflow_on_symbolic_tensors_make_a_model_that_masks():
+    model = ModelCatalog.get_model_v2(OBS_SPACE, ACTIONS, 2, {"custom_model": MaskedLSTM}, framework="tf")
+    obs = tf.constant(np.random.default_rng(0).normal(size=(6, 3)), tf.float32)
+    states = [tf.zeros((2, 4)), tf.zeros((2, 4))]
+    out, (h, _) = model({"obs": obs}, states, tf.constant([3, 1]))
+    assert out.shape == (6, 2)
+    assert model.rnn.outputs[1].shape == (None, None, 1)
+    _, (alone, _) = model({"obs": obs[3:4]}, [states[0][:1], states[1][:1]], tf.constant([1]))
+    np.testing.assert_allclose(h[1], alone[0], rtol=1e-5)  # the second sequence ends behind its first step
+
+
+def test_a_copy_of_such_a_model_computes_the_same():
+    seen = tf.keras.layers.Input((3,))
+    model = tf.keras.Model(seen, tf.keras.layers.Dense(2)(tf.concat([seen, tf.square(seen)], axis=-1)))
+    copy = tf.keras.models.clone_model(model)
+    copy.set_weights(model.get_weights())
+    np.testing.assert_allclose(copy(tf.ones((1, 3))), model(tf.ones((1, 3))), rtol=1e-6)
+
+
+def test_units_that_are_no_whole_number_stay_an_error():
+    with pytest.raises(ValueError, match="units"):
+        tf.keras.layers.Dense(2.5)
+
+
+class RegistersLate(TFModelV2):
+    """Makes its layers when it is called first, and has attributes with names that the base might have."""
+
+    def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        self._registered, self._weights = False, None
+
+    def forward(self, input_dict, state, seq_lens):
+        if not self._registered:
+            made = tf.keras.layers.Dense(self.num_outputs, name="late")
+            made.build((None, 3))
+            self._made = {"weights": made}
+            self.register_variables(made.variables)
+            self._registered = True
+        return self._made["weights"](input_dict["obs"]), state
+
+
+def test_attributes_of_a_program_do_not_hide_those_of_the_base():
+    model = ModelCatalog.get_model_v2(OBS_SPACE, ACTIONS, 2, {"custom_model": RegistersLate}, framework="tf")
+    assert model.variables() == []
+    model({"obs": tf.ones((1, 3))})
+    assert [tuple(variable.shape) for variable in model.variables()] == [(3, 2), (2,)]
