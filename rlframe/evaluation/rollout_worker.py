@@ -40,7 +40,7 @@ from rlframe.evaluation.sampling.slot import EnvSlot
 from rlframe.evaluation.sampling.vectorized import VectorRunner, make_vector_env
 from rlframe.fast.shared_memory import SharedMemoryClient, SharedMemoryPool
 from rlframe.models.catalog import ModelCatalog
-from rlframe.models.preprocessors import NoPreprocessor
+from rlframe.models.preprocessors import without_preprocessing
 from rlframe.policy.policy_map import PolicyMap, rebuilder
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.filter import get_filter
@@ -362,7 +362,7 @@ class RolloutWorker(RLlibWorkerNames):
             # With the trainer's seed all policies would begin with the same weights and explore alike.
             config["seed"] = derive_seed(int(config["seed"]), "policy", policy_id)
         if config["_disable_preprocessor_api"]:
-            preprocessor: Any = NoPreprocessor(raw_space)
+            preprocessor: Any = without_preprocessing(raw_space)
         else:
             preprocessor = ModelCatalog.get_preprocessor_for_space(raw_space, config["model"])
         made_filter = get_filter(config["observation_filter"], preprocessor.shape)

@@ -412,7 +412,8 @@ def default_network(obs_space: Any) -> str:
     """
     original = getattr(obs_space, "original_space", obs_space)
     nested = space_struct(original) is not original
-    if nested and (obs_space is original or any(_is_image(leaf) for leaf in _leaf_spaces(original))):
+    raw = obs_space is original or getattr(obs_space, "raw_leaves", False)
+    if nested and (raw or any(_is_image(leaf) for leaf in _leaf_spaces(original))):
         return "complex_input_net"
     shape = obs_space.shape
     if not shape:

@@ -7,11 +7,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from rlframe.data.columns import OBS, SEQ_LENS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
-from rlframe.models.preprocessors import get_preprocessor
+from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
 from rlframe.models.repeated_values import RepeatedValues
+from rlframe.tensor import ops
 from rlframe.utils.spaces.old_gym import convert_spaces
 
 OBS_FLAT = "obs_flat"
@@ -152,7 +155,8 @@ class ModelV2:
             return restored  # nested already: preprocessing is off, or an outer model restored it
         rows = (obs.shape[0], math.prod(obs.shape[1:]))
         restored[OBS_FLAT] = obs if len(obs.shape) == 2 else reshape(obs, rows)
-        if not self.model_config.get("_disable_preprocessor_api", False):
+        raw = getattr(self.obs_space, "raw_leaves", False)
+        if raw or not self.model_config.get("_disable_preprocessor_api", False):
             if self._obs_layout is None:
                 self._obs_layout = obs_layout(self.obs_space)
             restored[OBS] = _unpack(obs, self._obs_layout, reshape)
@@ -234,10 +238,13 @@ def states_of(batch: Mapping[str, Any]) -> list[Any]:
 
 
 class _Leaf:
-    """Where one leaf of an observation lies in the flat vector: `[start, stop)`, to be reshaped to `shape`."""
+    """Where one leaf of an observation lies in the flat vector: `[start, stop)`, to be reshaped to `shape`.
 
-    def __init__(self, start: int, shape: tuple[int, ...]) -> None:
-        self.start, self.shape = start, shape
+    `integer` says whether its numbers are integers again: those of spaces that were not preprocessed.
+    """
+
+    def __init__(self, start: int, shape: tuple[int, ...], integer: bool = False) -> None:
+        self.start, self.shape, self.integer = start, shape, integer
         self.stop = start + math.prod(shape)
 
 
@@ -259,7 +266,7 @@ def obs_layout(obs_space: Any) -> Any:
     original = getattr(obs_space, "original_space", obs_space)
     if _kind(original) is None:
         return None
-    layout, size = _layout(original, 0)
+    layout, size = _layout(original, 0, raw=bool(getattr(obs_space, "raw_leaves", False)))
     if original is not obs_space and obs_space.shape is not None and math.prod(obs_space.shape) != size:
         raise ValueError(
             f"The flat observation space has {math.prod(obs_space.shape)} numbers, but its original space {original} "
@@ -273,25 +280,27 @@ def _kind(space: Any) -> str | None:
     return next((base.__name__ for base in type(space).__mro__ if base.__name__ in {"Dict", "Tuple", "Repeated"}), None)
 
 
-def _layout(space: Any, start: int) -> tuple[Any, int]:
-    """Returns the layout of `space` from the offset `start` on, and the offset behind it."""
+def _layout(space: Any, start: int, *, raw: bool = False) -> tuple[Any, int]:
+    """Returns the layout of `space` from the offset `start` on, and the offset behind it; `raw`: not preprocessed."""
     kind = _kind(space)
     if kind == "Dict":
         nested: dict[str, Any] = {}
         for key, child in sorted(space.spaces.items()):
-            nested[key], start = _layout(child, start)
+            nested[key], start = _layout(child, start, raw=raw)
         return nested, start
     if kind == "Tuple":
         items = []
         for child in space.spaces:
-            item, start = _layout(child, start)
+            item, start = _layout(child, start, raw=raw)
             items.append(item)
         return tuple(items), start
     if kind == "Repeated":
-        inner, size = _layout(space.child_space, 0)
+        inner, size = _layout(space.child_space, 0, raw=raw)
         repeat = _Repeat(start, space.max_len, size, inner)
         return repeat, repeat.stop
-    leaf = _Leaf(start, tuple(int(n) for n in get_preprocessor(space)(space).shape))
+    maker = NoPreprocessor if raw else get_preprocessor(space)
+    integer = raw and np.issubdtype(space.dtype, np.integer)
+    leaf = _Leaf(start, tuple(int(n) for n in maker(space).shape), integer)
     return leaf, leaf.stop
 
 
@@ -321,7 +330,12 @@ def _unpack(flat: Any, layout: Any, reshape: Callable[[Any, tuple[Any, ...]], An
         rows = reshape(flat[..., layout.start + 1 : layout.stop], (*leading, layout.max_len, layout.size))
         values = _unpack(rows, layout.child, reshape)
         return RepeatedValues(values, lengths=flat[..., layout.start], max_len=layout.max_len)
-    return reshape(flat[..., layout.start : layout.stop], (*leading, *layout.shape))
+    leaf = reshape(flat[..., layout.start : layout.stop], (*leading, *layout.shape))
+    return _as_integers(leaf) if layout.integer else leaf
+
+
+def _as_integers(leaf: Any) -> Any:
+    return leaf.astype(np.int64) if isinstance(leaf, np.ndarray) else ops.to_int(leaf)
 
 
 def restore_original_dimensions(

@@ -26,6 +26,10 @@ ATARI_OBS_SHAPE = (210, 160, 3)
 ATARI_RAM_OBS_SHAPE = (128,)
 
 
+#: Option of preprocessors: leave the parts of nested observations as they are.
+_RAW = "_raw_leaves"
+
+
 class Preprocessor:
     """Turns an observation into one array.
 
@@ -34,6 +38,7 @@ class Preprocessor:
     Attributes:
         shape: The shape of the result.
         marks_original: Whether models see the parts of the environment's space in a result.
+        marks_raw: Whether these parts are as they were in the environment, Discrete ones no vectors.
     """
 
     marks_original = False
@@ -47,6 +52,7 @@ class Preprocessor:
         """
         self._obs_space = obs_space = convert_spaces(obs_space)
         self._options: dict[str, Any] = dict(options or {})
+        self.marks_raw = bool(self._options.get(_RAW))
         self.shape: tuple[int, ...] = tuple(self._init_shape(obs_space, self._options))
         self._size = int(np.prod(self.shape, dtype=np.int64))
         self._observation_space: spaces.Space[Any] | None = None
@@ -94,6 +100,8 @@ class Preprocessor:
             self._observation_space = known_to_both(self._make_space())
             if self.marks_original:
                 self._observation_space.original_space = self._obs_space  # type: ignore[attr-defined]  # RLlib's mark
+            if self.marks_raw:
+                self._observation_space.raw_leaves = True  # type: ignore[attr-defined]  # models look for it
         return self._observation_space
 
     def _make_space(self) -> spaces.Space[Any]:
@@ -292,7 +300,7 @@ class _Flattening(Preprocessor):
     def _init_shape(self, obs_space: Any, options: dict[str, Any]) -> tuple[int, ...]:
         children = self._children(obs_space)
         self.keys = [key for key, _ in children]
-        self.preprocessors = [get_preprocessor(space)(space, options) for _, space in children]
+        self.preprocessors = [_of_child(space, options) for _, space in children]
         return (sum(child.size for child in self.preprocessors),)
 
     def transform(self, observation: Any) -> Array:
@@ -352,7 +360,7 @@ class RepeatedValuesPreprocessor(Preprocessor):
     marks_original = True
 
     def _init_shape(self, obs_space: Any, options: dict[str, Any]) -> tuple[int, ...]:
-        self.child_preprocessor = get_preprocessor(obs_space.child_space)(obs_space.child_space, options)
+        self.child_preprocessor = _of_child(obs_space.child_space, options)
         self._max_len = int(obs_space.max_len)
         return (1 + self._max_len * self.child_preprocessor.size,)
 
@@ -396,6 +404,21 @@ def _area_weights(size: int, target: int) -> Array:
     weights = np.clip(overlap, 0.0, None)
     normalised: Array = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
     return normalised
+
+
+def without_preprocessing(space: spaces.Space[Any]) -> Preprocessor:
+    """Returns what leaves the observations of a space as they are.
+
+    Those of Dict and Tuple spaces travel as one float32 vector all the same, in which each leaf stands as it is: a
+    Discrete one as one number. Models get them as nested dicts and tuples, with integers where the space has some.
+    """
+    maker = get_preprocessor(space)
+    nested = issubclass(maker, _Flattening | RepeatedValuesPreprocessor)
+    return maker(space, {_RAW: True}) if nested else NoPreprocessor(space)
+
+
+def _of_child(space: spaces.Space[Any], options: dict[str, Any]) -> Preprocessor:
+    return without_preprocessing(space) if options.get(_RAW) else get_preprocessor(space)(space, options)
 
 
 def get_preprocessor(space: spaces.Space[Any]) -> type[Preprocessor]:

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from rlframe.data.columns import ACTIONS
 from rlframe.models.past_views import previous_step_views
-from rlframe.models.preprocessors import get_preprocessor
+from rlframe.models.preprocessors import get_preprocessor, without_preprocessing
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, get_base_struct_from_space, map_space
 
 #: Rows of the batch that a model is tried with.
@@ -75,7 +75,8 @@ def _observations(obs_space: Any) -> list[Any]:
     """Returns preprocessed observations, sampled from the environment's space where that is known."""
     original = copy.deepcopy(getattr(obs_space, "original_space", None))
     if original is not None:
-        preprocessor = get_preprocessor(original)(original)
+        raw = getattr(obs_space, "raw_leaves", False)
+        preprocessor = without_preprocessing(original) if raw else get_preprocessor(original)(original)
         if preprocessor.shape == obs_space.shape:
             original.seed(0)
             return [preprocessor.transform(_sample(original)) for _ in range(ROWS)]

@@ -17,7 +17,7 @@ from rlframe.data.columns import DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import bootstrapped
 from rlframe.models.distributions import gumbel, softmax
-from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
+from rlframe.models.preprocessors import get_preprocessor, without_preprocessing
 from rlframe.models.spec import Dense, Initial, Network, Part, dense_layers
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
@@ -235,8 +235,9 @@ def is_choice(space: Any) -> bool:
 
 
 def _obs_size(space: Any, agent: int, config: Mapping[str, Any]) -> int:
-    preprocessor = NoPreprocessor if config.get("_disable_preprocessor_api") else get_preprocessor(space)
-    shape = preprocessor(space, config.get("model") or {}).shape
+    raw = config.get("_disable_preprocessor_api")
+    made = without_preprocessing(space) if raw else get_preprocessor(space)(space, config.get("model") or {})
+    shape = made.shape
     if len(shape) != 1:
         raise ConfigError(
             f"agent {agent} has observations of shape {tuple(shape)} ({space}); wanted vectors, which critics put side "

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from rlframe.models.catalog import default_network
+from rlframe.models.modelv2 import ModelV2
 from rlframe.models.preprocessors import (
     AtariRamPreprocessor,
     DictFlatteningPreprocessor,
@@ -19,6 +21,7 @@ from rlframe.models.preprocessors import (
     RepeatedValuesPreprocessor,
     TupleFlatteningPreprocessor,
     get_preprocessor,
+    without_preprocessing,
 )
 from rlframe.utils.errors import EnvError, UnsupportedSpaceException
 from rlframe.utils.spaces import Repeated
@@ -229,3 +232,31 @@ def test_frozen_lake_observation_becomes_one_hot():
     env = gymnasium.make("FrozenLake-v1")
     obs, _ = env.reset(seed=0)
     np.testing.assert_array_equal(make(env.observation_space).transform(obs), np.eye(16)[0])
+
+
+def test_nested_observations_without_preprocessing_reach_the_model_as_they_were():
+    space = spaces.Dict({
+        "kind": spaces.Discrete(3, start=1), "seen": spaces.Tuple((BOX, spaces.MultiDiscrete([2, 5]))),
+        "list": Repeated(spaces.Discrete(4), max_len=2),
+    })  # fmt: skip
+    preprocessor = without_preprocessing(space)
+    flat = preprocessor.observation_space
+    assert flat.shape == (1 + 3 + 3 + 2,)
+    assert flat.original_space == space
+    given = {"kind": 2, "seen": (np.float32([0.5, -1, 2]), np.array([1, 4])), "list": [3]}
+
+    class Asks(ModelV2):
+        def forward(self, input_dict, state, seq_lens):
+            self.obs = input_dict["obs"]
+            return input_dict["obs_flat"], state
+
+    model = Asks(flat, spaces.Discrete(2), 2, {"_disable_preprocessor_api": True}, "asks", framework=None)
+    model({"obs": preprocessor.transform(given)[None]})
+    kind, (vector, choices), listed = model.obs["kind"], model.obs["seen"], model.obs["list"]
+    assert kind.tolist() == [2]
+    assert choices.tolist() == [[1, 4]]
+    assert kind.dtype == choices.dtype == np.int64
+    np.testing.assert_array_equal(vector, given["seen"][0][None])
+    assert listed.lengths.tolist() == [1]
+    assert listed.values[0, 0] == 3
+    assert default_network(flat) == "complex_input_net"
