@@ -79,6 +79,13 @@ class RLlibWorkerNames:
         """Has a policy's model load a file; see its `import_model_from_h5`."""
         self.policy_map[policy_id].import_model_from_h5(import_file)
 
+    # --- sampling ----------------------------------------------------------------------------------------------
+
+    @property
+    def sampler(self) -> WorkerSampler:
+        """What samples for this worker: its environments' batches and the episodes that ended."""
+        return WorkerSampler(self)
+
     # --- learning ----------------------------------------------------------------------------------------------
 
     def sample_and_learn(
@@ -128,6 +135,28 @@ class RLlibWorkerNames:
         distributed.join(url, world_rank, world_size, backend, _PATIENCE_S)
         for policy in self.policy_map.values():
             policy.distributed_world_size = world_size
+
+
+class WorkerSampler:
+    """A worker's environments, asked for batches apart from its `input`, callbacks and output."""
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = worker
+
+    def get_data(self) -> Any:
+        """Returns the next batch of the environments; see `RolloutWorker.sample_environments`."""
+        return self._worker.sample_environments()
+
+    next = get_data
+
+    def get_metrics(self) -> list[Any]:
+        """Returns the episodes that ended since the last call."""
+        metrics: list[Any] = self._worker.get_metrics()
+        return metrics
+
+    def get_extra_batches(self) -> list[Any]:
+        """Returns no batches: `get_data` gives all that there is."""
+        return []
 
 
 class RowsOfPolicy:

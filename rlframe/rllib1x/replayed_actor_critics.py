@@ -11,13 +11,14 @@ from typing import Any
 
 from rlframe.agents.families.actor_critic_networks import action_size
 from rlframe.data.columns import OBS
+from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.rllib1x.q_learning import ComputeTDErrorMixin
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
 
 
-class TargetNetworkMixin:
-    """Sets the target networks of a policy that has them equal to its networks; `update_target` is the policy's."""
+class TargetNetworkMixin(LearningPolicy):
+    """Sets the target networks of a policy that has them equal to its networks; `update_target` moves them."""
 
     def __init__(self, *args: Any) -> None:
         """Copies the weights; RLlib's arguments (spaces and config) are not needed.
@@ -26,13 +27,24 @@ class TargetNetworkMixin:
             ConfigError: If the policy has no `update_target`.
         """
         del args
-        update_target = getattr(self, "update_target", None)
-        if update_target is None:
+        if not getattr(self, "target_networks", ()):
             raise ConfigError(
                 f"TargetNetworkMixin: got {type(self).__name__}, which has no target networks; wanted a policy derived "
                 "from SAC's or DDPG's, such as SACTorchPolicy.with_updates(...)"
             )
-        update_target(tau=1.0)
+        self.update_target(tau=1.0)
+
+    def variables(self) -> list[Any]:
+        """Returns the weights of the networks and of their copies, tensors of the framework."""
+        return [*self.model.variables(), *_variables_of(self.target_model)]
+
+
+def _variables_of(networks: Any) -> list[Any]:
+    """Returns the tensors of networks that are a model, modules of PyTorch, or owners of TensorFlow's variables."""
+    if hasattr(networks, "variables"):
+        return list(networks.variables())
+    named = networks.named_parameters() if hasattr(networks, "named_parameters") else networks.named_variables().items()
+    return [weight for _, weight in named]
 
 
 def setup_late_mixins(policy: Any, obs_space: Any, action_space: Any, config: Mapping[str, Any]) -> None:

@@ -24,6 +24,10 @@ class LearningRateSchedule:
         self.cur_lr = float(self.lr_schedule.value(global_vars["timestep"]))
         self.set_learning_rate(self.cur_lr)  # type: ignore[attr-defined]  # the policy's
 
+    def optimizer(self) -> Any:
+        """Returns the optimiser(s) of the policy behind the mixin, which `cur_lr` is the rate of from now on."""
+        return super().optimizer()  # type: ignore[misc]  # the policy behind the mixin
+
 
 class EntropyCoeffSchedule:
     """Makes `entropy_coeff` follow a schedule: a list of `[env step, value]`, or a step at which it reaches 0."""

@@ -29,7 +29,7 @@ SCHEMA = 1
 
 def save(trainer: Any, directory: str) -> None:
     """Writes a checkpoint of a trainer; see `Trainer.save`."""
-    write_state(directory, gather(trainer), describe(trainer))
+    write_state(directory, trainer.__getstate__(), describe(trainer))  # which a program may have extended
     _LOGGER.info("checkpoint of iteration %s written: %s", trainer.iteration, directory)
 
 
@@ -200,7 +200,7 @@ def _take_over(trainer: Any, state: dict[str, Any], meta: dict[str, Any], direct
             trainer.add_policy(pid, config=meta["spaces"][pid].get("config"))
             added.append(pid)
         _check_spaces(meta, describe(trainer)["spaces"], directory)
-        apply(trainer, state)
+        trainer.__setstate__(state)
         for part, parts in _working_parts(trainer).items():
             check_kinds(before[part], parts, part)
     except BaseException as error:

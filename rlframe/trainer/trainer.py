@@ -46,7 +46,7 @@ from rlframe.trainer.setup import (
     resolve_trainer_env,
     seed_process,
 )
-from rlframe.utils.errors import ConfigError, WorkerError
+from rlframe.utils.errors import CheckpointError, ConfigError, WorkerError
 from rlframe.utils.logs import set_log_level, silence_tune
 from rlframe.utils.names import gates, trusting, under
 from rlframe.utils.seeding import entropy_seed
@@ -611,6 +611,26 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
         """Goes on from what `save_to_object` returned; `trust` as for `restore`."""
         with trusting() if trust else contextlib.nullcontext():
             checkpointing.from_bytes(self, obj)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns the whole state, nested dicts of arrays and numbers: what checkpoints hold, as `restore` takes it.
+
+        A subclass may add entries of its own (dicts, lists, arrays, numbers, texts) that its `__setstate__` reads.
+        """
+        return checkpointing.gather(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Goes on from what `__getstate__` of a trainer with the same config returned.
+
+        Raises:
+            CheckpointError: If this is no trainer yet: trainers are not pickled or copied.
+        """
+        if self.__dict__.get("workers") is None:
+            raise CheckpointError(
+                f"{type(self).__name__}: got a pickle or a copy of a trainer, which has files and processes; "
+                "make one with the same config, and restore() a checkpoint, or set_weights()"
+            )
+        checkpointing.apply(self, state)
 
     def delete_checkpoint(self, checkpoint_path: str) -> None:
         """Removes a checkpoint's directory."""

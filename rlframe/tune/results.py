@@ -95,6 +95,16 @@ class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
         made: ExperimentAnalysis = analysis
         return made
 
+    def stats(self) -> dict[str, float]:
+        """Returns when the experiment began (`start_time`) and when its newest result came (`timestamp`), s since 1970.
+
+        A time is missing where no trial has begun, or none has a result.
+        """
+        starts = [trial.start_time for trial in self.trials if trial.start_time]
+        results = [(trial.last_result or {}).get("timestamp") for trial in self.trials]
+        times = {"start_time": min(starts, default=None), "timestamp": max(filter(None, results), default=None)}
+        return {name: float(time) for name, time in times.items() if time is not None}
+
     @property
     def best_checkpoint(self) -> Any:
         """Returns the best checkpoint of the best trial, by the metric and mode of the experiment."""

@@ -89,6 +89,10 @@ def test_a_worker_samples_and_learns(worker):
     assert any(not np.array_equal(before[name], after[name]) for name in before)
     with pytest.raises(ValueError, match="Sampled 6 rows; wanted 7"):
         worker.sample_and_learn(7, 1, 0, [])
+    sampler = worker.sampler
+    assert sampler.get_data().count == sampler.next().count == 6
+    assert sampler.get_extra_batches() == []
+    assert isinstance(sampler.get_metrics(), list)
 
 
 def test_two_learners_average_their_gradients(worker):

@@ -52,6 +52,11 @@ def test_a_policy_derived_by_them_learns_reports_and_gives_td_errors(algorithm):
     errors = policy.compute_td_error(batch["obs"], batch["actions"], batch["rewards"], batch["new_obs"], batch["dones"],
                                      batch["weights"])  # fmt: skip
     assert np.shape(errors) == (8,)
+    networks = len(policy.model.variables())
+    assert networks < len(policy.variables()) <= 2 * networks  # of what has targets, once more
+    parts.TargetNetworkMixin.update_target(policy, tau=1.0)
+    for name, weight in policy.target_model.named_parameters():
+        np.testing.assert_array_equal(weight.detach(), dict(policy.model.named_parameters())[name].detach())
     outputs, dist_class, state = parts.action_distribution_fn(policy, policy.model, policy.to_tensors(batch["obs"]))
     assert (outputs.shape[0], dist_class, state) == (8, policy.dist_class, [])
 

@@ -972,3 +972,30 @@ def test_a_plan_gets_a_view_with_derived_values_and_may_hand_on_a_dict():
     with pytest.raises(TypeError, match="read-only"):
         view["lr"] = 1.0
     trainer.config["lr"] = 1.0
+
+
+class Counts(PGTrainer):
+    """Keeps a number of its own in checkpoints, as RLlib's trainers did."""
+
+    seen = 0
+
+    def __getstate__(self):
+        return {**super().__getstate__(), "mine": {"seen": self.seen}}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.seen = state["mine"]["seen"]
+
+
+def test_a_trainers_own_state_is_in_its_checkpoints():
+    config = {"num_workers": 0, "model": {"fcnet_hiddens": [4]}, "rollout_fragment_length": 8, "train_batch_size": 8}
+    one, other, third = (Counts({**config, "seed": seed}, env="CartPole-v1") for seed in (1, 2, 3))
+    one.seen = 5
+    one.train()
+    other.restore_from_object(one.save_to_object())
+    third.__setstate__(one.__getstate__())
+    for trainer in (other, third):
+        assert (trainer.seen, trainer.iteration) == (5, 1)
+        assert_same_weights(one, trainer)
+    with pytest.raises(CheckpointError, match="a copy of a trainer"):
+        copy.copy(one)
