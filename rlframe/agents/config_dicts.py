@@ -129,6 +129,12 @@ class LearningRatesConfigDict(TypedDict, total=False):
     entropy_learning_rate: float
     """That of the temperature α; 0 keeps initial_alpha."""
 
+class BanditModelConfigDict(ModelConfigDict, total=False):
+    alpha: float
+    """α: factor on the posterior covariance: of weights that are drawn, and of squared bounds."""
+    lambda_: float | None
+    """λ: prior precision of each weight, the ridge; None is 1, and 0.1 for observations with `item`."""
+
 class _CommonKeys(TypedDict, total=False):
     num_workers: int
     """Remote rollout workers; 0 samples in the driver's process. In processes."""
@@ -164,7 +170,7 @@ class _CommonKeys(TypedDict, total=False):
     """Learning rate of the default optimizer."""
     train_batch_size: int
     """Rows of one training batch. In steps."""
-    model: ModelConfigDict
+    model: ModelConfigDict | BanditModelConfigDict
     """Options of the networks."""
     optimizer: Mapping[Any, Any] | ApexOptimizerConfigDict
     """Options of an algorithm's execution plan. Free-form."""
@@ -755,6 +761,13 @@ class _TRPOKeys(_AdvantageKeys, _EntropyBonusKeys, _LearningRateScheduleKeys, _G
     vf_sgd_minibatch_size: int
     """Rows of one step of the values; 0 takes the whole train batch. In rows."""
 
+class _BanditKeys(_CommonKeys, total=False):
+    pass
+
+class _RandomAgentKeys(_CommonKeys, total=False):
+    rollouts_per_iteration: int
+    """Episodes that an iteration plays, at least."""
+
 class ACERConfigDict(_ACERKeys, total=False):
     """Config keys of ACER."""
 
@@ -895,6 +908,21 @@ class TRPOConfigDict(_TRPOKeys, total=False):
 
     evaluation_config: TRPOConfigDict
 
+class LinTSConfigDict(_BanditKeys, total=False):
+    """Config keys of LinTS."""
+
+    evaluation_config: LinTSConfigDict
+
+class LinUCBConfigDict(_BanditKeys, total=False):
+    """Config keys of LinUCB."""
+
+    evaluation_config: LinUCBConfigDict
+
+class RandomAgentConfigDict(_RandomAgentKeys, total=False):
+    """Config keys of RandomAgent."""
+
+    evaluation_config: RandomAgentConfigDict
+
 __all__ = [
     "A2CConfigDict",
     "A3CConfigDict",
@@ -905,6 +933,7 @@ __all__ = [
     "ApexDDPGConfigDict",
     "ApexOptimizerConfigDict",
     "BCConfigDict",
+    "BanditModelConfigDict",
     "CQLConfigDict",
     "DDPGConfigDict",
     "DDPPOConfigDict",
@@ -913,6 +942,8 @@ __all__ = [
     "IQLConfigDict",
     "ImpalaConfigDict",
     "LearningRatesConfigDict",
+    "LinTSConfigDict",
+    "LinUCBConfigDict",
     "MADDPGConfigDict",
     "MARWILConfigDict",
     "ModelConfigDict",
@@ -924,6 +955,7 @@ __all__ = [
     "QMixConfigDict",
     "R2D2ConfigDict",
     "RNNSACConfigDict",
+    "RandomAgentConfigDict",
     "SACConfigDict",
     "SimpleQConfigDict",
     "TD3BCConfigDict",

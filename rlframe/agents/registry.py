@@ -59,7 +59,12 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
     "TD3": AlgorithmEntry("rlframe.agents.ddpg:TD3Trainer", "rlframe.agents.ddpg:TD3_DEFAULT_CONFIG"),
     "TD3BC": AlgorithmEntry("rlframe.agents.ddpg:TD3BCTrainer", "rlframe.agents.ddpg:TD3_BC_DEFAULT_CONFIG"),
     "TRPO": AlgorithmEntry("rlframe.agents.trpo:TRPOTrainer", "rlframe.agents.trpo:DEFAULT_CONFIG"),
+    "contrib/LinTS": AlgorithmEntry("rlframe.agents.bandit:BanditLinTSTrainer", "rlframe.agents.bandit:TS_CONFIG"),
+    "contrib/LinUCB": AlgorithmEntry("rlframe.agents.bandit:BanditLinUCBTrainer", "rlframe.agents.bandit:UCB_CONFIG"),
     "contrib/MADDPG": AlgorithmEntry("rlframe.agents.maddpg:MADDPGTrainer", "rlframe.agents.maddpg:DEFAULT_CONFIG"),
+    "contrib/RandomAgent": AlgorithmEntry(
+        "rlframe.agents.random_agent:RandomAgentTrainer", "rlframe.agents.random_agent:DEFAULT_CONFIG"
+    ),
 }
 """Loaders by name: `ALGORITHMS["DQN"]()` returns (trainer class, default config)."""
 
@@ -69,9 +74,6 @@ _INSTEAD = {
     "MBMPO": "use PPO, which needs no model of the dynamics but more samples",
     "SlateQ": "use PPO with a MultiDiscrete action space, one number for each place of the slate",
     "contrib/AlphaZero": "use PPO with an action mask",
-    "contrib/LinTS": "use DQN with gamma 0, for which each step is an episode of its own",
-    "contrib/LinUCB": "use DQN with gamma 0, for which each step is an episode of its own",
-    "contrib/RandomAgent": "use PG with exploration_config={'type': 'Random'}",
 }
 
 NOT_BUILT = {name: f"{name} exists in RLlib 1.x, but is not in rlframe yet; {use}." for name, use in _INSTEAD.items()}
@@ -143,10 +145,10 @@ def _unknown(alg: str) -> str:
     said = _spelled(alg, {**NOT_BUILT, **_OF_OTHERS})
     if said is not None:
         return f"{said} {available}"
-    contributed = _spelled(f"contrib/{alg}", NOT_BUILT)
-    if contributed is not None:
-        return f"{alg} is contrib/{alg} in RLlib 1.x. {contributed} {available}"
     built = {name.lower(): name for name in ALGORITHMS}
+    contributed = f"contrib/{alg}".lower()
+    if contributed in built:
+        return f"{alg} is {built[contributed]}, in RLlib 1.x and here. {available}"
     near = [built[name] for name in difflib.get_close_matches(str(alg).lower(), built, n=2)]
     if near:
         return f"Unknown algorithm {alg}. Did you mean {' or '.join(near)}? {available}"

@@ -110,7 +110,7 @@ class Inspector:
             named = {**values, "type": kind} if isinstance(values["type"], str) else values
             return self._inspect(form, named, f"{dotted}.")[0]
         if not callable(kind) and not (isinstance(kind, str) and "." in kind):
-            names = sorted(variants.listed())
+            names = sorted(variants.sections)
             wanted = f"wanted one of {', '.join(map(repr, names))}, a class or the dotted path of one"
             self._note(Fault(f"{dotted}.type", f"{got(kind)}, {wanted}{near_choice(kind, names)}"))
         return values

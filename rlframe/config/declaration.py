@@ -30,22 +30,15 @@ class Variants:
     """
 
     sections: dict[str, "type[Section]"] = field(default_factory=dict)
-    later: set[str] = field(default_factory=set)
 
-    def add(self, name: str, *, later: bool = False) -> "Callable[[type[SectionT]], type[SectionT]]":
-        """Returns a class decorator that declares the form called `name`; a `later` one is known but not offered."""
+    def add(self, name: str) -> "Callable[[type[SectionT]], type[SectionT]]":
+        """Returns a class decorator that declares the form called `name`."""
 
         def register(cls: "type[SectionT]") -> "type[SectionT]":
             self.sections[name] = cls
-            if later:
-                self.later.add(name)
             return cls
 
         return register
-
-    def listed(self) -> dict[str, "type[Section]"]:
-        """Returns the forms that this version has, by name."""
-        return {name: cls for name, cls in self.sections.items() if name not in self.later}
 
 
 class UnsupportedValue(NamedTuple):
@@ -390,7 +383,7 @@ def _dotted_keys(cls: type[Section], seen: tuple[type[Section], ...]) -> Iterato
     for key, declared in cls.options().items():
         yield key
         forms = [declared.section] if declared.section else []
-        forms += list(declared.variants.listed().values()) if declared.variants else []
+        forms += list(declared.variants.sections.values()) if declared.variants else []
         for form in forms:
             if form not in seen:
                 yield from (f"{key}.{below}" for below in _dotted_keys(form, (*seen, *forms)))

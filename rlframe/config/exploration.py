@@ -163,14 +163,14 @@ class RNDConfig(Section):
     sub_exploration: dict[Any, Any] | None = option(None, "Exploration of the actions.", variants=EXPLORATIONS)
 
 
-@EXPLORATIONS.add("ThompsonSampling", later=True)
+@EXPLORATIONS.add("ThompsonSampling")
 class ThompsonSamplingConfig(Section):
-    """Samples bandit weights from their posterior."""
+    """Takes the bandit arm that is best for weights drawn from the posterior."""
 
     type: Any = option("ThompsonSampling", _KIND)
 
 
-@EXPLORATIONS.add("UpperConfidenceBound", later=True)
+@EXPLORATIONS.add("UpperConfidenceBound")
 class UpperConfidenceBoundConfig(Section):
     """Takes the bandit arm with the highest confidence bound."""
 

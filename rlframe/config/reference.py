@@ -54,7 +54,7 @@ def reference_rows(cls: type[Section], defaults: Mapping[str, Any], notes: Mappi
 
 def variant_rows(variants: Variants) -> dict[str, list[ReferenceRow]]:
     """Returns the rows of every form of a section with a `type`, by the name of the form."""
-    return {name: reference_rows(form, form.defaults(), {}) for name, form in variants.listed().items()}
+    return {name: reference_rows(form, form.defaults(), {}) for name, form in variants.sections.items()}
 
 
 def render_markdown(rows: Iterable[ReferenceRow]) -> str:

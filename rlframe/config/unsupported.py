@@ -4,18 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from rlframe.config.declaration import UnsupportedValue
-from rlframe.config.exploration import EXPLORATIONS
-from rlframe.config.nested_dict import same, type_name
+from rlframe.config.nested_dict import same
 
 
 def other_than(*allowed: Any) -> Callable[[Any], bool]:
     """Returns whether a value is none of those allowed."""
     return lambda value: not any(type(value) is type(item) and same(value, item) for item in allowed)
-
-
-def _is_later(kind: Any) -> bool:
-    """Whether `type` names an exploration that a later version has."""
-    return isinstance(type_name(kind), str) and type_name(kind) in EXPLORATIONS.later
 
 
 def _is_rllibs_own(collector: Any) -> bool:
@@ -46,8 +40,5 @@ UNSUPPORTED: dict[str, UnsupportedValue] = {
     "remote_worker_envs": UnsupportedValue(bool, _REMOTE_ENVS, harmless=True),
     "remote_env_batch_wait_ms": UnsupportedValue(bool, _REMOTE_ENVS, harmless=True),
     "record_env": UnsupportedValue(other_than(False, None), "wrap the environment in gymnasium.wrappers.RecordVideo"),
-    "exploration_config.type": UnsupportedValue(
-        lambda value: _is_later(value), "use another exploration, or a class of your own as type"
-    ),
 }
 """By dotted key: which values are refused, and why."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from rlframe.exploration.random_network_distillation import RND
     from rlframe.exploration.soft_q import SoftQ
     from rlframe.exploration.stochastic_sampling import StochasticSampling
+    from rlframe.exploration.thompson_sampling import ThompsonSampling
+    from rlframe.exploration.upper_confidence_bound import UpperConfidenceBound
 
 _NAMES = {
     "Curiosity": "rlframe.exploration.curiosity",
@@ -39,6 +41,8 @@ _NAMES = {
     "Random": "rlframe.exploration.random",
     "SoftQ": "rlframe.exploration.soft_q",
     "StochasticSampling": "rlframe.exploration.stochastic_sampling",
+    "ThompsonSampling": "rlframe.exploration.thompson_sampling",
+    "UpperConfidenceBound": "rlframe.exploration.upper_confidence_bound",
     "available_explorations": "rlframe.exploration.make",
     "make_exploration": "rlframe.exploration.make",
     "per_worker_constant": "rlframe.exploration.exploration",
@@ -60,6 +64,8 @@ __all__ = [
     "Random",
     "SoftQ",
     "StochasticSampling",
+    "ThompsonSampling",
+    "UpperConfidenceBound",
     "available_explorations",
     "make_exploration",
     "per_worker_constant",

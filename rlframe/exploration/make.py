@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rlframe.exploration.exploration import Exploration
-from rlframe.utils.errors import ConfigError
 from rlframe.utils.from_config import accepted_arguments, from_config, known_types, resolve_type
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from rlframe.exploration.exploration import ExplorationArgs
-
-_NOT_YET = frozenset({"ThompsonSampling", "UpperConfidenceBound"})
 
 
 def make_exploration(config: Any, action_space: Any, **base: Unpack[ExplorationArgs]) -> Exploration:
@@ -35,11 +32,6 @@ def make_exploration(config: Any, action_space: Any, **base: Unpack[ExplorationA
     """
     options = dict(config) if isinstance(config, Mapping) else {"type": config}
     kind = options.pop("type", None) or "StochasticSampling"
-    if isinstance(kind, str) and kind in _NOT_YET:
-        raise ConfigError(
-            f"exploration_config.type is {kind!r}, an exploration of RLlib 1.x that is not in rlframe yet; "
-            f"available are {', '.join(available_explorations())}."
-        )
     cls = resolve_type(Exploration, kind)
     accepted = accepted_arguments(cls)
     given = {name: value for name, value in base.items() if accepted is None or name in accepted}

@@ -7,6 +7,7 @@ import pytest
 
 from rlframe.agents.a3c import A2CTrainer
 from rlframe.agents.acer import ACERTrainer
+from rlframe.agents.bandit import BanditLinUCBTrainer
 from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.ddpg import TD3Trainer
 from rlframe.agents.dqn import ApexTrainer, DQNTrainer, PQNTrainer, R2D2Trainer, SimpleQTrainer
@@ -59,6 +60,7 @@ CASES = {
     "SAC": (SACTrainer, {**REPLAY, "model": {}}),
     "RNNSAC": (RNNSACTrainer, {**REPLAY, "model": {"max_seq_len": 7}, "Q_model": MEMORY, "policy_model": MEMORY}),
     "ES": (ESTrainer, {"episodes_per_batch": 4, "train_batch_size": 80, "batch_mode": "complete_episodes"}),
+    "LinUCB": (BanditLinUCBTrainer, {"train_batch_size": 20}),
     "TD3": (TD3Trainer, {**REPLAY, "actor_hiddens": [16], "critic_hiddens": [16]}),
 }
 #: Environments of those that do not choose.

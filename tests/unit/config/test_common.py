@@ -172,7 +172,6 @@ def test_classes_functions_and_spaces_are_accepted_and_kept() -> None:
 REFUSED = [
     ("optimizer", {"debug": True}), ("sample_collector", object), ("record_env", True), ("record_env", ""),
     ("record_env", "videos"),
-    ("exploration_config.type", "ThompsonSampling"),
 ]  # fmt: skip
 HARMLESS = ["remote_worker_envs", "remote_env_batch_wait_ms", "model._use_default_native_models"]
 

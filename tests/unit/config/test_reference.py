@@ -38,5 +38,5 @@ def test_render_markdown_escapes_bars() -> None:
 
 
 def test_variant_rows_list_every_exploration() -> None:
-    assert set(variant_rows(EXPLORATIONS)) == set(EXPLORATIONS.listed())
+    assert set(variant_rows(EXPLORATIONS)) == set(EXPLORATIONS.sections)
     assert "temperature" in {row.key for row in variant_rows(EXPLORATIONS)["SoftQ"]}

@@ -103,12 +103,6 @@ def test_an_unknown_option_is_answered_with_the_nearest():
         make_exploration({"type": "PerWorkerGaussianNoise", "sigma": 5}, PENDULUM, **BASE)
 
 
-@pytest.mark.parametrize("name", ["ThompsonSampling", "UpperConfidenceBound"])
-def test_types_of_rllib_that_are_missing_say_so(name):
-    with pytest.raises(ConfigError, match=f"{name}.*not in rlframe yet"):
-        make_exploration({"type": name}, THREE, **BASE)
-
-
 def test_hooks_have_rllibs_signatures():
     exploration = Exploration(THREE, rng=rng())
     exploration.before_compute_actions(timestep=1, explore=True, tf_sess=None)
