@@ -425,8 +425,14 @@ def layer_from_spec(spec: Mapping[str, Any] | Layer) -> Layer:
         raise ValueError(
             f"A {kind!r} layer is described by a name and {sorted(KINDS[kind].__dataclass_fields__)}; got {spec}."
         )
-    layer: Layer = KINDS[kind](**fields)
+    branches = {name: tuple(map(layer_from_spec, value)) for name, value in fields.items() if _is_chain(value)}
+    layer: Layer = KINDS[kind](**{**fields, **branches})
     return layer
+
+
+def _is_chain(value: Any) -> bool:
+    """Returns whether a field of a layer's spec is a chain of layers."""
+    return isinstance(value, (list, tuple)) and any(isinstance(part, Mapping) for part in value)
 
 
 @dataclass(frozen=True)

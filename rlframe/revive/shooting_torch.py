@@ -22,7 +22,7 @@ from rlframe.revive.functions_torch import differentiable
 from rlframe.revive.policy_model import PolicyNetwork
 from rlframe.revive.regularized import gaussian_distance
 from rlframe.revive.shooting import ROW, check_smooth_nodes
-from rlframe.revive.venv_model import STEP, TRAJECTORY, NodeModel, place_codes
+from rlframe.revive.venv_model import STEP, TRAJECTORY, NodeModel, node_inputs, place_codes
 from rlframe.tensor import ops
 from rlframe.utils.errors import ConfigError
 
@@ -103,10 +103,15 @@ class SmoothEnv:
         self._scalers = {name: _SmoothScaler(scaler) for name, scaler in self.graph.scalers.items()}
         self._scalers.update({name: _SmoothScaler(scaler) for name, scaler in env.graph.scalers.items()})
         self._members = [
-            {name: _network_of(model) for name, model in member.items() if name != self.node}
+            {name: _network_of(model, self._width(name)) for name, model in member.items() if name != self.node}
             for member in env.venv.members
         ]
         self._layouts = {name: model.layout for name, model in env.venv.members[0].items()}
+
+    def _width(self, name: str) -> int:
+        """Returns the width of what a node's network sees."""
+        row = {key: values[:1] for key, values in self.env.data.arrays.items()}
+        return int(node_inputs(self.graph, self.graph.nodes[name], row).shape[-1])
 
     def returns(self, policy: Any, rows: Any, gamma: float) -> tuple[Tensor, Tensor, Tensor]:
         """Returns what rollouts come to.
@@ -194,10 +199,9 @@ class SmoothEnv:
         return torch.stack(spreads).max(0).values
 
 
-def _network_of(model: NodeModel) -> TorchNetwork:
-    """Returns a node's network with its weights, which do not learn."""
+def _network_of(model: NodeModel, width: int) -> TorchNetwork:
+    """Returns a node's network for inputs of a width, with its weights, which do not learn."""
     layers = tuple(layer_from_spec(layer) for layer in model.layers)
-    width = next(weight.shape[1] for name, weight in model.weights.items() if name.endswith(".weight"))
     network = TorchNetwork(Network({OBS: width}, layers))
     network.load_state_dict({name: torch.tensor(np.asarray(weight)) for name, weight in model.weights.items()})
     return network.requires_grad_(False)

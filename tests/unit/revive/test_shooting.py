@@ -1,17 +1,18 @@
 """Policies that go up the gradient of rollouts through a learned environment."""
 
 import copy
+import json
 
 import numpy as np
 import pytest
 import torch
 
-from rlframe.models.spec import Dense
 from rlframe.revive.configuration import read_configuration
 from rlframe.revive.data import GraphData
 from rlframe.revive.distributions import NodeLayout
 from rlframe.revive.functions import NodeFunction, RewardFunction, load_reward
 from rlframe.revive.graph import DecisionGraph
+from rlframe.revive.node_policy import hidden_layers, node_network
 from rlframe.revive.policy_training import PolicyTraining, _learned, logged_decisions
 from rlframe.revive.shooting_torch import SmoothEnv, check_smooth
 from rlframe.revive.vector_env import VirtualVectorEnv
@@ -33,17 +34,22 @@ def data():
 
 
 def curved_member(data, seed):
-    """Models with a hidden layer, of weights drawn at random; means pass through tanh."""
+    """Models as training makes them, of weights drawn at random, as files say them; means pass through tanh."""
     rng, member = np.random.default_rng(seed), {}
     for name in ("force", "next_x"):
         layout = NodeLayout.of(data.graph.scalers[name], squash=True)
         size = node_inputs(data.graph, data.graph.nodes[name], data.arrays).shape[-1]
-        layers, weights = (Dense("actor.h", "swish", 6), Dense("actor.out", "linear", layout.inputs)), {}
-        for layer in layers:
-            weights[f"{layer.name}.weight"] = rng.normal(0, 0.7, (layer.units, size)).astype(np.float32)
-            weights[f"{layer.name}.bias"] = rng.normal(0, 0.2, layer.units).astype(np.float32)
-            size = layer.units
-        member[name] = NodeModel(layout, [layer.to_spec() for layer in layers], weights)
+        network = node_network(size, layout.inputs, hidden_layers(6, 2, "res"))
+        shapes = {
+            "linear": (layout.inputs, size),
+            "hidden_0": (6, size),
+            "hidden_1": (6, 6),
+            "output": (layout.inputs, 6),
+        }
+        weights = {f"actor.{layer}.weight": rng.normal(0, 0.5, shape) for layer, shape in shapes.items()}
+        weights |= {f"actor.{layer}.bias": rng.normal(0, 0.2, shape[0]) for layer, shape in shapes.items()}
+        layers = json.loads(json.dumps(network.prefixed("actor")))
+        member[name] = NodeModel(layout, layers, {key: weight.astype(np.float32) for key, weight in weights.items()})
     return member
 
 
