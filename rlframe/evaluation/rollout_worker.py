@@ -148,6 +148,7 @@ class RolloutWorker(RLlibWorkerNames):
         self._mapping_fn: Any = multiagent.policy_mapping_fn
         self.runner: EnvRunner | MultiAgentRunner | None = None
         self.global_vars: dict[str, Any] = {"timestep": 0}
+        self._compresses, self._keeps_first_batch = config.compress_observations, config.fake_sampler
         self._fake_batch: SampleBatch | MultiAgentBatch | None = None
         self._shared_memory = SharedMemoryPool()
         self._log_dir = log_dir
@@ -470,9 +471,9 @@ class RolloutWorker(RLlibWorkerNames):
             call_hook(self.callbacks, "on_sample_end", {"worker": self, "samples": batch})
         if self._data is not None and self._data.writer is not None:
             self._data.writer.write(batch)
-        if self.policy_config.compress_observations:
+        if self._compresses:
             batch.compress(bulk=True)
-        if self.policy_config.fake_sampler:
+        if self._keeps_first_batch:
             self._fake_batch = batch
         return batch
 

@@ -107,7 +107,8 @@ class EpsilonGreedy(Exploration):
             actions: Greedy actions, integer `[B]`.
             chosen: Which rows to replace, bool `[B]`.
         """
-        values = convert_to_numpy(values)
+        if not isinstance(values, np.ndarray):
+            values = convert_to_numpy(values)
         if values.min() > MASKED:
             if len(actions) == 1:
                 return np.array([int(self.rng.random() * values.shape[1])])

@@ -1,4 +1,4 @@
-"""Parts of policies: numbers that follow a schedule, and a penalty whose weight adapts."""
+"""Parts of policies with a state of their own: numbers that follow a schedule, a penalty whose weight adapts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,51 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rlframe.policy.parts import Component
-from rlframe.utils.schedules import ConstantSchedule, PiecewiseSchedule
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.utils.schedules.schedule import ConstantSchedule, PiecewiseSchedule
+
+
+class Component:
+    """A part of a policy with a state, or a place in its learner step; `Policy.components` holds them by name.
+
+    What a part does not override does nothing.
+    """
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the state: nested dicts of arrays and numbers."""
+        return {}
+
+    def check_state(self, state: Mapping[str, Any] | None) -> None:
+        """Raises a CheckpointError where a state cannot be taken; called before anything of a checkpoint is.
+
+        Args:
+            state: What `get_state` returned, None where the checkpoint has nothing of this part.
+        """
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes what `get_state` returned."""
+
+    def on_timestep(self, timestep: int) -> None:
+        """Takes the count of env steps."""
+
+    def before_learning(self, samples: SampleBatch) -> None:
+        """Takes a batch, in arrays, before gradients are computed of it."""
+
+    def after_learning(self, samples: SampleBatch, stats: Mapping[str, Any]) -> None:
+        """Takes a batch, in arrays, that a learner step was done on, and the step's statistics."""
+
+    def extra_weights(self) -> dict[str, NDArray[Any]]:
+        """Returns arrays that belong to the policy's weights and are not the network's, by name."""
+        return {}
+
+    def without_extra(self, weights: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns weights but for those that `extra_weights` names; raises a ValueError where they cannot be taken."""
+        return weights
+
+    def take_extra(self, weights: Mapping[str, Any]) -> None:
+        """Takes its own of the policy's weights; called when the network has the others."""
 
 
 class Scheduled(Component):

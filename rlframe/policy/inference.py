@@ -74,13 +74,15 @@ class Inference:
         """
         policy = self.policy
         dist_inputs, values, states = self.run(columns, explore)
-        distribution = method(policy, "distribution")(dist_inputs)
+        distribution_of = policy.distribution
+        if not callable(distribution_of):  # a user keeps something else under that name
+            distribution_of = method(policy, "distribution")
         step = policy.global_timestep if timestep is None else timestep
         exploration = policy.exploration
         exploration.wants_logp = wanted is None or ACTION_LOGP in wanted or ACTION_PROB in wanted
         try:
             actions, logp = exploration.get_exploration_action(
-                action_distribution=distribution, timestep=step, explore=explore
+                action_distribution=distribution_of(dist_inputs), timestep=step, explore=explore
             )
         finally:  # others ask it directly
             exploration.wants_logp = True

@@ -7,6 +7,7 @@ import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.execution.plan.item_state import pack_item, unpack_item
 from rlframe.utils.timer import TimerStat
 
@@ -172,8 +173,6 @@ def _get_global_vars() -> dict[str, int]:
 
 def _check_sample_batch_type(batch: Any) -> None:
     """Raises ValueError unless `batch` is a SampleBatch or a MultiAgentBatch."""
-    from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
-
     if not isinstance(batch, (SampleBatch, MultiAgentBatch)):
         raise ValueError(
             f"Got an item of type {type(batch).__name__}, wanted a SampleBatch or a MultiAgentBatch; "

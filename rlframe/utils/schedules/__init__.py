@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, Any
 from rlframe.utils.lazy import import_name
 
 if TYPE_CHECKING:
-    from rlframe.utils.schedules.constant_schedule import ConstantSchedule
-    from rlframe.utils.schedules.exponential_schedule import ExponentialSchedule
-    from rlframe.utils.schedules.linear_schedule import LinearSchedule
     from rlframe.utils.schedules.make import make_schedule
-    from rlframe.utils.schedules.piecewise_schedule import PiecewiseSchedule
-    from rlframe.utils.schedules.polynomial_schedule import PolynomialSchedule
-    from rlframe.utils.schedules.schedule import Schedule
+    from rlframe.utils.schedules.schedule import (
+        ConstantSchedule,
+        ExponentialSchedule,
+        LinearSchedule,
+        PiecewiseSchedule,
+        PolynomialSchedule,
+        Schedule,
+    )
 
 _NAMES = {
-    "ConstantSchedule": "rlframe.utils.schedules.constant_schedule",
-    "ExponentialSchedule": "rlframe.utils.schedules.exponential_schedule",
-    "LinearSchedule": "rlframe.utils.schedules.linear_schedule",
-    "PiecewiseSchedule": "rlframe.utils.schedules.piecewise_schedule",
-    "PolynomialSchedule": "rlframe.utils.schedules.polynomial_schedule",
+    "ConstantSchedule": "rlframe.utils.schedules.schedule",
+    "ExponentialSchedule": "rlframe.utils.schedules.schedule",
+    "LinearSchedule": "rlframe.utils.schedules.schedule",
+    "PiecewiseSchedule": "rlframe.utils.schedules.schedule",
+    "PolynomialSchedule": "rlframe.utils.schedules.schedule",
     "Schedule": "rlframe.utils.schedules.schedule",
     "make_schedule": "rlframe.utils.schedules.make",
 }

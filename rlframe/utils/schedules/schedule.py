@@ -1,8 +1,10 @@
-"""What every schedule is: a value for each time step."""
+"""Schedules: a value for each time step."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,7 +57,158 @@ class Schedule:
         return array if steps.ndim else array[()]
 
 
-def check_timesteps(owner: Schedule, timesteps: float) -> float:
+class ConstantSchedule(Schedule):
+    """Always the same value.
+
+    Args:
+        value: The value.
+        framework: Accepted and not needed.
+    """
+
+    def __init__(self, value: float, framework: str | None = None) -> None:
+        super().__init__(framework)
+        self._v = value
+
+    def _value(self, t: float) -> float:  # noqa: ARG002 (the same at every step)
+        return self._v
+
+
+def linear_interpolation(left: float, right: float, alpha: float) -> float:
+    """Returns the point that divides the line from `left` to `right` at the share `alpha`."""
+    return left + alpha * (right - left)
+
+
+class PiecewiseSchedule(Schedule):
+    """Interpolates between points.
+
+    Args:
+        endpoints: `(time step, value)` pairs with growing time steps. Of two points at one time step the later one
+            counts from there on, which makes a jump.
+        framework: Accepted and not needed.
+        interpolation: `fn(left value, right value, share of the way)`.
+        outside_value: The value before the first and from the last point on. None makes these time steps an error,
+            but for the last point itself.
+
+    Raises:
+        ConfigError: If there is no point, or time steps do not grow.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[tuple[float, float]],
+        framework: str | None = None,
+        interpolation: Callable[[float, float, float], float] = linear_interpolation,
+        outside_value: float | None = None,
+    ) -> None:
+        super().__init__(framework)
+        points = [(point[0], float(point[1])) for point in endpoints]
+        self._times = [time for time, _ in points]
+        if not points or sorted(self._times) != self._times:
+            raise ConfigError(
+                f"PiecewiseSchedule: endpoints are {points}; wanted at least one, with growing time steps."
+            )
+        self.endpoints = points
+        self.interpolation = interpolation
+        self.outside_value = outside_value
+
+    def _value(self, t: float) -> float:
+        times = self._times
+        index = bisect_right(times, t)
+        if 0 < index < len(times):
+            (left_t, left), (right_t, right) = self.endpoints[index - 1 : index + 1]
+            return self.interpolation(left, right, (t - left_t) / (right_t - left_t))
+        if self.outside_value is not None:
+            return self.outside_value
+        if t == times[-1]:
+            return self.endpoints[-1][1]
+        raise ValueError(
+            f"PiecewiseSchedule has no value at time step {t}: its points reach from {times[0]} to {times[-1]}; "
+            f"give outside_value for the rest."
+        )
+
+
+class PolynomialSchedule(Schedule):
+    """final + (initial − final) · (1 − t/T)^power, and the final value from T on.
+
+    Args:
+        schedule_timesteps: T, when the final value is reached.
+        final_p: The final value.
+        framework: Accepted and not needed.
+        initial_p: The value at 0.
+        power: 1 is a straight line.
+
+    Raises:
+        ConfigError: If T is not above 0.
+    """
+
+    def __init__(
+        self,
+        schedule_timesteps: float,
+        final_p: float,
+        framework: str | None = None,
+        initial_p: float = 1.0,
+        power: float = 2.0,
+    ) -> None:
+        super().__init__(framework)
+        self.schedule_timesteps = _check_timesteps(self, schedule_timesteps)
+        self.final_p = final_p
+        self.initial_p = initial_p
+        self.power = power
+
+    def _value(self, t: float) -> float:
+        left = 1.0 - min(max(t, 0), self.schedule_timesteps) / self.schedule_timesteps
+        return float(self.final_p + (self.initial_p - self.final_p) * left**self.power)
+
+
+class LinearSchedule(PolynomialSchedule):
+    """From the initial value at 0 straight to the final value at T, which then stays.
+
+    Args:
+        schedule_timesteps: T, when the final value is reached.
+        final_p: The final value.
+        framework: Accepted and not needed.
+        initial_p: The value at 0.
+
+    Raises:
+        ConfigError: If T is not above 0.
+    """
+
+    def __init__(
+        self, schedule_timesteps: float, final_p: float, framework: str | None = None, initial_p: float = 1.0
+    ) -> None:
+        super().__init__(schedule_timesteps, final_p, framework, initial_p, power=1.0)
+
+
+class ExponentialSchedule(Schedule):
+    """initial · rate^(t/T); goes on falling after T.
+
+    Args:
+        schedule_timesteps: T, the time in which the value falls by the rate.
+        framework: Accepted and not needed.
+        initial_p: The value at 0.
+        decay_rate: The factor.
+
+    Raises:
+        ConfigError: If T is not above 0.
+    """
+
+    def __init__(
+        self,
+        schedule_timesteps: float,
+        framework: str | None = None,
+        initial_p: float = 1.0,
+        decay_rate: float = 0.1,
+    ) -> None:
+        super().__init__(framework)
+        self.schedule_timesteps = _check_timesteps(self, schedule_timesteps)
+        self.initial_p = initial_p
+        self.decay_rate = decay_rate
+
+    def _value(self, t: float) -> float:
+        return float(self.initial_p * self.decay_rate ** (t / self.schedule_timesteps))
+
+
+def _check_timesteps(owner: Schedule, timesteps: float) -> float:
     """Returns the length of a schedule, checked.
 
     Raises:
