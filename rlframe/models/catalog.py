@@ -15,9 +15,9 @@ from rlframe.config.model import ModelConfig
 from rlframe.models.action_dist import ActionDistribution
 from rlframe.models.custom import accepted_options, resolve_class, with_interface
 from rlframe.models.dist_plan import is_gaussian, plan_dist, space_struct
-from rlframe.models.distributions import dist_from_plan, numpy_dist_for
 from rlframe.models.fcnet_spec import fcnet_spec
 from rlframe.models.modelv2 import ModelV2
+from rlframe.models.numpy_dists import dist_from_plan, numpy_dist_for
 from rlframe.models.preprocessed_env import PreprocessedEnv
 from rlframe.models.preprocessors import Preprocessor, get_preprocessor
 from rlframe.utils import shared_names

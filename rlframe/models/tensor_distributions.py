@@ -513,7 +513,7 @@ class Tanh(Deterministic):
 
 
 class RelaxedOneHot(Categorical):
-    """A choice among A as a point on the simplex; see `rlframe.models.distributions.RelaxedOneHot`."""
+    """A choice among A as a point on the simplex; see `rlframe.models.bounded_distributions.RelaxedOneHot`."""
 
     def _draw(self) -> Tensor:
         uniform = ops.maximum(self._uniform_like(self.inputs), 1e-20)  # 0 has no logarithm

@@ -31,7 +31,7 @@ from rlframe.data.rows import slice_column
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.exploration.make import make_exploration
-from rlframe.models.distributions import numpy_dist_for
+from rlframe.models.numpy_dists import numpy_dist_for
 from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
 from rlframe.policy.group_actions import GroupCategorical, explored_by_agent
 from rlframe.policy.inference import Inference, OwnActing, OwnForward

@@ -8,11 +8,13 @@ from types import TracebackType
 
 from ray.tune.trainable import trainable
 
-from rlframe.execution.plan import local_iterator, nodes
+from rlframe.execution.plan import local_iterator, nodes, rare_nodes, union
 from rlframe.trainer import recovery
 
 #: Files whose frames say nothing of what went wrong, but that the plan was running.
-_MACHINERY = frozenset(str(module.__file__) for module in (local_iterator, nodes, trainable, recovery))
+_MACHINERY = frozenset(
+    str(module.__file__) for module in (local_iterator, nodes, rare_nodes, union, trainable, recovery)
+)
 #: What stands between `Trainer.train` and the plan.
 _TRAINER, _STEPS = (
     str(Path(__file__).with_name("trainer.py")),

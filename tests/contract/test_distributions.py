@@ -8,7 +8,7 @@ from torch import distributions as td
 
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.dist_plan import plan_dist
-from rlframe.models.distributions import numpy_dist_for
+from rlframe.models.numpy_dists import numpy_dist_for
 from rlframe.utils.errors import UnsupportedSpaceException
 from rlframe.utils.spaces.simplex import Simplex
 from tests.helpers.frameworks import HAS_TF

@@ -22,7 +22,7 @@ from rlframe.data.columns import ACTIONS, INFOS, OBS, REWARDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.exploration.thompson_sampling import ThompsonSampling
 from rlframe.exploration.upper_confidence_bound import UpperConfidenceBound
-from rlframe.models.distributions import numpy_dist_for
+from rlframe.models.numpy_dists import numpy_dist_for
 from rlframe.models.spec import Dense, Layer
 from rlframe.policy.inference import Columns, Inference, NumpyInference, Outputs
 from rlframe.policy.parts import Component

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from rlframe.data.columns import EPS_ID, OBS, REWARDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.catalog import default_network
-from rlframe.models.distributions import numpy_dist_for
 from rlframe.models.fcnet_spec import fcnet_spec
+from rlframe.models.numpy_dists import numpy_dist_for
 from rlframe.models.recurrent_actor import make_actor
 from rlframe.models.spec import Dense, Layer
 from rlframe.policy.inference import Acted, Columns, Inference, NumpyInference, Outputs, Wanted

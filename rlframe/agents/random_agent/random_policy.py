@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rlframe.data.columns import EPS_ID, OBS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.models.distributions import numpy_dist_for
+from rlframe.models.numpy_dists import numpy_dist_for
 from rlframe.policy.inference import Acted, Columns, Inference, Outputs, Wanted
 from rlframe.policy.policy import Policy
 

@@ -16,22 +16,26 @@ from rlframe.execution.plan.context import (
     _NextValueNotReady,
 )
 from rlframe.execution.plan.nodes import (
-    BatchNode,
     FilterNode,
     FlattenNode,
     ForEachNode,
     Node,
     ResultNode,
-    ShuffleNode,
     SkipNotReadyNode,
     SourceNode,
+    walk,
+)
+from rlframe.execution.plan.rare_nodes import (
+    BatchNode,
+    RemoteForEach,
+    ShuffleNode,
     Tee,
     TeeNode,
     TransformNode,
-    UnionNode,
     WithinNode,
-    walk,
+    zip_with_source,
 )
+from rlframe.execution.plan.union import UnionFactory, check_outputs, check_weights
 from rlframe.utils.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -232,7 +236,7 @@ class LocalIterator(Generic[T]):
             return self._with(partial(ForEachNode, fn=fn), "for_each()")
         if max_concurrency < 1:
             raise ValueError(f"Got max_concurrency={max_concurrency}, wanted 1 or more")
-        return self.transform(_RemoteForEach(fn, max_concurrency, resources or {}))
+        return self.transform(RemoteForEach(fn, max_concurrency, resources or {}))
 
     def filter(self, fn: Callable[[T], Any]) -> LocalIterator[T]:
         """Drops the items for which `fn` returns something false."""
@@ -260,7 +264,7 @@ class LocalIterator(Generic[T]):
 
     def zip_with_source_actor(self) -> LocalIterator[tuple[Any, T]]:
         """Turns every item into `(actor, item)`, with the remote actor that produced it."""
-        return self._with(partial(ForEachNode, fn=_zip_with_source), "zip_with_source_actor()")
+        return self._with(partial(ForEachNode, fn=zip_with_source), "zip_with_source_actor()")
 
     def skip_not_ready(self) -> LocalIterator[T]:
         """Waits until an item is ready instead of handing on not-ready markers."""
@@ -301,10 +305,10 @@ class LocalIterator(Generic[T]):
         iterators = (self, *map(as_local_iterator, others))
         if round_robin_weights is not None and not deterministic:
             raise ValueError("round_robin_weights need deterministic=True: without it no turns are waited for")
-        factory = _UnionFactory(
+        factory = UnionFactory(
             iterators,
-            weights=_check_weights(round_robin_weights, len(iterators)),
-            outputs=_check_outputs(output_indexes, len(iterators)),
+            weights=check_weights(round_robin_weights, len(iterators)),
+            outputs=check_outputs(output_indexes, len(iterators)),
             deterministic=deterministic,
         )
         joined = self._derive(factory, (), f"LocalUnion[{', '.join(it.name for it in iterators)}]")
@@ -346,100 +350,3 @@ def _items_of(given: Iterable[Any]) -> Iterator[Any]:
     marker = type("_RayNotReady", (_NextValueNotReady, ray_iterators._NextValueNotReady), {"ends_waiting": True})
     for item in given:
         yield marker() if isinstance(item, ray_iterators._NextValueNotReady) else item
-
-
-def _zip_with_source(item: Any) -> tuple[Any, Any]:
-    actor = _get_shared_metrics().current_actor
-    if actor is None:
-        raise ValueError(
-            "Got an item that no remote actor produced, wanted one gathered from actors; use zip_with_source_actor() "
-            "right after gather_async(), gather_sync() or Replay(actors=...)"
-        )
-    return actor, item
-
-
-_zip_with_source.plan_name = "zip_with_source_actor"  # type: ignore[attr-defined]
-
-
-def _check_weights(weights: Sequence[float | str] | None, n: int) -> tuple[float | None, ...]:
-    """Returns one number, or None for "*", per branch."""
-    if weights is None:
-        return (1.0,) * n
-    if len(weights) != n:
-        raise ValueError(f"Got {len(weights)} round_robin_weights for {n} iterators, wanted one each")
-    checked: list[float | None] = []
-    for weight in weights:
-        if isinstance(weight, str):
-            if weight != "*":
-                raise ValueError(f"Got round robin weight {weight!r}, wanted a number above 0 or '*'")
-            checked.append(None)
-        elif weight > 0:
-            checked.append(float(weight))
-        else:
-            raise ValueError(f"Got round robin weight {weight!r}, wanted a number above 0 or '*'")
-    return tuple(checked)
-
-
-def _check_outputs(outputs: Sequence[int] | None, n: int) -> tuple[int, ...]:
-    if outputs is None:
-        return tuple(range(n))
-    wrong = [index for index in outputs if not 0 <= index < n]
-    if wrong or not outputs:
-        raise ValueError(f"Got output_indexes {list(outputs)}, wanted at least one index from 0 to {n - 1}")
-    return tuple(outputs)
-
-
-@dataclass(frozen=True)
-class _UnionFactory:
-    """Makes the node of a union and new copies of its branches."""
-
-    iterators: tuple[LocalIterator[Any], ...]
-    weights: tuple[float | None, ...]
-    outputs: tuple[int, ...]
-    deterministic: bool
-
-    def __call__(self, timeout_s: float | None) -> Node:
-        branches = [
-            # A branch that is drained ("*") must not wait when it has nothing more, nor one of an asynchronous union.
-            iterator.make_node(timeout_s if self.deterministic and weight is not None else 0.0)
-            for iterator, weight in zip(self.iterators, self.weights, strict=True)
-        ]
-        return UnionNode(
-            branches, self.weights, outputs=self.outputs, blocking=timeout_s is None, arguments=self._arguments()
-        )
-
-    def _arguments(self) -> str:
-        if not self.deterministic:
-            return "async"
-        weights = ":".join("*" if weight is None else f"{weight:g}" for weight in self.weights)
-        return f"round_robin {weights}"
-
-
-class _RemoteForEach:
-    """Runs a function on items as Ray tasks, a bounded number at a time, and gives the results in order."""
-
-    def __init__(self, fn: Callable[[Any], Any], max_concurrency: int, resources: Mapping[str, Any]) -> None:
-        self._fn = fn
-        self._max_concurrency = max_concurrency
-        self._resources = dict(resources)
-        self.plan_name = getattr(fn, "__name__", type(fn).__name__)
-
-    def plan_args(self) -> str:
-        return f"{self._max_concurrency} at a time"
-
-    def __call__(self, items: Iterable[Any]) -> Iterable[Any]:
-        import ray
-
-        from rlframe.execution.plan.context import _NextValueNotReady
-
-        task = ray.remote(self._fn).options(**self._resources) if self._resources else ray.remote(self._fn)
-        running: list[Any] = []
-        for item in items:
-            if isinstance(item, _NextValueNotReady):
-                yield item
-                continue
-            running.append(task.remote(item))
-            if len(running) >= self._max_concurrency:
-                yield ray.get(running.pop(0))
-        while running:
-            yield ray.get(running.pop(0))

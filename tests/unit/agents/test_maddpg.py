@@ -14,7 +14,7 @@ from rlframe.agents.maddpg.joint_steps import JOINT_ACTIONS, JOINT_NEXT_OBS, JOI
 from rlframe.agents.registry import get_trainer_class
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.examples.env.two_step_game import TwoStepGame
-from rlframe.models.distributions import RelaxedOneHot, Tanh
+from rlframe.models.bounded_distributions import RelaxedOneHot, Tanh
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from rlframe.utils.spaces.simplex import Simplex

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from rlframe.models.distributions import Categorical, Deterministic
+from rlframe.models.bounded_distributions import Deterministic
+from rlframe.models.distributions import Categorical
 from rlframe.utils.seeding import make_rng
 
 PENDULUM = Box(-2.0, 2.0, (1,), np.float32)

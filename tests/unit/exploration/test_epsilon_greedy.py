@@ -8,7 +8,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from rlframe.agents.pg.pg_policy import PGTorchPolicy
 from rlframe.exploration import EpsilonGreedy, PerWorkerEpsilonGreedy, per_worker_constant
-from rlframe.models.distributions import MultiCategorical
+from rlframe.models.compound_distributions import MultiCategorical
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.schedules import ConstantSchedule
 from rlframe.utils.torch_utils import FLOAT_MIN

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from rlframe.models import bounded_distributions as bounded
+from rlframe.models import compound_distributions as compound
 from rlframe.models import distributions as dists
 from rlframe.models.action_dist import ActionDistribution
-from rlframe.models.distributions import numpy_dist_for
+from rlframe.models.numpy_dists import numpy_dist_for
 
 FLOAT_MIN = np.finfo(np.float32).min
 
@@ -58,12 +60,12 @@ def test_distribution_float32_inputs_give_float32_densities():
     rng = np.random.default_rng(0)
     made = [
         dists.Categorical(inputs, rng),
-        dists.MultiCategorical(inputs, rng, input_lens=[2, 2]),
+        compound.MultiCategorical(inputs, rng, input_lens=[2, 2]),
         dists.DiagGaussian(inputs, rng),
         dists.SquashedGaussian(inputs, rng),
-        dists.Beta(inputs, rng),
-        dists.Dirichlet(inputs, rng),
-        dists.Deterministic(inputs, rng),
+        bounded.Beta(inputs, rng),
+        bounded.Dirichlet(inputs, rng),
+        bounded.Deterministic(inputs, rng),
     ]
     for dist in made:
         dist.sample()
@@ -135,19 +137,19 @@ def test_squashed_gaussian_refuses_what_has_no_closed_form(method):
 
 def test_beta_density_integrates_to_one_over_its_range():
     grid = np.linspace(-1.0, 4.0, 100_001)[:, None]
-    dist = dists.Beta(np.tile([[0.3, 1.5]], (len(grid), 1)), low=-1.0, high=4.0)
+    dist = bounded.Beta(np.tile([[0.3, 1.5]], (len(grid), 1)), low=-1.0, high=4.0)
     assert np.exp(dist.logp(grid)).sum() * 5e-5 == pytest.approx(1.0, abs=1e-4)
 
 
 def test_dirichlet_samples_lie_on_the_simplex():
-    dist = dists.Dirichlet(np.random.default_rng(0).standard_normal((20, 3)), np.random.default_rng(1))
+    dist = bounded.Dirichlet(np.random.default_rng(0).standard_normal((20, 3)), np.random.default_rng(1))
     for points in (dist.sample(), dist.deterministic_sample()):
         np.testing.assert_allclose(points.sum(axis=1), 1.0)
         assert (points > 0).all()
 
 
 def test_deterministic_returns_its_inputs():
-    dist = dists.Deterministic(np.ones((2, 3), np.float32))
+    dist = bounded.Deterministic(np.ones((2, 3), np.float32))
     assert dist.sample() is dist.inputs
     assert dist.logp(dist.inputs).tolist() == [0, 0]
     assert dist.entropy().tolist() == [0, 0]
@@ -196,12 +198,12 @@ def test_multi_action_sums_over_its_children(nested):
     ("dist_class", "space", "expected"),
     [
         (dists.Categorical, spaces.Discrete(4), 4),
-        (dists.MultiCategorical, spaces.MultiDiscrete([2, 3]), 5),
+        (compound.MultiCategorical, spaces.MultiDiscrete([2, 3]), 5),
         (dists.DiagGaussian, spaces.Box(-1, 1, (3,)), 6),
         (dists.SquashedGaussian, spaces.Box(-1, 1, (3,)), 6),
-        (dists.Beta, spaces.Box(-1, 1, (3,)), 6),
-        (dists.Dirichlet, spaces.Box(0, 1, (3,)), 3),
-        (dists.Deterministic, spaces.Box(-1, 1, (3,)), 3),
+        (bounded.Beta, spaces.Box(-1, 1, (3,)), 6),
+        (bounded.Dirichlet, spaces.Box(0, 1, (3,)), 3),
+        (bounded.Deterministic, spaces.Box(-1, 1, (3,)), 3),
     ],
 )
 def test_required_model_output_shape_is_the_plan_s_width(dist_class, space, expected):
