@@ -185,20 +185,3 @@ def _distinct(spaces: Any) -> list[Any]:
         if not any(space == other for other in found):
             found.append(space)
     return found
-
-
-class TrainedPolicies:
-    """Which policies learn, by `multiagent.policies_to_train`: ids, a function `(policy id, batch) -> bool`, or None.
-
-    Args:
-        wanted: The config's value.
-    """
-
-    def __init__(self, wanted: Any = None) -> None:
-        self.wanted = wanted
-
-    def __call__(self, policy_id: str, batch: Any = None) -> bool:
-        """Returns whether a policy learns from a batch."""
-        if self.wanted is None:
-            return True
-        return bool(self.wanted(policy_id, batch)) if callable(self.wanted) else policy_id in self.wanted

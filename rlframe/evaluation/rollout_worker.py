@@ -24,7 +24,6 @@ from rlframe.evaluation.agent_mapping import AgentMapping, agent_mapping
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, overridden_hooks
 from rlframe.evaluation.episodic_life import EpisodicLifeMetrics
 from rlframe.evaluation.policy_table import (
-    TrainedPolicies,
     as_spec,
     has_several,
     policy_config,
@@ -41,7 +40,7 @@ from rlframe.evaluation.sampling.vectorized import VectorRunner, make_vector_env
 from rlframe.fast.shared_memory import SharedMemoryClient, SharedMemoryPool
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.preprocessors import without_preprocessing
-from rlframe.policy.policy_map import PolicyMap, rebuilder
+from rlframe.policy.policy_map import PolicyMap, TrainedPolicies, rebuilder
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.filter import get_filter
 from rlframe.utils.logs import set_log_level

@@ -1,4 +1,4 @@
-"""A worker's policies by id, of which those that were not used for longest wait on disk."""
+"""A worker's policies by id: which of them learn, and which wait on disk because they were not used for longest."""
 
 from __future__ import annotations
 
@@ -16,48 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from rlframe.policy.policy import Policy
+from rlframe.policy.waiting_policies import Entry, can_wait
 from rlframe.utils.errors import ConfigError
-from rlframe.utils.state_files import read_state, write_state
-
-#: What others set on a policy, and `get_state` does not tell.
-_KEPT = ("_policy_seed", "steps_learned", "distributed_world_size")
-#: The same of policies that have them: what a callback or `--plateau-reduce-factor` may have replaced.
-_SCHEDULES = ("lr_schedule", "entropy_coeff_schedule")
-_SCHEDULED = ("cur_lr", "entropy_coeff")
-
-
-class _Entry:
-    """What a map knows of one policy."""
-
-    def __init__(self, policy_id: str, number: int, policy: Policy, rebuild: Callable[[Policy], None] | None) -> None:
-        self.policy_id, self.number, self.policy, self.rebuild = policy_id, number, policy, rebuild
-        self.policy_class = type(policy)
-        self.path: Path | None = None  # where it waits
-        self.kept: dict[str, Any] = {}
-        self.scheduled: dict[str, Any] = {}
-        self.learning_rate: float | None = None
-        self.global_vars: Mapping[str, Any] | None = None  # what it missed while it waited
-
-
-class _Waiting:
-    """What a policy is while it waits on disk: whoever touches it, the map or somebody who kept it, brings it back."""
-
-    def __getattribute__(self, name: str) -> Any:
-        if name == "__class__":  # isinstance() asks, and would not see that the answer changes its type
-            return object.__getattribute__(self, "__dict__")["entry"].policy_class
-        return getattr(_brought_back(self), name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(_brought_back(self), name, value)
-
-    def __repr__(self) -> str:
-        return f"<policy {object.__getattribute__(self, '__dict__')['entry'].policy_id!r}, waiting on disk>"
-
-
-def _brought_back(policy: Any) -> Any:
-    waits: dict[str, Any] = object.__getattribute__(policy, "__dict__")
-    waits["owner"].bring_back(waits["entry"])
-    return policy
+from rlframe.utils.state_files import read_state
 
 
 class PolicyMap(dict[str, Policy]):
@@ -102,7 +63,7 @@ class PolicyMap(dict[str, Policy]):
         #: Held while policies come and go. Who uses a policy in a thread of its own holds it, too.
         self.lock = threading.RLock()
         self._cache = cache
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, Entry] = {}
         self._numbers = itertools.count()
         self._present: OrderedDict[str, None] = OrderedDict()  # by id, the longest unused first
         self._folder: Path | None = None
@@ -121,7 +82,7 @@ class PolicyMap(dict[str, Policy]):
             rebuild: `fn(policy)` that initialises it anew, see `rebuilder`; None keeps it in memory for good.
         """
         with self.lock:
-            entry = _Entry(policy_id, next(self._numbers), policy, rebuild if _can_wait(policy) else None)
+            entry = Entry(policy_id, next(self._numbers), policy, rebuild if can_wait(policy) else None)
             self._entries[policy_id] = entry
             super().__setitem__(policy_id, policy)
             self._make_room(1)
@@ -204,7 +165,7 @@ class PolicyMap(dict[str, Policy]):
                 else:
                     entry.global_vars = dict(global_vars)
 
-    def bring_back(self, entry: _Entry) -> None:
+    def bring_back(self, entry: Entry) -> None:
         """Makes of a policy that waits what it was.
 
         Raises:
@@ -219,28 +180,9 @@ class PolicyMap(dict[str, Policy]):
                     f"{'trainer, which was stopped' if self._closed else 'removal'}: take what is needed of it before, "
                     "or raise multiagent.policy_map_capacity"
                 )
-            assert entry.rebuild is not None
             state, _ = read_state(entry.path)
             self._make_room(1)
-            policy = entry.policy
-            waits = object.__getattribute__(policy, "__dict__")
-            _become(policy, entry.policy_class, {})
-            try:
-                entry.rebuild(policy)
-                for name, value in entry.kept.items():
-                    setattr(policy, name, value)
-                policy.set_state(state)  # puts the values of the schedules on, as of its step count
-                for name, value in entry.scheduled.items():
-                    setattr(policy, name, value)
-                if entry.learning_rate != _learning_rate(policy):
-                    policy.set_learning_rate(entry.learning_rate)  # type: ignore[attr-defined]  # of those that learn
-                if entry.global_vars is not None:
-                    policy.on_global_var_update(entry.global_vars)
-            except BaseException:
-                _become(policy, _Waiting, waits)
-                raise
-            shutil.rmtree(entry.path, ignore_errors=True)
-            entry.path, entry.global_vars = None, None
+            entry.restore(state)
             self._present[entry.policy_id] = None
 
     def _make_room(self, count: int) -> None:
@@ -252,26 +194,17 @@ class PolicyMap(dict[str, Policy]):
             if entry.rebuild is not None:
                 self._send_away(entry)
 
-    def _send_away(self, entry: _Entry) -> None:
-        policy: Any = entry.policy
+    def _send_away(self, entry: Entry) -> None:
         # A number, since an id may be anything that a file's name must not be.
         path = self._make_folder() / str(entry.number)
-        if policy.exploration is not None:
-            policy.exploration.restore_weights()  # of noise; what acts when it is back puts the same noise on again
         try:
-            write_state(path, policy.get_state(), {"policy": entry.policy_id}, durable=False)
+            entry.store(path, self)
         except ValueError as error:
             raise ConfigError(
                 f"multiagent.policy_map_capacity: got {self.capacity}, and policy {entry.policy_id!r} cannot wait on "
                 f"disk: {error} Raise the capacity, or give the policy a get_state() and set_state() of plain data"
             ) from error
-        own = vars(policy)
-        entry.kept = {name: getattr(policy, name) for name in _KEPT} | {n: own[n] for n in _SCHEDULES if n in own}
-        entry.scheduled = {name: own[name] for name in _SCHEDULED if name in own}
-        entry.learning_rate = _learning_rate(policy)
-        entry.path = path
         del self._present[entry.policy_id]
-        _become(policy, _Waiting, {"owner": self, "entry": entry})
 
     def _make_folder(self) -> Path:
         if self._folder is None:
@@ -297,6 +230,23 @@ class PolicyMap(dict[str, Policy]):
 
     # A dict of policies travels nowhere: what is sent are weights and specifications.
     __reduce__ = None  # type: ignore[assignment]
+
+
+class TrainedPolicies:
+    """Which policies learn, by `multiagent.policies_to_train`: ids, a function `(policy id, batch) -> bool`, or None.
+
+    Args:
+        wanted: The config's value.
+    """
+
+    def __init__(self, wanted: Any = None) -> None:
+        self.wanted = wanted
+
+    def __call__(self, policy_id: str, batch: Any = None) -> bool:
+        """Returns whether a policy learns from a batch."""
+        if self.wanted is None:
+            return True
+        return bool(self.wanted(policy_id, batch)) if callable(self.wanted) else policy_id in self.wanted
 
 
 def rebuilder(
@@ -330,33 +280,4 @@ def held(policies: Any) -> Any:
     return policies.lock if isinstance(policies, PolicyMap) and policies.overflows else nullcontext()
 
 
-def _learning_rate(policy: Any) -> float | None:
-    """Returns the rate of a policy's first optimiser, None where it has none that could be set."""
-    optimizers = getattr(policy, "_optimizers", None)
-    if not optimizers or not hasattr(policy, "set_learning_rate"):
-        return None
-    groups = getattr(optimizers[0], "param_groups", None)  # torch's
-    rate = groups[0].get("lr") if groups else getattr(optimizers[0], "learning_rate", None)
-    try:
-        return None if rate is None else float(rate)
-    except (TypeError, ValueError):  # a schedule of the optimiser's own
-        return None
-
-
-def _become(policy: Any, policy_class: type, attributes: dict[str, Any]) -> None:
-    object.__setattr__(policy, "__class__", policy_class)
-    object.__setattr__(policy, "__dict__", attributes)
-
-
-def _can_wait(policy: Policy) -> bool:
-    """Returns whether an object can be emptied and filled again; one with slots cannot."""
-    policy_class = type(policy)
-    try:
-        object.__setattr__(policy, "__class__", _Waiting)
-    except TypeError:
-        return False
-    object.__setattr__(policy, "__class__", policy_class)
-    return True
-
-
-__all__ = ["PolicyMap", "held", "rebuilder"]
+__all__ = ["PolicyMap", "TrainedPolicies", "held", "rebuilder"]

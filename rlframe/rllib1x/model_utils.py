@@ -8,7 +8,7 @@ from typing import Any
 
 from rlframe.models.actor import normalize_activation
 from rlframe.models.conv_sizes import filters_for, pair
-from rlframe.models.modelv2 import restore_original_dimensions
+from rlframe.models.obs_layout import restore_original_dimensions
 from rlframe.utils.framework import try_import_torch
 
 _INITIALIZERS = {None: "uniform", "default": "uniform", "xavier_uniform": "uniform", "xavier_normal": "normal"}

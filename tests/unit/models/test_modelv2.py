@@ -3,7 +3,8 @@ import pytest
 from gymnasium import spaces
 
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.models.modelv2 import ModelV2, obs_layout, restore_original_dimensions
+from rlframe.models.modelv2 import ModelV2
+from rlframe.models.obs_layout import obs_layout, restore_original_dimensions
 from rlframe.models.preprocessors import get_preprocessor
 from rlframe.models.repeated_values import RepeatedValues
 from rlframe.utils.spaces.repeated import Repeated

@@ -15,7 +15,7 @@ from torch import nn
 from rlframe.agents.dqn.dqn_torch_policy import DQNTorchPolicy
 from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.models import ModelCatalog
-from rlframe.models.modelv2 import restore_original_dimensions
+from rlframe.models.obs_layout import restore_original_dimensions
 from rlframe.models.preprocessors import Preprocessor, get_preprocessor
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy.policy import Policy, PolicySpec

@@ -6,7 +6,7 @@ import pytest
 from gymnasium import spaces
 
 from rlframe.models.conv_sizes import DEFAULT_FILTERS, plan_convs
-from rlframe.models.modelv2 import restore_original_dimensions
+from rlframe.models.obs_layout import restore_original_dimensions
 from rlframe.models.preprocessors import get_preprocessor
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from rlframe.utils.spaces.repeated import Repeated

@@ -1,0 +1,125 @@
+"""How a policy waits on disk: as a folder of arrays and JSON, and an object that comes back when it is touched."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rlframe.policy.policy import Policy
+from rlframe.utils.state_files import write_state
+
+#: What others set on a policy, and `get_state` does not tell.
+_KEPT = ("_policy_seed", "steps_learned", "distributed_world_size")
+#: The same of policies that have them: what a callback or `--plateau-reduce-factor` may have replaced.
+_SCHEDULES = ("lr_schedule", "entropy_coeff_schedule")
+_SCHEDULED = ("cur_lr", "entropy_coeff")
+
+
+class Entry:
+    """What a map knows of one policy."""
+
+    def __init__(self, policy_id: str, number: int, policy: Policy, rebuild: Callable[[Policy], None] | None) -> None:
+        self.policy_id, self.number, self.policy, self.rebuild = policy_id, number, policy, rebuild
+        self.policy_class = type(policy)
+        self.path: Path | None = None  # where it waits
+        self.kept: dict[str, Any] = {}
+        self.scheduled: dict[str, Any] = {}
+        self.learning_rate: float | None = None
+        self.global_vars: Mapping[str, Any] | None = None  # what it missed while it waited
+
+    def store(self, path: Path, owner: Any) -> None:
+        """Writes the policy to a folder, and leaves a `_Waiting` in its place.
+
+        Args:
+            path: The folder.
+            owner: The map, whose `bring_back` is called by who touches the policy.
+
+        Raises:
+            ValueError: If its state is no plain data.
+        """
+        policy: Any = self.policy
+        if policy.exploration is not None:
+            policy.exploration.restore_weights()  # of noise; what acts when it is back puts the same noise on again
+        write_state(path, policy.get_state(), {"policy": self.policy_id}, durable=False)
+        own = vars(policy)
+        self.kept = {name: getattr(policy, name) for name in _KEPT} | {n: own[n] for n in _SCHEDULES if n in own}
+        self.scheduled = {name: own[name] for name in _SCHEDULED if name in own}
+        self.learning_rate = _learning_rate(policy)
+        self.path = path
+        _become(policy, _Waiting, {"owner": owner, "entry": self})
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Makes of the policy that waits what it was, and drops its files; `state` is what these say."""
+        assert self.rebuild is not None
+        assert self.path is not None
+        policy = self.policy
+        waits = object.__getattribute__(policy, "__dict__")
+        _become(policy, self.policy_class, {})
+        try:
+            self.rebuild(policy)
+            for name, value in self.kept.items():
+                setattr(policy, name, value)
+            policy.set_state(state)  # puts the values of the schedules on, as of its step count
+            for name, value in self.scheduled.items():
+                setattr(policy, name, value)
+            if self.learning_rate != _learning_rate(policy):
+                policy.set_learning_rate(self.learning_rate)  # type: ignore[attr-defined]  # of those that learn
+            if self.global_vars is not None:
+                policy.on_global_var_update(self.global_vars)
+        except BaseException:
+            _become(policy, _Waiting, waits)
+            raise
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.path, self.global_vars = None, None
+
+
+class _Waiting:
+    """What a policy is while it waits on disk: whoever touches it, the map or somebody who kept it, brings it back."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__class__":  # isinstance() asks, and would not see that the answer changes its type
+            return object.__getattribute__(self, "__dict__")["entry"].policy_class
+        return getattr(_brought_back(self), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(_brought_back(self), name, value)
+
+    def __repr__(self) -> str:
+        return f"<policy {object.__getattribute__(self, '__dict__')['entry'].policy_id!r}, waiting on disk>"
+
+
+def _brought_back(policy: Any) -> Any:
+    waits: dict[str, Any] = object.__getattribute__(policy, "__dict__")
+    waits["owner"].bring_back(waits["entry"])
+    return policy
+
+
+def _learning_rate(policy: Any) -> float | None:
+    """Returns the rate of a policy's first optimiser, None where it has none that could be set."""
+    optimizers = getattr(policy, "_optimizers", None)
+    if not optimizers or not hasattr(policy, "set_learning_rate"):
+        return None
+    groups = getattr(optimizers[0], "param_groups", None)  # torch's
+    rate = groups[0].get("lr") if groups else getattr(optimizers[0], "learning_rate", None)
+    try:
+        return None if rate is None else float(rate)
+    except (TypeError, ValueError):  # a schedule of the optimiser's own
+        return None
+
+
+def _become(policy: Any, policy_class: type, attributes: dict[str, Any]) -> None:
+    object.__setattr__(policy, "__class__", policy_class)
+    object.__setattr__(policy, "__dict__", attributes)
+
+
+def can_wait(policy: Policy) -> bool:
+    """Returns whether an object can be emptied and filled again; one with slots cannot."""
+    policy_class = type(policy)
+    try:
+        object.__setattr__(policy, "__class__", _Waiting)
+    except TypeError:
+        return False
+    object.__setattr__(policy, "__class__", policy_class)
+    return True
