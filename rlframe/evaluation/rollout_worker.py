@@ -10,42 +10,36 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 
-from rlframe.config.common import CommonConfig
 from rlframe.config.view import ConfigDict
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.env.base_env import BaseEnv, maker_of
-from rlframe.env.checks import check_observation, check_spaces
 from rlframe.env.env_context import EnvContext
 from rlframe.env.external_env import ExternalEnv
-from rlframe.env.vector_places import Places
 from rlframe.env.wrappers.atari_wrappers import is_atari, with_preprocessing
 from rlframe.evaluation import shared_names
-from rlframe.evaluation.agent_mapping import AgentMapping, agent_mapping
+from rlframe.evaluation.agent_mapping import agent_mapping
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, overridden_hooks
 from rlframe.evaluation.episodic_life import EpisodicLifeMetrics
 from rlframe.evaluation.policy_table import (
     as_spec,
     has_several,
     policy_config,
-    space_for,
 )
 from rlframe.evaluation.process_environment import set_environment
 from rlframe.evaluation.rllib_names import RLlibWorkerNames
-from rlframe.evaluation.sampling.external import ExternalRunner
-from rlframe.evaluation.sampling.loop import Hooks, RunnerSettings
 from rlframe.evaluation.sampling.multi_agent import MultiAgentRunner
 from rlframe.evaluation.sampling.single_agent import EnvRunner
 from rlframe.evaluation.sampling.slot import EnvSlot
-from rlframe.evaluation.sampling.vectorized import VectorRunner, make_vector_env
+from rlframe.evaluation.worker_building import LiveEnvs, make_runner, make_slots, with_overrides, with_spaces
 from rlframe.fast.shared_memory import SharedMemoryClient, SharedMemoryPool
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.preprocessors import without_preprocessing
 from rlframe.policy.policy_map import PolicyMap, TrainedPolicies, rebuilder
-from rlframe.utils.errors import ConfigError, EnvError
+from rlframe.utils.errors import EnvError
 from rlframe.utils.filter import get_filter
 from rlframe.utils.logs import set_log_level
 from rlframe.utils.names import Gate, install
-from rlframe.utils.seeding import derive_seed, entropy_seed
+from rlframe.utils.seeding import derive_seed
 from rlframe.utils.spaces.old_gym import convert_spaces
 from rlframe.utils.threads import blas_in_one_thread
 
@@ -120,7 +114,7 @@ class RolloutWorker(RLlibWorkerNames):
             "worker_index": worker_index, "num_workers": num_workers, "policy_config": policy_config,
             "make_env": make_env, "spaces": spaces, "callbacks": callbacks, "log_dir": log_dir, **overrides,
         }  # fmt: skip
-        self.policy_config = _with_overrides(policy_config or {}, overrides, worker_index, num_workers)
+        self.policy_config = with_overrides(policy_config or {}, overrides, worker_index, num_workers)
         config = self.policy_config
         self.worker_index, self.num_workers, self._restarts = worker_index, num_workers, restarts
         self.env_context = EnvContext(config.env_config or {}, worker_index, num_workers=num_workers)
@@ -132,7 +126,6 @@ class RolloutWorker(RLlibWorkerNames):
         self._env_creator, self._validate_env = with_preprocessing(env_creator, config), validate_env
         self._episodic_life = EpisodicLifeMetrics()
         self.slots: list[EnvSlot] = []
-        self._several = False
         given = spaces or (config.observation_space, config.action_space)
         self.observation_space: Any = convert_spaces(given[0])
         self.action_space: Any = convert_spaces(given[1])
@@ -179,43 +172,6 @@ class RolloutWorker(RLlibWorkerNames):
 
     # --- building ---------------------------------------------------------------------------------------------
 
-    def _make_slots(self, creator: Callable[[EnvContext], Any], validate: Any) -> list[EnvSlot]:
-        config = self.policy_config
-        seed = entropy_seed() if config.seed is None else int(config.seed)
-        places = Places(creator)
-
-        def make_slot(index: int) -> EnvSlot:
-            return EnvSlot(
-                places.creator_of(index),
-                self.env_context.copy_with_overrides(vector_index=index),
-                index=index,
-                seed=seed,
-                stream=max(self.worker_index, 1),
-                restarts=self._restarts,
-                horizon=config.horizon,
-                as_many=has_several(config),
-            )
-
-        first = make_slot(0)
-        # A vectorised environment needs one of its kind beside it, for spaces and for users to look at.
-        count = 1 if config.vectorized_env else config.num_envs_per_worker
-        slots = [first, *map(make_slot, range(1, places.count or count))]
-        where = f"the environment of worker {self.worker_index}"
-        self._several = not isinstance(first.env, gym.Env)
-        if self._several:
-            if validate is not None:
-                validate(first.env, first._context)
-            if config.vectorized_env:
-                raise ConfigError("vectorized_env: got True with several agents or policies; set it to False")
-            return slots
-        check_spaces(first.env, where)
-        if validate is not None:
-            validate(first.env, first._context)
-        obs, _ = first.begin()
-        check_observation(obs, first.env.observation_space, f"the first observation of {where}")
-        first.episode = -1
-        return slots
-
     def open_envs(self) -> None:
         """Makes the environments; the constructor does, but for Ray actors, whose constructors lose their errors.
 
@@ -224,7 +180,9 @@ class RolloutWorker(RLlibWorkerNames):
         """
         if self._env_creator is None:
             return
-        self.slots = self._make_slots(self._env_creator, self._validate_env)
+        self.slots = make_slots(
+            self.policy_config, self.env_context, self._env_creator, self._validate_env, self._restarts
+        )
         for name in ("observation_space", "action_space"):
             told = getattr(self.slots[0].env, name)
             if told is not None:  # simulators need not know
@@ -240,7 +198,7 @@ class RolloutWorker(RLlibWorkerNames):
         self.observation_space, self.action_space = (
             told if before is None else before for told, before in zip(self.get_spaces(), spaces, strict=True)
         )
-        self.runner = self._make_runner()
+        self.runner = make_runner(self, self._hooks)
 
     def get_spaces(self) -> tuple[Any, Any]:
         """Returns the environment's observation and action space."""
@@ -255,11 +213,14 @@ class RolloutWorker(RLlibWorkerNames):
         specs = policy_spec if isinstance(policy_spec, Mapping) else {DEFAULT_POLICY_ID: policy_spec}
         mapping = agent_mapping(self._mapping_fn, [*self.policy_map, *specs])
         table = dict(self.policy_specs)
-        table.update({pid: self._with_spaces(pid, as_spec(spec, None), mapping) for pid, spec in specs.items()})
+        for policy_id, spec in specs.items():
+            table[policy_id] = with_spaces(
+                as_spec(spec, None), policy_id, mapping, self.observation_space, self.action_space
+            )
         for policy_id in specs:
             self._add_policy(policy_id, table)
         if self.slots and self.runner is None:
-            self.runner = self._make_runner()
+            self.runner = make_runner(self, self._hooks)
         if self._data is None and (self.worker_index > 0 or self.num_workers == 0):
             self._data = self._make_data()
 
@@ -337,19 +298,6 @@ class RolloutWorker(RLlibWorkerNames):
         if self.runner is not None:
             self.runner.restart()
 
-    def _with_spaces(self, policy_id: str, spec: PolicySpec, mapping: AgentMapping) -> PolicySpec:
-        """Returns a specification with the environment's spaces where it has none."""
-        raw_space, action_space = spec.observation_space, spec.action_space
-        if raw_space is None:
-            raw_space = space_for(self.observation_space, policy_id, mapping, "observation_space")
-        if action_space is None:
-            action_space = space_for(self.action_space, policy_id, mapping, "action_space")
-        if raw_space is None or action_space is None:
-            raise ConfigError(
-                'no spaces for the policy: set "env", or both "observation_space" and "action_space" in the config'
-            )
-        return spec._replace(observation_space=convert_spaces(raw_space), action_space=convert_spaces(action_space))
-
     def _add_policy(self, policy_id: str, table: Mapping[str, PolicySpec]) -> None:
         """Builds one policy of a table of specifications that have spaces."""
         spec = table[policy_id]
@@ -400,45 +348,6 @@ class RolloutWorker(RLlibWorkerNames):
         how = self.policy_config.clip_rewards
         return True if how is None and self.env is not None and is_atari(self.env) else how
 
-    def _make_runner(self) -> EnvRunner | MultiAgentRunner:
-        config = self.policy_config
-        base_env = BaseEnv(_LiveEnvs(self.slots))
-        calls: dict[str, Callable[..., None]] = {
-            hook: partial(_call_keywords, self.callbacks, hook) for hook in self._hooks
-        }
-        settings = RunnerSettings(
-            rollout_fragment_length=max(config.rollout_fragment_length, 1),
-            batch_mode=config.batch_mode,
-            horizon=config.horizon,
-            soft_horizon=config.soft_horizon,
-            no_done_at_end=config.no_done_at_end,
-            clip_rewards=self.clips_rewards,
-            explore=config.explore,
-            render_env=config.render_env,
-            recreate_envs=config.recreate_failed_workers,
-        )
-        hooks = Hooks(call=calls, worker=self, base_env=base_env)
-        if self._several:
-            multiagent = config.multiagent
-            runner_class = ExternalRunner if isinstance(self.slots[0].env, ExternalEnv) else MultiAgentRunner
-            return runner_class(
-                self.slots,
-                self.policy_map,
-                self.episode_mapping,
-                settings,
-                hooks,
-                filters=self.filters,
-                observation_fn=multiagent.observation_fn,
-                count_steps_by=multiagent.count_steps_by,
-                with_env_steps=multiagent.replay_mode == "lockstep",
-            )
-        policy = self.policy_map[DEFAULT_POLICY_ID]
-        if config.vectorized_env:
-            vector_env = make_vector_env(config.env, config.num_envs_per_worker, dict(config.env_config or {}))
-            first = self.slots[0]
-            return VectorRunner(vector_env, first, policy, DEFAULT_POLICY_ID, settings, hooks, policy._obs_filter)
-        return EnvRunner(self.slots, policy, DEFAULT_POLICY_ID, settings, hooks, policy._obs_filter)
-
     # --- sampling ---------------------------------------------------------------------------------------------
 
     @property
@@ -452,7 +361,7 @@ class RolloutWorker(RLlibWorkerNames):
     @property
     def async_env(self) -> BaseEnv:
         """A view of all environments of this worker."""
-        return BaseEnv(_LiveEnvs(self.slots))
+        return BaseEnv(LiveEnvs(self.slots))
 
     def sample(self) -> SampleBatch | MultiAgentBatch:
         """Returns a batch of `rollout_fragment_length · num_envs_per_worker` rows (at least, for complete episodes).
@@ -712,45 +621,8 @@ class RolloutWorker(RLlibWorkerNames):
             return int(probe.getsockname()[1])
 
 
-class _LiveEnvs(list[Any]):
-    """The environments of slots, looked up when asked: a replaced one is seen at once."""
-
-    def __init__(self, slots: list[EnvSlot]) -> None:
-        super().__init__()
-        self._slots = slots
-
-    def __iter__(self) -> Any:
-        return iter([slot.env for slot in self._slots])
-
-    def __len__(self) -> int:
-        return len(self._slots)
-
-    def __getitem__(self, index: Any) -> Any:
-        return [slot.env for slot in self._slots][index]
-
-
-def _call_keywords(callbacks: Any, hook: str, **kwargs: Any) -> None:
-    call_hook(callbacks, hook, kwargs)
-
-
 def _call_learn_hook(callbacks: Any, **kwargs: Any) -> None:
     call_hook(callbacks, "on_learn_on_batch", kwargs)
-
-
-#: What RLlib's constructor took where a program that makes its workers by hand said nothing.
-_CONSTRUCTOR_DEFAULTS = {"rollout_fragment_length": 100}
-_CONSTRUCTOR_NAMES = {"num_envs": "num_envs_per_worker", "episode_horizon": "horizon", "model_config": "model"}
-
-
-def _with_overrides(
-    config: Mapping[str, Any], overrides: Mapping[str, Any], worker_index: int, num_workers: int
-) -> CommonConfig:
-    """Returns the worker's config: the trainer's with RLlib's constructor arguments laid on it."""
-    made = {**_CONSTRUCTOR_DEFAULTS, **config}
-    for name, value in overrides.items():
-        made[_CONSTRUCTOR_NAMES.get(name, name)] = value
-    made["worker_index"], made["num_workers"] = worker_index, num_workers
-    return CommonConfig.view(made)
 
 
 __all__ = ["RolloutWorker", "get_global_worker"]

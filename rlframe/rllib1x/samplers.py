@@ -16,6 +16,7 @@ from rlframe.config.common import CommonConfig
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.evaluation.callbacks import make_callbacks, overridden_hooks
 from rlframe.evaluation.metrics import RolloutMetrics, part_estimates
+from rlframe.evaluation.worker_building import make_runner
 
 Batch = SampleBatch | MultiAgentBatch
 #: Seconds after which a sampler that waits in its thread looks whether it was stopped.
@@ -92,7 +93,7 @@ class SyncSampler(SamplerInput):
         if callbacks is not None:
             self._worker.callbacks = make_callbacks(callbacks)
             self._worker._hooks = overridden_hooks(self._worker.callbacks)
-        self._worker.runner = self._worker._make_runner()
+        self._worker.runner = make_runner(self._worker, self._worker._hooks)
         self._worker._data = None  # it samples, whatever the worker reads or writes
 
     def get_data(self) -> Batch:
