@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -256,52 +256,6 @@ def padded_sequences(batch: SampleBatch, max_seq_len: int = 0, *, chosen: IntArr
     made.zero_padded = True
     made.max_seq_len = length
     return made
-
-
-def pass_of_minibatches(
-    rows: SampleBatch, size: int, rng: Callable[[], np.random.Generator] | None, *, drop_remainder: bool = False
-) -> Iterator[SampleBatch]:
-    """Yields the minibatches of one pass over a batch.
-
-    Args:
-        rows: The batch. Of one that is cut into sequences whole ones are taken, and padded.
-        size: Rows per minibatch; 0 means all.
-        rng: Returns the random stream of the order, called only where there is an order to draw; None keeps the order.
-        drop_remainder: Leave out the last minibatch if it is short, unless it is the only one.
-    """
-    if not size or size >= rows.count:
-        yield rows
-        return
-    units = len(rows[SEQ_LENS]) if SEQ_LENS in rows else rows.count
-    order = np.arange(units) if rng is None else rng().permutation(units)
-    if SEQ_LENS in rows:
-        yield from sequence_minibatches(rows, size, order, drop_remainder=drop_remainder)
-        return
-    last = units - units % size if drop_remainder else units
-    for start in range(0, last, size):
-        yield rows.take(order[start : start + size])
-
-
-def sequence_minibatches(
-    batch: SampleBatch, size: int, order: IntArray, *, drop_remainder: bool = False
-) -> Iterator[SampleBatch]:
-    """Yields minibatches of whole sequences, padded.
-
-    Args:
-        batch: Rows cut into sequences, not padded.
-        size: Rows per minibatch, without padding; one ends with the sequence that reaches as many.
-        order: Numbers of the sequences in the order in which they are taken.
-        drop_remainder: Leave out the last minibatch if it has fewer rows than `size`, unless it is the only one.
-    """
-    rows = np.cumsum(as_seq_lens(batch[SEQ_LENS])[order])
-    begin, taken = 0, 0
-    while begin < len(order):
-        end = min(int(np.searchsorted(rows, taken + size)) + 1, len(order))
-        short = rows[end - 1] - taken < size
-        if short and drop_remainder and begin > 0:
-            return
-        yield padded_sequences(batch, chosen=order[begin:end])
-        begin, taken = end, int(rows[end - 1])
 
 
 def _state_keys(batch: SampleBatch) -> list[str]:

@@ -6,8 +6,9 @@ from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from rlframe.execution.concurrency_ops import QUEUE_WAIT_S, Enqueue
+from rlframe.execution.learner.inline import InlineLearner
 from rlframe.execution.learner.loader import MultiGPULearnerThread
-from rlframe.execution.learner.thread import InlineLearner, LearnerThread
+from rlframe.execution.learner.thread import LearnerThread
 from rlframe.execution.plan.context import (
     AGENT_STEPS_TRAINED_COUNTER,
     LEARNER_INFO,
@@ -21,7 +22,7 @@ from rlframe.execution.plan.context import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from rlframe.execution.learner.thread import LearnerResult
+    from rlframe.execution.learner.inline import LearnerResult
 
     Learner = InlineLearner | LearnerThread
 

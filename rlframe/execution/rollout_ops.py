@@ -145,6 +145,11 @@ def _concat(batches: Sequence[Batch]) -> Batch:
     return joined
 
 
+def unpack(batch: Batch) -> Batch:
+    """Returns a batch with its observations decompressed."""
+    return batch.decompress_if_needed()
+
+
 def ParallelRollouts(workers: Any, *, mode: str = "bulk_sync", num_async: int = 1) -> LocalIterator[Any]:
     """Collects experiences from all workers, after bringing their weights up to date.
 

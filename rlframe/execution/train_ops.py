@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlframe.data.passes import pass_of_minibatches
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
-from rlframe.data.sequences import pass_of_minibatches
 from rlframe.execution.learner_infos import merge_learner_infos
 from rlframe.execution.plan.context import (
     AGENT_STEPS_TRAINED_COUNTER,

@@ -16,7 +16,7 @@ from rlframe.execution.plan.context import (
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.execution.plan.remote_sources import AsyncRequests
 from rlframe.execution.replay_ops import MixInReplay
-from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, agent_steps
+from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, agent_steps, unpack
 from rlframe.utils.seeding import derive_seed, entropy_seed
 
 if TYPE_CHECKING:
@@ -64,11 +64,6 @@ def train_batches(fragments: LocalIterator[Batch], config: Mapping[str, Any], se
     mix = MixInReplay(config["replay_buffer_num_slots"], config["replay_proportion"], seed)
     concat = ConcatBatches(config["train_batch_size"], config["multiagent"]["count_steps_by"])
     return fragments.combine(mix).combine(concat)
-
-
-def unpack(batch: Batch) -> Batch:
-    """Returns a batch with its observations decompressed."""
-    return batch.decompress_if_needed()
 
 
 def _seed(workers: Any) -> int:

@@ -18,7 +18,8 @@ from rlframe.agents.sac.sac import SACConfig
 from rlframe.config.options import AlgorithmConfig
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
-from rlframe.execution.learner.thread import LearnerResult, LearnerThread
+from rlframe.execution.learner.inline import LearnerResult
+from rlframe.execution.learner.thread import LearnerThread
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.plan.context import (
     LEARNER_INFO,

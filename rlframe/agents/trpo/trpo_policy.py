@@ -20,8 +20,9 @@ from rlframe.data.columns import (
     SEQ_LENS,
     VALUE_TARGETS,
 )
+from rlframe.data.passes import pass_of_minibatches
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.data.sequences import padded_sequences, pass_of_minibatches
+from rlframe.data.sequences import padded_sequences
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.losses.policy_gradients import explained_variance, importance_surrogate

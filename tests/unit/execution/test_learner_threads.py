@@ -10,8 +10,9 @@ import pytest
 from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.execution.concurrency_ops import Concurrently, Enqueue
 from rlframe.execution.learner import thread as learner_thread
+from rlframe.execution.learner.inline import InlineLearner, LearnerResult
 from rlframe.execution.learner.loader import MultiGPULearnerThread
-from rlframe.execution.learner.thread import InlineLearner, LearnerResult, LearnerThread
+from rlframe.execution.learner.thread import LearnerThread
 from rlframe.execution.learner_ops import BroadcastLearned, FeedLearner, make_learner
 from rlframe.execution.plan.context import SharedMetrics, _NextValueNotReady
 from rlframe.execution.plan.local_iterator import LocalIterator
