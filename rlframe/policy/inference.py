@@ -271,3 +271,14 @@ def pop_states(columns: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
     while f"{STATE_OUT_PREFIX}{len(states)}" in columns:
         states.append(columns.pop(f"{STATE_OUT_PREFIX}{len(states)}"))
     return states
+
+
+def sampled(made: Any) -> tuple[Any, Any, Any, Any]:
+    """Returns (actions, logp, distribution inputs or None, states) of what an `action_sampler_fn` gave.
+
+    It gives `(actions, logp)`, `(actions, logp, states)` or `(actions, logp, distribution inputs, states)`.
+    """
+    actions, logp, *rest = made
+    states = rest[-1] if rest else None
+    inputs = rest[0] if len(rest) > 1 else None
+    return actions, logp, inputs, states

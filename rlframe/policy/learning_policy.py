@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -27,9 +26,10 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.sequences import padded_sequences
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.modelv2 import states_of
-from rlframe.models.probe import declare_past
 from rlframe.models.recurrent_actor import make_actor
-from rlframe.models.spec import ENCODER_WIDTH, ActingView, Part
+from rlframe.models.spec import ActingView, Part
+from rlframe.policy.acting_parts import acting_recipe, make_networks, numpy_distribution
+from rlframe.policy.first_run import initialize_loss, run_first
 from rlframe.policy.inference import FrameworkInference, HookedInference, Inference, NumpyInference
 from rlframe.policy.model_parts import split_model
 from rlframe.policy.numpy_policy import ActingRecipe
@@ -47,11 +47,8 @@ from rlframe.policy.parts import (
 from rlframe.policy.policy import Policy, State
 from rlframe.policy.row_sums import RowSums
 from rlframe.policy.users_code import (
-    needs_first_run,
     overridden_by_user,
     run_first_behind_constructor,
-    users_way,
-    zeros,
 )
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
@@ -269,7 +266,7 @@ class LearningPolicy(Policy):
         )
         parts = self.networks()
         if parts:
-            return self._make_networks(parts, num_outputs), dist_class
+            return make_networks(self, parts, num_outputs), dist_class
         model = ModelCatalog.get_model_v2(
             obs_space=self.observation_space,
             action_space=self.action_space,
@@ -279,22 +276,6 @@ class LearningPolicy(Policy):
         )
         self.check_model(model, num_outputs)
         return model, dist_class
-
-    def _make_networks(self, parts: Mapping[str, Part], num_outputs: int) -> Any:
-        """Returns the model that holds the policy's networks."""
-        home = importlib.import_module(f"rlframe.models.{self.framework}.networks")
-        encoder, encoder_config = None, self.encoder()
-        if encoder_config:
-            encoder = ModelCatalog.get_model_v2(
-                self.observation_space, self.action_space, ENCODER_WIDTH, encoder_config, self.framework, "encoder"
-            )
-        made = home.Networks(
-            self.observation_space, self.action_space, num_outputs, self.config["model"], type(self).__name__,
-            parts=parts, acting=self.acting_network, encoder=encoder, view=self.acting_view(),
-            memory=self.encoder_may_remember,
-        )  # fmt: skip
-        self.check_model(made, num_outputs)
-        return made
 
     def model_options(self) -> dict[str, Any]:
         """Returns the `model` section of the config as the model gets it; a hook for what only policies know."""
@@ -307,15 +288,7 @@ class LearningPolicy(Policy):
 
     def _numpy_distribution(self) -> Any:
         """Returns the NumPy twin of the distribution class, None for a custom class."""
-        if self.config["model"].get("custom_action_dist"):
-            return None
-        default, _ = ModelCatalog.get_action_dist(
-            self.action_space, self.config["model"], dist_type=self.dist_type, framework=self.framework
-        )
-        same = self.dist_class is None or getattr(self.dist_class, "func", self.dist_class) is getattr(
-            default, "func", default
-        )
-        return self._built_in_distribution() if same else None
+        return numpy_distribution(self)
 
     def actor_spec(self) -> dict[str, Any] | None:
         """Returns the description that a NumPy actor is built from, None where the model cannot be one."""
@@ -360,28 +333,7 @@ class LearningPolicy(Policy):
 
     def acting_recipe(self) -> ActingRecipe | None:
         """Returns what a remote worker needs to act without the framework, None where it needs it."""
-        method = type(self).postprocess_trajectory
-        marked = self.numpy_postprocessing()
-        free = method is Policy.postprocess_trajectory or bool(marked)
-        own = any(overridden_by_user(type(self), name) for name in ("forward", "forward_with_memory", "distribution"))
-        spec = self.numpy_spec()
-        if spec is None or not free or own or users_way(type(self)) is not None:
-            return None
-        return ActingRecipe(
-            build_actor=type(self).build_actor,
-            spec=spec,
-            wants_values=self.wants_values,
-            noisy=self._noisy_network,
-            train_columns=self.train_columns,
-            learned_columns=self.columns_learned_from(),
-            postprocess=method if marked is True else marked,
-            initial_state=tuple(np.asarray(state) for state in self.get_initial_state()),
-            views=self.acting_views(),
-            learns_sequences=self.learns_sequences(),
-            max_seq_len=self.max_seq_len,
-            dist_type=self.dist_type,
-            acts_for_group=self.acts_for_group,
-        )
+        return acting_recipe(self)
 
     # --- the first run ----------------------------------------------------------------------------------------
 
@@ -398,60 +350,13 @@ class LearningPolicy(Policy):
             again: Whether it will be called again, when constructors of users' own are through: an attribute that is
                 missing now may be set by then.
         """
-        if self._first_run_waits:
-            return
-        if overridden_by_user(type(self.model), "custom_loss"):
-            self._loss_reads_all = True
-            self.collect_all_columns()
-        if not self._loss_initialized and needs_first_run(type(self)):
-            try:
-                self._initialize_loss_from_dummy_batch()
-            except AttributeError:
-                if again:
-                    return
-                raise
-        self._loss_initialized = True
+        run_first(self, again=again)
 
     def _initialize_loss_from_dummy_batch(
         self, auto_remove_unneeded_view_reqs: bool = True, stats_fn: Callable[[Any, Any], Any] | None = None
     ) -> None:
-        """Runs postprocessing and loss once on rows of zeros; RLlib's name, which classes of users' own call.
-
-        Args:
-            auto_remove_unneeded_view_reqs: Ignored: such policies get all columns.
-            stats_fn: `fn(policy, train_batch)`, called behind the loss.
-        """
-        step, streams = self.global_timestep, (self._action_rng, self._exploration_rng)
-        drawn = [stream.bit_generator.state for stream in streams]
-        with self.seeded("first_run"), np.errstate(all="ignore"):
-            try:
-                self._run_on_zeros(stats_fn)
-            except Exception as error:
-                if hasattr(error, "add_note"):  # Python 3.11
-                    error.add_note(
-                        "This was the first run of the policy's postprocessing and loss, on rows of zeros and without "
-                        "other agents, before anything is sampled; policy.loss_initialized() is False in it."
-                    )
-                raise
-        for stream, state in zip(streams, drawn, strict=True):
-            stream.bit_generator.state = state
-        self.global_timestep = step
-        self._needs_memory = None
-        self._loss_initialized = True
-
-    def _run_on_zeros(self, stats_fn: Callable[[Any, Any], Any] | None) -> None:
-        """Runs postprocessing and loss on rows of zeros, with the columns that the model turns out to read."""
-        while True:
-            try:
-                samples = zeros(self)
-                if overridden_by_user(type(self.exploration), "postprocess_trajectory"):
-                    samples = self.exploration.postprocess_trajectory(self, samples) or samples
-                self._loss_of_zeros(self.postprocess_trajectory(samples), stats_fn)
-                return
-            except KeyError as error:
-                if not declare_past(self.model, error):
-                    raise
-                self.view_requirements.update(self.model.view_requirements)
+        """Runs both, whoever wrote them, and `stats_fn(policy, train_batch)` behind; users' classes call it."""
+        initialize_loss(self, stats_fn)
 
     def _loss_of_zeros(self, samples: SampleBatch, stats_fn: Callable[[Any, Any], Any] | None) -> None:
         """Calls the user's loss, if there is one, and `stats_fn` with postprocessed rows."""
@@ -758,34 +663,3 @@ class LearningPolicy(Policy):
         """Returns the model's state at the start of an episode: arrays without batch dimension."""
         self.num_state_tensors()
         return [np.asarray(state) for state in self._initial_state or ()]
-
-
-def sampled(made: Any) -> tuple[Any, Any, Any, Any]:
-    """Returns (actions, logp, distribution inputs or None, states) of what an `action_sampler_fn` gave.
-
-    It gives `(actions, logp)`, `(actions, logp, states)` or `(actions, logp, distribution inputs, states)`.
-    """
-    actions, logp, *rest = made
-    states = rest[-1] if rest else None
-    inputs = rest[0] if len(rest) > 1 else None
-    return actions, logp, inputs, states
-
-
-def merge_kept(
-    kept: Sequence[Mapping[str, Any]], weights: Sequence[Any], concat: Callable[[list[Any]], Any]
-) -> dict[str, Any]:
-    """Returns what the losses of several shares of a batch kept, as the loss of the whole batch would have.
-
-    Args:
-        kept: By share: scalars that are means over rows, and tensors with one entry per row.
-        weights: Each share's part of the rows.
-        concat: Joins tensors along their rows.
-    """
-    merged = {}
-    for name in kept[0]:
-        parts = [share[name] for share in kept]
-        if len(parts[0].shape) == 0:
-            merged[name] = sum(part * weight for part, weight in zip(parts, weights, strict=True))
-        else:
-            merged[name] = concat(parts)
-    return merged

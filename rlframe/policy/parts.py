@@ -252,6 +252,26 @@ def by_optimizer(policy: Any, made: Any, batch: Any) -> dict[int, Tensor]:
     return {index: losses[name] for index, name in enumerate(names) if name in losses and policy.due(name)}
 
 
+def merge_kept(
+    kept: Sequence[Mapping[str, Any]], weights: Sequence[Any], concat: Callable[[list[Any]], Any]
+) -> dict[str, Any]:
+    """Returns what the losses of several shares of a batch kept, as the loss of the whole batch would have.
+
+    Args:
+        kept: By share: scalars that are means over rows, and tensors with one entry per row.
+        weights: Each share's part of the rows.
+        concat: Joins tensors along their rows.
+    """
+    merged = {}
+    for name in kept[0]:
+        parts = [share[name] for share in kept]
+        if len(parts[0].shape) == 0:
+            merged[name] = sum(part * weight for part, weight in zip(parts, weights, strict=True))
+        else:
+            merged[name] = concat(parts)
+    return merged
+
+
 def own_loss(policy: Any, name: str, made: Any, batch: Any) -> Tensor:
     """Returns the loss of networks that a policy steps itself, of what its loss returned; keeps what it reports.
 

@@ -13,36 +13,29 @@ import tree
 from numpy.typing import NDArray
 
 from rlframe.data.columns import (
-    ACTIONS,
-    EPS_ID,
     INFOS,
     NEXT_OBS,
     OBS,
     PREV_ACTIONS,
     PREV_REWARDS,
-    REWARDS,
     STATE_IN_PREFIX,
     STATE_OUT_PREFIX,
-    TERMINATEDS,
-    TRUNCATEDS,
-    T,
 )
 from rlframe.data.rows import slice_column
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
-from rlframe.exploration.make import make_exploration
 from rlframe.models.numpy_dists import numpy_dist_for
-from rlframe.models.preprocessors import NoPreprocessor, get_preprocessor
-from rlframe.policy.group_actions import GroupCategorical, explored_by_agent
+from rlframe.models.preprocessors import get_preprocessor
+from rlframe.policy.given_rows import memory_inputs, observed
+from rlframe.policy.group_actions import GroupCategorical
 from rlframe.policy.inference import Inference, OwnActing, OwnForward
 from rlframe.policy.parts import Component
+from rlframe.policy.policy_making import corners, create_exploration, default_view_requirements
 from rlframe.policy.policy_spec import PolicySpec as PolicySpec
-from rlframe.policy.recurrent_context import RecurrentContext, views_after
+from rlframe.policy.recurrent_context import views_after
 from rlframe.policy.rllib_names import RLlibPolicyNames
-from rlframe.policy.users_code import PolicyType, explored, method, users_way, widen, with_attributes
-from rlframe.utils.errors import EnvError, NonFiniteError
+from rlframe.policy.users_code import PolicyType, method, users_way, widen, with_attributes
 from rlframe.utils.seeding import entropy_seed, make_rng
-from rlframe.utils.spaces.observations import describe
 from rlframe.utils.spaces.old_gym import known_to_both
 from rlframe.utils.spaces.space_utils import (
     clip_action,
@@ -123,7 +116,10 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         )
         self._obs_filter: Any = None
         own = getattr(self, "view_requirements", {})  # set by what a program calls before the constructor
-        self.view_requirements: dict[str, ViewRequirement] = {**self._default_view_requirements(), **own}
+        self.view_requirements: dict[str, ViewRequirement] = {
+            **default_view_requirements(observation_space, action_space),
+            **own,
+        }
         self.exploration: Any = None
         #: Parts with a state of their own, by name.
         self.components: dict[str, Component] = {}
@@ -249,39 +245,8 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
     def acting_columns(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the columns that acting takes: what the caller gave but for infos, and memory where it needs one."""
         obs = np.asarray(given[OBS])
-        memory = self._memory_inputs(given, len(obs)) or {}
+        memory = memory_inputs(self, given, len(obs)) or {}
         return {**{key: value for key, value in given.items() if key != INFOS}, OBS: obs, **memory}
-
-    def _memory_inputs(self, given: Mapping[str, Any], count: int) -> dict[str, NDArray[Any]] | None:
-        """Returns states and past columns for `count` rows out of what the caller gave; None without memory.
-
-        Where nothing of them is given, an episode begins.
-
-        Raises:
-            ValueError: If some of them are given, and some are missing.
-        """
-        if not self.needs_memory():
-            return None
-        fresh = RecurrentContext(self, count).inputs(np.asarray(given[OBS]))
-        missing = [name for name in fresh if name not in given]
-        if len(missing) == len(fresh):
-            return fresh
-        if missing:
-            raise ValueError(
-                f"the model acts on {', '.join(fresh)}; got no {', '.join(missing)}: pass them (state=, prev_action=, "
-                "prev_reward=), leave out all of them where an episode begins, or let trainer.make_actor() keep them"
-            )
-        columns = {name: np.asarray(given[name]) for name in fresh}
-        states = {name: column for name, column in columns.items() if name.startswith(STATE_IN_PREFIX)}
-        unknown = [name for name in given if name.startswith(STATE_IN_PREFIX) and name not in states]
-        wrong = [name for name, column in states.items() if column.shape != fresh[name].shape]
-        if unknown or wrong:
-            got = [np.shape(given[name]) for name in given if name.startswith(STATE_IN_PREFIX)]
-            raise ValueError(
-                f"got recurrent states of shapes {got}; wanted {[fresh[name].shape for name in states]} (first the "
-                f"{count} rows), as get_initial_state() and compute_single_action() return them"
-            )
-        return columns
 
     def compute_actions_from_input_dict(
         self,
@@ -375,33 +340,8 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         )
 
     def _observed(self, obs: Any) -> NDArray[Any]:
-        """Returns one environment observation preprocessed and filtered (filter frozen).
-
-        Raises:
-            EnvError: If it is no observation of the space; names the leaf that does not fit.
-            NonFiniteError: If it holds NaN or infinity.
-        """
-        given, preprocessor = obs, self._obs_preprocessor
-        space = getattr(self.observation_space, "original_space", self.observation_space)
-        if type(obs) is tuple and len(obs) == 2 and isinstance(obs[1], dict) and not hasattr(space, "spaces"):
-            raise EnvError(
-                "the observation to act on is a tuple of two, the second a dict: that is what reset() returns; pass "
-                "the observation alone: obs, info = env.reset()"
-            )
-        if preprocessor is not None:
-            obs = obs if _is_preprocessed(obs, preprocessor) else _preprocess(preprocessor, obs)
-        array = np.asarray(obs)
-        wanted = self.observation_space.shape
-        if array.dtype == object or (wanted is not None and array.shape != wanted):
-            raise EnvError(
-                f"the observation to act on is a {describe(given)}; wanted one observation, without batch dimension, "
-                f"of {self.observation_space}"
-            )
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise NonFiniteError(f"the observation to act on has NaN or infinity in it: {array!r:.200}")
-        if array.dtype == np.float64:
-            array = array.astype(np.float32)
-        return array if self._obs_filter is None else np.asarray(self._obs_filter(array, update=False))
+        """Returns one environment observation preprocessed and filtered (filter frozen); see `given_rows.observed`."""
+        return observed(self, obs)
 
     def to_env_actions(self, actions: Any, *, unsquash: bool | None = None, clip: bool | None = None) -> Any:
         """Returns actions [B, ...] of the policy's space as actions of the environment's space.
@@ -450,7 +390,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         given = {OBS: np.asarray(obs_batch), PREV_ACTIONS: prev_action_batch, PREV_REWARDS: prev_reward_batch}
         given.update({f"{STATE_IN_PREFIX}{index}": state for index, state in enumerate(state_batches or [])})
         known = {name: column for name, column in given.items() if column is not None}
-        inputs = self._memory_inputs(known, len(known[OBS]))
+        inputs = memory_inputs(self, known, len(known[OBS]))
         if inputs is None:
             dist_inputs, _ = self.forward(known[OBS], False)
         else:
@@ -631,44 +571,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
 
     def _create_exploration(self) -> Any:
         """Returns the exploration that `exploration_options` describes."""
-        made: Any = make_exploration(
-            self.exploration_options(),
-            action_space=self.action_space_struct[0] if self.acts_for_group else self.action_space,
-            framework=self.framework,
-            policy_config=self.config,
-            model=getattr(self, "model", None),
-            num_workers=int(self.config.get("num_workers", 0)),
-            worker_index=int(self.config.get("worker_index", 0)),
-            rng=self._exploration_rng,
-        )
-        made.policy = self
-        if self.acts_for_group:
-            made.get_exploration_action = partial(explored_by_agent, made.get_exploration_action)
-        if self._acts_in_points:
-            made.get_exploration_action = partial(_explored_points, self.action_space, made.get_exploration_action)
-        if users_way(type(self)) is not None:
-            made.get_exploration_action = partial(explored, self, made.get_exploration_action)
-        if self.train_columns is not None and not set(made.reads) <= set(self.train_columns):
-            self.train_columns = tuple(dict.fromkeys([*self.train_columns, *made.reads]))
-        return made
-
-    def _default_view_requirements(self) -> dict[str, ViewRequirement]:
-        scalar = gym.spaces.Box(-np.inf, np.inf, (), np.float32)
-        acting: dict[str, Any] = {"used_for_compute_actions": False}
-        return {
-            OBS: ViewRequirement(space=self.observation_space),
-            NEXT_OBS: ViewRequirement(data_col=OBS, shift=1, space=self.observation_space, **acting),
-            ACTIONS: ViewRequirement(space=self.action_space, **acting),
-            PREV_ACTIONS: ViewRequirement(data_col=ACTIONS, shift=-1, space=self.action_space, **acting),
-            REWARDS: ViewRequirement(space=scalar, **acting),
-            PREV_REWARDS: ViewRequirement(data_col=REWARDS, shift=-1, space=scalar, **acting),
-            TERMINATEDS: ViewRequirement(space=scalar, **acting),
-            TRUNCATEDS: ViewRequirement(space=scalar, **acting),
-            SampleBatch.DONES: ViewRequirement(space=scalar, **acting),
-            INFOS: ViewRequirement(space=scalar, **acting),
-            EPS_ID: ViewRequirement(space=scalar, **acting),
-            T: ViewRequirement(space=scalar, **acting),
-        }
+        return create_exploration(self)
 
 
 def _start(space: Any) -> Any:
@@ -693,18 +596,6 @@ def _to_zero(action: Any, space: Any) -> Any:
     return np.asarray(action) - start if np.any(start) else action
 
 
-def corners(choices: NDArray[Any], space: Any) -> NDArray[np.float32]:
-    """Returns choices of a Discrete space, integers `[...]`, as corners of the simplex, float32 `[..., n]`."""
-    made: NDArray[np.float32] = np.eye(int(space.n), dtype=np.float32)[choices]
-    return made
-
-
-def _explored_points(space: Any, choose: Any, /, **kwargs: Any) -> tuple[Any, Any]:
-    """Returns what an exploration gives, as points on the simplex: some of them choose numbers."""
-    actions, logp = choose(**kwargs)
-    return (corners(actions, space) if np.ndim(actions) == 1 else actions), logp
-
-
 def unbatch_one(actions: Any) -> Any:
     """Returns the only action of a batch of one, through nested tuples and dicts."""
     if isinstance(actions, tuple):
@@ -712,21 +603,6 @@ def unbatch_one(actions: Any) -> Any:
     if isinstance(actions, Mapping):
         return {key: unbatch_one(part) for key, part in actions.items()}
     return actions[0]
-
-
-def _is_preprocessed(obs: Any, preprocessor: Any) -> bool:
-    """Returns whether an observation is the result of a preprocessor already, by its shape; where that tells."""
-    if not isinstance(obs, np.ndarray) or obs.shape != preprocessor.shape:
-        return False
-    return isinstance(preprocessor, NoPreprocessor) or preprocessor.shape != preprocessor._obs_space.shape
-
-
-def _preprocess(preprocessor: Any, obs: Any) -> Any:
-    try:
-        return preprocessor.transform(obs)
-    except (TypeError, ValueError, LookupError, AttributeError):
-        preprocessor.check_shape(obs)  # says what is wrong with it
-        raise
 
 
 __all__ = ["DEFAULT_POLICY_ID", "Policy", "PolicySpec", "State", "unbatch_one"]

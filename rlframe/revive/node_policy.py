@@ -14,6 +14,7 @@ from rlframe.data.columns import ACTIONS, OBS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import half_squares
 from rlframe.models.spec import Dense, Initial, Layer, Network, Part, Sum, dense_layers
+from rlframe.policy.acting_parts import make_networks
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import AdamSpec, LossOutput
@@ -119,7 +120,7 @@ class NodePolicy(LearningPolicy):
 
     def make_model_and_dist(self) -> tuple[Any, Any]:
         """Returns the network and the distribution of the node's columns."""
-        model = self._make_networks(self.networks(), self.layout.inputs)
+        model = make_networks(self, self.networks(), self.layout.inputs)
         return model, functools.partial(TensorNodeDistribution, layout=self.layout)
 
     def _numpy_distribution(self) -> Any:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rlframe.data.columns import SEQ_LENS, TRAJECTORY_ENDS, is_per_sequence
 from rlframe.data.nested import first_leaf, map_nested
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.policy.learning_policy import merge_kept
+from rlframe.policy.parts import merge_kept
 
 
 class DataParallel:

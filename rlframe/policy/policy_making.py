@@ -1,0 +1,85 @@
+"""What every policy is given when it is made: an exploration, and the columns that its batches may have."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.data.columns import (
+    ACTIONS,
+    EPS_ID,
+    INFOS,
+    NEXT_OBS,
+    OBS,
+    PREV_ACTIONS,
+    PREV_REWARDS,
+    REWARDS,
+    TERMINATEDS,
+    TRUNCATEDS,
+    T,
+)
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.data.view_requirements import ViewRequirement
+from rlframe.exploration.make import make_exploration
+from rlframe.policy.group_actions import explored_by_agent
+from rlframe.policy.users_code import explored, users_way
+
+
+def default_view_requirements(observation_space: Any, action_space: Any) -> dict[str, ViewRequirement]:
+    """Returns the columns that every policy's batches may have, with their spaces."""
+    scalar = gym.spaces.Box(-np.inf, np.inf, (), np.float32)
+    acting: dict[str, Any] = {"used_for_compute_actions": False}
+    return {
+        OBS: ViewRequirement(space=observation_space),
+        NEXT_OBS: ViewRequirement(data_col=OBS, shift=1, space=observation_space, **acting),
+        ACTIONS: ViewRequirement(space=action_space, **acting),
+        PREV_ACTIONS: ViewRequirement(data_col=ACTIONS, shift=-1, space=action_space, **acting),
+        REWARDS: ViewRequirement(space=scalar, **acting),
+        PREV_REWARDS: ViewRequirement(data_col=REWARDS, shift=-1, space=scalar, **acting),
+        TERMINATEDS: ViewRequirement(space=scalar, **acting),
+        TRUNCATEDS: ViewRequirement(space=scalar, **acting),
+        SampleBatch.DONES: ViewRequirement(space=scalar, **acting),
+        INFOS: ViewRequirement(space=scalar, **acting),
+        EPS_ID: ViewRequirement(space=scalar, **acting),
+        T: ViewRequirement(space=scalar, **acting),
+    }
+
+
+def create_exploration(policy: Any) -> Any:
+    """Returns the exploration that a policy's `exploration_options` describe."""
+    made: Any = make_exploration(
+        policy.exploration_options(),
+        action_space=policy.action_space_struct[0] if policy.acts_for_group else policy.action_space,
+        framework=policy.framework,
+        policy_config=policy.config,
+        model=getattr(policy, "model", None),
+        num_workers=int(policy.config.get("num_workers", 0)),
+        worker_index=int(policy.config.get("worker_index", 0)),
+        rng=policy._exploration_rng,
+    )
+    made.policy = policy
+    if policy.acts_for_group:
+        made.get_exploration_action = partial(explored_by_agent, made.get_exploration_action)
+    if policy._acts_in_points:
+        made.get_exploration_action = partial(_explored_points, policy.action_space, made.get_exploration_action)
+    if users_way(type(policy)) is not None:
+        made.get_exploration_action = partial(explored, policy, made.get_exploration_action)
+    if policy.train_columns is not None and not set(made.reads) <= set(policy.train_columns):
+        policy.train_columns = tuple(dict.fromkeys([*policy.train_columns, *made.reads]))
+    return made
+
+
+def _explored_points(space: Any, choose: Any, /, **kwargs: Any) -> tuple[Any, Any]:
+    """Returns what an exploration gives, as points on the simplex: some of them choose numbers."""
+    actions, logp = choose(**kwargs)
+    return (corners(actions, space) if np.ndim(actions) == 1 else actions), logp
+
+
+def corners(choices: NDArray[Any], space: Any) -> NDArray[np.float32]:
+    """Returns choices of a Discrete space, integers `[...]`, as corners of the simplex, float32 `[..., n]`."""
+    made: NDArray[np.float32] = np.eye(int(space.n), dtype=np.float32)[choices]
+    return made
