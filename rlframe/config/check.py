@@ -1,7 +1,8 @@
 """The inspection of a config against its declaration: finds every fault, and converts what may be converted."""
 
+import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,13 +76,14 @@ class Inspector:
     def _inspect(self, cls: type[Section], values: Mapping[str, Any], prefix: str) -> tuple[dict[str, Any], Section]:
         """Returns the converted values of a section and its typed view, and notes the faults of both."""
         converted = self._convert(cls, values, prefix)
-        complete = _complete(cls, converted, cls.defaults())
-        bad = self._note_type_faults(cls, complete, prefix)
-        self._note_value_faults(cls, complete, prefix, bad)
         defaults = cls.defaults()
-        for dotted in bad:
-            assign(complete, dotted, lookup(defaults, dotted))
-        view = cls.model_validate(complete)
+        complete = _complete(cls, converted, defaults)
+        bad, view = self._note_type_faults(cls, complete, prefix)
+        self._note_value_faults(cls, complete, prefix, bad)
+        if bad or view is None:
+            for dotted in bad:
+                assign(complete, dotted, lookup(defaults, dotted))
+            view = cls.model_validate(complete)
         self._note_sentences(view, prefix, bad)
         return converted, view
 
@@ -127,25 +129,31 @@ class Inspector:
         known = self._declaration.known_keys() | {prefix + sibling for sibling in cls.known_keys()}
         self._note(unknown_key(key, prefix, known, siblings={prefix + sibling for sibling in cls.options()}))
 
-    def _note_type_faults(self, cls: type[Section], complete: dict[str, Any], prefix: str) -> set[str]:
-        """Keeps a fault for every value that has not its declared type, and returns their keys within the section."""
+    def _note_type_faults(
+        self, cls: type[Section], complete: dict[str, Any], prefix: str
+    ) -> tuple[set[str], Section | None]:
+        """Keeps a fault for every value that has not its declared type.
+
+        Returns:
+            Their keys within the section, and the typed view where there are none.
+        """
         try:
-            cls.model_validate(complete)
+            view = cls.model_validate(complete)
         except ValidationError as error:
             bad = {_declared_key(cls, entry["loc"]) for entry in error.errors(include_url=False)}
         else:
-            return set()
+            return set(), view
         for dotted, declared, annotation in _leaves(cls):
             if dotted in bad:
                 value = lookup(complete, dotted)
                 text = f"{got(value)}, wanted {wanted_text(annotation, declared)}{_hint(value, annotation)}"
                 self._note(Fault(prefix + dotted, text))
-        return bad
+        return bad, None
 
     def _note_value_faults(self, cls: type[Section], complete: dict[str, Any], prefix: str, bad: set[str]) -> None:
         """Keeps a fault for every value of the right type that is out of bounds or breaks its rule; adds to `bad`."""
         for dotted, declared, annotation in _leaves(cls):
-            if any(dotted == key or dotted.startswith(f"{key}.") for key in bad):
+            if bad and any(dotted == key or dotted.startswith(f"{key}.") for key in bad):
                 continue
             value = lookup(complete, dotted)
             wanted = wanted_text(annotation, declared) if declared.value_fault(value) else None
@@ -182,13 +190,16 @@ def _complete(cls: type[Section], values: Mapping[str, Any], defaults: Mapping[s
     return complete
 
 
-def _leaves(cls: type[Section], prefix: str = "") -> Iterator[tuple[str, Option, Any]]:
-    """Yields dotted key, declaration and type of every key; a section comes before its own keys."""
+@functools.cache
+def _leaves(cls: type[Section]) -> Sequence[tuple[str, Option, Any]]:
+    """Returns dotted key, declaration and type of every key; a section comes before its own keys."""
     annotations = cls.annotations()
+    leaves = []
     for key, declared in cls.options().items():
-        yield prefix + key, declared, annotations[key]
+        leaves.append((key, declared, annotations[key]))
         if declared.section is not None:
-            yield from _leaves(declared.section, f"{prefix}{key}.")
+            leaves += [(f"{key}.{below}", *rest) for below, *rest in _leaves(declared.section)]
+    return leaves
 
 
 def _sections(view: Section, prefix: str) -> Iterator[tuple[str, Section]]:

@@ -32,6 +32,8 @@ def convert(value: Any, annotation: Any) -> Any:
     array a declared list; 0, 1, "true" and "false" become declared bools. Text is never read as a number and a bool
     never as a count.
     """
+    if value is None or value is True or value is False:
+        return value
     value = plain_scalar(value)
     kinds = kinds_of(annotation)
     if bool in kinds and not {int, float, str} & set(kinds) and type(value) in (int, str):

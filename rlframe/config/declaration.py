@@ -253,12 +253,7 @@ class Section(BaseModel, Mapping[str, Any]):
     @classmethod
     def defaults(cls) -> dict[str, Any]:
         """Returns the defaults as a fresh plain dict; nothing in it is shared with another call."""
-        values: dict[str, Any] = {}
-        for parent in reversed([ancestor for ancestor in cls.__mro__ if issubclass(ancestor, Section)]):
-            values |= {key: declared.fresh_default() for key, declared in parent.own_options().items()}
-            if "new_defaults" in parent.__dict__:
-                values = overlay(values, parent.__dict__["new_defaults"])
-        return values
+        return cast("dict[str, Any]", copy_containers(_defaults(cls)))
 
     @classmethod
     def own_options(cls) -> Mapping[str, Option]:
@@ -312,6 +307,17 @@ def _own_options(cls: type[Section]) -> Mapping[str, Option]:
         for key, declared in cls.options().items()
         if all(options.get(key) is not declared for options in inherited)
     }
+
+
+@functools.cache
+def _defaults(cls: type[Section]) -> Mapping[str, Any]:
+    """Returns what `Section.defaults` returns a copy of; made once for each class."""
+    values: dict[str, Any] = {}
+    for parent in reversed([ancestor for ancestor in cls.__mro__ if issubclass(ancestor, Section)]):
+        values |= {key: declared.fresh_default() for key, declared in parent.own_options().items()}
+        if "new_defaults" in parent.__dict__:
+            values = overlay(values, parent.__dict__["new_defaults"])
+    return values
 
 
 @functools.cache

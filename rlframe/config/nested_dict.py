@@ -7,6 +7,7 @@ from typing import Any
 
 TYPED_SECTIONS = ("exploration_config", "replay_buffer_config")
 """Sections whose other keys belong to their `type`: another type drops the keys of the old one."""
+_PLAIN = frozenset({type(None), bool, int, float, str})  # most of a config: asked first
 
 
 def copy_containers(value: Any) -> Any:
@@ -14,11 +15,14 @@ def copy_containers(value: Any) -> Any:
 
     Leaves are not copied because a config may hold environments, spaces or handles that cannot be.
     """
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
     if isinstance(value, dict):
         return {key: copy_containers(item) for key, item in value.items()}
-    if type(value) in (list, set):
-        return type(value)(copy_containers(item) for item in value)
-    if type(value) is tuple:
+    if kind in (list, set):
+        return kind(copy_containers(item) for item in value)
+    if kind is tuple:
         return tuple(copy_containers(item) for item in value)
     return value
 
@@ -43,6 +47,8 @@ def overlay(base: Mapping[Any, Any], over: Mapping[Any, Any], typed: Iterable[st
 
 def lookup(values: Mapping[Any, Any], dotted: str, default: Any = None) -> Any:
     """Returns the value at a dotted key, or `default` where a part of it is missing."""
+    if "." not in dotted:
+        return values.get(dotted, default) if isinstance(values, Mapping) else default
     found: Any = values
     for part in dotted.split("."):
         if not isinstance(found, Mapping) or part not in found:

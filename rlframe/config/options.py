@@ -107,9 +107,10 @@ class AlgorithmConfig(Section, metaclass=_Buildable):
         """Returns a config as workers and plans read it, with derived values; `config` itself keeps what was asked."""
         if cls.derived is AlgorithmConfig.derived:
             return dict(config)
-        view = cls.inspect(config, Tolerance(allow_unknown=True)).view
-        assert isinstance(view, cls)
-        return {**config, **view.derived()}
+        inspector = Inspector(cls, Tolerance(allow_unknown=True))
+        inspector.inspect(config)  # without its overrides for evaluation: nothing is derived from them
+        assert isinstance(inspector.view, cls)
+        return {**config, **inspector.view.derived()}
 
     @classmethod
     def inspect(cls, config: Mapping[str, Any], tolerance: Tolerance) -> Inspector:

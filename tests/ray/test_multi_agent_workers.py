@@ -14,7 +14,7 @@ from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import EnvError
 from tests.helpers.external_envs import ExternalCartPole
-from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.frameworks import TORCH_FIRST
 
 pytestmark = pytest.mark.ray
 
@@ -50,7 +50,7 @@ def trainers():
         trainer.stop()
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_one_remote_worker_gives_the_numbers_of_none(trainers, framework):
     ppo = {"sgd_minibatch_size": 40, "num_sgd_iter": 2, "framework": framework}
     local, remote = trainers(PPOTrainer, num_workers=0, **ppo), trainers(PPOTrainer, **ppo)

@@ -16,9 +16,9 @@ from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.fast.shared_memory import MOST_SEGMENTS, SharedMemoryPool, StaleFragment, this_client
 from rlframe.policy.policy import Policy
 from rlframe.utils.errors import ConfigError
+from tests.helpers.shared_memory import SHAPE, ended, lent, looked_at, sent
 
 pytestmark = pytest.mark.ray
-SHAPE = (40, 84, 84)  # 282,240 bytes
 
 
 class Numbered(gymnasium.Env):
@@ -63,27 +63,6 @@ CONFIG = {
     "log_sys_usage": False,
     "model": {"conv_filters": [[1, [64, 64], 64]]},
 }
-
-
-def lent(lender, value):
-    """A batch whose observations lie in a lender's memory."""
-    obs = lender.empty(SHAPE, np.uint8)
-    obs[:] = value
-    return SampleBatch({"rewards": np.arange(40.0), "obs": obs, "actions": np.arange(40)})
-
-
-def sent(lender, batch):
-    """What goes to another process, as bytes."""
-    return pickle.dumps(lender.export(batch))
-
-
-def looked_at(messages, answers):
-    """A process that takes batches, and answers with what it found in them."""
-    while (message := messages.recv()) is not None:
-        batch = pickle.loads(message)
-        obs = batch["obs"]
-        answers.send((list(batch), obs.shape, obs.dtype.str, int(obs.min()), int(obs.max()), obs.flags.writeable))
-        del batch, obs
 
 
 def test_another_process_reads_what_was_written():
@@ -210,11 +189,6 @@ def test_only_processes_that_are_found_are_reached():
     assert not SharedMemoryPool().reaches(client._replace(pid=2**22 + 1))
 
 
-def ended(messages):
-    lender = SharedMemoryPool()
-    messages.send(sent(lender, lent(lender, 1)))
-
-
 def test_rows_of_a_process_that_has_ended_are_lost():
     context = multiprocessing.get_context("spawn")
     receiver, messages = context.Pipe(duplex=False)
@@ -227,6 +201,14 @@ def test_rows_of_a_process_that_has_ended_are_lost():
 
 
 # --- through Ray ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shared(ray_runtime):
+    """A trainer whose two workers several tests sample from."""
+    trainer = StillTrainer({**CONFIG, "recreate_failed_workers": True}, env=Numbered)
+    yield trainer
+    trainer.stop()
 
 
 @pytest.fixture
@@ -251,7 +233,7 @@ def lent_by(trainer):
 
 
 def check_rows(rollouts, least):
-    """Each worker's images are all numbers from 100,000 * worker on, in turn, but those that ended an episode.
+    """Each worker's images are numbers of its own, in turn, but those that ended an episode.
 
     Batches are taken until each worker has given ``least``, which are held until the end: on a busy machine one worker
     can give many before the other has begun.
@@ -266,13 +248,20 @@ def check_rows(rollouts, least):
         images = np.concatenate(batches)
         assert (images == images[:, :1, :1]).all()
         numbers = images[:, 0, 0]
-        assert numbers.tolist() == list(range(100_000 * worker, 100_000 * worker + len(numbers)))
+        assert numbers.tolist() == list(range(numbers[0], numbers[0] + len(numbers)))
+        assert numbers[0] // 100_000 == worker
+
+
+def test_rows_that_lie_in_shared_memory_are_those_that_were_sampled(shared):
+    rollouts = ParallelRollouts(shared.workers, mode="async", num_async=2)
+    check_rows(rollouts, 12)
+    assert lent_by(shared) == [True, True]
+    rollouts.close()
 
 
 @pytest.mark.parametrize(
     ("overrides", "shares"),
     [
-        ({}, True),
         ({"share_memory": False}, False),
         # Rows lie there first, and are sent compressed.
         pytest.param({"compress_observations": True}, True, marks=pytest.mark.slow),
@@ -287,13 +276,12 @@ def test_rows_are_the_same_whatever_way_they_come(trainers, overrides, shares):
     rollouts.close()
 
 
-def test_plans_that_end_with_fragments_under_way_take_no_memory(trainers):
-    trainer = trainers()
+def test_plans_that_end_with_fragments_under_way_take_no_memory(shared):
     for _ in range(12):  # plans that ask for 2 fragments ahead, as each restore begins one
-        rollouts = ParallelRollouts(trainer.workers, mode="async", num_async=2)
+        rollouts = ParallelRollouts(shared.workers, mode="async", num_async=2)
         assert len(rollouts.take(3)) == 3
         rollouts.close()
-    for worker in trainer.workers.remote_workers():
+    for worker in shared.workers.remote_workers():
         assert ray.get(worker.apply.remote(segments)) <= 6
 
 
@@ -304,12 +292,11 @@ def test_whole_episodes_come_too(trainers):
     rollouts.close()
 
 
-def test_a_worker_that_dies_takes_only_its_own_rows_along(trainers):
-    trainer = trainers(recreate_failed_workers=True)
-    rollouts = ParallelRollouts(trainer.workers, mode="async", num_async=2)
+def test_a_worker_that_dies_takes_only_its_own_rows_along(shared):
+    rollouts = ParallelRollouts(shared.workers, mode="async", num_async=2)
     held = rollouts.take(4)
     copies = [batch["obs"].copy() for batch in held]
-    ray.kill(trainer.workers.remote_workers()[0])
+    ray.kill(shared.workers.remote_workers()[0])
     with pytest.raises(ray.exceptions.RayActorError):
         rollouts.take(50)
     for batch, copy in zip(held, copies, strict=True):

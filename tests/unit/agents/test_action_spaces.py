@@ -49,7 +49,7 @@ def trainer(framework, space, **overrides):
     return PPOTrainer(config, env=Strict)
 
 
-@cases(["name"], {name: name for name in SPACES}, in_tensorflow=["discrete from 5", "simplex", "nested"])
+@cases(["name"], {name: name for name in SPACES}, in_tensorflow=["nested"])
 def test_actions_are_in_the_environments_space_everywhere(framework, name):
     space = SPACES[name]
     made = trainer(framework, space)

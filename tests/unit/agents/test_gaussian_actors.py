@@ -8,9 +8,8 @@ from rlframe.agents.impala import ImpalaTrainer
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.utils.errors import ConfigError, NonFiniteError
 from tests.contract.test_policies import config_of, make
-from tests.helpers.frameworks import FRAMEWORKS, TORCH_FIRST
+from tests.helpers.frameworks import TORCH_FIRST
 
-every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
 torch_first = pytest.mark.parametrize("framework", TORCH_FIRST)
 every_policy = pytest.mark.parametrize("name", ["IMPALA", "APPO", "PPO"])
 ON = {"action_bound_coeff": 1.0}
@@ -103,7 +102,7 @@ def test_ppo_has_no_price_unless_asked(framework):
     assert "action_bound_loss" not in policy.learn_on_batch(rows(policy))["learner_stats"]
 
 
-@every_framework
+@torch_first
 @pytest.mark.parametrize("name", ["IMPALA", "APPO"])
 def test_deviations_of_gaussians_do_not_depend_on_the_state(framework, name):
     policy = make(framework, name, {}, action_space=BOX)

@@ -16,7 +16,7 @@ from rlframe.execution.plan.context import ACTIVE_CONTEXT, MetricsContext
 from rlframe.utils.errors import ConfigError
 from tests.contract.test_policies import make as make_policy
 from tests.contract.test_policies import make_batch
-from tests.helpers.frameworks import FRAMEWORKS, TORCH_FIRST, cases
+from tests.helpers.frameworks import TORCH_FIRST, cases
 
 SMALL = {
     "seed": 5,
@@ -28,7 +28,6 @@ SMALL = {
     "log_sys_usage": False,
 }
 LSTM = {"use_lstm": True, "lstm_cell_size": 8, "max_seq_len": 7, "fcnet_hiddens": [16]}
-every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
 torch_first = pytest.mark.parametrize("framework", TORCH_FIRST)
 every_trainer = pytest.mark.parametrize("cls", [ImpalaTrainer, APPOTrainer], ids=["IMPALA", "APPO"])
 
@@ -55,7 +54,7 @@ def stats_of(result):
         "APPO": (APPOTrainer, {"num_sgd_iter": 2, "minibatch_buffer_size": 2, "use_kl_loss": True}),
         "APPO without V-trace": (APPOTrainer, {"vtrace": False}),
     },
-    in_tensorflow=["rmsprop", "APPO"],
+    in_tensorflow=["APPO"],  # RMSProp's state in TensorFlow: tests/contract/test_policies.py
 )
 def test_restored_trainer_goes_on_bit_for_bit(cls, overrides, framework, tmp_path):
     one = make(cls, framework=framework, observation_filter="MeanStdFilter", **overrides)
@@ -73,7 +72,7 @@ def test_restored_trainer_goes_on_bit_for_bit(cls, overrides, framework, tmp_pat
         np.testing.assert_array_equal(array, two.get_weights()["default_policy"][name], err_msg=name)
 
 
-@every_framework
+@torch_first
 @every_trainer
 def test_stats_are_those_of_rllib(cls, framework):
     trainer = make(cls, framework=framework)

@@ -18,9 +18,8 @@ from rlframe.models.bounded_distributions import RelaxedOneHot, Tanh
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from rlframe.utils.spaces.simplex import Simplex
-from tests.helpers.frameworks import FRAMEWORKS, TORCH_FIRST
+from tests.helpers.frameworks import TORCH_FIRST
 
-every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
 torch_first = pytest.mark.parametrize("framework", TORCH_FIRST)
 
 
@@ -315,7 +314,7 @@ def test_n_step_rewards_are_summed_for_each_agent() -> None:
     np.testing.assert_allclose(rows["discounts"], [0.95**3, 0.95**3, 0, 0, 0], rtol=1e-6)
 
 
-@every_framework
+@torch_first
 def test_targets_move_by_tau_with_each_update(framework: str) -> None:
     trainer = make(TwoStepGame, framework=framework, tau=0.25, learning_starts=0)
     policy = trainer.get_policy("pol1")

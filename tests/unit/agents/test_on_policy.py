@@ -38,7 +38,6 @@ MORE = {
     PQNTrainer: {"sgd_minibatch_size": 32, "num_sgd_iter": 2, "num_envs_per_worker": 2},
 }
 every_trainer = pytest.mark.parametrize("cls", list(MORE), ids=lambda cls: cls.__name__)
-every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
 torch_first = pytest.mark.parametrize("framework", TORCH_FIRST)
 
 
@@ -70,7 +69,7 @@ def test_one_iteration_is_one_train_batch(cls):
     assert trainer.train()["timesteps_total"] == 160
 
 
-@every_framework
+@torch_first
 def test_stats_are_those_of_rllib(framework):
     stats = make(PPOTrainer, framework=framework).train()["info"]["learner"]["default_policy"]["learner_stats"]
     assert list(stats) == [

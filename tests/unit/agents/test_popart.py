@@ -10,9 +10,8 @@ from rlframe.models import ModelCatalog
 from rlframe.models.torch.fcnet import FullyConnectedNetwork
 from rlframe.utils.errors import CheckpointError, ConfigError
 from tests.contract.test_policies import make
-from tests.helpers.frameworks import FRAMEWORKS, TORCH_FIRST
+from tests.helpers.frameworks import TORCH_FIRST
 
-every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
 torch_first = pytest.mark.parametrize("framework", TORCH_FIRST)
 every_policy = pytest.mark.parametrize("name", ["IMPALA", "APPO"])
 
@@ -48,7 +47,7 @@ def test_units_follow_the_targets(framework, name):
     assert policy.value_std == pytest.approx((250 - 100) ** 0.5, rel=1e-2)
 
 
-@every_framework
+@torch_first
 @every_policy
 def test_values_are_in_reward_units(framework, name):
     policy = make(framework, name, {})

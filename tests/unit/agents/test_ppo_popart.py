@@ -192,7 +192,7 @@ def test_a_model_of_a_hook_has_none(framework):
     assert policy.value_std == 1.0
 
 
-@every_framework
+@torch_first
 def test_state_has_the_units(framework):
     policy, other = normalizing(framework), normalizing(framework, seed=8)
     batch = train_batch([-10.0, -30.0] * 8)

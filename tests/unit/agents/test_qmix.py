@@ -149,6 +149,7 @@ def test_restored_trainer_goes_on_bit_for_bit(make, env, mixer, tmp_path):
     same(one.get_weights()["default_policy"], two.get_weights()["default_policy"])
 
 
+@pytest.mark.slow  # its steps in TensorFlow: tests/golden/test_qmix_against_numpy.py
 @needs_tf
 def test_tensorflow_trains(make):
     stats = make(signals, framework="tf").train()["info"]["learner"]["default_policy"]["learner_stats"]

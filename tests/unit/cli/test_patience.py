@@ -12,7 +12,7 @@ from rlframe.cli.run_directory import BEST, RunSpec, checkpoints
 from rlframe.report.history import read_history
 from rlframe.trainer.loggers import read_results
 from rlframe.utils.errors import ConfigError
-from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.frameworks import TORCH_FIRST
 
 PLATEAU = "tests.unit.cli.fakes:PlateauTrainer"
 
@@ -49,7 +49,7 @@ def test_patience_refuses_what_does_nothing(patience: dict[str, float], message:
         Patience(**patience)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_reduced_learning_rate_stays_reduced(framework: str) -> None:
     config = {
         "framework": framework, "num_workers": 0, "lr": 1e-2, "rollout_fragment_length": 20, "train_batch_size": 20,

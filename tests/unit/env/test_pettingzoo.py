@@ -10,7 +10,7 @@ from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.env.multi_agent_adapt import MultiAgentAdapter, is_multi_agent
-from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.frameworks import TORCH_FIRST
 
 pytest.importorskip("pettingzoo", reason="PettingZoo is not installed: pip install 'rlframe[multiagent]'")
 with warnings.catch_warnings():
@@ -50,7 +50,7 @@ def masked(framework):
     return {"custom_model": ActionMaskModel, "fcnet_hiddens": [8]}
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 @pytest.mark.parametrize("env", [tictactoe_v3.env, connect_four_v3.env], ids=["tictactoe", "connect four"])
 def test_games_with_masks_are_played_by_the_rules(env, framework):
     config = {"train_batch_size": 500, "sgd_minibatch_size": 100, "num_sgd_iter": 2}

@@ -9,7 +9,7 @@ from rlframe.agents.ppo import PPOTrainer
 from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.utils.errors import EnvError
-from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.frameworks import TORCH_FIRST
 from tests.helpers.multi_agent_envs import COME_AND_GO, ON, OVER, TURNS
 from tests.helpers.scripted import SMALL, rows, sample, trainer
 
@@ -218,7 +218,7 @@ def test_who_is_only_rewarded_leaves_no_place_in_the_memory():
     assert set(rows(batch.policy_batches["default_policy"], "obs")) == {0}
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_every_agent_has_a_memory_of_its_own(framework):
     """An LSTM's inputs are what it gave out at the agent's step before, whoever else comes and goes."""
     made = trainer(

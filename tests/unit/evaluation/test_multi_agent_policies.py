@@ -9,7 +9,7 @@ from rlframe.agents.ppo import PPOTrainer
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.policy.policy import Policy, PolicySpec
 from rlframe.utils.errors import ConfigError
-from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.frameworks import FRAMEWORKS, TORCH_FIRST
 from tests.helpers.multi_agent_envs import COME_AND_GO, TURNS, Script
 from tests.helpers.scripted import SMALL, sample, trainer
 
@@ -52,7 +52,7 @@ class Heuristic(Policy):
         return [1] * len(obs_batch), [], {}
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 @pytest.mark.parametrize("to_train", [["learner"], lambda policy_id, batch: policy_id == "learner"])
 def test_a_policy_without_weights_plays_beside_one_that_learns(framework, to_train):
     multiagent = {

@@ -18,7 +18,7 @@ from rlframe.exploration import RE3, RND, Curiosity, make_exploration
 from rlframe.exploration.random_encoder import kth_distances
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
-from tests.helpers.frameworks import FRAMEWORKS, needs_tf
+from tests.helpers.frameworks import FRAMEWORKS, TORCH_FIRST, needs_tf
 from tests.unit.exploration.helpers import PENDULUM, rng
 
 OBS, TWO = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32), gym.spaces.Discrete(2)
@@ -92,7 +92,7 @@ def test_curiosity_against_numpy(framework: str, actions: Any) -> None:
     np.testing.assert_allclose(made["rewards"] - 1, missed, atol=1e-5)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 @pytest.mark.parametrize("kind", ["Curiosity", "RND"])
 def test_what_comes_again_is_worth_less(kind: str, framework: str) -> None:
     config = {"type": kind, "sub_exploration": SAMPLING, "lr": 1e-2, "eta": 1.0}

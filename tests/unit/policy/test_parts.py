@@ -20,7 +20,7 @@ from rlframe.policy.policy import Policy
 from rlframe.tensor import ops
 from rlframe.utils.errors import ConfigError
 from tests.contract.test_policies import POLICIES, policy_class_of
-from tests.helpers.frameworks import FRAMEWORKS, both_frameworks
+from tests.helpers.frameworks import FRAMEWORKS, TORCH_FIRST, both_frameworks
 
 OBS_SPACE = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
 ACTION_SPACE = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -106,7 +106,7 @@ def test_the_gradient_of_a_loss_stays_out_of_networks_of_other_optimisers(framew
         np.testing.assert_allclose(a, b, rtol=1e-5)
 
 
-@both_frameworks
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_gradients_that_are_computed_and_applied_apart_step_as_learning_does(framework):
     whole, apart, rows = make(framework), make(framework), batch()
     for update in range(5):
@@ -134,7 +134,7 @@ def test_target_networks_follow_by_tau_and_hold_nothing_but_their_networks(frame
         np.testing.assert_allclose(array, 0.75 * old[name] + 0.25 * online[name], rtol=1e-5, atol=1e-7)
 
 
-@both_frameworks
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_a_policy_goes_on_exactly_from_its_state(framework):
     policy, rows = make(framework), batch()
     for _ in range(3):  # an odd number: the delayed optimiser is not due next
@@ -304,7 +304,7 @@ class Remembering(LearningPolicy):
         return LossOutput({"actor": valid_mean(train_batch)(ops.square(told - train_batch["rewards"]))})
 
 
-@both_frameworks
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_recurrent_networks_learn_from_sequences_and_act_in_numpy(framework):
     policy = make(framework, Remembering)
     assert [state.shape for state in policy.get_initial_state()] == [(5,), (5,), (4,)]

@@ -215,12 +215,15 @@ def test_a_league_trains_alike_with_three_policies_in_memory(cls, config, tmp_pa
 
 
 @needs_tf
-def test_traced_policies_come_back_alike():
+@pytest.mark.parametrize(
+    ("cls", "own"), [(PGTrainer, {}), pytest.param(DQNTrainer, DQN, marks=pytest.mark.slow)], ids=["PG", "DQN"]
+)
+def test_traced_policies_come_back_alike(cls, own):
     def run(capacity):
         multiagent = {"policies": {"a", "b"}, "policy_mapping_fn": lambda agent: "ab"[agent % 2],
                       "policy_map_capacity": capacity}  # fmt: skip
-        config = {**DQN, "framework": "tf", "env_config": {"num_agents": 1}, "multiagent": multiagent}
-        trainer = DQNTrainer({**BASE, **config}, env=MultiAgentCartPole)
+        config = {**own, "framework": "tf", "env_config": {"num_agents": 1}, "multiagent": multiagent}
+        trainer = cls({**BASE, **config}, env=MultiAgentCartPole)
         trainer.train()
         for policy_id in "ab":
             trainer.get_policy(policy_id).get_weights()
