@@ -102,8 +102,8 @@ def training(data, **changes):
     first, second = data.split(0.5)
     halves = {"train": first, "val": second}
     config = read_configuration(None, {
-        "policy_algo": "shooting", "shooting_epoch": 4, "shooting_steps_per_epoch": 10, "shooting_rollout_horizon": 8,
-        "shooting_batch_size": 32, "policy_hidden_features": 16, "test_rollouts": 30, "test_horizon": 8, "g_lr": 1e-2,
+        "policy_algo": "shooting", "shooting_epoch": 2, "shooting_steps_per_epoch": 6, "shooting_rollout_horizon": 8,
+        "shooting_batch_size": 32, "policy_hidden_features": 16, "test_rollouts": 30, "test_horizon": 8, "g_lr": 2e-2,
         "policy_bc_epoch": 5, **changes,
     })  # fmt: skip
 
