@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rlframe.data.columns import ACTION_LOGP, ACTION_PROB, DONES, EPS_ID, N_STEPS, REWARDS, TERMINATEDS
 from rlframe.data.returns import trajectory_ends
-from rlframe.data.sample_batch import SampleBatch
+from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.offline.episode_file import forms_of
 from rlframe.offline.episode_reader import EpisodeReader, PoliciesReader
 from rlframe.offline.io_context import IOContext
@@ -42,7 +42,10 @@ def read_dataset(source: Any, schema: Any = None) -> Iterator[SampleBatch]:
     """
     for batch in _reader(source, schema).read_all_files():
         if not isinstance(batch, SampleBatch):
-            raise DataError(f"{source}: got rows of the policies {list(batch.policy_batches)}, wanted one policy's")
+            raise DataError(
+                f"{source}: got rows of the policies {list(batch.policy_batches)}, wanted one policy's; `rlframe data "
+                "convert` to Parquet writes each policy's into files of their own, which EpisodeReader reads by its id"
+            )
         if batch.count:
             yield batch
 
@@ -126,9 +129,11 @@ class _ArrayWriter(OutputWriter):
 def convert_dataset(source: Any, directory: str, kind: str, schema: Any = None) -> int:
     """Writes a dataset in another format; returns its rows."""
     writer, rows = make_writer(directory, kind, _actions_normalized(source, schema)), 0
-    for batch in read_dataset(source, schema):
+    several = kind in {"parquet", "json"}
+    batches = _reader(source, schema).read_all_files() if several else read_dataset(source, schema)
+    for batch in batches:
         writer.write(batch)
-        rows += batch.count
+        rows += batch.agent_steps() if isinstance(batch, MultiAgentBatch) else batch.count
     writer.close()  # type: ignore[attr-defined]  # each of these has it
     return rows
 

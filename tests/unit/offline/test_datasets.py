@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from rlframe.data.sample_batch import SampleBatch
+from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.offline import EpisodeReader, JsonWriter
 from rlframe.offline.datasets import convert_dataset, describe_dataset, read_dataset, split_dataset
 from rlframe.offline.evaluation import read_episodes
@@ -155,3 +155,22 @@ def test_an_episode_that_goes_on_in_the_next_file_stays_one(tmp_path):
         writer.write(part)
         writer.close()
     assert describe_dataset(str(tmp_path / "other"))["episodes"] == 2
+
+
+def test_rows_of_several_policies_are_converted_and_elsewhere_refused_with_what_to_do(tmp_path):
+    left, right = episodes(LENGTHS), episodes(LENGTHS, width=2)
+    writer = JsonWriter(str(tmp_path / "json"))
+    for one, other in zip(left, right, strict=True):
+        writer.write(MultiAgentBatch({"left": one, "right": other}, one.count))
+    writer.close()
+    rows = sum(LENGTHS)
+    assert convert_dataset(str(tmp_path / "json"), str(tmp_path / "table"), "parquet") == 2 * rows
+    assert describe_dataset_of(tmp_path / "table", "right") == (rows, 2)
+    assert convert_dataset(str(tmp_path / "table"), str(tmp_path / "again"), "json") == 2 * rows
+    with pytest.raises(DataError, match=r"policies \['left', 'right'\], wanted one policy's; `rlframe data convert`"):
+        describe_dataset(str(tmp_path / "json"))
+
+
+def describe_dataset_of(path, policy):
+    rows = SampleBatch.concat_samples(list(EpisodeReader(str(path), policy=policy).read_all_files()))
+    return rows.count, rows["obs"].shape[1]
