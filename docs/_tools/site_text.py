@@ -42,10 +42,9 @@ def config_keys() -> str:
         for name, rows in variant_rows(declared.variants).items() if declared.variants else ():
             if rows:
                 parts += [f"### `{key}` of type {name}\n", render_markdown(rows)]
-    for name, entry in sorted(ALGORITHMS.items()):
-        if "/" not in name:
-            declaration = entry()[0]._config_class
-            parts += [f"## {name}\n", render_markdown(_own(reference(declaration), common))]
+    for name in algorithm_names():
+        declaration = ALGORITHMS[name]()[0]._config_class
+        parts += [f"## {name}\n", render_markdown(_own(reference(declaration), common))]
     return "\n".join(parts)
 
 
@@ -75,9 +74,14 @@ def keys_of_page(folder: str) -> str:
 
 def algorithms_of(folder: str) -> dict[str, type[AlgorithmConfig]]:
     """Returns the declarations of the algorithms whose page is in a folder of `rlframe/agents`, by name."""
-    below = f"rlframe.agents.{folder}"
-    names = (name for name in ALGORITHMS if "/" not in name and f"{ALGORITHMS[name].trainer}:".startswith(f"{below}:"))
+    names = (name for name in algorithm_names() if ALGORITHMS[name].trainer.startswith(f"rlframe.agents.{folder}:"))
     return {name: ALGORITHMS[name]()[0]._config_class for name in names}
+
+
+def algorithm_names() -> list[str]:
+    """Returns the names of all algorithms; of two for the same trainer the one without "contrib/"."""
+    plain = {entry.trainer for name, entry in ALGORITHMS.items() if "/" not in name}
+    return sorted(name for name, entry in ALGORITHMS.items() if "/" not in name or entry.trainer not in plain)
 
 
 def _keys_against(

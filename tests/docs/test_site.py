@@ -61,7 +61,8 @@ def test_every_key_is_in_the_config_reference(site_text):
 def test_each_algorithms_page_has_its_keys(site_text):
     folders = [page.parent.name for page in sorted(ROOT.glob("rlframe/agents/*/README.md"))]
     named = [name for folder in folders for name in site_text.algorithms_of(folder)]
-    assert sorted(named) == sorted(name for name in ALGORITHMS if "/" not in name)
+    assert sorted(named) == site_text.algorithm_names()
+    assert {ALGORITHMS[name].trainer for name in named} == {entry.trainer for entry in ALGORITHMS.values()}
     sac = site_text.keys_of_page("sac").split("### Keys of ")[1:]
     own, memory, data = {part.split("\n")[0]: part for part in sac}.values()
     assert "Added to the common keys:" in own
