@@ -50,6 +50,15 @@ class ModelCatalog:
         _register("model", model_name, model_class)
 
     @staticmethod
+    def find_model(custom_model: Any) -> Any:
+        """Returns the class, or function, that a `custom_model` is or names.
+
+        Raises:
+            ConfigError: If no model is known by this name.
+        """
+        return _resolve("model", custom_model, ModelV2)
+
+    @staticmethod
     def register_custom_action_dist(action_dist_name: str, action_dist_class: Any) -> None:
         """Makes a subclass of `ActionDistribution` known as config["model"]["custom_action_dist"]."""
         _register("action_dist", action_dist_name, action_dist_class)

@@ -155,7 +155,9 @@ class NetworksModel(LayerOwner, ModelV2):
         if self.remembers:
             features, after = self.encoder(input_dict, state, seq_lens)
             return getattr(self, self.acting)(features), after
-        x = self.encode(input_dict[OBS_FLAT if self.encoder is None else OBS])
+        # An encoder takes nested observations apart itself, and may want them flat.
+        whole = self.encoder is not None and hasattr(input_dict[OBS], "shape")
+        x = self.encode(input_dict[OBS if whole or OBS_FLAT not in input_dict else OBS_FLAT])
         network = getattr(self, self.acting)
         if self.view is not None:
             return self.view.act(network, x, state, seq_lens)

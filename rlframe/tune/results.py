@@ -100,7 +100,7 @@ class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
 
         A time is missing where no trial has begun, or none has a result.
         """
-        starts = [trial.start_time for trial in self.trials if trial.start_time]
+        starts = [trial.run_metadata.start_time for trial in self.trials if trial.run_metadata.start_time]
         results = [(trial.last_result or {}).get("timestamp") for trial in self.trials]
         times = {"start_time": min(starts, default=None), "timestamp": max(filter(None, results), default=None)}
         return {name: float(time) for name, time in times.items() if time is not None}

@@ -76,6 +76,7 @@ class CQLPolicy(SACPolicy):
 
     config: CQLConfig
     defaults_from = "rlframe.agents.sac.cql:CQL_DEFAULT_CONFIG"
+    takes_own_model = False
     fused_gradients = None
     encoder_may_remember = False
     learn_scalars = ("cloning",)

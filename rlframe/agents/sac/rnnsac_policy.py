@@ -25,6 +25,7 @@ class RNNSACPolicy(SACPolicy):
 
     config: RNNSACConfig
     defaults_from = "rlframe.agents.sac.rnnsac:DEFAULT_CONFIG"
+    takes_own_model = False
 
     def encoder(self) -> dict[str, Any] | None:
         """Returns the memory: the section that has one, with what only `model` says."""

@@ -26,6 +26,16 @@ from rlframe.agents.families.replayed_sequences import (
     steps_of,
     td_errors_to_replay,
 )
+from rlframe.agents.sac.sac_model import (
+    SACModelMethods,
+    build_sac_model_and_action_dist,
+    distribution_of_features,
+    held,
+    is_own,
+    networks_in,
+    of_constants,
+    own_weights,
+)
 from rlframe.data.columns import ACTIONS, DISCOUNTS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import (
@@ -41,7 +51,7 @@ from rlframe.losses.q_learning import select_by_action
 from rlframe.models.spec import Part, Variable
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import AdamSpec, Component, FusedGradients, LossOutput
+from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients, LossOutput
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
@@ -80,6 +90,8 @@ class SACPolicy(LearningPolicy):
     padded_sequences = histories
     encoder_may_remember = True
     noise_columns = NOISE, NEXT_NOISE
+    #: Whether the loss reads a model of the program's own in place of the networks.
+    takes_own_model = True
     fused_gradients: FusedGradients | None = FusedGradients(
         {"torch": "rlframe.agents.families.dense_actor_critic_torch:DenseSACGradients"},
         ("loss", "critic_loss", "critics", "target_value", "entropy_bonus", "keep"),
@@ -140,7 +152,34 @@ class SACPolicy(LearningPolicy):
     def make_components(self) -> dict[str, Component]:
         """Returns nothing; has workers cut the rows of a memory into sequences."""
         prepare_sequences(self)
+        if self.has_own_model:
+            self.fused_gradients, self._action_distribution_fn = None, distribution_of_features
         return {}
+
+    # --- a model of the program's own in place of the networks ------------------------------------------------
+
+    @property
+    def has_own_model(self) -> bool:
+        """Whether the model is a program's `SACTorchModel` or `SACTFModel`."""
+        return isinstance(self.model, SACModelMethods)
+
+    def make_model_and_dist(self) -> tuple[Any, Any]:
+        """Returns the networks, or a model of the program's own, and the distribution class."""
+        if not is_own(self):
+            return super().make_model_and_dist()
+        return build_sac_model_and_action_dist(self, self.observation_space, self.action_space, self.config)
+
+    def weights_of(self, networks: tuple[str, ...]) -> dict[str, Any]:
+        """Returns the weights of some networks, in the framework's tensors, by name."""
+        if not self.has_own_model:
+            return super().weights_of(networks)
+        wanted = own_weights(self.model, networks)
+        named: dict[str, Any] = self.model.trainable_variables(as_dict=True)
+        return {name: weight for name, weight in named.items() if id(weight) in wanted}
+
+    def _make_target_network(self, names: tuple[str, ...]) -> None:
+        make: Any = super()
+        make._make_target_network(WHOLE_MODEL if self.has_own_model else names)  # the framework's
 
     def random_columns(self, rows: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
         """Returns the noise of the actions that the losses draw."""
@@ -223,6 +262,7 @@ class SACPolicy(LearningPolicy):
 def actor_critic_loss(policy: SACPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
     """Returns the losses of actor, critics and α for one batch; the equations are those of `SACPolicy`."""
     del dist_class
+    model = networks_in(model)
     return (_discrete_losses if policy.discrete else _continuous_losses)(policy, model, train_batch)
 
 
@@ -230,8 +270,8 @@ def _continuous_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> Los
     steps, seen = steps_of(policy, batch), encoded(policy, model, batch, training=True)
     next_seen, mean = encoded_next(policy, model, batch, seen), valid_mean(steps)
     actions, alpha = steps[ACTIONS], ops.stop_gradient(ops.exp(model.log_alpha))
-    own, logp = squashed_gaussian(model.actor(ops.stop_gradient(seen)), steps[NOISE])
-    next_own, next_logp = ops.without_gradient(
+    own, logp = squashed_gaussian(model.actor(held(seen)), steps[NOISE])
+    next_own, next_logp = of_constants(
         lambda later: squashed_gaussian(model.actor(later), steps[NEXT_NOISE]), next_seen
     )
     values, next_values = _critics_of_step(policy, model, batch, (seen, next_seen), (actions, next_own))
@@ -240,7 +280,7 @@ def _continuous_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> Los
     soft = next_value + (ops.expand_like(bonus, next_value) if len(next_value.shape) > 1 else bonus)
     targets = bootstrapped(steps[REWARDS], steps[DISCOUNTS], soft)
     critic_loss, td_error = policy.critic_loss(values, targets, steps.get(WEIGHTS), mean)
-    own_values = policy.critics(model, ops.stop_gradient(seen), own, frozen=True)
+    own_values = policy.critics(model, held(seen), own, frozen=True)
     if policy.config.n_quantiles > 1:
         own_value = _sum([ops.mean(value, axis=1) for value in own_values]) / len(own_values)
     else:
@@ -255,7 +295,7 @@ def _discrete_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> LossO
     steps, seen = steps_of(policy, batch), encoded(policy, model, batch, training=True)
     next_seen, mean = encoded_next(policy, model, batch, seen), valid_mean(steps)
     alpha = ops.stop_gradient(ops.exp(model.log_alpha))
-    log_probs = ops.log_softmax(model.actor(ops.stop_gradient(seen)))
+    log_probs = ops.log_softmax(model.actor(held(seen)))
     probs = ops.exp(log_probs)
     next_log_probs = ops.stop_gradient(ops.log_softmax(model.actor(next_seen)))
     every, next_every = _critics_of_step(policy, model, batch, (seen, next_seen), None)
@@ -299,13 +339,13 @@ def _critics_of_step(
         made = policy.critics(model, *both, training=True)
         return [value[:rows] for value in made], [ops.stop_gradient(value[rows:]) for value in made]
     values = policy.critics(model, seen, *taken, training=normed)
-    networks = policy.target_model if policy.target_networks else model
+    networks = networks_in(policy.target_model) if policy.target_networks else model
     later = encoded_next(policy, networks, batch) if policy.target_networks else next_seen
 
     def target(later: Tensor) -> tuple[Tensor, ...]:
         return tuple(policy.critics(networks, later, *follow))
 
-    return values, list(ops.without_gradient(target, later))
+    return values, list(of_constants(target, later))
 
 
 def _sum(tensors: list[Tensor]) -> Tensor:

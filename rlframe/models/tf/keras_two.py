@@ -30,7 +30,7 @@ class Shape(tuple[int | None, ...]):
 @functools.cache
 def accept() -> None:
     """Has Keras 3 take what Keras 2 did; once in a process. Imports Keras."""
-    import keras
+    import keras  # type: ignore[import-untyped]  # Keras has no types
 
     function_layer = _function_layer(keras)
 

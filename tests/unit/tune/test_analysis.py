@@ -78,3 +78,13 @@ def test_the_parser_of_experiments_reads_what_runs_take():
     assert resources_to_json(json_to_resources("null")) is None
     with pytest.raises(ConfigError, match=r"got \{'cpus': 1\}, wanted a dict with keys of"):
         json_to_resources({"cpus": 1})
+
+
+def test_statistics_are_when_an_experiment_began_and_when_its_newest_result_came():
+    analysis = object.__new__(tune.ExperimentAnalysis)
+    began = [SimpleNamespace(start_time=time) for time in (7.0, 5.0, None)]
+    results = [{"timestamp": 9}, {"timestamp": 11}, None]
+    analysis.trials = [SimpleNamespace(run_metadata=run, last_result=r) for run, r in zip(began, results, strict=True)]
+    assert analysis.stats() == {"start_time": 5.0, "timestamp": 11.0}
+    analysis.trials = analysis.trials[2:]
+    assert analysis.stats() == {}
