@@ -28,6 +28,7 @@ from rlframe.execution.plan.context import (
 )
 from rlframe.execution.rollout_ops import agent_steps, by_policy
 from rlframe.utils.seeding import entropy_seed, make_rng
+from rlframe.utils.threads import blas_in_one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -145,11 +146,12 @@ class TrainOneStep:
             info: dict[str, Any] = policy.learn_on_batch(rows)
             return info
         passes = (self._rows_of_pass(policy, rows, index) for index in range(self.num_sgd_iter))
-        infos = [
-            policy.learn_on_batch(minibatch)
-            for kept in passes
-            for minibatch in self._minibatches(kept, self.sgd_minibatch_size)
-        ]
+        with blas_in_one_thread():  # which policies ask for at each step; within itself it costs nothing
+            infos = [
+                policy.learn_on_batch(minibatch)
+                for kept in passes
+                for minibatch in self._minibatches(kept, self.sgd_minibatch_size)
+            ]
         return merge_learner_infos(infos)
 
     def _rows_of_pass(self, policy: Any, rows: SampleBatch, index: int) -> SampleBatch:

@@ -1,12 +1,14 @@
-"""Dense layers in PyTorch by oneDNN's kernels, and tanh by NumPy's, on processors where PyTorch's own are slow.
+"""Dense layers in PyTorch by NumPy's products or oneDNN's kernels, on processors where PyTorch's own are slow.
 
-PyTorch multiplies matrices by MKL, which on AMD's processors reaches half of what oneDNN does: measured on one core,
-256 × 256 × 256 in 155 µs instead of 330. Its tanh takes 2.2 ns per number there, NumPy's 0.17. oneDNN is part of
-PyTorch's own builds; what is called is the operation that its compiler uses for dense layers.
+PyTorch multiplies matrices by MKL, which is slow on AMD's processors: on one it reached half of what oneDNN does (256 ×
+256 × 256 in 330 µs instead of 155), on another it was as fast with square matrices, but took 140 µs for the gradient of
+400 × 4 weights where NumPy's BLAS takes 32. NumPy's was the fastest there in all shapes of a learner step, so it is
+taken where one thread computes, and oneDNN, which is part of PyTorch's own builds, where several do. PyTorch's tanh
+takes 2.2 ns per number, NumPy's 0.17.
 
-Which way is taken depends on the processor's make and the sizes alone, so the same seed gives the same run.
-`RLFRAME_FAST_DENSE=0` in the environment switches it off, `1` on, whatever the processor. `benchmarks/fast_dense.py`
-shows the difference.
+Which way is taken depends on the processor's make, the threads and the sizes alone, so the same seed gives the same
+run. `RLFRAME_FAST_DENSE=0` in the environment switches it off, `1` on, whatever the processor.
+`benchmarks/fast_dense.py` shows the difference.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-#: Multiplications from which on oneDNN is worth its call, which takes 12 µs more.
+#: Width below which MKL is slow on AMD's processors, and multiplications from which on NumPy is worth its call there.
+NARROW, WORTH_NARROW = 16, 1 << 18
+#: Multiplications from which on NumPy or oneDNN, whose call takes 12 µs more, is worth its call.
 WORTH = 1 << 21
 #: Rows from which on it is: oneDNN orders the weights anew at each call, which costs as much as some rows. Measured
 #: within learner steps, where optimiser and targets have driven the weights from the cache.
@@ -50,16 +54,28 @@ def _is_amd() -> bool:
         return "AuthenticAMD" in platform.processor()
 
 
+def _switched_on() -> bool:
+    """Returns whether other ways than PyTorch's own are taken."""
+    said = os.environ.get("RLFRAME_FAST_DENSE", "")
+    return said != "0" and (said == "1" or _is_amd())
+
+
 def _operation() -> Any:
     """Returns oneDNN's dense layer; None where it is not to be used, or not there."""
-    said = os.environ.get("RLFRAME_FAST_DENSE", "")
-    if said == "0" or not torch.backends.mkldnn.is_available() or not (said == "1" or _is_amd()):
+    if not _switched_on() or not torch.backends.mkldnn.is_available():
         return None
     found = getattr(getattr(torch.ops, "mkldnn", None), "_linear_pointwise", None)
     return None if found is None else found.default
 
 
 _onednn = _operation()
+#: Whether NumPy multiplies where one thread computes.
+_arrays = _switched_on()
+
+
+def _by_numpy(x: Tensor, work: int) -> bool:
+    """Returns whether NumPy multiplies `x`; other threads than one are for PyTorch to share the work among."""
+    return _arrays and work >= WORTH and x.dtype == torch.float32 and x.is_cpu and torch.get_num_threads() == 1
 
 
 def _worth(x: Tensor, weight: Tensor, activation: str) -> bool:
@@ -72,9 +88,27 @@ def _worth(x: Tensor, weight: Tensor, activation: str) -> bool:
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "linear") -> Tensor:
-    """Returns activation(x Wᵀ + b) by oneDNN, without autograd. `[B, in]` and `[out, in]` to `[B, out]`."""
+    """Returns activation(x Wᵀ + b) by NumPy or oneDNN, without autograd. `[B, in]` and `[out, in]` to `[B, out]`."""
+    if _by_numpy(x, x.shape[0] * weight.numel()):
+        return _product_of_arrays(x.detach(), weight.detach(), None if bias is None else bias.detach(), activation)
     made: Tensor = _onednn(x, weight, bias, _NAMES.get(activation, activation), [], "")
     return made
+
+
+def _product_of_arrays(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
+    y = torch.from_numpy(np.dot(x.numpy(), weight.numpy().T))
+    return _activate_(y if bias is None else y.add_(bias), activation)
+
+
+def _activate_(y: Tensor, activation: str) -> Tensor:
+    """Replaces numbers by what an activation makes of them, and returns them."""
+    if activation == "relu":
+        y.relu_()
+    elif activation == "tanh":
+        tanh_(y)
+    elif activation == "sigmoid":
+        y.sigmoid_()
+    return y
 
 
 class _Dense(torch.autograd.Function):
@@ -154,16 +188,11 @@ def dense_in_place(x: Tensor, weight: Tensor, bias: Tensor, activation: str) -> 
         bias: Float `[out]`.
         activation: "linear", "relu", "tanh" or "sigmoid".
     """
+    if _by_numpy(x, x.shape[0] * weight.numel()):
+        return _product_of_arrays(x, weight, bias, activation)
     if _onednn is not None and _worth(x, weight, activation):
         return product(x, weight, bias, activation)
-    y = torch.addmm(bias, x, weight.t())
-    if activation == "relu":
-        y.relu_()
-    elif activation == "tanh":
-        tanh_(y)
-    elif activation == "sigmoid":
-        y.sigmoid_()
-    return y
+    return _activate_(torch.addmm(bias, x, weight.t()), activation)
 
 
 def tanh_(y: Tensor) -> None:
@@ -177,8 +206,15 @@ def tanh_(y: Tensor) -> None:
 
 def matmul(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     """Returns a · b without autograd, by the faster way; into `out` where it is given. `[n, k]`, `[k, m]`."""
+    work = a.shape[0] * b.numel()
+    narrow = work >= WORTH_NARROW and min(*a.shape, *b.shape) < NARROW
+    if _by_numpy(a, WORTH if narrow else work):
+        if out is None:
+            return torch.from_numpy(np.dot(a.numpy(), b.numpy()))
+        np.dot(a.numpy(), b.numpy(), out.numpy())
+        return out
     # oneDNN's result is a new tensor, and a copy of it takes what twice as many multiplications win.
-    if _onednn is not None and a.shape[0] * b.numel() >= WORTH * (1 if out is None else 2):
+    if _onednn is not None and work >= WORTH * (1 if out is None else 2):
         turned = b.t()
         if _worth(a, turned, "linear"):
             made = product(a, turned, None)

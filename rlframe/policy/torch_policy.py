@@ -45,6 +45,7 @@ from rlframe.policy.torch.target import TargetNetwork
 from rlframe.policy.torch.template import derive_class
 from rlframe.policy.torch.threads import Threads
 from rlframe.policy.users_code import method
+from rlframe.utils.threads import blas_in_one_thread
 
 Loss = Callable[..., Any]
 
@@ -263,9 +264,10 @@ class TorchPolicy(LearningPolicy):
     def _update(self, samples: SampleBatch) -> tuple[dict[str, Any], dict[str, Any]]:
         batch = self._batch_to_learn(samples)
         stats: dict[str, Any] = {"allreduce_latency": 0.0}
-        for stepping in self._backward(batch, samples, stats):
-            for index in stepping:
-                self._optimizers[index].step()
+        with blas_in_one_thread():
+            for stepping in self._backward(batch, samples, stats):
+                for index in stepping:
+                    self._optimizers[index].step()
         stats.update(self.extra_grad_info(batch))
         return stats, self.extra_compute_grad_fetches()
 
@@ -366,13 +368,14 @@ class TorchPolicy(LearningPolicy):
         batch = self._batch_to_learn(postprocessed_batch)
         stats: dict[str, Any] = {"allreduce_latency": 0.0}
         stepping: set[int] = set()
-        for number, indices in enumerate(self._backward(batch, postprocessed_batch, stats)):
-            if number:
-                raise ValueError(
-                    f"{type(self).__name__} learns in phases, each of which steps before the next: it has no gradients "
-                    "to compute apart; call learn_on_batch()"
-                )
-            stepping.update(indices)
+        with blas_in_one_thread():
+            for number, indices in enumerate(self._backward(batch, postprocessed_batch, stats)):
+                if number:
+                    raise ValueError(
+                        f"{type(self).__name__} learns in phases, each of which steps before the next: it has no "
+                        "gradients to compute apart; call learn_on_batch()"
+                    )
+                stepping.update(indices)
         stats.update(self.extra_grad_info(batch))
         others = self._parameters_of_others(stepping)
         grads = [
@@ -453,9 +456,11 @@ class TorchPolicy(LearningPolicy):
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         return {"grad_gnorm": nn.utils.clip_grad_norm_(parameters, grad_clip)}
 
-    def keep(self, **stats: Tensor) -> None:
+    def keep(self, **stats: Tensor | float) -> None:
         """Keeps what the loss computed beside the loss, for the learner's report."""
-        self._loss_outputs = {name: value.detach() for name, value in stats.items()}
+        self._loss_outputs = {
+            name: value.detach() if isinstance(value, Tensor) else value for name, value in stats.items()
+        }
 
     def extra_grad_process(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> dict[str, Any]:
         """Called after `backward`, before the step; clip gradients here. Returns statistics."""

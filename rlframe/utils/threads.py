@@ -12,8 +12,8 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,25 +84,43 @@ def _quota(group: Path) -> Iterator[float]:
         yield float(quota) / float(period)
 
 
-@contextmanager
-def blas_in_one_thread() -> Iterator[None]:
-    """Keeps NumPy's matrix products in one thread, unless the environment says how many they have.
+class _OneThread:
+    """Keeps NumPy's matrix products in one thread while anybody is inside; what was set before is back behind that."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._before: list[int] = []
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1 and not any(name in os.environ for name in _BLAS_VARIABLES):
+                libraries = _blas_libraries()
+                self._before = [library.get_num_threads() for library in libraries]
+                for library in libraries:
+                    library.set_num_threads(1)
+
+    def __exit__(self, *exc: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0 and self._before:
+                for library, threads in zip(_blas_libraries(), self._before, strict=True):
+                    library.set_num_threads(threads)
+                self._before = []
+
+
+_one_thread = _OneThread()
+
+
+def blas_in_one_thread() -> _OneThread:
+    """Returns a context that keeps NumPy's products in one thread, unless the environment says how many they have.
 
     The products that policies act with gain a third by a second thread at most, and lose a hundredfold where it has to
-    share its CPU. Remote workers have one thread anyway: Ray says so.
+    share its CPU; learner steps multiply in NumPy where one thread is enough for them. Remote workers have one thread
+    anyway: Ray says so. The context may be entered in several threads, and within itself.
     """
-    if any(name in os.environ for name in _BLAS_VARIABLES):
-        yield
-        return
-    libraries = _blas_libraries()
-    before = [library.get_num_threads() for library in libraries]
-    for library in libraries:
-        library.set_num_threads(1)
-    try:
-        yield
-    finally:
-        for library, threads in zip(libraries, before, strict=True):
-            library.set_num_threads(threads)
+    return _one_thread
 
 
 @functools.cache

@@ -1,5 +1,7 @@
 """Gradients written by hand are those of autograd."""
 
+import warnings
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import torch
 
 from rlframe.models.torch.dense_chain import DenseChain
 from rlframe.policy.torch.flat import FlatParameters
+from rlframe.utils.errors import NonFiniteError
 from tests.contract.test_policies import BOX, make, make_batch, same
 
 CASES = [
@@ -79,6 +82,29 @@ def test_gradients_are_the_same(name, overrides):
     ours, theirs = by_hand.compute_gradients(batch)[0], by_autograd.compute_gradients(batch)[0]
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "overrides"), [case for case in CASES if case[0] == "DQN"])
+def test_gradients_in_arrays_are_those_in_tensors(name, overrides):
+    in_arrays, in_tensors = make("torch", name, overrides), make("torch", name, overrides)
+    assert in_arrays.without_autograd._by_arrays is not None
+    in_tensors.without_autograd._by_arrays = None
+    batch = make_batch(32, 3, name)
+    one, other = in_arrays.learn_on_batch(batch), in_tensors.learn_on_batch(batch)
+    np.testing.assert_allclose(one["td_error"], other["td_error"], atol=1e-5)
+    assert one["learner_stats"] == pytest.approx(other["learner_stats"], rel=1e-4, abs=1e-6)
+    same(in_arrays.get_weights(), in_tensors.get_weights(), atol=1e-5, rtol=0)
+
+
+def test_a_loss_in_arrays_that_is_no_number_is_an_error_and_no_warning():
+    policy, batch = make("torch", "DQN", {}), make_batch()
+    batch["rewards"] = np.full_like(batch["rewards"], np.inf)
+    before = policy.get_weights()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(NonFiniteError, match="rewards"):
+            policy.learn_on_batch(batch)
+    same(before, policy.get_weights(), atol=0, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.int64])

@@ -18,6 +18,13 @@ def _switched_on(monkeypatch):
     if not torch.backends.mkldnn.is_available():
         pytest.skip("this build of PyTorch has no oneDNN")
     monkeypatch.setattr(dense_torch, "_onednn", torch.ops.mkldnn._linear_pointwise.default)
+    monkeypatch.setattr(dense_torch, "_arrays", False)
+
+
+@pytest.fixture(params=["oneDNN", "NumPy"])
+def _either_way(request, monkeypatch, _switched_on):
+    monkeypatch.setattr(dense_torch, "_arrays", request.param == "NumPy")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1 if request.param == "NumPy" else 2)
 
 
 def layer_and_rows(seed=0):
@@ -26,7 +33,7 @@ def layer_and_rows(seed=0):
     return layer, x, torch.randn(ROWS, OUT)
 
 
-@pytest.mark.usefixtures("_switched_on")
+@pytest.mark.usefixtures("_either_way")
 @pytest.mark.parametrize("activation", ["linear", "relu", "tanh", "sigmoid"])
 def test_values_and_all_gradients_are_those_of_autograd(activation):
     function = {"linear": None, "relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}[activation]
@@ -45,7 +52,7 @@ def test_values_and_all_gradients_are_those_of_autograd(activation):
         torch.testing.assert_close(fast, plain, atol=2e-4, rtol=1e-4)
 
 
-@pytest.mark.usefixtures("_switched_on")
+@pytest.mark.usefixtures("_either_way")
 @pytest.mark.parametrize("activation", ["linear", "tanh"])
 def test_gradients_of_gradients_are_those_of_autograd(activation):
     function = {"linear": None, "tanh": torch.tanh}[activation]
@@ -60,7 +67,7 @@ def test_gradients_of_gradients_are_those_of_autograd(activation):
         torch.testing.assert_close(fast, plain, atol=1e-3 * float(plain.abs().max()), rtol=1e-3)
 
 
-@pytest.mark.usefixtures("_switched_on")
+@pytest.mark.usefixtures("_either_way")
 def test_frozen_weights_and_inputs_without_gradient_get_none():
     layer, x, slope = layer_and_rows()
     layer.weight.requires_grad_(False)
@@ -84,7 +91,7 @@ def test_small_batches_hooks_and_other_modules_take_the_plain_way():
     assert dense_torch.dense(x.double(), double, "linear", None).dtype == torch.float64
 
 
-@pytest.mark.usefixtures("_switched_on")
+@pytest.mark.usefixtures("_either_way")
 @pytest.mark.parametrize("activation", ["linear", "relu", "tanh", "sigmoid"])
 @pytest.mark.parametrize("rows", [3, ROWS])
 def test_layers_without_autograd_give_the_same_numbers(activation, rows):
@@ -130,6 +137,16 @@ def test_frozen_layers_let_gradients_pass_and_take_none_where_it_saves_work(rows
             assert layer.weight.grad is None
             assert layer.bias.grad is None
     torch.testing.assert_close(*made)
+
+
+def test_products_with_a_narrow_side_are_the_same_by_numpy(monkeypatch):
+    monkeypatch.setattr(dense_torch, "_arrays", True)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    grad, x, out = torch.randn(256, 400), torch.randn(256, 4), torch.empty(400, 4)
+    calls, product = [], np.dot
+    monkeypatch.setattr(np, "dot", lambda *args: calls.append(args) or product(*args))
+    torch.testing.assert_close(dense_torch.matmul(grad.t(), x, out=out), grad.t() @ x, atol=1e-3, rtol=1e-4)
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize(("rows", "width", "worth"), [(63, 512, False), (64, 512, True), (64, 128, False)])

@@ -36,6 +36,7 @@ from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.metrics.learner_info import DEFAULT_POLICY_ID, LEARNER_STATS_KEY, LearnerInfoBuilder
 from rlframe.utils.seeding import make_rng
+from rlframe.utils.threads import blas_in_one_thread
 
 if TYPE_CHECKING:
     from rlframe.agents.trpo.trpo import TRPOConfig
@@ -156,8 +157,9 @@ class TRPOPolicy(LearningPolicy):
             NonFiniteError: If a loss is NaN or infinite; the message names what was first to be so.
         """
         samples, custom = postprocessed_batch, self._before_learning(postprocessed_batch)
-        self._problem.begin(samples, self._curvature_rows(samples))
-        stepped = {**self._region.step(self._problem), **self._loss_outputs}
+        with blas_in_one_thread():
+            self._problem.begin(samples, self._curvature_rows(samples))
+            stepped = {**self._region.step(self._problem), **self._loss_outputs}
         fitted = LearnerInfoBuilder()
         for rows in self._value_minibatches(samples):
             fitted.add_learn_on_batch_results(self._learn_result(*self._update(rows), custom))

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlframe.fast.array_chain import ArrayChain, ArrayLayer
 from rlframe.fast.dense_torch import dense_in_place, matmul
 from rlframe.models.actor import normalize_activation
 
@@ -53,6 +54,21 @@ class DenseChain:
     def __bool__(self) -> bool:
         """Whether there are layers."""
         return bool(self._layers)
+
+    def arrays(self) -> ArrayChain:
+        """Returns the chain on arrays that share their memory with its weights and gradients, which are on the CPU."""
+        return ArrayChain(
+            [
+                ArrayLayer(
+                    weight.numpy(),
+                    bias.numpy(),
+                    None if weight_grad is None else weight_grad.numpy(),
+                    None if bias_grad is None else bias_grad.numpy(),
+                    activation,
+                )
+                for weight, bias, weight_grad, bias_grad, activation, _ in self._layers
+            ]
+        )
 
     def __call__(self, x: Tensor) -> Tensor:
         """Returns the outputs [B, out] of `x` [B, in]."""

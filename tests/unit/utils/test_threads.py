@@ -93,3 +93,23 @@ def test_products_have_one_thread_while_a_worker_samples_and_those_of_before_aft
 )
 def test_openmps_threads_spin_shortly_unless_somebody_said_how_they_wait(first, environ, spin):
     assert python(f"{first}; import os; print(os.environ.get('GOMP_SPINCOUNT'))", **environ) == spin
+
+
+def test_products_have_one_thread_until_the_last_one_that_asked_is_through(monkeypatch):
+    for name in threads._BLAS_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    libraries = threads._blas_libraries()
+    before = [library.get_num_threads() for library in libraries]
+    for library in libraries:
+        library.set_num_threads(2)
+    first, second = blas_in_one_thread(), blas_in_one_thread()
+    try:
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert [library.get_num_threads() for library in libraries] == [1] * len(libraries)
+        second.__exit__(None, None, None)
+        assert [library.get_num_threads() for library in libraries] == [2] * len(libraries)
+    finally:
+        for library, count in zip(libraries, before, strict=True):
+            library.set_num_threads(count)
