@@ -6,6 +6,7 @@ import platform
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rlframe.execution.mixing_ops import MixInReplay
 from rlframe.execution.plan.context import (
     AGENT_STEPS_SAMPLED_COUNTER,
     STEPS_SAMPLED_COUNTER,
@@ -15,7 +16,6 @@ from rlframe.execution.plan.context import (
 )
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.execution.plan.remote_sources import AsyncRequests
-from rlframe.execution.replay_ops import MixInReplay
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, agent_steps, unpack
 from rlframe.utils.seeding import derive_seed, entropy_seed
 

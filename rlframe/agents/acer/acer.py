@@ -12,7 +12,7 @@ from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
-from rlframe.execution.replay_ops import PoissonReplay
+from rlframe.execution.mixing_ops import PoissonReplay
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
 from rlframe.replay.episode import EpisodeReplayBuffer

@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rlframe.execution.mixing_ops import MixInReplay, PoissonReplay, SimpleReplayBuffer
 from rlframe.execution.plan.context import _get_shared_metrics, _NextValueNotReady
 from rlframe.execution.replay_ops import (
-    MixInReplay,
-    PoissonReplay,
     Replay,
-    SimpleReplayBuffer,
     StoreToReplayBuffer,
     UpdatePriorities,
     WaitUntilTimestepsElapsed,
