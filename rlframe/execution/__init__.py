@@ -10,11 +10,11 @@ from typing import Any
 from rlframe.utils.lazy import import_name
 
 _NAMES = {
-    "ApplyGradients": "rlframe.execution.train_ops",
-    "AsyncGradients": "rlframe.execution.rollout_ops",
-    "AverageGradients": "rlframe.execution.train_ops",
+    "ApplyGradients": "rlframe.execution.gradient_ops",
+    "AsyncGradients": "rlframe.execution.gradient_ops",
+    "AverageGradients": "rlframe.execution.gradient_ops",
     "CollectMetrics": "rlframe.execution.metric_ops",
-    "ComputeGradients": "rlframe.execution.train_ops",
+    "ComputeGradients": "rlframe.execution.gradient_ops",
     "ConcatBatches": "rlframe.execution.rollout_ops",
     "Concurrently": "rlframe.execution.concurrency_ops",
     "Dequeue": "rlframe.execution.concurrency_ops",

@@ -11,8 +11,6 @@ import numpy as np
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.execution.plan.context import (
     AGENT_STEPS_SAMPLED_COUNTER,
-    GRAD_WAIT_TIMER,
-    LEARNER_INFO,
     SAMPLE_TIMER,
     STEPS_SAMPLED_COUNTER,
     SharedMetrics,
@@ -50,7 +48,7 @@ def _count_sampled(batch: Batch) -> Batch:
     return batch
 
 
-class _LocalRollouts:
+class LocalRollouts:
     """Batches of the local worker."""
 
     plan_name = "ParallelRollouts"
@@ -59,9 +57,10 @@ class _LocalRollouts:
         self._workers = workers
 
     def plan_args(self) -> str:
+        """Returns who samples, for reports."""
         return "local worker"
 
-    def __iter__(self) -> _LocalRollouts:
+    def __iter__(self) -> LocalRollouts:
         return self
 
     def __next__(self) -> Any:
@@ -84,7 +83,7 @@ def _request_shared(workers: Any, client: SharedMemoryClient, worker: Any) -> An
     return worker.sample_shared.remote(client, *workers.news_for(worker, _global_vars()))
 
 
-class _BulkSyncRollouts(_LocalRollouts):
+class _BulkSyncRollouts(LocalRollouts):
     """One batch of every remote worker, joined in the order of the workers."""
 
     def __init__(self, workers: Any, timeout_s: float | None) -> None:
@@ -107,7 +106,7 @@ class _BulkSyncRollouts(_LocalRollouts):
         return _NextValueNotReady() if batches is None else _count_sampled(_concat(batches))
 
 
-class _AsyncRollouts(_LocalRollouts):
+class _AsyncRollouts(LocalRollouts):
     """Batches of remote workers as they come."""
 
     def __init__(self, workers: Any, num_async: int, timeout_s: float | None) -> None:
@@ -169,7 +168,7 @@ def ParallelRollouts(workers: Any, *, mode: str = "bulk_sync", num_async: int = 
     if mode not in ("bulk_sync", "async", "raw"):
         raise ValueError(f"Got mode={mode!r}, wanted 'bulk_sync', 'async' or 'raw'")
     if not workers.remote_workers():
-        return LocalIterator(partial(_LocalRollouts, workers), SharedMetrics(), name="ParallelRollouts")
+        return LocalIterator(partial(LocalRollouts, workers), SharedMetrics(), name="ParallelRollouts")
     workers.sync_weights()
     if mode == "raw":
         from rlframe.execution.plan.parallel_iterator import from_actors
@@ -182,76 +181,6 @@ def ParallelRollouts(workers: Any, *, mode: str = "bulk_sync", num_async: int = 
             raise ValueError(f"Got num_async={num_async}, wanted 1 or more requests in flight per worker")
         return LocalIterator(partial(_AsyncRollouts, workers, num_async), SharedMetrics(), name="ParallelRollouts")
     return LocalIterator(partial(_BulkSyncRollouts, workers), SharedMetrics(), name="ParallelRollouts")
-
-
-def _sample_gradients(worker: Any) -> tuple[Any, int]:
-    """Runs on a worker: samples a batch, and returns `((gradients, info), env steps)`."""
-    batch = worker.sample()
-    return worker.compute_gradients(batch), batch.count
-
-
-def _request_gradients(worker: Any) -> Any:
-    return worker.apply.remote(_sample_gradients)
-
-
-class _LocalGradients(_LocalRollouts):
-    plan_name = "AsyncGradients"
-
-    def __next__(self) -> Any:
-        _get_shared_metrics().check_steps_limit()
-        return _sample_gradients(self._workers.local_worker())
-
-
-class _RemoteGradients(AsyncRequests):
-    """Gradients of remote workers as they come."""
-
-    def __init__(self, workers: Any, timeout_s: float | None) -> None:
-        super().__init__(workers.remote_workers, _request_gradients, 1, timeout_s)
-
-    def __next__(self) -> Any:
-        _get_shared_metrics().check_steps_limit()
-        return super().__next__()
-
-
-class _RecordGradients:
-    """((gradients, info), env steps) -> (gradients, env steps); counts the steps and notes the learner's info."""
-
-    def __init__(self) -> None:
-        self._fetch_started = perf_counter()
-
-    def _on_fetch_start(self) -> None:
-        self._fetch_started = perf_counter()
-
-    def __call__(self, item: Any) -> tuple[Any, int]:
-        (gradients, info), count = item
-        metrics = _get_shared_metrics()
-        metrics.counters[STEPS_SAMPLED_COUNTER] += count
-        metrics.info[LEARNER_INFO] = by_policy(info)
-        metrics.timers[GRAD_WAIT_TIMER].push(perf_counter() - self._fetch_started)
-        return gradients, count
-
-
-def by_policy(info: dict[str, Any]) -> dict[str, Any]:
-    """Returns learner info keyed by policy id, also where a worker with one policy returned its info bare."""
-    return {DEFAULT_POLICY_ID: info} if "learner_stats" in info else info
-
-
-def AsyncGradients(workers: Any) -> LocalIterator[tuple[Any, int]]:
-    """Lets every worker sample and compute gradients, and hands them on as they come.
-
-    Gives `(gradients, env steps)`. Counts `num_steps_sampled`; sets `info["learner"]`; times `grad_wait`. Without
-    remote workers the local worker does it.
-
-    Args:
-        workers: The WorkerSet.
-    """
-    if workers.remote_workers():
-        workers.sync_weights()
-        source: Callable[..., Any] = partial(_RemoteGradients, workers)
-    else:
-        source = partial(_LocalGradients, workers)
-    gradients: LocalIterator[Any] = LocalIterator(source, SharedMetrics(), name="AsyncGradients")
-    return gradients.for_each(_RecordGradients())
 
 
 class ConcatBatches:

@@ -1,4 +1,4 @@
-"""Operators that learn: one step on a batch, gradients, and target networks."""
+"""Operators that learn: steps on a batch, and target networks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, Sample
 from rlframe.execution.learner_infos import merge_learner_infos
 from rlframe.execution.plan.context import (
     AGENT_STEPS_TRAINED_COUNTER,
-    APPLY_GRADS_TIMER,
-    COMPUTE_GRADS_TIMER,
     LAST_TARGET_UPDATE_TS,
     LEARN_ON_BATCH_TIMER,
     LEARNER_INFO,
@@ -22,11 +20,10 @@ from rlframe.execution.plan.context import (
     STEPS_TRAINED_COUNTER,
     STEPS_TRAINED_THIS_ITER_COUNTER,
     WORKER_UPDATE_TIMER,
-    MetricsContext,
     _check_sample_batch_type,
     _get_shared_metrics,
 )
-from rlframe.execution.rollout_ops import agent_steps, by_policy
+from rlframe.execution.rollout_ops import agent_steps
 from rlframe.utils.seeding import entropy_seed, make_rng
 from rlframe.utils.threads import blas_in_one_thread
 
@@ -229,109 +226,6 @@ class MultiGPUTrainOneStep(TrainOneStep):
             )
         super().__init__(workers, policies, num_sgd_iter, sgd_minibatch_size, between_passes)
         self._shuffle = shuffle_sequences
-
-
-class ComputeGradients:
-    """Computes gradients on the local worker.
-
-    Takes a SampleBatch or MultiAgentBatch; gives `(gradients, env steps)`. Sets `info["learner"]`; times
-    `compute_grads`.
-
-    Args:
-        workers: The WorkerSet.
-    """
-
-    def __init__(self, workers: Any) -> None:
-        self.workers = workers
-
-    def __call__(self, batch: Batch) -> tuple[Any, int]:
-        """Returns the gradients and the env steps they were made from."""
-        _check_sample_batch_type(batch)
-        metrics = _get_shared_metrics()
-        with metrics.timers[COMPUTE_GRADS_TIMER]:
-            gradients, info = self.workers.local_worker().compute_gradients(batch)
-        metrics.info[LEARNER_INFO] = by_policy(info)
-        return gradients, batch.count
-
-
-class ApplyGradients:
-    """Applies gradients to the local worker's policies, and sends the new weights to remote workers.
-
-    Takes `(gradients, env steps)` and gives it on. Counts `num_steps_trained` and `num_steps_trained_this_iter`; times
-    `apply_grad` and `update`.
-
-    Args:
-        workers: The WorkerSet.
-        policies: Ids of the policies whose weights are sent; all that are trained when empty.
-        update_all: Whether all remote workers get the weights, or only the one that the item came from.
-    """
-
-    def __init__(self, workers: Any, policies: Sequence[str] = (), update_all: bool = True) -> None:
-        self.workers = workers
-        self.policies = policies
-        self.update_all = update_all
-
-    def plan_args(self) -> str:
-        """Returns whose weights are updated, for reports."""
-        return "update all" if self.update_all else "update the source"
-
-    def __call__(self, item: tuple[Any, int]) -> tuple[Any, int]:
-        """Applies the gradients and returns the item."""
-        if not isinstance(item, tuple) or len(item) != 2:
-            raise ValueError(f"Got an item of type {type(item).__name__}, wanted a tuple (gradients, env steps)")
-        gradients, count = item
-        metrics = _get_shared_metrics()
-        metrics.counters[STEPS_TRAINED_COUNTER] += count
-        metrics.counters[STEPS_TRAINED_THIS_ITER_COUNTER] += count
-        local = self.workers.local_worker()
-        timer = metrics.timers[APPLY_GRADS_TIMER]
-        with timer:
-            local.apply_gradients(gradients)
-        timer.push_units_processed(count)
-        global_vars = {"timestep": metrics.counters[STEPS_SAMPLED_COUNTER]}
-        local.set_global_vars(global_vars)
-        if self.workers.remote_workers():
-            with metrics.timers[WORKER_UPDATE_TIMER]:
-                self._send_weights(metrics, local, global_vars)
-        return item
-
-    def _send_weights(self, metrics: MetricsContext, local: Any, global_vars: dict[str, int]) -> None:
-        policies = list(self.policies or local.policies_to_train)
-        if self.update_all:
-            self.workers.sync_weights(policies=policies, global_vars=global_vars)
-            return
-        if metrics.current_actor is None:
-            raise ValueError(
-                "Got gradients that no remote worker produced, wanted ones gathered from workers; "
-                "use update_all=True, or AsyncGradients as the source"
-            )
-        metrics.current_actor.set_weights.remote(local.get_weights(policies), global_vars)
-
-
-class AverageGradients:
-    """Averages the gradients of several workers.
-
-    Takes a list of `(gradients, env steps)`; gives one such tuple with the mean of the gradients and the sum of steps.
-    A gradient that is None counts as zero, unless it is None everywhere.
-    """
-
-    def __call__(self, gradients: Sequence[tuple[Any, int]]) -> tuple[Any, int]:
-        """Returns the mean gradients and the sum of the env steps."""
-        if not gradients:
-            raise ValueError("Got an empty list of gradients, wanted at least one (gradients, env steps)")
-        return _average([grads for grads, _ in gradients]), sum(count for _, count in gradients)
-
-
-def _average(values: Sequence[Any]) -> Any:
-    """Averages arrays, or lists, tuples and dicts of them, element by element."""
-    first = values[0]
-    if isinstance(first, dict):
-        pids = dict.fromkeys(pid for value in values for pid in value)
-        return {pid: _average([value[pid] for value in values if pid in value]) for pid in pids}
-    if isinstance(first, (list, tuple)):
-        return [_average(parts) for parts in zip(*values, strict=True)]
-    known = [value for value in values if value is not None]
-    return sum(known[1:], start=known[0]) / len(values) if known else None
 
 
 class UpdateTargetNetwork:

@@ -8,10 +8,9 @@ from rlframe.agents.families.actor_critic import ActorCriticConfig
 from rlframe.config.common import Number
 from rlframe.config.options import option
 from rlframe.evaluation.worker_set import WorkerSet
+from rlframe.execution.gradient_ops import ApplyGradients, AsyncGradients
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
-from rlframe.execution.rollout_ops import AsyncGradients
-from rlframe.execution.train_ops import ApplyGradients
 from rlframe.trainer.template import build_trainer
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
+from rlframe.execution.gradient_ops import AsyncGradients
 from rlframe.execution.rollout_ops import (
-    AsyncGradients,
     ConcatBatches,
     ParallelRollouts,
     SelectExperiences,

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
+from rlframe.execution.gradient_ops import ApplyGradients, AverageGradients, ComputeGradients
 from rlframe.execution.learner_infos import merge_learner_infos
 from rlframe.execution.plan.context import MetricsContext, _get_shared_metrics
 from rlframe.execution.train_ops import (
-    ApplyGradients,
-    AverageGradients,
-    ComputeGradients,
     MultiGPUTrainOneStep,
     TrainOneStep,
     UpdateTargetNetwork,
