@@ -129,6 +129,34 @@ class LearningRatesConfigDict(TypedDict, total=False):
     entropy_learning_rate: float
     """That of the temperature α; 0 keeps initial_alpha."""
 
+class SearchConfigDict(TypedDict, total=False):
+    puct_coefficient: float
+    """c: weight of what the network expects against what was found."""
+    num_simulations: int
+    """Simulations for each action."""
+    temperature: float
+    """τ: exponent of visits in the tree policy; large is greedy."""
+    dirichlet_epsilon: float
+    """Share of noise in the root's priors."""
+    dirichlet_noise: float
+    """α of the noise; small draws favour one action."""
+    argmax_tree_policy: bool
+    """Take the likeliest action of the tree policy instead of drawing one."""
+    add_dirichlet_noise: bool
+    """Exploring searches have noise at the root."""
+
+class RankedRewardsConfigDict(TypedDict, total=False):
+    enable: bool
+    """Whether outcomes are ranked."""
+    percentile: float
+    """An outcome of this percentile or more is worth 1, others -1."""
+    buffer_max_length: int
+    """Outcomes that are ranked against. In episodes."""
+    initialize_buffer: bool
+    """The first outcomes are those of acting at random."""
+    num_init_rewards: int
+    """How many. In episodes."""
+
 class BanditModelConfigDict(ModelConfigDict, total=False):
     alpha: float
     """α: factor on the posterior covariance: of weights that are drawn, and of squared bounds."""
@@ -761,6 +789,20 @@ class _TRPOKeys(_AdvantageKeys, _EntropyBonusKeys, _LearningRateScheduleKeys, _G
     vf_sgd_minibatch_size: int
     """Rows of one step of the values; 0 takes the whole train batch. In rows."""
 
+class _AlphaZeroKeys(_MinibatchKeys, _GradientClippingKeys, _LearningRateScheduleKeys, total=False):
+    mcts_config: SearchConfigDict
+    """Options of the tree search."""
+    ranked_rewards: RankedRewardsConfigDict
+    """Options of ranked rewards."""
+    learning_starts: int
+    """Steps stored before the first update, with replay. In env steps."""
+    buffer_size: int
+    """Sampled batches that are replayed, the last ones; simple_optimizer=True learns without replay."""
+    store_buffer_in_checkpoints: bool
+    """Checkpoints hold the replayed batches, without which training does not go on exactly."""
+    vf_share_layers: int
+    """Old place of model.vf_share_layers."""
+
 class _BanditKeys(_CommonKeys, total=False):
     pass
 
@@ -908,6 +950,11 @@ class TRPOConfigDict(_TRPOKeys, total=False):
 
     evaluation_config: TRPOConfigDict
 
+class AlphaZeroConfigDict(_AlphaZeroKeys, total=False):
+    """Config keys of AlphaZero."""
+
+    evaluation_config: AlphaZeroConfigDict
+
 class LinTSConfigDict(_BanditKeys, total=False):
     """Config keys of LinTS."""
 
@@ -929,6 +976,7 @@ __all__ = [
     "ACERConfigDict",
     "APPOConfigDict",
     "ARSConfigDict",
+    "AlphaZeroConfigDict",
     "ApexConfigDict",
     "ApexDDPGConfigDict",
     "ApexOptimizerConfigDict",
@@ -956,7 +1004,9 @@ __all__ = [
     "R2D2ConfigDict",
     "RNNSACConfigDict",
     "RandomAgentConfigDict",
+    "RankedRewardsConfigDict",
     "SACConfigDict",
+    "SearchConfigDict",
     "SimpleQConfigDict",
     "TD3BCConfigDict",
     "TD3ConfigDict",

@@ -59,6 +59,9 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
     "TD3": AlgorithmEntry("rlframe.agents.ddpg:TD3Trainer", "rlframe.agents.ddpg:TD3_DEFAULT_CONFIG"),
     "TD3BC": AlgorithmEntry("rlframe.agents.ddpg:TD3BCTrainer", "rlframe.agents.ddpg:TD3_BC_DEFAULT_CONFIG"),
     "TRPO": AlgorithmEntry("rlframe.agents.trpo:TRPOTrainer", "rlframe.agents.trpo:DEFAULT_CONFIG"),
+    "contrib/AlphaZero": AlgorithmEntry(
+        "rlframe.agents.alpha_zero:AlphaZeroTrainer", "rlframe.agents.alpha_zero:DEFAULT_CONFIG"
+    ),
     "contrib/LinTS": AlgorithmEntry("rlframe.agents.bandit:BanditLinTSTrainer", "rlframe.agents.bandit:TS_CONFIG"),
     "contrib/LinUCB": AlgorithmEntry("rlframe.agents.bandit:BanditLinUCBTrainer", "rlframe.agents.bandit:UCB_CONFIG"),
     "contrib/MADDPG": AlgorithmEntry("rlframe.agents.maddpg:MADDPGTrainer", "rlframe.agents.maddpg:DEFAULT_CONFIG"),
@@ -73,7 +76,6 @@ _INSTEAD = {
     "MAML": "use PPO with an environment that sets a new task when it is reset (TaskSettableEnv)",
     "MBMPO": "use PPO, which needs no model of the dynamics but more samples",
     "SlateQ": "use PPO with a MultiDiscrete action space, one number for each place of the slate",
-    "contrib/AlphaZero": "use PPO with an action mask",
 }
 
 NOT_BUILT = {name: f"{name} exists in RLlib 1.x, but is not in rlframe yet; {use}." for name, use in _INSTEAD.items()}

@@ -21,6 +21,8 @@ OBS_SPACE = gym.spaces.Box(-10, 10, (4,), np.float32)
 ACTIONS = gym.spaces.Discrete(3)
 RAINBOW = {"num_atoms": 11, "v_min": -2.0, "v_max": 2.0, "noisy": True, "n_step": 3}
 
+ALPHA_ZERO = "rlframe.agents.alpha_zero.alpha_zero"
+
 #: By algorithm: module of its policies without the framework, prefix of their classes, where the config is declared.
 POLICIES = {
     "SimpleQ": ("rlframe.agents.dqn.simple_q", "SimpleQ", "rlframe.agents.dqn.dqn:DQNConfig"),
@@ -40,6 +42,7 @@ POLICIES = {
     "CQL": ("rlframe.agents.sac.cql_policy", "CQL", "rlframe.agents.sac.cql:CQLConfig"),
     "discrete CQL": ("rlframe.agents.sac.cql_policy", "CQL", "rlframe.agents.sac.cql:CQLConfig"),
     "discrete SAC": ("rlframe.agents.sac.sac_policy", "SAC", "rlframe.agents.sac.sac:SACConfig"),
+    "AlphaZero": (f"{ALPHA_ZERO}_policy", "AlphaZero", f"{ALPHA_ZERO}:AlphaZeroConfig"),
     "DDPG": ("rlframe.agents.ddpg.ddpg_policy", "DDPG", "rlframe.agents.ddpg.ddpg:DDPGConfig"),
     "TD3": ("rlframe.agents.ddpg.ddpg_policy", "DDPG", "rlframe.agents.ddpg.td3:TD3Config"),
     "TD3BC": ("rlframe.agents.ddpg.td3_bc_policy", "TD3BC", "rlframe.agents.ddpg.td3_bc:TD3BCConfig"),
@@ -132,6 +135,9 @@ def _cases(algorithms, in_tensorflow=IN_TENSORFLOW):
 #: From data alone.
 OFFLINE = [("MARWIL", {}), ("MARWIL", {"moving_average_sqd_adv_norm_update_rate": 0.5}), ("BC", {})]
 
+#: From what a search found.
+SEARCHED = [("AlphaZero", {})]
+
 #: Q-learning on what was just sampled.
 WITHOUT_REPLAY = [("PQN", {}), ("PQN", {"layer_norm": False})]
 
@@ -142,7 +148,8 @@ WITH_MEMORY = [
     ("RNNSAC", {"model": {"max_seq_len": 5}}),
 ]
 
-EVERY = [*Q_LEARNING, *WITHOUT_REPLAY, *OFFLINE, *ON_POLICY, *OWN_OPTIMISERS, *OF_MANY, *OF_PARTS, *OF_SEQUENCES]
+ALONE = [*Q_LEARNING, *WITHOUT_REPLAY, *SEARCHED, *OFFLINE]
+EVERY = [*ALONE, *ON_POLICY, *OWN_OPTIMISERS, *OF_MANY, *OF_PARTS, *OF_SEQUENCES]
 every_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(EVERY))
 every_learner = pytest.mark.parametrize(("framework", "name", "overrides"), _cases([*EVERY, *WITH_MEMORY]))
 every_q_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(Q_LEARNING))
@@ -183,7 +190,7 @@ def make(framework: str, name: str, overrides: dict, obs_space=OBS_SPACE, action
 
 def network_of(policy):
     """Returns the weights that gradients move; units of values and running statistics follow batches instead."""
-    followers = ("popart", "running_mean", "running_var", "_norm.steps")
+    followers = ("popart", "ranked_rewards", "running_mean", "running_var", "_norm.steps")
     return {name: array for name, array in policy.get_weights().items() if not any(part in name for part in followers)}
 
 
@@ -212,6 +219,7 @@ def make_batch(rows: int = 12, seed: int = 0, name: str | None = None) -> Sample
             "value_targets": rng.normal(size=rows).astype(np.float32),
             "trajectory_ends": rng.random(rows) < 0.2,
             "values_after": rng.normal(size=rows).astype(np.float32),
+            "mcts_policies": np.random.default_rng(seed).dirichlet(np.ones(3), rows).astype(np.float32),
             "joint_obs": rng.normal(size=(rows, 6)).astype(np.float32),
             "joint_new_obs": rng.normal(size=(rows, 6)).astype(np.float32),
             "joint_actions": rng.dirichlet(np.ones(5), rows).astype(np.float32),
@@ -341,7 +349,8 @@ def test_nan_names_its_column_and_leaves_the_weights(framework, name, overrides)
     before = network_of(policy)
     batch = make_batch(name=name)
     on_advantages = name in ("PG", "A2C", "PPO", "TRPO", "MARWIL") or overrides.get("vtrace") is False
-    column = "advantages" if on_advantages else {"PQN": "value_targets", "BC": "obs"}.get(name, "rewards")
+    of_others = {"PQN": "value_targets", "AlphaZero": "value_targets", "BC": "obs"}
+    column = "advantages" if on_advantages else of_others.get(name, "rewards")
     batch[column][5] = np.nan
     with pytest.raises(NonFiniteError, match=rf"column '{column}' .* in row 5"):
         policy.learn_on_batch(batch)

@@ -5,12 +5,14 @@ import re
 
 import pytest
 
+from rlframe.agents.alpha_zero import AlphaZeroTrainer
 from rlframe.agents.ddpg import DDPGTrainer, TD3BCTrainer
 from rlframe.agents.iql import IQLTrainer
 from rlframe.agents.maddpg import MADDPGTrainer
 from rlframe.agents.marwil import BCTrainer
 from rlframe.agents.qmix import QMixTrainer
 from rlframe.agents.sac import CQLTrainer
+from rlframe.examples.env.cartpole_of_states import CartPoleOfStates
 from tests.contract.test_trainers import CASES, REPLAY, SMALL, make
 from tests.docs.test_algorithm_table import SPACES, OneAgent, TwoAgents, each_its_policy, from_files, group
 from tests.docs.test_pages import ROOT
@@ -18,6 +20,7 @@ from tests.docs.test_pages import ROOT
 BOX = SPACES["Continuous"]
 #: Other algorithms, with their environments.
 OTHERS = {
+    "AlphaZero": (AlphaZeroTrainer, CartPoleOfStates),
     "BC": (BCTrainer, OneAgent),
     "CQL": (CQLTrainer, OneAgent),
     "DDPG": (DDPGTrainer, OneAgent),
@@ -32,7 +35,14 @@ def make_other(name, folder):
     trainer_class, env = OTHERS[name]
     config = {**SMALL, "observation_filter": "NoFilter", "env_config": {"space": BOX}, "train_batch_size": 8}
     config["rollout_fragment_length"] = 4
-    if name in ("DDPG", "MADDPG", "QMIX"):
+    if name == "AlphaZero":
+        config |= {
+            "env_config": {},
+            "sgd_minibatch_size": 8,
+            "learning_starts": 4,
+            "mcts_config": {"num_simulations": 2},
+        }
+    elif name in ("DDPG", "MADDPG", "QMIX"):
         config |= {**REPLAY, "learning_starts": 20, "train_batch_size": 8}
     else:
         config |= {**from_files(folder, BOX), "input_evaluation": [], "timesteps_per_iteration": 16}

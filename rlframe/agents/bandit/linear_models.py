@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.models.preprocessors import get_preprocessor
+from rlframe.models.nested_parts import columns_of_part
 from rlframe.utils.errors import UnsupportedSpaceException
 
 Array = NDArray[np.float64]
@@ -188,9 +188,7 @@ class ParametricLinearModel(DiscreteLinearModel):
                 f"got observations of {space}; of a Dict linear bandits want {ITEM!r}, a Box of shape "
                 f"({self.num_outputs}, features), a row for each action"
             )
-        sizes = {key: get_preprocessor(part)(part).size for key, part in space.spaces.items()}
-        start = sum(size for key, size in list(sizes.items())[: list(sizes).index(ITEM)])
-        self._columns, self._shape = slice(start, start + sizes[ITEM]), item.shape
+        self._columns, self._shape = columns_of_part(space, ITEM), item.shape
         return 1, int(item.shape[1])
 
     def features(self, obs: NDArray[Any]) -> Array:
