@@ -13,6 +13,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import half_squares
 from rlframe.models.actor import ChainActor
 from rlframe.models.spec import Dense, Network, Part, dense_layers
+from rlframe.policy.acting_parts import make_networks
 from rlframe.policy.backends import with_backend
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import AdamSpec, LossOutput
@@ -135,7 +136,7 @@ class DiscriminatorPolicy(LearningPolicy):
 
     def make_model_and_dist(self) -> tuple[Any, Any]:
         """Returns the network, and no distribution."""
-        return self._make_networks(self.networks(), 1), NoDistribution
+        return make_networks(self, self.networks(), 1), NoDistribution
 
     def _numpy_distribution(self) -> Any:
         return NoDistribution
