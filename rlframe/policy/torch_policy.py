@@ -24,9 +24,9 @@ from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec, RMSPropSpec, by_opt
 from rlframe.policy.policy import State
 from rlframe.policy.torch import distributed
 from rlframe.policy.torch.arrays import (
+    load_optimizer,
     load_weights,
-    optimizer_to_state,
-    state_to_optimizer,
+    optimizer_state,
     to_arrays,
 )
 from rlframe.policy.torch.data_parallel import DataParallel
@@ -35,10 +35,9 @@ from rlframe.policy.torch.flat import (
     FlatOptimizer,
     FlatParameters,
     FlatRMSProp,
-    adam_to_state,
     flatten_parameters,
-    state_to_adam,
 )
+from rlframe.policy.torch.gradients import apply_gradients, compute_gradients
 from rlframe.policy.torch.guards import check_finite_loss, choose_devices
 from rlframe.policy.torch.second_order import TorchSecondOrder
 from rlframe.policy.torch.target import TargetNetwork
@@ -363,51 +362,11 @@ class TorchPolicy(LearningPolicy):
 
     def compute_gradients(self, postprocessed_batch: SampleBatch) -> tuple[list[Any], dict[str, Any]]:
         """Returns the gradients of one batch as arrays, one per parameter (None where unused), and the info."""
-        self._refuse_gradients_apart()
-        custom = self._before_learning(postprocessed_batch)
-        batch = self._batch_to_learn(postprocessed_batch)
-        stats: dict[str, Any] = {"allreduce_latency": 0.0}
-        stepping: set[int] = set()
-        with blas_in_one_thread():
-            for number, indices in enumerate(self._backward(batch, postprocessed_batch, stats)):
-                if number:
-                    raise ValueError(
-                        f"{type(self).__name__} learns in phases, each of which steps before the next: it has no "
-                        "gradients to compute apart; call learn_on_batch()"
-                    )
-                stepping.update(indices)
-        stats.update(self.extra_grad_info(batch))
-        others = self._parameters_of_others(stepping)
-        grads = [
-            None if p.grad is None or id(p) in others else p.grad.detach().cpu().numpy().copy()
-            for p in self.model.parameters()
-        ]
-        return grads, self._learn_result(stats, self.extra_compute_grad_fetches(), custom)
-
-    def _parameters_of_others(self, stepping: set[int]) -> set[int]:
-        """Returns the identities of parameters whose optimisers do not step: their gradients are of earlier updates."""
-        if len(self._optimizers) == 1:
-            return set()
-        others = [optimizer for index, optimizer in enumerate(self._optimizers) if index not in stepping]
-        return {id(parameter) for optimizer in others for parameter in self._parameters_of(optimizer)}
+        return compute_gradients(self, postprocessed_batch)
 
     def apply_gradients(self, gradients: Sequence[Any]) -> None:
         """Applies gradients as `compute_gradients` returns them; optimisers that none of them is for do not step."""
-        given = set()
-        for parameter, gradient in zip(self.model.parameters(), gradients, strict=True):
-            if gradient is None:
-                continue
-            given.add(id(parameter))
-            # A copy: arrays from the object store are read-only, which torch warns of.
-            tensor = torch.tensor(np.asarray(gradient), device=self.device)
-            if parameter.grad is None:
-                parameter.grad = tensor.clone()
-            else:
-                parameter.grad.copy_(tensor)
-        for optimizer in self._optimizers:
-            several = len(self.optimizer_specs) > 1
-            if not several or any(id(parameter) in given for parameter in self._parameters_of(optimizer)):
-                optimizer.step()
+        apply_gradients(self, gradients)
 
     def evaluate_loss(self, batch: SampleBatch) -> dict[str, Any]:
         """Returns what `extra_compute_grad_fetches` gives for a batch, in arrays, without learning from it."""
@@ -513,7 +472,7 @@ class TorchPolicy(LearningPolicy):
     def get_state(self) -> State:
         """Returns weights, optimiser, exploration, schedules' clock and random streams, by the state convention."""
         state = super().get_state()
-        state["_optimizer_variables"] = [self._optimizer_state(optimizer) for optimizer in self._optimizers]
+        state["_optimizer_variables"] = [optimizer_state(self.model, optimizer) for optimizer in self._optimizers]
         state["_torch_rng"] = {
             name: generator.get_state().numpy().copy() for name, generator in self._generators().items()
         }
@@ -523,32 +482,11 @@ class TorchPolicy(LearningPolicy):
         """Takes what `get_state` returned."""
         super().set_state(state)
         for optimizer, saved in zip(self._optimizers, state.get("_optimizer_variables", []), strict=False):
-            self._load_optimizer(optimizer, saved)
+            load_optimizer(self.model, optimizer, saved)
         generators = self._generators()
         for name, saved in state.get("_torch_rng", {}).items():
             generators[name].set_state(torch.from_numpy(np.asarray(saved, np.uint8).copy()))
         self.on_global_var_update({"timestep": self.global_timestep})
-
-    def _names_of(self, optimizer: torch.optim.Optimizer) -> dict[int, str] | None:
-        """Returns the names of the parameters behind the flat buffer of an optimiser; None where it has none."""
-        if not isinstance(optimizer, FlatAdam):
-            return None
-        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
-        return names if all(id(member) in names for member in optimizer.flat.members()) else None
-
-    def _optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        names = self._names_of(optimizer)
-        if names is None:
-            return optimizer_to_state(optimizer)
-        assert isinstance(optimizer, FlatAdam)
-        return adam_to_state(optimizer, optimizer.flat, names)
-
-    def _load_optimizer(self, optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
-        if saved.get("kind") == "adam" and self._names_of(optimizer) is not None:
-            assert isinstance(optimizer, FlatAdam)
-            state_to_adam(optimizer, optimizer.flat, self._names_of(optimizer) or {}, saved)
-        else:
-            state_to_optimizer(optimizer, saved)
 
     def _generators(self) -> dict[str, torch.Generator]:
         """Returns the torch generators that modules of the policy own, by module name."""

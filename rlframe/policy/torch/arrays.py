@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlframe.models.rllib_names import fitting_weights
+from rlframe.policy.torch.flat import FlatAdam, FlatParameters
 
 
 def to_arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
@@ -84,3 +85,54 @@ def state_to_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any
 def _writable(array: NDArray[Any]) -> NDArray[Any]:
     """Returns the array, or a copy of one from the object store, which is read-only: torch warns of such."""
     return array if array.flags.writeable else array.copy()
+
+
+def adam_to_state(optimizer: FlatAdam, flat: FlatParameters, names: Mapping[int, str]) -> dict[str, Any]:
+    """Returns Adam's state by parameter names, the form that the policies of all frameworks save and take."""
+    state = optimizer.state.get(flat.param) or {}
+    moments = {key: flat.named(state[key], names) for key in ("exp_avg", "exp_avg_sq") if key in state}
+    lr = float(optimizer.param_groups[0]["lr"])
+    return {"kind": "adam", "lr": lr, "step": int(state["step"]) if state else 0, **moments}
+
+
+def state_to_adam(
+    optimizer: FlatAdam, flat: FlatParameters, names: Mapping[int, str], saved: Mapping[str, Any]
+) -> None:
+    """Puts back what `adam_to_state`, of this framework or another, returned.
+
+    Raises:
+        ValueError: If the moments do not fit the parameters; the optimiser is left as it was.
+    """
+    if not saved["step"]:
+        optimizer.param_groups[0]["lr"] = float(saved["lr"])
+        optimizer.state.pop(flat.param, None)
+        return
+    moments = {key: flat.gathered(saved[key], names) for key in ("exp_avg", "exp_avg_sq")}
+    optimizer.param_groups[0]["lr"] = float(saved["lr"])
+    optimizer.state[flat.param] = {"step": torch.tensor(float(saved["step"])), **moments}
+
+
+def _names_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[int, str] | None:
+    """Returns the names of a model's parameters behind the flat buffer of an optimiser; None where it has none."""
+    if not isinstance(optimizer, FlatAdam):
+        return None
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return names if all(id(member) in names for member in optimizer.flat.members()) else None
+
+
+def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Returns an optimiser's state by the state convention, by the names of a model's parameters where it can be."""
+    names = _names_of(model, optimizer)
+    if names is None:
+        return optimizer_to_state(optimizer)
+    assert isinstance(optimizer, FlatAdam)
+    return adam_to_state(optimizer, optimizer.flat, names)
+
+
+def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
+    """Takes what `optimizer_state` returned."""
+    if saved.get("kind") == "adam" and _names_of(model, optimizer) is not None:
+        assert isinstance(optimizer, FlatAdam)
+        state_to_adam(optimizer, optimizer.flat, _names_of(model, optimizer) or {}, saved)
+    else:
+        state_to_optimizer(optimizer, saved)

@@ -193,28 +193,3 @@ def flatten_parameters(parameters: Iterable[nn.Parameter]) -> FlatParameters | N
     if any(id(p) in _OWNERS for p in params):
         return None
     return FlatParameters(params)
-
-
-def adam_to_state(optimizer: FlatAdam, flat: FlatParameters, names: Mapping[int, str]) -> dict[str, Any]:
-    """Returns Adam's state by parameter names, the form that the policies of all frameworks save and take."""
-    state = optimizer.state.get(flat.param) or {}
-    moments = {key: flat.named(state[key], names) for key in ("exp_avg", "exp_avg_sq") if key in state}
-    lr = float(optimizer.param_groups[0]["lr"])
-    return {"kind": "adam", "lr": lr, "step": int(state["step"]) if state else 0, **moments}
-
-
-def state_to_adam(
-    optimizer: FlatAdam, flat: FlatParameters, names: Mapping[int, str], saved: Mapping[str, Any]
-) -> None:
-    """Puts back what `adam_to_state`, of this framework or another, returned.
-
-    Raises:
-        ValueError: If the moments do not fit the parameters; the optimiser is left as it was.
-    """
-    if not saved["step"]:
-        optimizer.param_groups[0]["lr"] = float(saved["lr"])
-        optimizer.state.pop(flat.param, None)
-        return
-    moments = {key: flat.gathered(saved[key], names) for key in ("exp_avg", "exp_avg_sq")}
-    optimizer.param_groups[0]["lr"] = float(saved["lr"])
-    optimizer.state[flat.param] = {"step": torch.tensor(float(saved["step"])), **moments}
