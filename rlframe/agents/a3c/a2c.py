@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlframe.agents.a3c.a3c import AdvantageActorCriticConfig
 from rlframe.config.common import Number
 from rlframe.config.options import option
-from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.gradient_ops import ApplyGradients, AverageGradients, ComputeGradients
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep
 from rlframe.trainer.template import build_trainer
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
 
 
 class A2CConfig(AdvantageActorCriticConfig):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlframe.agents.families.actor_critic import LossWeightsConfig
 from rlframe.agents.families.off_policy import OffPolicyConfig
 from rlframe.agents.families.optimization import GradientClippingConfig
 from rlframe.config.options import option
-from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.mixing_ops import PoissonReplay
@@ -17,6 +16,9 @@ from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
 from rlframe.replay.episode import EpisodeReplayBuffer
 from rlframe.trainer.template import build_trainer
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
 
 
 class ACERConfig(LossWeightsConfig, OffPolicyConfig, GradientClippingConfig):

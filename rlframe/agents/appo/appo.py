@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlframe.agents.families.actor_critic import ClippedSurrogateConfig
 from rlframe.agents.families.asynchronous import AsynchronousConfig, asynchronous_plan
 from rlframe.config.options import option
-from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.plan.context import LAST_TARGET_UPDATE_TS, NUM_TARGET_UPDATES, _get_shared_metrics
 from rlframe.trainer.template import build_trainer
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
 
 
 class APPOConfig(AsynchronousConfig, ClippedSurrogateConfig):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlframe.agents.ddpg.ddpg import DDPGTrainer
 from rlframe.agents.ddpg.td3 import TD3Config
 from rlframe.agents.families.offline import OfflineConfig, load_data, offline_plan, with_next_actions
 from rlframe.config.options import option
-from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.replay.per_policy import LocalReplayBuffer
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
 
 
 class TD3BCConfig(OfflineConfig, TD3Config):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlframe.agents.families.optimization import (
     AdamEpsilonConfig,
@@ -12,12 +12,14 @@ from rlframe.agents.families.optimization import (
     MinibatchConfig,
 )
 from rlframe.config.options import option
-from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences
 from rlframe.execution.train_ops import MultiGPUTrainOneStep
 from rlframe.trainer.template import build_trainer
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
 
 
 class PQNConfig(LearningRateScheduleConfig, GradientClippingConfig, AdamEpsilonConfig, MinibatchConfig):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlframe.agents.families.asynchronous import (
     BEHAVIOUR_KL_COEFF,
@@ -11,11 +11,13 @@ from rlframe.agents.families.asynchronous import (
     AsynchronousConfig,
     asynchronous_plan,
 )
-from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.trainer.setup import import_path
 from rlframe.trainer.template import build_trainer
 from rlframe.utils.framework import require_framework
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
 
 
 class ImpalaConfig(AsynchronousConfig):

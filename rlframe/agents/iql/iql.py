@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlframe.agents.families.off_policy import (
     NetworkSectionsConfig,
@@ -14,10 +14,12 @@ from rlframe.agents.families.off_policy import (
 from rlframe.agents.families.offline import OfflineConfig, load_data, offline_plan
 from rlframe.agents.families.optimization import GradientClippingConfig
 from rlframe.config.options import option
-from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.replay.per_policy import LocalReplayBuffer
 from rlframe.trainer.template import build_trainer
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
 
 
 class IQLConfig(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rlframe.agents.families.off_policy import DeterministicActorConfig, replay_plan
 from rlframe.agents.maddpg.joint_steps import ShareJointSteps, check_agents
 from rlframe.config.options import option
-from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.replay.per_policy import LocalReplayBuffer
 from rlframe.trainer.template import build_trainer
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
 
 #: Options of `model` that build networks; MADDPG's are built from its own keys.
 _NETWORK_KEYS = (

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rlframe.agents.ppo.ppo import PPOConfig
 from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
-from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.distributed_ops import LearnInWorkers, SGDSettings
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.trainer.template import build_trainer
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
 
 
 class DDPPOConfig(PPOConfig):

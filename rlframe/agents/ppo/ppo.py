@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from rlframe.config.options import option
 from rlframe.data.columns import OBS, VF_PREDS
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
-from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences, StandardizeFields
@@ -28,6 +27,9 @@ from rlframe.execution.train_ops import MultiGPUTrainOneStep, policy_parts
 from rlframe.trainer.template import build_trainer
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
 
 _LOGGER = logging.getLogger("rlframe")
 #: How many times `vf_clip_param` returns may be before a warning says that the critic cannot follow.

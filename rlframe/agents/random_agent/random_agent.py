@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlframe.agents.families.whole_episodes import ConcatEpisodes
 from rlframe.config.common import CommonConfig
 from rlframe.config.options import option
-from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.trainer.template import build_trainer
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
 
 
 class RandomAgentConfig(CommonConfig):

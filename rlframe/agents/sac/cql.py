@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlframe.agents.families.offline import OfflineConfig, load_data, offline_plan
 from rlframe.agents.sac.sac import SACConfig, SACTrainer
 from rlframe.config.options import option
-from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.replay.per_policy import LocalReplayBuffer
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
 
 
 class CQLConfig(OfflineConfig, SACConfig):

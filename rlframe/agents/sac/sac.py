@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rlframe.agents.families.off_policy import NetworkSectionsConfig, ReplayedActorCriticConfig, replay_plan
 from rlframe.config.declaration import Section
 from rlframe.config.options import UnsupportedValue, option, section
-from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.replay.per_policy import LocalReplayBuffer
 from rlframe.trainer.template import build_trainer
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
 
 
 class LearningRatesConfig(Section):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlframe.agents.families.actor_critic import EntropyBonusConfig, ReturnsOfWholeEpisodesConfig
 from rlframe.agents.families.optimization import GradientClippingConfig, LearningRateScheduleConfig, WholeRoundConfig
 from rlframe.config.options import option
-from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences, StandardizeFields
 from rlframe.execution.train_ops import TrainOneStep
 from rlframe.trainer.template import build_trainer
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
 
 _PAPER = "Schulman et al. 2015, appendix C"
 
