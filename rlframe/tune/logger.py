@@ -16,6 +16,7 @@ __all__ = [
     "CSVLoggerCallback",
     "JsonLogger",
     "JsonLoggerCallback",
+    "LegacyLoggerCallback",
     "Logger",
     "LoggerCallback",
     "NoopLogger",
@@ -140,3 +141,7 @@ class OldLoggers(LoggerCallback):
         for logger in self._loggers.pop(trial.trial_id, ()):
             logger.flush()
             logger.close()
+
+
+#: Ray 1.x's name.
+LegacyLoggerCallback = OldLoggers

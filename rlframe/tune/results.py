@@ -100,10 +100,11 @@ class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
 
         A time is missing where no trial has begun, or none has a result.
         """
-        starts = [trial.run_metadata.start_time for trial in self.trials if trial.run_metadata.start_time]
+        starts: list[float] = [trial.run_metadata.start_time for trial in self.trials if trial.run_metadata.start_time]
         results = [(trial.last_result or {}).get("timestamp") for trial in self.trials]
-        times = {"start_time": min(starts, default=None), "timestamp": max(filter(None, results), default=None)}
-        return {name: float(time) for name, time in times.items() if time is not None}
+        ends: list[float] = [time for time in results if time is not None]
+        begin = {"start_time": float(min(starts))} if starts else {}
+        return {**begin, "timestamp": float(max(ends))} if ends else begin
 
     @property
     def best_checkpoint(self) -> Any:
