@@ -36,12 +36,8 @@ def make_other(name, folder):
     config = {**SMALL, "observation_filter": "NoFilter", "env_config": {"space": BOX}, "train_batch_size": 8}
     config["rollout_fragment_length"] = 4
     if name == "AlphaZero":
-        config |= {
-            "env_config": {},
-            "sgd_minibatch_size": 8,
-            "learning_starts": 4,
-            "mcts_config": {"num_simulations": 2},
-        }
+        config |= {"env_config": {}, "sgd_minibatch_size": 8, "num_sgd_iter": 1, "learning_starts": 4}
+        config |= {"mcts_config": {"num_simulations": 2}, "ranked_rewards": {"num_init_rewards": 2}}
     elif name in ("DDPG", "MADDPG", "QMIX"):
         config |= {**REPLAY, "learning_starts": 20, "train_batch_size": 8}
     else:

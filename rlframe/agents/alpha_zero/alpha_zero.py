@@ -123,12 +123,13 @@ class RankOutcomes:
     """
 
     def __init__(self, workers: WorkerSet) -> None:
-        self._local = workers.local_worker()
+        self.workers = workers
 
     def __call__(self, batch: Any) -> Any:
         """Returns the batch."""
-        for policy_id, rows in policy_parts(self._local, batch):
-            self._local.policy_map[policy_id].value_rows(rows)
+        local = self.workers.local_worker()
+        for policy_id, rows in policy_parts(local, batch):
+            local.policy_map[policy_id].value_rows(rows)
         return batch
 
 

@@ -14,7 +14,6 @@ from rlframe.agents.alpha_zero.mcts import MCTS, Node, Simulator, Vector, with_s
 from rlframe.data.columns import EPS_ID, OBS, REWARDS, VALUE_TARGETS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.env.env_context import EnvContext
-from rlframe.env.registry import resolve_env
 from rlframe.losses.masking import valid_mean
 from rlframe.models.action_mask import ACTION_MASK, LOGIT_OF_FORBIDDEN
 from rlframe.models.catalog import ModelCatalog, has_action_mask
@@ -27,9 +26,10 @@ from rlframe.policy.numpy_policy import ActingRecipe
 from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, LossOutput
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
-from rlframe.utils.errors import UnsupportedSpaceException
+from rlframe.trainer.setup import resolve_trainer_env
+from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from rlframe.utils.numpy import softmax
-from rlframe.utils.seeding import make_rng
+from rlframe.utils.seeding import derive_seed, make_rng
 
 if TYPE_CHECKING:
     from rlframe.agents.alpha_zero.alpha_zero import AlphaZeroConfig
@@ -248,9 +248,12 @@ class AlphaZeroPolicy(LearningPolicy):
     @cached_property
     def simulator(self) -> Simulator:
         """The environment of the search."""
-        _, creator = resolve_env(self.config["env"])
+        _, creator = resolve_trainer_env(self.config["env"])
+        if creator is None:
+            raise ConfigError("env: got None, wanted the environment that is searched, also where none is stepped")
         place = {name: int(self.config.get(name, 0)) for name in ("worker_index", "num_workers")}
-        return Simulator(creator(EnvContext(self.config["env_config"], **place)))
+        made = creator(EnvContext(self.config["env_config"], **place))
+        return Simulator(made, derive_seed(self._policy_seed, "search", place["worker_index"]))
 
     def allowed(self, obs: NDArray[Any]) -> NDArray[np.bool_] | None:
         """Returns which actions preprocessed observations `[B, D]` allow, bool `[B, A]`; None allows all."""

@@ -57,14 +57,16 @@ class Simulator:
 
     Args:
         env: What a user's creator made; it or something that it wraps has `get_state()` and `set_state(state)`.
+        seed: Of what it draws.
 
     Raises:
         EnvError: If nothing of it has them.
     """
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: Any, seed: int) -> None:
         self._inner = with_state(env)
         self._env = adapt_env(self._inner)
+        self._env.reset(seed=seed)
         self.actions = int(self._env.action_space.n)  # type: ignore[attr-defined]  # Discrete, the policy checks
 
     def root(self, state: Any, total: float) -> Node:

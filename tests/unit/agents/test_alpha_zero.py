@@ -61,7 +61,7 @@ def make(env=Choices, **overrides):
 
 
 def search(env, evaluate, rng=None, **options):
-    simulator = Simulator(env)
+    simulator = Simulator(env, 0)
     made = MCTS(simulator, evaluate, float, {**NO_NOISE, **options}, rng or np.random.default_rng(0))
     env.reset()
     return made, simulator.root(env.get_state(), 0.0)
