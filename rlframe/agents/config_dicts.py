@@ -512,6 +512,8 @@ class _DDPGKeys(_DeterministicActorKeys, _ReplayedActorCriticKeys, total=False):
     """Standard deviation of that noise, of actions in [-1, 1]."""
     target_noise_clip: float
     """Largest size of that noise."""
+    initial_weights: Literal['xavier', 'fan_in'] | Literal['normc', 'fan_in']
+    """How weights begin: 'xavier' as RLlib's (Glorot & Bengio 2010), biases 0; 'fan_in' as PyTorch's own."""
     use_state_preprocessor: bool | Literal[-1]
     """Observations pass through the network of `model` first, which learns with the critics."""
     l2_reg: float | None
@@ -630,7 +632,7 @@ class _NetworkSectionsKeys(_CommonKeys, total=False):
     """Options of each critic's network."""
     policy_model: NetworkConfigDict | ModelConfigDict
     """Options of the actor's network."""
-    initial_weights: Literal['normc', 'fan_in']
+    initial_weights: Literal['xavier', 'fan_in'] | Literal['normc', 'fan_in']
     """How weights begin: 'normc' as RLlib's, rows of norm 1, outputs of 0.01; 'fan_in' as PyTorch's own."""
 
 class _SACKeys(_ReplayedActorCriticKeys, _NetworkSectionsKeys, total=False):

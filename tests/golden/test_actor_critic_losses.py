@@ -121,6 +121,20 @@ def test_weights_of_sac_begin_as_asked_for(framework, kind):
             assert biases.all()
 
 
+@both_frameworks
+@pytest.mark.parametrize(
+    ("kind", "bound"), [("xavier", lambda w: np.sqrt(6 / sum(w.shape))), ("fan_in", lambda w: w.shape[1] ** -0.5)]
+)
+def test_weights_of_ddpg_begin_as_asked_for(framework, kind, bound):
+    weights = make(framework, "TD3", {"initial_weights": kind}).get_weights()
+    for network in ("actor", "q", "twin_q"):
+        for name in (name for name in weights if name.startswith(f"{network}.")):
+            if name.endswith("weight"):
+                assert 0.8 * bound(weights[name]) < np.abs(weights[name]).max() <= bound(weights[name]), name
+            else:
+                assert weights[name].any() == (kind == "fan_in"), name
+
+
 @pytest.mark.parametrize(("overrides", "wanted"), [({}, 2.625), ({"use_huber": False}, 4.625)])
 def test_errors_of_sacs_critics_by_hand(overrides, wanted):
     values, targets = torch.tensor([3.0, 0.5]), torch.zeros(2)

@@ -39,6 +39,10 @@ class DDPGConfig(DeterministicActorConfig, ReplayedActorCriticConfig):
         0.2, "Standard deviation of that noise, of actions in [-1, 1].", low=0, source="Fujimoto et al. 2018, eq. 14"
     )
     target_noise_clip: float = option(0.5, "Largest size of that noise.", low=0, source="Fujimoto et al. 2018, eq. 14")
+    initial_weights: str = option(
+        "xavier", "How weights begin: 'xavier' as RLlib's (Glorot & Bengio 2010), biases 0; 'fan_in' as PyTorch's own.",
+        choices=("xavier", "fan_in"),
+    )  # fmt: skip
     use_state_preprocessor: bool = option(
         False, "Observations pass through the network of `model` first, which learns with the critics."
     )

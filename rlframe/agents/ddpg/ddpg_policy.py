@@ -89,17 +89,15 @@ class DDPGPolicy(LearningPolicy):
 
     def networks(self) -> Mapping[str, Part]:
         """Returns actor and critics."""
-        config, width = self.config, obs_width(self)
+        config, width, initial = self.config, obs_width(self), Initial(self.config.initial_weights)
         noisy = (config.exploration_config or {}).get("type") == "ParameterNoise"
-        hidden = dense_layers(
-            config.actor_hiddens, config.actor_hidden_activation, initial=Initial("xavier"), layer_norm=noisy
-        )
+        hidden = dense_layers(config.actor_hiddens, config.actor_hidden_activation, initial=initial, layer_norm=noisy)
         bounds: tuple[Layer, ...] = ()
         if not self.config.normalize_actions:
             bounds = (Rescale("bounds", *(tuple(map(float, bound)) for bound in self.bounds)),)
-        head = Dense("output", "tanh", self.action_size, Initial("xavier"))
+        head = Dense("output", "tanh", self.action_size, initial)
         seen = {"obs": width, ACTIONS: self.action_size}
-        critic = Network(seen, (*self.critic_layers(), Dense("output", "linear", 1, Initial("xavier"))))
+        critic = Network(seen, (*self.critic_layers(), Dense("output", "linear", 1, initial)))
         return {
             "actor": Network({"obs": width}, (*hidden, head, *bounds)),
             **dict.fromkeys(self.critic_names, critic),
@@ -108,7 +106,8 @@ class DDPGPolicy(LearningPolicy):
     def critic_layers(self) -> tuple[Layer, ...]:
         """Returns the hidden layers of a critic."""
         config = self.config
-        return dense_layers(config.critic_hiddens, config.critic_hidden_activation, initial=Initial("xavier"))
+        initial = Initial(config.initial_weights)
+        return dense_layers(config.critic_hiddens, config.critic_hidden_activation, initial=initial)
 
     def optimizers(self) -> Mapping[str, AdamSpec]:
         """Returns Adam for the actor, which steps once in `policy_delay` updates, and for the critics."""

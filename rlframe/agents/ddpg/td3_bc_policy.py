@@ -54,7 +54,8 @@ class TD3BCPolicy(DDPGPolicy):
         """Returns the critics' hidden layers, normalised where `critic_layer_norm` says so."""
         config = self.config
         activation, norm = config.critic_hidden_activation, config.critic_layer_norm
-        return dense_layers(config.critic_hiddens, activation, initial=Initial("xavier"), layer_norm=norm)
+        initial = Initial(config.initial_weights)
+        return dense_layers(config.critic_hiddens, activation, initial=initial, layer_norm=norm)
 
     def trusted(self, value: Tensor, actions: Tensor, steps: SampleBatch) -> Tensor:
         """Returns what is left of next actions' value [B], less β₂ times their distance from the data's."""
