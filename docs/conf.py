@@ -27,3 +27,4 @@ logging.getLogger("traitlets").setLevel(logging.WARNING)  # which says of each n
 html_theme = "furo"
 html_title = f"rlframe {release}"
 html_static_path = ["_static"]
+html_css_files = ["tables.css"]

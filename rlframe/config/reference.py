@@ -58,12 +58,13 @@ def variant_rows(variants: Variants) -> dict[str, list[ReferenceRow]]:
 
 
 def render_markdown(rows: Iterable[ReferenceRow]) -> str:
-    """Returns the rows as a Markdown table."""
-    lines = ["| Key | Type | Default | Unit | Meaning |", "|---|---|---|---|---|"]
+    """Returns the rows as a Markdown table; type and unit stand behind the meaning, seen so on narrow pages, too."""
+    lines = ["| Key | Default | Meaning |", "|---|---|---|"]
     for row in rows:
         meaning = f"{row.meaning} ({row.source})" if row.source else row.meaning
+        meaning += f" *{row.type[:1].upper()}{row.type[1:]}{f', in {row.unit}' if row.unit else ''}.*"
         meaning += f" *In this version: {row.note}.*" if row.note else ""
-        cells = (f"`{row.key}`", row.type, f"`{row.default}`", row.unit, meaning)
+        cells = (f"`{row.key}`", f"`{row.default}`", meaning)
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"
 
