@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
-from rlframe.trainer import algorithms, tune_registry
-from rlframe.utils.deprecation import deprecation_warning
+from rlframe.trainer import tune_registry
 from rlframe.utils.errors import ConfigError
 
 
@@ -132,6 +131,8 @@ def get_trainer_class(alg: str, return_config: bool = False) -> Any:
 
 def get_agent_class(alg: str) -> Any:
     """Returns `get_trainer_class(alg)`, under its old name."""
+    from rlframe.utils.deprecation import deprecation_warning
+
     deprecation_warning("get_agent_class", "get_trainer_class")
     return get_trainer_class(alg)
 
@@ -170,7 +171,7 @@ def register_trainables() -> None:
 
     All names of RLlib 1.x go to Tune, so that the ones without an algorithm are answered by this package as well.
     """
-    algorithms.connect(_built_in)
+    tune_registry.connect(_built_in)
     tune_registry.register(RLLIB_ALGORITHMS | set(ALGORITHMS), get_trainer_class, again=register_trainables)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,9 @@ from rlframe.data.rows import (
     slice_column,
     slice_sequences,
 )
-from rlframe.data.view_requirements import ViewRequirement, single_step_columns
+
+if TYPE_CHECKING:
+    from rlframe.data.view_requirements import ViewRequirement
 
 DEFAULT_POLICY_ID: Final = "default_policy"
 """The policy's name where only one is used."""
@@ -460,6 +462,8 @@ class SampleBatch(ColumnDict):
             view_requirements: What the model wants to see, by column.
             index: A row, or "last" for the step after the last row (to bootstrap from its value).
         """
+        from rlframe.data.view_requirements import single_step_columns
+
         columns = single_step_columns(self, self.count, view_requirements, index)
         return SampleBatch(columns, seq_lens=np.ones(1, np.int32))
 

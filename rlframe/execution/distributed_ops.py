@@ -8,7 +8,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from rlframe.evaluation.policy_states import policy_states, set_policy_states
-from rlframe.execution.learner_infos import merge_learner_infos
 from rlframe.execution.plan.context import (
     AGENT_STEPS_SAMPLED_COUNTER,
     AGENT_STEPS_TRAINED_COUNTER,
@@ -22,7 +21,7 @@ from rlframe.execution.plan.context import (
 )
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.execution.rollout_ops import SelectExperiences, StandardizeFields, agent_steps
-from rlframe.execution.train_ops import MultiGPUTrainOneStep, policy_parts
+from rlframe.execution.train_ops import MultiGPUTrainOneStep, merge_learner_infos, policy_parts
 from rlframe.utils.errors import WorkerError
 from rlframe.utils.seeding import make_rng
 

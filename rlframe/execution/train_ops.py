@@ -1,15 +1,14 @@
-"""Operators that learn: steps on a batch, and target networks."""
+"""Operators that learn: steps on a batch, what they report together, and target networks."""
 
 from __future__ import annotations
 
+import math
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlframe.data.passes import pass_of_minibatches
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
-from rlframe.execution.learner_infos import merge_learner_infos
 from rlframe.execution.plan.context import (
     AGENT_STEPS_TRAINED_COUNTER,
     LAST_TARGET_UPDATE_TS,
@@ -156,6 +155,8 @@ class TrainOneStep:
 
     def _minibatches(self, rows: SampleBatch, size: int) -> Iterator[SampleBatch]:
         """Yields one pass over the rows."""
+        from rlframe.data.passes import pass_of_minibatches
+
         rng = self._generator if self._shuffle else None
         return pass_of_minibatches(rows, size, rng, drop_remainder=self._drop_remainder)
 
@@ -266,3 +267,38 @@ class UpdateTargetNetwork:
             counters[NUM_TARGET_UPDATES] += 1
             counters[LAST_TARGET_UPDATE_TS] = now
         return item
+
+
+def merge_learner_infos(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns one learner info for several minibatches (or devices).
+
+    Numbers become their mean, NaN left out; those named `min_*` and `max_*` become the smallest and the largest;
+    `td_error` arrays are joined; dicts are merged likewise; of anything else, the last is kept.
+
+    Args:
+        infos: What `policy.learn_on_batch()` returned, in order.
+    """
+    if len(infos) == 1:
+        return dict(infos[0])
+    names = list(dict.fromkeys(name for info in infos for name in info))
+    return {name: _merge(name, [info[name] for info in infos if name in info]) for name in names}
+
+
+def _merge(name: str, values: list[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, dict):
+        return merge_learner_infos([value for value in values if isinstance(value, dict)])
+    if name == "td_error":
+        return np.concatenate([np.atleast_1d(value) for value in values])
+    try:
+        numbers = [float(value) for value in values]
+    except (TypeError, ValueError):  # None, text, or an array of more than one element
+        return values[-1]
+    numbers = [number for number in numbers if not math.isnan(number)]
+    if not numbers:
+        return math.nan
+    if name.startswith("min_"):
+        return min(numbers)
+    if name.startswith("max_"):
+        return max(numbers)
+    return sum(numbers) / len(numbers)

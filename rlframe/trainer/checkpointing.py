@@ -21,7 +21,6 @@ from rlframe.trainer.recovery import revive
 from rlframe.utils import names
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.state_files import is_file_of_a_state, read_state, write_state
-from rlframe.version import __version__
 
 _LOGGER = logging.getLogger("rlframe")
 SCHEMA = 1
@@ -50,6 +49,8 @@ def number_by_iteration(storage: Any, iteration: int) -> None:
 
 def describe(trainer: Any) -> dict[str, Any]:
     """Returns what identifies a checkpoint: algorithm, spaces, versions, and the config for reading."""
+    from rlframe.version import __version__
+
     worker = trainer.workers.local_worker()
     return {
         "kind": "trainer",

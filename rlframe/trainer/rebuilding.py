@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlframe.config.convert import kinds_of
 from rlframe.config.nested_dict import overlay
-from rlframe.trainer import algorithms
+from rlframe.trainer import tune_registry
 from rlframe.trainer.checkpointing import resolve_path
 from rlframe.utils import names
 from rlframe.utils.errors import CheckpointError, ConfigError
@@ -102,7 +102,7 @@ def _class_of(cls: type[Any] | None, algorithm: str, directory: Path) -> type[An
                 "Trainer.from_checkpoint, or that of the class that saved it"
             )
         return cls
-    found: type[Any] | None = algorithms.find(algorithm)
+    found: type[Any] | None = tune_registry.find_trainer_class(algorithm)
     if found is None:
         raise CheckpointError(
             f"checkpoint {str(directory)!r} is of {algorithm}, which is no algorithm of rlframe's: call "

@@ -11,7 +11,6 @@ from rlframe.config.common import CommonConfig
 from rlframe.trainer.setup import call_by_signature, import_path
 from rlframe.trainer.trainer import Trainer
 from rlframe.utils.errors import ConfigError
-from rlframe.utils.framework import require_framework
 from rlframe.utils.nested import new_mixins
 
 if TYPE_CHECKING:
@@ -188,6 +187,8 @@ def _default_getter(
 
 def _policy_getter(arguments: Mapping[str, Any]) -> Callable[..., Any]:
     def get_default_policy_class(self: Any, config: dict[str, Any]) -> Any:
+        from rlframe.utils.framework import require_framework
+
         chosen = arguments.get("get_policy_class")
         made = call_by_signature(chosen, config) if chosen is not None else None
         if made is None and arguments.get("policies"):

@@ -20,12 +20,10 @@ from rlframe.config.merge import with_common_config
 from rlframe.config.nested_dict import copy_containers, overlay
 from rlframe.config.renames import with_other_names
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks, overridden_hooks
-from rlframe.evaluation.process_environment import set_environment
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.plan.context import StepsLimitReached
 from rlframe.execution.plan.local_iterator import LocalIterator, as_local_iterator
 from rlframe.execution.plan.nodes import close_operator
-from rlframe.execution.plan.report import PlanReport, plan_report
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep
 from rlframe.trainer import checkpointing
@@ -36,7 +34,6 @@ from rlframe.trainer.exporting import ExportingMixin
 from rlframe.trainer.loggers import RunLogger
 from rlframe.trainer.policies import PolicyTableMixin
 from rlframe.trainer.recovery import MAX_WORKER_FAILURE_RETRIES, recover, with_recovery
-from rlframe.trainer.resources import placement_group_factory
 from rlframe.trainer.setup import (
     ClassicTrainerMixin,
     call_by_signature,
@@ -54,6 +51,7 @@ from rlframe.utils.seeding import entropy_seed
 if TYPE_CHECKING:
     from rlframe.config.options import AlgorithmConfig
     from rlframe.evaluation.worker_set import WorkerSet
+    from rlframe.execution.plan.report import PlanReport
 
 _LOGGER = logging.getLogger("rlframe")
 silence_tune()
@@ -177,6 +175,8 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
         seed = self.config["seed"]
         self.seed = entropy_seed() if seed is None else int(seed)
         seed_process(seed)
+        from rlframe.evaluation.process_environment import set_environment
+
         set_environment("extra_python_environs_for_driver", self.config)
         self.callbacks = make_callbacks(self.config["callbacks"])
         for sentence in misnamed_hooks(self.callbacks):
@@ -508,6 +508,8 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
 
     def plan_report(self) -> PlanReport:
         """Returns the plan as a tree with each operator's share of time and rate; `print` shows it."""
+        from rlframe.execution.plan.report import plan_report
+
         return plan_report(self.train_exec_impl)
 
     def collect_metrics(self, selected_workers: Any = None) -> dict[str, Any]:
@@ -667,6 +669,8 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
                 that makes the trainer; a trainer refuses them.
         """
         defaults = cls.get_default_config()
+        from rlframe.trainer.resources import placement_group_factory
+
         return placement_group_factory(cls.merge_trainer_configs(defaults, dict(config), _allow_unknown_configs=True))
 
     @classmethod

@@ -1,4 +1,7 @@
-"""Algorithms' names in Ray Tune's registry of trainables."""
+"""Algorithms by name: in Ray Tune's registry of trainables, and for checkpoints, which have the name alone.
+
+What stands above has the classes, and connects what finds them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rlframe.utils.errors import ConfigError
+
+_find: Callable[[str], Any] | None = None
 
 
 class TrainableName:
@@ -75,4 +80,19 @@ def _call_after_each_init(function: Callable[[], None]) -> None:
         hooks.append(function)
 
 
-__all__ = ["TrainableName", "register"]
+def connect(find: Callable[[str], Any]) -> None:
+    """Takes what finds built-in algorithms.
+
+    Args:
+        find: `fn(name)` that returns a trainer class, None for a name that is no built-in algorithm's.
+    """
+    global _find
+    _find = find
+
+
+def find_trainer_class(name: str) -> Any:
+    """Returns the trainer class of a built-in algorithm, None if there is none of this name."""
+    return None if _find is None else _find(name)
+
+
+__all__ = ["TrainableName", "connect", "find_trainer_class", "register"]

@@ -10,12 +10,12 @@ import pytest
 
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.execution.gradient_ops import ApplyGradients, AverageGradients, ComputeGradients
-from rlframe.execution.learner_infos import merge_learner_infos
 from rlframe.execution.plan.context import MetricsContext, _get_shared_metrics
 from rlframe.execution.train_ops import (
     MultiGPUTrainOneStep,
     TrainOneStep,
     UpdateTargetNetwork,
+    merge_learner_infos,
 )
 from tests.helpers.fakes_execution import FakeWorker, FakeWorkerSet, iterate, make_batch
 
