@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typing_extensions import Self
 
 from rlframe.config.faults import fault_list, unknown_key
-from rlframe.config.merge import RenamedKeyWarning
 from rlframe.config.nested_dict import TYPED_SECTIONS, copy_containers, overlay
-from rlframe.config.renames import Translation
+from rlframe.config.renames import RenamedKeyWarning, Translation
 from rlframe.utils.errors import ConfigError
 
-if TYPE_CHECKING:
-    from rlframe.config.options import AlgorithmConfig
-
 #: What builds a trainer of a declaration, by declaration; `build_trainer` notes the first that it is told of.
-TRAINERS: dict[type[AlgorithmConfig], Callable[..., Any]] = {}
+TRAINERS: dict[type[Any], Callable[..., Any]] = {}
 #: Methods of RLlib 2.x's configs that have no keys here.
 _ELSEWHERE = {
     "rl_module": "training(model={...}), or a custom_model in it",
@@ -49,7 +45,7 @@ class ConfigBuilder(Mapping[str, Any]):
         ConfigError: If the algorithm has no such key. Methods raise it, too.
     """
 
-    def __init__(self, declaration: type[AlgorithmConfig], trainer: Callable[..., Any] | None = None) -> None:
+    def __init__(self, declaration: type[Any], trainer: Callable[..., Any] | None = None) -> None:
         self._declaration, self._trainer = declaration, trainer
         self._given: dict[str, Any] = {}
 

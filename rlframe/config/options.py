@@ -44,7 +44,7 @@ class _Buildable(_ModelMetaclass):
         Raises:
             ConfigError: If the algorithm has no such key.
         """
-        from rlframe.config.builder import ConfigBuilder  # which needs what merges configs, and that this module
+        from rlframe.config.builder import ConfigBuilder
 
         named = [keys.pop(name, None) for name in ("trainer_class", "algo_class")]
         declaration = cast("type[AlgorithmConfig]", cls)
