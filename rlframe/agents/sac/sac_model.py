@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tree
@@ -24,9 +24,6 @@ from rlframe.models.preprocessors import get_preprocessor
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
-
-if TYPE_CHECKING:
-    from rlframe.agents.sac.sac_policy import SACPolicy
 
 
 class SACModelMethods:
@@ -247,7 +244,7 @@ def is_own(policy: Any) -> bool:
     return True
 
 
-def build_sac_model(policy: SACPolicy, obs_space: Any, action_space: Any, config: Mapping[str, Any]) -> Any:
+def build_sac_model(policy: Any, obs_space: Any, action_space: Any, config: Mapping[str, Any]) -> Any:
     """Returns SAC's networks as one model: `model.custom_model` where that derives from the class of RLlib's name.
 
     Args:
@@ -282,7 +279,7 @@ def build_sac_model(policy: SACPolicy, obs_space: Any, action_space: Any, config
 
 
 def build_sac_model_and_action_dist(
-    policy: SACPolicy, obs_space: Any, action_space: Any, config: Mapping[str, Any]
+    policy: Any, obs_space: Any, action_space: Any, config: Mapping[str, Any]
 ) -> tuple[Any, Any]:
     """Returns what `build_sac_model` does, and the class of the actions' distribution."""
     model = build_sac_model(policy, obs_space, action_space, config)
