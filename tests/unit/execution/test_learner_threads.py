@@ -9,7 +9,7 @@ import pytest
 
 from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.execution.concurrency_ops import Concurrently, Enqueue
-from rlframe.execution.learner import thread as learner_thread
+from rlframe.execution.learner import inline as inline_learner
 from rlframe.execution.learner.inline import InlineLearner, LearnerResult
 from rlframe.execution.learner.loader import MultiGPULearnerThread
 from rlframe.execution.learner.thread import LearnerThread
@@ -73,11 +73,11 @@ def test_policies_stay_until_the_step_is_done(monkeypatch):
         yield
         holds.pop()
 
-    monkeypatch.setattr(learner_thread, "held", held)
+    monkeypatch.setattr(inline_learner, "held", held)
     worker, noted = FakeWorker(), []
     get_weights = worker.get_weights
     monkeypatch.setattr(worker, "get_weights", lambda *args: (noted.append(len(holds)), get_weights(*args))[1])
-    learner = learner_thread.BatchLearner(worker, 1, after_step=lambda told: noted.append(len(holds)))
+    learner = inline_learner.BatchLearner(worker, 1, after_step=lambda told: noted.append(len(holds)))
     assert learner.learn(make_batch(4)).weights is not None
     assert (noted, holds) == ([1, 1], [])
 
