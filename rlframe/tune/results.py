@@ -100,7 +100,7 @@ class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
 
         A time is missing where no trial has begun, or none has a result.
         """
-        starts: list[float] = [trial.run_metadata.start_time for trial in self.trials if trial.run_metadata.start_time]
+        starts: list[Any] = [trial.run_metadata.start_time for trial in self.trials if trial.run_metadata.start_time]
         results = [(trial.last_result or {}).get("timestamp") for trial in self.trials]
         ends: list[float] = [time for time in results if time is not None]
         begin = {"start_time": float(min(starts))} if starts else {}
