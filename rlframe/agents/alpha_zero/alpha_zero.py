@@ -128,7 +128,7 @@ class RankOutcomes:
 
     def __call__(self, batch: Any) -> Any:
         """Returns the batch."""
-        local = self.workers.local_worker()
+        local: Any = self.workers.local_worker()
         for policy_id, rows in policy_parts(local, batch):
             local.policy_map[policy_id].value_rows(rows)
         return batch

@@ -251,9 +251,9 @@ class AlphaZeroPolicy(LearningPolicy):
         _, creator = resolve_trainer_env(self.config["env"])
         if creator is None:
             raise ConfigError("env: got None, wanted the environment that is searched, also where none is stepped")
-        place = {name: int(self.config.get(name, 0)) for name in ("worker_index", "num_workers")}
-        made = creator(EnvContext(self.config["env_config"], **place))
-        return Simulator(made, derive_seed(self._policy_seed, "search", place["worker_index"]))
+        index = int(self.config.get("worker_index", 0))
+        place = EnvContext(self.config["env_config"], index, num_workers=int(self.config.get("num_workers", 0)))
+        return Simulator(creator(place), derive_seed(self._policy_seed, "search", index))
 
     def allowed(self, obs: NDArray[Any]) -> NDArray[np.bool_] | None:
         """Returns which actions preprocessed observations `[B, D]` allow, bool `[B, A]`; None allows all."""
