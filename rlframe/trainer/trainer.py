@@ -108,6 +108,11 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
         storage: Any = None,
     ) -> None:
         del remote_checkpoint_dir, sync_function_tpl
+        if not isinstance(config, Mapping | None):
+            raise ConfigError(
+                f"{type(self).__name__}: got {config!r:.100} ({type(config).__name__}) as the config, wanted a dict, "
+                "and the environment behind it: ({'lr': 1e-4}, env='CartPole-v1')"
+            )
         given = dict(config or {})
         env_spec = given.get("env") if env is None else env
         self._env_id, self.env_creator = resolve_trainer_env(env_spec)

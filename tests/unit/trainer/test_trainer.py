@@ -999,3 +999,8 @@ def test_a_trainers_own_state_is_in_its_checkpoints():
         assert_same_weights(one, trainer)
     with pytest.raises(CheckpointError, match="a copy of a trainer"):
         copy.copy(one)
+
+
+def test_a_config_that_is_no_dict_is_told_what_stands_where():
+    with pytest.raises(ConfigError, match=r"PG: got 'MlpPolicy' \(str\) as the config, wanted a dict"):
+        PGTrainer("MlpPolicy", "CartPole-v1")
