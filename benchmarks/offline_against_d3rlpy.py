@@ -1,7 +1,10 @@
 """Learning from the same files as d3rlpy: the same updates, batch size, networks and rates; returns in the environment.
 
 python benchmarks/offline_against_d3rlpy.py --data DIR --env Pendulum-v1 [--algorithms BC CQL IQL] [--updates 5000]
-    [--seeds 0 1 2 3 4] [--episodes 20] [--hiddens 256 256] [--sides rlframe d3rlpy]   (needs: pip install d3rlpy)
+    [--seeds 0 1 2 3 4] [--episodes 20] [--hiddens 256 256] [--sides rlframe d3rlpy]
+
+Needs d3rlpy, which brings Gymnasium 1.0.0, too old for rlframe; it runs with a newer one: pip install d3rlpy, then
+pip install -U gymnasium.
 
 DIR is a dataset of `rlframe data make`, or what a trainer's `output` wrote; actions are in [-1, 1]. Ends with each
 side's mean over the seeds and its 95 % interval (Student's t).
