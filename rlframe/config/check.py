@@ -194,11 +194,12 @@ def _complete(cls: type[Section], values: Mapping[str, Any], defaults: Mapping[s
 def _leaves(cls: type[Section]) -> Sequence[tuple[str, Option, Any]]:
     """Returns dotted key, declaration and type of every key; a section comes before its own keys."""
     annotations = cls.annotations()
-    leaves = []
+    leaves: list[tuple[str, Option, Any]] = []
     for key, declared in cls.options().items():
         leaves.append((key, declared, annotations[key]))
         if declared.section is not None:
-            leaves += [(f"{key}.{below}", *rest) for below, *rest in _leaves(declared.section)]
+            inner = _leaves(declared.section)
+            leaves += [(f"{key}.{below}", option, annotation) for below, option, annotation in inner]
     return leaves
 
 
