@@ -1,6 +1,7 @@
 """One thread per process and quiet tests: what holds for all of them."""
 
 import gc
+import itertools
 import os
 import sys
 
@@ -12,6 +13,7 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 import pytest
 
 sys.dont_write_bytecode = False
+_NUMBERS = itertools.count()
 _RAY_OF_LEARNERS = ("apex", "ddppo", "impala", "on_policy", "qmix", "isolation")
 
 
@@ -45,11 +47,12 @@ def pytest_collection_finish(session):
 
 
 @pytest.fixture(autouse=True)
-def _results_directory(tmp_path, monkeypatch):
-    """Keeps the logs of trainers out of the home directory."""
+def _results_directory(tmp_path_factory, monkeypatch):
+    """Keeps the logs of trainers out of the home directory; most tests make none, and no directory for them."""
     from rlframe.trainer import setup
 
-    monkeypatch.setattr(setup, "RESULTS_DIRECTORY", str(tmp_path / "results"))
+    own = tmp_path_factory.getbasetemp() / f"results{next(_NUMBERS)}"
+    monkeypatch.setattr(setup, "RESULTS_DIRECTORY", str(own))
 
 
 @pytest.fixture(autouse=True)
