@@ -69,7 +69,7 @@ def test_later_names_of_rllib_are_understood_where_they_are_written():
         (lambda: PPOConfig(learning_rate=1), ConfigError, "learning_rate: unknown key; here it is called lr"),
         (lambda: PPOConfig().api_stack(enable_rl_module_and_learner=True), ConfigError, "custom_model in model"),
         (lambda: PPOConfig().rl_module(), AttributeError, r"use training\(model="),
-        (lambda: PPOConfig().trainning, AttributeError, "no key and no group 'trainning'"),
+        (lambda: PPOConfig().train_ing, AttributeError, "no key and no group 'train_ing'"),
         (lambda: PPOConfig().training(lr="fast").build(), ConfigError, "lr: got 'fast'"),
         (lambda: type("OwnConfig", (PGConfig,), {})().build(), ConfigError, "no trainer is made of"),
     ],
