@@ -1,7 +1,6 @@
 """Stacks of dense layers forwards and backwards in NumPy, on arrays that share their memory with a network's weights.
 
-On small batches PyTorch's bookkeeping around an operation takes longer than the operation: gradients and Adam of DQN's
-loss (4-256-256-2, 32 rows) took 548 µs in arrays, 956 in tensors.
+On small batches, such as DQN's of 32 rows, PyTorch's bookkeeping around an operation takes longer than the operation.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ import pytest
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.agents.trainer_template import build_trainer
 from rlframe.utils import add_mixins
-from tests.helpers.frameworks import cases
+from tests.helpers.frameworks import needs_tf
 
 CONFIG = {"num_workers": 0, "train_batch_size": 40, "rollout_fragment_length": 40, "sgd_minibatch_size": 20,
           "num_sgd_iter": 2, "min_iter_time_s": 0, "seed": 1, "model": {"fcnet_hiddens": [4]},
@@ -24,7 +24,15 @@ def names_of_rllib(framework):
     return module.PPOTFPolicy, module, schedules
 
 
-@cases(["form"], {form: form for form in ("together", "one by one")}, in_tensorflow=["one by one"])
+@pytest.mark.parametrize(
+    ("framework", "form"),
+    [
+        ("torch", "together"),
+        ("torch", "one by one"),
+        pytest.param("tf", "together", marks=[needs_tf, pytest.mark.slow]),
+        pytest.param("tf", "one by one", marks=needs_tf),
+    ],
+)
 def test_a_policy_keeps_what_its_mixins_did_beside_ones_own(framework, form):
     policy_class, ppo, schedules = names_of_rllib(framework)
 
