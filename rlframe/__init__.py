@@ -15,7 +15,9 @@ from rlframe.utils.spinning import shorten_spinning
 if TYPE_CHECKING:
     from rlframe.agents.a3c import A2CTrainer, A3CTrainer
     from rlframe.agents.acer import ACERTrainer
+    from rlframe.agents.alpha_zero import AlphaZeroTrainer
     from rlframe.agents.appo import APPOTrainer
+    from rlframe.agents.bandit import BanditLinTSTrainer, BanditLinUCBTrainer
     from rlframe.agents.ddpg import ApexDDPGTrainer, DDPGTrainer, TD3BCTrainer, TD3Trainer
     from rlframe.agents.dqn import ApexTrainer, DQNTrainer, PQNTrainer, R2D2Trainer, SimpleQTrainer
     from rlframe.agents.es import ARSTrainer, ESTrainer
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from rlframe.agents.pg import PGTrainer
     from rlframe.agents.ppo import DDPPOTrainer, PPOTrainer
     from rlframe.agents.qmix import QMixTrainer
+    from rlframe.agents.random_agent import RandomAgentTrainer
     from rlframe.agents.sac import CQLTrainer, RNNSACTrainer, SACTrainer
     from rlframe.agents.trpo import TRPOTrainer
     from rlframe.data.sample_batch import SampleBatch
@@ -42,6 +45,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"  # a literal: the packaging reads it without importing
 
 _LAZY = {
+    "RandomAgentTrainer": "rlframe.agents.random_agent",
+    "BanditLinUCBTrainer": "rlframe.agents.bandit",
+    "BanditLinTSTrainer": "rlframe.agents.bandit",
+    "AlphaZeroTrainer": "rlframe.agents.alpha_zero",
     "A2CTrainer": "rlframe.agents.a3c",
     "A3CTrainer": "rlframe.agents.a3c",
     "ACERTrainer": "rlframe.agents.acer",
@@ -88,9 +95,12 @@ __all__ = [
     "ACERTrainer",
     "APPOTrainer",
     "ARSTrainer",
+    "AlphaZeroTrainer",
     "ApexDDPGTrainer",
     "ApexTrainer",
     "BCTrainer",
+    "BanditLinTSTrainer",
+    "BanditLinUCBTrainer",
     "BaseEnv",
     "CQLTrainer",
     "DDPGTrainer",
@@ -110,6 +120,7 @@ __all__ = [
     "QMixTrainer",
     "R2D2Trainer",
     "RNNSACTrainer",
+    "RandomAgentTrainer",
     "RolloutWorker",
     "SACTrainer",
     "SampleBatch",

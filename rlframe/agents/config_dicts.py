@@ -802,8 +802,6 @@ class _AlphaZeroKeys(_MinibatchKeys, _GradientClippingKeys, _LearningRateSchedul
     """Sampled batches that are replayed, the last ones; simple_optimizer=True learns without replay."""
     store_buffer_in_checkpoints: bool
     """Checkpoints hold the replayed batches, without which training does not go on exactly."""
-    vf_share_layers: int
-    """Old place of model.vf_share_layers."""
 
 class _BanditKeys(_CommonKeys, total=False):
     pass

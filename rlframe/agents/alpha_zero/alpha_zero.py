@@ -61,7 +61,6 @@ class AlphaZeroConfig(MinibatchConfig, GradientClippingConfig, LearningRateSched
     store_buffer_in_checkpoints: bool = option(
         True, "Checkpoints hold the replayed batches, without which training does not go on exactly.", tunable=False
     )
-    vf_share_layers: int = option(-1, "Old place of model.vf_share_layers.", deprecated=True)
 
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""

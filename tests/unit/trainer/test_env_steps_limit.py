@@ -8,6 +8,7 @@ from rlframe.agents.ppo import PPOTrainer
 from rlframe.agents.registry import ALGORITHMS
 from rlframe.agents.trainer_template import build_trainer
 from rlframe.cli.stop import StopCriterion
+from rlframe.examples.env.cartpole_of_states import CartPoleOfStates
 from rlframe.examples.env.two_step_game import TwoStepGame
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.execution.rollout_ops import ParallelRollouts
@@ -34,6 +35,8 @@ def make(algorithm):
         config = {**LONG, "Q_model": MEMORY, "policy_model": MEMORY}
     elif algorithm in ("DDPG", "TD3", "APEX_DDPG"):
         env = "Pendulum-v1"
+    elif algorithm == "contrib/AlphaZero":
+        env = CartPoleOfStates
     elif algorithm == "QMIX":
         env = lambda _: TwoStepGame().with_agent_groups({"team": [0, 1]})  # noqa: E731
     return ALGORITHMS[algorithm]()[0](config, env=env)
