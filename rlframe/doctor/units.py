@@ -132,14 +132,16 @@ def _observed(policy: Policy, episodes: Sequence[Sequence[Step]]) -> NDArray[Any
 
 
 def _of_layer(where: str, activation: str, outputs: NDArray[Any]) -> Iterator[Finding]:
+    change = "lr, smaller, and begin anew; model.fcnet_activation: tanh"
     if outputs.ndim == 4:  # [N, C, H, W]
+        change = "pixels in [0, 1] instead of [0, 255], by a wrapper; lr, smaller, and begin anew"
         outputs = outputs.transpose(0, 2, 3, 1).reshape(-1, outputs.shape[1])
     count = outputs.shape[1]
     if activation in ("relu", "relu6"):
         dead = int((outputs.max(axis=0) <= 0).sum())
         if dead >= _MOST_LOST * count:
             text = f"{where}: {dead} of {count} units are 0 whatever is observed"
-            yield Finding("dead_units", text, "lr, smaller, and begin anew; model.fcnet_activation: tanh")
+            yield Finding("dead_units", text, change)
     if activation == MEMORY:
         still = int((np.ptp(outputs, axis=0) <= _MOVES).sum())
         if still >= _MOST_LOST * count:

@@ -80,8 +80,20 @@ class Picture(gymnasium.Wrapper):
         return self.drawn(observation), *rest
 
 
+class ScaledPicture(Picture):
+    """The same in [0, 1]: of pixels up to 255 DQN's last convolutions do die."""
+
+    def __init__(self, config=None):
+        super().__init__(config)
+        self.observation_space = spaces.Box(0.0, 1.0, (8, 8, 1), np.float32)
+
+    def drawn(self, observation):
+        return super().drawn(observation).astype(np.float32) / 255.0
+
+
 @pytest.fixture(autouse=True)
 def _envs():
+    register_env("scaled_picture", ScaledPicture)
     register_env("scaled_cartpole", Scaled)
     register_env("corridor", Corridor)
     register_env("picture", Picture)
@@ -205,7 +217,7 @@ HEALTHY = {
     ),
     "ppo_two_policies": (PPOTrainer, {**PPO, **TWO}, 3),
     "dqn_two_policies": (DQNTrainer, {**DQN, **TWO}, 3),
-    "dqn_images": (DQNTrainer, {**DQN, **CONVS, "env": "picture"}, 3),
+    "dqn_images": (DQNTrainer, {**DQN, **CONVS, "env": "scaled_picture"}, 3),
     "r2d2_cartpole": (R2D2Trainer, {**DQN, **MEMORY, "train_batch_size": 64, "target_network_update_freq": 500}, 3),
     "td3_pendulum": (TD3Trainer, TD3, 4),
     "ddpg_pendulum": (DDPGTrainer, TD3, 4),
