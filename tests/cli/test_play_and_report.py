@@ -330,6 +330,7 @@ class Visit:
         self.page.on("console", lambda message: self.problems.append(message.text))
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.set_default_timeout(120_000)  # ms; a page waits for its turn where all tests run at once
         self.page.goto(url)
 
     def cell(self, table: str, run: str, name: str) -> float:
