@@ -30,6 +30,7 @@ class ArrayQGradients:
         self._online, self._target, self._double_q = online, target, double_q
         self._places = np.arange(0)
 
+    @np.errstate(over="ignore", invalid="ignore")  # the policy looks at the loss
     def __call__(
         self,
         obs: FloatArray,
@@ -49,18 +50,6 @@ class ArrayQGradients:
             discounts: Float32 `[B]`.
             weights: Importance weights, float32 `[B]`; None for ones.
         """
-        with np.errstate(over="ignore", invalid="ignore"):  # the policy looks at the loss
-            return self._fill(obs, actions, rewards, next_obs, discounts, weights)
-
-    def _fill(
-        self,
-        obs: FloatArray,
-        actions: NDArray[Any],
-        rewards: FloatArray,
-        next_obs: FloatArray,
-        discounts: FloatArray,
-        weights: FloatArray | None,
-    ) -> tuple[float, FloatArray, dict[str, float]]:
         rows = len(obs)
         if len(self._places) != rows:
             self._places = np.arange(rows)
