@@ -275,7 +275,7 @@ class WorkerSet:
         return worker
 
     def remote_workers(self) -> list[Any]:
-        """Returns the Ray actors."""
+        """Returns the Ray actors, in the list in which they come and go."""
         return self._remote_workers
 
     def remote_indexes(self) -> list[int]:
@@ -473,7 +473,7 @@ class WorkerSet:
         for position in positions:
             self._end(self._remote_workers[position])
         kept = [i for i in range(len(self._remote_workers)) if i not in positions]
-        self._remote_workers = [self._remote_workers[i] for i in kept]
+        self._remote_workers[:] = [self._remote_workers[i] for i in kept]
         self._indexes = [self._indexes[i] for i in kept]
 
     def recreate(self, positions: Collection[int] = ()) -> dict[int, BaseException]:
@@ -552,7 +552,7 @@ class WorkerSet:
 
     def reset(self, new_remote_workers: list[Any]) -> None:
         """Takes a given list of remote workers."""
-        self._remote_workers = list(new_remote_workers)
+        self._remote_workers[:] = new_remote_workers
         self._indexes = list(range(1, len(new_remote_workers) + 1))
         self._highest = max(self._highest, len(new_remote_workers))
 

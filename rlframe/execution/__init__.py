@@ -26,7 +26,7 @@ _NAMES = {
     "MultiGPULearnerThread": "rlframe.execution.learner.loader",
     "MultiGPUTrainOneStep": "rlframe.execution.train_ops",
     "OncePerTimeInterval": "rlframe.execution.metric_ops",
-    "OncePerTimestepsElapsed": "rlframe.execution.metric_ops",
+    "OncePerTimestepsElapsed": "rlframe.execution.plan.context",
     "ParallelIterator": "rlframe.execution.plan.parallel_iterator",
     "ParallelRollouts": "rlframe.execution.rollout_ops",
     "PrioritizedReplayBuffer": "rlframe.replay.per_policy",

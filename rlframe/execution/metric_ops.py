@@ -11,9 +11,9 @@ from rlframe.execution.plan.context import (
     AGENT_STEPS_SAMPLED_COUNTER,
     CUSTOM_METRICS_INFO,
     STEPS_SAMPLED_COUNTER,
-    STEPS_TRAINED_COUNTER,
     STEPS_TRAINED_THIS_ITER_COUNTER,
     MetricsContext,
+    OncePerTimestepsElapsed,
     _get_shared_metrics,
 )
 from rlframe.execution.plan.local_iterator import LocalIterator, as_local_iterator
@@ -24,45 +24,6 @@ if TYPE_CHECKING:
 
 #: Env steps of an iteration where neither a batch nor the clock gives it a sensible length.
 SYNCHRONOUS_ITER_STEPS = 4000
-
-
-class OncePerTimestepsElapsed:
-    """True once in every `delay_steps` env steps; for `.filter()`.
-
-    Takes any item. Reads `num_steps_sampled`, or `num_steps_trained` with `by_steps_trained`.
-
-    Args:
-        delay_steps: Least number of env steps between two items that pass; 0 lets all pass.
-        by_steps_trained: Count steps trained instead of steps sampled.
-    """
-
-    def __init__(self, delay_steps: int, by_steps_trained: bool = False) -> None:
-        self.delay_steps = delay_steps or 0
-        self.by_steps_trained = by_steps_trained
-        self._counter = STEPS_TRAINED_COUNTER if by_steps_trained else STEPS_SAMPLED_COUNTER
-        self.last_called = 0
-
-    def plan_args(self) -> str:
-        """Returns the interval, for reports."""
-        return f"{self.delay_steps} steps {'trained' if self.by_steps_trained else 'sampled'}"
-
-    def __call__(self, _item: Any) -> bool:
-        """Returns whether enough steps have passed since this was last true."""
-        if self.delay_steps <= 0:
-            return True
-        now = _get_shared_metrics().counters[self._counter]
-        if now - self.last_called < self.delay_steps:
-            return False
-        self.last_called = now
-        return True
-
-    def get_state(self) -> dict[str, Any]:
-        """Returns the count at which the last item passed."""
-        return {"last_called": self.last_called}
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes that count back."""
-        self.last_called = int(state["last_called"])
 
 
 class OncePerTimeInterval:

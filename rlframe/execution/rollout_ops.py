@@ -54,7 +54,7 @@ class LocalRollouts:
     plan_name = "ParallelRollouts"
 
     def __init__(self, workers: Any) -> None:
-        self._workers = workers
+        self._workers, self._local = workers, workers.local_worker()
 
     def plan_args(self) -> str:
         """Returns who samples, for reports."""
@@ -65,7 +65,7 @@ class LocalRollouts:
 
     def __next__(self) -> Any:
         _get_shared_metrics().check_steps_limit()
-        return _count_sampled(self._workers.local_worker().sample())
+        return _count_sampled(self._local.sample())
 
 
 def _global_vars() -> dict[str, Any]:

@@ -63,6 +63,18 @@ def policy_parts(local: Any, batch: Batch, policies: Sequence[str] = ()) -> list
     return [(pid, rows) for pid, rows in known if (pid in policies if policies else trains(pid, rows))]
 
 
+class BeforeLearn:
+    """Item in and out: a batch. Runs the user's `before_learn_on_batch`; touches no counters."""
+
+    def __init__(self, workers: Any, config: Mapping[str, Any]) -> None:
+        self.function = config.get("before_learn_on_batch")
+        self.workers, self.config = workers, config
+
+    def __call__(self, batch: Any) -> Any:
+        """Returns what the user's function makes of the batch."""
+        return batch if self.function is None else self.function(batch, self.workers, self.config)
+
+
 class TrainOneStep:
     """Learns from a batch on the local worker; the remote ones get the new weights before they sample.
 
@@ -99,6 +111,8 @@ class TrainOneStep:
                 "wanted 1 pass or more, and 0 rows (all) or more"
             )
         self.workers = workers
+        # Remote workers come and go in this list; the local one stays.
+        self._local, self._remote = workers.local_worker(), workers.remote_workers()
         self.policies = policies
         self.num_sgd_iter = num_sgd_iter
         self.sgd_minibatch_size = sgd_minibatch_size
@@ -114,7 +128,7 @@ class TrainOneStep:
         """Learns from the batch; returns it with the learner info by policy id."""
         _check_sample_batch_type(batch)
         metrics = _get_shared_metrics()
-        local = self.workers.local_worker()
+        local = self._local
         rows = batch.count
         started = perf_counter()
         info = {
@@ -129,7 +143,7 @@ class TrainOneStep:
         counters[STEPS_TRAINED_THIS_ITER_COUNTER] += rows
         counters[AGENT_STEPS_TRAINED_COUNTER] += agent_steps(batch)
         global_vars = {"timestep": counters[STEPS_SAMPLED_COUNTER]}
-        if self.workers.remote_workers():
+        if self._remote:
             with metrics.timers[WORKER_UPDATE_TIMER]:
                 self.workers.weights_changed(
                     policies=list(self.policies or local.policies_to_train), global_vars=global_vars
@@ -163,7 +177,7 @@ class TrainOneStep:
     def _generator(self) -> np.random.Generator:
         """Returns the stream that orders minibatches, derived from the config's seed."""
         if self._rng is None:
-            config = getattr(self.workers.local_worker(), "policy_config", None) or {}
+            config = getattr(self._local, "policy_config", None) or {}
             seed = config.get("seed")
             self._rng = make_rng(entropy_seed() if seed is None else int(seed), "minibatches")
         return self._rng
@@ -246,7 +260,7 @@ class UpdateTargetNetwork:
     def __init__(
         self, workers: Any, target_update_freq: int, by_steps_trained: bool = False, policies: Sequence[str] = ()
     ) -> None:
-        self.workers = workers
+        self.workers, self._local = workers, workers.local_worker()
         self.target_update_freq = target_update_freq
         self.policies = policies
         self.by_steps_trained = by_steps_trained
@@ -261,7 +275,7 @@ class UpdateTargetNetwork:
         counters = _get_shared_metrics().counters
         now = counters[self._counter]
         if self.target_update_freq <= 0 or now - counters[LAST_TARGET_UPDATE_TS] > self.target_update_freq:
-            local = self.workers.local_worker()
+            local = self._local
             for pid in self.policies or local.policies_to_train:
                 local.policy_map[pid].update_target()
             counters[NUM_TARGET_UPDATES] += 1

@@ -25,7 +25,7 @@ from rlframe.data.columns import (
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.sequences import padded_sequences
 from rlframe.models.catalog import ModelCatalog
-from rlframe.models.modelv2 import states_of
+from rlframe.models.modelv2 import ModelV2, states_of
 from rlframe.models.recurrent_actor import make_actor
 from rlframe.models.spec import ActingView, Part
 from rlframe.policy.acting_parts import acting_recipe, make_networks, numpy_distribution
@@ -50,7 +50,6 @@ from rlframe.policy.users_code import (
     overridden_by_user,
     run_first_behind_constructor,
 )
-from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 from rlframe.utils.seeding import derive_seed, make_rng
@@ -519,10 +518,13 @@ class LearningPolicy(Policy):
     ) -> dict[str, Any]:
         """Returns `{"learner_stats": ..., "model": ..., "custom_metrics": ..., **fetches}` in arrays and numbers.
 
-        What the model's `metrics` says is among the stats of TensorFlow's policies as well: RLlib had it there.
+        What the model's `metrics` says is among the stats of TensorFlow's policies as well: RLlib had it there. A
+        `td_error` among the fetches comes with its mean, `mean_td_error`.
         """
         numbers = {key: self._number(value) for key, value in stats.items()}
-        of_model = {key: self._number(value) for key, value in self.model.metrics().items()}
+        of_model: dict[str, Any] = {}
+        if getattr(self.model.metrics, "__func__", None) is not ModelV2.metrics:  # else the model tells nothing
+            of_model = {key: self._number(value) for key, value in self.model.metrics().items()}
         if of_model and self.framework == "tf":
             numbers["model"] = of_model
         result: dict[str, Any] = {LEARNER_STATS_KEY: numbers, "model": of_model, "custom_metrics": custom}
@@ -532,6 +534,9 @@ class LearningPolicy(Policy):
             else:
                 made = value if isinstance(value, (np.ndarray, float)) else self.to_numpy(value)
                 result[key] = made.item() if isinstance(made, np.ndarray) and made.ndim == 0 else made
+        td_errors = result.get("td_error")
+        if isinstance(td_errors, np.ndarray):
+            result.setdefault("mean_td_error", float(np.add.reduce(td_errors)) / len(td_errors))
         return result
 
     def _number(self, value: Any) -> Any:
@@ -544,10 +549,9 @@ class LearningPolicy(Policy):
     def extra_compute_grad_fetches(self) -> dict[str, Any]:
         """Returns further learner output, e.g. `{"td_error": array}`; `learner_stats` in it is merged.
 
-        By default what the loss told by row, and the mean of the temporal-difference errors.
+        By default what the loss told by row. The report has the mean of a `td_error`, too.
         """
-        made = {name: self._loss_outputs[name] for name in self._per_row or ()}
-        return {**made, "mean_td_error": ops.mean(made["td_error"])} if "td_error" in made else made
+        return {name: self._loss_outputs[name] for name in self._per_row or ()}
 
     def get_tower_stats(self, stats_name: str) -> list[Any]:
         """Returns what the loss kept in `model.tower_stats[stats_name]`, one entry per device.

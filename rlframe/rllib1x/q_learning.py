@@ -58,9 +58,9 @@ class QTargetPolicy(LearningPolicy):
             self._make_target_network(WHOLE_MODEL)
 
     def extra_compute_grad_fetches(self) -> dict[str, Any]:
-        """Returns the TD errors `[B]` of the batch and their mean, where the loss kept `td_error`."""
+        """Returns the TD errors `[B]` of the batch, where the loss kept `td_error`."""
         td_error = self._loss_outputs.get("td_error")
-        return {} if td_error is None else {"td_error": td_error, "mean_td_error": ops.mean(td_error)}
+        return {} if td_error is None else {"td_error": td_error}
 
     def online(self, obs: Tensor) -> QOutput:
         """Returns the online network's Q-values of `obs` [B, ...]."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from rlframe.agents.dqn.simple_q import SimpleQConfig
 from rlframe.agents.families.off_policy import (
-    BeforeLearn,
     DoubleQConfig,
     NStepConfig,
     PrioritizedReplayConfig,
@@ -15,6 +14,7 @@ from rlframe.agents.families.off_policy import (
     replay_plan,
 )
 from rlframe.config.options import option
+from rlframe.execution.train_ops import BeforeLearn
 from rlframe.trainer.template import build_trainer
 
 if TYPE_CHECKING:

@@ -328,9 +328,9 @@ class DQNPolicy(LearningPolicy):
         return {"cur_lr": self.cur_lr, **kept}
 
     def extra_compute_grad_fetches(self) -> dict[str, Any]:
-        """Returns the TD errors `[B]` of the batch and their mean, where the loss kept `td_error`."""
+        """Returns the TD errors `[B]` of the batch, where the loss kept `td_error`."""
         td_error = self._loss_outputs.get("td_error")
-        return {} if td_error is None else {"td_error": td_error, "mean_td_error": ops.mean(td_error)}
+        return {} if td_error is None else {"td_error": td_error}
 
     def variables(self) -> list[Any]:
         """Returns the weights of the network and of its copy."""

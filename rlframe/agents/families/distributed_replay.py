@@ -9,7 +9,6 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlframe.agents.families.off_policy import (
-    BeforeLearn,
     NStepConfig,
     PrioritizedReplayConfig,
     ReplayActorConfig,
@@ -36,6 +35,7 @@ from rlframe.execution.plan.context import (
 from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer
 from rlframe.execution.replay_shards import ReplayShards
 from rlframe.execution.rollout_ops import ParallelRollouts
+from rlframe.execution.train_ops import BeforeLearn
 from rlframe.replay.registry import buffer_arguments
 from rlframe.utils.seeding import derive_seed, entropy_seed
 

@@ -401,15 +401,3 @@ def calculate_rr_weights(config: Mapping[str, Any]) -> list[float]:
         return [1, 1]
     sampled = config["rollout_fragment_length"] * max(config["num_workers"], 1) * config["num_envs_per_worker"]
     return [1, intensity * sampled / config["train_batch_size"]]
-
-
-class BeforeLearn:
-    """Item in and out: a batch. Runs the user's `before_learn_on_batch`; touches no counters."""
-
-    def __init__(self, workers: WorkerSet, config: Mapping[str, Any]) -> None:
-        self.function = config.get("before_learn_on_batch") or (lambda batch, workers, config: batch)
-        self.workers, self.config = workers, config
-
-    def __call__(self, batch: Any) -> Any:
-        """Returns what the user's function makes of the batch."""
-        return self.function(batch, self.workers, self.config)

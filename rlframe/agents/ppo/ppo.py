@@ -93,11 +93,11 @@ class UpdateValueNormalizer:
     """Updates PopArt's moments from the value targets of every policy that will learn; batch in and out."""
 
     def __init__(self, workers: WorkerSet) -> None:
-        self.workers = workers
+        self.workers, self._local = workers, workers.local_worker()
 
     def __call__(self, batch: SampleBatch | MultiAgentBatch) -> SampleBatch | MultiAgentBatch:
         """Hands each policy its rows."""
-        local = self.workers.local_worker()
+        local = self._local
         for policy_id, rows in policy_parts(local, batch):
             policy: Any = local.policy_map[policy_id]
             if hasattr(policy, "update_value_normalizer"):  # one of the user's own may lack it
@@ -131,7 +131,7 @@ class UpdateKL:
     """
 
     def __init__(self, workers: WorkerSet) -> None:
-        self.workers = workers
+        self.workers, self._local = workers, workers.local_worker()
 
     def __call__(self, item: Any) -> Any:
         """Hands each policy the mean divergence of its learner steps."""
@@ -139,7 +139,7 @@ class UpdateKL:
         for policy_id, info in infos.items():
             kl = info.get(LEARNER_STATS_KEY, {}).get("kl")
             if kl is not None:
-                self.workers.local_worker().policy_map[policy_id].update_kl(kl)  # type: ignore[attr-defined]
+                self._local.policy_map[policy_id].update_kl(kl)  # type: ignore[attr-defined]
         return item
 
 
