@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from rlframe.models.torch.check_model import check_model
 from rlframe.models.torch.networks import SomeNetworks
 from rlframe.policy.inference import sampled
 from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.nonfinite import explain_nonfinite
 from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec, RMSPropSpec, by_optimizer, keep_reports, phases
 from rlframe.policy.policy import State
 from rlframe.policy.torch import distributed
@@ -30,19 +32,18 @@ from rlframe.policy.torch.arrays import (
     to_arrays,
 )
 from rlframe.policy.torch.data_parallel import DataParallel
+from rlframe.policy.torch.devices import Threads, choose_devices
 from rlframe.policy.torch.flat import (
     FlatAdam,
     FlatOptimizer,
     FlatParameters,
     FlatRMSProp,
+    TargetNetwork,
     flatten_parameters,
 )
 from rlframe.policy.torch.gradients import apply_gradients, compute_gradients
-from rlframe.policy.torch.guards import check_finite_loss, choose_devices
 from rlframe.policy.torch.second_order import TorchSecondOrder
-from rlframe.policy.torch.target import TargetNetwork
 from rlframe.policy.torch.template import derive_class
-from rlframe.policy.torch.threads import Threads
 from rlframe.policy.users_code import method
 from rlframe.utils.threads import blas_in_one_thread
 
@@ -293,7 +294,7 @@ class TorchPolicy(LearningPolicy):
             named = made if isinstance(made, Mapping) else dict.fromkeys(self.optimizer_specs, made)
             losses = {index: named[name] for index, name in enumerate(self.optimizer_specs) if name in named}
             for index, loss in losses.items():
-                check_finite_loss(loss, index, self, samples)
+                self.check_finite_loss(loss, index, samples)
                 stats.update(self.extra_grad_process(self._optimizers[index], loss))
             yield losses
         elif len(self.devices) == 1:
@@ -320,12 +321,22 @@ class TorchPolicy(LearningPolicy):
             # What is another optimiser's stays as it is: a loss may reach networks that it is not to change.
             own = self._parameters_of(optimizer) if several else None
             for loss, weight in shares:
-                check_finite_loss(loss, index, self, samples)
+                self.check_finite_loss(loss, index, samples)
                 part = loss if weight == 1.0 else loss * weight
                 part.backward(retain_graph=index < max(losses), inputs=own)
             if self.distributed_world_size:
                 stats["allreduce_latency"] += self._average_gradients(optimizer)
             stats.update(self.extra_grad_process(optimizer, shares[0][0]))
+
+    def check_finite_loss(self, loss: Tensor, index: int, samples: SampleBatch) -> None:
+        """Raises an error that names what was first to be NaN or infinite, if the loss of an optimiser is.
+
+        Raises:
+            NonFiniteError: Names a weight, else a column of the batch, else the loss.
+        """
+        value = loss.item()
+        if not math.isfinite(value):
+            raise explain_nonfinite(index, value, self, samples)
 
     def _flat_of(self, optimizer: torch.optim.Optimizer) -> FlatParameters | None:
         """Returns the buffer that an optimiser's parameters lie in; None where they lie apart."""

@@ -4,7 +4,7 @@ Threads of one operation meet at its end. Those that come first spin: GNU OpenMP
 a millisecond, and OpenBLAS, which NumPy is, for longer. Where a thread has to share its CPU, the others spin while it
 is off it, again at each small operation: a learner with two threads beside one busy CPU was 10 to 100 times slower than
 with one. So spinning is kept short (`rlframe.utils.spinning`), workers sample in one thread (`blas_in_one_thread`), and
-learners have as many threads as their work is worth (`rlframe.policy.torch.threads`).
+learners have as many threads as their work is worth (`rlframe.policy.torch.devices`).
 """
 
 from __future__ import annotations

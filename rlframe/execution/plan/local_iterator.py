@@ -23,6 +23,9 @@ from rlframe.execution.plan.nodes import (
     ResultNode,
     SkipNotReadyNode,
     SourceNode,
+    UnionFactory,
+    check_outputs,
+    check_weights,
     walk,
 )
 from rlframe.execution.plan.rare_nodes import (
@@ -35,7 +38,6 @@ from rlframe.execution.plan.rare_nodes import (
     WithinNode,
     zip_with_source,
 )
-from rlframe.execution.plan.union import UnionFactory, check_outputs, check_weights
 from rlframe.utils.errors import CheckpointError
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from rlframe.execution.plan.nodes import UnionNode
 from rlframe.execution.plan.rare_nodes import TeeNode
-from rlframe.execution.plan.union import UnionNode
 
 if TYPE_CHECKING:
     from rlframe.execution.plan.local_iterator import LocalIterator

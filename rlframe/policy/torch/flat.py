@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
+
+from rlframe.policy.parts import Component
+from rlframe.policy.torch.arrays import load_weights, to_arrays
 
 #: Who has a parameter in its buffer, by the parameter's identity, which nothing else has while the buffer holds it. No
 #: note on the parameter: models are pickled with these.
@@ -193,3 +197,53 @@ def flatten_parameters(parameters: Iterable[nn.Parameter]) -> FlatParameters | N
     if any(id(p) in _OWNERS for p in params):
         return None
     return FlatParameters(params)
+
+
+class TargetNetwork(Component):
+    """Holds a frozen copy of a model; `update(tau)` moves it towards the online model.
+
+    Args:
+        online: The model that learns. Its parameters may be flattened later; the copy does not care.
+        model: A second model of the same make, to be the copy; None makes one.
+    """
+
+    def __init__(self, online: nn.Module, model: nn.Module | None = None) -> None:
+        self.online = online
+        self.model: Any = copy.deepcopy(online) if model is None else model.to(next(online.parameters()).device)
+        # The copy is one buffer too, so that a full update is one copy when the online side is one as well.
+        self._flat = flatten_parameters(self.model.parameters())
+        for parameter in self.model.parameters():
+            parameter.requires_grad_(False)
+            parameter.grad = None
+        self.model.eval()
+
+    def update(self, tau: float = 1.0) -> None:
+        """Sets target := tau · online + (1 − tau) · target, buffers included (those are copied)."""
+        with torch.no_grad():
+            for target, source in zip(self.model.parameters(), self.online.parameters(), strict=True):
+                if tau == 1.0:
+                    target.copy_(source)
+                else:
+                    target.lerp_(source, tau)
+            for buffer, online in zip(self.model.buffers(), self.online.buffers(), strict=True):
+                buffer.copy_(online)
+
+    def get_weights(self) -> dict[str, NDArray[Any]]:
+        """Returns a copy of the target's parameters and buffers, `{name: array}`."""
+        return to_arrays(self.model.state_dict())
+
+    def set_weights(self, weights: Mapping[str, Any], *, owner: str = "the target network") -> None:
+        """Copies `{name: array}` into the target; a ValueError names `owner` where they do not fit."""
+        load_weights(self.model, weights, owner=owner)
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the weights, as a policy's component does."""
+        return {"weights": self.get_weights()}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes what `get_state` returned."""
+        self.set_weights(state["weights"])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the frozen copy."""
+        return cast(Any, self.model)(*args, **kwargs)

@@ -13,7 +13,6 @@ from torch import Tensor
 from rlframe.data.columns import ACTION_DIST_INPUTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.parts import own_loss
-from rlframe.policy.torch.guards import check_finite_loss
 from rlframe.policy.users_code import method
 
 
@@ -105,7 +104,7 @@ class TorchSecondOrder:
     def loss_and_gradient(self) -> tuple[float, NDArray[np.float32]]:
         """Returns the loss, and its gradient by the weights, float32 `[P]`."""
         loss = self._loss()
-        check_finite_loss(loss, 0, self._policy, self._samples)
+        self._policy.check_finite_loss(loss, 0, self._samples)
         found = torch.autograd.grad(loss, self._weights, materialize_grads=True)
         return loss.item(), _array(flat_vector(found))
 

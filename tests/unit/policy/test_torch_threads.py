@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from rlframe.policy.torch import threads
-from rlframe.policy.torch.threads import Threads, multiplications
+from rlframe.policy.torch.devices import Threads, multiplications
 from rlframe.utils.threads import THREAD_VARIABLES
 
 VECTOR = gym.spaces.Box(-1, 1, (8,), np.float32)

@@ -1,7 +1,9 @@
-"""How many of PyTorch's threads compute: one for small networks, several where there is work for them."""
+"""Where a torch policy computes: on which devices, and in how many of PyTorch's threads."""
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 from typing import Any
 
@@ -10,10 +12,38 @@ import numpy as np
 import torch
 from torch import nn
 
+from rlframe.utils.errors import ConfigError
 from rlframe.utils.threads import THREAD_VARIABLES, WORTH_SHARING, capped, default_threads, usable_cpus
 
+_LOGGER = logging.getLogger("rlframe")
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _last_set: int | None = None
+
+
+def choose_devices(config: dict[str, Any]) -> list[torch.device]:
+    """Returns the devices that a policy learns on: as many GPUs as were asked for, else the CPU.
+
+    The first is where it lives. With `_fake_gpus` the CPU stands for each GPU.
+
+    Raises:
+        ConfigError: If more GPUs were asked for than are visible.
+    """
+    key = "num_gpus_per_worker" if config.get("worker_index") else "num_gpus"
+    asked = config.get(key) or 0
+    count = max(math.ceil(asked), 1)
+    if not asked or config.get("_fake_gpus"):
+        if not config.get("worker_index") and not config.get("in_evaluation"):
+            _LOGGER.info("policy on %s", f"the CPU, for {count} GPUs" if asked else "the CPU")
+        return [torch.device("cpu")] * (count if asked else 1)
+    visible = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if visible < count:
+        raise ConfigError(
+            f"{key}: got {asked}, but torch sees {visible or 'no'} GPU(s) here; set it to {visible}, or install a CUDA "
+            "torch, or set _fake_gpus=True to try several on the CPU"
+        )
+    devices = [torch.device("cuda", index) for index in range(count)]
+    _LOGGER.info("policy on %s", ", ".join(torch.cuda.get_device_name(device) for device in devices))
+    return devices
 
 
 class Threads:
