@@ -74,8 +74,21 @@ def _types(classes: list[type[Section]]) -> Mapping[str, str]:
     found: dict[str, list[str]] = {}
     for cls in classes:
         for key, declared in cls.own_options().items():
+            if _extends(cls, key):
+                continue  # a checker names the unknown key of one class, of a union it does not
             found.setdefault(key, []).extend(_members(cls.annotations()[key], declared))
     return {key: _union(members) for key, members in found.items()}
+
+
+def _extends(cls: type[Section], key: str) -> bool:
+    """Returns whether a declaration adds keys to the section that a base has by this name."""
+    section = cls.own_options()[key].section
+    bases = [base.own_options()[key].section for base in cls.__mro__[1:] if key in _declared(base)]
+    return section is not None and any(base is not None and section is not base for base in bases)
+
+
+def _declared(cls: type) -> Mapping[str, Option]:
+    return cls.own_options() if issubclass(cls, Section) else {}
 
 
 def _union(members: list[str]) -> str:
@@ -131,7 +144,7 @@ def _parents(cls: type[Section]) -> list[type[Section]]:
 
 def _class(cls: type[Section], name: str, kinds: Mapping[str, str]) -> str:
     """Returns a class with the keys that a declaration adds."""
-    inherited = {key for base in cls.__mro__[1:] if issubclass(base, Section) for key in base.own_options()}
+    inherited = {key for base in cls.__mro__[1:] for key in _declared(base)}
     own = {
         key: declared for key, declared in cls.own_options().items() if key not in inherited and not declared.overrides
     }
@@ -146,6 +159,10 @@ def _class(cls: type[Section], name: str, kinds: Mapping[str, str]) -> str:
     for key, declared in own.items():
         if key not in reserved:
             lines += [f"    {key}: {kinds[key]}", f'    """{_meaning(declared)}"""']
+    for key, declared in cls.own_options().items():
+        if _extends(cls, key):
+            lines += [f"    {key}: {_members(None, declared)[0]}  # type: ignore[misc]"]
+            lines += [f'    """{_meaning(declared)}"""']
     return before + "\n".join(lines if len(lines) > 1 else [*lines, "    pass"])
 
 

@@ -198,7 +198,7 @@ class _CommonKeys(TypedDict, total=False):
     """Learning rate of the default optimizer."""
     train_batch_size: int
     """Rows of one training batch. In steps."""
-    model: ModelConfigDict | BanditModelConfigDict
+    model: ModelConfigDict
     """Options of the networks."""
     optimizer: Mapping[Any, Any] | ApexOptimizerConfigDict
     """Options of an algorithm's execution plan. Free-form."""
@@ -628,9 +628,9 @@ class _MARWILKeys(_ReplayKeys, _GradientClippingKeys, total=False):
     """Old name of replay_buffer_config.capacity."""
 
 class _NetworkSectionsKeys(_CommonKeys, total=False):
-    Q_model: NetworkConfigDict | ModelConfigDict
+    Q_model: NetworkConfigDict
     """Options of each critic's network."""
-    policy_model: NetworkConfigDict | ModelConfigDict
+    policy_model: NetworkConfigDict
     """Options of the actor's network."""
     initial_weights: Literal['xavier', 'fan_in'] | Literal['normc', 'fan_in']
     """How weights begin: 'normc' as RLlib's, rows of norm 1, outputs of 0.01; 'fan_in' as PyTorch's own."""
@@ -759,7 +759,10 @@ class _R2D2Keys(_DQNKeys, total=False):
     """ε of h(x) = sign(x) (√(|x| + 1) − 1) + ε x."""
 
 class _RNNSACKeys(_SACKeys, total=False):
-    pass
+    Q_model: ModelConfigDict  # type: ignore[misc]
+    """Options of each critic's network, and of the memory."""
+    policy_model: ModelConfigDict  # type: ignore[misc]
+    """Options of the actor's network; of the memory, where Q_model has none."""
 
 class _TD3BCKeys(_DDPGKeys, total=False):
     value_weight: float
@@ -804,7 +807,8 @@ class _AlphaZeroKeys(_MinibatchKeys, _GradientClippingKeys, _LearningRateSchedul
     """Checkpoints hold the replayed batches, without which training does not go on exactly."""
 
 class _BanditKeys(_CommonKeys, total=False):
-    pass
+    model: BanditModelConfigDict  # type: ignore[misc]
+    """Options of the linear model of rewards."""
 
 class _RandomAgentKeys(_CommonKeys, total=False):
     rollouts_per_iteration: int
