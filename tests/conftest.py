@@ -12,6 +12,8 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
 import pytest
 
+from tests.helpers.ray_runtime import runtime_of_tests
+
 sys.dont_write_bytecode = False
 _NUMBERS = itertools.count()
 _RAY_OF_LEARNERS = ("apex", "ddppo", "impala", "on_policy", "qmix", "isolation")
@@ -67,11 +69,10 @@ def _registered_models():
         entries.update(before[kind])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ray_runtime():
-    """A Ray runtime that all tests marked `ray` share."""
-    import ray
+    """A Ray runtime that a file's tests share; those of `tests/ray` have one for all their files.
 
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield ray
-    ray.shutdown()
+    It ends with them: its daemons keep a processor busy for seconds of each minute, whether it is used or not.
+    """
+    yield from runtime_of_tests()

@@ -34,8 +34,10 @@ def python_blocks():
 
 
 @pytest.mark.parametrize("block", python_blocks())
-def test_block_runs(block, tmp_path, monkeypatch):
+def test_block_runs(block, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
+    if re.search(r'"num_workers": [1-9]', block):
+        request.getfixturevalue("ray_runtime")  # a program starts one that stays, with its dashboard
     # One iteration of each loop is enough to see that the block runs.
     shortened = re.sub(r"range\(\d+\)", "range(2)", block)
     exec(compile(shortened, "page.md", "exec"), {"__name__": "page"})

@@ -1,6 +1,14 @@
-"""What remote workers need not load."""
+"""The runtime that these files share, and what its workers need not load."""
 
 import pytest
+
+from tests.helpers.ray_runtime import runtime_of_tests
+
+
+@pytest.fixture(scope="package")
+def ray_runtime():
+    """One for all files: a start takes seconds."""
+    yield from runtime_of_tests()
 
 
 @pytest.fixture(scope="module", autouse=True)

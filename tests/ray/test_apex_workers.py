@@ -170,6 +170,18 @@ def test_killed_shards_say_what_to_do():
 
 
 @pytest.mark.usefixtures("ray_runtime")
+def test_a_shard_stores_and_replays():
+    import ray
+
+    shard = ReplayActor.remote(learning_starts=0, replay_batch_size=3)
+    rows = {"obs": np.zeros((4, 1), np.float32), "actions": np.zeros(4, np.int64)}
+    ray.get(shard.add_batch.remote(SampleBatch(rows)))
+    assert ray.get(shard.replay.remote()).count == 3
+    assert ray.get(shard.stats.remote())["policy_default_policy"]["num_entries"] == 4
+    ray.kill(shard)
+
+
+@pytest.mark.usefixtures("ray_runtime")
 def test_a_shard_that_refuses_a_batch_says_why():
     store = StoreToReplayBuffer(actors=[ReplayActor.remote()])
     rows = {"obs": np.zeros((2, 1), np.float32), "weights": np.array([1.0, np.nan], np.float32)}

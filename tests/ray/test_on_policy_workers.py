@@ -7,7 +7,7 @@ import pytest
 
 from rlframe.agents.a3c import A2CTrainer, A3CTrainer
 from rlframe.agents.ppo import PPOTrainer
-from tests.helpers.frameworks import needs_tf
+from tests.helpers.frameworks import TORCH_FIRST, needs_tf
 
 pytestmark = pytest.mark.ray
 
@@ -71,3 +71,18 @@ def test_a3c_applies_the_gradients_of_every_worker(trainers):
     assert {"policy_loss", "vf_loss", "policy_entropy"} <= set(stats)
     after = trainer.get_weights()["default_policy"]
     assert any(not np.array_equal(before[name], array) for name, array in after.items())
+
+
+@pytest.mark.parametrize("framework", TORCH_FIRST)
+def test_workers_give_values_in_reward_units(trainers, framework):
+    import ray
+
+    sizes = {"train_batch_size": 64, "rollout_fragment_length": 32, "sgd_minibatch_size": 32, "num_sgd_iter": 2}
+    trainer = trainers(PPOTrainer, **sizes, framework=framework)
+    for _ in range(2):
+        trainer.train()
+    policy = trainer.get_policy()
+    assert policy.value_std > 1.0
+    batch = ray.get(trainer.workers.remote_workers()[0].sample.remote())
+    batch = batch.policy_batches["default_policy"] if hasattr(batch, "policy_batches") else batch
+    np.testing.assert_allclose(batch["vf_preds"], policy.values(batch["obs"]), rtol=1e-4, atol=1e-4)

@@ -271,7 +271,9 @@ def by_callback(trainer):
 def test_a_reduced_learning_rate_outlives_the_disk(cls, config, framework, reduce):
     mapping = lambda agent: "ab"[agent % 2]  # noqa: E731
     multiagent = {"policies": set("ab"), "policy_mapping_fn": mapping, "policy_map_capacity": 1}
-    trainer = cls({**BASE, **config, "framework": framework, "lr": 0.01, "multiagent": multiagent}, MultiAgentCartPole)
+    # One agent: of two, each step would bring one policy from the disk, and send the other there.
+    more = {"framework": framework, "lr": 0.01, "multiagent": multiagent, "env_config": {"num_agents": 1}}
+    trainer = cls({**BASE, **config, **more}, MultiAgentCartPole)
     reduce(trainer)
 
     def rates():

@@ -428,17 +428,6 @@ def test_module_has_no_other_attributes() -> None:
         replay_buffer.NoSuch  # noqa: B018
 
 
-@pytest.mark.ray
-def test_replay_actor_stores_and_replays(ray_runtime: Any) -> None:
-    import ray
-
-    actor = replay_buffer.ReplayActor.remote(learning_starts=0, replay_batch_size=3)
-    ray.get(actor.add_batch.remote(fragment(0, 0, 4)))
-    assert ray.get(actor.replay.remote()).count == 3
-    assert ray.get(actor.stats.remote())["policy_default_policy"]["num_entries"] == 4
-    ray.kill(actor)
-
-
 def test_old_names_of_the_capacity() -> None:
     assert LocalReplayBuffer(num_shards=2, buffer_size=600).capacity == 300
     assert LocalReplayBuffer(capacity=70, buffer_size=-1).capacity == 70
