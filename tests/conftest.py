@@ -9,6 +9,8 @@ import sys
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+# Ray starts its workers with a niceness of 15: the tests that wait for them would wait for all other tests.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 import pytest
 

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from rlframe.cli.main import app
 from rlframe.trainer.loggers import read_results
 
 COMMAND = [sys.executable, "-m", "rlframe.cli.main"]
@@ -91,6 +93,14 @@ def interrupt(directory: Path, words: Sequence[str], when: str, signum: signal.S
         return process.wait(timeout=600), "".join(lines)
 
 
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory in which commands run in this process."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture(scope="module")
 def stopped_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was stopped by Ctrl-C."""
@@ -102,7 +112,7 @@ def stopped_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_run_stopped_by_ctrl_c_is_resumed_and_played_back(stopped_run: Path) -> None:
+def test_run_stopped_by_ctrl_c_is_resumed_and_played_back(stopped_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = read_results(stopped_run / "run")
     last = before[-1]["training_iteration"]
     done = rlframe(stopped_run, "train", "--resume", "run", "--stop-iters", str(last + 2))
@@ -113,8 +123,9 @@ def test_run_stopped_by_ctrl_c_is_resumed_and_played_back(stopped_run: Path) -> 
     assert [row["training_iteration"] for row in rows] == list(range(1, last + 3))
     assert rows[-1]["timesteps_total"] == 200 * (last + 2)
 
-    played = rlframe(stopped_run, "evaluate", "run", "--episodes", "3", "--seed", "5")
-    assert played.returncode == 0, played.stderr
+    monkeypatch.chdir(stopped_run)
+    played = CliRunner().invoke(app, ["evaluate", "run", "--episodes", "3", "--seed", "5"])
+    assert played.exit_code == 0, played.stderr
     assert played.stderr == ""
     lines = played.stdout.splitlines()
     assert lines[0] == "episode\treturn\tlength\tended"
@@ -136,31 +147,33 @@ def test_resumed_run_is_the_run_that_was_not_stopped(tmp_path: Path) -> None:
     assert whole == parts
 
 
-def test_own_environment_by_its_path_is_trained_in(tmp_path: Path) -> None:
+def test_own_environment_by_its_path_is_trained_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_env.py").write_text(MY_ENV)
     words = ["train", "DQN", "--env", "my_env:CountDown", "--env-config.start", "7", "--stop-iters", "1", *SMALL]
     done = rlframe(tmp_path, *words)
     assert done.returncode == 0, done.stderr
     (run,) = (tmp_path / "runs").iterdir()
     assert read_results(run)[-1]["episode_len_mean"] == 7
-    played = rlframe(tmp_path, *done.stdout.splitlines()[-1].split()[3:], "--episodes", "2")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    played = CliRunner().invoke(app, [*done.stdout.splitlines()[-1].split()[3:], "--episodes", "2"])
     assert played.stdout.splitlines()[-1].startswith("return 1.00 ± 0.00 (min 1.00, max 1.00)  length 7.00 ± 0.00")
 
 
-def test_environment_that_raises_is_one_message(tmp_path: Path) -> None:
-    (tmp_path / "my_env.py").write_text(MY_ENV)
-    done = rlframe(tmp_path, "train", "DQN", "--env", "my_env:Broken", "--stop-iters", "1", *SMALL)
-    assert done.returncode == 2
+def test_environment_that_raises_is_one_message(here: Path) -> None:
+    (here / "stuck_env.py").write_text(MY_ENV)
+    done = CliRunner().invoke(app, ["train", "DQN", "--env", "stuck_env:Broken", "--stop-iters", "1", *SMALL])
+    assert done.exit_code == 2
     assert "the valve is stuck" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_continuous_actions_for_dqn_are_one_message_and_leave_nothing(tmp_path: Path) -> None:
-    done = rlframe(tmp_path, "train", "DQN", "--env", "Pendulum-v1", "--run-dir", "run")
-    assert done.returncode == 2
+def test_continuous_actions_for_dqn_are_one_message_and_leave_nothing(here: Path) -> None:
+    done = CliRunner().invoke(app, ["train", "DQN", "--env", "Pendulum-v1", "--run-dir", "run"])
+    assert done.exit_code == 2
     assert "Discrete" in done.stderr
     assert "Traceback" not in done.stderr
-    assert not (tmp_path / "run").exists()
+    assert not (here / "run").exists()
 
 
 @pytest.mark.parametrize(

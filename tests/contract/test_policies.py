@@ -117,18 +117,21 @@ OF_SEQUENCES = [("ACER", {}), ("continuous ACER", {})]
 
 
 #: What is tried in TensorFlow, too: losses are written once, and tests/golden holds each algorithm's steps there to
-#: PyTorch's; this is about TensorFlow's half of policies, where a learner step is traced for each.
-IN_TENSORFLOW = [("DQN", RAINBOW), ("PPO", {}), ("APPO", SEPARATE), ("SAC", {})]
+#: PyTorch's; this is about TensorFlow's half of policies, where a learner step is traced for each. The others wait for
+#: `make slow`.
+IN_TENSORFLOW = [("DQN", RAINBOW), ("SAC", {})]
+SLOWLY_IN_TENSORFLOW = [("PPO", {}), ("APPO", SEPARATE)]
 
 
-def _cases(algorithms, in_tensorflow=IN_TENSORFLOW):
+def _cases(algorithms, in_tensorflow=IN_TENSORFLOW, slowly=SLOWLY_IN_TENSORFLOW):
+    made = [("torch", *case, ()) for case in algorithms]
+    made += [("tf", *case, [needs_tf]) for case in algorithms if case in in_tensorflow]
+    made += [("tf", *case, [needs_tf, pytest.mark.slow]) for case in algorithms if case in slowly]
     return [
         pytest.param(
             framework, name, overrides, id=f"{framework}-{name}-{'-'.join(overrides) or 'defaults'}", marks=marks
         )
-        for framework, marks in (("torch", ()), ("tf", needs_tf))
-        for name, overrides in algorithms
-        if framework == "torch" or (name, overrides) in in_tensorflow
+        for framework, name, overrides, marks in made
     ]
 
 
@@ -438,7 +441,7 @@ def test_images_go_through_convolutions(framework, name, overrides):
     assert len(policy.compute_actions(batch["obs"], explore=False)[0]) == 5
 
 
-on_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(ON_POLICY, [("PPO", {})]))
+on_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(ON_POLICY, [("PPO", {})], []))
 
 
 @on_policy

@@ -73,13 +73,10 @@ def make(case, framework, **overrides):
     return cls(config, env=ENVS.get(case, "CartPole-v1"))
 
 
-IN_TENSORFLOW = ("PPO, LSTM", "DQN")
-
-
-every_trainer = pytest.mark.parametrize(
-    ("case", "framework"),
-    [(case, "torch") for case in CASES] + [pytest.param(case, "tf", marks=needs_tf) for case in IN_TENSORFLOW],
-)
+IN_TENSORFLOW = [
+    pytest.param("DQN", "tf", marks=needs_tf), pytest.param("PPO, LSTM", "tf", marks=[needs_tf, pytest.mark.slow])
+]  # fmt: skip
+every_trainer = pytest.mark.parametrize(("case", "framework"), [*((case, "torch") for case in CASES), *IN_TENSORFLOW])
 
 
 @every_trainer

@@ -22,7 +22,7 @@ def test_every_example_has_a_test_here():
     assert names == tested | {"central_critic", "decentralized", "parameter_sharing", "self_play", "two_trainers"}
 
 
-@pytest.mark.parametrize("old", [False, True], ids=["gymnasium", "old gym"])
+@pytest.mark.parametrize("old", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["gymnasium", "old gym"])
 def test_own_env_is_solved(old):
     assert load("train_own_env").main(iterations=6, old=old) > 0.0
 
@@ -48,10 +48,12 @@ def test_central_critic_finds_the_best_outcome():
     assert load("central_critic").main(iterations=20) > 7.9
 
 
+@pytest.mark.slow
 def test_policies_that_share_a_layer_learn():
     assert load("parameter_sharing").main(iterations=10) > 150.0  # random actions: about 90
 
 
+@pytest.mark.slow
 def test_self_play_meets_past_selves_and_loses_less_than_chance():
     pytest.importorskip("pettingzoo", reason="PettingZoo is not installed: pip install 'rlframe[multiagent]'")
     with warnings.catch_warnings():
@@ -62,6 +64,7 @@ def test_self_play_meets_past_selves_and_loses_less_than_chance():
     assert not_lost > 0.6  # random moves against random moves lose 44 of 100 games on average over both sides
 
 
+@pytest.mark.slow
 def test_two_trainers_learn_side_by_side():
     # Returns of random agents are about 22.
     ppo, dqn = load("two_trainers").main(iterations=5)

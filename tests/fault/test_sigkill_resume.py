@@ -1,6 +1,5 @@
 """A run killed at any instant goes on as if it had not been: the same weights, bit for bit."""
 
-import json
 import os
 import random
 import signal
@@ -49,24 +48,22 @@ def start(directory: Path, goal: int) -> subprocess.Popen:
 
 
 def test_killed_and_resumed_run_has_the_weights_of_an_unbroken_one(tmp_path):
-    goal = 30
+    goal = 15
     unbroken = start(tmp_path / "unbroken", goal)
     broken = tmp_path / "broken"
-    chance = random.Random(0)
-    resumed_from = []
-    for _ in range(2):
-        process = start(broken, goal)
-        resumed_from.append(process.stdout.readline().split()[1])
-        # Training and saving take turns from here on: a random moment falls into either.
-        time.sleep(chance.uniform(0.1, 0.6))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+    process = start(broken, goal)
+    process.stdout.readline()
+    # Training and saving take turns from here on: a random moment falls into either.
+    time.sleep(random.uniform(0.1, 0.4))
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
     last = start(broken, goal)
-    assert int(last.stdout.readline().split()[1]) < goal, f"no kill fell into the run: {resumed_from}"
+    resumed_from = int(last.stdout.readline().split()[1])
+    assert resumed_from < goal, "the kill did not fall into the run"
     last.communicate(timeout=300)
     unbroken.communicate(timeout=300)
     assert last.returncode == unbroken.returncode == 0
     one, two = np.load(tmp_path / "unbroken" / "weights.npz"), np.load(broken / "weights.npz")
     assert set(one) == set(two)
     for name in one:
-        np.testing.assert_array_equal(one[name], two[name], err_msg=f"{name}; resumed from {json.dumps(resumed_from)}")
+        np.testing.assert_array_equal(one[name], two[name], err_msg=f"{name}; resumed from {resumed_from}")

@@ -12,9 +12,9 @@ import pytest
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.inference import FrameworkInference
 from tests.contract.test_policies import make
-from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.frameworks import TORCH_FIRST
 
-every_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
+every_framework = pytest.mark.parametrize("framework", TORCH_FIRST)
 
 CHOICE, BOX = gym.spaces.Discrete(3), gym.spaces.Box(-2.0, 2.0, (2,), np.float32)
 #: Own 4 observations and 3 (or 2) actions come second, after the other agent's 2 and 2.

@@ -10,7 +10,7 @@ from rlframe.agents.ppo import PPOTrainer
 from rlframe.data.sequences import padded_sequences
 from rlframe.models.catalog import ModelCatalog
 from rlframe.policy.inference import NumpyInference
-from tests.helpers.frameworks import FRAMEWORKS, needs_tf
+from tests.helpers.frameworks import TORCH_FIRST, needs_tf
 
 LSTM = {"use_lstm": True, "lstm_cell_size": 12, "lstm_use_prev_action": True, "lstm_use_prev_reward": True}
 ATTENTION = {
@@ -58,7 +58,7 @@ def outputs_and_values(policy, batch):
     return outputs.numpy(), policy.model.value_function().numpy()
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 @pytest.mark.parametrize("model", MODELS)
 def test_outputs_and_values_behind_a_memory_begin_xavier_uniform_not_near_zero(model, framework):
     weights = trainer(framework, model).get_policy().get_weights()
@@ -67,7 +67,7 @@ def test_outputs_and_values_behind_a_memory_begin_xavier_uniform_not_near_zero(m
         assert 0.5 * largest < np.abs(weights[name]).max() <= largest
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 @pytest.mark.parametrize("model", MODELS)
 def test_learning_sees_what_acting_saw(framework, model):
     made = trainer(framework, model)
@@ -80,7 +80,7 @@ def test_learning_sees_what_acting_saw(framework, model):
     np.testing.assert_allclose(values[valid], batch["vf_preds"], atol=2e-5)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 @pytest.mark.parametrize("model", MODELS)
 def test_what_stands_in_padding_rows_does_not_matter(framework, model):
     policy, batch = trainer(framework, model).get_policy(), trainer(framework, model).workers.local_worker().sample()
@@ -115,7 +115,7 @@ def test_the_same_weights_compute_alike_in_both_frameworks(model):
         np.testing.assert_allclose(array, other.get_weights()[name], atol=1e-4, err_msg=name)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 @pytest.mark.parametrize("model", MODELS)
 def test_cut_trajectories_bootstrap_with_the_memory_they_had(framework, model):
     made = trainer(framework, model, **{"lambda": 1.0, "gamma": 0.9, "num_envs_per_worker": 1})
@@ -130,7 +130,7 @@ def test_cut_trajectories_bootstrap_with_the_memory_they_had(framework, model):
     np.testing.assert_allclose(batch["value_targets"][-1], batch["rewards"][-1] + 0.9 * value[0], rtol=1e-5)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_the_lstm_acts_in_numpy_as_it_does_in_the_framework(framework):
     policy = trainer(framework, LSTM).get_policy()
     rng = np.random.default_rng(0)
@@ -230,7 +230,7 @@ class _Custom:
         return Counter
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_an_initial_state_of_the_users_own_is_honoured_in_sampling_and_learning(framework):
     ModelCatalog.register_custom_model("counter", getattr(_Custom, f"{framework}_class")())
     made = trainer(framework, {"custom_model": "counter"})
@@ -245,7 +245,7 @@ def test_an_initial_state_of_the_users_own_is_honoured_in_sampling_and_learning(
     made.train()
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_a_run_with_an_lstm_resumes_exactly(framework, tmp_path):
     one = trainer(framework, LSTM, rollout_fragment_length=20, train_batch_size=60, observation_filter="MeanStdFilter")
     one.train()
@@ -263,7 +263,7 @@ def test_a_run_with_an_lstm_resumes_exactly(framework, tmp_path):
         )
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_an_actor_keeps_what_the_policy_needs(framework):
     made = trainer(framework, LSTM)
     policy, actor = made.get_policy(), made.make_actor(explore=False)
@@ -291,7 +291,7 @@ def test_an_actor_keeps_what_the_policy_needs(framework):
     actor.act(obs)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_an_actor_clips_rewards_as_workers_do(framework):
     made = trainer(framework, LSTM, clip_rewards=True)
     large, clipped = made.make_actor(explore=False), made.make_actor(explore=False)

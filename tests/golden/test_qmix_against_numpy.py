@@ -131,6 +131,7 @@ def test_the_mixing_network_is_that_taken_by_hand(n_agents):
             assert made[b, t, 0].item() == pytest.approx(wanted, abs=1e-4)
 
 
+@pytest.mark.slow
 @needs_tf
 def test_both_frameworks_learn_alike():
     """From the same weights: loss, clipping, RMSProp, target and acting."""

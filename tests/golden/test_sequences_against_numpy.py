@@ -15,7 +15,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.q_learning import signed_hyperbolic, signed_parabolic
 from rlframe.models.actor import bind_chain
 from rlframe.models.recurrent_actor import behind_lstm, make_actor
-from tests.helpers.frameworks import both_frameworks, needs_tf, to_tensor
+from tests.helpers.frameworks import TORCH_FIRST, both_frameworks, needs_tf, to_tensor
 
 OBS, ACTIONS = gym.spaces.Box(-10, 10, (2,), np.float32), gym.spaces.Discrete(3)
 LSTM = {"use_lstm": True, "lstm_cell_size": 5, "fcnet_hiddens": [4], "max_seq_len": 4}
@@ -108,7 +108,7 @@ def slow_step(policy, batch, n, *, rescaled=True, double_q=True):
         ("torch", 3, 1, {"double_q": False}),
         ("torch", 3, 2, {"use_h_function": False}),
         ("torch", 2, 9, {"dueling": False}),
-        pytest.param("tf", 3, 3, {}, marks=needs_tf),
+        pytest.param("tf", 3, 3, {}, marks=[needs_tf, pytest.mark.slow]),
     ],
 )
 def test_errors_of_sequences_are_those_of_steps(framework, burn_in, n, overrides):
@@ -174,7 +174,7 @@ def slow_soft_priorities(policy, batch, n, alpha):
     return np.array(priorities)
 
 
-@both_frameworks
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_errors_of_rnnsac_are_those_of_steps(framework):
     policy = make_rnnsac(framework, burn_in=3, n_step=2, initial_alpha=0.3)
     policy.target_network.set_weights(make_rnnsac(framework, seed=9).target_network.get_weights())

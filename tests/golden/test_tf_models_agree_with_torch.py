@@ -298,13 +298,13 @@ def pair(request):
     return Pair(request.param)
 
 
-def assert_distributions_agree(pair, function):
+def assert_distributions_agree(pair, function, traced=True):
     # Single precision leaves gradients of squashed variables near their bounds no five digits in either framework.
     for dtype, gradient_tolerance in ((np.float32, {"rtol": 1e-4, "atol": 1e-5}), (np.float64, TOLERANCE)):
         expected, expected_gradient = pair.expected(function, dtype)
         assert expected.shape[0] == ROWS
         wanted = np.zeros_like(pair.inputs) if expected_gradient is None else expected_gradient.numpy()
-        for graph in (False, True):
+        for graph in (False, True) if traced and dtype is np.float32 else (False,):  # a trace takes long
             actual, gradient = pair.actual(function, dtype, graph=graph)
             assert actual.dtype == dtype
             np.testing.assert_allclose(actual, expected, **TOLERANCE)
@@ -313,7 +313,7 @@ def assert_distributions_agree(pair, function):
 
 def test_logp_and_its_gradient_agree(pair):
     assert_distributions_agree(pair, lambda dist, other, actions: dist.logp(actions))
-    assert_distributions_agree(pair, lambda dist, other, actions: other.logp(actions))
+    assert_distributions_agree(pair, lambda dist, other, actions: other.logp(actions), traced=False)
 
 
 def test_entropy_and_its_gradient_agree(pair):
@@ -322,7 +322,7 @@ def test_entropy_and_its_gradient_agree(pair):
             pair.tf_class(pair.inputs).entropy()
         return
     assert_distributions_agree(pair, lambda dist, other, actions: dist.entropy())
-    assert_distributions_agree(pair, lambda dist, other, actions: dist.multi_entropy())
+    assert_distributions_agree(pair, lambda dist, other, actions: dist.multi_entropy(), traced=False)
 
 
 def test_kl_and_its_gradient_agree(pair):
@@ -331,7 +331,7 @@ def test_kl_and_its_gradient_agree(pair):
             pair.tf_class(pair.inputs).kl(pair.tf_class(pair.other))
         return
     assert_distributions_agree(pair, lambda dist, other, actions: dist.kl(other))
-    assert_distributions_agree(pair, lambda dist, other, actions: dist.multi_kl(other))
+    assert_distributions_agree(pair, lambda dist, other, actions: dist.multi_kl(other), traced=False)
 
 
 def test_deterministic_sample_and_its_logp_agree(pair):

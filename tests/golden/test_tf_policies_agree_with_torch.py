@@ -55,10 +55,31 @@ OF_PARTS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "overrides"), [*DETERMINISTIC, *OF_PARTS])
+def first_of_each(cases):
+    """Returns the cases, those behind an algorithm's first for `make slow`: each traces two steps or three."""
+    names = [name for name, _ in cases]
+    return [
+        pytest.param(*case, marks=() if names.index(case[0]) == place else pytest.mark.slow)
+        for place, case in enumerate(cases)
+    ]
+
+
+def assert_they_act_alike(tf_policy, torch_policy):
+    obs = make_batch(200)["obs"]
+    np.testing.assert_array_equal(
+        tf_policy.compute_actions(obs, explore=False)[0], torch_policy.compute_actions(obs, explore=False)[0]
+    )
+    for framework_pass, given in (("forward", obs), ("forward_in_framework", {"obs": obs})):
+        ours, theirs = (getattr(policy, framework_pass)(given, False) for policy in (tf_policy, torch_policy))
+        np.testing.assert_allclose(ours[0], theirs[0], atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "overrides"), first_of_each([*DETERMINISTIC, *OF_PARTS]))
 def test_ten_learner_steps_end_at_the_same_weights(name, overrides):
     torch_policy, tf_policy = make("torch", name, overrides), make("tf", name, overrides)
     tf_policy.set_weights(torch_policy.get_weights())
+    if (name, overrides) in DETERMINISTIC:
+        assert_they_act_alike(tf_policy, torch_policy)
     has_target = hasattr(tf_policy, "update_target")
     if has_target:
         tf_policy.update_target()
@@ -80,28 +101,21 @@ def test_ten_learner_steps_end_at_the_same_weights(name, overrides):
     np.testing.assert_allclose(tf_policy.forward(obs, False)[0], torch_policy.forward(obs, False)[0], atol=1e-4)
 
 
-@pytest.mark.parametrize(("name", "overrides"), [*DETERMINISTIC, ("DQN", RAINBOW)])
-def test_same_weights_act_alike(name, overrides):
-    torch_policy, tf_policy = make("torch", name, overrides), make("tf", name, overrides)
+def test_without_exploration_noisy_layers_act_alike():
+    torch_policy, tf_policy = make("torch", "DQN", RAINBOW), make("tf", "DQN", RAINBOW)
     tf_policy.set_weights(torch_policy.get_weights())
-    obs = make_batch(200)["obs"]
-    np.testing.assert_array_equal(
-        tf_policy.compute_actions(obs, explore=False)[0], torch_policy.compute_actions(obs, explore=False)[0]
-    )
-    for framework_pass, given in (("forward", obs), ("forward_in_framework", {"obs": obs})):
-        ours, theirs = (getattr(policy, framework_pass)(given, False) for policy in (tf_policy, torch_policy))
-        np.testing.assert_allclose(ours[0], theirs[0], atol=1e-5)
+    assert_they_act_alike(tf_policy, torch_policy)
 
 
 @pytest.mark.parametrize(
     ("name", "overrides"),
     [
-        ("DQN", {}),
         ("DQN", {**RAINBOW, "noisy": False}),
         ("PPO", {}),
-        ("APPO", {"use_kl_loss": True}),
-        ("MADDPG", {}),
         ("SAC", {}),
+        pytest.param("DQN", {}, marks=pytest.mark.slow),
+        pytest.param("APPO", {"use_kl_loss": True}, marks=pytest.mark.slow),
+        pytest.param("MADDPG", {}, marks=pytest.mark.slow),
     ],
 )
 def test_a_state_crosses_over_with_target_and_moments(name, overrides):

@@ -17,7 +17,8 @@ TORCH_FIRST = ["torch", pytest.param("tf", marks=[needs_tf, pytest.mark.slow])]
 def cases(names, given, in_tensorflow=()):
     """Returns `parametrize(("framework", *names), ...)`: every case in PyTorch, some in TensorFlow, too.
 
-    A learner step is traced for each policy in TensorFlow, which takes seconds.
+    A learner step is traced for each policy in TensorFlow, which takes seconds: those wait for
+    `make slow`.
 
     Args:
         names: Names of the values of a case.
@@ -26,7 +27,7 @@ def cases(names, given, in_tensorflow=()):
     """
     assert set(in_tensorflow) <= set(given), "an id without a case"
     made = []
-    for framework, ids, marks in (("torch", list(given), ()), ("tf", in_tensorflow, needs_tf)):
+    for framework, ids, marks in (("torch", list(given), ()), ("tf", in_tensorflow, [needs_tf, pytest.mark.slow])):
         for case in ids:
             values = given[case] if isinstance(given[case], tuple) else (given[case],)
             made.append(pytest.param(framework, *values, id=f"{case}-{framework}", marks=marks))

@@ -16,12 +16,12 @@ from tests.hostile.watch import Tally, attack, watching
 @pytest.mark.parametrize(
     ("campaign", "stride"),
     [
-        (checkpoints.attack_by_names, 41),
-        (checkpoints.attack_by_files, 37),
-        (checkpoints.attack_by_pickles, 61),
-        (runs.attack_by_runs, 61),
-        (runs.attack_by_texts, 19),
-        (runs.attack_by_configs, 17),
+        (checkpoints.attack_by_names, 83),
+        (checkpoints.attack_by_files, 73),
+        (checkpoints.attack_by_pickles, 127),
+        (runs.attack_by_runs, 127),
+        (runs.attack_by_texts, 37),
+        (runs.attack_by_configs, 37),
     ],
 )
 def test_nothing_runs_hangs_or_changes_and_each_answer_is_a_sentence(

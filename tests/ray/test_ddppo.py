@@ -67,6 +67,7 @@ def same(one, other, **tolerance):
         np.testing.assert_allclose(array, other[name], err_msg=name, **(tolerance or {"rtol": 0}))
 
 
+@pytest.mark.slow
 def test_weights_stay_equal_without_being_sent(trainers):
     # With an LSTM workers have different numbers of sequences, and so of minibatches.
     trainer = trainers(model={"fcnet_hiddens": [8], "use_lstm": True, "lstm_cell_size": 6})

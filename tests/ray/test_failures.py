@@ -66,7 +66,7 @@ def ask(actor, function):
     return ray.get(actor.apply.remote(function))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [MODES[0], pytest.param(MODES[1], marks=pytest.mark.slow)])
 def test_a_dead_evaluation_worker_costs_no_training(trainers, mode, caplog):
     alone = {"evaluation_interval": 1, "evaluation_num_workers": 1, "evaluation_num_episodes": 2}
     trainer = trainers(num_workers=0, **alone, **{mode: True})
@@ -98,7 +98,7 @@ def test_evaluation_beside_training_is_repeated_alone(trainers):
     assert trainer.workers.restarts == trainer.evaluation_workers.restarts == 1
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [pytest.param(MODES[0], marks=pytest.mark.slow), MODES[1]])
 def test_a_worker_that_dies_between_two_rounds(trainers, mode, caplog):
     def plan(workers, config):
         def kill_one(item):

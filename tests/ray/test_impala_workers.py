@@ -61,7 +61,7 @@ def aggregators(trainer):
 
 @pytest.mark.parametrize(
     ("cls", "framework"),
-    [(ImpalaTrainer, "torch"), pytest.param(APPOTrainer, "tf", marks=needs_tf)],
+    [(ImpalaTrainer, "torch"), pytest.param(APPOTrainer, "tf", marks=[needs_tf, pytest.mark.slow])],
     ids=["IMPALA", "APPO-tf"],
 )
 def test_a_thread_learns_what_workers_sample(trainers, cls, framework):
@@ -177,6 +177,7 @@ def test_a_checkpoint_goes_on_with_other_workers(trainers, cls, before, after, t
     assert results[0]["training_iteration"] == 2
 
 
+@pytest.mark.slow
 def test_batches_are_unpacked_ahead_by_a_second_thread(trainers):
     trainer = trainers(num_multi_gpu_tower_stacks=2, compress_observations=True, num_sgd_iter=2)
     result = trainer.train()
@@ -184,6 +185,7 @@ def test_batches_are_unpacked_ahead_by_a_second_thread(trainers):
     assert sorted(learner_threads()) == ["rlframe-learner", "rlframe-loader"]
 
 
+@pytest.mark.slow
 def test_aggregation_workers_join_fragments_and_end_with_the_trainer(trainers):
     import ray
 

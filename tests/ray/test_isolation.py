@@ -44,7 +44,10 @@ def loaded(**config: object) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize(
     ("framework", "module"),
-    [("torch", "torch"), pytest.param("tf", "tensorflow", marks=[needs_tf, pytest.mark.slow], id="tf-tensorflow")],
+    [
+        pytest.param("torch", "torch", marks=pytest.mark.slow),
+        pytest.param("tf", "tensorflow", marks=[needs_tf, pytest.mark.slow], id="tf-tensorflow"),
+    ],
 )
 def test_remote_workers_on_built_in_models_load_no_framework(framework, module):
     assert loaded(framework=framework) == {"driver": [module], "worker": []}

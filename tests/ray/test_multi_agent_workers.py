@@ -81,6 +81,7 @@ def test_a_policy_added_later_is_on_all_workers(trainers):
     assert ids == [["even", "third"]] * 2
 
 
+@pytest.mark.slow
 def test_policies_wait_on_disk_in_all_workers(trainers):
     import ray
 

@@ -48,7 +48,7 @@ def trainers():
     ("cls", "overrides"),
     [
         (A2CTrainer, {}),
-        pytest.param(PPOTrainer, {**MINIBATCHES, "framework": "tf"}, marks=needs_tf),
+        pytest.param(PPOTrainer, {**MINIBATCHES, "framework": "tf"}, marks=[needs_tf, pytest.mark.slow]),
         pytest.param(PPOTrainer, {**MINIBATCHES, "exploration_config": CURIOUS}, marks=pytest.mark.slow),
     ],
     ids=["A2C", "PPO-tf", "PPO-Curiosity"],

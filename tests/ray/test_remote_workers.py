@@ -52,7 +52,11 @@ def trainers():
 
 @pytest.mark.parametrize(
     ("in_numpy", "framework"),
-    [(True, "torch"), (False, "torch"), pytest.param(True, "tf", marks=[needs_tf, pytest.mark.slow])],
+    [
+        (True, "torch"),
+        pytest.param(False, "torch", marks=pytest.mark.slow),
+        pytest.param(True, "tf", marks=[needs_tf, pytest.mark.slow]),
+    ],
 )
 def test_one_remote_worker_gives_the_numbers_of_none(trainers, in_numpy, framework):
     local = trainers(num_workers=0, framework=framework)

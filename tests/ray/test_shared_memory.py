@@ -304,6 +304,7 @@ def test_a_worker_that_dies_takes_only_its_own_rows_along(shared):
     rollouts.close()
 
 
+@pytest.mark.slow
 def test_impala_learns_from_images_that_come_so(ray_runtime):
     config = {**CONFIG, "recreate_failed_workers": True, "timesteps_per_iteration": 200}
     trainer = ImpalaTrainer(config, env=Numbered)

@@ -133,6 +133,7 @@ def test_population_based_training_copies_and_perturbs(ray_runtime, tmp_path):
     assert scheduler._num_perturbations >= 1
 
 
+@pytest.mark.slow
 def test_functions_of_ray_1_report_and_keep_checkpoints(ray_runtime, tmp_path, capsys):
     from rlframe import tune
 

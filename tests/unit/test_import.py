@@ -52,7 +52,12 @@ def test_what_acts_without_a_framework_loads_none(code):
 
 
 def test_first_learner_steps_import_nothing_of_torch_compile():
-    small = {"model": {"fcnet_hiddens": [8]}, "rollout_fragment_length": 20, "log_sys_usage": False}
+    small = {
+        "model": {"fcnet_hiddens": [8]},
+        "rollout_fragment_length": 20,
+        "log_sys_usage": False,
+        "min_iter_time_s": 0,
+    }
     dqn = {**small, "learning_starts": 20, "timesteps_per_iteration": 40}
     ppo = {**small, "train_batch_size": 40, "sgd_minibatch_size": 20}
     code = (

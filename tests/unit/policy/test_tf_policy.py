@@ -436,6 +436,7 @@ def test_batches_of_ever_new_kinds_end_in_an_error_that_shows_them():
         policy.learn_on_batch(batch)
 
 
+@pytest.mark.slow
 def test_compiled_by_xla_it_learns_the_same():
     plain, compiled = make("tf", "DQN", {}), make("tf", "DQN", {}, jit_compile=True)
     for step in range(3):
@@ -530,6 +531,7 @@ def test_other_random_streams_go_on_as_if_no_model_had_been_made():
     assert drawn == (random.random(), np.random.rand())  # noqa: NPY002
 
 
+@pytest.mark.slow
 def test_tensorflow_starts_without_torch_and_writes_nothing_to_stderr():
     code = (
         "import sys\n"

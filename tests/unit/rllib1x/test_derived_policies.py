@@ -12,7 +12,7 @@ import pytest
 
 from rlframe.agents.registry import get_trainer_class
 from rlframe.policy.policy_template import build_policy_class
-from tests.helpers.frameworks import FRAMEWORKS
+from tests.helpers.frameworks import TORCH_FIRST
 
 COMMON = {
     "num_workers": 0, "rollout_fragment_length": 20, "min_iter_time_s": 0, "timesteps_per_iteration": 0, "seed": 3,
@@ -170,7 +170,7 @@ def train(trainer, iterations=3):
     return infos["default_policy"]["learner_stats"]
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 @pytest.mark.parametrize("name", PARTS)
 def test_a_policy_of_rllibs_functions_learns(name, framework):
     trainer = make_trainer(name, framework, derived=True)
