@@ -789,6 +789,8 @@ class _TRPOKeys(_AdvantageKeys, _EntropyBonusKeys, _LearningRateScheduleKeys, _G
     """Lengths of a step that are tried before it is given up."""
     line_search_shrink: float
     """Each length that is tried, by the one before."""
+    normalize_values: bool | None
+    """PopArt: values are learned normalised by the running mean and standard deviation of their targets; vf_loss is in units of that deviation then."""
     vf_num_sgd_iter: int
     """Passes of the values' steps over a train batch."""
     vf_sgd_minibatch_size: int

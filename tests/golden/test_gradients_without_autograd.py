@@ -42,7 +42,10 @@ CASES += [
     ("TD3", {"grad_clip": 0.2, "l2_reg": 0.1}),
 ]
 #: Values alone; the policy's step is no gradient.
-OF_VALUES = [("TRPO", {"vf_num_sgd_iter": 2, "vf_sgd_minibatch_size": 16, "grad_clip": 0.2})]
+OF_VALUES = [
+    ("TRPO", {"vf_num_sgd_iter": 2, "vf_sgd_minibatch_size": 16, "grad_clip": 0.2}),
+    ("TRPO", {"vf_num_sgd_iter": 2, "vf_sgd_minibatch_size": 16, "grad_clip": 0.2, "normalize_values": True}),
+]
 
 
 def pair(name, overrides):

@@ -12,14 +12,17 @@ from torch import Tensor
 
 from rlframe.data.columns import OBS, VALUE_TARGETS
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.models.fcnet_spec import POPART_LAYER
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.torch.dense_chain import DenseChain
 
 
 class DenseValueGradients:
-    """Fills the gradients of mean (V − R)² for a value network of dense layers, which shares none with the policy.
+    """Fills the gradients of mean (V − R)² / σ² for a value network of dense layers, which shares none with the policy.
 
-        ∂ mean (V − R)² / ∂V = 2 (V − R) / B
+        ∂ [mean (V − R)² / σ²] / ∂V = 2 (V − R) / (σ² B)
+
+    σ is the deviation that values are normalised by, with PopArt's layer behind the others; 1 without.
 
     Args:
         policy: A policy whose values' gradients lie in one buffer.
@@ -33,7 +36,8 @@ class DenseValueGradients:
         spec = policy.model.actor_spec()
         if spec is None or "lstm" in spec or spec["values"] is None or spec["shared"]:
             raise ValueError("not a network of dense layers for values alone")
-        self._values = DenseChain(policy.model, spec["values"])
+        self._values = DenseChain(policy.model, [layer for layer in spec["values"] if layer["name"] != POPART_LAYER])
+        self._popart: Any = getattr(policy.model, POPART_LAYER, None)
 
     @classmethod
     def of(cls, policy: Any) -> DenseValueGradients | None:
@@ -51,8 +55,9 @@ class DenseValueGradients:
         """Fills the gradients, has the policy keep the statistics, and returns the loss, a scalar."""
         obs, targets = batch[OBS], batch[VALUE_TARGETS]
         kept = self._values.forward(obs if obs.dtype == torch.float32 and obs.dim() == 2 else obs.float().flatten(1))
-        values = kept[-1].squeeze(1)
-        errors = values - targets
+        if self._popart is not None:  # errors in units of σ are those of the network to targets in these units
+            targets = (targets - self._popart.bias) / self._popart.weight[0]
+        errors = kept[-1].squeeze(1) - targets
         loss: Tensor = errors.square().mean()
         self._policy.keep(vf_loss=loss, vf_explained_var=_explained(targets, errors))
         self._values.backward(kept, errors.mul_(2.0 / len(errors)).unsqueeze(1), input_grad=False)

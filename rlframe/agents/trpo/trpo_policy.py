@@ -30,6 +30,7 @@ from rlframe.policy.backends import lazy_policies
 from rlframe.policy.components import RandomStream, schedules_of
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import MODEL_OUTPUTS, MODEL_VALUES, AdamSpec, Component, FusedGradients, LossOutput
+from rlframe.policy.popart import LayerPopArt
 from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
@@ -45,7 +46,9 @@ if TYPE_CHECKING:
 def trpo_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
     """Returns the losses of one batch that are due, and their statistics.
 
-        policy: −mean[ρ A] − c_e mean H(π),    values: mean (V − R)²
+        policy: −mean[ρ A] − c_e mean H(π),    values: mean (V − R)² / σ²
+
+    σ is the deviation that values are normalised by, see `LayerPopArt`; 1 without `normalize_values`.
 
     A step of the policy asks for the first alone, steps of the values for the second: see `policy.due`. Padding rows of
     recurrent batches do not count.
@@ -65,7 +68,7 @@ def trpo_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch
         losses["policy"] = -mean(surrogate) - policy.entropy_coeff * stats["entropy"]
     if policy.due("values") and policy.config.use_critic:
         targets, values = train_batch[VALUE_TARGETS], model.value_function()
-        losses["values"] = stats["vf_loss"] = mean(ops.square(values - targets))
+        losses["values"] = stats["vf_loss"] = mean(ops.square(values - targets)) / policy.value_std**2
         stats["vf_explained_var"] = explained_variance(valid(targets), valid(ops.stop_gradient(values)))
     return LossOutput(losses, stats)
 
@@ -90,21 +93,28 @@ class TRPOPolicy(LearningPolicy):
     )
     cur_lr: float
     entropy_coeff: float
+    value_std: float
     _value = value_of_step
     postprocess_trajectory = compute_gae_for_sample_batch
 
     def prepare(self) -> None:
-        """Makes the schedules, and the stream that orders minibatches."""
+        """Makes the schedules, PopArt, and the stream that orders minibatches."""
+        self.popart = LayerPopArt(self, normalizes=self.config.normalize_values)
         self._orders = RandomStream(make_rng(self._policy_seed, "minibatches", *self._agent_stream))
-        self.components.update(orders=self._orders, **schedules_of(self, self.config))
+        self.components.update(orders=self._orders, popart=self.popart, **schedules_of(self, self.config))
 
     def optimizers(self) -> Mapping[str, AdamSpec]:
         """Returns the critic's Adam with `lr`, clipped to `grad_clip`."""
         return {"values": AdamSpec(MODEL_VALUES, self.config.lr, grad_clip=self.config.grad_clip)}
 
+    def model_options(self) -> dict[str, Any]:
+        """Returns the `model` section of the config, with PopArt's layer where values are normalised."""
+        return self.popart.model_options(super().model_options())
+
     def make_components(self) -> dict[str, Component]:
         """Makes the step's parts; checks that the distribution has a divergence, and the critic weights."""
         config = self.config
+        self.popart.check_model()
         self._check_divergence()
         if config.use_critic and not self.weights_of(MODEL_VALUES):
             raise ConfigError(
@@ -160,6 +170,7 @@ class TRPOPolicy(LearningPolicy):
         with blas_in_one_thread():
             self._problem.begin(samples, self._curvature_rows(samples))
             stepped = {**self._region.step(self._problem), **self._loss_outputs}
+        self.popart.update_from(samples)
         fitted = LearnerInfoBuilder()
         for rows in self._value_minibatches(samples):
             fitted.add_learn_on_batch_results(self._learn_result(*self._update(rows), custom))

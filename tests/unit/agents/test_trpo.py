@@ -11,7 +11,7 @@ from rlframe.agents.trpo.natural_gradient import TrustRegion, conjugate_gradient
 from rlframe.agents.trpo.trpo_policy import trpo_loss
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.policy.parts import LossOutput
-from rlframe.utils.errors import ConfigError
+from rlframe.utils.errors import CheckpointError, ConfigError
 from tests.contract.test_policies import make, make_batch
 from tests.helpers.frameworks import TORCH_FIRST, needs_tf
 
@@ -281,6 +281,29 @@ def test_values_follow_their_targets_by_minibatches_in_an_order_that_is_resumed(
 
 
 @pytest.mark.parametrize("framework", ["torch", pytest.param("tf", marks=[needs_tf, pytest.mark.slow])])
+def test_normalised_values_are_learned_in_units_of_their_targets(framework):
+    config = {"vf_sgd_minibatch_size": 16, "vf_num_sgd_iter": 25, "lr": 0.03}
+    plain, policy = (make(framework, "TRPO", {**config, "normalize_values": on}) for on in (False, True))
+    batch = on_policy_batch(policy)
+    targets = 300.0 * batch["obs"][:, 0] - 800.0
+    batch["rewards"] = batch["value_targets"] = targets.astype(np.float32)
+    stats = policy.learn_on_batch(batch)["learner_stats"]
+    assert (policy.value_mean, policy.value_std) == pytest.approx((targets.mean(), targets.std()), rel=1e-4)
+    errors = policy.values(batch["obs"]) - targets
+    assert stats["vf_loss"] < 2.0  # in units of σ², of which it has 8 before the first step
+    assert np.abs(errors).mean() < targets.std()
+    plain.learn_on_batch(batch)
+    assert np.abs(plain.values(batch["obs"]) - targets).mean() > 500.0  # 100 steps do not lead that far
+    before = policy.values(batch["obs"])
+    again = make(framework, "TRPO", {**config, "normalize_values": True})
+    again.set_state(policy.get_state())
+    assert (again.value_mean, again.value_std) == (policy.value_mean, policy.value_std)
+    np.testing.assert_array_equal(again.values(batch["obs"]), before)
+    with pytest.raises(CheckpointError, match="normalize_values=True"):
+        plain.set_state(policy.get_state())
+
+
+@pytest.mark.parametrize("framework", ["torch", pytest.param("tf", marks=[needs_tf, pytest.mark.slow])])
 def test_memory_has_second_derivatives(framework):
     model = {"use_lstm": True, "lstm_cell_size": 6, "max_seq_len": 5, "fcnet_hiddens": [8]}
     policy = make(framework, "TRPO", {"model": model, "vf_num_sgd_iter": 1})
@@ -356,6 +379,10 @@ def test_a_derived_loss_is_what_the_step_goes_down():
         ({"line_search_shrink": 0}, "line_search_shrink: got 0"),
         ({"line_search_steps": 0}, "line_search_steps: got 0"),
         ({"use_gae": False}, "use_gae=False needs batch_mode='complete_episodes'"),
+        (
+            {"normalize_values": True, "use_critic": False, "use_gae": False, "batch_mode": "complete_episodes"},
+            "normalize_values=True needs use_critic=True",
+        ),
         ({"trust_kl": 0.1}, "trust_kl"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
