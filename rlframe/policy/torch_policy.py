@@ -25,12 +25,7 @@ from rlframe.policy.nonfinite import explain_nonfinite
 from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec, RMSPropSpec, by_optimizer, keep_reports, phases
 from rlframe.policy.policy import State
 from rlframe.policy.torch import distributed
-from rlframe.policy.torch.arrays import (
-    load_optimizer,
-    load_weights,
-    optimizer_state,
-    to_arrays,
-)
+from rlframe.policy.torch.arrays import load_weights, to_arrays
 from rlframe.policy.torch.data_parallel import DataParallel
 from rlframe.policy.torch.devices import Threads, choose_devices
 from rlframe.policy.torch.flat import (
@@ -42,6 +37,7 @@ from rlframe.policy.torch.flat import (
     flatten_parameters,
 )
 from rlframe.policy.torch.gradients import apply_gradients, compute_gradients
+from rlframe.policy.torch.optimizer_states import load_optimizer, optimizer_state
 from rlframe.policy.torch.second_order import TorchSecondOrder
 from rlframe.policy.torch.template import derive_class
 from rlframe.policy.users_code import method

@@ -1,4 +1,4 @@
-"""All parameters of a model in one buffer: one optimiser step, one norm, one copy instead of one per tensor."""
+"""All parameters of a model in one buffer, and of its target: one optimiser step, one norm, not one per tensor."""
 
 from __future__ import annotations
 
