@@ -1,55 +1,25 @@
-"""A dict of columns that can compute `dones`, convert columns when they are read, and record which are touched."""
+"""A dict of columns: how many rows it has, `dones` that are computed, columns that are watched when they are read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from rlframe.data.columns import DONES, IS_TRAINING, TERMINATEDS, TRUNCATEDS
+import numpy as np
+from typing_extensions import Self
+
+from rlframe.data import columns as names
+from rlframe.data.access_watch import AccessWatch
+from rlframe.data.columns import DONES, IS_TRAINING, SEQ_LENS, STATE_IN_PREFIX, TERMINATEDS, TRUNCATEDS
+from rlframe.data.nested import Column, first_leaf
 
 _get = dict.__getitem__
 _MISSING: Final = object()
 
 
-class AccessWatch:
-    """Lazily converts the columns of one batch and records which of them are touched.
-
-    Attributes:
-        interceptor: Called once per column with its stored value when the column is first read; None converts nothing.
-        converted: What the interceptor returned, by column.
-        accessed: Columns that were read.
-        added: Columns that were set and had not been there.
-        deleted: Columns that were deleted.
-    """
-
-    __slots__ = ("accessed", "added", "converted", "deleted", "interceptor")
-
-    def __init__(self, interceptor: Callable[[Any], Any] | None = None) -> None:
-        self.interceptor = interceptor
-        self.converted: dict[str, Any] = {}
-        self.accessed: set[str] = set()
-        self.added: set[str] = set()
-        self.deleted: set[str] = set()
-
-    def read(self, key: str, value: Any) -> Any:
-        """Returns the stored `value` of column `key`, converted, and records the access."""
-        self.accessed.add(key)
-        if self.interceptor is None:
-            return value
-        if key not in self.converted:
-            self.converted[key] = self.interceptor(value)
-        return self.converted[key]
-
-    def wrote(self, key: str, *, is_new: bool) -> None:
-        """Records that `key` was set; the new value is converted when it is read."""
-        if is_new:
-            self.added.add(key)
-        self.converted.pop(key, None)
-
-    def removed(self, key: str) -> None:
-        """Records that `key` was deleted."""
-        self.deleted.add(key)
-        self.converted.pop(key, None)
+def is_per_sequence(column: str) -> bool:
+    """Returns whether `column` has one entry per sequence, not per row, in a batch that has `seq_lens`."""
+    return column == SEQ_LENS or column.startswith(STATE_IN_PREFIX)
 
 
 class ColumnDict(dict[str, Any]):
@@ -59,9 +29,76 @@ class ColumnDict(dict[str, Any]):
     flag, not a column. What `items()` and `values()` give is what is stored: neither computed nor converted.
     """
 
-    # Defaults live on the class, so that a batch built without any flag has an empty `__dict__`.
+    # Defaults live on the class, so that a batch built by `from_columns` sets no attribute at all.
+    time_major: bool | None = None
+    zero_padded: bool = False
+    max_seq_len: int | None = None
+    _count: int | None = None
     _is_training: Any = None
     _watch: AccessWatch | None = None
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Column], count: int | None = None) -> Self:
+        """Returns a batch of the columns as they are: nothing is checked, converted or copied.
+
+        Args:
+            columns: Arrays with equally many rows.
+            count: Number of rows; where missing, that of the first column.
+        """
+        batch = cls.__new__(cls)
+        dict.update(batch, columns)
+        if count is not None:
+            batch._count = count
+        return batch
+
+    @property
+    def count(self) -> int:
+        """Number of rows; where the batch has `seq_lens`, the valid ones only."""
+        if self._count is not None:
+            return self._count
+        seq_lens = dict.get(self, names.SEQ_LENS)
+        if seq_lens is not None and len(seq_lens) > 0:
+            return int(sum(seq_lens) if isinstance(seq_lens, list) else seq_lens.sum())
+        for key, value in self.items():
+            if not is_per_sequence(key):
+                leaf = value if isinstance(value, np.ndarray) else first_leaf(value)
+                return int(leaf.shape[0] * leaf.shape[1]) if self.time_major else len(leaf)
+        return 0
+
+    @count.setter
+    def count(self, rows: int) -> None:
+        self._count = rows
+
+    def __len__(self) -> int:
+        return self.count
+
+    def agent_steps(self) -> int:
+        """Number of rows."""
+        return self.count
+
+    def env_steps(self) -> int:
+        """Number of environment steps: with one agent, the rows."""
+        return self.count
+
+    def columns(self, keys: Iterable[str]) -> list[Any]:
+        """Returns the named columns, in the order given."""
+        return [self[key] for key in keys]
+
+    def _like(self, columns: Mapping[str, Column]) -> Self:
+        """Returns a batch of other columns with this one's flags."""
+        batch = type(self).from_columns(columns)
+        if self.__dict__:
+            kept = {key: value for key, value in self.__dict__.items() if key not in ("_watch", "_count")}
+            batch.__dict__.update(kept)
+            if self._watch is not None:
+                batch.set_get_interceptor(self._watch.interceptor)
+        return batch
+
+    def _refuse_sequences(self, what: str) -> None:
+        if dict.get(self, names.SEQ_LENS) is not None:
+            raise ValueError(f"Got {what}() on a batch with seq_lens; wanted a batch that is not cut into sequences.")
+
+    # --- columns ----------------------------------------------------------------------------------------------
 
     def _rows(self, rows: slice) -> Any:
         raise TypeError(f"Got slice {rows} of a {type(self).__name__}, which has no rows")

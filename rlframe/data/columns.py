@@ -89,8 +89,3 @@ STATE_OUT_PREFIX: Final = "state_out_"
 """Recurrent state after a row. `[B, S]`."""
 IS_TRAINING: Final = "is_training"
 """Not a column: a flag of the batch that can also be read and set by item access."""
-
-
-def is_per_sequence(column: str) -> bool:
-    """Returns whether `column` has one entry per sequence, not per row, in a batch that has `seq_lens`."""
-    return column == SEQ_LENS or column.startswith(STATE_IN_PREFIX)

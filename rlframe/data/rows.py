@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import INFOS, SEQ_LENS, STATE_IN_PREFIX, is_per_sequence
+from rlframe.data.column_dict import is_per_sequence
+from rlframe.data.columns import INFOS, SEQ_LENS, STATE_IN_PREFIX
 from rlframe.data.nested import Column, concat_leaves, first_leaf, leaves, map_nested
 
 Columns = dict[str, Column]

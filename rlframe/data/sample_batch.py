@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,19 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data import columns as names
-from rlframe.data.column_dict import ColumnDict
-from rlframe.data.columns import is_per_sequence
-from rlframe.data.compression import pack_leaf, unpack_leaf
-from rlframe.data.nested import Column, first_leaf, map_nested
+from rlframe.data.batch_forms import BatchForms
+from rlframe.data.nested import Column, map_nested
 from rlframe.data.rows import (
     Columns,
     as_seq_lens,
     check_lengths,
     concat_columns,
-    convert_columns,
-    nbytes,
-    pad_columns,
-    padded_positions,
     sequence_at,
     slice_column,
     slice_sequences,
@@ -39,7 +32,7 @@ _get = dict.__getitem__
 _ATTRIBUTES: Final = ("time_major", "zero_padded", "max_seq_len", "_is_training", "_count")
 
 
-class SampleBatch(ColumnDict):
+class SampleBatch(BatchForms):
     """A dict of columns, each an array `[B, ...]` or a dict or tuple of such, with methods for rows.
 
     Reading and writing columns is dict access (see `ColumnDict`); `batch[a:b]` are rows.
@@ -77,12 +70,6 @@ class SampleBatch(ColumnDict):
     BATCH_INDEXES: Final = names.BATCH_INDEXES
     DISCOUNTS: Final = names.DISCOUNTS
     N_STEPS: Final = names.N_STEPS
-
-    # Defaults live on the class, so that a batch built by `from_columns` sets no attribute at all.
-    time_major: bool | None = None
-    zero_padded: bool = False
-    max_seq_len: int | None = None
-    _count: int | None = None
 
     def __init__(
         self,
@@ -126,75 +113,12 @@ class SampleBatch(ColumnDict):
         if _max_seq_len is not None:
             self.max_seq_len = _max_seq_len
 
-    @classmethod
-    def from_columns(cls, columns: Mapping[str, Column], count: int | None = None) -> SampleBatch:
-        """Returns a batch of the columns as they are: nothing is checked, converted or copied.
-
-        Args:
-            columns: Arrays with equally many rows.
-            count: Number of rows; where missing, that of the first column.
-        """
-        batch = cls.__new__(cls)
-        dict.update(batch, columns)
-        if count is not None:
-            batch._count = count
-        return batch
-
-    # --- size -------------------------------------------------------------------------------------------------
-
-    @property
-    def count(self) -> int:
-        """Number of rows; where the batch has `seq_lens`, the valid ones only."""
-        if self._count is not None:
-            return self._count
-        seq_lens = dict.get(self, names.SEQ_LENS)
-        if seq_lens is not None and len(seq_lens) > 0:
-            return int(sum(seq_lens) if isinstance(seq_lens, list) else seq_lens.sum())
-        for key, value in self.items():
-            if not is_per_sequence(key):
-                leaf = value if isinstance(value, np.ndarray) else first_leaf(value)
-                return int(leaf.shape[0] * leaf.shape[1]) if self.time_major else len(leaf)
-        return 0
-
-    @count.setter
-    def count(self, rows: int) -> None:
-        self._count = rows
-
     @property
     def data(self) -> SampleBatch:
         """The batch itself; in RLlib 1.2 its columns were in a dict of this name."""
         return self
 
-    def __len__(self) -> int:
-        return self.count
-
-    def agent_steps(self) -> int:
-        """Number of rows."""
-        return self.count
-
-    def env_steps(self) -> int:
-        """Number of environment steps: with one agent, the rows."""
-        return self.count
-
-    def size_bytes(self) -> int:
-        """Bytes of all arrays; objects count as their references."""
-        return sum(nbytes(value) for value in self.values())
-
-    def columns(self, keys: Iterable[str]) -> list[Any]:
-        """Returns the named columns, in the order given."""
-        return [self[key] for key in keys]
-
     # --- copies and rows ----------------------------------------------------------------------------------------
-
-    def _like(self, columns: Mapping[str, Column]) -> SampleBatch:
-        """Returns a batch of other columns with this one's flags."""
-        batch = type(self).from_columns(columns)
-        if self.__dict__:
-            kept = {key: value for key, value in self.__dict__.items() if key not in ("_watch", "_count")}
-            batch.__dict__.update(kept)
-            if self._watch is not None:
-                batch.set_get_interceptor(self._watch.interceptor)
-        return batch
 
     def copy(self, shallow: bool = False) -> SampleBatch:
         """Returns a copy with its own arrays, or (`shallow`) one that shares them."""
@@ -291,70 +215,6 @@ class SampleBatch(ColumnDict):
         index = np.asarray(rows)
         return self._like({key: slice_column(value, index) for key, value in self.items()})
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Yields one dict per valid row; columns with one entry per sequence are left out."""
-        columns = {key: value for key, value in self.items() if not is_per_sequence(key)}
-        positions: Iterable[int] = range(self.count)
-        if self.zero_padded and names.SEQ_LENS in self:
-            seq_lens = as_seq_lens(_get(self, names.SEQ_LENS))
-            positions = padded_positions(seq_lens, self.max_seq_len or int(seq_lens.max(initial=0))).tolist()
-        for row in positions:
-            yield {key: slice_column(value, row) for key, value in columns.items()}
-
-    def shuffle(self, rng: np.random.Generator | None = None) -> SampleBatch:
-        """Reorders the rows at random, in place, and returns the batch.
-
-        Args:
-            rng: Source of the order; NumPy's global one, which a run's seed sets, where missing.
-
-        Raises:
-            ValueError: If the batch is cut into sequences: its rows belong together.
-        """
-        self._refuse_sequences("shuffle")
-        # Programs written for RLlib seed NumPy's global generator, so that is the default here.
-        permutation: Any = np.random.permutation if rng is None else rng.permutation
-        order = permutation(self.count)
-        for key, value in list(self.items()):
-            self[key] = slice_column(value, order)
-        return self
-
-    def _refuse_sequences(self, what: str) -> None:
-        if dict.get(self, names.SEQ_LENS) is not None:
-            raise ValueError(f"Got {what}() on a batch with seq_lens; wanted a batch that is not cut into sequences.")
-
-    def split_by_episode(self) -> list[SampleBatch]:
-        """Returns one batch per run of rows with the same `eps_id`, in order."""
-        eps_ids = np.asarray(self[names.EPS_ID])
-        if len(eps_ids) == 0:
-            return []
-        cuts = [0, *(np.flatnonzero(eps_ids[1:] != eps_ids[:-1]) + 1).tolist(), len(eps_ids)]
-        return [self[start:stop] for start, stop in pairwise(cuts)]
-
-    def timeslices(
-        self, size: int | None = None, num_slices: int | None = None, k: int | None = None
-    ) -> list[SampleBatch]:
-        """Returns the rows in pieces; with `seq_lens` each piece ends at a sequence's end.
-
-        Args:
-            size: Rows per piece; the last may have fewer.
-            num_slices: Number of pieces, whose sizes differ by at most one row.
-            k: Old name of `size`.
-
-        Raises:
-            ValueError: Unless exactly one of them is given, and is at least 1.
-        """
-        size = k if size is None else size
-        given = [value for value in (size, num_slices) if value is not None]
-        if len(given) != 1 or given[0] < 1:
-            raise ValueError(f"Got size={size}, num_slices={num_slices}; wanted one of them, at least 1.")
-        rows = self.count
-        if size is not None:
-            cuts = [*range(0, rows, size), rows]
-        else:
-            cuts = [rows * piece // given[0] for piece in range(given[0] + 1)]
-        pieces = (self[start:stop] for start, stop in pairwise(cuts))
-        return [piece for piece in pieces if piece.count > 0]
-
     # --- joining --------------------------------------------------------------------------------------------------
 
     @staticmethod
@@ -397,61 +257,6 @@ class SampleBatch(ColumnDict):
         `as_multi_agent()`.
         """
         return MappingProxyType({DEFAULT_POLICY_ID: self})
-
-    # --- in-place conversions ---------------------------------------------------------------------------------------
-
-    def right_zero_pad(self, max_seq_len: int, exclude_states: bool = True) -> SampleBatch:
-        """Pads each sequence at its right to `max_seq_len` rows, in place, and returns the batch.
-
-        Args:
-            max_seq_len: Rows per padded sequence.
-            exclude_states: Leave `state_in_*` (one entry per sequence) as they are.
-
-        Raises:
-            ValueError: If the batch has no `seq_lens`, or a sequence is longer.
-        """
-        if dict.get(self, names.SEQ_LENS) is None:
-            raise ValueError("Got right_zero_pad() on a batch without seq_lens; wanted one that is cut into sequences.")
-        if self.zero_padded:
-            if self.max_seq_len == max_seq_len:
-                return self
-            raise ValueError(f"The batch is padded to {self.max_seq_len} rows already; wanted {max_seq_len}.")
-        self.update(pad_columns(self, max_seq_len, exclude_states=exclude_states))
-        self.zero_padded = True
-        self.max_seq_len = max_seq_len
-        return self
-
-    def zero_pad(self, max_seq_len: int, exclude_states: bool = True) -> SampleBatch:
-        """Does what `right_zero_pad` does (RLlib's old name)."""
-        return self.right_zero_pad(max_seq_len, exclude_states)
-
-    def to_device(self, device: Any, framework: str = "torch") -> SampleBatch:
-        """Turns the columns into tensors on `device`, in place, and returns the batch.
-
-        Columns of objects or strings, and `infos`, stay as they are; float64 becomes float32.
-
-        Raises:
-            ValueError: If the framework is not "torch".
-        """
-        if framework != "torch":
-            raise ValueError(f"Got framework={framework!r}; wanted 'torch': other frameworks place tensors themselves.")
-        from rlframe.utils.torch_utils import convert_to_torch_tensor
-
-        self.update(convert_columns(self, lambda leaf: convert_to_torch_tensor(leaf, device)))
-        return self
-
-    def compress(self, bulk: bool = False, columns: Iterable[str] = (names.OBS, names.NEXT_OBS)) -> None:
-        """Compresses columns in place, each as one piece (`bulk`) or row by row, so that it can still be sliced."""
-        for key in columns:
-            if key in self:
-                self[key] = map_nested(lambda leaf: pack_leaf(leaf, bulk=bulk), _get(self, key))
-
-    def decompress_if_needed(self, columns: Iterable[str] = (names.OBS, names.NEXT_OBS)) -> SampleBatch:
-        """Undoes `compress` in place and returns the batch."""
-        for key in columns:
-            if key in self:
-                self[key] = map_nested(unpack_leaf, _get(self, key))
-        return self
 
     def get_single_step_input_dict(
         self, view_requirements: Mapping[str, ViewRequirement], index: int | str = "last"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.data.column_dict import is_per_sequence
 from rlframe.data.columns import (
     AGENT_INDEX,
     EPS_ID,
@@ -16,7 +17,6 @@ from rlframe.data.columns import (
     STATE_OUT_PREFIX,
     UNROLL_ID,
     VALID_MASK,
-    is_per_sequence,
 )
 from rlframe.data.nested import Column, first_leaf, map_nested
 from rlframe.data.rows import Columns, as_seq_lens, filler, padded_positions, scatter_rows

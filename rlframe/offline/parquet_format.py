@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import AGENT_INDEX, DONES, EPS_ID, SEQ_LENS, is_per_sequence
+from rlframe.data.column_dict import is_per_sequence
+from rlframe.data.columns import AGENT_INDEX, DONES, EPS_ID, SEQ_LENS
 from rlframe.data.compression import unpack_leaf
 from rlframe.data.nested import Column
 from rlframe.data.returns import trajectory_ends

@@ -156,10 +156,11 @@ class LocalReplayBuffer:
             return None
         with self._replay_timer:
             if self.lockstep:
-                batches = self._draw_joint_steps()
-            else:
-                batches = {policy_id: self._draw(buffer) for policy_id, buffer in self.replay_buffers.items()}
-            return MultiAgentBatch.wrap_as_needed(batches, self.replay_batch_size)
+                return MultiAgentBatch.wrap_as_needed(self._draw_joint_steps(), self.replay_batch_size)
+            if len(self.replay_buffers) == 1 and DEFAULT_POLICY_ID in self.replay_buffers:
+                return self._draw(self.replay_buffers[DEFAULT_POLICY_ID])
+            batches = {policy_id: self._draw(buffer) for policy_id, buffer in self.replay_buffers.items()}
+            return MultiAgentBatch(batches, self.replay_batch_size)
 
     def update_priorities(self, prio_dict: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> None:
         """Gives transitions the priority |TD error| + prioritized_replay_eps. Uniform buffers pass over it.

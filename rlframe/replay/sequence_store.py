@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.data.column_dict import is_per_sequence
 from rlframe.data.columns import (
     BATCH_INDEXES,
     BURN_IN,
@@ -17,7 +18,6 @@ from rlframe.data.columns import (
     SEQ_LENS,
     STATE_OUT_PREFIX,
     WEIGHTS,
-    is_per_sequence,
 )
 from rlframe.data.returns import continues
 from rlframe.data.rows import as_seq_lens

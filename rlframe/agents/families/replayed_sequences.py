@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.data.column_dict import is_per_sequence
 from rlframe.data.columns import (
     BURN_IN,
     DISCOUNTS,
@@ -19,7 +20,6 @@ from rlframe.data.columns import (
     SEQ_LENS,
     STATE_IN_PREFIX,
     VALID_MASK,
-    is_per_sequence,
 )
 from rlframe.data.rows import as_seq_lens
 from rlframe.data.sample_batch import SampleBatch

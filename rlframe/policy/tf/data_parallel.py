@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from rlframe.data.columns import SEQ_LENS, TRAJECTORY_ENDS, is_per_sequence
+from rlframe.data.column_dict import is_per_sequence
+from rlframe.data.columns import SEQ_LENS, TRAJECTORY_ENDS
 from rlframe.data.sample_batch import SampleBatch
 
 Tensor: TypeAlias = Any

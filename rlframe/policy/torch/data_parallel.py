@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlframe.data.columns import SEQ_LENS, TRAJECTORY_ENDS, is_per_sequence
+from rlframe.data.column_dict import is_per_sequence
+from rlframe.data.columns import SEQ_LENS, TRAJECTORY_ENDS
 from rlframe.data.nested import first_leaf, map_nested
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.parts import merge_kept
