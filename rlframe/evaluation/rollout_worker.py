@@ -5,41 +5,29 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 
-from rlframe.config.view import ConfigDict
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.env.base_env import BaseEnv, maker_of
 from rlframe.env.env_context import EnvContext
 from rlframe.env.external_env import ExternalEnv
 from rlframe.env.wrappers.atari_wrappers import is_atari, with_preprocessing
 from rlframe.evaluation import shared_names
-from rlframe.evaluation.agent_mapping import agent_mapping
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, overridden_hooks
 from rlframe.evaluation.episodic_life import EpisodicLifeMetrics
-from rlframe.evaluation.policy_table import (
-    as_spec,
-    has_several,
-    policy_config,
-)
 from rlframe.evaluation.process_environment import set_environment
-from rlframe.evaluation.rllib_names import RLlibWorkerNames
 from rlframe.evaluation.sampling.multi_agent import MultiAgentRunner
 from rlframe.evaluation.sampling.single_agent import EnvRunner
 from rlframe.evaluation.sampling.slot import EnvSlot
-from rlframe.evaluation.worker_building import LiveEnvs, make_runner, make_slots, with_overrides, with_spaces
+from rlframe.evaluation.worker_building import LiveEnvs, make_runner, make_slots, with_overrides
+from rlframe.evaluation.worker_policies import WorkerPolicies
 from rlframe.fast.shared_memory import SharedMemoryClient, SharedMemoryPool
-from rlframe.models.catalog import ModelCatalog
-from rlframe.models.preprocessors import without_preprocessing
-from rlframe.policy.policy_map import PolicyMap, TrainedPolicies, rebuilder
+from rlframe.policy.policy_map import PolicyMap, TrainedPolicies
 from rlframe.utils.errors import EnvError
-from rlframe.utils.filter import get_filter
 from rlframe.utils.logs import set_log_level
 from rlframe.utils.names import Gate, install
-from rlframe.utils.seeding import derive_seed
 from rlframe.utils.spaces.old_gym import convert_spaces
 from rlframe.utils.threads import blas_in_one_thread
 
@@ -49,14 +37,11 @@ if TYPE_CHECKING:
     from rlframe.offline.input_reader import InputReader
     from rlframe.offline.output_writer import OutputWriter
     from rlframe.offline.worker_data import WorkerData
-    from rlframe.policy.policy import Policy
     from rlframe.policy.policy_spec import PolicySpec
 
 _LOGGER = logging.getLogger("rlframe")
 shared_names.connect()
 _GLOBAL_WORKER: RolloutWorker | None = None
-#: Callbacks that are given rows, in which they may look for any column.
-_BATCH_HOOKS = frozenset({"on_postprocess_trajectory", "on_sample_end", "on_learn_on_batch"})
 
 
 def get_global_worker() -> RolloutWorker | None:
@@ -64,7 +49,7 @@ def get_global_worker() -> RolloutWorker | None:
     return _GLOBAL_WORKER
 
 
-class RolloutWorker(RLlibWorkerNames):
+class RolloutWorker(WorkerPolicies):
     """Samples with its policies in its environments; the same class is used in-process and as a Ray actor.
 
     Keyword arguments are those of RLlib 1.x; everything not named there is read from `policy_config`, the trainer's
@@ -204,26 +189,6 @@ class RolloutWorker(RLlibWorkerNames):
         """Returns the environment's observation and action space."""
         return self.observation_space, self.action_space
 
-    def add_policies(self, policy_spec: Any) -> None:
-        """Builds the policies, and the sampler where there is an environment.
-
-        Raises:
-            ConfigError: If there are no spaces to build them for.
-        """
-        specs = policy_spec if isinstance(policy_spec, Mapping) else {DEFAULT_POLICY_ID: policy_spec}
-        mapping = agent_mapping(self._mapping_fn, [*self.policy_map, *specs])
-        table = dict(self.policy_specs)
-        for policy_id, spec in specs.items():
-            table[policy_id] = with_spaces(
-                as_spec(spec, None), policy_id, mapping, self.observation_space, self.action_space
-            )
-        for policy_id in specs:
-            self._add_policy(policy_id, table)
-        if self.slots and self.runner is None:
-            self.runner = make_runner(self, self._hooks)
-        if self._data is None and (self.worker_index > 0 or self.num_workers == 0):
-            self._data = self._make_data()
-
     def _make_data(self) -> WorkerData | None:
         """Returns what reads and writes, None where the config asks for neither."""
         config = self.policy_config
@@ -248,99 +213,6 @@ class RolloutWorker(RLlibWorkerNames):
     def policies_to_train(self) -> list[str]:
         """Ids of the policies that learn."""
         return [pid for pid in self.policy_map if self.is_policy_to_train(pid)]
-
-    def policy_mapping_fn(self, agent_id: Any, episode: Any = None, **kwargs: Any) -> str:
-        """Returns the id of the policy that acts for an agent."""
-        return agent_mapping(self._mapping_fn, list(self.policy_map))(agent_id, episode, self)
-
-    def episode_mapping(self) -> Callable[[Any, Any], str]:
-        """Returns the mapping of an episode that begins now, `fn(agent id, episode)`; later ones do not change it."""
-        function = agent_mapping(self._mapping_fn, list(self.policy_map))
-
-        def mapping(agent_id: Any, episode: Any) -> str:
-            policy_id: str = function(agent_id, episode, self)
-            # A simulator's episodes go on when a policy is removed; the mapping that came with that knows better.
-            return policy_id if policy_id in self.policy_map else self.policy_mapping_fn(agent_id, episode)
-
-        return mapping
-
-    def set_policy_mapping_fn(self, policy_mapping_fn: Any = None) -> None:
-        """Takes another mapping of agents to policies, for agents that appear from now on; None changes nothing."""
-        if policy_mapping_fn is not None:
-            agent_mapping(policy_mapping_fn, list(self.policy_map))
-            self._mapping_fn = policy_mapping_fn
-
-    def set_policies_to_train(self, policies_to_train: Any = None) -> None:
-        """Takes other policies to learn: ids, or a function `(policy id, batch) -> bool`; None changes nothing."""
-        if policies_to_train is not None:
-            self.is_policy_to_train = TrainedPolicies(policies_to_train)
-
-    def remove_policy(
-        self, policy_id: str = DEFAULT_POLICY_ID, policy_mapping_fn: Any = None, policies_to_train: Any = None
-    ) -> None:
-        """Forgets a policy; its agents' rows in running episodes are dropped with these.
-
-        Args:
-            policy_id: Its id.
-            policy_mapping_fn: A new mapping of agents to policies; None keeps it.
-            policies_to_train: New policies to learn; None keeps them.
-
-        Raises:
-            KeyError: If there is none of this id.
-        """
-        if policy_id not in self.policy_map:
-            raise KeyError(f"policy_id={policy_id!r}: wanted one of {', '.join(self.policy_map)}")
-        tables: tuple[dict[str, Any], ...] = (self.policy_map, self.preprocessors, self.filters, self.policy_specs)
-        for table in tables:
-            table.pop(policy_id, None)
-        self.set_policy_mapping_fn(policy_mapping_fn)
-        self.set_policies_to_train(policies_to_train)
-        if self.runner is not None:
-            self.runner.restart()
-
-    def _add_policy(self, policy_id: str, table: Mapping[str, PolicySpec]) -> None:
-        """Builds one policy of a table of specifications that have spaces."""
-        spec = table[policy_id]
-        raw_space: Any = spec.observation_space
-        config = ConfigDict(policy_config(self.policy_config, spec))  # the policy's, also when it comes from the disk
-        if has_several(config):  # with all spaces: critics of several agents are built by them
-            config["multiagent"] = {**config["multiagent"], "policies": dict(table)}
-        own_seed = "seed" in (spec.config or {})
-        if policy_id != DEFAULT_POLICY_ID and config.get("seed") is not None and not own_seed:
-            # With the trainer's seed all policies would begin with the same weights and explore alike.
-            config["seed"] = derive_seed(int(config["seed"]), "policy", policy_id)
-        if config["_disable_preprocessor_api"]:
-            preprocessor: Any = without_preprocessing(raw_space)
-        else:
-            preprocessor = ModelCatalog.get_preprocessor_for_space(raw_space, config["model"])
-        made_filter = get_filter(config["observation_filter"], preprocessor.shape)
-        if self.policy_config.in_evaluation and hasattr(made_filter, "learns"):
-            made_filter.learns = False
-        arguments = (preprocessor.observation_space, spec.action_space, config)
-        policy: Policy = spec.policy_class(*arguments)
-        # Nothing of a policy that cannot be made stays behind.
-        self.preprocessors[policy_id], self.filters[policy_id] = preprocessor, made_filter
-        attach = partial(self._attach_to_worker, policy_id)
-        attach(policy)
-        self.policy_map.add(policy_id, policy, rebuilder(spec.policy_class, arguments, attach))
-        self.policy_specs[policy_id] = spec
-
-    def _attach_to_worker(self, policy_id: str, policy: Policy) -> None:
-        """Gives a policy what it has of its worker."""
-        policy._obs_preprocessor = self.preprocessors[policy_id]
-        if policy.config.observation_filter != "NoFilter":
-            policy._obs_filter = self.filters[policy_id]
-        policy.callbacks = self.callbacks  # type: ignore[attr-defined]  # RLlib's name for users' code
-        # An evaluation of the user's own samples by itself, and looks at what it likes.
-        evaluated = self.policy_config.in_evaluation and self.policy_config.custom_eval_function
-        # Rows that are sampled beside those that are read have as many columns.
-        kept = self.policy_config.output is not None or self.policy_config.input != "sampler"
-        if evaluated or kept or not _BATCH_HOOKS.isdisjoint(self._hooks):
-            policy.collect_all_columns()
-        if "on_learn_on_batch" in self._hooks:
-            policy._learn_hook = partial(_call_learn_hook, self.callbacks)  # type: ignore[attr-defined]
-        if policy.exploration is None:  # a class of the user's own that only acts
-            policy.exploration = policy._create_exploration()
 
     @property
     def clips_rewards(self) -> bool | float | None:
@@ -470,24 +342,7 @@ class RolloutWorker(RLlibWorkerNames):
             return
         self.policy_map[DEFAULT_POLICY_ID].apply_gradients(grads)
 
-    # --- policies, weights, filters ---------------------------------------------------------------------------
-
-    def get_policy(self, policy_id: str = DEFAULT_POLICY_ID) -> Policy | None:
-        """Returns a policy, None for an unknown id."""
-        policy: Policy | None = self.policy_map.get(policy_id)
-        return policy
-
-    def for_policy(self, func: Callable[..., Any], policy_id: str = DEFAULT_POLICY_ID, **kwargs: Any) -> Any:
-        """Returns `func(policy)`."""
-        return func(self.policy_map[policy_id], **kwargs)
-
-    def foreach_policy(self, func: Callable[[Policy, str], Any]) -> list[Any]:
-        """Returns `func(policy, policy_id)` for each policy."""
-        return [func(policy, pid) for pid, policy in self.policy_map.items()]
-
-    def foreach_trainable_policy(self, func: Callable[[Policy, str], Any]) -> list[Any]:
-        """Returns `func(policy, policy_id)` for each policy that is trained."""
-        return [func(self.policy_map[pid], pid) for pid in self.policies_to_train]
+    # --- access -----------------------------------------------------------------------------------------------
 
     def foreach_env(self, func: Callable[[Any], Any]) -> list[Any]:
         """Returns `func(env)` for each environment of this worker; for a user's own of several that has none in it."""
@@ -501,24 +356,6 @@ class RolloutWorker(RLlibWorkerNames):
             return [func(env, contexts[0]) for env in envs or [self.env]]
         return [func(env, context) for env, context in zip(envs, contexts, strict=True)]
 
-    def get_weights(self, policies: list[str] | None = None) -> dict[str, Any]:
-        """Returns `{policy_id: weights}`, of all policies unless named."""
-        return {
-            pid: policy.get_weights() for pid, policy in self.policy_map.items() if policies is None or pid in policies
-        }
-
-    def set_weights(self, weights: Mapping[str, Any], global_vars: Mapping[str, Any] | None = None) -> None:
-        """Takes `{policy_id: weights}`, and the global step count if given."""
-        for pid, policy_weights in weights.items():
-            if pid in self.policy_map:  # one that was removed meanwhile may still be sent
-                policy = self.policy_map[pid]
-                policy.set_weights(policy_weights)
-                target = vars(policy).get("target_network")
-                if self.worker_index and target is not None and policy.config.get("worker_side_prioritization"):
-                    target.update(1.0)  # it is not sent along, and first priorities need one
-        if global_vars:
-            self.set_global_vars(global_vars)
-
     def get_global_vars(self) -> dict[str, Any]:
         """Returns `{"timestep": environment steps of all workers}` as last heard."""
         return self.global_vars
@@ -528,19 +365,6 @@ class RolloutWorker(RLlibWorkerNames):
         self.global_vars = dict(global_vars)
         self.policy_map.update_global_vars(global_vars)
 
-    def get_filters(self, flush_after: bool = False) -> dict[str, Any]:
-        """Returns copies of the observation filters, `{policy_id: filter}`."""
-        copies = {pid: made.as_serializable() for pid, made in self.filters.items()}
-        if flush_after:
-            for made in self.filters.values():
-                made.clear_buffer()
-        return copies
-
-    def sync_filters(self, new_filters: Mapping[str, Any]) -> None:
-        """Takes the filters' statistics, keeping what was collected here since."""
-        for pid, made in new_filters.items():
-            self.filters[pid].sync(made)
-
     def apply(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Returns `func(self, *args, **kwargs)`."""
         return func(self, *args, **kwargs)
@@ -549,52 +373,7 @@ class RolloutWorker(RLlibWorkerNames):
         """Returns this worker's index: it is alive."""
         return self.worker_index
 
-    # --- state ------------------------------------------------------------------------------------------------
-
-    def get_state(self, policies: bool = True) -> dict[str, Any]:
-        """Returns filters, the environments' places and (unless told not to) the policies' whole state."""
-        state: dict[str, Any] = {
-            "filters": {pid: made.get_state() for pid, made in self.filters.items()},
-            "runner": None if self.runner is None else self.runner.get_state(),
-            "data": None if self._data is None else self._data.get_state(),
-            "global_vars": dict(self.global_vars),
-            "streams": {
-                pid: {"exploration": policy.get_exploration_state(),
-                      "action_rng": policy._action_rng.bit_generator.state,
-                      "timestep": policy.global_timestep, "seed": policy._policy_seed}
-                for pid, policy in self.policy_map.items()
-            },
-        }  # fmt: skip
-        if policies:
-            state["policies"] = {pid: policy.get_state() for pid, policy in self.policy_map.items()}
-        return state
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes what `get_state` returned."""
-        for pid, saved in state.get("policies", {}).items():
-            self.policy_map[pid].set_state(saved)
-        for pid, saved in state["filters"].items():
-            self.filters[pid].set_state(saved)
-        self.global_vars = dict(state["global_vars"])
-        for pid, streams in state["streams"].items():
-            policy = self.policy_map[pid]
-            if streams["exploration"]:
-                policy.exploration.set_state(streams["exploration"])
-            policy._action_rng.bit_generator.state = streams["action_rng"]
-            policy.global_timestep = int(streams["timestep"])
-            policy._policy_seed = int(streams.get("seed", policy._policy_seed))
-        if self.runner is not None and state["runner"] is not None:
-            self.runner.set_state(state["runner"])
-        if self._data is not None and state.get("data") is not None:
-            self._data.set_state(state["data"])
-
-    def save(self) -> dict[str, Any]:
-        """Returns the state (RLlib's name)."""
-        return self.get_state()
-
-    def restore(self, objs: Mapping[str, Any]) -> None:
-        """Takes the state (RLlib's name)."""
-        self.set_state(objs)
+    # --- the rest ---------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Closes the environments, and removes the files of policies that wait on disk."""
@@ -619,10 +398,6 @@ class RolloutWorker(RLlibWorkerNames):
         with socket.socket() as probe:
             probe.bind(("", 0))
             return int(probe.getsockname()[1])
-
-
-def _call_learn_hook(callbacks: Any, **kwargs: Any) -> None:
-    call_hook(callbacks, "on_learn_on_batch", kwargs)
 
 
 __all__ = ["RolloutWorker", "get_global_worker"]

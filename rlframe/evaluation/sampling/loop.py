@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rlframe.utils.timer import StepTimes
+
 if TYPE_CHECKING:
     from rlframe.evaluation.metrics import RolloutMetrics
 
-_MS = 1000.0
 #: Callbacks that are given the episode.
 EPISODE_HOOKS = frozenset({"on_episode_start", "on_episode_step", "on_episode_end", "on_postprocess_trajectory"})
 
@@ -36,39 +37,6 @@ class Hooks:
     call: dict[str, Callable[..., None]] = field(default_factory=dict)
     worker: Any = None
     base_env: Any = None
-
-
-class StepTimes:
-    """Adds up the time that sampling spends on acting, in environments, and on the rest."""
-
-    def __init__(self) -> None:
-        self._act = self._env = self._rest = 0.0
-        self._steps = 0
-
-    def add(self, act: float, env: float, total: float, steps: int = 1) -> None:
-        """Takes the time of some steps.
-
-        Args:
-            act: In policies, s.
-            env: In environments, or waiting for them, s.
-            total: In all, s.
-            steps: Number of steps of the loop.
-        """
-        self._act += act
-        self._env += env
-        self._rest += total - act - env
-        self._steps += steps
-
-    def stats(self) -> dict[str, float]:
-        """Returns means per step in ms, under RLlib's names."""
-        steps = max(self._steps, 1)
-        return {
-            "mean_raw_obs_processing_ms": self._rest * _MS / steps,
-            "mean_inference_ms": self._act * _MS / steps,
-            "mean_action_processing_ms": 0.0,
-            "mean_env_wait_ms": self._env * _MS / steps,
-            "mean_env_render_ms": 0.0,
-        }
 
 
 class SamplingLoop:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import INFOS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.sequences import cut_into_sequences
 from rlframe.env.checks import check_observation, check_step_result
@@ -27,6 +24,7 @@ from rlframe.evaluation.sampling.rollout_buffer import (
     clip_rewards,
     split_segments,
 )
+from rlframe.evaluation.sampling.single_agent_state import PlacesOfSlots
 from rlframe.evaluation.sampling.slot import EnvSlot, fail_together, step_together
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.recurrent_context import RecurrentContext
@@ -46,7 +44,7 @@ class _End(NamedTuple):
     soft: bool
 
 
-class EnvRunner(SamplingLoop):
+class EnvRunner(PlacesOfSlots, SamplingLoop):
     """Steps B environment slots with one policy and returns `SampleBatch`es.
 
     Args:
@@ -146,11 +144,6 @@ class EnvRunner(SamplingLoop):
             self._explore_hook("on_episode_start", index)
         return np.asarray(obs)
 
-    def _explore_hook(self, hook: str, index: int) -> None:
-        episode = self._episodes[index] or SimpleNamespace(env_id=index)
-        function = getattr(self.policy.exploration, hook)
-        function(self.policy, environment=self.slots[index].env, episode=episode)
-
     def _observe(self, index: int, raw: Any) -> Any:
         """Checks (in a slot's first episode) and preprocesses one observation."""
         if index in self._unchecked:
@@ -161,31 +154,6 @@ class EnvRunner(SamplingLoop):
                 slot.failed = True
                 raise
         return raw if self._preprocess is None else self._preprocess.transform(raw)
-
-    def _start_episode(self, index: int, raw: Any, obs: Any) -> None:
-        episode = Episode(
-            {self.policy_id: self.policy},
-            self.policy_id,
-            episode_id=self.slots[index].episode_id,
-            env_id=index,
-            worker=self.hooks.worker,
-        )
-        self._episodes[index] = episode
-        view = episode._view(DUMMY_AGENT_ID)
-        view.raw_obs = raw
-        self._call("on_episode_start", index)
-        view.obs = obs
-
-    def _call(self, hook: str, index: int) -> None:
-        function = self.hooks.call.get(hook)
-        if function is not None:
-            function(
-                worker=self.hooks.worker,
-                base_env=self.hooks.base_env,
-                policies={self.policy_id: self.policy},
-                episode=self._episodes[index],
-                env_index=index,
-            )
 
     def _finish_episode(self, index: int) -> None:
         """Reports an episode that ended, or whose soft horizon was reached."""
@@ -266,7 +234,7 @@ class EnvRunner(SamplingLoop):
             row = buffer.obs_at(t + 1)
             row[:] = self.obs_filter.filter_batch(row, update=True)
         if self._wants_episodes:
-            self._record_hooks(t, buffer, actions, extras, ended)
+            self._record_hooks(t, buffer, actions, extras, {end.slot for end in ended})
         for end in ended:
             self._end(t, buffer, end)
         if self.settings.render_env:
@@ -345,18 +313,6 @@ class EnvRunner(SamplingLoop):
             episode._record_outcome(obs=obs, raw_obs=raw, reward=float(reward), done=done, info=info)
         return obs, reward, terminated, truncated, info
 
-    def _record_hooks(
-        self, t: int, buffer: RolloutBuffer, actions: NDArray[Any], extras: dict[str, NDArray[Any]], ended: list[_End]
-    ) -> None:
-        over = {end.slot for end in ended}
-        flat = self._flat(actions)
-        for index, episode in enumerate(self._episodes):
-            assert episode is not None
-            episode._record_step(flat[index], {key: column[index] for key, column in extras.items()})
-            view = episode._view(DUMMY_AGENT_ID)
-            view.obs, view.done = buffer.obs_at(t + 1)[index], index in over
-            self._call("on_episode_step", index)
-
     def _end(self, t: int, buffer: RolloutBuffer, end: _End) -> None:
         """Closes the episode of one slot after row t and starts the next one."""
         index, terminated, truncated, soft = end
@@ -433,84 +389,6 @@ class EnvRunner(SamplingLoop):
         if not policy.learns_sequences():
             return batch
         return cut_into_sequences(batch, policy.max_seq_len, keep_states_out=policy.train_columns is None)
-
-    # --- checkpoints ------------------------------------------------------------------------------------------
-
-    def get_state(self) -> dict[str, Any]:
-        """Returns the place of every environment, unfinished rows, and episodes not yet reported."""
-        return {
-            "started": self._started,
-            "slots": {str(slot.index): slot.get_state() for slot in self.slots},
-            "obs": self._obs.copy(),
-            "lengths": list(self._lengths),
-            "returns": list(self._returns),
-            "parts": list(self._episode_parts),
-            "unchecked": sorted(self._unchecked),
-            "pending": {str(i): _pieces_state(pieces) for i, pieces in enumerate(self._pending)},
-            "infos_lost": any(INFOS in piece for pieces in self._pending for piece in pieces),
-            "metrics": [metric.to_state() for metric in self._metrics],
-            "memory": None if self._memory is None else self._memory.get_state(),
-        }
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on from what `get_state` returned: each environment is replayed to where it stood.
-
-        An environment that does not come to the same observation is not deterministic: that is said as a warning, and
-        a new episode begins there.
-        """
-        self._started = False
-        self._metrics = [RolloutMetrics.from_state(item) for item in state["metrics"]]
-        if not state["started"] or len(state["slots"]) != len(self.slots):
-            return
-        obs = np.asarray(state["obs"])
-        self._obs = obs.copy()
-        self._unchecked = set(state["unchecked"])
-        if self._memory is not None and state.get("memory"):
-            self._memory.set_state(state["memory"])
-        self._episode_parts = list(state["parts"])
-        for index, slot in enumerate(self.slots):
-            reached = slot.replay(state["slots"][str(index)])
-            if reached is not None and self._same_observation(reached, obs[index]):
-                self._lengths[index] = int(state["lengths"][index])
-                self._returns[index] = float(state["returns"][index])
-                self._pending[index] = self._pieces_of(state["pending"][str(index)])
-                if self._wants_episodes:
-                    self._resume_episode(index, reached, obs[index])
-                continue
-            warnings.warn(
-                f"{slot.where()} did not come back to where it was saved: it is not deterministic given its seed and "
-                "actions; a new episode begins there",
-                stacklevel=2,
-            )
-            self._pending[index] = []
-            self._obs[index] = self._begin(index)
-        self._started = True
-
-    def _pieces_of(self, saved: list[dict[str, Any]]) -> list[SampleBatch]:
-        """Returns rows that were saved, with empty infos where rows of this policy have infos."""
-        pieces = [SampleBatch(dict(piece)) for piece in saved]
-        wanted = self.policy.train_columns
-        if wanted is None or INFOS in wanted:
-            for piece in pieces:
-                piece[INFOS] = np.array([{} for _ in range(piece.count)], object)
-        return pieces
-
-    def _resume_episode(self, index: int, raw: Any, obs: Any) -> None:
-        self._start_episode(index, raw, obs)
-        episode = self._episodes[index]
-        assert episode is not None
-        episode.length, episode.total_reward = self._lengths[index], self._returns[index]
-        episode.agent_rewards = {(DUMMY_AGENT_ID, self.policy_id): self._returns[index]}
-
-    def _same_observation(self, raw: Any, saved: NDArray[Any]) -> bool:
-        if self.obs_filter is not None:
-            return True  # the saved one is filtered with statistics of its moment: nothing to compare
-        obs = np.asarray(raw if self._preprocess is None else self._preprocess.transform(raw))
-        return obs.shape == saved.shape and np.array_equal(obs.astype(saved.dtype), saved, equal_nan=True)
-
-
-def _pieces_state(pieces: list[SampleBatch]) -> list[dict[str, Any]]:
-    return [{key: value for key, value in piece.items() if value.dtype != object} for piece in pieces]
 
 
 __all__ = ["EnvRunner"]

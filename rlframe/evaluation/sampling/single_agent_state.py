@@ -1,0 +1,110 @@
+"""Where the environments of one agent stand: what a checkpoint has of them, and the way back there."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.data.columns import INFOS
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.evaluation.episode import DUMMY_AGENT_ID
+from rlframe.evaluation.metrics import RolloutMetrics
+from rlframe.evaluation.sampling.single_agent_hooks import EpisodeHooks
+from rlframe.policy.recurrent_context import RecurrentContext
+
+
+class PlacesOfSlots(EpisodeHooks):
+    """The part of an `EnvRunner` that saves where it stands, and goes back there."""
+
+    obs_filter: Any
+    _obs: NDArray[Any]
+    _lengths: list[int]
+    _returns: list[float]
+    _unchecked: set[int]
+    _episode_parts: list[int]
+    _pending: list[list[SampleBatch]]
+    _memory: RecurrentContext | None
+    _preprocess: Any
+    _wants_episodes: bool
+    _started: bool
+    _metrics: list[RolloutMetrics]
+    _begin: Any  # a method of the runner
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the place of every environment, unfinished rows, and episodes not yet reported."""
+        return {
+            "started": self._started,
+            "slots": {str(slot.index): slot.get_state() for slot in self.slots},
+            "obs": self._obs.copy(),
+            "lengths": list(self._lengths),
+            "returns": list(self._returns),
+            "parts": list(self._episode_parts),
+            "unchecked": sorted(self._unchecked),
+            "pending": {str(i): _pieces_state(pieces) for i, pieces in enumerate(self._pending)},
+            "infos_lost": any(INFOS in piece for pieces in self._pending for piece in pieces),
+            "metrics": [metric.to_state() for metric in self._metrics],
+            "memory": None if self._memory is None else self._memory.get_state(),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes on from what `get_state` returned: each environment is replayed to where it stood.
+
+        An environment that does not come to the same observation is not deterministic: that is said as a warning, and
+        a new episode begins there.
+        """
+        self._started = False
+        self._metrics = [RolloutMetrics.from_state(item) for item in state["metrics"]]
+        if not state["started"] or len(state["slots"]) != len(self.slots):
+            return
+        obs = np.asarray(state["obs"])
+        self._obs = obs.copy()
+        self._unchecked = set(state["unchecked"])
+        if self._memory is not None and state.get("memory"):
+            self._memory.set_state(state["memory"])
+        self._episode_parts = list(state["parts"])
+        for index, slot in enumerate(self.slots):
+            reached = slot.replay(state["slots"][str(index)])
+            if reached is not None and self._same_observation(reached, obs[index]):
+                self._lengths[index] = int(state["lengths"][index])
+                self._returns[index] = float(state["returns"][index])
+                self._pending[index] = self._pieces_of(state["pending"][str(index)])
+                if self._wants_episodes:
+                    self._resume_episode(index, reached, obs[index])
+                continue
+            warnings.warn(
+                f"{slot.where()} did not come back to where it was saved: it is not deterministic given its seed and "
+                "actions; a new episode begins there",
+                stacklevel=2,
+            )
+            self._pending[index] = []
+            self._obs[index] = self._begin(index)
+        self._started = True
+
+    def _pieces_of(self, saved: list[dict[str, Any]]) -> list[SampleBatch]:
+        """Returns rows that were saved, with empty infos where rows of this policy have infos."""
+        pieces = [SampleBatch(dict(piece)) for piece in saved]
+        wanted = self.policy.train_columns
+        if wanted is None or INFOS in wanted:
+            for piece in pieces:
+                piece[INFOS] = np.array([{} for _ in range(piece.count)], object)
+        return pieces
+
+    def _resume_episode(self, index: int, raw: Any, obs: Any) -> None:
+        self._start_episode(index, raw, obs)
+        episode = self._episodes[index]
+        assert episode is not None
+        episode.length, episode.total_reward = self._lengths[index], self._returns[index]
+        episode.agent_rewards = {(DUMMY_AGENT_ID, self.policy_id): self._returns[index]}
+
+    def _same_observation(self, raw: Any, saved: NDArray[Any]) -> bool:
+        if self.obs_filter is not None:
+            return True  # the saved one is filtered with statistics of its moment: nothing to compare
+        obs = np.asarray(raw if self._preprocess is None else self._preprocess.transform(raw))
+        return obs.shape == saved.shape and np.array_equal(obs.astype(saved.dtype), saved, equal_nan=True)
+
+
+def _pieces_state(pieces: list[SampleBatch]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in piece.items() if value.dtype != object} for piece in pieces]
