@@ -110,6 +110,9 @@ class TrainOneStep:
                 f"Got num_sgd_iter={num_sgd_iter}, sgd_minibatch_size={sgd_minibatch_size}; "
                 "wanted 1 pass or more, and 0 rows (all) or more"
             )
+        from rlframe.data.passes import pass_of_minibatches
+
+        self._pass_of_minibatches = pass_of_minibatches
         self.workers = workers
         # Remote workers come and go in this list; the local one stays.
         self._local, self._remote = workers.local_worker(), workers.remote_workers()
@@ -169,10 +172,8 @@ class TrainOneStep:
 
     def _minibatches(self, rows: SampleBatch, size: int) -> Iterator[SampleBatch]:
         """Yields one pass over the rows."""
-        from rlframe.data.passes import pass_of_minibatches
-
         rng = self._generator if self._shuffle else None
-        return pass_of_minibatches(rows, size, rng, drop_remainder=self._drop_remainder)
+        return self._pass_of_minibatches(rows, size, rng, drop_remainder=self._drop_remainder)
 
     def _generator(self) -> np.random.Generator:
         """Returns the stream that orders minibatches, derived from the config's seed."""

@@ -30,9 +30,10 @@ from rlframe.models.recurrent_actor import make_actor
 from rlframe.models.spec import ActingView, Part
 from rlframe.policy.acting_parts import acting_recipe, make_networks, numpy_distribution
 from rlframe.policy.first_run import initialize_loss, run_first
-from rlframe.policy.inference import FrameworkInference, HookedInference, Inference, NumpyInference
+from rlframe.policy.inference import FrameworkInference, Inference, NumpyInference
 from rlframe.policy.model_parts import split_model
 from rlframe.policy.numpy_policy import ActingRecipe
+from rlframe.policy.own_inference import HookedInference
 from rlframe.policy.parts import (
     MODEL_OUTPUTS,
     MODEL_VALUES,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
@@ -16,8 +15,6 @@ from rlframe.data.columns import (
     INFOS,
     NEXT_OBS,
     OBS,
-    PREV_ACTIONS,
-    PREV_REWARDS,
     STATE_IN_PREFIX,
     STATE_OUT_PREFIX,
 )
@@ -26,30 +23,25 @@ from rlframe.data.sample_batch import DEFAULT_POLICY_ID, SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.models.numpy_dists import numpy_dist_for
 from rlframe.models.preprocessors import get_preprocessor
-from rlframe.policy.given_rows import memory_inputs, observed
 from rlframe.policy.group_actions import GroupCategorical
-from rlframe.policy.inference import Inference, OwnActing, OwnForward
+from rlframe.policy.inference import Inference
+from rlframe.policy.own_inference import OwnActing, OwnForward
 from rlframe.policy.parts import Component
-from rlframe.policy.policy_making import corners, create_exploration, default_view_requirements
+from rlframe.policy.policy_making import create_exploration, default_view_requirements
 from rlframe.policy.policy_spec import PolicySpec as PolicySpec
+from rlframe.policy.policy_state import PolicyState, State
 from rlframe.policy.recurrent_context import views_after
+from rlframe.policy.requested_actions import RequestedActions, first_choice, unbatch_one
 from rlframe.policy.rllib_names import RLlibPolicyNames
 from rlframe.policy.users_code import PolicyType, method, users_way, widen, with_attributes
 from rlframe.utils.seeding import entropy_seed, make_rng
 from rlframe.utils.spaces.old_gym import known_to_both
 from rlframe.utils.spaces.space_utils import (
-    clip_action,
-    flatten_to_single_ndarray,
     get_base_struct_from_space,
-    map_space,
-    normalize_action,
-    unsquash_action,
 )
 
-State = dict[str, Any]
 
-
-class Policy(RLlibPolicyNames, metaclass=PolicyType):
+class Policy(RequestedActions, PolicyState, RLlibPolicyNames, metaclass=PolicyType):
     """Maps observations to actions, and learns from batches of them.
 
     Subclasses provide `forward(obs)`; learning policies add `learn_on_batch` and its parts. `obs` here is always
@@ -95,7 +87,7 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         self.observation_space = observation_space = known_to_both(observation_space)
         self.action_space = known_to_both(action_space)
         self.action_space_struct = get_base_struct_from_space(self.action_space)
-        self._counts_from_elsewhere = any(np.any(_start(leaf)) for leaf in tree.flatten(self.action_space_struct))
+        self._counts_from_elsewhere = any(np.any(first_choice(leaf)) for leaf in tree.flatten(self.action_space_struct))
         leaves = tree.flatten(self.action_space_struct)
         self._acts_in_numbers = any(isinstance(leaf, gym.spaces.Box) and not leaf.shape for leaf in leaves)
         self.config = config
@@ -200,7 +192,8 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
         """
         next_obs = slice_column(batch[NEXT_OBS], rows)
         if not self.needs_memory():
-            return np.asarray(method(self, "values")(next_obs), np.float32).reshape(-1)
+            values_of = self.values if callable(self.values) else method(self, "values")  # a user may keep more there
+            return np.asarray(values_of(next_obs), np.float32).reshape(-1)
         inputs = views_after(self.acting_views(), batch, rows, next_obs)
         for index in range(self.num_state_tensors()):
             inputs[f"{STATE_IN_PREFIX}{index}"] = np.asarray(batch[f"{STATE_OUT_PREFIX}{index}"])[rows]
@@ -235,167 +228,6 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
 
     def allow_actions(self, obs: NDArray[Any]) -> None:
         """Writes into observations of zeros, `[B, ...]`, what acting on them needs; a hook for action masks."""
-
-    def batched(self, actions: Any) -> Any:
-        """Returns actions [B, ...] as arrays, of what a user's method gave: also a list of single ones."""
-        if isinstance(actions, list) and self.action_space_struct is not self.action_space:
-            return tree.map_structure(lambda *leaves: np.stack(leaves), *actions)
-        return actions if isinstance(actions, (tuple, dict)) else np.asarray(actions)
-
-    def acting_columns(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the columns that acting takes: what the caller gave but for infos, and memory where it needs one."""
-        obs = np.asarray(given[OBS])
-        memory = memory_inputs(self, given, len(obs)) or {}
-        return {**{key: value for key, value in given.items() if key != INFOS}, OBS: obs, **memory}
-
-    def compute_actions_from_input_dict(
-        self,
-        input_dict: Mapping[str, Any],
-        explore: bool | None = None,
-        timestep: int | None = None,
-        episodes: Any = None,
-        **kwargs: Any,
-    ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
-        """Returns actions [B, ...], recurrent states (`[]`) and extra columns for a dict of columns with `obs`."""
-        explore = bool(self.config.explore) if explore is None else explore
-        return self.inference.compute(input_dict, explore, timestep, episodes, **kwargs)
-
-    def compute_actions(
-        self,
-        obs_batch: Any,
-        state_batches: list[Any] | None = None,
-        prev_action_batch: Any = None,
-        prev_reward_batch: Any = None,
-        info_batch: Any = None,
-        episodes: Any = None,
-        explore: bool | None = None,
-        timestep: int | None = None,
-        **kwargs: Any,
-    ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
-        """Returns actions [B, ...], states and extra columns for preprocessed observations [B, ...]."""
-        input_dict = {OBS: np.asarray(obs_batch)}
-        for name, column in ((PREV_ACTIONS, prev_action_batch), (PREV_REWARDS, prev_reward_batch)):
-            if column is not None:
-                input_dict[name] = np.asarray(column)
-        for index, state in enumerate(state_batches or []):
-            input_dict[f"state_in_{index}"] = np.asarray(state)
-        return self.compute_actions_from_input_dict(input_dict, explore, timestep, episodes, **kwargs)
-
-    def compute_single_action(
-        self,
-        obs: Any = None,
-        state: list[Any] | None = None,
-        *,
-        prev_action: Any = None,
-        prev_reward: Any = None,
-        info: Any = None,
-        input_dict: Mapping[str, Any] | None = None,
-        episode: Any = None,
-        explore: bool | None = None,
-        timestep: int | None = None,
-        unsquash_action: bool | None = None,
-        clip_action: bool | None = None,
-        **kwargs: Any,
-    ) -> tuple[Any, list[Any], dict[str, Any]]:
-        """Returns one action of the environment's space for one observation of the environment.
-
-        The whole pipeline runs: preprocessor, filter (frozen), model, exploration, un-squashing or clipping as the
-        config says. An observation that already has the preprocessed shape is not preprocessed again.
-
-        Args:
-            obs: One observation, without batch dimension.
-            state: Recurrent state, a list of arrays; None begins an episode.
-            prev_action: The action before, of the environment's space, for models that want it.
-            prev_reward: The reward before, for models that want it.
-            info: Ignored; accepted because old programs pass it.
-            input_dict: Alternative to `obs`: a dict of columns without batch dimension.
-            episode: The episode that it is for, where a policy acts by what it sees of it.
-            explore: Whether to explore; None takes `config["explore"]`.
-            timestep: Global step for exploration schedules; None takes the policy's own.
-            unsquash_action: Maps [-1, 1] to the space's bounds; None takes `config["normalize_actions"]`.
-            clip_action: Clips to the space's bounds; None takes `config["clip_actions"]`.
-            **kwargs: Passed on to `compute_actions_from_input_dict`.
-
-        Returns:
-            The action, the list of new states, and the extra outputs, all without batch dimension.
-        """
-        given = dict(input_dict) if input_dict is not None else {OBS: obs}
-        if prev_action is not None:
-            given[PREV_ACTIONS] = self.from_env_action(prev_action)
-        if prev_reward is not None:
-            given[PREV_REWARDS] = prev_reward
-        given[OBS] = self._observed(given[OBS])
-        batched = {key: np.asarray(value)[None] for key, value in given.items()}
-        for index, part in enumerate(() if state is None else state):
-            batched[f"state_in_{index}"] = np.asarray(part)[None]
-        episodes = None if episode is None else [episode]
-        actions, states, extra = self.compute_actions_from_input_dict(
-            batched, explore, timestep, episodes=episodes, **kwargs
-        )
-        action = self.to_env_actions(self.batched(actions), unsquash=unsquash_action, clip=clip_action)
-        return (
-            unbatch_one(action),
-            [part[0] for part in states],
-            {key: column[0] for key, column in extra.items()},
-        )
-
-    def _observed(self, obs: Any) -> NDArray[Any]:
-        """Returns one environment observation preprocessed and filtered (filter frozen); see `given_rows.observed`."""
-        return observed(self, obs)
-
-    def to_env_actions(self, actions: Any, *, unsquash: bool | None = None, clip: bool | None = None) -> Any:
-        """Returns actions [B, ...] of the policy's space as actions of the environment's space.
-
-        `normalize_actions` maps [-1, 1] to the bounds and clips; without it `clip_actions` clips.
-        """
-        if unsquash is None:
-            unsquash = bool(self.config.normalize_actions)
-        if clip is None:
-            clip = bool(self.config.clip_actions)
-        if self._acts_in_points:
-            actions = np.asarray(actions).argmax(-1)
-        if self._counts_from_elsewhere:
-            actions = map_space(_from_start, actions, self.action_space_struct)
-        if self._acts_in_numbers:
-            actions = map_space(_as_number, actions, self.action_space_struct)
-        if unsquash:
-            return unsquash_action(actions, self.action_space_struct)
-        return clip_action(actions, self.action_space_struct) if clip else actions
-
-    def from_env_action(self, action: Any) -> Any:
-        """Returns one action of the environment's space as the policy's space has it: an array; undoes squashing."""
-        if self._counts_from_elsewhere:
-            action = map_space(_to_zero, action, self.action_space_struct)
-        if self.config.normalize_actions:
-            action = normalize_action(action, self.action_space_struct)
-        if self._acts_in_points:
-            return corners(np.asarray(action), self.action_space)
-        nested = self.action_space_struct is not self.action_space
-        return flatten_to_single_ndarray(action) if nested else np.asarray(action)
-
-    def compute_log_likelihoods(
-        self,
-        actions: Any,
-        obs_batch: Any,
-        state_batches: Any = None,
-        prev_action_batch: Any = None,
-        prev_reward_batch: Any = None,
-        actions_normalized: bool = True,
-    ) -> NDArray[np.float32]:
-        """Returns log π(actions | obs) [B]; `actions` in the policy's space unless `actions_normalized` is False."""
-        if not actions_normalized and self._counts_from_elsewhere:
-            actions = map_space(_to_zero, actions, self.action_space_struct)
-        if not actions_normalized and self.config.normalize_actions:
-            actions = normalize_action(actions, self.action_space_struct)
-        given = {OBS: np.asarray(obs_batch), PREV_ACTIONS: prev_action_batch, PREV_REWARDS: prev_reward_batch}
-        given.update({f"{STATE_IN_PREFIX}{index}": state for index, state in enumerate(state_batches or [])})
-        known = {name: column for name, column in given.items() if column is not None}
-        inputs = memory_inputs(self, known, len(known[OBS]))
-        if inputs is None:
-            dist_inputs, _ = self.forward(known[OBS], False)
-        else:
-            dist_inputs, _, _ = self.forward_with_memory(known[OBS], inputs, False)
-        return np.asarray(method(self, "distribution")(dist_inputs).logp(np.asarray(actions)), np.float32)
 
     # --- learning ---------------------------------------------------------------------------------------------
 
@@ -438,75 +270,6 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
     def apply_gradients(self, gradients: list[Any]) -> None:
         """Applies what `compute_gradients` returned, here or in another process."""
         raise NotImplementedError(f"{type(self).__name__} does not learn")
-
-    # --- weights and state ------------------------------------------------------------------------------------
-
-    def get_weights(self) -> dict[str, NDArray[Any]]:
-        """Returns a copy of the weights, `{parameter name: array}`."""
-        return {}
-
-    def set_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
-        """Takes weights as `get_weights` returns them."""
-
-    def get_flat_weights(self) -> NDArray[np.float32]:
-        """Returns all weights in one vector, float32 `[P]`, in the order of `get_weights`."""
-        arrays = [np.asarray(array, np.float32).reshape(-1) for array in self.get_weights().values()]
-        return np.concatenate([np.zeros(0, np.float32), *arrays])
-
-    def set_flat_weights(self, flat: Any) -> None:
-        """Takes all weights as `get_flat_weights` returns them.
-
-        Raises:
-            ValueError: If there are more or fewer numbers.
-        """
-        self.set_weights(self.unflattened(flat))
-
-    def unflattened(self, flat: Any) -> dict[str, NDArray[Any]]:
-        """Returns a vector as `get_flat_weights` gives it as named weights, float32.
-
-        Raises:
-            ValueError: If there are more or fewer numbers.
-        """
-        shapes = {name: np.shape(array) for name, array in self.get_weights().items()}
-        sizes = [math.prod(shape) for shape in shapes.values()]
-        vector = np.asarray(flat, np.float32).reshape(-1)
-        if len(vector) != sum(sizes):
-            raise ValueError(f"got {len(vector)} numbers as the weights of {type(self).__name__}, wanted {sum(sizes)}")
-        parts = np.split(vector, np.cumsum(sizes)[:-1])
-        return {name: part.reshape(shape) for part, (name, shape) in zip(parts, shapes.items(), strict=True)}
-
-    def get_exploration_state(self) -> State:
-        """Returns the state of the exploration, e.g. `cur_epsilon` and its random stream."""
-        return dict(self.exploration.get_state()) if self.exploration is not None else {}
-
-    def get_state(self) -> State:
-        """Returns everything that acting and learning go on from exactly, as nested dicts of arrays and numbers."""
-        return {
-            "weights": self.get_weights(),
-            "global_timestep": self.global_timestep,
-            "_exploration_state": self.get_exploration_state(),
-            "_action_rng": self._action_rng.bit_generator.state,
-            **self._states_of_components(),
-        }
-
-    def _states_of_components(self) -> State:
-        states = {name: part.get_state() for name, part in self.components.items()}
-        return {"_components": {name: part for name, part in states.items() if part}} if any(states.values()) else {}
-
-    def set_state(self, state: State) -> None:
-        """Takes what `get_state` returned."""
-        saved = state.get("_components", {})
-        for name, part in self.components.items() if "weights" in state else ():
-            part.check_state(saved.get(name))
-        self.set_weights(state["weights"])
-        self.global_timestep = int(state.get("global_timestep", 0))
-        if self.exploration is not None and state.get("_exploration_state"):
-            self.exploration.set_state(state["_exploration_state"])
-        if "_action_rng" in state:
-            self._action_rng.bit_generator.state = state["_action_rng"]
-        for name, part in self.components.items():
-            if name in saved:
-                part.set_state(saved[name])
 
     def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
         """Takes the global step count; schedules follow it."""
@@ -564,45 +327,9 @@ class Policy(RLlibPolicyNames, metaclass=PolicyType):
             return partial(GroupCategorical, n_agents=len(self.action_space_struct))
         return numpy_dist_for(self.action_space, self.dist_type)[0]
 
-    @property
-    def _acts_in_points(self) -> bool:
-        """Whether the policy's actions are points on the simplex, and the environment gets numbers."""
-        return self.dist_type == "relaxed_one_hot" and isinstance(self.action_space, gym.spaces.Discrete)
-
     def _create_exploration(self) -> Any:
         """Returns the exploration that `exploration_options` describes."""
         return create_exploration(self)
-
-
-def _start(space: Any) -> Any:
-    """Returns the number from which a space counts choices; policies count from 0."""
-    counted = isinstance(space, (gym.spaces.Discrete, gym.spaces.MultiDiscrete))
-    return getattr(space, "start", 0) if counted else 0
-
-
-def _from_start(action: Any, space: Any) -> Any:
-    start = _start(space)
-    return action + start if np.any(start) else action
-
-
-def _as_number(action: Any, space: Any) -> Any:
-    """Returns vectors of one `[B, 1]` as numbers `[B]` where the space, a Box, has no dimension."""
-    vector = isinstance(space, gym.spaces.Box) and not space.shape and np.ndim(action) == 2
-    return np.asarray(action)[:, 0] if vector else action
-
-
-def _to_zero(action: Any, space: Any) -> Any:
-    start = _start(space)
-    return np.asarray(action) - start if np.any(start) else action
-
-
-def unbatch_one(actions: Any) -> Any:
-    """Returns the only action of a batch of one, through nested tuples and dicts."""
-    if isinstance(actions, tuple):
-        return tuple(unbatch_one(part) for part in actions)
-    if isinstance(actions, Mapping):
-        return {key: unbatch_one(part) for key, part in actions.items()}
-    return actions[0]
 
 
 __all__ = ["DEFAULT_POLICY_ID", "Policy", "PolicySpec", "State", "unbatch_one"]

@@ -109,6 +109,9 @@ class LayerPopArt(PopArt):
         normalizes: Whether the network shall have that layer.
     """
 
+    #: The networks that have it; None until it moves.
+    _layers: list[Any] | None = None
+
     def model_options(self, options: dict[str, Any]) -> dict[str, Any]:
         """Returns the `model` section of the config, with PopArt's layer where values are normalised."""
         return {**options, POPART_LAYER: True} if self.normalizes else options
@@ -158,7 +161,10 @@ class LayerPopArt(PopArt):
         if not (math.isfinite(mean) and math.isfinite(spread)):
             return
         self.update(mean, spread, np.asarray(rows[REWARDS]))
-        policy.model.set_value_moments(policy.value_mean, policy.value_std)
+        if self._layers is None:
+            self._layers = [network for network in policy.model.networks() if hasattr(network, "set_own_value_moments")]
+        for network in self._layers:
+            network.set_own_value_moments(policy.value_mean, policy.value_std)
         policy._weights_changed()
 
 

@@ -23,9 +23,9 @@ from rlframe.models.modelv2 import states_of
 from rlframe.models.tf.check_model import check_model
 from rlframe.models.tf.misc import seeded_initial_weights
 from rlframe.models.tf.networks import SomeNetworks
-from rlframe.policy.inference import sampled
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.nonfinite import explain_nonfinite
+from rlframe.policy.own_inference import sampled
 from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec, RMSPropSpec, by_optimizer, keep_reports, merge_kept, phases
 from rlframe.policy.policy import State
 from rlframe.policy.tf.adam import Adam

@@ -19,9 +19,9 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.modelv2 import states_of
 from rlframe.models.torch.check_model import check_model
 from rlframe.models.torch.networks import SomeNetworks
-from rlframe.policy.inference import sampled
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.nonfinite import explain_nonfinite
+from rlframe.policy.own_inference import sampled
 from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec, RMSPropSpec, by_optimizer, keep_reports, phases
 from rlframe.policy.policy import State
 from rlframe.policy.torch import distributed

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.agents.dqn.q_policy import QOutput, check_discrete, make_q_model, q_heads, q_output
-from rlframe.agents.families.n_step import postprocess_nstep_and_prio, postprocess_nstep_and_value_prio
 from rlframe.agents.families.replayed_policy import (
     LOSS_COLUMNS,
     SAMPLED_COLUMNS,
+    postprocess_nstep_and_prio,
+    postprocess_nstep_and_value_prio,
     postprocess_replayed,
     td_error_of,
     with_discounts,

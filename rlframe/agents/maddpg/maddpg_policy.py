@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.agents.families.n_step import postprocess_nstep
+from rlframe.agents.families.replayed_policy import postprocess_nstep
 from rlframe.agents.maddpg.joint_steps import JOINT_ACTIONS, JOINT_NEXT_ACTIONS, JOINT_NEXT_OBS, JOINT_OBS
 from rlframe.data.columns import DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS
 from rlframe.data.sample_batch import SampleBatch

@@ -150,7 +150,7 @@ def warn_about_bad_reward_scales(config: Any, result: dict[str, Any]) -> dict[st
         config: A config with `vf_clip_param`; or a trainer, as `after_train_result` hands it over.
         result: Result of an iteration.
     """
-    config = getattr(config, "config", config)
+    config = config if isinstance(config, Mapping) else config.config
     mean = result.get("episode_reward_mean", math.nan)
     if math.isfinite(mean) and abs(mean) / config["vf_clip_param"] > _SCALE_LIMIT:
         _LOGGER.warning(

@@ -127,15 +127,17 @@ class TorchLayerOwner(LayerOwner):
 
     def get_spec_weight(self, layer: str, part: str) -> NDArray[np.float32]:
         """Returns a copy of a parameter or buffer."""
-        owner: Any = self
-        array: NDArray[np.float32] = getattr(owner.get_submodule(layer), part).detach().cpu().numpy().copy()
+        array: NDArray[np.float32] = getattr(self._layer(layer), part).detach().cpu().numpy().copy()
         return array
+
+    def _layer(self, name: str) -> Any:
+        owner: Any = self
+        return owner._modules.get(name) or owner.get_submodule(name)
 
     def set_spec_weight(self, layer: str, part: str, value: NDArray[np.float32]) -> None:
         """Sets a parameter or buffer in its place."""
-        owner: Any = self
         with torch.no_grad():
-            getattr(owner.get_submodule(layer), part).copy_(torch.from_numpy(value))
+            getattr(self._layer(layer), part).copy_(torch.from_numpy(value))
 
 
 class FixedDense(nn.Module):

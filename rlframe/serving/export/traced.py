@@ -9,7 +9,7 @@ import tree
 from rlframe.data.columns import OBS, STATE_IN_PREFIX
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.modelv2 import states_of
-from rlframe.policy.inference import HookedInference, sampled
+from rlframe.policy.own_inference import HookedInference, sampled
 
 
 def columns_taken(policy: Any) -> list[str]:

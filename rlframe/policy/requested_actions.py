@@ -1,0 +1,235 @@
+"""Actions that a program asks a policy for: of the environment's space, for the environment's observations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import tree
+from numpy.typing import NDArray
+
+from rlframe.data.columns import INFOS, OBS, PREV_ACTIONS, PREV_REWARDS, STATE_IN_PREFIX
+from rlframe.policy.given_rows import memory_inputs, observed
+from rlframe.policy.inference import Inference
+from rlframe.policy.policy_making import corners
+from rlframe.policy.users_code import method
+from rlframe.utils.spaces.space_utils import (
+    clip_action,
+    flatten_to_single_ndarray,
+    map_space,
+    normalize_action,
+    unsquash_action,
+)
+
+
+class RequestedActions:
+    """What a `Policy` answers who is no sampler: RLlib's `compute_*` methods, actions of the environment's space."""
+
+    config: Any
+    action_space: gym.Space[Any]
+    action_space_struct: Any
+    _counts_from_elsewhere: bool
+    _acts_in_numbers: bool
+    dist_type: str | None
+    forward: Any
+    forward_with_memory: Any
+
+    def batched(self, actions: Any) -> Any:
+        """Returns actions [B, ...] as arrays, of what a user's method gave: also a list of single ones."""
+        if isinstance(actions, list) and self.action_space_struct is not self.action_space:
+            return tree.map_structure(lambda *leaves: np.stack(leaves), *actions)
+        return actions if isinstance(actions, (tuple, dict)) else np.asarray(actions)
+
+    def acting_columns(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the columns that acting takes: what the caller gave but for infos, and memory where it needs one."""
+        obs = np.asarray(given[OBS])
+        memory = memory_inputs(self, given, len(obs)) or {}
+        return {**{key: value for key, value in given.items() if key != INFOS}, OBS: obs, **memory}
+
+    def compute_actions_from_input_dict(
+        self,
+        input_dict: Mapping[str, Any],
+        explore: bool | None = None,
+        timestep: int | None = None,
+        episodes: Any = None,
+        **kwargs: Any,
+    ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
+        """Returns actions [B, ...], recurrent states (`[]`) and extra columns for a dict of columns with `obs`."""
+        explore = bool(self.config.explore) if explore is None else explore
+        inference: Inference = self.inference  # type: ignore[attr-defined]  # the policy's
+        return inference.compute(input_dict, explore, timestep, episodes, **kwargs)
+
+    def compute_actions(
+        self,
+        obs_batch: Any,
+        state_batches: list[Any] | None = None,
+        prev_action_batch: Any = None,
+        prev_reward_batch: Any = None,
+        info_batch: Any = None,
+        episodes: Any = None,
+        explore: bool | None = None,
+        timestep: int | None = None,
+        **kwargs: Any,
+    ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
+        """Returns actions [B, ...], states and extra columns for preprocessed observations [B, ...]."""
+        input_dict = {OBS: np.asarray(obs_batch)}
+        for name, column in ((PREV_ACTIONS, prev_action_batch), (PREV_REWARDS, prev_reward_batch)):
+            if column is not None:
+                input_dict[name] = np.asarray(column)
+        for index, state in enumerate(state_batches or []):
+            input_dict[f"state_in_{index}"] = np.asarray(state)
+        return self.compute_actions_from_input_dict(input_dict, explore, timestep, episodes, **kwargs)
+
+    def compute_single_action(
+        self,
+        obs: Any = None,
+        state: list[Any] | None = None,
+        *,
+        prev_action: Any = None,
+        prev_reward: Any = None,
+        info: Any = None,
+        input_dict: Mapping[str, Any] | None = None,
+        episode: Any = None,
+        explore: bool | None = None,
+        timestep: int | None = None,
+        unsquash_action: bool | None = None,
+        clip_action: bool | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, list[Any], dict[str, Any]]:
+        """Returns one action of the environment's space for one observation of the environment.
+
+        The whole pipeline runs: preprocessor, filter (frozen), model, exploration, un-squashing or clipping as the
+        config says. An observation that already has the preprocessed shape is not preprocessed again.
+
+        Args:
+            obs: One observation, without batch dimension.
+            state: Recurrent state, a list of arrays; None begins an episode.
+            prev_action: The action before, of the environment's space, for models that want it.
+            prev_reward: The reward before, for models that want it.
+            info: Ignored; accepted because old programs pass it.
+            input_dict: Alternative to `obs`: a dict of columns without batch dimension.
+            episode: The episode that it is for, where a policy acts by what it sees of it.
+            explore: Whether to explore; None takes `config["explore"]`.
+            timestep: Global step for exploration schedules; None takes the policy's own.
+            unsquash_action: Maps [-1, 1] to the space's bounds; None takes `config["normalize_actions"]`.
+            clip_action: Clips to the space's bounds; None takes `config["clip_actions"]`.
+            **kwargs: Passed on to `compute_actions_from_input_dict`.
+
+        Returns:
+            The action, the list of new states, and the extra outputs, all without batch dimension.
+        """
+        given = dict(input_dict) if input_dict is not None else {OBS: obs}
+        if prev_action is not None:
+            given[PREV_ACTIONS] = self.from_env_action(prev_action)
+        if prev_reward is not None:
+            given[PREV_REWARDS] = prev_reward
+        given[OBS] = self._observed(given[OBS])
+        batched = {key: np.asarray(value)[None] for key, value in given.items()}
+        for index, part in enumerate(() if state is None else state):
+            batched[f"state_in_{index}"] = np.asarray(part)[None]
+        episodes = None if episode is None else [episode]
+        actions, states, extra = self.compute_actions_from_input_dict(
+            batched, explore, timestep, episodes=episodes, **kwargs
+        )
+        action = self.to_env_actions(self.batched(actions), unsquash=unsquash_action, clip=clip_action)
+        return (
+            unbatch_one(action),
+            [part[0] for part in states],
+            {key: column[0] for key, column in extra.items()},
+        )
+
+    def _observed(self, obs: Any) -> NDArray[Any]:
+        """Returns one environment observation preprocessed and filtered (filter frozen); see `given_rows.observed`."""
+        return observed(self, obs)
+
+    def to_env_actions(self, actions: Any, *, unsquash: bool | None = None, clip: bool | None = None) -> Any:
+        """Returns actions [B, ...] of the policy's space as actions of the environment's space.
+
+        `normalize_actions` maps [-1, 1] to the bounds and clips; without it `clip_actions` clips.
+        """
+        if unsquash is None:
+            unsquash = bool(self.config.normalize_actions)
+        if clip is None:
+            clip = bool(self.config.clip_actions)
+        if self._acts_in_points:
+            actions = np.asarray(actions).argmax(-1)
+        if self._counts_from_elsewhere:
+            actions = map_space(_from_start, actions, self.action_space_struct)
+        if self._acts_in_numbers:
+            actions = map_space(_as_number, actions, self.action_space_struct)
+        if unsquash:
+            return unsquash_action(actions, self.action_space_struct)
+        return clip_action(actions, self.action_space_struct) if clip else actions
+
+    def from_env_action(self, action: Any) -> Any:
+        """Returns one action of the environment's space as the policy's space has it: an array; undoes squashing."""
+        if self._counts_from_elsewhere:
+            action = map_space(_to_zero, action, self.action_space_struct)
+        if self.config.normalize_actions:
+            action = normalize_action(action, self.action_space_struct)
+        if self._acts_in_points:
+            return corners(np.asarray(action), self.action_space)
+        nested = self.action_space_struct is not self.action_space
+        return flatten_to_single_ndarray(action) if nested else np.asarray(action)
+
+    @property
+    def _acts_in_points(self) -> bool:
+        """Whether the policy's actions are points on the simplex, and the environment gets numbers."""
+        return self.dist_type == "relaxed_one_hot" and isinstance(self.action_space, gym.spaces.Discrete)
+
+    def compute_log_likelihoods(
+        self,
+        actions: Any,
+        obs_batch: Any,
+        state_batches: Any = None,
+        prev_action_batch: Any = None,
+        prev_reward_batch: Any = None,
+        actions_normalized: bool = True,
+    ) -> NDArray[np.float32]:
+        """Returns log π(actions | obs) [B]; `actions` in the policy's space unless `actions_normalized` is False."""
+        if not actions_normalized and self._counts_from_elsewhere:
+            actions = map_space(_to_zero, actions, self.action_space_struct)
+        if not actions_normalized and self.config.normalize_actions:
+            actions = normalize_action(actions, self.action_space_struct)
+        given = {OBS: np.asarray(obs_batch), PREV_ACTIONS: prev_action_batch, PREV_REWARDS: prev_reward_batch}
+        given.update({f"{STATE_IN_PREFIX}{index}": state for index, state in enumerate(state_batches or [])})
+        known = {name: column for name, column in given.items() if column is not None}
+        inputs = memory_inputs(self, known, len(known[OBS]))
+        if inputs is None:
+            dist_inputs, _ = self.forward(known[OBS], False)
+        else:
+            dist_inputs, _, _ = self.forward_with_memory(known[OBS], inputs, False)
+        return np.asarray(method(self, "distribution")(dist_inputs).logp(np.asarray(actions)), np.float32)
+
+
+def first_choice(space: Any) -> Any:
+    """Returns the number from which a space counts choices; policies count from 0."""
+    counted = isinstance(space, (gym.spaces.Discrete, gym.spaces.MultiDiscrete))
+    return getattr(space, "start", 0) if counted else 0
+
+
+def _from_start(action: Any, space: Any) -> Any:
+    start = first_choice(space)
+    return action + start if np.any(start) else action
+
+
+def _as_number(action: Any, space: Any) -> Any:
+    """Returns vectors of one `[B, 1]` as numbers `[B]` where the space, a Box, has no dimension."""
+    vector = isinstance(space, gym.spaces.Box) and not space.shape and np.ndim(action) == 2
+    return np.asarray(action)[:, 0] if vector else action
+
+
+def _to_zero(action: Any, space: Any) -> Any:
+    start = first_choice(space)
+    return np.asarray(action) - start if np.any(start) else action
+
+
+def unbatch_one(actions: Any) -> Any:
+    """Returns the only action of a batch of one, through nested tuples and dicts."""
+    if isinstance(actions, tuple):
+        return tuple(unbatch_one(part) for part in actions)
+    if isinstance(actions, Mapping):
+        return {key: unbatch_one(part) for key, part in actions.items()}
+    return actions[0]
