@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.torch.dense_chain import DenseChain
+from rlframe.offline.evaluation.fitted_q_policy import FittedQSettings, make_policy
+from rlframe.offline.evaluation.fitted_q_torch import StackedGradients
 from rlframe.policy.torch.flat import FlatParameters
 from rlframe.utils.errors import NonFiniteError
 from tests.contract.test_policies import BOX, make, make_batch, same
@@ -258,3 +261,47 @@ def test_chain_refuses_what_it_cannot_do():
         DenseChain(module, [layer])
     with pytest.raises(ValueError, match="cannot have the layer"):
         DenseChain(module, [{**layer, "activation": "elu"}])
+
+
+def fitted_q_batch(space, rows, seed):
+    rng = np.random.default_rng(seed)
+    number = lambda *shape: rng.normal(size=shape).astype(np.float32)  # noqa: E731 - short
+    discrete = isinstance(space, gym.spaces.Discrete)
+    return SampleBatch(
+        {
+            "obs": number(rows, 5),
+            "actions": rng.integers(3, size=rows) if discrete else number(rows, 2),
+            "rewards": number(rows, 5),
+            "new_obs": number(rows, 5),
+            "discounts": np.where(rng.random(rows) < 0.3, 0.0, 0.9).astype(np.float32),
+            "next_policy": rng.dirichlet(np.ones(3), rows).astype(np.float32) if discrete else number(rows, 8 * 2),
+            "next_taken": np.eye(3, dtype=np.float32)[rng.integers(3, size=rows)] if discrete else number(rows, 2),
+            "counts": rng.integers(3, size=(rows, 5)).astype(np.float32),
+        }
+    )
+
+
+@pytest.mark.parametrize("space", [gym.spaces.Discrete(3), gym.spaces.Box(-1.0, 1.0, (2,))], ids=["choices", "numbers"])
+def test_members_of_fitted_q_evaluation_learn_side_by_side_as_they_do_one_by_one(space):
+    settings = FittedQSettings(members=3, hiddens=(16, 8), lr=1e-2)
+    stacked, single = (make_policy("torch", gym.spaces.Box(-9, 9, (5,), np.float32), space, settings, 0) for _ in "ab")
+    assert stacked.without_autograd is not None
+    single.without_autograd = None
+    for step in range(4):
+        one, other = (policy.learn_on_batch(fitted_q_batch(space, 32, step)) for policy in (stacked, single))
+        assert one["learner_stats"] == pytest.approx(other["learner_stats"], rel=1e-5)
+        for policy in (stacked, single):
+            policy.update_target(0.5)
+    same(stacked.get_weights(), single.get_weights(), atol=2e-5, rtol=0)
+    batch = fitted_q_batch(space, 32, 9)
+    for one, other in zip(stacked.compute_gradients(batch)[0], single.compute_gradients(batch)[0], strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_members_whose_weights_lie_apart_are_not_stacked():
+    settings = FittedQSettings(members=2, hiddens=(4,))
+    policy = make_policy("torch", gym.spaces.Box(-9, 9, (5,), np.float32), gym.spaces.Discrete(3), settings, 0)
+    with torch.no_grad():
+        moved = policy.model.q_1.get_submodule("output").weight
+        moved.data = moved.data.clone()
+    assert StackedGradients.of(policy) is None

@@ -1,7 +1,9 @@
 """Fitted Q evaluation: Q of a policy as networks, which learn from recorded rows; with members for its interval.
 
-Member 0 is fitted to all episodes, each other one to episodes drawn again. A member's network learns what the linear
-solution (`linear_q`) of its episodes leaves, so it begins near the answer, and where that is exact, adds nothing:
+Member 0 is fitted to all episodes, others to episodes drawn again, and the last one to what was done, whose value is
+known: by what it is off, the others may be off, too, and their spread does not show that. A member's network learns
+what the linear solution (`linear_q`) of its episodes leaves, so it begins near the answer, and where that is exact, adds
+nothing:
 
     Q(s, a) = θᵀ φ(s, a) + f(s, a),   f ← E[ δ + γ Σ_a' π(a'|s') f⁻(s', a') ],   δ = r + γ θᵀ ψ − θᵀ φ
 
@@ -22,7 +24,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.actor import ChainActor
 from rlframe.models.spec import Network
 from rlframe.offline.evaluation.bootstrap import Draws, Floats
-from rlframe.offline.evaluation.fitted_q_policy import COUNTS, NEXT_POLICY, FittedQSettings, make_policy
+from rlframe.offline.evaluation.fitted_q_policy import COUNTS, NEXT_POLICY, NEXT_TAKEN, FittedQSettings, make_policy
 from rlframe.offline.evaluation.linear_q import DRAWN_ACTIONS, Features, LinearModel, Transitions
 from rlframe.offline.evaluation.logged_episodes import LoggedEpisodes
 from rlframe.offline.evaluation.target_policy import TargetPolicy
@@ -58,12 +60,17 @@ class FittedQ:
         if target.discrete:
             self._actions = np.asarray(episodes.actions, np.int64).reshape(-1)
             self._own = target.probabilities(episodes.obs).astype(np.float32)
+            self._taken = np.eye(target.choices, dtype=np.float32)[self._actions]
         else:
             self._actions = np.asarray(episodes.actions, np.float32).reshape(len(self._inputs), -1)
             self._own = target.actions(episodes.obs, DRAWN_ACTIONS).reshape(len(self._inputs), -1)
+            self._taken = self._actions
 
-    def values(self, framework: str, seed: int) -> tuple[Floats, Floats]:
-        """Returns the policy's value by each member, float64 `[1 + M]`, and how often it had each episode `[M, N]`.
+    def values(self, framework: str, seed: int) -> tuple[Floats, Floats, float]:
+        """Returns the policy's value by each member, how often it had each episode, and the misfit.
+
+        The values are float64 `[1 + M]`, the numbers `[M, N]`. The misfit is how far the network of the behaviour is
+        off the behaviour's mean return.
 
         Args:
             framework: "torch" or "tf".
@@ -71,31 +78,39 @@ class FittedQ:
         """
         number, starts = len(self.episodes), self.episodes.starts
         drawn = Draws.of(number, self.settings.members, derive_seed(seed, "fitted q, episodes")).counts
-        counts = np.vstack([np.ones(number), drawn])
-        solved = np.stack([self._linear.solve(each) for each in counts], axis=1)  # [d, 1 + M]
+        counts = np.vstack([np.ones(number), drawn, np.ones(number)])
+        solved = np.stack([self._linear.solve(each) for each in counts[:-1]], axis=1)  # [d, 1 + M]
         rows = self._linear.rows
-        linear = rows.own[starts] @ solved
-        columns, scale = self._columns(rows, solved, counts)
-        networks = self._fit(columns, framework, seed)
-        rest = np.stack([self._values_of(network, starts) for network in networks], axis=1)
-        by_episode = linear + scale * rest
-        return np.asarray(np.einsum("en,ne->e", counts, by_episode) / number, np.float64), drawn
+        behaved = LinearModel(rows.behaved(), self.gamma)
+        of_behaviour = behaved.solve(counts[-1])[:, None]
+        left = np.hstack([self._left(rows, solved), self._left(behaved.rows, of_behaviour)])
+        scale = max(float((rows.taken @ solved[:, 0]).std()), float(left[:, 0].std()), 1e-6)
+        *networks, of_taken = self._fit(self._columns(left / scale, counts), framework, seed)
+        rest = [self._values_of(network, self._own, starts) for network in networks]
+        by_episode = rows.own[starts] @ solved + scale * np.stack(rest, axis=1)
+        by_behaviour = rows.taken[starts] @ of_behaviour[:, 0] + scale * self._values_of(of_taken, self._taken, starts)
+        misfit = abs(float(by_behaviour.mean() - self.episodes.returns(self.gamma).mean()))
+        return np.asarray(np.einsum("en,ne->e", counts[:-1], by_episode) / number, np.float64), drawn, misfit
 
-    def _columns(self, rows: Transitions, solved: Floats, counts: Floats) -> tuple[Columns, float]:
-        """Returns what updates draw rows of, and by what rewards in them were divided."""
-        taken = rows.taken @ solved
-        left = rows.rewards[:, None] + self.gamma * (rows.following @ solved) - taken
-        scale = max(float(taken[:, 0].std()), float(left[:, 0].std()), 1e-6)
+    def _left(self, rows: Transitions, solved: Floats) -> Floats:
+        """Returns what linear solutions `[d, m]` leave of each row's reward, `[R, m]`."""
+        left: Floats = rows.rewards[:, None] + self.gamma * (rows.following @ solved) - rows.taken @ solved
+        return left
+
+    def _columns(self, rewards: Floats, counts: Floats) -> Columns:
+        """Returns what updates draw rows of: each member's rewards `[R, 2 + M]`, of episodes counted `[2 + M, N]`."""
+        rows = self._linear.rows
         behind = np.minimum(np.arange(len(self._inputs)) + 1, len(self._inputs) - 1)
         return {
             OBS: self._inputs,
             ACTIONS: self._actions,
-            REWARDS: (left / scale).astype(np.float32),
+            REWARDS: rewards.astype(np.float32),
             NEXT_OBS: self._inputs[behind],
             NEXT_POLICY: self._own[behind],
+            NEXT_TAKEN: self._taken[behind],
             DISCOUNTS: np.where(rows.last, 0.0, self.gamma).astype(np.float32),
             COUNTS: counts.T[rows.owners].astype(np.float32),
-        }, scale
+        }
 
     def _fit(self, columns: Columns, framework: str, seed: int) -> list[ChainActor]:
         """Returns the members' networks after all updates, in NumPy."""
@@ -111,9 +126,9 @@ class FittedQ:
         weights = policy.get_weights()
         return [_in_numpy(name, spec, weights) for name, spec in policy.networks().items()]
 
-    def _values_of(self, network: ChainActor, rows: NDArray[np.int64]) -> Floats:
-        """Returns E_{a ~ π} f(s, a) of some rows, float64 `[n]`."""
-        inputs, own = self._inputs[rows], self._own[rows]
+    def _values_of(self, network: ChainActor, policy: NDArray[Any], rows: NDArray[np.int64]) -> Floats:
+        """Returns E f(s, a) of some rows, float64 `[n]`; `policy` has probabilities or actions, as `NEXT_POLICY`."""
+        inputs, own = self._inputs[rows], policy[rows]
         if self.choices:
             return np.asarray((network.forward(inputs) * own).sum(axis=1), np.float64)
         width = self._actions.shape[1]

@@ -15,14 +15,16 @@ from rlframe.losses.q_learning import select_by_action
 from rlframe.models.spec import Dense, Initial, Network, Part, dense_layers
 from rlframe.policy.backends import with_backend
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import AdamSpec, LossOutput
+from rlframe.policy.parts import AdamSpec, FusedGradients, LossOutput
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
 
 #: What the policy does next: probabilities `[R, A]`, or drawn actions `[R, M · n]`.
 NEXT_POLICY = "next_policy"
-#: How often each member has a row, `[R, 1 + members]`.
+#: What was done next, `[R, A]` with a single 1, or `[R, n]`: the policy of the last member.
+NEXT_TAKEN = "next_taken"
+#: How often each member has a row, `[R, 2 + members]`.
 COUNTS = "counts"
 
 
@@ -31,7 +33,8 @@ class FittedQSettings:
     """How networks are fitted.
 
     Attributes:
-        members: Networks that are fitted to episodes drawn again; their spread makes the interval.
+        members: Networks that are fitted to episodes drawn again; their spread makes the interval, which is widened by
+            the error of one more, that is fitted to the behaviour.
         updates: Updates of all of them together.
         batch_size: Rows of an update.
         hiddens: Widths of the hidden layers.
@@ -57,7 +60,9 @@ class FittedQSettings:
 class FittedQPolicy(LearningPolicy):
     """Members that learn Q of another policy, each from its own share of the rows; it acts for nobody.
 
-        Σ_m mean[ c_m ½ (f_m(s, a) − δ_m − γ (1 − d) E_{a' ~ π} f⁻_m(s', a'))² ]
+        Σ_m mean[ c_m ½ (f_m(s, a) − δ_m − γ (1 − d) E_{a' ~ π_m} f⁻_m(s', a'))² ]
+
+    π_m is the policy that is judged; of the last member it is what was done.
 
     Args:
         observation_space: Of what the networks see, a Box of vectors.
@@ -67,6 +72,7 @@ class FittedQPolicy(LearningPolicy):
     """
 
     acting_network = "q_0"
+    fused_gradients = FusedGradients({"torch": "rlframe.offline.evaluation.fitted_q_torch:StackedGradients"})
 
     def __init__(
         self,
@@ -77,7 +83,7 @@ class FittedQPolicy(LearningPolicy):
         settings: FittedQSettings,
     ) -> None:
         self.settings = settings
-        self.member_names = tuple(f"q_{member}" for member in range(1 + settings.members))
+        self.member_names = tuple(f"q_{member}" for member in range(2 + settings.members))
         self.target_networks = self.member_names
         self.choices = int(action_space.n) if isinstance(action_space, gym.spaces.Discrete) else 0
         super().__init__(observation_space, action_space, config)
@@ -103,7 +109,8 @@ class FittedQPolicy(LearningPolicy):
         losses = []
         for member, name in enumerate(self.member_names):
             values = self._taken(getattr(model, name), train_batch)
-            after = self._expected(getattr(self.target_model, name), train_batch[NEXT_OBS], train_batch[NEXT_POLICY])
+            following = NEXT_TAKEN if name == self.member_names[-1] else NEXT_POLICY
+            after = self._expected(getattr(self.target_model, name), train_batch[NEXT_OBS], train_batch[following])
             wanted = ops.stop_gradient(train_batch[REWARDS][:, member] + train_batch[DISCOUNTS] * after)
             losses.append(ops.mean(train_batch[COUNTS][:, member] * ops.square(values - wanted)) / 2.0)
         return LossOutput(sum(losses[1:], start=losses[0]), {"mean_loss": losses[0]})

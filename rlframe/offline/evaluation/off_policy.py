@@ -343,15 +343,15 @@ class _Judged:
     def _fitted(self) -> PolicyEstimate:
         self._check_agreement()
         fitted = FittedQ(self.target, self.episodes, self._features, self.settings.fitted_q, self.settings.gamma)
-        values, counts = fitted.values(self.framework, self.settings.seed)
-        return self._of_refits(values, counts, by_spread)
+        values, counts, misfit = fitted.values(self.framework, self.settings.seed)
+        return self._of_refits(values, counts, by_spread, misfit)
 
     def _of_refits(
         self,
         values: Floats,
         counts: Floats,
         interval: Callable[[float, Floats, float], Interval],
-        margin: float = 0.0,
+        margin: float,
     ) -> PolicyEstimate:
         """Returns the estimate of models fitted to all episodes, and again to episodes drawn again.
 

@@ -220,11 +220,12 @@ class TargetNetwork(Component):
     def update(self, tau: float = 1.0) -> None:
         """Sets target := tau · online + (1 − tau) · target, buffers included (those are copied)."""
         with torch.no_grad():
-            for target, source in zip(self.model.parameters(), self.online.parameters(), strict=True):
-                if tau == 1.0:
-                    target.copy_(source)
-                else:
-                    target.lerp_(source, tau)
+            targets: list[Tensor] = list(self.model.parameters())
+            sources: list[Tensor] = list(self.online.parameters())
+            if targets and tau == 1.0:
+                torch._foreach_copy_(targets, sources)
+            elif targets:
+                torch._foreach_lerp_(targets, sources, tau)
             for buffer, online in zip(self.model.buffers(), self.online.buffers(), strict=True):
                 buffer.copy_(online)
 
