@@ -161,6 +161,30 @@ def test_networks_learn_what_is_not_linear():
     assert abs(made["fqe"].value.value - wanted) < 0.5 * abs(made["dm"].value.value - wanted)
 
 
+def test_what_networks_have_not_learned_widens_the_interval():
+    # A reward behind 20 steps: γ^(20 − t) is no polynomial of second degree in t, two updates teach nothing, and all
+    # episodes are alike, so that members agree on what is wrong.
+    steps, episodes = 20, 30
+    obs = np.tile(np.arange(steps, dtype=np.float32)[:, None], (episodes, 1))
+    rewards = np.tile(np.eye(steps)[-1], episodes)
+    actions = np.random.default_rng(0).integers(2, size=len(obs))
+    data = LoggedEpisodes(obs, actions, rewards, np.full(episodes, steps), np.full(len(obs), np.log(0.5)))
+
+    class Even(Table):
+        def probabilities(self, obs):
+            return np.full((len(obs), 2), 0.5)
+
+        def logp(self, obs, actions):
+            return np.full(len(obs), np.log(0.5))
+
+    fitted = FittedQSettings(members=5, updates=2, batch_size=16, hiddens=(4,))
+    made = evaluate_off_policy(Even(EVEN), data, OffPolicySettings(0.8, ("fqe",), fitted_q=fitted)).estimates["fqe"]
+    truth = 0.8 ** (steps - 1)
+    assert abs(made.value.value - truth) > 0.01
+    assert made.value.low <= truth <= made.value.high
+    assert made.gain.low <= 0.0 <= made.gain.high
+
+
 def test_weights_by_hand():
     # Two episodes: ratios 2, 2 and 1/2, held behind its end; rewards 1, 2 and 3.
     ratios, rewards = np.array([[2.0, 2.0], [0.5, 0.5]]), np.array([[1.0, 2.0], [3.0, 0.0]])
