@@ -280,6 +280,7 @@ ELSEWHERE: Mapping[str, str] = {
         ("real_env_test_frequency", "task", "fqe_test_frequency"),
         "`rlframe revive evaluate` judges policies; leave it out",
     ),
+    "framework": "networks are learned with PyTorch, and run without a framework; leave it out",
     "action_steps": "give the learned environment a wrapper that repeats actions; leave it out",
     "generator_algo": "generators learn by PPO; leave it out",
     "history_matcher_num": "discriminators see single steps; leave it out",

@@ -17,6 +17,7 @@ from rlframe.revive.nodes import DONE
 from rlframe.utils.errors import DataError
 
 if TYPE_CHECKING:
+    from rlframe.revive.columns import Column
     from rlframe.revive.functions import RewardFunction
     from rlframe.revive.graph import DecisionGraph
     from rlframe.revive.nodes import Node
@@ -311,7 +312,15 @@ class _Intake:
                 f"index {_few(ends)} marks where trajectories begin; wanted where they end: {_few(wanted)}"
             )
         falls = np.flatnonzero(np.diff(ends, prepend=0) <= 0)
+        if ends[0] == 0 and len(ends) > 1:
+            raise self.fault(
+                f"index {_few(ends)} begins with 0; wanted where trajectories end, the first one too: {_few(ends[1:])}"
+            )
         if len(falls):
+            if ends.min() > 0 and ends.sum() == rows:
+                raise self.fault(
+                    f"index {_few(ends)} says how long trajectories are; wanted where they end: {_few(ends.cumsum())}"
+                )
             raise self.fault(
                 f"index must grow; its entry {falls[0]} is {ends[falls[0]]}, after {_few(ends[: falls[0]])}"
             )
@@ -322,11 +331,14 @@ class _Intake:
         return ends
 
     def _check_values(self, node: Node) -> None:
-        """Refuses values that a discrete or category column does not have."""
+        """Refuses values that a discrete or category column does not have; says which are beyond a range."""
         values, mask = self.arrays[node.name], self.mask[node.name]
         for place, column in enumerate(node.columns):
             logged = values[:, place][mask[:, place]]
-            if column.kind == "continuous" or not len(logged):
+            if not len(logged):
+                continue
+            if column.kind == "continuous":
+                self._warn_of_range(column, values[:, place], mask[:, place])
                 continue
             if column.kind == "discrete":
                 column = dataclasses.replace(
@@ -344,6 +356,21 @@ class _Intake:
                 raise self.fault(
                     f"row {wrong[0]}, column {column.name!r} of node {node.name!r} is {values[wrong[0], place]:g}; "
                     f"wanted {known}"
+                )
+
+    def _warn_of_range(self, column: Column, values: NDArray[np.float32], mask: NDArray[np.bool_]) -> None:
+        """Says that there are values beyond the range that the graph file gives, which no model will give back."""
+        for name, limit, beyond in (("min", column.low, np.less), ("max", column.high, np.greater)):
+            if limit is None:
+                continue
+            rounding = _SAME * max(abs(limit), 1.0) * (1 if name == "max" else -1)
+            wrong = np.flatnonzero(mask & beyond(values, limit + rounding))
+            if len(wrong):
+                warnings.warn(
+                    f"{self.source}: row {wrong[0]}, column {column.name!r} of node {column.node!r} is "
+                    f"{values[wrong[0]]:g}, beyond the {name} {limit:g} in the graph file ({len(wrong)} such rows); "
+                    f"learned values stay within it: mend the file, or the {name}",
+                    stacklevel=2,
                 )
 
     # What follows from it

@@ -81,7 +81,7 @@ class _UserFunction:
             try:
                 # Copies: what a function writes into its arguments is its own.
                 with self._explained(data):
-                    result = self._function({name: np.array(values) for name, values in data.items()})
+                    result = self._given(self._function({name: np.array(values) for name, values in data.items()}))
                 if not type(result).__module__.startswith("torch"):
                     self._kind = "numpy"
                     return np.asarray(result, np.float32)
@@ -90,6 +90,11 @@ class _UserFunction:
                     raise
                 return self._with_tensors(data, error)
         return self._with_tensors(data)
+
+    def _given(self, result: Any) -> Any:
+        if result is None:
+            raise ConfigError(f"{self.where} returned None; wanted an array: has it no `return`?")
+        return result
 
     def _with_tensors(self, data: Arrays, failure: Exception | None = None) -> NDArray[np.float32]:
         from rlframe.revive.functions_torch import call_with_tensors
@@ -111,7 +116,8 @@ class _UserFunction:
     def _explained(self, data: Arrays) -> Iterator[None]:
         """A context in which what fails in the user's code is told with the line, and what the function was given."""
         try:
-            yield
+            with np.errstate(divide="ignore", invalid="ignore"):  # what comes of it is looked at: the row is told
+                yield
         except (TypeError, AttributeError, ConfigError):  # of arrays where it wants tensors; told by the caller
             raise
         except Exception as error:

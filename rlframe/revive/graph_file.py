@@ -195,6 +195,8 @@ def _column(name: str, said: Any) -> Column:
     low, high = (_number(where, key, said.get(key)) for key in ("min", "max"))
     if low is not None and high is not None and low > high:
         raise ConfigError(f"{where}: min {low:g} is above max {high:g}")
+    if kind == "discrete" and said.get("num") == 1 and None not in {low, high} and low != high:
+        raise ConfigError(f"{where}: num is 1 from {low:g} to {high:g}; wanted 2 at least, the ends are two values")
     return Column(
         name=name,
         node=_node_name(said["dim"]),

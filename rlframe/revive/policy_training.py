@@ -20,10 +20,10 @@ from rlframe.revive.configuration import Configuration
 from rlframe.revive.data import GraphData
 from rlframe.revive.graph import DecisionGraph
 from rlframe.revive.policy_model import Head, PolicyModel, PolicyNetwork, policy_inputs, scaled_inputs
+from rlframe.revive.workspace import HALVES
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.seeding import derive_seed, make_rng
 
-HALVES = ("train", "val")
 HEADS: Mapping[str, Head] = {
     "ppo": "gaussian", "sac": "squashed", "td3": "deterministic", "shooting": "deterministic",
 }  # fmt: skip

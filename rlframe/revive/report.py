@@ -19,11 +19,10 @@ from rlframe.revive.configuration import Configuration
 from rlframe.revive.data import GraphData
 from rlframe.revive.graph import DecisionGraph
 from rlframe.revive.policy_model import PolicyModel
-from rlframe.revive.policy_training import HALVES
 from rlframe.revive.stages import Inputs, RunFiles, load_environments
 from rlframe.revive.venv_model import VirtualEnv
 from rlframe.revive.verdict import Verdict
-from rlframe.revive.workspace import CONFIG, Workspace
+from rlframe.revive.workspace import CONFIG, HALVES, Workspace
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.seeding import make_rng
 

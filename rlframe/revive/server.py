@@ -16,7 +16,7 @@ import numpy as np
 from rlframe.revive.configuration import read_configuration
 from rlframe.revive.policy_model import PolicyModel
 from rlframe.revive.venv_model import VirtualEnv
-from rlframe.revive.workspace import CONFIG, StageRecord, Workspace, check_same_parameters
+from rlframe.revive.workspace import CONFIG, HALVES, StageRecord, Workspace, check_same_parameters
 from rlframe.utils.errors import ConfigError
 
 Mode = Literal["tune", "once", "None"]
@@ -166,6 +166,10 @@ class ReviveServer:
             asked = {"venv": self.venv_mode != "None", "policy": self.policy_mode != "None"}
             check_same_parameters(workspace, self.config, {stage: begun[stage] and asked[stage] for stage in begun})
 
+    def _environment_is_there(self) -> bool:
+        """Returns whether the run has an environment, or takes that of another one."""
+        return self._env_save_path is not None or all((self.workspace.venv / half).is_dir() for half in HALVES)
+
     def _check_before(self, venv: bool, policy: bool, tuning: bool) -> None:
         """Looks whether there is what stages need, before the first one begins."""
         if venv and self.config.base.venv_algo != "bc":
@@ -177,6 +181,15 @@ class ReviveServer:
 
             node = self._inputs.graph.policy_node(self.target)
             check_trainable(self.config, self._inputs.data["train"], self._inputs.reward, node)
+        if (policy or tuning) and not venv and not self._environment_is_there():
+            raise ConfigError(
+                f"{self.workspace.venv}: there is no learned environment yet; train one: venv_mode 'once' or 'tune' "
+                "(-vm once), or take that of another run: env_save_path"
+            )
+        if (venv and self.venv_mode == "tune") or (policy and self.policy_mode == "tune"):
+            from rlframe.tune.trial_pool import check_address
+
+            check_address(self.address)
         if tuning:
             self._inputs.reward  # noqa: B018 - read and checked
             if self._initial_state is None:
@@ -230,7 +243,7 @@ class ReviveServer:
         self._raise_failure()
         record = self.workspace.stage("venv")
         found = None
-        if all((self.workspace.venv / half).is_dir() for half in ("train", "val")):
+        if all((self.workspace.venv / half).is_dir() for half in HALVES):
             from rlframe.revive.stages import load_environments
 
             halves = load_environments(self.workspace.venv)
@@ -260,8 +273,8 @@ class ReviveServer:
     def _begin(self, stages: list[Callable[[], None]], env_save_path: str | None) -> None:
         if self._thread is not None and self._thread.is_alive():
             raise ConfigError("a stage of this server is under way; wait() for it, or stop_train()")
-        self._check_before(*(stage in stages for stage in (self._venv_stage, self._policy_stage, self._tuning_stage)))
         self._env_save_path = env_save_path or self._env_save_path
+        self._check_before(*(stage in stages for stage in (self._venv_stage, self._policy_stage, self._tuning_stage)))
         self._check_goes_on()
         taken = self._environment_to_take()
         self._failure = None
@@ -357,7 +370,7 @@ class ReviveServer:
                 record.details["metrics"] = learned.metrics
 
     def _keep_environment(self, trial: str, folder: Path) -> None:
-        for half in ("train", "val"):
+        for half in HALVES:
             VirtualEnv.load(folder / half, trust=True).save(self.workspace.venv / half)
         self._log(f"venv trial {trial} is the best so far")
 

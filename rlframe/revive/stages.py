@@ -13,11 +13,12 @@ from rlframe.revive.data import GraphData
 from rlframe.revive.functions import RewardFunction, load_reward
 from rlframe.revive.graph import DecisionGraph
 from rlframe.revive.policy_model import PolicyModel
-from rlframe.revive.policy_training import HALVES, PolicyResult, PolicyTraining, Progress
+from rlframe.revive.policy_training import PolicyResult, PolicyTraining, Progress
 from rlframe.revive.vector_env import VirtualVectorEnv
 from rlframe.revive.venv_model import VirtualEnv
 from rlframe.revive.venv_training import VenvResult, train_virtual_env
 from rlframe.revive.verdict import verdict_of
+from rlframe.revive.workspace import HALVES
 from rlframe.utils.errors import ConfigError
 
 #: Told a line of progress; false ends the stage, with the best so far.

@@ -13,7 +13,7 @@ from rlframe.revive.adversarial import GraphGAILTrainer, adversarial_trainer_con
 from rlframe.revive.metrics import scores
 from rlframe.revive.supervised import GraphBCTrainer, graph_trainer_config, learned_member
 from rlframe.revive.venv_model import Member, VirtualEnv
-from rlframe.revive.workspace import write_text
+from rlframe.revive.workspace import HALVES, write_text
 from rlframe.utils.files import read_json
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ __all__ = ["VenvResult", "train_virtual_env"]
 #: Longest rollouts by which environments are chosen: where errors grow exponentially, longer ones prefer a model that
 #: says the mean to one that follows the process for a while.
 CHOICE_HORIZON = 10
-#: Where an environment of each half is, below the workspace.
-HALVES = ("train", "val")
 
 
 @dataclass

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rlframe.revive.policy_training import HALVES, PolicyResult
+from rlframe.revive.policy_training import PolicyResult
+from rlframe.revive.workspace import HALVES
 
 
 @dataclass(frozen=True)

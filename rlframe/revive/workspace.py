@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 #: States of a stage: not begun, under way, done, stopped by the user, and ended by an error.
 STATES = ("Wait", "Run", "End", "Shutdown", "Failed")
 STAGES = {"venv": "train_venv.json", "policy": "train_policy.json", "parameter": "tune_parameter.json"}
+#: The data's halves; below the workspace, folders of what was learned from each.
+HALVES = ("train", "val")
 CONFIG, DATA, LOG, STOP = "config.json", "data.json", "revive.log", "stop.json"
 _CHUNK = 1 << 20
 #: How the names of base parameters begin that matter to policies alone; the others matter to environments.

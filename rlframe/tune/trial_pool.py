@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import itertools
 import logging
+import socket
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from typing_extensions import Self
+
+from rlframe.utils.errors import ConfigError
+
+_ANSWER_S = 5.0
 
 
 class Finished(NamedTuple):
@@ -28,17 +33,48 @@ class Finished(NamedTuple):
     error: str | None
 
 
+def check_address(address: str | None) -> None:
+    """Looks whether anything listens at a cluster's address; Ray itself tries for minutes.
+
+    Args:
+        address: `host:port`, `ray://host:port`; other words, such as "auto", and None are Ray's to look into.
+
+    Raises:
+        ConfigError: Nothing does.
+    """
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"address: nothing answers at {address!r} ({error}); wanted HOST:PORT of a Ray cluster, as `ray start "
+            "--head` says it, or None for one on this machine"
+        ) from error
+
+
 class TrialPool:
     """Calls functions in worker processes, each with one CPU; a context that leaves no Ray behind that it has begun.
 
     Args:
         address: Of a Ray cluster; None takes the one that the program has joined, or starts one on this machine.
+
+    Raises:
+        ConfigError: There is no cluster at the address.
     """
 
     def __init__(self, address: str | None = None) -> None:
         self._began_ray = not ray.is_initialized()
         if self._began_ray:
-            ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+            check_address(address)
+            try:
+                ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+            except ConnectionError as error:
+                raise ConfigError(
+                    f"address: got {address!r}, where Ray can join no cluster ({error}); wanted HOST:PORT of one that "
+                    "runs. Clusters that ask for a token are joined with RAY_AUTH_MODE=token"
+                ) from error
         self._running: dict[Any, str] = {}
         self._started = itertools.count()
 

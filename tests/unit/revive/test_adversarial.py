@@ -168,16 +168,16 @@ def test_frozen_networks_do_not_learn_and_graphs_without_others_are_refused(data
 @pytest.mark.slow
 def test_contest_alone_brings_rollouts_nearer_to_the_log(data):
     made = trainer(
-        data, horizon=5, fintune=0, g_lr=5e-3, d_lr=3e-3, ppo_runs=4, d_steps=4, mae_reward_weight=0.0,
+        data, horizon=5, fintune=0, g_lr=2e-3, d_lr=3e-3, ppo_runs=4, d_steps=4, mae_reward_weight=0.0,
         revive_batch_size=100, matcher_loss_high=3.0, matcher_loss_low=0.1, policy_hidden_features=64,
         transition_hidden_features=64, matcher_hidden_features=64,
     )  # fmt: skip
 
     def distance():
-        return scores(VirtualEnv(data.graph, [learned_member(made)]), data, 20).average["wdist"]
+        return scores(VirtualEnv(data.graph, [learned_member(made)]), data, 5).average["wdist"]
 
     before = distance()
-    for _ in range(40):
+    for _ in range(56):
         made.train()
-    assert distance() < 0.75 * before
+    assert distance() < 0.5 * before  # 0.10 to 0.32 of it with four seeds
     made.stop()

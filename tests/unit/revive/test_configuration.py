@@ -74,6 +74,7 @@ def test_adversarial_learning_has_its_own_parameters_under_both_names(file):
         ({"history_matcher_num": 2}, "history_matcher_num: discriminators see single steps; leave it out"),
         ({"bc_epochs": 5}, "bc_epochs: no such parameter; did you mean bc_epoch"),
         ({"use_gpu": True}, "use_gpu: networks of this size learn on CPUs"),
+        ({"framework": "tf"}, "framework: networks are learned with PyTorch, and run without a framework; leave it"),
         ({"ppo_epoch": 0}, "ppo_epoch: got 0 .*wanted an integer >= 1"),
         ({"venv_algo": "revive_t"}, "venv_algo: got 'revive_t'"),
     ],

@@ -26,7 +26,7 @@ def test_next_steps_are_the_rows_after_and_last_rows_are_dropped(graph):
 
 
 def test_given_next_steps_keep_all_rows(graph):
-    arrays = tank_arrays() | {"next_level": [[0.5], [1], [1.5], [9], [2.5], [0], [9]]}  # 9: behind the ends
+    arrays = tank_arrays() | {"next_level": [[0.5], [1], [1.5], [2.9], [2.5], [0], [2.9]]}  # 2.9: behind the ends
     assert len(GraphData.from_arrays(arrays, graph)) == 7
 
 
@@ -43,6 +43,8 @@ def changed(name, row, value, column=0):
         (tank_arrays() | {"inflow": np.zeros((7, 3))}, r"node 'inflow' has shape \(7, 3\); .*2 columns.*inflow, mode"),
         (tank_arrays() | {"valve": np.zeros((6, 1))}, "node 'valve' has 6 rows, node 'level' has 7"),
         (tank_arrays() | {"index": [0, 4]}, r"marks where trajectories begin; wanted where they end: \[4, 7\]"),
+        (tank_arrays() | {"index": [0, 4, 7]}, r"begins with 0; wanted where trajectories end, .*: \[4, 7\]"),
+        (tank_arrays() | {"index": [4, 3]}, r"says how long trajectories are; wanted where they end: \[4, 7\]"),
         (tank_arrays() | {"index": [4, 4, 7]}, "index must grow; its entry 1 is 4"),
         (tank_arrays() | {"index": [4, 9]}, "index ends at 9, but there are 7 rows"),
         (
@@ -60,6 +62,13 @@ def test_wrong_arrays_are_refused_with_node_column_and_row(graph, arrays, messag
     with pytest.raises(DataError, match=message) as caught:
         GraphData.from_arrays(arrays, graph, source="tank.npz")
     assert str(caught.value).startswith("tank.npz: ")
+
+
+def test_values_beyond_the_range_of_the_graph_file_are_told(graph):
+    with pytest.warns(
+        UserWarning, match=r"row 5, column 'level_m' of node 'level' is 4, beyond the max 3 .*1 such row"
+    ):
+        GraphData.from_arrays(changed("level", 5, 4), graph)
 
 
 def test_missing_values_are_masked_and_never_filled_from_other_trajectories(graph):
@@ -243,10 +252,10 @@ def reward_of(function):
         (lambda data: data["inflow"], ConfigError, "wanted one value per row"),
         (lambda data: data["level"] - data["level"].mean(), ConfigError, "must follow from that row alone"),
         (lambda data: np.log(-1 - data["level"]), NonFiniteError, "returned nan"),
+        (lambda data: None, ConfigError, "returned None; wanted an array: has it no `return`"),
         (lambda data: np.squeeze(data["level"]), ConfigError, r"returned shape \(\) for rows of shape \(1,\)"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:invalid value")
 def test_reward_that_is_not_one_finite_value_per_row_is_refused(graph, function, error, message):
     with pytest.raises(error, match=message) as caught:
         GraphData.from_arrays(tank_arrays(), graph).mean_reward(reward_of(function))

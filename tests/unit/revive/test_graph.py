@@ -73,6 +73,10 @@ def test_order_puts_nodes_behind_their_inputs_whatever_the_file_says():
         ({"columns": [{"level_m": {"dim": "level", "type": "contiguous"}}]}, "did you mean 'continuous'"),
         ({"columns": [{"level_m": {"dim": "level", "mim": 0}}]}, "'level_m': unknown key 'mim'.*did you mean 'min'"),
         ({"columns": [{"level_m": {"dim": "level", "min": 4, "max": 3}}]}, "'level_m': min 4 is above max 3"),
+        (
+            {"columns": [{"level_m": {"dim": "level", "type": "discrete", "min": 0, "max": 3, "num": 1}}]},
+            "'level_m': num is 1 from 0 to 3; wanted 2 at least",
+        ),
         ({"nodes": {"valve": {"tss": 3}}}, "nodes: valve: unknown key 'tss'"),
         ({"nodes": {"valev": {"ts": 3}}}, "no node 'valev'; did you mean 'valve'"),
         ({"nodes": {"inflow": {"freeze": True}}}, "'inflow' is no network"),

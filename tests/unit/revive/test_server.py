@@ -20,7 +20,7 @@ from rlframe.revive.server import ReviveServer
 from rlframe.revive.verdict import Verdict, verdict_of
 from rlframe.revive.workspace import StageRecord, Workspace
 from rlframe.tune.trial_pool import Finished, TrialPool
-from rlframe.utils.errors import ConfigError
+from rlframe.utils.errors import CheckpointError, ConfigError
 
 SHORT = {
     "bc_epoch": 2, "ppo_epoch": 2, "policy_bc_epoch": 2, "test_rollouts": 8, "test_horizon": 10, "ppo_batch_size": 8,
@@ -157,16 +157,19 @@ def test_environment_of_another_run_is_taken(done, files, tmp_path):
     np.testing.assert_array_equal(mine.infer_one_step(state)["next_level"], theirs.infer_one_step(state)["next_level"])
 
 
-def test_what_goes_wrong_is_raised_and_noted(files, tmp_path):
+def test_what_goes_wrong_is_raised_and_noted(files, done, tmp_path):
+    shutil.copytree(done.workspace.directory, tmp_path / "run")
+    for damaged in (tmp_path / "run/venv/val").rglob("*.json"):
+        damaged.write_text("{")
     server = serve(files, tmp_path, venv_mode="None")
     server.train()
-    with pytest.raises(ConfigError, match="there is no learned environment yet; train one"):
+    with pytest.raises(CheckpointError, match="venv"):
         server.wait()
-    with pytest.raises(ConfigError, match="no learned environment"):
+    with pytest.raises(CheckpointError, match="venv"):
         server.get_policy_model()
     record = server.workspace.stage("policy")
     assert record.state == "Failed"
-    assert "no learned environment" in record.error
+    assert "venv" in record.error
 
 
 @pytest.mark.parametrize(
@@ -180,6 +183,8 @@ def test_what_goes_wrong_is_raised_and_noted(files, tmp_path):
         ({"target_policy_name": "valves"}, "'valves' is no policy node; did you mean 'valve'"),
         ({"w_kl": 0.1, "policy_bc_epoch": 0}, "w_kl is 0.1, .* policy_bc_epoch is 0, so none is cloned"),
         ({"tuning_mode": "max"}, "tune_initial_state: got none"),
+        ({"venv_mode": "None"}, "there is no learned environment yet; train one: .*, or take that of another run"),
+        ({"venv_mode": "tune", "address": "127.0.0.1:1"}, "address: nothing answers at '127.0.0.1:1' .*wanted HOST:P"),
     ],
 )
 def test_wrong_arguments_are_told_and_nothing_is_written(files, tmp_path, changed, message):
