@@ -2,7 +2,7 @@
 
 Member 0 is fitted to all episodes, others to episodes drawn again, and the last one to what was done, whose value is
 known: by what it is off, the others may be off, too, and their spread does not show that. A member's network learns
-what the linear solution (`linear_q`) of its episodes leaves, so it begins near the answer, and where that is exact, adds
+what the linear solution (`linear_q`) of its episodes leaves: it begins near the answer, and where that is exact, adds
 nothing:
 
     Q(s, a) = θᵀ φ(s, a) + f(s, a),   f ← E[ δ + γ Σ_a' π(a'|s') f⁻(s', a') ],   δ = r + γ θᵀ ψ − θᵀ φ
