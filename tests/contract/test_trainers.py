@@ -83,7 +83,7 @@ every_trainer = pytest.mark.parametrize(("case", "framework"), [*((case, "torch"
 def test_evaluation_changes_nothing_of_training(case, framework):
     one = make(case, framework)
     two = make(case, framework, evaluation_interval=1, evaluation_num_episodes=3, evaluation_config={"explore": False})
-    for iteration in range(1, 4):
+    for iteration in range(1, 3):
         alone, beside = one.train(), two.train()
         np.testing.assert_equal(beside["info"]["learner"], alone["info"]["learner"])
         assert beside["hist_stats"] == alone["hist_stats"]

@@ -47,6 +47,7 @@ def start(directory: Path, goal: int) -> subprocess.Popen:
     )
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_run_has_the_weights_of_an_unbroken_one(tmp_path):
     goal = 15
     unbroken = start(tmp_path / "unbroken", goal)

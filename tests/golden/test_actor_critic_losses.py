@@ -75,7 +75,14 @@ def test_half_squares_by_hand(framework):
 
 
 @pytest.mark.parametrize(
-    ("name", "overrides"), [("SAC", {}), ("SAC", {"n_quantiles": 5}), ("SAC", CROSSQ), ("DDPG", {}), ("TD3", {})]
+    ("name", "overrides"),
+    [
+        ("SAC", {}),
+        ("TD3", {}),
+        pytest.param("SAC", {"n_quantiles": 5}, marks=pytest.mark.slow),
+        pytest.param("SAC", CROSSQ, marks=pytest.mark.slow),
+        pytest.param("DDPG", {}, marks=pytest.mark.slow),
+    ],
 )
 def test_an_actor_climbs_to_the_action_that_pays(name, overrides):
     rates = {"actor_learning_rate": 5e-4, "critic_learning_rate": 1e-2, "entropy_learning_rate": 0.0}

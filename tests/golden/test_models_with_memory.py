@@ -96,7 +96,7 @@ def test_what_stands_in_padding_rows_does_not_matter(framework, model):
 
 
 @needs_tf
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [MODELS[0], pytest.param(ATTENTION, id="attention", marks=pytest.mark.slow)])
 def test_the_same_weights_compute_alike_in_both_frameworks(model):
     one, other = trainer("torch", model).get_policy(), trainer("tf", model).get_policy()
     batch = padded_sequences(trainer("torch", model).workers.local_worker().sample())

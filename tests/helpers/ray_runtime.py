@@ -5,6 +5,6 @@ def runtime_of_tests():
     """Yields Ray with a runtime of four processors, and ends it: for fixtures."""
     import ray
 
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
+    ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
     yield ray
     ray.shutdown()

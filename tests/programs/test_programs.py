@@ -13,10 +13,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-QUICK = {
-    "program_clustered_replay_dqn", "program_level_generator",
-    "program_pettingzoo_a2c",
-}  # fmt: skip
+QUICK = {"program_clustered_replay_dqn", "program_level_generator"}
 TIMEOUT_S = 300
 
 

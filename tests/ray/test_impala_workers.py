@@ -148,7 +148,9 @@ def test_a_checkpoint_goes_on_with_its_counters(trainers, cls, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("cls", "before", "after"), [(ImpalaTrainer, 2, 0), (APPOTrainer, 0, 2)], ids=["IMPALA", "APPO"]
+    ("cls", "before", "after"),
+    [(ImpalaTrainer, 2, 0), pytest.param(APPOTrainer, 0, 2, marks=pytest.mark.slow)],
+    ids=["IMPALA", "APPO"],
 )
 def test_a_checkpoint_goes_on_with_other_workers(trainers, cls, before, after, tmp_path, caplog):
     trainer = trainers(cls, num_workers=before, observation_filter="MeanStdFilter")

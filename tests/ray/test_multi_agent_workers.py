@@ -98,6 +98,7 @@ def test_policies_wait_on_disk_in_all_workers(trainers):
             np.testing.assert_array_equal(array, mine[pid][name], err_msg=name)
 
 
+@pytest.mark.slow
 def test_policies_of_other_algorithms_sample_in_remote_workers(trainers):
     greedy = {"exploration_config": {"type": "EpsilonGreedy", "epsilon_timesteps": 7}, "n_step": 2}
     policies = {"even": PolicySpec(), "odd": PolicySpec(DQNTorchPolicy, config=greedy)}
@@ -149,6 +150,7 @@ class Together(MultiAgentCartPole):
         return obs, rewards, {"__all__": over}, {"__all__": any(cut.values()) and not over}, infos
 
 
+@pytest.mark.slow
 def test_simulators_of_their_own_run_in_remote_workers(trainers):
     config = {"num_workers": 2, "env_config": {}, "multiagent": {}, "learning_starts": 40, "train_batch_size": 8}
     trainer = DQNTrainer({**copy.deepcopy(CONFIG), **config, "rollout_fragment_length": 4}, env=ExternalCartPole)

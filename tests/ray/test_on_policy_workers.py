@@ -73,6 +73,7 @@ def test_a3c_applies_the_gradients_of_every_worker(trainers):
     assert any(not np.array_equal(before[name], array) for name, array in after.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_workers_give_values_in_reward_units(trainers, framework):
     import ray

@@ -30,6 +30,7 @@ def runtime() -> Iterator[None]:
     started = not ray.is_initialized()
     if started:
         ray.init(
+            "local",
             num_cpus=2,
             include_dashboard=False,
             log_to_driver=False,
@@ -241,6 +242,7 @@ class TestRollouts:
         assert it.shared_metrics.get().info["learner"] == {"default_policy": {"learner_stats": {"loss": 1.0}}}
 
 
+@pytest.mark.slow
 class TestReplayActors:
     def test_store_and_replay_over_actors(self) -> None:
         actors = [ray.remote(FakeBuffer).options(num_cpus=0).remote() for _ in range(2)]

@@ -140,6 +140,7 @@ def test_killed_worker_is_replaced_and_counters_stay_true(trainers):
     assert trainer.workers.foreach_worker(lambda worker: worker.worker_index) == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_killed_worker_is_dropped_when_failures_are_ignored(trainers):
     trainer = trainers(num_workers=2, ignore_worker_failures=True)
     trainer.train()
@@ -225,6 +226,7 @@ def test_sampling_ahead_in_one_process_is_refused():
         make(num_workers=0, sample_async=True)
 
 
+@pytest.mark.slow
 def test_workers_know_the_steps_of_all_and_take_weights_that_are_set(trainers):
     import ray
 

@@ -285,6 +285,7 @@ def test_plans_that_end_with_fragments_under_way_take_no_memory(shared):
         assert ray.get(worker.apply.remote(segments)) <= 6
 
 
+@pytest.mark.slow
 def test_whole_episodes_come_too(trainers):
     trainer = trainers(batch_mode="complete_episodes")
     rollouts = ParallelRollouts(trainer.workers, mode="async")

@@ -59,7 +59,7 @@ def test_first_learner_steps_import_nothing_of_torch_compile():
         "min_iter_time_s": 0,
     }
     dqn = {**small, "learning_starts": 20, "timesteps_per_iteration": 40}
-    ppo = {**small, "train_batch_size": 40, "sgd_minibatch_size": 20}
+    ppo = {**small, "num_workers": 0, "train_batch_size": 40, "sgd_minibatch_size": 20}
     code = (
         "from rlframe import DQNTrainer, PPOTrainer\n"
         f"DQNTrainer({dqn!r}, env='CartPole-v1').train(), PPOTrainer({ppo!r}, env='CartPole-v1').train()"
