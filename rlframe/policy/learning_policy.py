@@ -4,59 +4,41 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data.columns import (
-    ACTION_DIST_INPUTS,
-    ACTION_LOGP,
-    ACTION_PROB,
     BURN_IN,
     N_STEPS,
-    OBS,
     SEQ_LENS,
     STATE_IN_PREFIX,
-    STATE_OUT_PREFIX,
     VALID_MASK,
 )
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.sequences import padded_sequences
-from rlframe.models.catalog import ModelCatalog
-from rlframe.models.modelv2 import ModelV2, states_of
-from rlframe.models.recurrent_actor import make_actor
-from rlframe.models.spec import ActingView, Part
-from rlframe.policy.acting_parts import acting_recipe, make_networks, numpy_distribution
-from rlframe.policy.first_run import initialize_loss, run_first
+from rlframe.models.modelv2 import ModelV2
+from rlframe.policy.first_run import run_first
+from rlframe.policy.framework_acting import FrameworkActing
 from rlframe.policy.inference import FrameworkInference, Inference, NumpyInference
-from rlframe.policy.model_parts import split_model
-from rlframe.policy.numpy_policy import ActingRecipe
+from rlframe.policy.learning_parts import LearningParts
 from rlframe.policy.own_inference import HookedInference
 from rlframe.policy.parts import (
-    MODEL_OUTPUTS,
-    MODEL_VALUES,
-    WHOLE_MODEL,
-    Component,
-    FusedGradients,
     LossOutput,
     OptimizerSpec,
-    SecondOrder,
-    check_optimizers,
 )
 from rlframe.policy.policy import Policy, State
 from rlframe.policy.row_sums import RowSums
 from rlframe.policy.users_code import (
-    overridden_by_user,
     run_first_behind_constructor,
 )
-from rlframe.tensor.ops import Tensor
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
-from rlframe.utils.seeding import derive_seed, make_rng
+from rlframe.utils.seeding import make_rng
 
 
-class LearningPolicy(Policy):
+class LearningPolicy(Policy, LearningParts, FrameworkActing):
     """Base of `TorchPolicy` and `TFPolicy`.
 
     Where model, exploration and distribution are built in, acting runs in NumPy on the live weights; any custom part
@@ -67,36 +49,10 @@ class LearningPolicy(Policy):
     samples_by_compute_actions = False
     #: Columns that the loss reads; None makes all of them tensors.
     learn_columns: tuple[str, ...] | None = None
-    #: `fn(spec, weights, rng) -> actor`; importable without a framework, since remote workers call it.
-    build_actor: Callable[[Any, Mapping[str, NDArray[Any]], Any], Any] = staticmethod(make_actor)
     #: Whether the network has noise of its own while exploring.
     _noisy_network = False
     #: Whether `before_loss_init` is still to come.
     _first_run_waits = False
-    _action_sampler_fn: Callable[..., Any] | None = None
-    _action_distribution_fn: Callable[..., Any] | None = None
-    #: The framework's own class, whose `extra_action_out` does nothing.
-    _plain: ClassVar[type[LearningPolicy]]
-
-    #: Name of the network that gives distribution inputs for observations, where there are `networks`.
-    acting_network = "actor"
-    #: Whether `encoder` may be a model with memory.
-    encoder_may_remember = False
-    #: Networks of which a target network holds copies; see `update_target`.
-    target_networks: tuple[str, ...] = ()
-    #: Networks that no optimiser steps but the policy itself in `learn_on_batch`, by the name of their loss; such as
-    #: `MODEL_OUTPUTS`, with which `MODEL_VALUES` are the weights that nothing but values depends on.
-    own_steps: Mapping[str, tuple[str, ...]] = {}
-    #: What fills the gradients of the class's own loss without autograd; None goes by autograd.
-    fused_gradients: FusedGradients | None = None
-    #: What gives the second derivatives of the class's own `divergence` without autograd, for `second_order`.
-    fused_curvature: FusedGradients | None = None
-    #: A frozen copy of `target_networks`, under their names; there where they are.
-    target_network: Any
-    #: Its networks, as attributes; one that is there before becomes the copy of the whole model.
-    target_model: Any = None
-    #: The target network's model by the policy's own.
-    target_models: Mapping[Any, Any]
 
     #: Rows that count in the batch now learned from, where an optimiser's limits are for sums; see `RowSums`.
     rows_learned: float
@@ -139,48 +95,6 @@ class LearningPolicy(Policy):
         if any(spec.limits_for_sums for spec in self.optimizer_specs.values()):
             self.components["row_sums"] = RowSums(self)
 
-    # --- what a policy consists of ----------------------------------------------------------------------------
-
-    def prepare(self) -> None:
-        """Called before anything is built, with spaces and config known; a hook for checks and settings."""
-
-    def networks(self) -> Mapping[str, Part]:
-        """Returns the policy's networks and variables by name; none: the one model that the config describes."""
-        return {}
-
-    def encoder(self) -> dict[str, Any] | None:
-        """Returns the `model` section of a network that makes features of observations for all others, or None."""
-        return None
-
-    def acting_view(self) -> ActingView | None:
-        """Returns how the acting network sees observations of several agents at once; None for those of one."""
-        return None
-
-    def optimizers(self) -> Mapping[str, OptimizerSpec]:
-        """Returns the optimisers of `networks`, by the names that `LossOutput.losses` gives losses for them."""
-        return {}
-
-    def _weights_by_optimizer(self) -> Iterator[tuple[OptimizerSpec, dict[str, Any]]]:
-        """Yields the optimisers' specs, each with the weights that it steps, by name; checks that they fit."""
-        names = [*self.networks(), *(["encoder"] if self.encoder() else [])]
-        if not names:
-            whole = any(spec.networks == WHOLE_MODEL for spec in self.optimizer_specs.values())
-            names = list(WHOLE_MODEL if whole else MODEL_OUTPUTS + MODEL_VALUES)
-        check_optimizers(type(self).__name__, names, self.optimizer_specs, self.own_steps)
-        for spec in self.optimizer_specs.values():
-            yield spec, self.weights_of(spec.networks)
-
-    def weights_of(self, networks: tuple[str, ...]) -> dict[str, Any]:
-        """Returns the weights of some networks, in the framework's tensors, by name; see `OptimizerSpec.networks`."""
-        if networks == WHOLE_MODEL:
-            found: dict[str, Any] = self.model.trainable_variables(as_dict=True)
-            return found
-        if networks in (MODEL_OUTPUTS, MODEL_VALUES):
-            self._model_parts = self._model_parts or split_model(self)
-            return self._model_parts[networks]
-        parts = [self.model.weights_of(network) for network in networks]
-        return {name: weight for weights in parts for name, weight in weights.items()}
-
     def grad_limit(self, spec: OptimizerSpec) -> Any:
         """Returns the largest global norm of an optimiser's gradient: a number, a tensor, or None."""
         return self._for_mean(spec, spec.grad_clip)
@@ -200,24 +114,12 @@ class LearningPolicy(Policy):
             if index >= len(specs) or specs[index].follows_schedule:
                 yield optimizer
 
-    def make_components(self) -> dict[str, Component]:
-        """Returns parts with a state of their own, by name; called when model and optimisers are there."""
-        return {}
-
     def due(self, name: str) -> bool:
         """Returns whether an optimiser steps in the update that the loss is computed for; see `OptimizerSpec.every`.
 
         Or whether the policy itself steps networks, by their name in `own_steps`.
         """
         return name in self._due
-
-    def random_columns(self, rows: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-        """Returns the random numbers that the loss of a batch needs, as columns `[rows, ...]`.
-
-        Drawn here, they are the same in both frameworks, and the policy's state has their generator's.
-        """
-        del rows, rng
-        return {}
 
     def _start_update(self) -> None:
         """Settles which optimisers step in the update that begins, and counts it."""
@@ -249,62 +151,7 @@ class LearningPolicy(Policy):
         if "target_network" in self.__dict__:
             self.target_network.update(float(self.config.get("tau", 1.0)) if tau is None else tau)
 
-    # --- building ---------------------------------------------------------------------------------------------
-
-    def stream_seed(self, *path: int | str) -> int:
-        """Returns the seed of this policy's random stream named by `path`."""
-        return derive_seed(self._policy_seed, self.framework, *self._agent_stream, *path)
-
-    def make_model_and_dist(self) -> tuple[Any, Any]:
-        """Returns the model and the framework's distribution class that the config describes."""
-        model_config = self.config["model"]
-        dist_class, num_outputs = ModelCatalog.get_action_dist(
-            self.action_space,
-            model_config,
-            dist_type=model_config.get("custom_action_dist") or self.dist_type,
-            framework=self.framework,
-        )
-        parts = self.networks()
-        if parts:
-            return make_networks(self, parts, num_outputs), dist_class
-        model = ModelCatalog.get_model_v2(
-            obs_space=self.observation_space,
-            action_space=self.action_space,
-            num_outputs=num_outputs,
-            model_config=self.model_options(),
-            framework=self.framework,
-        )
-        self.check_model(model, num_outputs)
-        return model, dist_class
-
-    def model_options(self) -> dict[str, Any]:
-        """Returns the `model` section of the config as the model gets it; a hook for what only policies know."""
-        options: dict[str, Any] = self.config["model"]
-        return options
-
-    def check_model(self, model: Any, num_outputs: int | None) -> None:
-        """Raises a ValueError where the model gives something else than `num_outputs` numbers per row."""
-        raise NotImplementedError
-
-    def _numpy_distribution(self) -> Any:
-        """Returns the NumPy twin of the distribution class, None for a custom class."""
-        return numpy_distribution(self)
-
-    def actor_spec(self) -> dict[str, Any] | None:
-        """Returns the description that a NumPy actor is built from, None where the model cannot be one."""
-        describe = getattr(self.model, "actor_spec", None)
-        return None if describe is None else describe()
-
-    def numpy_spec(self) -> dict[str, Any] | None:
-        """Returns what NumPy acts by; None where acting needs more than weights: custom model, distribution, hooks."""
-        return None if self.numpy_dist is None or self._has_acting_hooks() else self.actor_spec()
-
-    def live_weights(self) -> Mapping[str, NDArray[Any]] | None:
-        """Returns the model's arrays for a NumPy actor, which follow learning; None where there are none."""
-        raise NotImplementedError
-
-    #: Brings `live_weights` up to date; None where they share the model's memory.
-    refresh_live_weights: Callable[[], None] | None = None
+    # --- acting ---------------------------------------------------------------------------------------------------
 
     def _built_in_inference(self) -> Inference:
         spec = self.numpy_spec()
@@ -314,32 +161,6 @@ class LearningPolicy(Policy):
             return NumpyInference(self, actor, self.refresh_live_weights)
         hooked = self.numpy_dist is None or self._has_acting_hooks()
         return HookedInference(self) if hooked else FrameworkInference(self)
-
-    def _has_acting_hooks(self) -> bool:
-        return bool(self._action_sampler_fn or self._action_distribution_fn or self.has_custom_action_out())
-
-    def has_custom_action_out(self) -> bool:
-        """Returns whether `extra_action_out` is user code that needs the framework's tensors."""
-        method = type(self).extra_action_out
-        return method is not self._plain.extra_action_out and not getattr(method, "only_values", False)
-
-    def numpy_postprocessing(self) -> Any:
-        """Returns what postprocesses on workers without the framework: a function, True for the method itself, or None.
-
-        First priorities need critics, which are not there.
-        """
-        marked = getattr(type(self).postprocess_trajectory, "framework_free", None)
-        return None if self.config.get("worker_side_prioritization") else marked
-
-    def acting_recipe(self) -> ActingRecipe | None:
-        """Returns what a remote worker needs to act without the framework, None where it needs it."""
-        return acting_recipe(self)
-
-    # --- the first run ----------------------------------------------------------------------------------------
-
-    def loss_initialized(self) -> bool:
-        """Returns whether the first run of loss and postprocessing is over; what they get from then on is real."""
-        return self._loss_initialized
 
     def run_first(self, *, again: bool = False) -> None:
         """Runs postprocessing and loss once on rows of zeros where they are the user's own.
@@ -351,84 +172,6 @@ class LearningPolicy(Policy):
                 missing now may be set by then.
         """
         run_first(self, again=again)
-
-    def _initialize_loss_from_dummy_batch(
-        self, auto_remove_unneeded_view_reqs: bool = True, stats_fn: Callable[[Any, Any], Any] | None = None
-    ) -> None:
-        """Runs both, whoever wrote them, and `stats_fn(policy, train_batch)` behind; users' classes call it."""
-        initialize_loss(self, stats_fn)
-
-    def _loss_of_zeros(self, samples: SampleBatch, stats_fn: Callable[[Any, Any], Any] | None) -> None:
-        """Calls the user's loss, if there is one, and `stats_fn` with postprocessed rows."""
-        raise NotImplementedError
-
-    def _has_own_loss(self) -> bool:
-        """Returns whether the loss is the user's own, a function or a method."""
-        return getattr(self, "_loss", None) is not None or overridden_by_user(type(self), "loss")
-
-    def make_generator(self, *path: int | str) -> Any:
-        """Returns a random stream of the framework for this policy alone, named by `path`."""
-        raise NotImplementedError
-
-    def seeded(self, *path: int | str) -> Any:
-        """Returns a context in which the framework draws from this policy's own stream named by `path`."""
-        raise NotImplementedError
-
-    # --- acting -----------------------------------------------------------------------------------------------
-
-    def forward_in_framework(
-        self, columns: Mapping[str, NDArray[Any]], explore: bool
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
-        """Returns what `forward_with_memory` does, by way of the framework, for `obs` and further columns [B, ...]."""
-        raise NotImplementedError
-
-    def values_in_framework(self, obs: NDArray[Any]) -> NDArray[np.float32]:
-        """Returns the model's state values [B] for `obs` [B, ...], by way of the framework."""
-        raise NotImplementedError
-
-    def act_in_framework(
-        self, input_dict: Mapping[str, Any], explore: bool, timestep: int | None
-    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        """Returns what `act_on_rows` does, by way of the framework and of the hooks that replace parts of acting."""
-        raise NotImplementedError
-
-    def dist_inputs(self, obs: Tensor) -> Tensor:
-        """Returns distribution inputs [B, K] for a tensor of preprocessed observations [B, ...]."""
-        return self.model({OBS: obs, "is_training": False}, [], None)[0]
-
-    def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any, list[Tensor]]:
-        if self._action_distribution_fn is None:
-            outputs, states = self.model(batch, [], None)
-            return outputs, self.dist_class, states
-        inputs, dist_class, states = self._action_distribution_fn(
-            self,
-            self.model,
-            input_dict=batch,
-            state_batches=states_of(batch),
-            seq_lens=batch.get(SEQ_LENS),
-            explore=explore,
-            timestep=step,
-            is_training=False,
-        )
-        return inputs, dist_class, states or []
-
-    def extra_action_out(self, input_dict: Any, state_batches: Any, model: Any, action_dist: Any) -> dict[str, Any]:
-        """Returns further columns [B, ...] to store with the actions."""
-        return {}
-
-    def _finish(
-        self, count: int, actions: Any, logp: Any, inputs: Any, extra: Mapping[str, Any], states: Any = ()
-    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        """Returns an action pass's results as arrays, and counts the steps."""
-        columns = {key: self.to_numpy(value) for key, value in extra.items()}
-        columns.update({f"{STATE_OUT_PREFIX}{index}": self.to_numpy(state) for index, state in enumerate(states or ())})
-        if inputs is not None:
-            columns[ACTION_DIST_INPUTS] = self.to_numpy(inputs)
-        if logp is not None:
-            columns[ACTION_LOGP] = np.asarray(self.to_numpy(logp), np.float32)
-            columns[ACTION_PROB] = np.exp(columns[ACTION_LOGP])
-        self.global_timestep += count
-        return self.to_numpy(actions), columns
 
     def to_numpy(self, value: Any) -> Any:
         """Returns the framework's tensors, nested or not, as arrays."""
@@ -450,14 +193,6 @@ class LearningPolicy(Policy):
     def _update(self, samples: SampleBatch) -> tuple[dict[str, Any], dict[str, Any]]:
         """Steps the optimisers that are due; returns statistics and further fetches, in the framework's tensors."""
         raise NotImplementedError
-
-    def _refuse_gradients_apart(self) -> None:
-        """Raises a ValueError where the policy has steps of its own, which are no gradients."""
-        if self.own_steps:
-            raise ValueError(
-                f"{type(self).__name__} steps its networks by more than a gradient: it has no gradients to compute "
-                "apart; call learn_on_batch()"
-            )
 
     def complete_batch(self, batch: SampleBatch) -> SampleBatch:
         """Returns a train batch with the columns that the loss cannot do without, where it comes from elsewhere."""
@@ -554,25 +289,6 @@ class LearningPolicy(Policy):
         """
         return {name: self._loss_outputs[name] for name in self._per_row or ()}
 
-    def get_tower_stats(self, stats_name: str) -> list[Any]:
-        """Returns what the loss kept in `model.tower_stats[stats_name]`, one entry per device.
-
-        Raises:
-            KeyError: If it kept nothing under this name.
-        """
-        towers = [tower.tower_stats[stats_name] for tower in self.model_gpu_towers if stats_name in tower.tower_stats]
-        if not towers:
-            raise KeyError(f"the loss kept no {stats_name!r} in model.tower_stats")
-        return towers
-
-    def second_order(self, name: str) -> SecondOrder:
-        """Returns the loss of networks that the policy steps itself, and its `divergence`, with their derivatives.
-
-        Args:
-            name: Name of the loss in `own_steps`.
-        """
-        raise NotImplementedError
-
     @contextlib.contextmanager
     def only_due(self, *names: str) -> Iterator[None]:
         """A context in which the loss is computed for some optimisers, or steps of the policy's own, alone."""
@@ -589,26 +305,6 @@ class LearningPolicy(Policy):
     def _weights_changed(self) -> None:
         """Called when the model's variables were written to; a hook for what is kept beside them."""
 
-    def _modules_by_role(self) -> dict[str, Any]:
-        """Returns the policy's networks, e.g. `{"online": ..., "target": ...}`."""
-        target = self.__dict__.get("target_network")
-        return {"online": self.model} if target is None else {"online": self.model, "target": target.model}
-
-    @contextlib.contextmanager
-    def _computing_with(self, modules: Mapping[str, Any]) -> Iterator[None]:
-        """A context in which the policy's networks are others, named by role as in `_modules_by_role`."""
-        target = self.__dict__.get("target_network")
-        model, self.model = self.model, modules["online"]
-        if target is not None:
-            kept = target.model
-            target.model = self.target_model = modules["target"]
-        try:
-            yield
-        finally:
-            self.model = model
-            if target is not None:
-                target.model = self.target_model = kept
-
     def counted_rows(self, batch: Mapping[str, Any]) -> Any:
         """Returns which rows of a batch of tensors count in the loss, bool `[B]`; None for all of them."""
         return batch.get(VALID_MASK)
@@ -618,23 +314,6 @@ class LearningPolicy(Policy):
         raise NotImplementedError
 
     # --- the rest ---------------------------------------------------------------------------------------------
-
-    def _extra_weights(self) -> dict[str, NDArray[Any]]:
-        """Returns the components' arrays among the policy's weights."""
-        found: dict[str, NDArray[Any]] = {}
-        for part in self.components.values():
-            found.update(part.extra_weights())
-        return found
-
-    def _network_weights(self, weights: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns the policy's weights without the components' arrays."""
-        for part in self.components.values():
-            weights = part.without_extra(weights)
-        return weights
-
-    def weights_norm(self) -> Any:
-        """Returns the global L2 norm of the weights, a scalar tensor."""
-        raise NotImplementedError
 
     def get_state(self) -> State:
         """Returns the state with the count of updates and the generator of losses' noise."""

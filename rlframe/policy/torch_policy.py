@@ -13,32 +13,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rlframe.config.common import ONLY_EVALUATES
-from rlframe.data.columns import OBS, SEQ_LENS, VF_PREDS
+from rlframe.data.columns import SEQ_LENS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.models.modelv2 import states_of
-from rlframe.models.torch.check_model import check_model
-from rlframe.models.torch.networks import SomeNetworks
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.nonfinite import explain_nonfinite
-from rlframe.policy.own_inference import sampled
-from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec, RMSPropSpec, by_optimizer, keep_reports, phases
+from rlframe.policy.parts import RMSPropSpec, by_optimizer, keep_reports, phases
 from rlframe.policy.policy import State
 from rlframe.policy.torch import distributed
+from rlframe.policy.torch.acting import TorchActing
 from rlframe.policy.torch.arrays import load_weights, to_arrays
+from rlframe.policy.torch.building import TorchParts
 from rlframe.policy.torch.data_parallel import DataParallel
 from rlframe.policy.torch.devices import Threads, choose_devices
 from rlframe.policy.torch.flat import (
-    FlatAdam,
     FlatOptimizer,
     FlatParameters,
-    FlatRMSProp,
-    TargetNetwork,
-    flatten_parameters,
 )
 from rlframe.policy.torch.gradients import apply_gradients, compute_gradients
 from rlframe.policy.torch.optimizer_states import load_optimizer, optimizer_state
-from rlframe.policy.torch.second_order import TorchSecondOrder
 from rlframe.policy.torch.template import derive_class
 from rlframe.policy.users_code import method
 from rlframe.utils.threads import blas_in_one_thread
@@ -46,7 +38,7 @@ from rlframe.utils.threads import blas_in_one_thread
 Loss = Callable[..., Any]
 
 
-class TorchPolicy(LearningPolicy):
+class TorchPolicy(LearningPolicy, TorchParts, TorchActing):
     """Acts and learns with a PyTorch model.
 
     Derive with `build_policy_class`, or subclass and override `loss`, `optimizer`, `extra_grad_process`,
@@ -123,120 +115,6 @@ class TorchPolicy(LearningPolicy):
         """Returns a policy class with some hooks replaced; they are those of `build_policy_class`."""
         return derive_class(cls, name, hooks)
 
-    def seeded(self, *path: int | str) -> Any:
-        """Returns a context in which torch draws from this policy's own stream named by `path`."""
-        return _SeededTorch(self.stream_seed(*path))
-
-    def check_model(self, model: Any, num_outputs: int | None) -> None:
-        """Raises a ValueError where the model gives something else than `num_outputs` numbers per row."""
-        check_model(model, self.observation_space, num_outputs, values=self.wants_values or self.learns_values)
-
-    def _make_optimizers(self) -> list[torch.optim.Optimizer]:
-        if self.config.get(ONLY_EVALUATES):
-            return []
-        made = self.optimizer()
-        optimizers = list(made) if isinstance(made, (list, tuple)) else [made]
-        replaced = self.exploration.get_exploration_optimizer(optimizers)
-        return optimizers if replaced is None else list(replaced)
-
-    def optimizer(self) -> torch.optim.Optimizer | list[torch.optim.Optimizer]:
-        """Returns the optimiser(s): those of `optimizers`, or Adam with `config["lr"]` on all parameters."""
-        if not self.optimizer_specs:
-            return self.adam(self.model.parameters(), lr=self.config["lr"])
-        made = [self._made_of(spec, list(weights.values())) for spec, weights in self._weights_by_optimizer()]
-        if len(made) > 1 or self.own_steps:
-            self._flat_parameters = None  # each optimiser has a buffer of its own
-        return made
-
-    def _made_of(self, spec: OptimizerSpec, parameters: list[Any]) -> torch.optim.Optimizer:
-        """Returns the optimiser that a spec describes, over parameters in one buffer where they can share one."""
-        if not isinstance(spec, RMSPropSpec):
-            return self.adam(parameters, lr=spec.lr, eps=spec.eps)
-        options = {"lr": spec.lr, "alpha": spec.decay, "eps": self.epsilon(spec), "momentum": spec.momentum}
-        self._flat_parameters = flatten_parameters(parameters)
-        if self._flat_parameters is None:
-            return torch.optim.RMSprop(parameters, **options)
-        return FlatRMSProp(self._flat_parameters, **options)
-
-    def adam(self, parameters: Any, *, lr: float, eps: float = 1e-8) -> torch.optim.Optimizer:
-        """Returns fused Adam over `parameters` in one buffer where they can share one, plain Adam otherwise."""
-        params = [p for p in parameters if p.requires_grad]
-        if not params:
-            return torch.optim.Adam([nn.Parameter(torch.zeros(1))], lr=lr, eps=eps)
-        self._flat_parameters = flatten_parameters(params)
-        if self._flat_parameters is None:
-            return torch.optim.Adam(params, lr=lr, eps=eps)
-        return FlatAdam(self._flat_parameters, lr=lr, eps=eps)
-
-    def _make_target_network(self, names: tuple[str, ...]) -> None:
-        online = self.model if names == WHOLE_MODEL else SomeNetworks(self.model, names)
-        self.target_network = TargetNetwork(online, self.target_model)
-        self.target_network.update()
-        self.target_model = self.target_network.model
-        self.target_models = {self.model: self.target_model}
-        self.components["target_network"] = self.target_network
-
-    def make_generator(self, *path: int | str) -> torch.Generator:
-        """Returns a random stream of the policy's own, named by `path`, on its device."""
-        return torch.Generator(self.device).manual_seed(self.stream_seed(*path))
-
-    def live_weights(self) -> dict[str, NDArray[Any]] | None:
-        """Returns the model's tensors as arrays that share their memory; None where they are not on the CPU."""
-        if self.device.type != "cpu":
-            return None
-        return {name: tensor.detach().numpy() for name, tensor in self.model.state_dict().items()}
-
-    # --- acting -----------------------------------------------------------------------------------------------
-
-    def forward_in_framework(
-        self, columns: Mapping[str, NDArray[Any]], explore: bool
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
-        """Returns what `forward_with_memory` does, by way of torch."""
-        with torch.no_grad():
-            inputs, _, states = self._dist_inputs(self._acting_batch(columns), explore, self.global_timestep)
-            values = self.model.value_function().cpu().numpy() if self.wants_values else None
-            return inputs.cpu().numpy(), values, [state.cpu().numpy() for state in states]
-
-    def values_in_framework(self, obs: NDArray[Any]) -> NDArray[np.float32]:
-        """Returns the model's state values [B] for `obs` [B, ...], by way of torch."""
-        with torch.no_grad():
-            self.model(self._acting_batch({OBS: obs}), [], None)
-            return np.asarray(self.model.value_function().cpu().numpy())
-
-    def _acting_batch(self, input_dict: Mapping[str, Any]) -> SampleBatch:
-        """Returns columns as tensors, and puts the model into the mode for acting."""
-        self._threads.use(len(input_dict[OBS]))
-        columns = SampleBatch.from_columns(dict(input_dict))
-        if self.is_recurrent():  # sequences of one step
-            columns[SEQ_LENS] = np.ones(len(input_dict[OBS]), np.int32)
-        batch = self._lazy_tensor_dict(columns)
-        batch.set_training(False)
-        if self.model.training:  # asking costs nothing; setting visits every layer
-            self.model.eval()
-        return batch
-
-    def act_in_framework(
-        self, input_dict: Mapping[str, Any], explore: bool, timestep: int | None
-    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        """Returns actions [B, ...] and extra columns, computed without autograd."""
-        step = self.global_timestep if timestep is None else timestep
-        count = len(np.asarray(input_dict[OBS]))
-        with torch.no_grad():
-            batch = self._acting_batch(input_dict)
-            if self._action_sampler_fn is not None:
-                made = self._action_sampler_fn(self, self.model, batch, states_of(batch), explore, step)
-                actions, logp, inputs, states = sampled(made)
-                return self._finish(count, actions, logp, inputs, {}, states)
-            inputs, dist_class, states = self._dist_inputs(batch, explore, step)
-            distribution = dist_class(inputs, self.model)
-            twin = distribution if self.numpy_dist is None else method(self, "distribution")(inputs.cpu().numpy())
-            actions, logp = self.exploration.get_exploration_action(
-                action_distribution=twin, timestep=step, explore=explore
-            )
-            values = {VF_PREDS: self.model.value_function()} if self.wants_values else {}
-            extra = {**values, **self.extra_action_out(batch, states_of(batch), self.model, distribution)}
-        return self._finish(count, actions, logp, inputs, extra, states)
-
     # --- learning ---------------------------------------------------------------------------------------------
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor | list[Tensor]:
@@ -245,17 +123,6 @@ class TorchPolicy(LearningPolicy):
             raise NotImplementedError(f"{type(self).__name__} has no loss: pass loss_fn, or override loss()")
         result: Tensor | list[Tensor] = self._loss(self, model, dist_class, train_batch)
         return result
-
-    def _loss_of_zeros(self, samples: SampleBatch, stats_fn: Callable[[Any, Any], Any] | None) -> None:
-        batch = self._lazy_tensor_dict(self._learned_columns(samples))
-        batch.set_training(True)
-        training = self.model.training
-        self.model.eval()  # layers that follow their inputs' statistics must not follow zeros
-        if self._has_own_loss():
-            method(self, "loss")(self.model, self.dist_class, batch)
-        if stats_fn is not None:
-            stats_fn(self, batch)
-        self.model.train(training)
 
     def _update(self, samples: SampleBatch) -> tuple[dict[str, Any], dict[str, Any]]:
         batch = self._batch_to_learn(samples)
@@ -382,10 +249,6 @@ class TorchPolicy(LearningPolicy):
         made: dict[str, Any] = _numpy(self.extra_compute_grad_fetches())
         return made
 
-    def second_order(self, name: str) -> TorchSecondOrder:
-        """Returns the loss of networks that the policy steps itself, and its `divergence`, with their derivatives."""
-        return TorchSecondOrder(self, name)
-
     def set_learning_rate(self, lr: float) -> None:
         """Sets the rate of every optimiser whose spec does not hold it constant."""
         for optimizer in self._scheduled_optimizers():
@@ -470,12 +333,6 @@ class TorchPolicy(LearningPolicy):
         for part in self.components.values():
             part.take_extra(weights)
 
-    def weights_norm(self) -> Tensor:
-        """Returns the global L2 norm of the weights, a scalar."""
-        weights = list(self.model.parameters()) if self._flat_parameters is None else [self._flat_parameters.param]
-        norm: Tensor = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(w.detach()) for w in weights]))
-        return norm
-
     def get_state(self) -> State:
         """Returns weights, optimiser, exploration, schedules' clock and random streams, by the state convention."""
         state = super().get_state()
@@ -494,14 +351,6 @@ class TorchPolicy(LearningPolicy):
         for name, saved in state.get("_torch_rng", {}).items():
             generators[name].set_state(torch.from_numpy(np.asarray(saved, np.uint8).copy()))
         self.on_global_var_update({"timestep": self.global_timestep})
-
-    def _generators(self) -> dict[str, torch.Generator]:
-        """Returns the torch generators that modules of the policy own, by module name."""
-        named = [
-            pair for prefix, model in self._modules_by_role().items() for pair in model.named_modules(prefix=prefix)
-        ]
-        found = {name: getattr(module, "generator", None) for name, module in named}
-        return {name: made for name, made in found.items() if isinstance(made, torch.Generator)}
 
     def export_model(self, export_dir: str, onnx: int | None = None) -> None:
         """Writes the model as TorchScript (`model.pt`, one input: preprocessed obs [B, ...]) or as ONNX."""
@@ -522,20 +371,6 @@ def clip_each(parameters: Sequence[Any], limit: float) -> Tensor:
         gradient.mul_((limit / norm).clamp(max=1.0))
     whole: Tensor = norms.norm()
     return whole
-
-
-class _SeededTorch:
-    """A context in which torch's global stream is a given one; the old one goes on afterwards."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-
-    def __enter__(self) -> None:
-        self._saved = torch.get_rng_state()
-        torch.manual_seed(self.seed)
-
-    def __exit__(self, *exc: object) -> None:
-        torch.set_rng_state(self._saved)
 
 
 def _tensors(value: Any, device: torch.device) -> Any:

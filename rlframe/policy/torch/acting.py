@@ -1,0 +1,77 @@
+"""Acting through PyTorch, where NumPy cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rlframe.data.columns import OBS, SEQ_LENS, VF_PREDS
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.models.modelv2 import states_of
+from rlframe.policy.framework_acting import FrameworkActing
+from rlframe.policy.inference import Acted
+from rlframe.policy.own_inference import sampled
+from rlframe.policy.users_code import method
+
+
+class TorchActing(FrameworkActing):
+    """How a `TorchPolicy` acts by its model, and by hooks of the user's own."""
+
+    def live_weights(self: Any) -> dict[str, NDArray[Any]] | None:
+        """Returns the model's tensors as arrays that share their memory; None where they are not on the CPU."""
+        if self.device.type != "cpu":
+            return None
+        return {name: tensor.detach().numpy() for name, tensor in self.model.state_dict().items()}
+
+    def forward_in_framework(
+        self: Any, columns: Mapping[str, NDArray[Any]], explore: bool
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
+        """Returns what `forward_with_memory` does, by way of torch."""
+        with torch.no_grad():
+            inputs, _, states = self._dist_inputs(self._acting_batch(columns), explore, self.global_timestep)
+            values = self.model.value_function().cpu().numpy() if self.wants_values else None
+            return inputs.cpu().numpy(), values, [state.cpu().numpy() for state in states]
+
+    def values_in_framework(self: Any, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns the model's state values [B] for `obs` [B, ...], by way of torch."""
+        with torch.no_grad():
+            self.model(self._acting_batch({OBS: obs}), [], None)
+            return np.asarray(self.model.value_function().cpu().numpy())
+
+    def _acting_batch(self: Any, input_dict: Mapping[str, Any]) -> SampleBatch:
+        """Returns columns as tensors, and puts the model into the mode for acting."""
+        self._threads.use(len(input_dict[OBS]))
+        columns = SampleBatch.from_columns(dict(input_dict))
+        if self.is_recurrent():  # sequences of one step
+            columns[SEQ_LENS] = np.ones(len(input_dict[OBS]), np.int32)
+        batch: SampleBatch = self._lazy_tensor_dict(columns)
+        batch.set_training(False)
+        if self.model.training:  # asking costs nothing; setting visits every layer
+            self.model.eval()
+        return batch
+
+    def act_in_framework(self: Any, input_dict: Mapping[str, Any], explore: bool, timestep: int | None) -> Acted:
+        """Returns actions [B, ...] and extra columns, computed without autograd."""
+        step = self.global_timestep if timestep is None else timestep
+        count = len(np.asarray(input_dict[OBS]))
+        with torch.no_grad():
+            batch = self._acting_batch(input_dict)
+            if self._action_sampler_fn is not None:
+                made = self._action_sampler_fn(self, self.model, batch, states_of(batch), explore, step)
+                actions, logp, inputs, states = sampled(made)
+                done: Acted = self._finish(count, actions, logp, inputs, {}, states)
+                return done
+            inputs, dist_class, states = self._dist_inputs(batch, explore, step)
+            distribution = dist_class(inputs, self.model)
+            twin = distribution if self.numpy_dist is None else method(self, "distribution")(inputs.cpu().numpy())
+            actions, logp = self.exploration.get_exploration_action(
+                action_distribution=twin, timestep=step, explore=explore
+            )
+            values = {VF_PREDS: self.model.value_function()} if self.wants_values else {}
+            extra = {**values, **self.extra_action_out(batch, states_of(batch), self.model, distribution)}
+        finished: Acted = self._finish(count, actions, logp, inputs, extra, states)
+        return finished

@@ -1,0 +1,128 @@
+"""What a torch policy is built of: model, optimisers, target network, random streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rlframe.config.common import ONLY_EVALUATES
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.models.torch.check_model import check_model
+from rlframe.models.torch.networks import SomeNetworks
+from rlframe.policy.learning_parts import LearningParts
+from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec, RMSPropSpec
+from rlframe.policy.torch.flat import FlatAdam, FlatParameters, FlatRMSProp, TargetNetwork, flatten_parameters
+from rlframe.policy.torch.second_order import TorchSecondOrder
+from rlframe.policy.users_code import method
+
+
+class TorchParts(LearningParts):
+    """How a `TorchPolicy` makes what its class says that it consists of."""
+
+    #: The buffer of its parameters, where one optimiser steps all of them.
+    _flat_parameters: FlatParameters | None
+
+    def seeded(self: Any, *path: int | str) -> Any:
+        """Returns a context in which torch draws from this policy's own stream named by `path`."""
+        return _SeededTorch(self.stream_seed(*path))
+
+    def check_model(self: Any, model: Any, num_outputs: int | None) -> None:
+        """Raises a ValueError where the model gives something else than `num_outputs` numbers per row."""
+        check_model(model, self.observation_space, num_outputs, values=self.wants_values or self.learns_values)
+
+    def _make_optimizers(self: Any) -> list[torch.optim.Optimizer]:
+        if self.config.get(ONLY_EVALUATES):
+            return []
+        made = self.optimizer()
+        optimizers = list(made) if isinstance(made, (list, tuple)) else [made]
+        replaced = self.exploration.get_exploration_optimizer(optimizers)
+        return optimizers if replaced is None else list(replaced)
+
+    def optimizer(self: Any) -> torch.optim.Optimizer | list[torch.optim.Optimizer]:
+        """Returns the optimiser(s): those of `optimizers`, or Adam with `config["lr"]` on all parameters."""
+        if not self.optimizer_specs:
+            plain: torch.optim.Optimizer = self.adam(self.model.parameters(), lr=self.config["lr"])
+            return plain
+        made = [self._made_of(spec, list(weights.values())) for spec, weights in self._weights_by_optimizer()]
+        if len(made) > 1 or self.own_steps:
+            self._flat_parameters = None  # each optimiser has a buffer of its own
+        return made
+
+    def _made_of(self: Any, spec: OptimizerSpec, parameters: list[Any]) -> torch.optim.Optimizer:
+        """Returns the optimiser that a spec describes, over parameters in one buffer where they can share one."""
+        if not isinstance(spec, RMSPropSpec):
+            adam: torch.optim.Optimizer = self.adam(parameters, lr=spec.lr, eps=spec.eps)
+            return adam
+        options = {"lr": spec.lr, "alpha": spec.decay, "eps": self.epsilon(spec), "momentum": spec.momentum}
+        self._flat_parameters = flatten_parameters(parameters)
+        if self._flat_parameters is None:
+            return torch.optim.RMSprop(parameters, **options)
+        return FlatRMSProp(self._flat_parameters, **options)
+
+    def adam(self: Any, parameters: Any, *, lr: float, eps: float = 1e-8) -> torch.optim.Optimizer:
+        """Returns fused Adam over `parameters` in one buffer where they can share one, plain Adam otherwise."""
+        params = [p for p in parameters if p.requires_grad]
+        if not params:
+            return torch.optim.Adam([nn.Parameter(torch.zeros(1))], lr=lr, eps=eps)
+        self._flat_parameters = flatten_parameters(params)
+        if self._flat_parameters is None:
+            return torch.optim.Adam(params, lr=lr, eps=eps)
+        return FlatAdam(self._flat_parameters, lr=lr, eps=eps)
+
+    def _make_target_network(self: Any, names: tuple[str, ...]) -> None:
+        online = self.model if names == WHOLE_MODEL else SomeNetworks(self.model, names)
+        self.target_network = TargetNetwork(online, self.target_model)
+        self.target_network.update()
+        self.target_model = self.target_network.model
+        self.target_models = {self.model: self.target_model}
+        self.components["target_network"] = self.target_network
+
+    def make_generator(self: Any, *path: int | str) -> torch.Generator:
+        """Returns a random stream of the policy's own, named by `path`, on its device."""
+        return torch.Generator(self.device).manual_seed(self.stream_seed(*path))
+
+    def _loss_of_zeros(self: Any, samples: SampleBatch, stats_fn: Callable[[Any, Any], Any] | None) -> None:
+        batch = self._lazy_tensor_dict(self._learned_columns(samples))
+        batch.set_training(True)
+        training = self.model.training
+        self.model.eval()  # layers that follow their inputs' statistics must not follow zeros
+        if self._has_own_loss():
+            method(self, "loss")(self.model, self.dist_class, batch)
+        if stats_fn is not None:
+            stats_fn(self, batch)
+        self.model.train(training)
+
+    def _generators(self: Any) -> dict[str, torch.Generator]:
+        """Returns the torch generators that modules of the policy own, by module name."""
+        named = [
+            pair for prefix, model in self._modules_by_role().items() for pair in model.named_modules(prefix=prefix)
+        ]
+        found = {name: getattr(module, "generator", None) for name, module in named}
+        return {name: made for name, made in found.items() if isinstance(made, torch.Generator)}
+
+    def weights_norm(self: Any) -> Tensor:
+        """Returns the global L2 norm of the weights, a scalar."""
+        weights = list(self.model.parameters()) if self._flat_parameters is None else [self._flat_parameters.param]
+        norm: Tensor = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(w.detach()) for w in weights]))
+        return norm
+
+    def second_order(self: Any, name: str) -> TorchSecondOrder:
+        """Returns the loss of networks that the policy steps itself, and its `divergence`, with their derivatives."""
+        return TorchSecondOrder(self, name)
+
+
+class _SeededTorch:
+    """A context in which torch's global stream is a given one; the old one goes on afterwards."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def __enter__(self) -> None:
+        self._saved = torch.get_rng_state()
+        torch.manual_seed(self.seed)
+
+    def __exit__(self, *exc: object) -> None:
+        torch.set_rng_state(self._saved)
