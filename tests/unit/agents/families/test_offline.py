@@ -68,6 +68,17 @@ def test_it_learns_from_all_rows_moves_its_targets_and_counts(algorithm, files, 
         np.testing.assert_array_equal(array, weights[name], err_msg=name)
 
 
+def test_values_come_as_fast_as_their_targets_let_them(files):
+    # Rewards of −1 without end are worth −1 / (1 − γ). Targets take the share τ of what is learned, r + γ V, with each
+    # update: of the way to there n updates make 1 − (1 − τ (1 − γ))ⁿ, however fast networks learn.
+    gamma, tau, updates = 0.9, 0.03, 300
+    fast = {"actor_lr": 1e-2, "critic_lr": 1e-2, "tau": tau, "gamma": gamma, "timesteps_per_iteration": 32 * updates}
+    stats = trainer_of(files, "IQL", **fast).train()["info"]["learner"]["default_policy"]["learner_stats"]
+    wanted = -(1.0 - (1.0 - tau * (1.0 - gamma)) ** updates) / (1.0 - gamma)
+    assert stats["mean_q"] == pytest.approx(wanted, rel=0.1)
+    assert stats["mean_value"] == pytest.approx(wanted, rel=0.1)
+
+
 def test_mistakes_are_told(files, tmp_path):
     with pytest.raises(ConfigError, match="learns from data that it holds"):
         CQLTrainer({}, env="Pendulum-v1")
