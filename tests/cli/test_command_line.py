@@ -147,15 +147,13 @@ def test_resumed_run_is_the_run_that_was_not_stopped(tmp_path: Path) -> None:
     assert whole == parts
 
 
-def test_own_environment_by_its_path_is_trained_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "my_env.py").write_text(MY_ENV)
+def test_own_environment_by_its_path_is_trained_in(here: Path) -> None:
+    (here / "my_env.py").write_text(MY_ENV)
     words = ["train", "DQN", "--env", "my_env:CountDown", "--env-config.start", "7", "--stop-iters", "1", *SMALL]
-    done = rlframe(tmp_path, *words)
-    assert done.returncode == 0, done.stderr
-    (run,) = (tmp_path / "runs").iterdir()
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.stderr
+    (run,) = (here / "runs").iterdir()
     assert read_results(run)[-1]["episode_len_mean"] == 7
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
     played = CliRunner().invoke(app, [*done.stdout.splitlines()[-1].split()[3:], "--episodes", "2"])
     assert played.stdout.splitlines()[-1].startswith("return 1.00 ± 0.00 (min 1.00, max 1.00)  length 7.00 ± 0.00")
 

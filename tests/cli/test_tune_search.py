@@ -80,6 +80,7 @@ def test_killed_search_goes_on_and_carries_out_what_is_left(tmp_path: Path) -> N
     assert "searches something else (lr from 1e-05 to 0.01, log; gamma" in refused.stderr
 
 
+@pytest.mark.slow
 def test_trials_that_fail_end_the_search_with_their_reason(tmp_path: Path) -> None:
     failing = "tests.unit.cli.fakes:FailingTrainer"
     words = [*COMMAND, "tune", failing, "--env", "e", "--lr", "1e-5", "1e-2", "--n-trials", "9", "--n-jobs", "2"]

@@ -98,7 +98,10 @@ FC_CONFIGS = [
     {"fcnet_hiddens": [32, 32], "no_final_linear": True},
     {"fcnet_hiddens": [32], "free_log_std": True},
     {"fcnet_hiddens": [32], "free_log_std": True, "no_final_linear": True, "vf_share_layers": False},
-    *({"fcnet_hiddens": [32, 32], "fcnet_activation": name} for name in ACTIVATIONS),
+    *(
+        pytest.param({"fcnet_hiddens": [32, 32], "fcnet_activation": name}, marks=pytest.mark.slow)
+        for name in ACTIVATIONS
+    ),
 ]
 
 

@@ -188,8 +188,8 @@ def assert_equal(one, two):
 @pytest.mark.parametrize(
     ("cls", "config"),
     [pytest.param(DQNTrainer, {**DQN, **NOISE}, marks=pytest.mark.slow),
-     (PPOTrainer, {**PPO, "observation_filter": "MeanStdFilter", "evaluation_interval": 1,
-                   "evaluation_num_episodes": 1})],
+     pytest.param(PPOTrainer, {**PPO, "observation_filter": "MeanStdFilter", "evaluation_interval": 1,
+                               "evaluation_num_episodes": 1}, marks=pytest.mark.slow)],
     ids=["dqn-noise", "ppo-evaluation"],
 )  # fmt: skip
 def test_a_league_trains_alike_with_three_policies_in_memory(cls, config, tmp_path):

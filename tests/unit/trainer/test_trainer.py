@@ -515,7 +515,7 @@ RAINBOW = {
         {"exploration_config": {"type": "ParameterNoise"}},
         {"batch_mode": "complete_episodes"},
         pytest.param({"framework": "tf"}, marks=[needs_tf, pytest.mark.slow]),
-        pytest.param({"framework": "tf2", **RAINBOW}, marks=needs_tf),
+        pytest.param({"framework": "tf2", **RAINBOW}, marks=[needs_tf, pytest.mark.slow]),
     ],
     ids=str,
 )
