@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -130,12 +132,29 @@ def convert_dataset(source: Any, directory: str, kind: str, schema: Any = None) 
     """Writes a dataset in another format; returns its rows."""
     writer, rows = make_writer(directory, kind, _actions_normalized(source, schema)), 0
     several = kind in {"parquet", "json"}
-    batches = _reader(source, schema).read_all_files() if several else read_dataset(source, schema)
-    for batch in batches:
-        writer.write(batch)
-        rows += batch.agent_steps() if isinstance(batch, MultiAgentBatch) else batch.count
-    writer.close()  # type: ignore[attr-defined]  # each of these has it
+    with _whole_or_none(directory, writer):
+        batches = _reader(source, schema).read_all_files() if several else read_dataset(source, schema)
+        for batch in batches:
+            writer.write(batch)
+            rows += batch.agent_steps() if isinstance(batch, MultiAgentBatch) else batch.count
+        writer.close()  # type: ignore[attr-defined]  # each of these has it
     return rows
+
+
+@contextlib.contextmanager
+def _whole_or_none(directory: str, writer: Any) -> Iterator[None]:
+    """A context that leaves no directory behind where what is written into it breaks off; `make_writer` has looked.
+
+    A part of a dataset would be taken for all of it, and be in the way of the next try.
+    """
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(DataError, OSError):  # of files that go; why they do is what is raised
+            writer.close()  # else it would write what it keeps when it is collected
+        if os.path.isdir(directory):
+            shutil.rmtree(directory)
+        raise
 
 
 def split_dataset(
@@ -164,11 +183,15 @@ def split_dataset(
     stops = np.rint(np.cumsum(values) * len(names)).astype(int)
     part_of = {names[index]: int(np.searchsorted(stops, place, side="right")) for place, index in enumerate(order)}
     normalized = _actions_normalized(source, schema)
-    writers = [make_writer(os.path.join(directory, part), kind, normalized) for part in shares]
-    for key, episode in _episodes_of(source, schema):
-        writers[part_of[key]].write(episode)
-    for writer in writers:
-        writer.close()  # type: ignore[attr-defined]  # each of these has it
+    places = [os.path.join(directory, part) for part in shares]
+    writers = [make_writer(place, kind, normalized) for place in places]
+    with contextlib.ExitStack() as stack:
+        for place, writer in zip(places, writers, strict=True):
+            stack.enter_context(_whole_or_none(place, writer))
+        for key, episode in _episodes_of(source, schema):
+            writers[part_of[key]].write(episode)
+        for writer in writers:
+            writer.close()  # type: ignore[attr-defined]  # each of these has it
     counts = np.bincount(list(part_of.values()), minlength=len(writers))
     return dict(zip(shares, counts.tolist(), strict=True))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 
 import numpy as np
@@ -49,6 +50,23 @@ def test_what_is_split_keeps_its_episodes(tmp_path):
     parts = {name: rows_of(str(tmp_path / "parts" / name))["rewards"] for name in counts}
     assert [len(rewards) for rewards in parts.values()] == [32, 8]
     assert sorted(np.concatenate(list(parts.values()))) == list(range(40))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json", "npz"])
+def test_what_breaks_off_leaves_no_part_of_a_dataset_behind(kind, tmp_path):
+    writer = JsonWriter(str(tmp_path / "lines"))
+    for episode in episodes((4, 4)):
+        writer.write(episode)
+    writer.close()
+    (file,) = (tmp_path / "lines").iterdir()
+    whole = file.read_text()
+    file.write_text(whole + '{"no": "batch"}\n')
+    with pytest.raises(DataError, match="line 3: got a line that is no batch"):
+        convert_dataset(str(tmp_path / "lines"), str(tmp_path / "made"), kind)
+    gc.collect()
+    assert not (tmp_path / "made").exists()
+    file.write_text(whole)
+    assert convert_dataset(str(tmp_path / "lines"), str(tmp_path / "made"), kind) == 8
 
 
 @pytest.mark.parametrize("said", [True, False, None])
