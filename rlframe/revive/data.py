@@ -316,11 +316,11 @@ class _Intake:
             raise self.fault(
                 f"index {_few(ends)} begins with 0; wanted where trajectories end, the first one too: {_few(ends[1:])}"
             )
+        if len(ends) > 1 and ends.min() > 0 and ends.sum() == rows:
+            raise self.fault(
+                f"index {_few(ends)} says how long trajectories are; wanted where they end: {_few(ends.cumsum())}"
+            )
         if len(falls):
-            if ends.min() > 0 and ends.sum() == rows:
-                raise self.fault(
-                    f"index {_few(ends)} says how long trajectories are; wanted where they end: {_few(ends.cumsum())}"
-                )
             raise self.fault(
                 f"index must grow; its entry {falls[0]} is {ends[falls[0]]}, after {_few(ends[: falls[0]])}"
             )

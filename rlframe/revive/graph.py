@@ -17,7 +17,7 @@ from rlframe.revive.columns import Column, NodeScaler
 from rlframe.revive.functions import FunctionReference, NodeFunction, load_function
 from rlframe.revive.graph_file import GraphSpec, near, parse_graph, read_yaml
 from rlframe.revive.nodes import DONE, Derivation, Node, Role, resolve
-from rlframe.utils.errors import ConfigError
+from rlframe.utils.errors import ConfigError, NonFiniteError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -175,13 +175,27 @@ class DecisionGraph:
             self.scalers[name] = NodeScaler(columns)
 
     def derive(self, node: str, values: Mapping[str, NDArray[np.float32]]) -> NDArray[np.float32]:
-        """Returns a derived or function node's values `[..., columns]` from those of its inputs."""
+        """Returns a derived or function node's values `[..., columns]` from those of its inputs.
+
+        Raises:
+            ConfigError: The node is a function, which is not loaded.
+            NonFiniteError: It gives NaN or infinity.
+        """
         described = self.nodes[node]
         if described.derivation is not None:
             return described.derivation([values[name] for name in described.inputs])
         if node not in self.functions:
             raise ConfigError(f"{self.source}: node {node!r} is a function that is not loaded; load with trust=True")
-        return self.functions[node]({name: values[name] for name in described.inputs})
+        inputs = {name: values[name] for name in described.inputs}
+        computed = self.functions[node](inputs)
+        if not np.isfinite(computed).all():
+            row = tuple(np.argwhere(~np.isfinite(computed))[0][:-1])
+            there = ", ".join(f"{name} {array[row].tolist()}" for name, array in inputs.items())
+            raise NonFiniteError(
+                f"{self.functions[node].where} returned {computed[row].tolist()} for node {node!r}, where there is "
+                f"{there}; wanted finite values"
+            )
+        return computed
 
     def follows_from_data(self, name: str) -> bool:
         """Says whether a node is never read from a file: windows, and differences of two steps."""

@@ -118,6 +118,9 @@ class ReviveServer:
         if tuning_mode != "None":
             self.policy_mode = "None"
         self.target, self.address = target_policy_name, address
+        if address is not None and "tune" not in {self.venv_mode, self.policy_mode}:
+            unread = f"address {address} has no effect: neither venv_mode nor policy_mode is 'tune'"
+            self.config = dataclasses.replace(self.config, remarks=(*self.config.remarks, unread))
         self._initial_state = tune_initial_state
         from rlframe.revive.stages import Inputs, RunFiles
 

@@ -9,6 +9,7 @@ import typer
 from rlframe.cli.app import CONFIG_FLAGS
 from rlframe.cli.commands import app
 from rlframe.cli.game_runs import read_settings, seat_players
+from rlframe.cli.revive_runs import _parameters
 from rlframe.cli.stop import StopCriterion
 from rlframe.cli.train_command import GAMES, Request, make_spec
 from rlframe.cli.tune_command import _domains
@@ -41,6 +42,9 @@ def test_command_line_is_understood(line):
         return
     context = context_of(words[1:])
     given, flags = context.params, context.meta.get(CONFIG_FLAGS, [])
+    if "data_file" in given:  # rlframe revive train
+        _parameters(context)
+        return
     if context.info_name not in ("train", "tune") or given.get("resume"):
         assert not flags
         return

@@ -1,4 +1,4 @@
-"""Asynchronous sampling from workers on another node than the driver's: two Ray daemons, one object store each."""
+"""Work on another node than the driver's: two Ray daemons, one object store each."""
 
 import json
 import subprocess
@@ -36,6 +36,43 @@ print(json.dumps({"elsewhere": elsewhere, "trained": trained, "fetches": _on_sev
 ray.shutdown()
 cluster.shutdown()
 """
+
+SEARCH = """
+import json
+import sys
+import ray
+from ray.cluster_utils import Cluster
+from rlframe.revive.examples import write_example
+from rlframe.revive.server import ReviveServer
+from rlframe.revive.venv_model import VirtualEnv
+
+store = {"object_store_memory": 80_000_000}
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **store})
+cluster.add_node(num_cpus=1, **store)
+files, _ = write_example("mixed", sys.argv[1], trajectories=4)
+server = ReviveServer(
+    str(files["data"]), str(files["graph"]), log_dir=sys.argv[1], run_id="run", address=cluster.address,
+    venv_mode="tune", policy_mode="None", train_venv_trials=2, bc_epoch=1, venv_rollout_horizon=5,
+)
+server.train()
+server.wait()
+record = server.workspace.stage("venv")
+nodes = {trial["node"] for trial in record.trials.values()}
+loaded = [len(VirtualEnv.load(server.workspace.venv / half, trust=True).members) for half in ("train", "val")]
+print(json.dumps({"state": record.state, "nodes": len(nodes), "best": record.best_id, "loaded": loaded}))
+ray.shutdown()
+cluster.shutdown()
+"""
+
+
+@pytest.mark.slow
+def test_trials_of_a_search_are_spread_over_the_nodes_at_the_address(tmp_path):
+    program = [sys.executable, "-c", SEARCH, str(tmp_path)]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer == {"state": "End", "nodes": 2, "best": answer["best"], "loaded": [1, 1]}
+    assert answer["best"] in {"0", "1"}
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ def changed(name, row, value, column=0):
         (tank_arrays() | {"valve": np.zeros((6, 1))}, "node 'valve' has 6 rows, node 'level' has 7"),
         (tank_arrays() | {"index": [0, 4]}, r"marks where trajectories begin; wanted where they end: \[4, 7\]"),
         (tank_arrays() | {"index": [0, 4, 7]}, r"begins with 0; wanted where trajectories end, .*: \[4, 7\]"),
-        (tank_arrays() | {"index": [4, 3]}, r"says how long trajectories are; wanted where they end: \[4, 7\]"),
+        (tank_arrays() | {"index": [3, 4]}, r"says how long trajectories are; wanted where they end: \[3, 7\]"),
         (tank_arrays() | {"index": [4, 4, 7]}, "index must grow; its entry 1 is 4"),
         (tank_arrays() | {"index": [4, 9]}, "index ends at 9, but there are 7 rows"),
         (

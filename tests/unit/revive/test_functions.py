@@ -9,7 +9,7 @@ from rlframe.revive.functions import RewardFunction, load_function, load_reward
 from rlframe.revive.functions_torch import differentiable
 from rlframe.revive.graph import DecisionGraph
 from rlframe.revive.stages import check_functions_unchanged
-from rlframe.utils.errors import ConfigError, DataError
+from rlframe.utils.errors import ConfigError, DataError, NonFiniteError
 
 GRAPH = """
 metadata:
@@ -56,6 +56,18 @@ def test_function_that_disagrees_with_the_data_names_the_row(files):
         read(files, flow=[[0], [2], [4.0001], [6], [8]])
     with pytest.warns(UserWarning, match=r"row 2, column 'flow' of node 'flow' is 4.1"):
         read(files, ignore_check=True, flow=[[0], [2], [4.1], [6], [8]])
+
+
+def test_function_that_gives_no_number_where_nothing_was_logged_is_told_with_its_inputs(files):
+    (files / "flows.py").write_text(
+        "import numpy as np\ndef flow(data):\n    return np.log(data['level'] + 1) * data['valve']\n"
+    )
+    graph = DecisionGraph.from_file(files / "graph.yaml").load_functions()
+    rows = {"level": np.array([[0.0], [-2.0]], np.float32), "valve": np.ones((2, 1), np.float32)}
+    with pytest.raises(
+        NonFiniteError, match=r"flows.py: flow returned \[nan\] for node 'flow', .* level \[-2.0\], valve"
+    ):
+        graph.derive("flow", rows)
 
 
 def test_function_that_changed_since_training_is_refused(files):

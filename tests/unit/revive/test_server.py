@@ -193,6 +193,10 @@ def test_wrong_arguments_are_told_and_nothing_is_written(files, tmp_path, change
     assert not list(tmp_path.iterdir())
 
 
+def test_address_without_a_search_is_said_to_have_no_effect(files, tmp_path):
+    assert "address 10.0.0.1:6379 has no effect" in serve(files, tmp_path, address="10.0.0.1:6379").config.remarks[-1]
+
+
 def test_stopping_leaves_what_is_best_and_the_same_run_goes_on(files, tmp_path):
     server = serve(files, tmp_path, policy_mode="None", bc_epoch=50)
     server.on_progress(lambda line: server.stop_train() if "epoch 2 of" in line else None)
