@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from rlframe.models.actor import ACTIVATIONS
+from rlframe.models.actor_layers import ACTIVATIONS
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.files import read_text
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from rlframe.data.columns import ACTIONS, OBS
 from rlframe.doctor.finding import Finding
-from rlframe.models.actor import as_rows, bind_layer, normalize_activation
+from rlframe.models.actor import as_rows, bind_layer
+from rlframe.models.actor_layers import normalize_activation
 from rlframe.models.networks import NetworksModel
 from rlframe.models.spec import Dense, Network, NoisyDense, layer_from_spec
 from rlframe.policy.policy import Policy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlframe.models.actor import normalize_activation
+from rlframe.models.actor_layers import normalize_activation
 from rlframe.models.conv_sizes import filters_for
 from rlframe.models.spec import AppendBias, Convolutions, Dense, Initial, Layer, ModelLayers
 from rlframe.utils.errors import ConfigError

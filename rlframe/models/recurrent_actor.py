@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from rlframe.data.columns import STATE_IN_PREFIX
 from rlframe.models.action_encoding import action_encoding, encode_actions
-from rlframe.models.actor import ChainActor, FloatArray, Weights, as_rows, bind_chain, bind_layer, get_array, sigmoid
+from rlframe.models.actor import ChainActor, as_rows, bind_chain, bind_layer
+from rlframe.models.actor_layers import FloatArray, Weights, get_array, sigmoid
 from rlframe.models.spec import GRU, LSTM, layer_from_spec
 
 Cell: TypeAlias = Callable[[FloatArray, list[FloatArray]], list[FloatArray]]

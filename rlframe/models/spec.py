@@ -97,7 +97,7 @@ class Dense(_Described):
 
     Attributes:
         name: Prefix of the weights.
-        activation: One of `rlframe.models.actor.ACTIVATIONS`.
+        activation: One of `rlframe.models.actor_layers.ACTIVATIONS`.
         units: Width of the output.
         initial: How weights begin.
         trainable: Whether gradients change them.
@@ -123,7 +123,7 @@ class NoisyDense(_Described):
 
     Attributes:
         name: Prefix of the weights.
-        activation: One of `rlframe.models.actor.ACTIVATIONS`.
+        activation: One of `rlframe.models.actor_layers.ACTIVATIONS`.
         units: Width of the output.
         sigma0: Initial size of the noise.
 
@@ -159,7 +159,7 @@ class BatchNorm(_Described):
 
     Attributes:
         name: Prefix of the weights.
-        activation: One of `rlframe.models.actor.ACTIVATIONS`.
+        activation: One of `rlframe.models.actor_layers.ACTIVATIONS`.
         momentum: Share of a batch in the running statistics.
         warmup: Batches of plain batch normalisation.
 

@@ -11,7 +11,7 @@ import numpy as np
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.replay.per_policy import check_range
 from rlframe.replay.sequence_store import SequenceStore
-from rlframe.replay.transition_columns import GO_ON_WITHOUT
+from rlframe.replay.storable_columns import GO_ON_WITHOUT
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.seeding import derive_seed, entropy_seed, make_rng
 from rlframe.utils.timer import TimerStat

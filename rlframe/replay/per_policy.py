@@ -16,8 +16,8 @@ from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, Sample
 from rlframe.replay.lockstep import alive_in_all, joint_steps
 from rlframe.replay.memory_budget import memory_bytes
 from rlframe.replay.sequence_store import SequenceStore, check_lengths
+from rlframe.replay.storable_columns import GO_ON_WITHOUT
 from rlframe.replay.transition_buffers import PrioritizedReplayBuffer, ReplayBuffer
-from rlframe.replay.transition_columns import GO_ON_WITHOUT
 from rlframe.utils.deprecation import DEPRECATED_VALUE
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.seeding import derive_seed, entropy_seed, make_rng

@@ -23,7 +23,7 @@ from rlframe.data.returns import continues
 from rlframe.data.rows import as_seq_lens
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.replay.memory_budget import check_fits, memory_bytes
-from rlframe.replay.transition_columns import GO_ON_WITHOUT
+from rlframe.replay.storable_columns import GO_ON_WITHOUT
 from rlframe.utils.errors import CheckpointError
 
 Array = NDArray[Any]

@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from rlframe.data.columns import BATCH_INDEXES, INFOS, SEQ_LENS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.replay.sequence_store import SequenceStore
+from rlframe.replay.storable_columns import GO_ON_WITHOUT
 from rlframe.replay.sum_tree import SumTree
-from rlframe.replay.transition_columns import GO_ON_WITHOUT, TransitionStore
+from rlframe.replay.transition_columns import TransitionStore
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.seeding import entropy_seed, make_rng
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from rlframe.models.actor import normalize_activation
+from rlframe.models.actor_layers import normalize_activation
 from rlframe.models.conv_sizes import filters_for, pair
 from rlframe.models.obs_layout import restore_original_dimensions
 from rlframe.utils.framework import try_import_torch

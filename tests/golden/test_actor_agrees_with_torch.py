@@ -8,7 +8,8 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from rlframe.models.actor import ACTIVATIONS, ChainActor
+from rlframe.models.actor import ChainActor
+from rlframe.models.actor_layers import ACTIVATIONS
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.spec import Dense, LayerNorm, NoisyDense
 from rlframe.models.torch.noisy import NoisyLayer

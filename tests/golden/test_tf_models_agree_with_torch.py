@@ -5,7 +5,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rlframe.models.actor import ACTIVATIONS
+from rlframe.models.actor_layers import ACTIVATIONS
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.preprocessors import get_preprocessor
 from rlframe.models.torch.action_mask import ActionMaskModel

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from rlframe.models.actor import BATCH_NORM_EPSILON
+from rlframe.models.actor_layers import BATCH_NORM_EPSILON
 from rlframe.models.layer_owner import LayerOwner
 from rlframe.models.spec import (
     GRU,

@@ -13,12 +13,12 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from rlframe.models.actor import LEAKY_SLOPE, normalize_activation
+from rlframe.models.actor_layers import LEAKY_SLOPE, normalize_activation
 
 FloatArray: TypeAlias = NDArray[np.float32]
 Activation: TypeAlias = Callable[[Any], Any]
 
-#: Activation functions by the names of `rlframe.models.actor.ACTIVATIONS`.
+#: Activation functions by the names of `rlframe.models.actor_layers.ACTIVATIONS`.
 ACTIVATION_FUNCTIONS: dict[str, Activation | None] = {
     "tanh": tf.tanh,
     "relu": tf.nn.relu,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlframe.fast.dense_torch import dense
-from rlframe.models.actor import BATCH_NORM_EPSILON, normalize_activation
+from rlframe.models.actor_layers import BATCH_NORM_EPSILON, normalize_activation
 from rlframe.models.layer_owner import LayerOwner
 from rlframe.models.spec import (
     GRU,

@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812 - PyTorch's own abbreviation
 from torch import nn
 
 from rlframe.fast.dense_torch import linear
-from rlframe.models.actor import LEAKY_SLOPE, normalize_activation
+from rlframe.models.actor_layers import LEAKY_SLOPE, normalize_activation
 from rlframe.models.conv_sizes import Size2D, pair, same_padding, valid_size
 
 Initializer: TypeAlias = Callable[[torch.Tensor], Any]
@@ -32,7 +32,7 @@ __all__ = [
     "valid_size",
 ]
 
-#: Activation functions by the names of `rlframe.models.actor.ACTIVATIONS`.
+#: Activation functions by the names of `rlframe.models.actor_layers.ACTIVATIONS`.
 ACTIVATION_FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor] | None] = {
     "tanh": torch.tanh,
     "relu": torch.relu,

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.models.actor import BATCH_NORM_EPSILON, LEAKY_SLOPE, normalize_activation
+from rlframe.models.actor_layers import BATCH_NORM_EPSILON, LEAKY_SLOPE, normalize_activation
 from rlframe.models.conv_sizes import plan_convs
 from rlframe.models.spec import (
     GRU,
@@ -39,7 +39,7 @@ MEMORY = "memory"
 
 
 def activated(program: Program, x: str, name: str | None) -> str:
-    """Adds an activation of `rlframe.models.actor.ACTIVATIONS`."""
+    """Adds an activation of `rlframe.models.actor_layers.ACTIVATIONS`."""
     name = normalize_activation(name)
     if name in _PLAIN:
         return program.add(_PLAIN[name], [x])

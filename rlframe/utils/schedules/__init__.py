@@ -7,22 +7,20 @@ from typing import TYPE_CHECKING, Any
 from rlframe.utils.lazy import import_name
 
 if TYPE_CHECKING:
+    from rlframe.utils.schedules.decays import ExponentialSchedule, LinearSchedule, PolynomialSchedule
     from rlframe.utils.schedules.make import make_schedule
     from rlframe.utils.schedules.schedule import (
         ConstantSchedule,
-        ExponentialSchedule,
-        LinearSchedule,
         PiecewiseSchedule,
-        PolynomialSchedule,
         Schedule,
     )
 
 _NAMES = {
     "ConstantSchedule": "rlframe.utils.schedules.schedule",
-    "ExponentialSchedule": "rlframe.utils.schedules.schedule",
-    "LinearSchedule": "rlframe.utils.schedules.schedule",
+    "ExponentialSchedule": "rlframe.utils.schedules.decays",
+    "LinearSchedule": "rlframe.utils.schedules.decays",
     "PiecewiseSchedule": "rlframe.utils.schedules.schedule",
-    "PolynomialSchedule": "rlframe.utils.schedules.schedule",
+    "PolynomialSchedule": "rlframe.utils.schedules.decays",
     "Schedule": "rlframe.utils.schedules.schedule",
     "make_schedule": "rlframe.utils.schedules.make",
 }

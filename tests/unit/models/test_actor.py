@@ -4,7 +4,8 @@ import math
 import numpy as np
 import pytest
 
-from rlframe.models.actor import ACTIVATIONS, ChainActor, bind_chain, normalize_activation, run_chain
+from rlframe.models.actor import ChainActor, bind_chain, run_chain
+from rlframe.models.actor_layers import ACTIVATIONS, normalize_activation
 from rlframe.models.spec import AppendBias, Dense, LayerNorm, NoisyDense, layer_from_spec
 
 
