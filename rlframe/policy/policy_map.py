@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
-import tempfile
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -16,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from rlframe.policy.policy import Policy
-from rlframe.policy.waiting_policies import Entry, can_wait
-from rlframe.utils.errors import ConfigError
-from rlframe.utils.state_files import read_state
+from rlframe.policy.waiting_policies import Entry, WaitingPolicies, can_wait
 
 
-class PolicyMap(dict[str, Policy]):
+class PolicyMap(WaitingPolicies, dict[str, Policy]):
     """Policies by id; at most `capacity` of them are in memory, the others wait on disk.
 
     A policy that waits is a directory of arrays and JSON, as in a checkpoint, and how it was made. It comes back, to
@@ -151,11 +146,6 @@ class PolicyMap(dict[str, Policy]):
         """Whether there are more policies than may be in memory."""
         return len(self) > self.capacity
 
-    @property
-    def in_memory(self) -> list[str]:
-        """Ids of the policies that are in memory, the longest unused first."""
-        return list(self._present)
-
     def update_global_vars(self, global_vars: Mapping[str, Any]) -> None:
         """Tells all policies the global step count; those that wait hear of it when they come back."""
         with held(self):
@@ -164,69 +154,6 @@ class PolicyMap(dict[str, Policy]):
                     entry.policy.on_global_var_update(global_vars)
                 else:
                     entry.global_vars = dict(global_vars)
-
-    def bring_back(self, entry: Entry) -> None:
-        """Makes of a policy that waits what it was.
-
-        Raises:
-            RuntimeError: If its files are gone: it was removed, or the trainer was stopped.
-        """
-        with self.lock:
-            if entry.path is None:
-                return
-            if self._closed or self._entries.get(entry.policy_id) is not entry:
-                raise RuntimeError(
-                    f"policy {entry.policy_id!r} waited on disk and went with its "
-                    f"{'trainer, which was stopped' if self._closed else 'removal'}: take what is needed of it before, "
-                    "or raise multiagent.policy_map_capacity"
-                )
-            state, _ = read_state(entry.path)
-            self._make_room(1)
-            entry.restore(state)
-            self._present[entry.policy_id] = None
-
-    def _make_room(self, count: int) -> None:
-        """Sends the longest unused policies to disk until `count` more may come."""
-        for policy_id in list(self._present):
-            if self._closed or len(self._present) + count <= self.capacity:
-                return
-            entry = self._entries[policy_id]
-            if entry.rebuild is not None:
-                self._send_away(entry)
-
-    def _send_away(self, entry: Entry) -> None:
-        # A number, since an id may be anything that a file's name must not be.
-        path = self._make_folder() / str(entry.number)
-        try:
-            entry.store(path, self)
-        except ValueError as error:
-            raise ConfigError(
-                f"multiagent.policy_map_capacity: got {self.capacity}, and policy {entry.policy_id!r} cannot wait on "
-                f"disk: {error} Raise the capacity, or give the policy a get_state() and set_state() of plain data"
-            ) from error
-        del self._present[entry.policy_id]
-
-    def _make_folder(self) -> Path:
-        if self._folder is None:
-            try:
-                if self._cache is not None:
-                    os.makedirs(self._cache, exist_ok=True)
-                self._folder = Path(tempfile.mkdtemp(prefix="rlframe-policies-", dir=self._cache))
-            except OSError as error:
-                raise ConfigError(
-                    f"multiagent.policy_map_cache: got {self._cache!r}, wanted a folder to write policies to: {error}"
-                ) from error
-            # Also where nobody calls close(): when the map goes, or the process ends.
-            self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        return self._folder
-
-    def close(self) -> None:
-        """Removes all files; policies that wait are gone, and none waits from now on."""
-        with self.lock:
-            self._closed = True
-            if self._folder is not None:
-                self._remove()
-                self._folder = None
 
     # A dict of policies travels nowhere: what is sent are weights and specifications.
     __reduce__ = None  # type: ignore[assignment]

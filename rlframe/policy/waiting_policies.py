@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
+import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rlframe.policy.policy import Policy
-from rlframe.utils.state_files import write_state
+from rlframe.utils.errors import ConfigError
+from rlframe.utils.state_files import read_state, write_state
 
 #: What others set on a policy, and `get_state` does not tell.
 _KEPT = ("_policy_seed", "steps_learned", "distributed_world_size")
@@ -123,3 +128,83 @@ def can_wait(policy: Policy) -> bool:
         return False
     object.__setattr__(policy, "__class__", policy_class)
     return True
+
+
+class WaitingPolicies:
+    """The part of a `PolicyMap` that sends policies to disk and brings them back."""
+
+    capacity: int
+    lock: Any
+    _cache: str | None
+    _entries: dict[str, Entry]
+    _present: OrderedDict[str, None]
+    _folder: Path | None
+    _closed: bool
+
+    @property
+    def in_memory(self) -> list[str]:
+        """Ids of the policies that are in memory, the longest unused first."""
+        return list(self._present)
+
+    def bring_back(self, entry: Entry) -> None:
+        """Makes of a policy that waits what it was.
+
+        Raises:
+            RuntimeError: If its files are gone: it was removed, or the trainer was stopped.
+        """
+        with self.lock:
+            if entry.path is None:
+                return
+            if self._closed or self._entries.get(entry.policy_id) is not entry:
+                raise RuntimeError(
+                    f"policy {entry.policy_id!r} waited on disk and went with its "
+                    f"{'trainer, which was stopped' if self._closed else 'removal'}: take what is needed of it before, "
+                    "or raise multiagent.policy_map_capacity"
+                )
+            state, _ = read_state(entry.path)
+            self._make_room(1)
+            entry.restore(state)
+            self._present[entry.policy_id] = None
+
+    def _make_room(self, count: int) -> None:
+        """Sends the longest unused policies to disk until `count` more may come."""
+        for policy_id in list(self._present):
+            if self._closed or len(self._present) + count <= self.capacity:
+                return
+            entry = self._entries[policy_id]
+            if entry.rebuild is not None:
+                self._send_away(entry)
+
+    def _send_away(self, entry: Entry) -> None:
+        # A number, since an id may be anything that a file's name must not be.
+        path = self._make_folder() / str(entry.number)
+        try:
+            entry.store(path, self)
+        except ValueError as error:
+            raise ConfigError(
+                f"multiagent.policy_map_capacity: got {self.capacity}, and policy {entry.policy_id!r} cannot wait on "
+                f"disk: {error} Raise the capacity, or give the policy a get_state() and set_state() of plain data"
+            ) from error
+        del self._present[entry.policy_id]
+
+    def _make_folder(self) -> Path:
+        if self._folder is None:
+            try:
+                if self._cache is not None:
+                    os.makedirs(self._cache, exist_ok=True)
+                self._folder = Path(tempfile.mkdtemp(prefix="rlframe-policies-", dir=self._cache))
+            except OSError as error:
+                raise ConfigError(
+                    f"multiagent.policy_map_cache: got {self._cache!r}, wanted a folder to write policies to: {error}"
+                ) from error
+            # Also where nobody calls close(): when the map goes, or the process ends.
+            self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        return self._folder
+
+    def close(self) -> None:
+        """Removes all files; policies that wait are gone, and none waits from now on."""
+        with self.lock:
+            self._closed = True
+            if self._folder is not None:
+                self._remove()
+                self._folder = None
