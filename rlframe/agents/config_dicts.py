@@ -336,6 +336,8 @@ class _CommonKeys(TypedDict, total=False):
     """Several agents and policies in one environment."""
     _disable_preprocessor_api: bool
     """Hand observations to the model as they are."""
+    _disable_execution_plan_api: bool
+    """A trainer's training_iteration() or training_step() trains where it is more derived than its execution_plan; False: the plan does in any case."""
 
 class _GradientClippingKeys(_CommonKeys, total=False):
     grad_clip: float | None

@@ -314,6 +314,13 @@ class CommonConfig(AlgorithmConfig):
         key="_disable_preprocessor_api",
         tunable=False,
     )
+    disable_execution_plan_api: bool = option(
+        True,
+        "A trainer's training_iteration() or training_step() trains where it is more derived than its execution_plan; "
+        "False: the plan does in any case.",
+        key="_disable_execution_plan_api",
+        tunable=False,
+    )
 
     def faults(self) -> Iterator[str]:
         """Yields what contradicts itself between the common keys."""

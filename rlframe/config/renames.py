@@ -104,7 +104,6 @@ RENAMES: dict[str, Rename] = {
     # Keys of RLlib 0.x and 1.x that steered what is not here
     "use_exec_api": _pointless("trainers always run execution plans", True),
     "_use_trajectory_view_api": _pointless("trajectories are always collected by view requirements", True),
-    "_disable_execution_plan_api": _pointless("an algorithm's plan is what its training is", False),
     "no_eager_on_workers": _pointless("TensorFlow is traced in all processes", False),
     "disable_env_checking": _pointless("what environments return is checked as it comes, at no cost worth saving"),
     "evaluation_sample_timeout_s": _pointless("evaluation lasts until its episodes are over"),

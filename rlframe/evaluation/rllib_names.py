@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +31,20 @@ class RLlibWorkerNames:
         return dict(self._creation_args)
 
     # --- policies ----------------------------------------------------------------------------------------------
+
+    def get_policies_to_train(self: Any, batch: Any = None) -> list[str]:
+        """Returns the ids of the policies that are trained.
+
+        Args:
+            batch: Rows that `policies_to_train` is asked about, where that is a function of them.
+        """
+        if batch is None:
+            return list(self.policies_to_train)
+        return [pid for pid in self.policy_map if self.is_policy_to_train(pid, batch)]
+
+    def foreach_policy_to_train(self: Any, func: Callable[..., Any], **kwargs: Any) -> list[Any]:
+        """Returns `func(policy, policy_id)` for each policy that is trained."""
+        return [func(self.policy_map[pid], pid, **kwargs) for pid in self.policies_to_train]
 
     def add_policy(  # noqa: PLR0913 - RLlib's signature, keyword-only
         self: Any,

@@ -283,7 +283,14 @@ class WorkerSet:
         return list(self._indexes)
 
     def sync_weights(self, policies: list[str] | None = None, global_vars: Mapping[str, Any] | None = None) -> None:
-        """Sends the local worker's weights to all remote ones."""
+        """Sends the local worker's weights to all remote ones.
+
+        Args:
+            policies: Ids of the policies; all when None.
+            global_vars: `{"timestep": steps of all workers so far}`, of which the local worker is told, too.
+        """
+        if global_vars is not None:
+            self._local_worker.set_global_vars(global_vars)
         if not self._remote_workers:
             return
         from rlframe.evaluation.cluster import as_argument
@@ -439,6 +446,10 @@ class WorkerSet:
     def foreach_trainable_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
         """Returns `func(policy, policy_id)` of each trained policy of each worker."""
         return [item for items in self.foreach_worker(lambda w: w.foreach_trainable_policy(func)) for item in items]
+
+    def foreach_policy_to_train(self, func: Callable[[Any, str], Any]) -> list[Any]:
+        """Returns what `foreach_trainable_policy` does."""
+        return self.foreach_trainable_policy(func)
 
     def foreach_env(self, func: Callable[[Any], Any]) -> list[list[Any]]:
         """Returns, per worker, `func(env)` of each of its environments."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
+from contextvars import ContextVar
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +21,28 @@ from rlframe.execution.plan.context import (
 from rlframe.execution.plan.local_iterator import LocalIterator, as_local_iterator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 #: Env steps of an iteration where neither a batch nor the clock gives it a sensible length.
 SYNCHRONOUS_ITER_STEPS = 4000
+
+
+#: Whether plans that are being built give a result for each item; see `results_of_items`.
+_OF_ITEMS: ContextVar[bool] = ContextVar("results_of_items", default=False)
+
+
+@contextmanager
+def results_of_items() -> Iterator[None]:
+    """Plans that are built within give a result for each item that they train, without episodes.
+
+    For plans that are a part of something else, which reports the episodes: each can be asked for once.
+    """
+    token = _OF_ITEMS.set(True)
+    try:
+        yield
+    finally:
+        _OF_ITEMS.reset(token)
 
 
 class OncePerTimeInterval:
@@ -162,6 +181,11 @@ def _info(metrics: MetricsContext) -> dict[str, Any]:
     return info
 
 
+def _result_of_item(_item: Any) -> dict[str, Any]:
+    metrics = _get_shared_metrics()
+    return {"timers": _timers(metrics), "info": _info(metrics)}
+
+
 def StandardMetricsReporting(
     train_op: Any,
     workers: Any,
@@ -188,6 +212,8 @@ def StandardMetricsReporting(
         asynchronous_iter_time_s: What `min_iter_time_s=None` means with remote workers; without, or with None here as
             in plans that sample synchronously, it means 0, and `timesteps_per_iteration=0` `SYNCHRONOUS_ITER_STEPS`.
     """
+    if _OF_ITEMS.get():
+        return as_local_iterator(train_op).for_each(_result_of_item).skip_not_ready()
     seconds, steps = config["min_iter_time_s"], config["timesteps_per_iteration"]
     if seconds is None and asynchronous_iter_time_s is not None and workers.remote_workers():
         seconds = asynchronous_iter_time_s

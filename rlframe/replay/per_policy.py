@@ -145,6 +145,19 @@ class LocalReplayBuffer:
                     self._buffer_for(policy_id, rows).add(rows, self._initial_priorities(rows))
             self.num_added += batch.count
 
+    def add(self, batch: SampleBatch | MultiAgentBatch) -> None:
+        """Does what `add_batch` does; its name since Ray 1.13."""
+        self.add_batch(batch)
+
+    def sample(self, num_items: int) -> MultiAgentBatch | None:
+        """Returns what `replay()` does, of `num_items` transitions of each policy instead of replay_batch_size."""
+        before, self.replay_batch_size = self.replay_batch_size, int(num_items)
+        try:
+            batch = self.replay()
+        finally:
+            self.replay_batch_size = before
+        return None if batch is None else batch.as_multi_agent()
+
     def replay(self) -> SampleBatch | MultiAgentBatch | None:
         """Returns replay_batch_size transitions of each policy, or None before learning_starts steps were added.
 

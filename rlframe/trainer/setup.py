@@ -100,6 +100,12 @@ def import_path(path: str) -> Any:
         raise ConfigError(f"cannot import {path!r}: {error}") from error
 
 
+def has_all_classes(table: Any) -> bool:
+    """Returns whether a table of policies names the class of each: alone, or first in a specification."""
+    specs = list(table.values()) if isinstance(table, Mapping) else []
+    return bool(specs) and all((spec[0] if isinstance(spec, (tuple, list)) else spec) is not None for spec in specs)
+
+
 class ClassicTrainerMixin:
     """A trainer may build its own parts in `_init`, and have no workers and no plan; it has a `step` then."""
 

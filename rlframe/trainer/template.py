@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from rlframe.config.builder import TRAINERS
 from rlframe.config.common import CommonConfig
-from rlframe.trainer.setup import call_by_signature, import_path
+from rlframe.trainer.iterating import METHODS
+from rlframe.trainer.setup import call_by_signature, has_all_classes, import_path
 from rlframe.trainer.trainer import Trainer
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.nested import new_mixins
@@ -58,7 +59,7 @@ def build_trainer(name: str, **arguments: Any) -> type[Trainer]:
             * `validate_env(env, env_context)`: raises on a wrong environment; called in every worker.
             * `before_init(trainer)`, `after_init(trainer)`: before the workers exist; when all is built.
             * `before_evaluate_fn(trainer)`: at the start of each evaluation.
-            * `mixins`: classes that come before `Trainer`.
+            * `mixins`: classes that come before `Trainer`; one may have a `training_iteration` in place of a plan.
             * `execution_plan(workers, config, **kwargs)`: the dataflow; `local_replay_buffer` is passed where declared.
             * `allow_unknown_configs`, `allow_unknown_subkeys`, `override_all_subkeys_if_type_changes`: see
               `rlframe.config.merge.merge_configs`.
@@ -72,12 +73,13 @@ def build_trainer(name: str, **arguments: Any) -> type[Trainer]:
 
     Raises:
         TypeError: If an argument is unknown.
+        ConfigError: If there are both an `execution_plan` and a mixin with a `training_iteration`.
     """
     arguments = _renamed(arguments)
     unknown = sorted(set(arguments) - set(ARGUMENTS))
     if unknown:
         raise TypeError(f"build_trainer() got {unknown[0]!r}, wanted one of {', '.join(ARGUMENTS)}")
-    return _build({"name": name, **arguments}, Trainer)
+    return _build({"name": name, **arguments}, Trainer, arguments)
 
 
 class StepHooks:
@@ -108,9 +110,11 @@ def _renamed(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"execution_plan" if name == "make_policy_optimizer" else name: made for name, made in arguments.items()}
 
 
-def _build(arguments: Mapping[str, Any], base: type[Trainer]) -> type[Trainer]:
+def _build(arguments: Mapping[str, Any], base: type[Trainer], given: Mapping[str, Any]) -> type[Trainer]:
+    """Returns a class of all arguments; `given` are those that a program has just given, which `base` has not."""
     name = arguments["name"]
     mixins = new_mixins(base, arguments.get("mixins"))
+    _check_one_way_to_train(given.get("execution_plan"), mixins)
     body: dict[str, Any] = {
         "__module__": __name__,
         "__doc__": _doc(arguments),
@@ -134,12 +138,19 @@ def _build(arguments: Mapping[str, Any], base: type[Trainer]) -> type[Trainer]:
         if arguments.get(argument) is not None:
             body[argument if method is None else method] = _hook(arguments[argument], self_first=method is not None)
     for argument in ("execution_plan", "validate_env"):
-        if arguments.get(argument) is not None:
-            body[argument] = staticmethod(arguments[argument])
+        if given.get(argument) is not None:  # a base's own may be a method that was overridden since
+            body[argument] = staticmethod(given[argument])
     made = type(name, (*mixins, base), body)
     if arguments.get("config_class"):
         TRAINERS.setdefault(arguments["config_class"], made)
     return made
+
+
+def _check_one_way_to_train(plan: Any, mixins: tuple[type, ...]) -> None:
+    added = [level for mixin in mixins for level in mixin.__mro__ if level not in Trainer.__mro__]
+    methods = [f"{level.__name__}.{name}" for level in added for name in METHODS if name in vars(level)]
+    if plan is not None and methods:
+        raise ConfigError(f"got both execution_plan and {methods[0]}(), wanted one of them: each is what trains")
 
 
 def _doc(arguments: Mapping[str, Any]) -> str:
@@ -201,7 +212,7 @@ def _policy_getter(arguments: Mapping[str, Any]) -> Callable[..., Any]:
                 )
             made = import_path(path) if path is not None else None
         made = arguments.get("default_policy") if made is None else made
-        if made is None and _all_have_classes((config.get("multiagent") or {}).get("policies")):
+        if made is None and has_all_classes((config.get("multiagent") or {}).get("policies")):
             return None
         if made is None:
             raise ConfigError(f"{arguments['name']} has no policy: pass default_policy or get_policy_class")
@@ -214,12 +225,6 @@ def _policy_getter(arguments: Mapping[str, Any]) -> Callable[..., Any]:
         return made
 
     return get_default_policy_class
-
-
-def _all_have_classes(table: Any) -> bool:
-    """Returns whether a table of policies names the class of each: alone, or first in a specification."""
-    specs = list(table.values()) if isinstance(table, Mapping) else []
-    return bool(specs) and all((spec[0] if isinstance(spec, (tuple, list)) else spec) is not None for spec in specs)
 
 
 def _with_updates(cls: type[Trainer], **overrides: Any) -> type[Trainer]:
@@ -237,4 +242,4 @@ def _with_updates(cls: type[Trainer], **overrides: Any) -> type[Trainer]:
     if overrides.get("default_policy") is not None:
         arguments["policies"] = None
         arguments["get_policy_class"] = overrides.get("get_policy_class")
-    return _build(arguments, cls)
+    return _build(arguments, cls, overrides)

@@ -31,12 +31,14 @@ from rlframe.trainer.acting import ActingMixin
 from rlframe.trainer.describing import DescribingMixin, EndsWatch, epsilons_of
 from rlframe.trainer.evaluating import auto_rounds, make_evaluation_workers, run_episodes, send_weights, summarize
 from rlframe.trainer.exporting import ExportingMixin
+from rlframe.trainer.iterating import IteratingMixin, training_method, training_plan
 from rlframe.trainer.loggers import RunLogger
 from rlframe.trainer.policies import PolicyTableMixin
 from rlframe.trainer.recovery import MAX_WORKER_FAILURE_RETRIES, recover, with_recovery
 from rlframe.trainer.setup import (
     ClassicTrainerMixin,
     call_by_signature,
+    has_all_classes,
     import_path,
     make_logdir,
     merge_trainer_config,
@@ -66,12 +68,14 @@ class _DefaultConfig:
         return cls.get_default_config()
 
 
-class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin, PolicyTableMixin, Trainable):
+class Trainer(
+    ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin, IteratingMixin, PolicyTableMixin, Trainable
+):
     """Trains policies with an execution plan; a `ray.tune.Trainable`.
 
     Use a built one (`DQNTrainer(config, env=...)`), derive one (`DQNTrainer.with_updates(...)`,
     `build_trainer(...)`), or subclass and override `get_default_config`, `get_default_policy_class`,
-    `validate_config`, `execution_plan`.
+    `validate_config`, and `execution_plan`, or in its place `training_iteration` (`training_step`).
 
     Args:
         config: What differs from `get_default_config()`; a plain dict.
@@ -240,6 +244,10 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
         )
 
     def _make_plan(self) -> LocalIterator[Any]:
+        method = training_method(self)
+        return self._plan_of_operators() if method is None else training_plan(self, method)
+
+    def _plan_of_operators(self) -> LocalIterator[Any]:
         keywords = {} if self.local_replay_buffer is None else {"local_replay_buffer": self.local_replay_buffer}
         other_names = with_other_names(self._effective_config, self._config_class.deprecated_keys())
         config: Any = self._config_class.view(other_names)
@@ -275,11 +283,13 @@ class Trainer(ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin,
         return None if self.validate_env is Trainer.validate_env else self.validate_env
 
     def get_default_policy_class(self, config: dict[str, Any]) -> Any:
-        """Hook: returns the policy class for a config.
+        """Hook: returns the policy class for a config; None where `multiagent.policies` has the class of each.
 
         Raises:
             ConfigError: If the trainer names none.
         """
+        if has_all_classes((config.get("multiagent") or {}).get("policies")):
+            return None
         raise ConfigError(f"{self._name} has no policy: pass default_policy, or override get_default_policy_class")
 
     def before_init(self) -> None:

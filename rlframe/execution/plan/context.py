@@ -63,6 +63,7 @@ class MetricsContext:
         info: Anything an operator wants in the result's `info`, such as `info["learner"]`.
         current_actor: The remote actor that produced the item now in flight, or None.
         steps_limit: Env steps after which no further round is sampled, so that the iteration ends; None for no limit.
+        env_steps_handed_out: What `synchronous_parallel_sample` has returned, which its caller counts.
     """
 
     def __init__(self) -> None:
@@ -71,6 +72,7 @@ class MetricsContext:
         self.info: dict[str, Any] = {}
         self.current_actor: Any = None
         self.steps_limit: int | None = None
+        self.env_steps_handed_out = 0
 
     def check_steps_limit(self) -> None:
         """Raises StepsLimitReached where no further round is to be sampled; called before each."""
@@ -88,7 +90,10 @@ class MetricsContext:
     def get_state(self) -> dict[str, Any]:
         """Returns counters and info as plain state. Timers are left out: they describe this process only."""
         return {
-            "counters": {name: int(count) for name, count in self.counters.items()},
+            # Those of programs may be fractions.
+            "counters": {
+                name: float(count) if isinstance(count, float) else int(count) for name, count in self.counters.items()
+            },
             "info": pack_item(self.info, on_unknown="drop"),
         }
 

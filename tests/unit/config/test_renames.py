@@ -179,9 +179,7 @@ def test_fault_of_another_name_begins_with_the_name_that_was_written(config: dic
     assert message in str(said.value)
 
 
-@pytest.mark.parametrize(
-    "key", ["_use_trajectory_view_api", "disable_env_checking", "memory_per_worker", "_disable_execution_plan_api"]
-)
+@pytest.mark.parametrize("key", ["_use_trajectory_view_api", "disable_env_checking", "memory_per_worker"])
 def test_key_that_changes_nothing_here_is_dropped_with_a_warning(key: str) -> None:
     with pytest.warns(RenamedKeyWarning, match=f"{key} changes nothing here: .*leave it out"):
         config = merge_configs(CommonConfig.defaults(), {key: 7}, CommonConfig)
