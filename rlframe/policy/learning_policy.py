@@ -272,7 +272,7 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
                 result[key] = made.item() if isinstance(made, np.ndarray) and made.ndim == 0 else made
         td_errors = result.get("td_error")
         if isinstance(td_errors, np.ndarray):
-            result.setdefault("mean_td_error", float(np.add.reduce(td_errors)) / len(td_errors))
+            result.setdefault("mean_td_error", float(td_errors.mean()))
         return result
 
     def _number(self, value: Any) -> Any:
