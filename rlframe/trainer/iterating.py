@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +107,9 @@ class IterationNumber(int):
 
 class _TrainingIteration:
     """Both that Ray means by `training_iteration`: a trainer's number, and what a subclass calls by `super()`."""
+
+    #: `inspect` takes what has `__get__` for a builtin.
+    __signature__ = inspect.Signature([inspect.Parameter("trainer", inspect.Parameter.POSITIONAL_OR_KEYWORD)])
 
     def __get__(self, trainer: Any, cls: type) -> Any:
         if trainer is None:

@@ -6,20 +6,22 @@ import pytest
 from rlframe.agents.presets import get_preset
 from tests.learning.test_actor_critics import return_after
 
-#: Stable-Baselines3's Zoo's settings for DQN.
-LANDER = {
-    "lr": 6.3e-4, "gamma": 0.99, "train_batch_size": 128, "learning_starts": 128, "training_intensity": 128,
-    "target_network_update_freq": 250, "prioritized_replay": False, "dueling": False, "double_q": False, "hiddens": [],
-    "grad_clip": 10.0, "model": {"fcnet_hiddens": [256, 256], "fcnet_activation": "relu"}, "min_iter_time_s": 0,
-    "exploration_config": {"epsilon_timesteps": 12_000, "final_epsilon": 0.1}, "timesteps_per_iteration": 2000,
-}  # fmt: skip
-
 
 @pytest.mark.learning
 def test_dqn_lands_within_100k_steps():
     pytest.importorskip("Box2D", reason="Box2D is not installed: pip install 'rlframe[box2d]'")
-    returns = [return_after("DQN", "LunarLander-v3", 100_000, seed, "torch", LANDER, 100) for seed in range(2)]
+    config = get_preset("DQN", "LunarLander-v3")
+    returns = [return_after("DQN", "LunarLander-v3", 100_000, seed, "torch", config, 100) for seed in range(3)]
     assert np.mean(returns) >= 154.0, returns
+
+
+@pytest.mark.learning
+@pytest.mark.parametrize("env", ["LunarLander-v3", "LunarLanderContinuous-v3"])
+def test_ppo_lands_within_a_million_steps(env):
+    pytest.importorskip("Box2D", reason="Box2D is not installed: pip install 'rlframe[box2d]'")
+    config = get_preset("PPO", env)
+    returns = [return_after("PPO", env, 1_000_000, seed, "torch", config, 100) for seed in range(3)]
+    assert np.mean(returns) >= 200.0, returns
 
 
 @pytest.mark.learning
