@@ -6,6 +6,7 @@ from typing import Any
 
 import ray.tune
 
+from rlframe.agents.registry import register_trainables
 from rlframe.tune.functions import as_trainable
 from rlframe.tune.translate import translate_run, with_old_checkpoints
 
@@ -20,6 +21,7 @@ class Experiment(ray.tune.Experiment):
     """
 
     def __init__(self, name: str, run: Any, **kwargs: Any) -> None:
+        register_trainables()  # once more: ray.shutdown() forgets them, and Ray would import algorithms of its own
         super().__init__(name, as_trainable(run), **translate_run(kwargs))
 
 
