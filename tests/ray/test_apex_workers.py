@@ -66,6 +66,14 @@ def stored(trainer):
     return [state["num_added"] for state in trainer.local_replay_buffer.get_state()["shards"]]
 
 
+def test_iterations_end_while_the_shards_fill_up(build):
+    trainer = build(learning_starts=10**9)
+    first, second = trainer.train(), trainer.train()
+    assert not first["info"]["learner"] and not second["info"]["learner"]
+    trainer.stop()
+    assert second["timesteps_total"] >= first["timesteps_total"] + CONFIG["timesteps_per_iteration"]
+
+
 def test_workers_store_and_a_thread_learns(trainer):
     import ray
 
