@@ -1,6 +1,7 @@
-"""How many env steps the tuned presets take to their target, for the numbers in rlframe/agents/presets.yaml.
+"""How many env steps the tuned presets take to their target, or what they return after their steps: the numbers in
+rlframe/agents/presets.yaml.
 
-python benchmarks/presets.py [--only PPO] [--seeds 3]
+python benchmarks/presets.py [--only PPO] [--env LunarLander-v3] [--seeds 3]
 """
 
 import argparse
@@ -11,6 +12,20 @@ from rlframe.agents.registry import get_trainer_class
 
 #: Env steps after which a run has failed.
 BUDGET = 500_000
+
+
+def return_after(preset: Preset, seed: int) -> str:
+    evaluation = {"evaluation_config": {"explore": False}, "evaluation_num_episodes": 100}
+    trainer = get_trainer_class(preset.algorithm)({**preset.config, **evaluation, "seed": seed}, env=preset.env)
+    started = time.perf_counter()
+    try:
+        while (steps := trainer.train()["timesteps_total"]) < preset.env_steps[seed]:
+            pass
+        seconds = time.perf_counter() - started
+        mean = trainer.evaluate()["evaluation"]["episode_reward_mean"]
+        return f"mean return {mean:.1f} after {steps:,} ({seconds:.0f} s)"
+    finally:
+        trainer.stop()
 
 
 def steps_to_target(preset: Preset, seed: int) -> str:
@@ -30,12 +45,14 @@ def steps_to_target(preset: Preset, seed: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", help="one algorithm")
+    parser.add_argument("--env", help="one environment")
     parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
     for preset in presets():
-        if arguments.only in (None, preset.algorithm):
+        if arguments.only in (None, preset.algorithm) and arguments.env in (None, preset.env):
             for seed in range(arguments.seeds):
-                print(preset.algorithm, preset.env, f"seed {seed}:", steps_to_target(preset, seed), flush=True)
+                measured = return_after(preset, seed) if preset.returns else steps_to_target(preset, seed)
+                print(preset.algorithm, preset.env, f"seed {seed}:", measured, flush=True)
 
 
 if __name__ == "__main__":

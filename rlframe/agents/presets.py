@@ -21,6 +21,8 @@ class Preset:
         config: What differs from the algorithm's defaults.
         target: Mean return that was asked for, in reward units of the environment.
         env_steps: Env steps to that mean, one number for each of the seeds 0, 1, 2, …
+        returns: Mean returns of 100 episodes without exploration after these steps, where nobody looked earlier; one
+            number for each seed, or none.
     """
 
     algorithm: str
@@ -28,9 +30,16 @@ class Preset:
     config: dict[str, Any]
     target: float
     env_steps: tuple[int, ...]
+    returns: tuple[float, ...] = ()
 
     def describe(self) -> str:
         """Returns what it reached, in words."""
+        if self.returns:
+            reached = ", ".join(f"{mean:g}" for mean in self.returns)
+            return (
+                f"mean returns {reached} after {self.env_steps[0]:,} env steps ({len(self.returns)} seeds); "
+                f"{self.target:g} was asked for"
+            )
         steps = ", ".join(f"{steps:,}" for steps in self.env_steps)
         return f"mean return {self.target:g} after {steps} env steps ({len(self.env_steps)} seeds)"
 
@@ -41,7 +50,11 @@ def presets() -> tuple[Preset, ...]:
     import yaml
 
     text = resources.files("rlframe.agents").joinpath("presets.yaml").read_text(encoding="utf-8")
-    return tuple(Preset(**{**entry, "env_steps": tuple(entry["env_steps"])}) for entry in yaml.safe_load(text))
+    series = ("env_steps", "returns")
+    return tuple(
+        Preset(**{key: tuple(value) if key in series else value for key, value in entry.items()})
+        for entry in yaml.safe_load(text)
+    )
 
 
 def find_preset(algorithm: str, env: str) -> Preset | None:
