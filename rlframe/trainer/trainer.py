@@ -31,7 +31,7 @@ from rlframe.trainer.acting import ActingMixin
 from rlframe.trainer.describing import DescribingMixin, EndsWatch, epsilons_of
 from rlframe.trainer.evaluating import auto_rounds, make_evaluation_workers, run_episodes, send_weights, summarize
 from rlframe.trainer.exporting import ExportingMixin
-from rlframe.trainer.iterating import IteratingMixin, training_method, training_plan
+from rlframe.trainer.iterating import IteratingMixin, training_method
 from rlframe.trainer.loggers import RunLogger
 from rlframe.trainer.policies import PolicyTableMixin
 from rlframe.trainer.recovery import MAX_WORKER_FAILURE_RETRIES, recover, with_recovery
@@ -245,7 +245,11 @@ class Trainer(
 
     def _make_plan(self) -> LocalIterator[Any]:
         method = training_method(self)
-        return self._plan_of_operators() if method is None else training_plan(self, method)
+        if method is None:
+            return self._plan_of_operators()
+        from rlframe.trainer.training_iteration import training_plan
+
+        return training_plan(self, method)
 
     def _plan_of_operators(self) -> LocalIterator[Any]:
         keywords = {} if self.local_replay_buffer is None else {"local_replay_buffer": self.local_replay_buffer}

@@ -87,4 +87,4 @@ def test_importing_an_algorithm_loads_no_workers_environments_or_policies():
     loaded = set(done.stdout.split())
     assert not [name for name in loaded if re.match(r"rlframe\.(exploration|env|replay|losses|fast|cli)\.", name)]
     assert not loaded & {"rlframe.evaluation.rollout_worker", "rlframe.evaluation.worker_set", "rlframe.policy.policy"}
-    assert len(loaded) <= 86
+    assert len(loaded) <= 80

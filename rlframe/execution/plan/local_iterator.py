@@ -28,23 +28,21 @@ from rlframe.execution.plan.nodes import (
     check_weights,
     walk,
 )
-from rlframe.execution.plan.rare_nodes import (
-    BatchNode,
-    RemoteForEach,
-    ShuffleNode,
-    Tee,
-    TeeNode,
-    TransformNode,
-    WithinNode,
-    zip_with_source,
-)
 from rlframe.utils.errors import CheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from types import ModuleType
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+
+def _rare() -> ModuleType:
+    """Returns the module with operators that few plans have; it is loaded by those that have one."""
+    from rlframe.execution.plan import rare_nodes
+
+    return rare_nodes
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ class LocalIterator(Generic[T]):
         self.name = name or "LocalIterator"
         self._source: Callable[[float | None], Node] = _SourceFactory(base_iterator, name or "")
         self._stages: tuple[Callable[[Node], Node], ...] = tuple(
-            partial(TransformNode, fn=transform) for transform in local_transforms
+            partial(_rare().TransformNode, fn=transform) for transform in local_transforms
         )
         self._node: Node | None = None
         self._started_s: float | None = None
@@ -221,7 +219,7 @@ class LocalIterator(Generic[T]):
 
     def transform(self, fn: Callable[[Iterable[T]], Iterable[U]]) -> LocalIterator[U]:
         """Passes the stream through a function from iterable to iterable, usually a generator function."""
-        return self._with(partial(TransformNode, fn=fn), "transform()")
+        return self._with(partial(_rare().TransformNode, fn=fn), "transform()")
 
     def for_each(
         self, fn: Callable[[T], U], max_concurrency: int = 1, resources: Mapping[str, Any] | None = None
@@ -238,7 +236,7 @@ class LocalIterator(Generic[T]):
             return self._with(partial(ForEachNode, fn=fn), "for_each()")
         if max_concurrency < 1:
             raise ValueError(f"Got max_concurrency={max_concurrency}, wanted 1 or more")
-        return self.transform(RemoteForEach(fn, max_concurrency, resources or {}))
+        return self.transform(_rare().RemoteForEach(fn, max_concurrency, resources or {}))
 
     def filter(self, fn: Callable[[T], Any]) -> LocalIterator[T]:
         """Drops the items for which `fn` returns something false."""
@@ -248,7 +246,7 @@ class LocalIterator(Generic[T]):
         """Collects every `n` items into a list; the last one may be shorter."""
         if n < 1:
             raise ValueError(f"Got batch({n}), wanted 1 item or more")
-        return self._with(partial(BatchNode, n=n), f"batch({n})")
+        return self._with(partial(_rare().BatchNode, n=n), f"batch({n})")
 
     def flatten(self) -> LocalIterator[Any]:
         """Hands on the elements of every item one by one."""
@@ -262,11 +260,13 @@ class LocalIterator(Generic[T]):
         """Hands on random items out of a sliding window of `shuffle_buffer_size`."""
         if shuffle_buffer_size < 1:
             raise ValueError(f"Got shuffle({shuffle_buffer_size}), wanted a window of 1 item or more")
-        return self._with(partial(ShuffleNode, size=shuffle_buffer_size, seed=seed), f"shuffle({shuffle_buffer_size})")
+        return self._with(
+            partial(_rare().ShuffleNode, size=shuffle_buffer_size, seed=seed), f"shuffle({shuffle_buffer_size})"
+        )
 
     def zip_with_source_actor(self) -> LocalIterator[tuple[Any, T]]:
         """Turns every item into `(actor, item)`, with the remote actor that produced it."""
-        return self._with(partial(ForEachNode, fn=zip_with_source), "zip_with_source_actor()")
+        return self._with(partial(ForEachNode, fn=_rare().zip_with_source), "zip_with_source_actor()")
 
     def skip_not_ready(self) -> LocalIterator[T]:
         """Waits until an item is ready instead of handing on not-ready markers."""
@@ -278,14 +278,14 @@ class LocalIterator(Generic[T]):
 
     def within(self, context: Any) -> LocalIterator[T]:
         """Pulls every item inside a context manager, which is left also where pulling raises."""
-        return self._with(partial(WithinNode, context=context), "within()")
+        return self._with(partial(_rare().WithinNode, context=context), "within()")
 
     def duplicate(self, n: int) -> list[LocalIterator[T]]:
         """Returns `n` iterators that each see every item. Items wait, without bound, for the slowest of them."""
         if n < 2:
             raise ValueError(f"Got duplicate({n}), wanted 2 copies or more")
-        tee = Tee(self.make_node, n)
-        return [self._derive(partial(TeeNode, tee, i), (), f"{self.name}.duplicate[{i}]") for i in range(n)]
+        tee = _rare().Tee(self.make_node, n)
+        return [self._derive(partial(_rare().TeeNode, tee, i), (), f"{self.name}.duplicate[{i}]") for i in range(n)]
 
     def union(
         self,
