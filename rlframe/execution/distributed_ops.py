@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from rlframe.evaluation.policy_states import policy_states, set_policy_states
+from rlframe.execution.local_rollouts import agent_steps
 from rlframe.execution.plan.context import (
     AGENT_STEPS_SAMPLED_COUNTER,
     AGENT_STEPS_TRAINED_COUNTER,
@@ -20,9 +21,10 @@ from rlframe.execution.plan.context import (
     _get_shared_metrics,
 )
 from rlframe.execution.plan.local_iterator import LocalIterator
-from rlframe.execution.rollout_ops import SelectExperiences, StandardizeFields, agent_steps
-from rlframe.execution.train_ops import MultiGPUTrainOneStep, merge_learner_infos, policy_parts
+from rlframe.execution.rollout_ops import SelectExperiences, StandardizeFields
+from rlframe.execution.train_ops import MultiGPUTrainOneStep, policy_parts
 from rlframe.utils.errors import WorkerError
+from rlframe.utils.metrics.learner_info import merge_learner_infos
 from rlframe.utils.seeding import make_rng
 
 if TYPE_CHECKING:

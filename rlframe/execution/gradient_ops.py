@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
+from rlframe.execution.local_rollouts import LocalRollouts
 from rlframe.execution.plan.context import (
     APPLY_GRADS_TIMER,
     COMPUTE_GRADS_TIMER,
@@ -23,12 +24,11 @@ from rlframe.execution.plan.context import (
 )
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.execution.plan.remote_sources import AsyncRequests
-from rlframe.execution.rollout_ops import LocalRollouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rlframe.execution.rollout_ops import Batch
+    from rlframe.execution.local_rollouts import Batch
 
 
 def _sample_gradients(worker: Any) -> tuple[Any, int]:

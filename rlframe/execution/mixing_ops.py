@@ -10,7 +10,7 @@ from rlframe.utils.seeding import entropy_seed, make_rng
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rlframe.execution.rollout_ops import Batch
+    from rlframe.execution.local_rollouts import Batch
 
 
 class PoissonReplay:

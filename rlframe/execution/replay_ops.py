@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,19 +11,15 @@ from rlframe.data.columns import BATCH_INDEXES, SEQ_LENS
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch
 from rlframe.execution.plan.context import STEPS_SAMPLED_COUNTER, SharedMetrics, _get_shared_metrics, _NextValueNotReady
 from rlframe.execution.plan.local_iterator import LocalIterator
-from rlframe.execution.plan.remote_sources import AsyncRequests
-from rlframe.utils.errors import NonFiniteError, WorkerError
-from rlframe.utils.seeding import entropy_seed, make_rng
+from rlframe.utils.errors import NonFiniteError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rlframe.data.sample_batch import SampleBatch
-    from rlframe.execution.rollout_ops import Batch
+    from rlframe.execution.local_rollouts import Batch
 
 _TD_ERROR = "td_error"
-#: Batches that may be on their way to each replay actor.
-_UNDER_WAY = 8
 
 
 def _check_one_given(local_buffer: Any, actors: Sequence[Any] | None) -> None:
@@ -60,9 +57,11 @@ class StoreToReplayBuffer:
         _check_one_given(local_buffer, actors)
         self.local_buffer = local_buffer
         self.actors = list(actors or ())
-        self._timeout_s = None if blocking else 0.0
-        self._under_way: list[Any] = []
-        self._rng = make_rng(entropy_seed() if seed is None else seed, "store") if actors else None
+        self._store: Callable[[Batch], Any] | None = None
+        if actors:
+            from rlframe.execution.replay_actors import StoreInActors
+
+            self._store = StoreInActors(self.actors, seed, None if blocking else 0.0)
 
     def plan_args(self) -> str:
         """Returns where batches go, for reports."""
@@ -70,30 +69,10 @@ class StoreToReplayBuffer:
 
     def __call__(self, batch: Batch) -> Any:
         """Stores the batch and returns it, or a not-ready marker while too many are under way."""
-        if self._rng is None:
-            self.local_buffer.add_batch(batch)
-            return batch
-        if not self._has_room():
-            return _NextValueNotReady()
-        actor = self.actors[int(self._rng.integers(len(self.actors)))]
-        self._under_way.append(actor.add_batch.remote(batch))
+        if self._store is not None:
+            return self._store(batch)
+        self.local_buffer.add_batch(batch)
         return batch
-
-    def _has_room(self) -> bool:
-        """Returns whether one more batch may be under way; raises what actors said to earlier ones."""
-        import ray
-
-        if not self._under_way:
-            return True
-        over = len(self._under_way) + 1 - _UNDER_WAY * len(self.actors)
-        if over > 0:
-            ray.wait(self._under_way, num_returns=over, timeout=self._timeout_s)
-        done, self._under_way = ray.wait(self._under_way, num_returns=len(self._under_way), timeout=0)
-        try:
-            ray.get(done)
-        except ray.exceptions.RayError as error:
-            raise _explained(error) from error
-        return len(self._under_way) < _UNDER_WAY * len(self.actors)
 
 
 class _LocalReplay:
@@ -115,39 +94,6 @@ class _LocalReplay:
         return _NextValueNotReady() if batch is None else batch
 
 
-class _RemoteReplay(_LocalReplay):
-    """Batches of replay actors as they come."""
-
-    def __init__(self, actors: Sequence[Any], num_async: int, timeout_s: float | None) -> None:
-        self._actors = list(actors)
-        self._requests = AsyncRequests(lambda: self._actors, lambda a: a.replay.remote(), num_async, timeout_s)
-
-    def plan_args(self) -> str:
-        return f"{len(self._actors)} actors"
-
-    def __next__(self) -> Any:
-        import ray
-
-        try:
-            batch = next(self._requests)
-        except ray.exceptions.RayError as error:
-            raise _explained(error) from error
-        return _NextValueNotReady() if batch is None else batch
-
-
-def _explained(error: Any) -> Exception:
-    """Returns what a replay actor failed with as an error that says what to do."""
-    import ray
-
-    if isinstance(error, ray.exceptions.RayTaskError):
-        return ValueError(f"a replay shard refused: {error.cause or error}")
-    why = str(error).strip().partition("\n")[0]
-    return WorkerError(
-        f"a replay shard died, and its transitions are lost ({why}); recreate_failed_workers=True puts an empty one in "
-        "its place, restore() goes on from a checkpoint; where memory was short, lower replay_buffer_config.capacity"
-    )
-
-
 def Replay(local_buffer: Any = None, *, actors: Sequence[Any] | None = None, num_async: int = 4) -> LocalIterator[Any]:
     """Gives batches out of a replay buffer without end, or not-ready markers until the buffer has enough to begin.
 
@@ -164,12 +110,9 @@ def Replay(local_buffer: Any = None, *, actors: Sequence[Any] | None = None, num
     _check_one_given(local_buffer, actors)
     if local_buffer is not None:
         return LocalIterator(lambda: _LocalReplay(local_buffer), SharedMetrics(), name="Replay")
-    replay_actors = list(actors or ())
+    from rlframe.execution.replay_actors import ActorsReplay
 
-    def source(timeout_s: float | None) -> _RemoteReplay:
-        return _RemoteReplay(replay_actors, num_async, timeout_s)
-
-    return LocalIterator(source, SharedMetrics(), name="Replay")
+    return LocalIterator(partial(ActorsReplay, list(actors or ()), num_async), SharedMetrics(), name="Replay")
 
 
 class UpdatePriorities:

@@ -9,139 +9,23 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
+from rlframe.execution.local_rollouts import LocalRollouts, agent_steps, concat
 from rlframe.execution.plan.context import (
-    AGENT_STEPS_SAMPLED_COUNTER,
     SAMPLE_TIMER,
-    STEPS_SAMPLED_COUNTER,
     SharedMetrics,
     _check_sample_batch_type,
     _get_shared_metrics,
-    _NextValueNotReady,
 )
 from rlframe.execution.plan.item_state import pack_item, unpack_item
 from rlframe.execution.plan.local_iterator import LocalIterator
-from rlframe.execution.plan.remote_sources import AsyncRequests, RequestRound
-from rlframe.utils.errors import WorkerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from rlframe.fast.shared_memory import SharedMemoryClient
 
     Batch = SampleBatch | MultiAgentBatch
 
 # Columns are divided by no less than this when they are standardised, so that a constant one becomes 0.
 _SMALLEST_STD = 1e-4
-# A worker that has ended loses those under way, no more.
-_MOST_LOST = 1000
-
-
-def agent_steps(batch: Batch) -> int:
-    """Returns the number of agent steps in a batch: rows of all policies together."""
-    return int(batch.agent_steps()) if isinstance(batch, MultiAgentBatch) else int(batch.count)
-
-
-def _count_sampled(batch: Batch) -> Batch:
-    counters = _get_shared_metrics().counters
-    counters[STEPS_SAMPLED_COUNTER] += batch.count
-    counters[AGENT_STEPS_SAMPLED_COUNTER] += agent_steps(batch)
-    return batch
-
-
-class LocalRollouts:
-    """Batches of the local worker."""
-
-    plan_name = "ParallelRollouts"
-
-    def __init__(self, workers: Any) -> None:
-        self._workers, self._local = workers, workers.local_worker()
-
-    def plan_args(self) -> str:
-        """Returns who samples, for reports."""
-        return "local worker"
-
-    def __iter__(self) -> LocalRollouts:
-        return self
-
-    def __next__(self) -> Any:
-        _get_shared_metrics().check_steps_limit()
-        return _count_sampled(self._local.sample())
-
-
-def _global_vars() -> dict[str, Any]:
-    """Returns how many steps all workers have made."""
-    return {"timestep": _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER]}
-
-
-def _request_sample(workers: Any, worker: Any) -> Any:
-    workers.update_worker(worker, _global_vars())
-    return worker.sample.remote()
-
-
-def _request_shared(workers: Any, client: SharedMemoryClient, worker: Any) -> Any:
-    # One call with what the worker lacks: a second one costs the driver as much again.
-    return worker.sample_shared.remote(client, *workers.news_for(worker, _global_vars()))
-
-
-class _BulkSyncRollouts(LocalRollouts):
-    """One batch of every remote worker, joined in the order of the workers."""
-
-    def __init__(self, workers: Any, timeout_s: float | None) -> None:
-        super().__init__(workers)
-        self._round = RequestRound(partial(_request_sample, workers))
-        self._timeout_s = timeout_s
-
-    def plan_args(self) -> str:
-        ahead = ", one round ahead" if self._workers.samples_ahead else ""
-        return f"bulk_sync, {len(self._workers.remote_workers())} workers{ahead}"
-
-    def __next__(self) -> Any:
-        _get_shared_metrics().check_steps_limit()
-        remote = self._workers.remote_workers()
-        if not remote:
-            raise WorkerError("Got no remote workers to sample from, wanted at least one; have all of them died?")
-        batches = self._round.collect(remote, self._timeout_s)
-        if batches is not None and self._workers.samples_ahead:
-            self._round.begin(remote)
-        return _NextValueNotReady() if batches is None else _count_sampled(_concat(batches))
-
-
-class _AsyncRollouts(LocalRollouts):
-    """Batches of remote workers as they come."""
-
-    def __init__(self, workers: Any, num_async: int, timeout_s: float | None) -> None:
-        super().__init__(workers)
-        self._num_async = num_async
-        client = self._client = workers.shared_memory_client()
-        request = partial(_request_sample, workers) if client is None else partial(_request_shared, workers, client)
-        self._requests = AsyncRequests(workers.remote_workers, request, num_async, timeout_s)
-
-    def plan_args(self) -> str:
-        return f"async, {len(self._workers.remote_workers())} workers, {self._num_async} in flight each"
-
-    def __next__(self) -> Any:
-        _get_shared_metrics().check_steps_limit()
-        item, lost = next(self._requests), 0
-        while self._client is not None and self._client.is_lost(item):
-            # Of a worker that has ended: the next request says so.
-            item, lost = next(self._requests), lost + 1
-            if lost > _MOST_LOST:
-                raise WorkerError(
-                    f"Got {lost} fragments in turn that are not where workers said; set share_memory=False"
-                )
-        return _count_sampled(item) if isinstance(item, (SampleBatch, MultiAgentBatch)) else item
-
-    def close(self) -> None:
-        """Gives back the memory of fragments; those under way are dropped when the next plan begins."""
-        if self._client is not None:
-            self._client.release()
-
-
-def _concat(batches: Sequence[Batch]) -> Batch:
-    if len(batches) == 1:
-        return batches[0]
-    joined: Batch = SampleBatch.concat_samples(batches)
-    return joined
 
 
 def unpack(batch: Batch) -> Batch:
@@ -176,11 +60,13 @@ def ParallelRollouts(workers: Any, *, mode: str = "bulk_sync", num_async: int = 
         # The one mode whose result is no LocalIterator: users go on with its gather_sync() or gather_async().
         return cast("LocalIterator[Any]", from_actors(workers.remote_workers(), name="ParallelRollouts"))
     workers.sync_before_sampling()
+    from rlframe.execution.remote_rollouts import AsyncRollouts, BulkSyncRollouts
+
     if mode == "async":
         if num_async < 1:
             raise ValueError(f"Got num_async={num_async}, wanted 1 or more requests in flight per worker")
-        return LocalIterator(partial(_AsyncRollouts, workers, num_async), SharedMetrics(), name="ParallelRollouts")
-    return LocalIterator(partial(_BulkSyncRollouts, workers), SharedMetrics(), name="ParallelRollouts")
+        return LocalIterator(partial(AsyncRollouts, workers, num_async), SharedMetrics(), name="ParallelRollouts")
+    return LocalIterator(partial(BulkSyncRollouts, workers), SharedMetrics(), name="ParallelRollouts")
 
 
 class ConcatBatches:
@@ -220,7 +106,7 @@ class ConcatBatches:
         self.count += batch.count if self.count_steps_by == "env_steps" else agent_steps(batch)
         if self.count < self.min_batch_size:
             return []
-        joined = _concat(self.buffer)
+        joined = concat(self.buffer)
         timer = _get_shared_metrics().timers[SAMPLE_TIMER]
         if self._batch_started is not None:
             timer.push(perf_counter() - self._batch_started)

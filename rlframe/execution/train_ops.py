@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
+from rlframe.execution.local_rollouts import agent_steps
 from rlframe.execution.plan.context import (
     AGENT_STEPS_TRAINED_COUNTER,
     LAST_TARGET_UPDATE_TS,
@@ -22,14 +22,13 @@ from rlframe.execution.plan.context import (
     _check_sample_batch_type,
     _get_shared_metrics,
 )
-from rlframe.execution.rollout_ops import agent_steps
 from rlframe.utils.seeding import entropy_seed, make_rng
 from rlframe.utils.threads import blas_in_one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from rlframe.execution.rollout_ops import Batch
+    from rlframe.execution.local_rollouts import Batch
 
 
 def policy_parts(local: Any, batch: Batch, policies: Sequence[str] = ()) -> list[tuple[str, SampleBatch]]:
@@ -111,8 +110,9 @@ class TrainOneStep:
                 "wanted 1 pass or more, and 0 rows (all) or more"
             )
         from rlframe.data.passes import pass_of_minibatches
+        from rlframe.utils.metrics.learner_info import merge_learner_infos
 
-        self._pass_of_minibatches = pass_of_minibatches
+        self._pass_of_minibatches, self._merge = pass_of_minibatches, merge_learner_infos
         self.workers = workers
         # Remote workers come and go in this list; the local one stays.
         self._local, self._remote = workers.local_worker(), workers.remote_workers()
@@ -165,7 +165,7 @@ class TrainOneStep:
                 for kept in passes
                 for minibatch in self._minibatches(kept, self.sgd_minibatch_size)
             ]
-        return merge_learner_infos(infos)
+        return self._merge(infos)
 
     def _rows_of_pass(self, policy: Any, rows: SampleBatch, index: int) -> SampleBatch:
         return rows if index == 0 or self._between_passes is None else self._between_passes(policy, rows)
@@ -282,38 +282,3 @@ class UpdateTargetNetwork:
             counters[NUM_TARGET_UPDATES] += 1
             counters[LAST_TARGET_UPDATE_TS] = now
         return item
-
-
-def merge_learner_infos(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns one learner info for several minibatches (or devices).
-
-    Numbers become their mean, NaN left out; those named `min_*` and `max_*` become the smallest and the largest;
-    `td_error` arrays are joined; dicts are merged likewise; of anything else, the last is kept.
-
-    Args:
-        infos: What `policy.learn_on_batch()` returned, in order.
-    """
-    if len(infos) == 1:
-        return dict(infos[0])
-    names = list(dict.fromkeys(name for info in infos for name in info))
-    return {name: _merge(name, [info[name] for info in infos if name in info]) for name in names}
-
-
-def _merge(name: str, values: list[Any]) -> Any:
-    first = values[0]
-    if isinstance(first, dict):
-        return merge_learner_infos([value for value in values if isinstance(value, dict)])
-    if name == "td_error":
-        return np.concatenate([np.atleast_1d(value) for value in values])
-    try:
-        numbers = [float(value) for value in values]
-    except (TypeError, ValueError):  # None, text, or an array of more than one element
-        return values[-1]
-    numbers = [number for number in numbers if not math.isnan(number)]
-    if not numbers:
-        return math.nan
-    if name.startswith("min_"):
-        return min(numbers)
-    if name.startswith("max_"):
-        return max(numbers)
-    return sum(numbers) / len(numbers)

@@ -6,6 +6,7 @@ import platform
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rlframe.execution.local_rollouts import agent_steps
 from rlframe.execution.mixing_ops import MixInReplay
 from rlframe.execution.plan.context import (
     AGENT_STEPS_SAMPLED_COUNTER,
@@ -16,13 +17,13 @@ from rlframe.execution.plan.context import (
 )
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.execution.plan.remote_sources import AsyncRequests
-from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, agent_steps, unpack
+from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, unpack
 from rlframe.utils.seeding import derive_seed, entropy_seed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rlframe.execution.rollout_ops import Batch
+    from rlframe.execution.local_rollouts import Batch
 
 # Train batches that each aggregation worker is asked for ahead.
 _AHEAD = 2

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import queue
     from collections.abc import Mapping
 
-    from rlframe.execution.rollout_ops import Batch
+    from rlframe.execution.local_rollouts import Batch
 
 
 class MinibatchBuffer:

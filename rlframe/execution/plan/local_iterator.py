@@ -5,17 +5,16 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from functools import partial
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlframe.execution.plan.context import (
-    ACTIVE_CONTEXT,
     MetricsContext,
     SharedMetrics,
     _get_shared_metrics,
     _NextValueNotReady,
 )
 from rlframe.execution.plan.nodes import (
+    Chain,
     FilterNode,
     FlattenNode,
     ForEachNode,
@@ -23,9 +22,6 @@ from rlframe.execution.plan.nodes import (
     ResultNode,
     SkipNotReadyNode,
     SourceNode,
-    UnionFactory,
-    check_outputs,
-    check_weights,
     walk,
 )
 from rlframe.utils.errors import CheckpointError
@@ -56,7 +52,7 @@ class _SourceFactory:
         return SourceNode(self.base_iterator, self.name, timeout_s)
 
 
-class LocalIterator(Generic[T]):
+class LocalIterator(Chain[T]):
     """A stream of items made by a source and a chain of operators, built at the first `next()`.
 
     Every method that adds an operator returns a new iterator; the old one stays what it was.
@@ -83,12 +79,8 @@ class LocalIterator(Generic[T]):
         self.shared_metrics = shared_metrics
         self.timeout = timeout
         self.name = name or "LocalIterator"
-        self._source: Callable[[float | None], Node] = _SourceFactory(base_iterator, name or "")
-        self._stages: tuple[Callable[[Node], Node], ...] = tuple(
-            partial(_rare().TransformNode, fn=transform) for transform in local_transforms
-        )
-        self._node: Node | None = None
-        self._started_s: float | None = None
+        self._source = _SourceFactory(base_iterator, name or "")
+        self._stages = tuple(partial(_rare().TransformNode, fn=transform) for transform in local_transforms)
 
     @staticmethod
     def get_metrics() -> MetricsContext:
@@ -96,20 +88,6 @@ class LocalIterator(Generic[T]):
         return _get_shared_metrics()
 
     # Pulling items.
-
-    def __iter__(self) -> LocalIterator[T]:
-        return self
-
-    def __next__(self) -> T:
-        node = self._node or self.build()
-        active = ACTIVE_CONTEXT
-        previous = active.metrics
-        active.metrics = self.shared_metrics.get()
-        try:
-            item: T = node.pull()
-            return item
-        finally:
-            active.metrics = previous
 
     def take(self, n: int) -> list[T]:
         """Returns the next `n` items, or fewer when the stream ends."""
@@ -126,30 +104,6 @@ class LocalIterator(Generic[T]):
             sys.stdout.write(f"{item}\n")
 
     # Building and inspecting.
-
-    def build(self) -> Node:
-        """Builds the chain if it is not built yet, and returns its last node."""
-        if self._node is None:
-            previous = ACTIVE_CONTEXT.metrics
-            ACTIVE_CONTEXT.metrics = self.shared_metrics.get()  # a transform may want the context already here
-            try:
-                self._node = self.make_node(self.timeout)
-            finally:
-                ACTIVE_CONTEXT.metrics = previous
-            self._started_s = perf_counter()
-        return self._node
-
-    def make_node(self, timeout_s: float | None) -> Node:
-        """Returns the last node of a new copy of this chain."""
-        node = self._source(timeout_s)
-        for stage in self._stages:
-            node = stage(node)
-        return node
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the chain was built; 0 before."""
-        return 0.0 if self._started_s is None else perf_counter() - self._started_s
 
     def get_state(self) -> dict[str, Any]:
         """Returns counters and the position of every operator, in the order in which they were built.
@@ -188,14 +142,6 @@ class LocalIterator(Generic[T]):
         """Returns whether a state is of a plan of these operators, so that all of it can be taken."""
         return [saved["name"] for saved in state["nodes"]] == [node.name for node in walk(self.build())]
 
-    def close(self) -> None:
-        """Ends what the operators of this chain hold (threads, actors); nothing can be pulled from it any more.
-
-        What was never built holds nothing.
-        """
-        for node in () if self._node is None else reversed(list(walk(self._node))):
-            node.close()
-
     def __repr__(self) -> str:
         return f"LocalIterator[{self.name}]"
 
@@ -213,8 +159,6 @@ class LocalIterator(Generic[T]):
         derived.name = name
         derived._source = source
         derived._stages = stages
-        derived._node = None
-        derived._started_s = None
         return derived
 
     def transform(self, fn: Callable[[Iterable[T]], Iterable[U]]) -> LocalIterator[U]:
@@ -307,6 +251,8 @@ class LocalIterator(Generic[T]):
         iterators = (self, *map(as_local_iterator, others))
         if round_robin_weights is not None and not deterministic:
             raise ValueError("round_robin_weights need deterministic=True: without it no turns are waited for")
+        from rlframe.execution.plan.union import UnionFactory, check_outputs, check_weights
+
         factory = UnionFactory(
             iterators,
             weights=check_weights(round_robin_weights, len(iterators)),

@@ -1,4 +1,4 @@
-"""The nodes a plan is built of: each pulls from the node above it, works on the item, and hands it on.
+"""The chain of nodes that a plan is: each pulls from the node above it, works on the item, and hands it on.
 
 A node is an object rather than a generator for three reasons: its position can be saved and restored, an exception
 that passes through it does not end it, and pulling an item costs one method call.
@@ -9,18 +9,19 @@ from __future__ import annotations
 import inspect
 import sys
 from collections import deque
-from dataclasses import dataclass
 from time import perf_counter, sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from typing_extensions import override
+from typing_extensions import Self, override
 
-from rlframe.execution.plan.context import StepsLimitReached, _NextValueNotReady
+from rlframe.execution.plan.context import ACTIVE_CONTEXT, SharedMetrics, StepsLimitReached, _NextValueNotReady
 from rlframe.execution.plan.item_state import pack_item, unpack_item
 from rlframe.utils.errors import CheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+T = TypeVar("T")
 
 # A round in which no branch had anything ready is followed by a pause of this many seconds, unless it took longer.
 IDLE_PAUSE_S = 0.0005
@@ -438,57 +439,63 @@ class UnionNode(Node):
         self._turn, self._left, self._idle = int(state["turn"]), int(state["left"]), int(state["idle"])
 
 
-@dataclass(frozen=True)
-class UnionFactory:
-    """Makes the node of a union and new copies of its branches, which are `LocalIterator`s."""
+class Chain(Generic[T]):
+    """A source and the operators behind it: what pulls an item through all of them.
 
-    iterators: tuple[Any, ...]
-    weights: tuple[float | None, ...]
-    outputs: tuple[int, ...]
-    deterministic: bool
+    Attributes:
+        shared_metrics: Where the context with counters and timers is held.
+        timeout: Seconds to wait for an item.
+    """
 
-    def __call__(self, timeout_s: float | None) -> Node:
-        """Returns the node; its branches wait so many seconds for an item, for ever where that is None."""
-        branches = [
-            # A branch that is drained ("*") must not wait when it has nothing more, nor one of an asynchronous union.
-            iterator.make_node(timeout_s if self.deterministic and weight is not None else 0.0)
-            for iterator, weight in zip(self.iterators, self.weights, strict=True)
-        ]
-        return UnionNode(
-            branches, self.weights, outputs=self.outputs, blocking=timeout_s is None, arguments=self._arguments()
-        )
+    shared_metrics: SharedMetrics
+    timeout: float | None
+    _source: Callable[[float | None], Node]
+    _stages: tuple[Callable[[Node], Node], ...]
+    _node: Node | None = None
+    _started_s: float | None = None
 
-    def _arguments(self) -> str:
-        if not self.deterministic:
-            return "async"
-        weights = ":".join("*" if weight is None else f"{weight:g}" for weight in self.weights)
-        return f"round_robin {weights}"
+    def __iter__(self) -> Self:
+        return self
 
+    def __next__(self) -> T:
+        node = self._node or self.build()
+        active = ACTIVE_CONTEXT
+        previous = active.metrics
+        active.metrics = self.shared_metrics.get()
+        try:
+            item: T = node.pull()
+            return item
+        finally:
+            active.metrics = previous
 
-def check_weights(weights: Sequence[float | str] | None, n: int) -> tuple[float | None, ...]:
-    """Returns one number, or None for "*", per branch."""
-    if weights is None:
-        return (1.0,) * n
-    if len(weights) != n:
-        raise ValueError(f"Got {len(weights)} round_robin_weights for {n} iterators, wanted one each")
-    checked: list[float | None] = []
-    for weight in weights:
-        if isinstance(weight, str):
-            if weight != "*":
-                raise ValueError(f"Got round robin weight {weight!r}, wanted a number above 0 or '*'")
-            checked.append(None)
-        elif weight > 0:
-            checked.append(float(weight))
-        else:
-            raise ValueError(f"Got round robin weight {weight!r}, wanted a number above 0 or '*'")
-    return tuple(checked)
+    def build(self) -> Node:
+        """Builds the chain if it is not built yet, and returns its last node."""
+        if self._node is None:
+            previous = ACTIVE_CONTEXT.metrics
+            ACTIVE_CONTEXT.metrics = self.shared_metrics.get()  # a transform may want the context already here
+            try:
+                self._node = self.make_node(self.timeout)
+            finally:
+                ACTIVE_CONTEXT.metrics = previous
+            self._started_s = perf_counter()
+        return self._node
 
+    def make_node(self, timeout_s: float | None) -> Node:
+        """Returns the last node of a new copy of this chain."""
+        node = self._source(timeout_s)
+        for stage in self._stages:
+            node = stage(node)
+        return node
 
-def check_outputs(outputs: Sequence[int] | None, n: int) -> tuple[int, ...]:
-    """Returns the indexes of the branches whose items are handed on; all for None."""
-    if outputs is None:
-        return tuple(range(n))
-    wrong = [index for index in outputs if not 0 <= index < n]
-    if wrong or not outputs:
-        raise ValueError(f"Got output_indexes {list(outputs)}, wanted at least one index from 0 to {n - 1}")
-    return tuple(outputs)
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the chain was built; 0 before."""
+        return 0.0 if self._started_s is None else perf_counter() - self._started_s
+
+    def close(self) -> None:
+        """Ends what the operators of this chain hold (threads, actors); nothing can be pulled from it any more.
+
+        What was never built holds nothing.
+        """
+        for node in () if self._node is None else reversed(list(walk(self._node))):
+            node.close()

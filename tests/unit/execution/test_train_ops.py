@@ -15,8 +15,8 @@ from rlframe.execution.train_ops import (
     MultiGPUTrainOneStep,
     TrainOneStep,
     UpdateTargetNetwork,
-    merge_learner_infos,
 )
+from rlframe.utils.metrics.learner_info import merge_learner_infos
 from tests.helpers.fakes_execution import FakeWorker, FakeWorkerSet, iterate, make_batch
 
 
