@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from rlframe.data import columns
 from rlframe.data.columns import REWARDS, VF_PREDS
-from rlframe.data.returns import discount_cumsum, gae, terminal_rows, trajectory_ends
-from rlframe.data.returns import n_step as sum_n_steps
+from rlframe.data.n_step import n_step as sum_n_steps
+from rlframe.data.n_step import terminal_rows, trajectory_ends
+from rlframe.data.returns import discount_cumsum, gae
 from rlframe.data.sample_batch import SampleBatch
 
 __all__ = [
@@ -33,7 +34,7 @@ class Postprocessing:
 
 
 def adjust_nstep(n_step: int, gamma: float, batch: SampleBatch) -> None:
-    """Turns single-step transitions into n-step ones, in place; see `rlframe.data.returns.n_step`.
+    """Turns single-step transitions into n-step ones, in place; see `rlframe.data.n_step.n_step`.
 
     Args:
         n_step: Rewards to sum, in environment steps.

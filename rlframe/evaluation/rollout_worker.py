@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 
-from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
-from rlframe.env.base_env import BaseEnv, maker_of
+from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.env.env_context import EnvContext
-from rlframe.env.external_env import ExternalEnv
-from rlframe.env.wrappers.atari_wrappers import is_atari, with_preprocessing
+from rlframe.env.wrappers.atari_wrappers import with_preprocessing
 from rlframe.evaluation import shared_names
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, overridden_hooks
 from rlframe.evaluation.episodic_life import EpisodicLifeMetrics
@@ -21,9 +18,9 @@ from rlframe.evaluation.process_environment import set_environment
 from rlframe.evaluation.sampling.multi_agent import MultiAgentRunner
 from rlframe.evaluation.sampling.single_agent import EnvRunner
 from rlframe.evaluation.sampling.slot import EnvSlot
-from rlframe.evaluation.worker_building import LiveEnvs, make_runner, make_slots, with_overrides
-from rlframe.evaluation.worker_policies import WorkerPolicies
-from rlframe.fast.shared_memory import SharedMemoryClient, SharedMemoryPool
+from rlframe.evaluation.worker_building import with_overrides
+from rlframe.evaluation.worker_requests import WorkerRequests
+from rlframe.fast.shared_memory import SharedMemoryPool
 from rlframe.policy.policy_map import PolicyMap, TrainedPolicies
 from rlframe.utils.errors import EnvError
 from rlframe.utils.logs import set_log_level
@@ -34,8 +31,6 @@ from rlframe.utils.threads import blas_in_one_thread
 if TYPE_CHECKING:
     from rlframe.evaluation.metrics import RolloutMetrics
     from rlframe.offline.estimators import OffPolicyEstimate
-    from rlframe.offline.input_reader import InputReader
-    from rlframe.offline.output_writer import OutputWriter
     from rlframe.offline.worker_data import WorkerData
     from rlframe.policy.policy_spec import PolicySpec
 
@@ -49,7 +44,7 @@ def get_global_worker() -> RolloutWorker | None:
     return _GLOBAL_WORKER
 
 
-class RolloutWorker(WorkerPolicies):
+class RolloutWorker(WorkerRequests):
     """Samples with its policies in its environments; the same class is used in-process and as a Ray actor.
 
     Keyword arguments are those of RLlib 1.x; everything not named there is read from `policy_config`, the trainer's
@@ -138,102 +133,12 @@ class RolloutWorker(WorkerPolicies):
         slots, specs = parts.get("slots", ()), parts.get("policy_specs", ())
         return f"RolloutWorker(index={parts.get('worker_index')}, envs={len(slots)}, policies={list(specs)})"
 
-    @classmethod
-    def as_remote(
-        cls,
-        num_cpus: float | None = None,
-        num_gpus: float | None = None,
-        memory: int | None = None,
-        object_store_memory: int | None = None,
-        resources: dict[str, float] | None = None,
-    ) -> Any:
-        """Returns the Ray actor class with the given resources."""
-        import ray
-
-        del object_store_memory  # today's Ray has one store per node, not per actor
-        options: dict[str, Any] = {"num_cpus": num_cpus, "num_gpus": num_gpus, "memory": memory, "resources": resources}
-        chosen = {key: value for key, value in options.items() if value is not None}
-        return ray.remote(**chosen)(cls) if chosen else ray.remote(cls)
-
-    # --- building ---------------------------------------------------------------------------------------------
-
-    def open_envs(self) -> None:
-        """Makes the environments; the constructor does, but for Ray actors, whose constructors lose their errors.
-
-        Raises:
-            EnvError: If one cannot be made, or is wrong.
-        """
-        if self._env_creator is None:
-            return
-        self.slots = make_slots(
-            self.policy_config, self.env_context, self._env_creator, self._validate_env, self._restarts
-        )
-        for name in ("observation_space", "action_space"):
-            told = getattr(self.slots[0].env, name)
-            if told is not None:  # simulators need not know
-                setattr(self, name, told)
-
-    def serve(self, simulator: ExternalEnv) -> None:
-        """Samples from a simulator from now on, in place of the environments that the config names."""
-        for slot in self.slots:
-            slot.env.close()
-        self._env_creator, self._validate_env = lambda _: simulator, None
-        spaces = self.observation_space, self.action_space
-        self.open_envs()
-        self.observation_space, self.action_space = (
-            told if before is None else before for told, before in zip(self.get_spaces(), spaces, strict=True)
-        )
-        self.runner = make_runner(self, self._hooks)
-
-    def get_spaces(self) -> tuple[Any, Any]:
-        """Returns the environment's observation and action space."""
-        return self.observation_space, self.action_space
-
-    def _make_data(self) -> WorkerData | None:
-        """Returns what reads and writes, None where the config asks for neither."""
-        config = self.policy_config
-        if config.input == "sampler" and config.output is None:
-            return None
-        from rlframe.offline.io_context import IOContext
-        from rlframe.offline.worker_data import WorkerData
-
-        return WorkerData(IOContext(self._log_dir, config, self.worker_index, self))
-
-    @property
-    def input_reader(self) -> InputReader | None:
-        """What is read from instead of the environments; None where these are sampled."""
-        return None if self._data is None else self._data.reader
-
-    @property
-    def output_writer(self) -> OutputWriter | None:
-        """What keeps the batches of `sample`; None where nothing does."""
-        return None if self._data is None else self._data.writer
-
     @property
     def policies_to_train(self) -> list[str]:
         """Ids of the policies that learn."""
         return [pid for pid in self.policy_map if self.is_policy_to_train(pid)]
 
-    @property
-    def clips_rewards(self) -> bool | float | None:
-        """How rewards are clipped: as `clip_rewards` says; where it says nothing, Atari's to their sign."""
-        how = self.policy_config.clip_rewards
-        return True if how is None and self.env is not None and is_atari(self.env) else how
-
     # --- sampling ---------------------------------------------------------------------------------------------
-
-    @property
-    def env(self) -> Any:
-        """The first environment as the user made it, None if this worker has none."""
-        if not self.slots:
-            return None
-        first = self.slots[0].env
-        return maker_of(first) or BaseEnv([first]).envs[0]
-
-    @property
-    def async_env(self) -> BaseEnv:
-        """A view of all environments of this worker."""
-        return BaseEnv(LiveEnvs(self.slots))
 
     def sample(self) -> SampleBatch | MultiAgentBatch:
         """Returns a batch of `rollout_fragment_length · num_envs_per_worker` rows (at least, for complete episodes).
@@ -272,89 +177,13 @@ class RolloutWorker(WorkerPolicies):
             batch: SampleBatch | MultiAgentBatch = self.runner.sample()
         return batch
 
-    def sample_shared(
-        self,
-        client: SharedMemoryClient,
-        weights: Mapping[str, Any] | None = None,
-        global_vars: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Returns what `sample` does, and large observations through memory that the asking process maps, if it can.
-
-        The caller must fetch each answer once.
-
-        Args:
-            client: The process that asks; see `this_client`.
-            weights: `{policy_id: weights}` to take first; None keeps those that are there.
-            global_vars: The global step count, likewise.
-        """
-        if weights is not None:
-            self.set_weights(weights)
-        if global_vars is not None:
-            self.set_global_vars(global_vars)
-        if not isinstance(self.runner, EnvRunner) or not self._shared_memory.reaches(client):
-            return self.sample()
-        self.runner.empty = self._shared_memory.empty
-        try:
-            return self._shared_memory.export(self.sample())
-        finally:
-            del self.runner.empty
-
-    def sample_with_count(self) -> tuple[SampleBatch | MultiAgentBatch, int]:
-        """Returns a batch and its number of environment steps."""
-        batch = self.sample()
-        return batch, batch.count
-
     def get_metrics(self) -> list[RolloutMetrics | OffPolicyEstimate]:
         """Returns the episodes that ended since the last call, and estimates from data that was read."""
         lives = [] if self.runner is None else self.runner.get_metrics()
         episodes: list[Any] = self._episodic_life.merge((slot.env for slot in self.slots), lives)
         return episodes if self._data is None else episodes + self._data.get_metrics()
 
-    # --- learning ---------------------------------------------------------------------------------------------
-
-    def learn_on_batch(self, samples: SampleBatch | MultiAgentBatch) -> dict[str, Any]:
-        """Learns on one batch and returns the learner's info, by policy id for a `MultiAgentBatch`."""
-        if isinstance(samples, MultiAgentBatch):
-            return {
-                pid: self.policy_map[pid].learn_on_batch(batch)
-                for pid, batch in samples.policy_batches.items()
-                if pid in self.policy_map and self.is_policy_to_train(pid, batch)
-            }
-        return self.policy_map[DEFAULT_POLICY_ID].learn_on_batch(samples)
-
-    def compute_gradients(self, samples: SampleBatch | MultiAgentBatch) -> tuple[Any, dict[str, Any]]:
-        """Returns gradients and learner info, by policy id for a `MultiAgentBatch`."""
-        if isinstance(samples, MultiAgentBatch):
-            made = {
-                pid: self.policy_map[pid].compute_gradients(batch)
-                for pid, batch in samples.policy_batches.items()
-                if pid in self.policy_map and self.is_policy_to_train(pid, batch)
-            }
-            return {pid: grads for pid, (grads, _) in made.items()}, {pid: info for pid, (_, info) in made.items()}
-        grads, info = self.policy_map[DEFAULT_POLICY_ID].compute_gradients(samples)
-        return grads, info
-
-    def apply_gradients(self, grads: Any) -> None:
-        """Applies what `compute_gradients` returned."""
-        if isinstance(grads, Mapping):
-            for pid, gradients in grads.items():
-                self.policy_map[pid].apply_gradients(gradients)
-            return
-        self.policy_map[DEFAULT_POLICY_ID].apply_gradients(grads)
-
     # --- access -----------------------------------------------------------------------------------------------
-
-    def foreach_env(self, func: Callable[[Any], Any]) -> list[Any]:
-        """Returns `func(env)` for each environment of this worker; for a user's own of several that has none in it."""
-        return [func(env) for env in self.async_env.envs or [self.env] if env is not None]
-
-    def foreach_env_with_context(self, func: Callable[[Any, EnvContext], Any]) -> list[Any]:
-        """Returns `func(env, env_context)` for each environment of this worker."""
-        envs = self.async_env.envs
-        contexts = [slot._context for slot in self.slots]
-        if len(envs) != len(contexts):  # of a VectorEnv or BaseEnv of the user's
-            return [func(env, contexts[0]) for env in envs or [self.env]]
-        return [func(env, context) for env, context in zip(envs, contexts, strict=True)]
 
     def get_global_vars(self) -> dict[str, Any]:
         """Returns `{"timestep": environment steps of all workers}` as last heard."""
@@ -365,14 +194,6 @@ class RolloutWorker(WorkerPolicies):
         self.global_vars = dict(global_vars)
         self.policy_map.update_global_vars(global_vars)
 
-    def apply(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Returns `func(self, *args, **kwargs)`."""
-        return func(self, *args, **kwargs)
-
-    def ping(self) -> int:
-        """Returns this worker's index: it is alive."""
-        return self.worker_index
-
     # --- the rest ---------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
@@ -382,22 +203,6 @@ class RolloutWorker(WorkerPolicies):
         if self._data is not None:
             self._data.close()
         self.policy_map.close()
-
-    def get_host(self) -> str:
-        """Returns the machine's name."""
-        return socket.gethostname()
-
-    def get_node_ip(self) -> str:
-        """Returns the machine's address within the cluster."""
-        import ray
-
-        return str(ray.util.get_node_ip_address())
-
-    def find_free_port(self) -> int:
-        """Returns a TCP port that was free a moment ago."""
-        with socket.socket() as probe:
-            probe.bind(("", 0))
-            return int(probe.getsockname()[1])
 
 
 __all__ = ["RolloutWorker", "get_global_worker"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rlframe.data.columns import AGENT_INDEX, EPS_ID, T
-from rlframe.data.returns import trajectory_ends
+from rlframe.data.n_step import trajectory_ends
 from rlframe.data.sample_batch import SampleBatch
 
 

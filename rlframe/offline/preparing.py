@@ -26,8 +26,8 @@ from rlframe.data.columns import (
     WEIGHTS,
     T,
 )
+from rlframe.data.n_step import n_step, terminal_rows, trajectory_ends
 from rlframe.data.nested import first_leaf
-from rlframe.data.returns import n_step, terminal_rows, trajectory_ends
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.offline.io_context import IOContext
 from rlframe.offline.json_format import take_normalized

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data.columns import AGENT_INDEX, DONES, EPS_ID, N_STEPS, TERMINATEDS, TRUNCATEDS, T
+from rlframe.replay.buffer_state import ObservationsState, Tail
 
 Array = NDArray[Any]
 Indexes = NDArray[np.int64]
@@ -60,14 +61,6 @@ class StepKeys(NamedTuple):
         return StepKeys(self.trajectory[rows], self.t[rows], n_steps, ended)
 
 
-class _Tail(NamedTuple):
-    """The last `new_obs` of a trajectory that may go on in a later batch."""
-
-    t: int
-    row: int
-    owner: int  # number of the transition that frees the row
-
-
 class _Layout(NamedTuple):
     """Where the observations of one batch of B transitions go: B rows of `obs`, then G rows of `new_obs` only.
 
@@ -82,7 +75,7 @@ class _Layout(NamedTuple):
     ends: Indexes
 
 
-class ObservationStore:
+class ObservationStore(ObservationsState):
     """Rows of observations, shared between transitions that follow each other.
 
     Transitions have numbers, counted up as they are added; transition i lives in slot `i % capacity`, and the caller
@@ -112,7 +105,7 @@ class ObservationStore:
         self._free = np.empty(self.max_rows, np.int64)
         self._num_free = 0
         self._extent = 0
-        self._tails: dict[int, _Tail] = {}
+        self._tails: dict[int, Tail] = {}
         by_size = _CHUNK_BYTES // max(1, self.row_bytes)
         self._chunk = max(1, min(self.max_rows // 2, capacity, _CHUNK_ROWS, max(32, by_size)))
 
@@ -213,7 +206,7 @@ class ObservationStore:
             group = int(layout.next_place[place]) - count
             if group >= 0 and not (keys.ended is not None and keys.ended[place]):
                 next_t = int(keys.t[place]) + (1 if keys.n_steps is None else int(keys.n_steps[place]))
-                self._tails[trajectory] = _Tail(next_t, int(rows[count + group]), number + int(layout.tails[group]))
+                self._tails[trajectory] = Tail(next_t, int(rows[count + group]), number + int(layout.tails[group]))
 
     # ---- rows -----------------------------------------------------------------------------------------------------
 
@@ -257,66 +250,6 @@ class ObservationStore:
         fresh = np.arange(self._extent, self._extent + count - reused)
         self._extent += count - reused
         return np.concatenate([rows, fresh])
-
-    # ---- state ----------------------------------------------------------------------------------------------------
-
-    def get_state(self, used: int, *, copy: bool = True) -> dict[str, Any]:
-        """Returns the store as plain state.
-
-        Args:
-            used: Slots that were ever written.
-            copy: False to hand out views of the arrays, valid until the next `append`, instead of copies.
-        """
-        tails = list(self._tails.items())
-        rows, links, owns_next = self._rows[: self._extent], self._links[:, :used], self._owns_next[:used]
-        return {
-            "rows": rows.copy() if copy else rows,
-            "links": links.copy() if copy else links,
-            "owns_next": owns_next.copy() if copy else owns_next,
-            "free": self._free[: self._num_free].copy(),
-            "tails": np.array([(key, *tail) for key, tail in tails], np.int64).reshape(len(tails), 4),
-        }
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes the state of a store of the same capacity, shape and dtype."""
-        rows = np.asarray(state["rows"])
-        if len(rows) > self.max_rows:
-            raise ValueError(
-                f"The saved replay buffer has {len(rows)} observations ({len(rows) * self.row_bytes:,} bytes), but "
-                f"only {self.max_rows} fit here; restore it on a machine with more memory"
-            )
-        used = state["links"].shape[1]
-        self._extent = len(rows)
-        self._rows[: self._extent] = rows
-        self._links[:, :used] = state["links"]
-        self._owns_next[:] = False
-        self._owns_next[:used] = state["owns_next"]
-        self._num_free = len(state["free"])
-        self._free[: self._num_free] = state["free"]
-        self._tails = {key: _Tail(*tail) for key, *tail in np.asarray(state["tails"]).tolist()}
-
-    def check_invariants(self, oldest: int, end: int) -> None:
-        """Raises AssertionError unless every row has exactly one releaser, or is free, and outlives its users.
-
-        Args:
-            oldest: Number of the oldest transition that is alive.
-            end: Number that the next transition will get.
-        """
-        numbers = np.arange(oldest, end)
-        slots = numbers % self.capacity
-        owners = numbers[self._owns_next[slots]]
-        released = np.concatenate([self._links[0, slots], self._links[1, owners % self.capacity]])
-        everything = np.sort(np.concatenate([released, self._free[: self._num_free]]))
-        if not np.array_equal(everything, np.arange(self._extent)):
-            raise AssertionError("Rows of observations are lost, freed twice, or both free and in use")
-        releaser = np.full(self._extent, -1)
-        releaser[released] = np.concatenate([numbers, owners])
-        if (releaser[self._links[1, slots]] < numbers).any():
-            raise AssertionError("A transition's new_obs can be overwritten before the transition is")
-        for tail in self._tails.values():
-            slot = tail.owner % self.capacity
-            if tail.owner >= oldest and not (self._owns_next[slot] and self._links[1, slot] == tail.row):
-                raise AssertionError(f"The remembered end of a trajectory, row {tail.row}, is not what its owner has")
 
 
 def _lay_out(obs: Array, new_obs: Array, keys: StepKeys | None) -> _Layout:

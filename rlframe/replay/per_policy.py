@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import logging
-import platform
 import weakref
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from rlframe.data.columns import SEQ_LENS, STATE_IN_PREFIX, WEIGHTS
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
+from rlframe.replay.buffer_state import PerPolicyState
 from rlframe.replay.lockstep import alive_in_all, joint_steps
 from rlframe.replay.memory_budget import memory_bytes
 from rlframe.replay.sequence_store import SequenceStore, check_lengths
-from rlframe.replay.storable_columns import GO_ON_WITHOUT
 from rlframe.replay.transition_buffers import PrioritizedReplayBuffer, ReplayBuffer
 from rlframe.utils.deprecation import DEPRECATED_VALUE
-from rlframe.utils.errors import CheckpointError
 from rlframe.utils.seeding import derive_seed, entropy_seed, make_rng
 from rlframe.utils.timer import TimerStat
 
 __all__ = ["LocalReplayBuffer", "PrioritizedReplayBuffer", "ReplayBuffer"]
 
-_LOGGER = logging.getLogger("rlframe")
 
-
-class LocalReplayBuffer:
+class LocalReplayBuffer(PerPolicyState):
     """One replay buffer per policy, filled from and replayed to an execution plan in the same process.
 
     Each policy has its own buffer of `capacity // num_shards` transitions; with `replay_sequence_length` above 1, of as
@@ -243,86 +237,9 @@ class LocalReplayBuffer:
     def _priorities(self, td_errors: ArrayLike) -> ArrayLike:
         return np.abs(np.asarray(td_errors, np.float64)) + self._eps
 
-    # ---- reports and state ----------------------------------------------------------------------------------------
-
     def __len__(self) -> int:
         """Number of transitions that can be drawn, of all policies."""
         return sum(len(buffer) for buffer in self.replay_buffers.values())
-
-    def stats(self, debug: bool = False) -> dict[str, Any]:
-        """Returns mean times of the latest calls in milliseconds, and the `stats` of each policy's buffer.
-
-        Args:
-            debug: Also give what the buffers' `stats(debug=True)` add.
-        """
-        stats: dict[str, Any] = {
-            "add_batch_time_ms": round(1000 * self._add_batch_timer.mean, 3),
-            "replay_time_ms": round(1000 * self._replay_timer.mean, 3),
-            "update_priorities_time_ms": round(1000 * self._update_priorities_timer.mean, 3),
-        }
-        for policy_id, buffer in self.replay_buffers.items():
-            stats[f"policy_{policy_id}"] = buffer.stats(debug=debug)
-        return stats
-
-    def get_host(self) -> str:
-        """Returns the name of the machine this buffer is on."""
-        return platform.node()
-
-    def get_state(self, *, copy: bool = True) -> dict[str, Any]:
-        """Returns everything needed to go on exactly, the draws included.
-
-        Args:
-            copy: False to hand out views of the stored arrays, valid until the buffer changes: enough for a state that
-                is written to disk at once, and no second buffer in memory.
-        """
-        buffers = {policy_id: buffer.get_state(copy=copy) for policy_id, buffer in self.replay_buffers.items()}
-        state = {"num_added": self.num_added, "seed": self._seed, "buffers": buffers}
-        return {**state, "joint_rng": self._joint_rng.bit_generator.state} if self.lockstep else state
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes the state of a buffer with the same arguments; what was stored here is forgotten.
-
-        A state that contradicts itself, as checkpoints of early versions can, leaves an empty buffer: a warning says
-        so, and `replay` waits for learning_starts steps again.
-
-        Raises:
-            CheckpointError: If only one of the two is prioritised, or in lockstep, or capacity or alpha differ; then
-                the buffer is as it was.
-        """
-        if ("joint_rng" in state) != self.lockstep:
-            saved = "lockstep" if "joint_rng" in state else "independent"
-            raise CheckpointError(
-                f"The saved replay buffer has multiagent.replay_mode={saved!r}, this one has not; set it as it was "
-                f"when saving, or {GO_ON_WITHOUT}"
-            )
-        seed, num_added = int(state["seed"]), int(state["num_added"])
-        restored: dict[str, ReplayBuffer] = {}
-        for policy_id, saved in state["buffers"].items():
-            restored[policy_id] = self._make_buffer(policy_id, seed, restored, bool(saved.get("sequences")))
-            restored[policy_id].set_state(saved)
-        try:
-            self._check_buffers(restored)
-        except AssertionError as fault:
-            _LOGGER.warning(
-                "The saved replay buffer contradicts itself and is left empty (%s): transitions of early versions "
-                "could overwrite each other where n_step was above 1. Learning waits until learning_starts steps are "
-                "sampled again",
-                fault,
-            )
-            restored, num_added = {}, 0
-        if self.lockstep:
-            self._joint_rng.bit_generator.state = state["joint_rng"]
-        self._seed, self.num_added, self.replay_buffers = seed, num_added, restored
-
-    def check_invariants(self) -> None:
-        """Raises AssertionError if a buffer contradicts itself."""
-        self._check_buffers(self.replay_buffers)
-
-    def _check_buffers(self, buffers: Mapping[str, ReplayBuffer]) -> None:
-        for buffer in buffers.values():
-            buffer.check_invariants()
-        if self.lockstep and len({buffer.numbers[1] for buffer in buffers.values()}) > 1:
-            raise AssertionError("Policies in lockstep have different numbers of rows")
 
 
 def check_range(low: int, **arguments: float | None) -> None:

@@ -19,7 +19,7 @@ from rlframe.data.columns import (
     STATE_OUT_PREFIX,
     WEIGHTS,
 )
-from rlframe.data.returns import continues
+from rlframe.data.n_step import continues
 from rlframe.data.rows import as_seq_lens
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.replay.memory_budget import check_fits, memory_bytes

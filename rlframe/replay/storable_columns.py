@@ -13,6 +13,8 @@ from rlframe.data.sample_batch import SampleBatch
 
 Array = NDArray[Any]
 
+LINK_BYTES = 17
+"""What an `ObservationStore` has of one transition beside its rows: two row numbers and a flag."""
 GO_ON_WITHOUT = "go on without the saved buffer (store_buffer_in_checkpoints=False in this trainer's config)"
 
 

@@ -13,11 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from rlframe.data.columns import BATCH_INDEXES, INFOS, SEQ_LENS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.replay.buffer_state import BufferState, PrioritiesState
 from rlframe.replay.sequence_store import SequenceStore
-from rlframe.replay.storable_columns import GO_ON_WITHOUT
 from rlframe.replay.sum_tree import SumTree
 from rlframe.replay.transition_columns import TransitionStore
-from rlframe.utils.errors import CheckpointError
 from rlframe.utils.seeding import entropy_seed, make_rng
 
 Indexes = NDArray[np.int64]
@@ -26,7 +25,7 @@ _EXTREME_POWER = 1e200
 """Largest priority ** alpha that is stored; the smallest is its inverse. Sums of a million of them are finite."""
 
 
-class ReplayBuffer:
+class ReplayBuffer(BufferState):
     """The latest `capacity` transitions, drawn uniformly with replacement.
 
     Every row of a batch is one transition. Columns become arrays at the first `add`, with its names, dtypes and shapes;
@@ -129,65 +128,8 @@ class ReplayBuffer:
         if not len(self._store):
             raise ValueError("The replay buffer is empty; add a batch before sampling")
 
-    def stats(self, debug: bool = False) -> dict[str, Any]:
-        """Returns counts of transitions and the memory used.
 
-        Args:
-            debug: Also give `full_size_bytes` and `bytes_by_column`.
-        """
-        store = self._store
-        stats: dict[str, Any] = {
-            "added_count": store.end,
-            "added_count_wrapped": store.end % store.capacity,
-            "eviction_started": store.oldest > 0,
-            "sampled_count": self._num_sampled,
-            "est_size_bytes": self.size_bytes(),
-            "num_entries": len(store),
-        }
-        if debug:
-            stats.update(full_size_bytes=self.full_size_bytes, bytes_by_column=store.bytes_by_column())
-        return stats
-
-    def size_bytes(self) -> int:
-        """Returns the bytes of memory in use."""
-        return self._store.size_bytes()
-
-    def get_state(self, *, copy: bool = True) -> dict[str, Any]:
-        """Returns everything needed to go on exactly, the draws included.
-
-        Args:
-            copy: False to hand out views of the stored arrays, valid until the next `add`: enough for a state that is
-                written to disk at once, and no second buffer in memory.
-        """
-        return {
-            "kind": type(self).__name__,
-            "sequences": self.stores_sequences,
-            "store": self._store.get_state(copy=copy),
-            "num_sampled": self._num_sampled,
-            "rng": self._rng.bit_generator.state,
-        }
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes the state of a buffer of the same class and capacity; what was stored here is forgotten.
-
-        Raises:
-            CheckpointError: If it is of another kind, capacity or exponent.
-        """
-        if state["kind"] != type(self).__name__:
-            raise CheckpointError(
-                f"The saved replay buffer is a {state['kind']}, this one a {type(self).__name__}; set "
-                f"prioritized_replay as it was when saving, or {GO_ON_WITHOUT}"
-            )
-        self._store.set_state(state["store"])
-        self._num_sampled = int(state["num_sampled"])
-        self._rng.bit_generator.state = state["rng"]
-
-    def check_invariants(self) -> None:
-        """Raises AssertionError if the buffer contradicts itself."""
-        self._store.check_invariants()
-
-
-class PrioritizedReplayBuffer(ReplayBuffer):
+class PrioritizedReplayBuffer(PrioritiesState, ReplayBuffer):
     """The latest `capacity` transitions, drawn in proportion to priority ** alpha.
 
     A transition that is added without a weight gets the largest priority given so far (1 at first), so that it is soon
@@ -318,59 +260,6 @@ class PrioritizedReplayBuffer(ReplayBuffer):
 
     def _set(self, numbers: Indexes, powers: ArrayLike) -> None:
         self._tree.set(self._store.slots_of(numbers), powers)
-
-    def stats(self, debug: bool = False) -> dict[str, Any]:
-        """Returns counts of transitions and the memory used.
-
-        Args:
-            debug: Also give `full_size_bytes`, `bytes_by_column`, `max_priority`, `mean_power` (priority ** alpha).
-        """
-        stats = super().stats(debug)
-        if debug:
-            mean = self._tree.total / max(1, len(self))
-            stats.update(max_priority=self._max_priority, mean_power=mean)
-        return stats
-
-    def size_bytes(self) -> int:
-        """Returns the bytes of memory in use."""
-        return super().size_bytes() + self._tree.size_bytes
-
-    def get_state(self, *, copy: bool = True) -> dict[str, Any]:
-        """Returns everything needed to go on exactly, the draws included.
-
-        Args:
-            copy: False to hand out views of the stored arrays, valid until the next `add` or `update_priorities`.
-        """
-        powers = self._tree.values[: min(self._store.end, self.capacity)]
-        state = super().get_state(copy=copy)
-        state.update(powers=powers.copy() if copy else powers, alpha=self._alpha, max_priority=self._max_priority)
-        return state
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes the state of a buffer of the same class, capacity and alpha; what was stored here is forgotten.
-
-        Raises:
-            CheckpointError: If it is of another kind, capacity or exponent.
-        """
-        if state.get("alpha", self._alpha) != self._alpha:
-            raise CheckpointError(
-                f"The saved replay buffer has prioritized_replay_alpha {state['alpha']}, this one {self._alpha}; set "
-                f"it as it was when saving, or {GO_ON_WITHOUT}"
-            )
-        super().set_state(state)
-        powers = np.zeros(self.capacity)
-        powers[: len(state["powers"])] = state["powers"]
-        self._tree.set(np.arange(self.capacity), powers)
-        self._max_priority = float(state["max_priority"])
-
-    def check_invariants(self) -> None:
-        """Raises AssertionError if the buffer contradicts itself."""
-        super().check_invariants()
-        self._tree.check_invariants()
-        alive = np.zeros(self.capacity, bool)
-        alive[np.arange(self._store.oldest, self._store.end) % self.capacity] = True
-        if not np.array_equal(alive, self._tree.values > 0):
-            raise AssertionError("A transition has no priority, or an empty slot has one")
 
 
 def _checked_priorities(priorities: ArrayLike) -> NDArray[np.float64]:

@@ -9,19 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data.columns import NEXT_OBS, OBS
-from rlframe.replay.memory_budget import check_fits, memory_bytes
+from rlframe.replay.buffer_state import StoreState
+from rlframe.replay.column_schema import ColumnSchema
 from rlframe.replay.observation_rows import ObservationStore, StepKeys
-from rlframe.replay.storable_columns import GO_ON_WITHOUT, as_arrays, row_bytes
-from rlframe.utils.errors import CheckpointError
+from rlframe.replay.storable_columns import as_arrays
 
 Array = NDArray[Any]
 Indexes = NDArray[np.int64]
 
 
-_LINK_BYTES = 17  # of one transition in an ObservationStore: two row numbers and a flag
-
-
-class TransitionStore:
+class TransitionStore(ColumnSchema, StoreState):
     """The latest `capacity` transitions as arrays, one per column.
 
     Transitions are numbered as they are added. Number i is in slot `i % capacity`; alive are those in [oldest, end).
@@ -97,22 +94,6 @@ class TransitionStore:
         place = self.end % self.capacity
         return slots + (self.end - place) - self.capacity * (slots >= place)
 
-    def size_bytes(self) -> int:
-        """Returns the bytes that have been written to."""
-        used = min(self.end, self.capacity)
-        total = sum(used * row_bytes(column) for column in self._columns.values())
-        if self._observations is not None:
-            total += self._observations.rows_touched * self._observations.row_bytes + used * _LINK_BYTES
-        return total
-
-    def bytes_by_column(self) -> dict[str, int]:
-        """Returns the bytes that have been written to, column by column; `obs` stands for `new_obs` where shared."""
-        used = min(self.end, self.capacity)
-        sizes = {name: used * row_bytes(column) for name, column in self._columns.items()}
-        if self._observations is not None:
-            sizes[OBS] = self._observations.rows_touched * self._observations.row_bytes
-        return sizes
-
     # ---- the first batch decides ----------------------------------------------------------------------------------
 
     def _conforming(self, batch: Mapping[str, Any]) -> tuple[dict[str, Array], int]:
@@ -142,109 +123,3 @@ class TransitionStore:
                 return None
             counts.add(len(column) if column.ndim else -1)
         return counts.pop() if len(counts) == 1 and -1 not in counts else None
-
-    def _as_stored(self, name: str, column: Array) -> Array:
-        """Returns a column in the dtype of what is stored, where one dtype holds both: as programs' batches may differ.
-
-        Text, integers and kinds of numbers widen what is stored, as joining batches would; floats are stored as in the
-        first batch. Observations of another kind stay as they are, and are refused: bytes are scaled, floats are not.
-        """
-        dtype, shape = self._schema.get(name, (column.dtype, ()))
-        both = dtype.kind + column.dtype.kind
-        mixes = set(both) <= set("biuf") or both in ("UU", "SS")
-        if dtype == column.dtype or column.shape[1:] != shape or not mixes:
-            return column
-        if both == "ff":
-            return column.astype(dtype)
-        wide = np.result_type(dtype, column.dtype)
-        if wide != dtype:
-            if name in (OBS, NEXT_OBS):
-                return column
-            self._columns[name] = self._columns[name].astype(wide)
-            self._schema[name] = (wide, shape)
-        return column.astype(wide)
-
-    def _check_schema(self, columns: Mapping[str, Array]) -> None:
-        """Raises ValueError naming the first column that is not as in the first batch."""
-        for name in (*self._schema, *columns):
-            if (name in columns) != (name in self._schema):
-                how = "new" if name in columns else "missing"
-                raise ValueError(
-                    f"Column {name!r} is {how}: got columns {sorted(columns)}, wanted those of the first batch added "
-                    f"to this replay buffer, {sorted(self._schema)}; make all batches alike"
-                )
-            dtype, shape = self._schema[name]
-            column = columns[name]
-            if column.dtype != dtype or column.shape[1:] != shape:
-                raise ValueError(
-                    f"Column {name!r}: got rows of {column.dtype} {column.shape[1:]}, wanted {dtype} {shape} as in the "
-                    "first batch added to this replay buffer; make all batches alike"
-                )
-
-    def _allocate(self, schema: dict[str, tuple[np.dtype[Any], tuple[int, ...]]], copies: int) -> None:
-        """Makes room for `capacity` transitions; the memory is committed only as it is used."""
-        limit = memory_bytes() if self._limit is None else self._limit
-        paired = OBS in schema and schema.get(NEXT_OBS) == schema[OBS]
-        sizes = {name: dtype.itemsize * int(np.prod(shape)) for name, (dtype, shape) in schema.items()}
-        self.bytes_per_transition = sum(sizes.values())
-        if paired:
-            self.bytes_per_transition += (copies - 2) * sizes[OBS] + _LINK_BYTES
-        check_fits(self.capacity, self.bytes_per_transition, limit)
-        self._schema = schema
-        self._columns = {
-            name: np.empty((self.capacity, *shape), dtype)
-            for name, (dtype, shape) in schema.items()
-            if not (paired and name in (OBS, NEXT_OBS))
-        }
-        if paired:
-            dtype, shape = schema[OBS]
-            # Rows beyond the machine's memory could be reserved but never used; without them transitions go earlier.
-            fits = None if limit is None else max(self.capacity, limit // max(1, sizes[OBS]))
-            self._observations = ObservationStore(self.capacity, shape, dtype, max_rows=fits)
-
-    # ---- state ----------------------------------------------------------------------------------------------------
-
-    def get_state(self, *, copy: bool = True) -> dict[str, Any]:
-        """Returns the used part of the store as plain state; `copy=False` gives views, valid until the next `add`."""
-        used = min(self.end, self.capacity)
-        columns = {name: column[:used] for name, column in self._columns.items()}
-        store = self._observations
-        return {
-            "capacity": self.capacity,
-            "oldest": self.oldest,
-            "end": self.end,
-            "columns": {name: column.copy() if copy else column for name, column in columns.items()},
-            "observations": None if store is None else store.get_state(used, copy=copy),
-        }
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes the state of a store of the same capacity; what was stored here is forgotten.
-
-        Raises:
-            CheckpointError: If the capacity differs.
-            ValueError: If the full buffer will not fit into memory.
-        """
-        if state["capacity"] != self.capacity:
-            raise CheckpointError(
-                f"The saved replay buffer has capacity {state['capacity']}, this one {self.capacity}; set it to "
-                f"{state['capacity']}, or {GO_ON_WITHOUT}"
-            )
-        schema = {name: (column.dtype, column.shape[1:]) for name, column in state["columns"].items()}
-        saved = state["observations"]
-        if saved is not None:
-            schema[OBS] = schema[NEXT_OBS] = (saved["rows"].dtype, saved["rows"].shape[1:])
-        self._schema, self._columns, self._observations = {}, {}, None
-        if schema:
-            self._allocate(schema, copies=1)
-        for name, column in state["columns"].items():
-            self._columns[name][: len(column)] = column
-        if self._observations is not None:
-            self._observations.set_state(saved)
-        self.oldest, self.end = int(state["oldest"]), int(state["end"])
-
-    def check_invariants(self) -> None:
-        """Raises AssertionError if the store contradicts itself."""
-        if not 0 <= len(self) <= self.capacity or self.oldest < 0:
-            raise AssertionError(f"Transitions [{self.oldest}, {self.end}) in {self.capacity} slots")
-        if self._observations is not None:
-            self._observations.check_invariants(self.oldest, self.end)

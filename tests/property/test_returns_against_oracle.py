@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlframe.data.returns import continues, discount_cumsum, gae, n_step, trajectory_ends
+from rlframe.data.n_step import continues, n_step, trajectory_ends
+from rlframe.data.returns import discount_cumsum, gae
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import compute_advantages
 from tests.helpers import loss_oracle as reference

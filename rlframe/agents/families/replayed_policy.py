@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data.columns import ACTIONS, DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS, TERMINATEDS, WEIGHTS
-from rlframe.data.returns import n_step, terminal_rows
+from rlframe.data.n_step import n_step, terminal_rows
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.q_learning import huber
 from rlframe.tensor import ops

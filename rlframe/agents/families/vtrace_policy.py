@@ -19,7 +19,7 @@ from rlframe.data.columns import (
     VALID_MASK,
     VALUES_AFTER,
 )
-from rlframe.data.returns import terminal_rows, trajectory_ends
+from rlframe.data.n_step import terminal_rows, trajectory_ends
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.losses.policy_gradients import explained_variance, sampled_kl, scaled_by_rms

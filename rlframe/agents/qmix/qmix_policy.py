@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rlframe.agents.qmix.group_layout import ACTION_MASK, MEMBER_OBS, GroupActor, GroupLayout
 from rlframe.data.columns import ACTIONS, DISCOUNTS, INFOS, NEXT_OBS, OBS, REWARDS, SEQ_LENS
-from rlframe.data.returns import n_step
+from rlframe.data.n_step import n_step
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.env.multi_agent_env import ENV_STATE, GROUP_REWARDS
 from rlframe.evaluation.sampling.rollout_buffer import clip_rewards

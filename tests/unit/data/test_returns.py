@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from rlframe.data.returns import continues, discount_cumsum, gae, n_step, trajectory_ends
+from rlframe.data.n_step import continues, n_step, trajectory_ends
+from rlframe.data.returns import discount_cumsum, gae
 from rlframe.data.sample_batch import SampleBatch
 
 

@@ -62,7 +62,7 @@ def test_distribution_float32_inputs_give_float32_densities():
         dists.Categorical(inputs, rng),
         compound.MultiCategorical(inputs, rng, input_lens=[2, 2]),
         dists.DiagGaussian(inputs, rng),
-        dists.SquashedGaussian(inputs, rng),
+        bounded.SquashedGaussian(inputs, rng),
         bounded.Beta(inputs, rng),
         bounded.Dirichlet(inputs, rng),
         bounded.Deterministic(inputs, rng),
@@ -71,7 +71,7 @@ def test_distribution_float32_inputs_give_float32_densities():
         dist.sample()
         assert dist.sampled_action_logp().dtype == np.float32, type(dist)
         assert dist.sampled_action_logp().shape == (3,)
-        if not isinstance(dist, dists.SquashedGaussian):
+        if not isinstance(dist, bounded.SquashedGaussian):
             assert dist.entropy().dtype == np.float32, type(dist)
 
 
@@ -80,7 +80,7 @@ def test_distribution_without_generator_refuses_to_sample():
         dists.Categorical(np.zeros((1, 2), np.float32)).sample()
 
 
-@pytest.mark.parametrize("dist_class", [dists.Categorical, dists.SquashedGaussian])
+@pytest.mark.parametrize("dist_class", [dists.Categorical, bounded.SquashedGaussian])
 def test_sampled_action_logp_before_sample_is_refused(dist_class):
     with pytest.raises(ValueError, match=r"call sample\(\) first"):
         dist_class(np.zeros((1, 2), np.float32)).sampled_action_logp()
@@ -109,7 +109,7 @@ def test_diag_gaussian_numbers_worked_by_hand():
 
 
 def test_squashed_gaussian_saturated_samples_have_finite_and_exact_logp():
-    dist = dists.SquashedGaussian(np.array([[30.0, 0.0], [-30.0, 1.0]]), np.random.default_rng(0), low=-2.0, high=3.0)
+    dist = bounded.SquashedGaussian(np.array([[30.0, 0.0], [-30.0, 1.0]]), np.random.default_rng(0), low=-2.0, high=3.0)
     drawn = dist.sample()
     assert (drawn >= -2.0).all()
     assert (drawn <= 3.0).all()
@@ -119,18 +119,18 @@ def test_squashed_gaussian_saturated_samples_have_finite_and_exact_logp():
 
 def test_squashed_gaussian_density_integrates_to_one_over_its_range():
     grid = np.linspace(-2.0, 3.0, 200_001)[1:-1, None]
-    dist = dists.SquashedGaussian(np.tile([[0.3, -0.5]], (len(grid), 1)), low=-2.0, high=3.0)
+    dist = bounded.SquashedGaussian(np.tile([[0.3, -0.5]], (len(grid), 1)), low=-2.0, high=3.0)
     assert np.exp(dist.logp(grid)).sum() * (grid[1] - grid[0])[0] == pytest.approx(1.0, abs=1e-4)
 
 
 def test_squashed_gaussian_bounds_in_the_wrong_order_are_refused():
     with pytest.raises(ValueError, match="needs low < high; got low=1"):
-        dists.SquashedGaussian(np.zeros((1, 2)), low=1.0, high=1.0)
+        bounded.SquashedGaussian(np.zeros((1, 2)), low=1.0, high=1.0)
 
 
 @pytest.mark.parametrize("method", ["entropy", "kl"])
 def test_squashed_gaussian_refuses_what_has_no_closed_form(method):
-    dist = dists.SquashedGaussian(np.zeros((1, 2)))
+    dist = bounded.SquashedGaussian(np.zeros((1, 2)))
     with pytest.raises(ValueError, match=r"closed form|no kl"):
         getattr(dist, method)(*([dist] if method == "kl" else []))
 
@@ -200,7 +200,7 @@ def test_multi_action_sums_over_its_children(nested):
         (dists.Categorical, spaces.Discrete(4), 4),
         (compound.MultiCategorical, spaces.MultiDiscrete([2, 3]), 5),
         (dists.DiagGaussian, spaces.Box(-1, 1, (3,)), 6),
-        (dists.SquashedGaussian, spaces.Box(-1, 1, (3,)), 6),
+        (bounded.SquashedGaussian, spaces.Box(-1, 1, (3,)), 6),
         (bounded.Beta, spaces.Box(-1, 1, (3,)), 6),
         (bounded.Dirichlet, spaces.Box(0, 1, (3,)), 3),
         (bounded.Deterministic, spaces.Box(-1, 1, (3,)), 3),

@@ -1,0 +1,145 @@
+"""Where trajectories end in a batch, and n-step transitions within them, in NumPy."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.data.columns import (
+    AGENT_INDEX,
+    DISCOUNTS,
+    DONES,
+    EPS_ID,
+    N_STEPS,
+    NEXT_OBS,
+    REWARDS,
+    TERMINATEDS,
+    TRUNCATEDS,
+    T,
+)
+from rlframe.data.rows import slice_column
+
+if TYPE_CHECKING:
+    from rlframe.data.sample_batch import SampleBatch
+
+BoolArray = NDArray[np.bool_]
+
+
+def continues(batch: SampleBatch) -> BoolArray:
+    """Returns whether row i+1 is the step after row i, in the same episode and of the same agent. bool `[B-1]`.
+
+    Rows are taken to follow each other where the batch has neither `t` nor `eps_id`. A row that is done is followed
+    by nothing.
+    """
+    dones = batch.get(DONES)
+    follows = np.ones(max(batch.count - 1, 0), bool) if dones is None else ~np.asarray(dones[:-1], bool)
+    steps = batch.get(T)
+    if steps is not None:
+        follows &= steps[1:] == steps[:-1] + 1
+    for key in (EPS_ID, AGENT_INDEX):
+        ids = batch.get(key)
+        if ids is not None:
+            follows &= ids[1:] == ids[:-1]
+    return follows
+
+
+def trajectory_ends(batch: SampleBatch) -> BoolArray:
+    """Returns whether each row is the last of its trajectory in this batch (done, cut off, or the last row). `[B]`."""
+    ends = np.ones(batch.count, bool)
+    np.logical_not(continues(batch), out=ends[:-1])
+    return ends
+
+
+def terminal_rows(batch: SampleBatch) -> BoolArray:
+    """Returns `terminateds` `[B]`, or `dones` in batches of old code, which knows no difference.
+
+    Dones that say something else than `terminateds` and `truncateds` together were written by such code, too.
+
+    Raises:
+        KeyError: If the batch has neither.
+    """
+    if TERMINATEDS not in batch:
+        return np.asarray(batch[DONES], bool)
+    terminateds = np.asarray(batch[TERMINATEDS], bool)
+    if DONES not in batch:
+        return terminateds
+    dones = np.asarray(batch[DONES], bool)
+    union = terminateds | np.asarray(batch[TRUNCATEDS], bool) if TRUNCATEDS in batch else terminateds
+    return terminateds if (dones == union).all() else dones
+
+
+@lru_cache(maxsize=64)
+def _powers(gamma: float, n: int) -> NDArray[np.float32]:
+    powers = np.power(gamma, np.arange(n + 1), dtype=np.float64).astype(np.float32)
+    powers.setflags(write=False)
+    return powers
+
+
+def n_step(batch: SampleBatch, n: int, gamma: float) -> SampleBatch:
+    """Turns single-step transitions into n-step ones, in place.
+
+    With k_t <= n rewards left in the trajectory from row t on (fewer than n before its end in this batch):
+
+        rewards_t   = r_t + gamma * r_{t+1} + ... + gamma**(k_t - 1) * r_{t+k_t-1}
+        discounts_t = gamma**k_t * (1 - terminated_{t+k_t-1})
+        n_steps_t   = k_t
+
+    `new_obs`, `terminateds`, `truncateds` and `dones` become those of the last row summed. With n=1 only `discounts`
+    and `n_steps` are written.
+
+    Args:
+        batch: Any number of trajectories one after the other; a row with `dones`, a jump of `t`, or a change of
+            `eps_id` or `agent_index` ends one. In batches without `terminateds`, `dones` count as terminal.
+        n: Rewards to sum, in environment steps; at least 1.
+        gamma: Discount per step, in [0, 1].
+
+    Returns:
+        The batch, with columns replaced (the arrays that were in it are left alone).
+
+    Raises:
+        ValueError: If `n` or `gamma` is out of range.
+
+    Source: Sutton & Barto 2018, "Reinforcement Learning", 2nd edition, eq. 7.1, with R_{t+1} called r_t here.
+    """
+    if n < 1 or not 0.0 <= gamma <= 1.0:
+        raise ValueError(f"Got n_step={n}, gamma={gamma}; wanted n_step >= 1 and gamma in [0, 1].")
+    terminal = terminal_rows(batch)
+    rows = len(terminal)
+    steps = np.ones(rows, np.int32)
+    if n > 1 and rows > 1:
+        rewards = np.array(batch[REWARDS], dtype=np.float32)
+        _sum_ahead(rewards, steps, continues(batch), n, gamma)
+        batch[REWARDS] = rewards
+        terminal = _move_ends(batch, terminal, steps)
+    # A product of float32 and bool is float32.
+    batch[DISCOUNTS] = _powers(gamma, n)[steps] * ~terminal
+    batch[N_STEPS] = steps
+    return batch
+
+
+def _sum_ahead(
+    rewards: NDArray[np.float32], steps: NDArray[np.int32], follows: BoolArray, n: int, gamma: float
+) -> None:
+    """Adds up to n-1 discounted rewards ahead to each row of `rewards` and counts them in `steps`."""
+    single = rewards.copy()
+    alive = follows
+    for ahead in range(1, min(n, len(rewards))):
+        if ahead > 1:
+            alive = alive[:-1] & follows[ahead - 1 :]
+        rewards[:-ahead] += (gamma**ahead * single[ahead:]) * alive
+        steps[:-ahead] += alive
+
+
+def _move_ends(batch: SampleBatch, terminal: BoolArray, steps: NDArray[np.int32]) -> BoolArray:
+    """Gives each row the successor and the end flags of the last row it sums; returns the new terminal flags."""
+    last = np.arange(-1, len(steps) - 1) + steps
+    batch[NEXT_OBS] = slice_column(batch[NEXT_OBS], last)
+    terminal = terminal[last]
+    batch[TERMINATEDS] = terminal
+    for key in (TRUNCATEDS, DONES):
+        if key in batch:
+            batch[key] = batch[key][last]
+    return terminal
