@@ -45,3 +45,41 @@ class AccessWatch:
         """Records that `key` was deleted."""
         self.deleted.add(key)
         self.converted.pop(key, None)
+
+
+class WatchedColumns:
+    """The part of a batch that says who watches it, and what was seen."""
+
+    _watch: AccessWatch | None = None
+
+    def set_get_interceptor(self, fn: Callable[[Any], Any] | None) -> None:
+        """Converts each column by `fn` when it is first read, and records what is read from now on; None ends both."""
+        if fn is None:
+            self._watch = None
+        elif self._watch is None or self._watch.interceptor is not fn:
+            self._watch = AccessWatch(fn)
+
+    def track_access(self) -> None:
+        """Starts recording which columns are read, added and deleted."""
+        if self._watch is None:
+            self._watch = AccessWatch()
+
+    @property
+    def get_interceptor(self) -> Callable[[Any], Any] | None:
+        """The function that converts columns when they are read, if any."""
+        return None if self._watch is None else self._watch.interceptor
+
+    @property
+    def accessed_keys(self) -> set[str]:
+        """Columns read since recording began; empty where nothing is recorded."""
+        return set() if self._watch is None else self._watch.accessed
+
+    @property
+    def added_keys(self) -> set[str]:
+        """Columns added since recording began; empty where nothing is recorded."""
+        return set() if self._watch is None else self._watch.added
+
+    @property
+    def deleted_keys(self) -> set[str]:
+        """Columns deleted since recording began; empty where nothing is recorded."""
+        return set() if self._watch is None else self._watch.deleted

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
 from typing_extensions import Self
 
 from rlframe.data import columns as names
-from rlframe.data.access_watch import AccessWatch
+from rlframe.data.access_watch import WatchedColumns
 from rlframe.data.columns import DONES, IS_TRAINING, SEQ_LENS, STATE_IN_PREFIX, TERMINATEDS, TRUNCATEDS
 from rlframe.data.nested import Column, first_leaf
 
@@ -22,7 +22,7 @@ def is_per_sequence(column: str) -> bool:
     return column == SEQ_LENS or column.startswith(STATE_IN_PREFIX)
 
 
-class ColumnDict(dict[str, Any]):
+class ColumnDict(WatchedColumns, dict[str, Any]):
     """The item access of a `SampleBatch`.
 
     `batch["dones"]` is computed where only `terminateds` (and `truncateds`) are stored; `batch["is_training"]` is a
@@ -35,7 +35,6 @@ class ColumnDict(dict[str, Any]):
     max_seq_len: int | None = None
     _count: int | None = None
     _is_training: Any = None
-    _watch: AccessWatch | None = None
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Column], count: int | None = None) -> Self:
@@ -164,38 +163,6 @@ class ColumnDict(dict[str, Any]):
         if key not in self:
             self[key] = default
         return self[key]
-
-    def set_get_interceptor(self, fn: Callable[[Any], Any] | None) -> None:
-        """Converts each column by `fn` when it is first read, and records what is read from now on; None ends both."""
-        if fn is None:
-            self._watch = None
-        elif self._watch is None or self._watch.interceptor is not fn:
-            self._watch = AccessWatch(fn)
-
-    def track_access(self) -> None:
-        """Starts recording which columns are read, added and deleted."""
-        if self._watch is None:
-            self._watch = AccessWatch()
-
-    @property
-    def get_interceptor(self) -> Callable[[Any], Any] | None:
-        """The function that converts columns when they are read, if any."""
-        return None if self._watch is None else self._watch.interceptor
-
-    @property
-    def accessed_keys(self) -> set[str]:
-        """Columns read since recording began; empty where nothing is recorded."""
-        return set() if self._watch is None else self._watch.accessed
-
-    @property
-    def added_keys(self) -> set[str]:
-        """Columns added since recording began; empty where nothing is recorded."""
-        return set() if self._watch is None else self._watch.added
-
-    @property
-    def deleted_keys(self) -> set[str]:
-        """Columns deleted since recording began; empty where nothing is recorded."""
-        return set() if self._watch is None else self._watch.deleted
 
     @property
     def is_training(self) -> Any:

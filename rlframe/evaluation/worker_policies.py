@@ -15,7 +15,8 @@ from rlframe.evaluation.rllib_names import RLlibWorkerNames
 from rlframe.evaluation.worker_building import make_runner, with_spaces
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.preprocessors import without_preprocessing
-from rlframe.policy.policy_map import TrainedPolicies, rebuilder
+from rlframe.policy.policy_map import TrainedPolicies
+from rlframe.policy.waiting_policies import rebuilder
 from rlframe.utils.filter import get_filter
 from rlframe.utils.seeding import derive_seed
 

@@ -9,11 +9,12 @@ from rlframe.utils.lazy import import_name
 if TYPE_CHECKING:
     from rlframe.exploration.curiosity import Curiosity
     from rlframe.exploration.epsilon_greedy import EpsilonGreedy
-    from rlframe.exploration.exploration import Exploration, ExplorationArgs, per_worker_constant
+    from rlframe.exploration.exploration import Exploration, ExplorationArgs
     from rlframe.exploration.gaussian_noise import GaussianNoise
     from rlframe.exploration.make import available_explorations, make_exploration
     from rlframe.exploration.ornstein_uhlenbeck_noise import OrnsteinUhlenbeckNoise
     from rlframe.exploration.parameter_noise import ParameterNoise
+    from rlframe.exploration.per_worker import per_worker_constant
     from rlframe.exploration.per_worker_epsilon_greedy import PerWorkerEpsilonGreedy
     from rlframe.exploration.per_worker_gaussian_noise import PerWorkerGaussianNoise
     from rlframe.exploration.per_worker_ornstein_uhlenbeck_noise import PerWorkerOrnsteinUhlenbeckNoise
@@ -45,7 +46,7 @@ _NAMES = {
     "UpperConfidenceBound": "rlframe.exploration.upper_confidence_bound",
     "available_explorations": "rlframe.exploration.make",
     "make_exploration": "rlframe.exploration.make",
-    "per_worker_constant": "rlframe.exploration.exploration",
+    "per_worker_constant": "rlframe.exploration.per_worker",
 }
 
 __all__ = [

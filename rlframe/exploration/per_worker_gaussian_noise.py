@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlframe.exploration.exploration import per_worker_constant
 from rlframe.exploration.gaussian_noise import GaussianNoise
+from rlframe.exploration.per_worker import per_worker_constant
 from rlframe.utils.schedules import ConstantSchedule
 
 

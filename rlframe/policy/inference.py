@@ -145,21 +145,6 @@ class NumpyInference(Inference):
         return np.asarray(self.actor.values(obs))
 
 
-class FrameworkInference(Inference):
-    """Passes through the framework's model; distribution and exploration are those of NumPy."""
-
-    def run(self, columns: Columns, explore: bool) -> Outputs:
-        """Returns what a forward pass gives."""
-        made: Outputs = self.policy.forward_in_framework(columns, explore)
-        return made
-
-    def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
-        """Returns state values [B], also of a policy that stores none."""
-        if self.policy.needs_memory():
-            return super().values(obs)
-        return np.asarray(self.policy.values_in_framework(obs))
-
-
 def pop_states(columns: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
     """Takes the columns `state_out_0`, `state_out_1`, ... out of `columns`, and returns them in order."""
     states: list[NDArray[Any]] = []

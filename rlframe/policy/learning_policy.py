@@ -22,9 +22,9 @@ from rlframe.data.sequences import padded_sequences
 from rlframe.models.modelv2 import ModelV2
 from rlframe.policy.first_run import run_first
 from rlframe.policy.framework_acting import FrameworkActing
-from rlframe.policy.inference import FrameworkInference, Inference, NumpyInference
+from rlframe.policy.inference import Inference, NumpyInference
 from rlframe.policy.learning_parts import LearningParts
-from rlframe.policy.own_inference import HookedInference
+from rlframe.policy.own_inference import FrameworkInference, HookedInference
 from rlframe.policy.parts import (
     LossOutput,
     OptimizerSpec,

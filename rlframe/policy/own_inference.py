@@ -1,4 +1,4 @@
-"""How a policy acts by code of the user's own: by hooks, a `forward`, or `compute_actions`."""
+"""How a policy acts but in NumPy: through its framework, by a user's hooks, a `forward`, or `compute_actions`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data.columns import INFOS, OBS, PREV_ACTIONS, PREV_REWARDS, STATE_IN_PREFIX, STATE_OUT_PREFIX
-from rlframe.policy.inference import Acted, Columns, Computed, FrameworkInference, Inference, Outputs, Wanted
+from rlframe.policy.inference import Acted, Columns, Computed, Inference, Outputs, Wanted
 from rlframe.policy.users_code import seen_last
+
+
+class FrameworkInference(Inference):
+    """Passes through the framework's model; distribution and exploration are those of NumPy."""
+
+    def run(self, columns: Columns, explore: bool) -> Outputs:
+        """Returns what a forward pass gives."""
+        made: Outputs = self.policy.forward_in_framework(columns, explore)
+        return made
+
+    def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns state values [B], also of a policy that stores none."""
+        if self.policy.needs_memory():
+            return super().values(obs)
+        return np.asarray(self.policy.values_in_framework(obs))
 
 
 class HookedInference(FrameworkInference):

@@ -76,8 +76,8 @@ class FusedGradients:
     """What fills the gradients of a class's own loss without autograd; for speed alone.
 
     Attributes:
-        classes: "module:class" by framework; `class.of(policy)` gives it, or None where networks are not made for it.
-            `class.of(policy, names)` that of a curvature, with the names of weights.
+        classes: "module:class" by framework; `class.of(policy)` gives it (see `policy.torch.fused`), or None where
+            networks are not made for it. `class.of(policy, names)` that of a curvature, with the names of weights.
         methods: What it stands for: it is not used where a user's class replaces one of them.
     """
 

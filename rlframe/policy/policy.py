@@ -12,13 +12,8 @@ import tree
 from numpy.typing import NDArray
 
 from rlframe.data.columns import (
-    INFOS,
-    NEXT_OBS,
     OBS,
-    STATE_IN_PREFIX,
-    STATE_OUT_PREFIX,
 )
-from rlframe.data.rows import slice_column
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.models.numpy_dists import numpy_dist_for
@@ -28,12 +23,12 @@ from rlframe.policy.inference import Inference
 from rlframe.policy.own_inference import OwnActing, OwnForward
 from rlframe.policy.parts import Component
 from rlframe.policy.policy_making import create_exploration, default_view_requirements
+from rlframe.policy.policy_memory import PolicyMemory
 from rlframe.policy.policy_spec import PolicySpec as PolicySpec
 from rlframe.policy.policy_state import PolicyState, State
-from rlframe.policy.recurrent_context import views_after
 from rlframe.policy.requested_actions import RequestedActions, first_choice, unbatch_one
 from rlframe.policy.rllib_names import RLlibPolicyNames
-from rlframe.policy.users_code import PolicyType, method, users_way, widen, with_attributes
+from rlframe.policy.users_code import PolicyType, users_way, widen, with_attributes
 from rlframe.utils.seeding import entropy_seed, make_rng
 from rlframe.utils.spaces.old_gym import known_to_both
 from rlframe.utils.spaces.space_utils import (
@@ -41,7 +36,7 @@ from rlframe.utils.spaces.space_utils import (
 )
 
 
-class Policy(RequestedActions, PolicyState, RLlibPolicyNames, metaclass=PolicyType):
+class Policy(RequestedActions, PolicyMemory, PolicyState, RLlibPolicyNames, metaclass=PolicyType):
     """Maps observations to actions, and learns from batches of them.
 
     Subclasses provide `forward(obs)`; learning policies add `learn_on_batch` and its parts. `obs` here is always
@@ -173,32 +168,9 @@ class Policy(RequestedActions, PolicyState, RLlibPolicyNames, metaclass=PolicyTy
         inputs, values, _ = self.inference.built_in.run({OBS: obs}, explore)
         return inputs, values
 
-    def forward_with_memory(
-        self, obs: NDArray[Any], inputs: Mapping[str, NDArray[Any]], explore: bool = True
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
-        """Returns what `forward` does and the new states [B, ...], given `state_in_i` and past columns as `inputs`."""
-        return self.inference.built_in.run({OBS: obs, **inputs}, explore)
-
     def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
         """Returns state values [B] of `obs` [B, ...], at the start of episodes; zeros without a value function."""
         return self.inference.values(obs)
-
-    def values_after(self, batch: Mapping[str, Any], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Returns V(`new_obs`) [n] of the given rows of a batch, with the memory that the policy had there.
-
-        Args:
-            batch: Collected rows, not yet cut into sequences.
-            rows: Row numbers, int `[n]`.
-        """
-        next_obs = slice_column(batch[NEXT_OBS], rows)
-        if not self.needs_memory():
-            values_of = self.values if callable(self.values) else method(self, "values")  # a user may keep more there
-            return np.asarray(values_of(next_obs), np.float32).reshape(-1)
-        inputs = views_after(self.acting_views(), batch, rows, next_obs)
-        for index in range(self.num_state_tensors()):
-            inputs[f"{STATE_IN_PREFIX}{index}"] = np.asarray(batch[f"{STATE_OUT_PREFIX}{index}"])[rows]
-        _, values, _ = self.forward_with_memory(next_obs, inputs, False)
-        return np.zeros(len(rows), np.float32) if values is None else values
 
     def distribution(self, dist_inputs: NDArray[np.float32]) -> Any:
         """Returns the NumPy action distribution for inputs [B, K]."""
@@ -290,28 +262,6 @@ class Policy(RequestedActions, PolicyState, RLlibPolicyNames, metaclass=PolicyTy
     def learns_sequences(self) -> bool:
         """Returns whether whole sequences of steps are learned from, and sampled rows are cut into such."""
         return self.is_recurrent()
-
-    def acting_views(self) -> dict[str, ViewRequirement]:
-        """Returns the columns of past steps that acting needs, e.g. `prev_actions`, by name."""
-        return {
-            name: view
-            for name, view in self.view_requirements.items()
-            if view.used_for_compute_actions and name not in (OBS, INFOS) and not name.startswith("state_")
-        }
-
-    def needs_memory(self) -> bool:
-        """Returns whether acting needs more than the observation: recurrent states, or past columns."""
-        if self._needs_memory is None:
-            self._needs_memory = self.is_recurrent() or bool(self.acting_views())
-        return self._needs_memory
-
-    def num_state_tensors(self) -> int:
-        """Returns the number of state arrays."""
-        return len(self.get_initial_state())
-
-    def get_initial_state(self) -> list[NDArray[Any]]:
-        """Returns the state arrays at the start of an episode, without batch dimension."""
-        return []
 
     # --- inner -------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,29 +82,6 @@ class PolicyMap(WaitingPolicies, dict[str, Policy]):
             self._make_room(1)
             self._present[policy_id] = None
 
-    def create_policy(
-        self,
-        policy_id: str,
-        policy_cls: Callable[..., Policy],
-        observation_space: Any,
-        action_space: Any,
-        config_override: Mapping[str, Any] | None,
-        merged_config: dict[str, Any],
-    ) -> None:
-        """Makes a policy and takes it.
-
-        Args:
-            policy_id: Its id.
-            policy_cls: Its class.
-            observation_space: Space of its preprocessed observations.
-            action_space: Space of its actions.
-            config_override: Not used: `merged_config` has it.
-            merged_config: Its whole config.
-        """
-        del config_override
-        arguments = (observation_space, action_space, merged_config)
-        self.add(policy_id, policy_cls(*arguments), rebuilder(policy_cls, arguments, lambda _: None))
-
     def __setitem__(self, policy_id: str, policy: Policy) -> None:
         self.add(policy_id, policy)
 
@@ -176,35 +152,9 @@ class TrainedPolicies:
         return bool(self.wanted(policy_id, batch)) if callable(self.wanted) else policy_id in self.wanted
 
 
-def rebuilder(
-    policy_class: Any, arguments: tuple[Any, ...], attach: Callable[[Policy], None]
-) -> Callable[[Policy], None] | None:
-    """Returns a function that initialises a policy anew in the same object, None where its class is no class.
-
-    Args:
-        policy_class: The class, or a `functools.partial` of it.
-        arguments: What it was made with.
-        attach: `fn(policy)` that does what is done behind the constructor.
-    """
-    given: tuple[Any, ...] = ()
-    keywords: dict[str, Any] = {}
-    if isinstance(policy_class, partial):
-        policy_class, given, keywords = policy_class.func, policy_class.args, policy_class.keywords
-    if not isinstance(policy_class, type):
-        return None
-    made_by: Any = policy_class
-
-    def rebuild(policy: Policy) -> None:
-        made_by.__init__(policy, *given, *arguments, **keywords)
-        policy.run_first()
-        attach(policy)
-
-    return rebuild
-
-
 def held(policies: Any) -> Any:
     """Returns a context in which no policy of a map comes or goes, for threads; without policies on disk a void one."""
     return policies.lock if isinstance(policies, PolicyMap) and policies.overflows else nullcontext()
 
 
-__all__ = ["PolicyMap", "TrainedPolicies", "held", "rebuilder"]
+__all__ = ["PolicyMap", "TrainedPolicies", "held"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,28 +16,27 @@ from rlframe.data.columns import SEQ_LENS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.nonfinite import explain_nonfinite
-from rlframe.policy.parts import RMSPropSpec, by_optimizer, keep_reports, phases
+from rlframe.policy.parts import RMSPropSpec, keep_reports, phases
 from rlframe.policy.policy import State
-from rlframe.policy.torch import distributed
 from rlframe.policy.torch.acting import TorchActing
 from rlframe.policy.torch.arrays import load_weights, to_arrays
 from rlframe.policy.torch.building import TorchParts
-from rlframe.policy.torch.data_parallel import DataParallel
-from rlframe.policy.torch.devices import Threads, choose_devices
+from rlframe.policy.torch.devices import choose_devices
 from rlframe.policy.torch.flat import (
     FlatOptimizer,
     FlatParameters,
 )
-from rlframe.policy.torch.gradients import apply_gradients, compute_gradients
+from rlframe.policy.torch.gradients import TorchGradients, apply_gradients, clip_each, compute_gradients
 from rlframe.policy.torch.optimizer_states import load_optimizer, optimizer_state
 from rlframe.policy.torch.template import derive_class
+from rlframe.policy.torch.threads import Threads
 from rlframe.policy.users_code import method
 from rlframe.utils.threads import blas_in_one_thread
 
 Loss = Callable[..., Any]
 
 
-class TorchPolicy(LearningPolicy, TorchParts, TorchActing):
+class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
     """Acts and learns with a PyTorch model.
 
     Derive with `build_policy_class`, or subclass and override `loss`, `optimizer`, `extra_grad_process`,
@@ -97,7 +95,7 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing):
             self.batch_divisibility_req = req(self) if callable(req) else req
         self.exploration = self._create_exploration()
         self._flat_parameters: FlatParameters | None = None
-        self._replicas: DataParallel | None = None
+        self._replicas = None
         #: `fn(train_batch) -> loss, or losses by optimiser`, that fills the gradients itself; None goes by autograd.
         self.without_autograd: Callable[[SampleBatch], Tensor | Mapping[str, Tensor]] | None = None
         self._optimizers = self._make_optimizers()
@@ -169,28 +167,6 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing):
             self._fill_gradients(shares, samples, stats)
             yield shares
 
-    def _fill_gradients(
-        self, losses: Mapping[int, list[tuple[Tensor, float]]], samples: SampleBatch, stats: dict[str, Any]
-    ) -> None:
-        """Fills the gradients of some optimisers' parameters, of shares of their losses with weights."""
-        several = len(self._optimizers) > 1 or bool(self.own_steps)
-        for index, shares in losses.items():
-            optimizer = self._optimizers[index]
-            flat = self._flat_of(optimizer)
-            if flat is None:
-                optimizer.zero_grad()
-            else:
-                flat.zero_grad()
-            # What is another optimiser's stays as it is: a loss may reach networks that it is not to change.
-            own = self._parameters_of(optimizer) if several else None
-            for loss, weight in shares:
-                self.check_finite_loss(loss, index, samples)
-                part = loss if weight == 1.0 else loss * weight
-                part.backward(retain_graph=index < max(losses), inputs=own)
-            if self.distributed_world_size:
-                stats["allreduce_latency"] += self._average_gradients(optimizer)
-            stats.update(self.extra_grad_process(optimizer, shares[0][0]))
-
     def check_finite_loss(self, loss: Tensor, index: int, samples: SampleBatch) -> None:
         """Raises an error that names what was first to be NaN or infinite, if the loss of an optimiser is.
 
@@ -204,35 +180,6 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing):
     def _flat_of(self, optimizer: torch.optim.Optimizer) -> FlatParameters | None:
         """Returns the buffer that an optimiser's parameters lie in; None where they lie apart."""
         return optimizer.flat if isinstance(optimizer, FlatOptimizer) else self._flat_parameters
-
-    def _parameters_of(self, optimizer: torch.optim.Optimizer) -> list[Any]:
-        """Returns the model's parameters that an optimiser steps."""
-        if isinstance(optimizer, FlatOptimizer):
-            return optimizer.flat.members()
-        return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-    def _average_gradients(self, optimizer: torch.optim.Optimizer) -> float:
-        """Replaces the gradients by their mean over the learners of the group; returns the seconds it took."""
-        started = time.perf_counter()
-        flat = self._flat_of(optimizer)
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        whole = flat is not None and (isinstance(optimizer, FlatOptimizer) or len(self._optimizers) == 1)
-        distributed.average_gradients(parameters, flat.grad if whole and flat is not None else None)
-        return time.perf_counter() - started
-
-    def agreed_minimum(self, number: int) -> int:
-        """Returns the smallest of the numbers that this policy's siblings in other processes call this with."""
-        return distributed.smallest(number) if self.distributed_world_size else number
-
-    def _losses(self, batch: SampleBatch) -> dict[int, Tensor]:
-        """Returns the losses of a batch of tensors by the index of their optimiser."""
-        return by_optimizer(self, method(self, "loss")(self.model, self.dist_class, batch), batch)
-
-    def _make_replicas(self) -> DataParallel:
-        if self._replicas is None:
-            self._replicas = DataParallel(self, self.devices)
-            self.model_gpu_towers = [modules["online"] for modules in self._replicas.modules]
-        return self._replicas
 
     def compute_gradients(self, postprocessed_batch: SampleBatch) -> tuple[list[Any], dict[str, Any]]:
         """Returns the gradients of one batch as arrays, one per parameter (None where unused), and the info."""
@@ -357,20 +304,6 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing):
         from rlframe.policy.torch.export import export_torch_model
 
         export_torch_model(self, export_dir, onnx)
-
-
-def clip_each(parameters: Sequence[Any], limit: float) -> Tensor:
-    """Scales each parameter's gradient, where it has one, to an L2 norm of at most `limit`.
-
-    Returns:
-        The global norm before, a scalar.
-    """
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    norms = torch.stack([gradient.norm() for gradient in gradients])
-    for gradient, norm in zip(gradients, norms, strict=True):
-        gradient.mul_((limit / norm).clamp(max=1.0))
-    whole: Tensor = norms.norm()
-    return whole
 
 
 def _tensors(value: Any, device: torch.device) -> Any:

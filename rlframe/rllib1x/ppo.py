@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlframe.policy.components import adapted_kl_coeff
+from rlframe.policy.coefficients import adapted_kl_coeff
 from rlframe.policy.value_network import ValueNetworkMixin
 from rlframe.rllib1x.schedules import EntropyCoeffSchedule, LearningRateSchedule
 

@@ -18,7 +18,10 @@ from rlframe.agents.dqn.q_policy import (
     q_heads,
     q_output,
 )
-from rlframe.agents.families.replayed_policy import td_error_of, with_discounts
+from rlframe.agents.families.replayed_policy import (
+    with_discounts,
+)
+from rlframe.agents.families.td_errors import td_error_of
 from rlframe.losses.q_learning import (
     categorical_q_loss,
     huber,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.policy.inference import FrameworkInference
+from rlframe.policy.own_inference import FrameworkInference
 from tests.contract.test_policies import make
 from tests.helpers.frameworks import TORCH_FIRST
 

@@ -19,7 +19,7 @@ from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.models.preprocessors import get_preprocessor
-from rlframe.policy.inference import FrameworkInference
+from rlframe.policy.own_inference import FrameworkInference
 from rlframe.policy.recurrent_context import column_layout
 from rlframe.serving.policy_service import PolicyService
 from rlframe.serving.served_policy import ServedPolicy

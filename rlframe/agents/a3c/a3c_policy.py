@@ -11,7 +11,7 @@ from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.losses.policy_gradients import explained_variance, policy_gradient
 from rlframe.policy.backends import lazy_policies
-from rlframe.policy.components import schedules_of
+from rlframe.policy.coefficients import schedules_of
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, LossOutput, kept
 from rlframe.policy.value_network import value_of_step

@@ -24,7 +24,7 @@ from rlframe.losses.trust_region import categorical_kl_gradient, gaussian_kl_gra
 from rlframe.models.dist_plan import SMALL
 from rlframe.models.spec import Part
 from rlframe.policy.backends import lazy_policies
-from rlframe.policy.components import schedules_of
+from rlframe.policy.coefficients import schedules_of
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import AdamSpec, LossOutput
 from rlframe.tensor import ops

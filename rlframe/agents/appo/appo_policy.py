@@ -39,7 +39,7 @@ from rlframe.losses.policy_gradients import clipped_surrogate
 from rlframe.losses.vtrace import batch_vtrace
 from rlframe.policy.action_bounds import ActionBoundPenalty
 from rlframe.policy.backends import lazy_policies
-from rlframe.policy.components import AdaptiveKL, update_kl
+from rlframe.policy.coefficients import AdaptiveKL, update_kl
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import WHOLE_MODEL, LossOutput, OptimizerSpec, kept
 from rlframe.policy.popart import OutputPopArt

@@ -12,9 +12,7 @@ from rlframe.agents.families.actor_critic_networks import action_size, obs_width
 from rlframe.agents.families.replayed_policy import (
     LOSS_COLUMNS,
     SAMPLED_COLUMNS,
-    error_loss,
     postprocess_replayed,
-    td_error_of,
     with_discounts,
 )
 from rlframe.agents.families.replayed_sequences import (
@@ -25,6 +23,7 @@ from rlframe.agents.families.replayed_sequences import (
     steps_of,
     td_errors_to_replay,
 )
+from rlframe.agents.families.td_errors import error_loss, td_error_of
 from rlframe.data.columns import ACTIONS, DISCOUNTS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import bootstrapped, half_squares, smallest, smoothed_actions

@@ -19,6 +19,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.fast.array_chain import ArrayChain, FloatArray
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.torch.dense_chain import DenseChain
+from rlframe.policy.torch.fused import FusedLoss
 
 #: Trunk, advantages and state values of a Q-network; the latter two may be empty.
 Chains = tuple[ArrayChain, ArrayChain, ArrayChain]
@@ -27,7 +28,7 @@ Chains = tuple[ArrayChain, ArrayChain, ArrayChain]
 _ONE, _MINUS_ONE, _HALF = (np.full((), number, np.float32) for number in (1.0, -1.0, 0.5))
 
 
-class DenseQGradients:
+class DenseQGradients(FusedLoss):
     """Fills the gradients of the mean of w · huber(δ) for a Q-network of dense layers.
 
     Where one thread computes on the CPU, in arrays that share their memory with the weights (`ArrayQGradients`).
@@ -40,7 +41,7 @@ class DenseQGradients:
     """
 
     def __init__(self, policy: Any) -> None:
-        self._policy = policy
+        super().__init__(policy)
         trunk = policy.model.trunk_spec()
         if trunk is None or "lstm" in trunk or policy.model.num_atoms > 1:
             raise ValueError("not a network of dense layers with expected values")
@@ -57,19 +58,16 @@ class DenseQGradients:
             self._by_arrays = ArrayQGradients(online, target, self._double_q)
 
     @classmethod
-    def of(cls, policy: Any) -> DenseQGradients | None:
-        """Returns the gradients' function for a policy, or None where it must go by autograd.
+    def knows(cls, policy: Any) -> bool:
+        """Returns whether the policy need not go by autograd.
 
-        It must where the model adds to the loss, has noise, normalisation, several atoms or other layers than dense
-        ones, or is no model with heads; and where the parameters do not share a buffer.
+        It must where the model adds to the loss, has noise, normalisation, or is no model with heads; and where the
+        parameters do not share a buffer.
         """
         plain = isinstance(policy.model, DQNTorchModel) and type(policy.model).custom_loss is ModelV2.custom_loss
-        if not plain or policy._flat_parameters is None or policy.model.use_noisy or policy.model.add_layer_norm:
-            return None
-        try:
-            return cls(policy)
-        except ValueError:
-            return None
+        if not plain or policy._flat_parameters is None:
+            return False
+        return not (policy.model.use_noisy or policy.model.add_layer_norm)
 
     @torch.no_grad()
     def __call__(self, batch: SampleBatch) -> Tensor:

@@ -16,9 +16,7 @@ from rlframe.agents.families.replayed_policy import (
     LOSS_COLUMNS,
     SAMPLED_COLUMNS,
     postprocess_nstep_and_prio,
-    postprocess_nstep_and_value_prio,
     postprocess_replayed,
-    td_error_of,
     with_discounts,
 )
 from rlframe.agents.families.replayed_sequences import (
@@ -31,6 +29,7 @@ from rlframe.agents.families.replayed_sequences import (
     warmed_up,
     with_steps_to_next,
 )
+from rlframe.agents.families.td_errors import postprocess_nstep_and_value_prio, td_error_of
 from rlframe.data.columns import ACTION_DIST_INPUTS, ACTIONS, DISCOUNTS, N_STEPS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.masking import valid_mean, valid_rows

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from typing_extensions import Self
 
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
@@ -21,9 +20,10 @@ from rlframe.models.modelv2 import ModelV2
 from rlframe.models.spec import Network
 from rlframe.models.torch.dense_chain import DenseChain
 from rlframe.policy.torch.flat import FlatAdam
+from rlframe.policy.torch.fused import FusedLoss
 
 
-class _DenseCritics:
+class _DenseCritics(FusedLoss):
     """Critics of observation and action, side by side, made of dense layers; see the classes below.
 
     Args:
@@ -34,7 +34,7 @@ class _DenseCritics:
     """
 
     def __init__(self, policy: Any) -> None:
-        self._policy = policy
+        super().__init__(policy)
         self._limit = policy.config.huber_threshold if policy.config.use_huber else math.inf
         targets = policy.target_model if policy.target_networks else policy.model
         self._actor = _chain(policy.model, "actor")
@@ -42,21 +42,16 @@ class _DenseCritics:
         self._targets = [_chain(targets, name) for name in policy.critic_names]
 
     @classmethod
-    def of(cls, policy: Any) -> Self | None:
-        """Returns the gradients' function for a policy, or None where it must go by autograd.
+    def knows(cls, policy: Any) -> bool:
+        """Returns whether the policy need not go by autograd.
 
-        It must where `_knows` says so, with an encoder, a model that adds to the loss, layers that are not dense, and
-        where parameters do not share their optimiser's buffer.
+        It must where `_knows` says so, with an encoder, a model that adds to the loss, and where parameters do not
+        share their optimiser's buffer.
         """
         model = policy.model
         plain = cls._knows(policy) and model.encoder is None and type(model).custom_loss is ModelV2.custom_loss
         flat = len(policy._optimizers) == len(policy.optimizer_specs)
-        if not (plain and flat and all(isinstance(made, FlatAdam) for made in policy._optimizers)):
-            return None
-        try:
-            return cls(policy)
-        except ValueError:
-            return None
+        return plain and flat and all(isinstance(made, FlatAdam) for made in policy._optimizers)
 
     @classmethod
     def _knows(cls, policy: Any) -> bool:

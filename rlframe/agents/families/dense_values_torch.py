@@ -15,9 +15,10 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.fcnet_spec import POPART_LAYER
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.torch.dense_chain import DenseChain
+from rlframe.policy.torch.fused import FusedLoss
 
 
-class DenseValueGradients:
+class DenseValueGradients(FusedLoss):
     """Fills the gradients of mean (V − R)² / σ² for a value network of dense layers, which shares none with the policy.
 
         ∂ [mean (V − R)² / σ²] / ∂V = 2 (V − R) / (σ² B)
@@ -32,7 +33,7 @@ class DenseValueGradients:
     """
 
     def __init__(self, policy: Any) -> None:
-        self._policy = policy
+        super().__init__(policy)
         spec = policy.model.actor_spec()
         if spec is None or "lstm" in spec or spec["values"] is None or spec["shared"]:
             raise ValueError("not a network of dense layers for values alone")
@@ -40,15 +41,10 @@ class DenseValueGradients:
         self._popart: Any = getattr(policy.model, POPART_LAYER, None)
 
     @classmethod
-    def of(cls, policy: Any) -> DenseValueGradients | None:
-        """Returns the gradients' function for a policy, or None where it must go by autograd."""
+    def knows(cls, policy: Any) -> bool:
+        """Returns whether there is a critic to be stepped, of a model that adds nothing to the loss."""
         plain = type(policy.model).custom_loss is ModelV2.custom_loss and policy.numpy_dist is not None
-        if not plain or not policy.config["use_critic"] or not policy._optimizers:
-            return None
-        try:
-            return cls(policy)
-        except ValueError:
-            return None
+        return bool(plain and policy.config["use_critic"] and policy._optimizers)
 
     @torch.no_grad()
     def __call__(self, batch: SampleBatch) -> Tensor:

@@ -24,7 +24,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.losses.policy_gradients import explained_variance, sampled_kl, scaled_by_rms
 from rlframe.policy.action_bounds import ActionBoundPenalty
-from rlframe.policy.components import schedules_of
+from rlframe.policy.coefficients import schedules_of
 from rlframe.policy.parts import (
     MODEL_OUTPUTS,
     MODEL_VALUES,

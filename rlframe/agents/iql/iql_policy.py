@@ -17,9 +17,9 @@ from rlframe.agents.families.actor_critic_networks import (
 from rlframe.agents.families.replayed_policy import (
     SAMPLED_COLUMNS,
     postprocess_replayed,
-    td_error_of,
     with_discounts,
 )
+from rlframe.agents.families.td_errors import td_error_of
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import bootstrapped, smallest

@@ -26,9 +26,10 @@ from rlframe.losses.policy_gradients import clipped_surrogate, clipped_value_los
 from rlframe.models.fcnet_spec import POPART_LAYER
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.torch.dense_chain import DenseChain
+from rlframe.policy.torch.fused import FusedLoss
 
 
-class DensePPOGradients:
+class DensePPOGradients(FusedLoss):
     """Fills the gradients of PPO's loss for a policy and a value network of dense layers.
 
     With logits z, π = softmax(z), one-hot actions e_a, ρ = π(a|s) / π_old(a|s) and entropy H:
@@ -43,7 +44,7 @@ class DensePPOGradients:
     """
 
     def __init__(self, policy: Any) -> None:
-        self._policy = policy
+        super().__init__(policy)
         spec = policy.model.actor_spec()
         if spec is None or "lstm" in spec or spec["values"] is None:
             raise ValueError("not a network of dense layers with values")
@@ -54,20 +55,15 @@ class DensePPOGradients:
         self._popart: Any = getattr(policy.model, POPART_LAYER, None)
 
     @classmethod
-    def of(cls, policy: Any) -> DensePPOGradients | None:
-        """Returns the gradients' function for a policy, or None where it must go by autograd.
+    def knows(cls, policy: Any) -> bool:
+        """Returns whether the policy need not go by autograd.
 
-        It must where the model adds to the loss or has other layers than dense ones; where actions are not discrete,
-        there is no critic, or the parameters do not share a buffer.
+        It must where the model adds to the loss; where actions are not discrete, there is no critic, or the parameters
+        do not share a buffer.
         """
         plain = type(policy.model).custom_loss is ModelV2.custom_loss and policy.numpy_dist is not None
         discrete = isinstance(policy.action_space, gym.spaces.Discrete)
-        if not (plain and discrete and policy._flat_parameters is not None and policy.config["use_critic"]):
-            return None
-        try:
-            return cls(policy)
-        except ValueError:
-            return None
+        return bool(plain and discrete and policy._flat_parameters is not None and policy.config["use_critic"])
 
     @torch.no_grad()
     def __call__(self, batch: SampleBatch) -> Tensor:

@@ -23,7 +23,7 @@ from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.losses.policy_gradients import clipped_surrogate, clipped_value_loss, explained_variance
 from rlframe.policy.action_bounds import ActionBoundPenalty
 from rlframe.policy.backends import lazy_policies
-from rlframe.policy.components import AdaptiveKL, schedules_of, update_kl
+from rlframe.policy.coefficients import AdaptiveKL, schedules_of, update_kl
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients, LossOutput, kept
 from rlframe.policy.popart import LayerPopArt

@@ -13,9 +13,7 @@ from rlframe.agents.families.actor_critic_networks import network_of, rememberin
 from rlframe.agents.families.replayed_policy import (
     LOSS_COLUMNS,
     SAMPLED_COLUMNS,
-    error_loss,
     postprocess_replayed,
-    td_error_of,
     with_discounts,
 )
 from rlframe.agents.families.replayed_sequences import (
@@ -26,6 +24,7 @@ from rlframe.agents.families.replayed_sequences import (
     steps_of,
     td_errors_to_replay,
 )
+from rlframe.agents.families.td_errors import error_loss, td_error_of
 from rlframe.agents.sac.sac_model import (
     SACModelMethods,
     build_sac_model_and_action_dist,

@@ -48,11 +48,26 @@ class SamplingLoop:
         hooks: Callbacks.
     """
 
+    policies: Any  # by id; a property of some loops
+    _episodes: list[Any]
+
     def __init__(self, slots: list[Any], settings: RunnerSettings, hooks: Hooks) -> None:
         self.slots, self.settings, self.hooks = slots, settings, hooks
         self._metrics: list[RolloutMetrics] = []
         self._started = False
         self._times = StepTimes()
+
+    def _call(self, hook: str, index: int) -> None:
+        """Calls a callback, where it is overridden, with the episode of a slot."""
+        function = self.hooks.call.get(hook)
+        if function is not None:
+            function(
+                worker=self.hooks.worker,
+                base_env=self.hooks.base_env,
+                policies=self.policies,
+                episode=self._episodes[index],
+                env_index=index,
+            )
 
     @property
     def num_places(self) -> int:

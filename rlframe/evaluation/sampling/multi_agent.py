@@ -193,17 +193,6 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         self.rows.running[episode_id] = episode
         return episode
 
-    def _call(self, hook: str, index: int) -> None:
-        function = self.hooks.call.get(hook)
-        if function is not None:
-            function(
-                worker=self.hooks.worker,
-                base_env=self.hooks.base_env,
-                policies=self.policies,
-                episode=self._episodes[index],
-                env_index=index,
-            )
-
     def _agent(self, index: int, agent_id: Any) -> Agent:
         """Returns an agent of a slot's episode; a new one gets its policy."""
         agent = self.rows.agents[index].get(agent_id)

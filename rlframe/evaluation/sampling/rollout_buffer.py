@@ -25,7 +25,6 @@ from rlframe.data.columns import (
     T,
 )
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.utils.errors import NonFiniteError
 
 
 @dataclass(frozen=True)
@@ -197,34 +196,9 @@ def _check_finite(buffer: RolloutBuffer) -> None:
         # A sum is NaN or infinite when any element is; the exact place is only looked for then.
         if column.dtype.kind != "f" or np.isfinite(column.sum()):
             continue
-        if name == "observation":
-            column = np.stack([buffer.obs_at(t) for t in range(buffer.length + 1)])
-        bad = np.argwhere(~np.isfinite(column))
-        if len(bad) == 0:
-            continue
-        t, slot, *leaf = (int(i) for i in bad[0])
-        row = max(t - 1, 0) if name == "observation" else t
-        where = f"{name}{leaf or ''}"
-        _blame_policy(buffer, row, slot)
-        raise NonFiniteError(
-            f"the environment in slot {slot} gave {column[tuple(bad[0])]} as {where} in episode "
-            f"{int(buffer.eps_id[row, slot]) & 0xFFFFFF} at step {int(buffer.t[row, slot])}; "
-            "wanted a finite number: look at the environment's step() there"
-        )
+        from rlframe.evaluation.sampling.nonfinite_rows import blame
 
-
-def _blame_policy(buffer: RolloutBuffer, row: int, slot: int) -> None:
-    """Raises a NonFiniteError of its own where the environment had been given an action that is no number."""
-    actions = buffer.actions
-    if actions is None or actions.dtype.kind != "f" or np.isfinite(actions[row, slot]).all():
-        return
-    if buffer.obs.dtype.kind == "f" and not all(np.isfinite(buffer.obs_at(t)[slot]).all() for t in range(row + 1)):
-        return  # which it had been asked for at an observation that was none
-    raise NonFiniteError(
-        f"the policy gave action {actions[row, slot]} in episode {int(buffer.eps_id[row, slot]) & 0xFFFFFF} at step "
-        f"{int(buffer.t[row, slot])}, wanted finite numbers: what its network gives has grown without bound; look at "
-        "entropy and grad_gnorm of the results before, and lower lr, set grad_clip, or restore an earlier checkpoint"
-    )
+        blame(buffer, name, column)
 
 
 def split_segments(batch: SampleBatch, segments: list[TrajectorySlice]) -> list[SampleBatch]:

@@ -28,7 +28,7 @@ from rlframe.evaluation.sampling.single_agent_state import PlacesOfSlots
 from rlframe.evaluation.sampling.slot import EnvSlot, fail_together, step_together
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.recurrent_context import RecurrentContext
-from rlframe.policy.users_code import overridden_by_user, postprocess
+from rlframe.policy.users_code import overridden_by_user
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
 
 if TYPE_CHECKING:
@@ -273,24 +273,6 @@ class EnvRunner(PlacesOfSlots, SamplingLoop):
         buffer.rewards[t] = rewards
         return ended
 
-    def _keep_places(self, t: int, buffer: RolloutBuffer, failing: int, ended: list[_End]) -> None:
-        """Notes where the other slots stand when one fails in the middle of step t: the buffer is lost, not they."""
-        if self.slots[0].place is not None:
-            return  # all were stepped, and begin anew
-        if self._memory is not None:
-            self._started = False  # memories are a step ahead of the slots that were not stepped
-            return
-        stepped = buffer.obs_at(t + 1)[:failing]
-        if self.obs_filter is not None and failing:
-            stepped[:] = self.obs_filter.filter_batch(stepped, update=True)
-        self._obs = np.concatenate([stepped, buffer.obs_at(t)[failing:]])
-        for end in ended:
-            self._finish_episode(end.slot)
-            if end.soft:
-                self._begin_part(end.slot)
-            else:
-                self._obs[end.slot] = self._begin(end.slot)
-
     def _env_actions(self, actions: NDArray[Any]) -> Any:
         """Returns one action per slot in the environment's space; NumPy integers for Discrete spaces."""
         if self._discrete:
@@ -363,25 +345,7 @@ class EnvRunner(PlacesOfSlots, SamplingLoop):
         explores = policy.exploration.has_postprocessing
         if hook is None and policy.postprocesses_many and not explores:
             return self._cut(policy.postprocess_trajectory(batch))
-        pieces = []
-        for segment, piece in zip(segments, split_segments(batch, segments), strict=True):
-            episode = segment.episode
-            original = piece.copy() if hook is not None else piece
-            if explores:
-                piece = policy.exploration.postprocess_trajectory(policy, piece) or piece
-            piece = postprocess(policy, piece, {}, episode)
-            if hook is not None:
-                hook(
-                    worker=self.hooks.worker,
-                    episode=episode,
-                    agent_id=DUMMY_AGENT_ID,
-                    policy_id=self.policy_id,
-                    policies={self.policy_id: policy},
-                    postprocessed_batch=piece,
-                    original_batches={DUMMY_AGENT_ID: (policy, original)},
-                )
-            pieces.append(piece)
-        return self._cut(pieces[0] if len(pieces) == 1 else SampleBatch.concat_samples(pieces))
+        return self._cut(self._postprocess_each(batch, segments))
 
     def _cut(self, batch: SampleBatch) -> SampleBatch:
         """Returns rows as sequences, with one state for each instead of one per row, where such are learned from."""

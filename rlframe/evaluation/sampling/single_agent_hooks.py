@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
 from rlframe.evaluation.sampling.loop import Hooks
-from rlframe.evaluation.sampling.rollout_buffer import RolloutBuffer
+from rlframe.evaluation.sampling.rollout_buffer import RolloutBuffer, TrajectorySlice, split_segments
 from rlframe.evaluation.sampling.slot import EnvSlot
+from rlframe.policy.users_code import postprocess
 
 if TYPE_CHECKING:
     from rlframe.policy.policy import Policy
@@ -24,7 +26,13 @@ class EpisodeHooks:
     policy_id: str
     hooks: Hooks
     _episodes: list[Episode | None]
-    _flat: Any  # a method of the runner
+    _flat: Any  # methods of the runner
+    _call: Any
+
+    @property
+    def policies(self) -> dict[str, Policy]:
+        """The policy by its id, as users' code gets it."""
+        return {self.policy_id: self.policy}
 
     def _explore_hook(self, hook: str, index: int) -> None:
         episode = self._episodes[index] or SimpleNamespace(env_id=index)
@@ -33,7 +41,7 @@ class EpisodeHooks:
 
     def _start_episode(self, index: int, raw: Any, obs: Any) -> None:
         episode = Episode(
-            {self.policy_id: self.policy},
+            self.policies,
             self.policy_id,
             episode_id=self.slots[index].episode_id,
             env_id=index,
@@ -45,17 +53,6 @@ class EpisodeHooks:
         self._call("on_episode_start", index)
         view.obs = obs
 
-    def _call(self, hook: str, index: int) -> None:
-        function = self.hooks.call.get(hook)
-        if function is not None:
-            function(
-                worker=self.hooks.worker,
-                base_env=self.hooks.base_env,
-                policies={self.policy_id: self.policy},
-                episode=self._episodes[index],
-                env_index=index,
-            )
-
     def _record_hooks(
         self, t: int, buffer: RolloutBuffer, actions: NDArray[Any], extras: dict[str, NDArray[Any]], over: set[int]
     ) -> None:
@@ -66,3 +63,28 @@ class EpisodeHooks:
             view = episode._view(DUMMY_AGENT_ID)
             view.obs, view.done = buffer.obs_at(t + 1)[index], index in over
             self._call("on_episode_step", index)
+
+    def _postprocess_each(self, batch: SampleBatch, segments: list[TrajectorySlice]) -> SampleBatch:
+        """Postprocesses trajectory by trajectory: the exploration, then the policy, then the callback."""
+        policy = self.policy
+        hook = self.hooks.call.get("on_postprocess_trajectory")
+        explores = policy.exploration.has_postprocessing
+        pieces = []
+        for segment, piece in zip(segments, split_segments(batch, segments), strict=True):
+            episode = segment.episode
+            original = piece.copy() if hook is not None else piece
+            if explores:
+                piece = policy.exploration.postprocess_trajectory(policy, piece) or piece
+            piece = postprocess(policy, piece, {}, episode)
+            if hook is not None:
+                hook(
+                    worker=self.hooks.worker,
+                    episode=episode,
+                    agent_id=DUMMY_AGENT_ID,
+                    policy_id=self.policy_id,
+                    policies=self.policies,
+                    postprocessed_batch=piece,
+                    original_batches={DUMMY_AGENT_ID: (policy, original)},
+                )
+            pieces.append(piece)
+        return pieces[0] if len(pieces) == 1 else SampleBatch.concat_samples(pieces)

@@ -12,6 +12,7 @@ from rlframe.data.columns import INFOS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.episode import DUMMY_AGENT_ID
 from rlframe.evaluation.metrics import RolloutMetrics
+from rlframe.evaluation.sampling.rollout_buffer import RolloutBuffer
 from rlframe.evaluation.sampling.single_agent_hooks import EpisodeHooks
 from rlframe.policy.recurrent_context import RecurrentContext
 
@@ -31,7 +32,9 @@ class PlacesOfSlots(EpisodeHooks):
     _wants_episodes: bool
     _started: bool
     _metrics: list[RolloutMetrics]
-    _begin: Any  # a method of the runner
+    _begin: Any  # methods of the runner
+    _begin_part: Any
+    _finish_episode: Any
 
     def get_state(self) -> dict[str, Any]:
         """Returns the place of every environment, unfinished rows, and episodes not yet reported."""
@@ -82,6 +85,24 @@ class PlacesOfSlots(EpisodeHooks):
             self._pending[index] = []
             self._obs[index] = self._begin(index)
         self._started = True
+
+    def _keep_places(self, t: int, buffer: RolloutBuffer, failing: int, ended: list[Any]) -> None:
+        """Notes where the other slots stand when one fails in the middle of step t: the buffer is lost, not they."""
+        if self.slots[0].place is not None:
+            return  # all were stepped, and begin anew
+        if self._memory is not None:
+            self._started = False  # memories are a step ahead of the slots that were not stepped
+            return
+        stepped = buffer.obs_at(t + 1)[:failing]
+        if self.obs_filter is not None and failing:
+            stepped[:] = self.obs_filter.filter_batch(stepped, update=True)
+        self._obs = np.concatenate([stepped, buffer.obs_at(t)[failing:]])
+        for end in ended:
+            self._finish_episode(end.slot)
+            if end.soft:
+                self._begin_part(end.slot)
+            else:
+                self._obs[end.slot] = self._begin(end.slot)
 
     def _pieces_of(self, saved: list[dict[str, Any]]) -> list[SampleBatch]:
         """Returns rows that were saved, with empty infos where rows of this policy have infos."""

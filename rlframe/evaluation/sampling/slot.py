@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from rlframe.env.adapt import adapt_env
-from rlframe.env.base_env import BaseEnv
-from rlframe.env.external_env import ExternalEnv
-from rlframe.env.external_multi_agent_env import adapt_external
-from rlframe.env.multi_agent_adapt import MultiAgentAdapter, SingleAgentAsMany, is_multi_agent
-from rlframe.env.polled_simulator import PolledSimulator
 from rlframe.env.vector_places import VectorPlace
-from rlframe.evaluation.episode import DUMMY_AGENT_ID
+from rlframe.evaluation.sampling.slot_environment import OwnsEnvironment
 from rlframe.evaluation.sampling.slot_replay import RepeatsActions
 from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.seeding import derive_seed
@@ -21,13 +14,11 @@ from rlframe.utils.seeding import derive_seed
 if TYPE_CHECKING:
     from rlframe.env.env_context import EnvContext
 
-_LOGGER = logging.getLogger("rlframe")
-
 #: Actions kept for replay at restore. A longer episode (an environment that never ends) is started anew instead.
 MAX_REPLAYED_ACTIONS = 1_000_000
 
 
-class EnvSlot(RepeatsActions):
+class EnvSlot(OwnsEnvironment, RepeatsActions):
     """Owns one environment and numbers its episodes.
 
     Episode i of slot s in worker w is seeded with `derive_seed(seed, "env", w, s, i)`: it can be repeated on its own
@@ -75,43 +66,6 @@ class EnvSlot(RepeatsActions):
         self.failed = False
         self.place: VectorPlace | None = None
         self.env = self._make()
-
-    def _make(self) -> Any:
-        try:
-            env = self._adapted(self._creator(self._context))
-        except (EnvError, NonFiniteError):
-            raise
-        except Exception as error:
-            raise EnvError(
-                f"could not make the environment of worker {self.worker_index}, slot {self.index}: "
-                f"{type(error).__name__}: {error}"
-            ) from error
-        limit = getattr(env, "_max_episode_steps", None)
-        if self._horizon is not None and limit is not None and self._horizon > limit:
-            cast(Any, env)._max_episode_steps = self._horizon
-        return env
-
-    def _adapted(self, env: Any) -> Any:
-        """Returns an environment with the contract that the sampling loop expects of it."""
-        if isinstance(env, BaseEnv):
-            env = PolledSimulator(env)
-        if isinstance(env, ExternalEnv):
-            return adapt_external(env)
-        if isinstance(env, VectorPlace):
-            self.place = env
-        if is_multi_agent(env):
-            return MultiAgentAdapter(env)
-        adapted = adapt_env(env)
-        return SingleAgentAsMany(adapted, DUMMY_AGENT_ID) if self._as_many else adapted
-
-    def recreate(self) -> None:
-        """Replaces a broken environment by a new one; closing the old one may fail, that changes nothing."""
-        old = self.env
-        self.env = self._make()
-        try:
-            old.close()
-        except Exception as error:
-            _LOGGER.warning("closing the broken environment of slot %s raised %r", self.index, error)
 
     @property
     def episode_id(self) -> int:

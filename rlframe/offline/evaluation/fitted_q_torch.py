@@ -17,9 +17,10 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.spec import Dense
 from rlframe.offline.evaluation.fitted_q_policy import COUNTS, NEXT_POLICY, NEXT_TAKEN
 from rlframe.policy.parts import LossOutput
+from rlframe.policy.torch.fused import FusedLoss
 
 
-class StackedGradients:
+class StackedGradients(FusedLoss):
     """Fills the gradients of all members' losses.
 
     Args:
@@ -30,19 +31,11 @@ class StackedGradients:
     """
 
     def __init__(self, policy: Any) -> None:
-        self._policy = policy
+        super().__init__(policy)
         self._names = policy.member_names
         layers = policy.networks()[self._names[0]].layers
         self._online = _Stack(policy.model, self._names, layers, learns=True)
         self._target = _Stack(policy.target_model, self._names, layers, learns=False)
-
-    @classmethod
-    def of(cls, policy: Any) -> StackedGradients | None:
-        """Returns the gradients' function for a policy, or None where it must go by autograd."""
-        try:
-            return cls(policy)
-        except ValueError:
-            return None
 
     @torch.no_grad()
     def __call__(self, batch: SampleBatch) -> Tensor:

@@ -12,8 +12,8 @@ import gymnasium as gym
 import tensorflow as tf
 
 from rlframe.config.unsupported import LOCAL_TF_SESSION_ARGS, TF_SESSION_ARGS
+from rlframe.utils.cpus import WORTH_SHARING, capped, usable_cpus
 from rlframe.utils.errors import ConfigError
-from rlframe.utils.threads import WORTH_SHARING, capped, usable_cpus
 
 _LOGGER = logging.getLogger("rlframe")
 _THREADS = ("intra_op_parallelism_threads", "inter_op_parallelism_threads")

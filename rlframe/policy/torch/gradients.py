@@ -1,15 +1,80 @@
-"""Gradients that a policy computes in one place and applies in another."""
+"""Gradients by autograd, over several learners or devices, too; those computed in one place and applied in another."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.policy.parts import by_optimizer
+from rlframe.policy.torch import distributed
+from rlframe.policy.torch.data_parallel import DataParallel
+from rlframe.policy.torch.flat import FlatOptimizer
+from rlframe.policy.users_code import method
 from rlframe.utils.threads import blas_in_one_thread
+
+
+class TorchGradients:
+    """How a `TorchPolicy` goes by autograd, and what it does with gradients beside stepping on them at once."""
+
+    _replicas: DataParallel | None
+
+    def _fill_gradients(
+        self: Any, losses: Mapping[int, list[tuple[Tensor, float]]], samples: SampleBatch, stats: dict[str, Any]
+    ) -> None:
+        """Fills the gradients of some optimisers' parameters, of shares of their losses with weights."""
+        several = len(self._optimizers) > 1 or bool(self.own_steps)
+        for index, shares in losses.items():
+            optimizer = self._optimizers[index]
+            flat = self._flat_of(optimizer)
+            if flat is None:
+                optimizer.zero_grad()
+            else:
+                flat.zero_grad()
+            # What is another optimiser's stays as it is: a loss may reach networks that it is not to change.
+            own = self._parameters_of(optimizer) if several else None
+            for loss, weight in shares:
+                self.check_finite_loss(loss, index, samples)
+                part = loss if weight == 1.0 else loss * weight
+                part.backward(retain_graph=index < max(losses), inputs=own)
+            if self.distributed_world_size:
+                stats["allreduce_latency"] += self._average_gradients(optimizer)
+            stats.update(self.extra_grad_process(optimizer, shares[0][0]))
+
+    def _parameters_of(self: Any, optimizer: torch.optim.Optimizer) -> list[Any]:
+        """Returns the model's parameters that an optimiser steps."""
+        if isinstance(optimizer, FlatOptimizer):
+            return optimizer.flat.members()
+        return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+    def _average_gradients(self: Any, optimizer: torch.optim.Optimizer) -> float:
+        """Replaces the gradients by their mean over the learners of the group; returns the seconds it took."""
+        started = time.perf_counter()
+        flat = self._flat_of(optimizer)
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        whole = flat is not None and (isinstance(optimizer, FlatOptimizer) or len(self._optimizers) == 1)
+        distributed.average_gradients(parameters, flat.grad if whole and flat is not None else None)
+        return time.perf_counter() - started
+
+    def agreed_minimum(self: Any, number: int) -> int:
+        """Returns the smallest of the numbers that this policy's siblings in other processes call this with."""
+        return distributed.smallest(number) if self.distributed_world_size else number
+
+    def _losses(self: Any, batch: SampleBatch) -> dict[int, Tensor]:
+        """Returns the losses of a batch of tensors by the index of their optimiser."""
+        return by_optimizer(self, method(self, "loss")(self.model, self.dist_class, batch), batch)
+
+    def _make_replicas(self: Any) -> DataParallel:
+        replicas: DataParallel | None = self._replicas
+        if replicas is None:
+            replicas = self._replicas = DataParallel(self, self.devices)
+            self.model_gpu_towers = [modules["online"] for modules in replicas.modules]
+        return replicas
 
 
 def compute_gradients(policy: Any, samples: SampleBatch) -> tuple[list[Any], dict[str, Any]]:
@@ -61,3 +126,17 @@ def _parameters_of_others(policy: Any, stepping: set[int]) -> set[int]:
         return set()
     others = [optimizer for index, optimizer in enumerate(policy._optimizers) if index not in stepping]
     return {id(parameter) for optimizer in others for parameter in policy._parameters_of(optimizer)}
+
+
+def clip_each(parameters: Sequence[Any], limit: float) -> Tensor:
+    """Scales each parameter's gradient, where it has one, to an L2 norm of at most `limit`.
+
+    Returns:
+        The global norm before, a scalar.
+    """
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    norms = torch.stack([gradient.norm() for gradient in gradients])
+    for gradient, norm in zip(gradients, norms, strict=True):
+        gradient.mul_((limit / norm).clamp(max=1.0))
+    whole: Tensor = norms.norm()
+    return whole

@@ -32,8 +32,8 @@ from rlframe.models.preprocessors import (
     get_preprocessor,
 )
 from rlframe.models.spec import LSTM, Dense, Network
-from rlframe.policy.inference import FrameworkInference, Inference, NumpyInference
-from rlframe.policy.own_inference import HookedInference
+from rlframe.policy.inference import Inference, NumpyInference
+from rlframe.policy.own_inference import FrameworkInference, HookedInference
 from rlframe.policy.recurrent_context import column_layout
 from rlframe.serving.export.attention import AttentionUnit
 from rlframe.serving.export.layers import Layers

@@ -10,9 +10,9 @@ from rlframe.agents.ppo.ppo import PPOConfig
 from rlframe.agents.ppo.ppo_policy import PPOTorchPolicy
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
-from rlframe.policy.inference import FrameworkInference, NumpyInference
+from rlframe.policy.inference import NumpyInference
 from rlframe.policy.numpy_policy import NumpyPolicy
-from rlframe.policy.own_inference import HookedInference, OwnActing, OwnForward
+from rlframe.policy.own_inference import FrameworkInference, HookedInference, OwnActing, OwnForward
 from rlframe.policy.policy import Policy
 
 SPACES = gym.spaces.Box(-1.0, 1.0, (3,), np.float32), gym.spaces.Discrete(2)

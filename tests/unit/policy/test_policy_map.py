@@ -16,7 +16,8 @@ from rlframe.agents.ppo import PPOTrainer
 from rlframe.cli.patience import reduce_learning_rate
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.policy.policy import Policy, PolicySpec
-from rlframe.policy.policy_map import PolicyMap, rebuilder
+from rlframe.policy.policy_map import PolicyMap
+from rlframe.policy.waiting_policies import rebuilder
 from rlframe.utils.errors import ConfigError
 from tests.helpers.frameworks import needs_tf
 

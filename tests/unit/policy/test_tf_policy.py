@@ -619,7 +619,7 @@ def test_small_networks_have_one_thread_unless_somebody_says_a_number(config, th
             lambda number, name=name: set_to.update({name: number}),
         )
     monkeypatch.setattr(runtime, "usable_cpus", lambda: 4)
-    monkeypatch.setattr("rlframe.utils.threads.usable_cpus", lambda: 4)
+    monkeypatch.setattr("rlframe.utils.cpus.usable_cpus", lambda: 4)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     base = {"train_batch_size": 32, "model": {"fcnet_hiddens": [256, 256]}, "tf_session_args": {}}
     runtime.prepare({**base, **config}, gym.spaces.Box(-1, 1, (4,)))

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from rlframe.policy.torch import devices
-from rlframe.policy.torch.devices import Threads, multiplications
-from rlframe.utils.threads import THREAD_VARIABLES
+from rlframe.policy.torch.threads import Threads, multiplications
+from rlframe.utils.cpus import THREAD_VARIABLES
 
 VECTOR = gym.spaces.Box(-1, 1, (8,), np.float32)
 IMAGE = gym.spaces.Box(0, 255, (84, 84, 4), np.uint8)
@@ -31,7 +31,7 @@ def nobody_has_said_anything(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     before = torch.get_num_threads()
     monkeypatch.setattr(devices, "usable_cpus", lambda: 4)
-    monkeypatch.setattr("rlframe.utils.threads.usable_cpus", lambda: 4)
+    monkeypatch.setattr("rlframe.utils.cpus.usable_cpus", lambda: 4)
     monkeypatch.setattr(devices, "default_threads", lambda: (before, before))
     yield
     torch.set_num_threads(before)

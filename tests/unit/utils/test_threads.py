@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from rlframe.utils import spinning, threads
-from rlframe.utils.threads import blas_in_one_thread, capped, usable_cpus
+from rlframe.utils.cpus import capped, usable_cpus
+from rlframe.utils.threads import blas_in_one_thread
 
 
 def python(program: str, **environ: str) -> str:
@@ -22,7 +23,7 @@ def python(program: str, **environ: str) -> str:
 
 def test_cpus_are_those_of_the_affinity():
     program = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
-    assert python(program + "from rlframe.utils.threads import usable_cpus; print(usable_cpus())") == "1"
+    assert python(program + "from rlframe.utils.cpus import usable_cpus; print(usable_cpus())") == "1"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,72 @@
+"""How the environment of a slot is made, and made anew: whatever a user gives gets the contract of the loop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from rlframe.env.adapt import adapt_env
+from rlframe.env.base_env import BaseEnv
+from rlframe.env.external_env import ExternalEnv
+from rlframe.env.external_multi_agent_env import adapt_external
+from rlframe.env.multi_agent_adapt import MultiAgentAdapter, SingleAgentAsMany, is_multi_agent
+from rlframe.env.polled_simulator import PolledSimulator
+from rlframe.env.vector_places import VectorPlace
+from rlframe.evaluation.episode import DUMMY_AGENT_ID
+from rlframe.utils.errors import EnvError, NonFiniteError
+
+if TYPE_CHECKING:
+    from rlframe.env.env_context import EnvContext
+
+_LOGGER = logging.getLogger("rlframe")
+
+
+class OwnsEnvironment:
+    """The part of an `EnvSlot` that makes its environment."""
+
+    env: Any
+    index: int
+    worker_index: int
+    place: VectorPlace | None
+    _creator: Callable[[EnvContext], Any]
+    _context: EnvContext
+    _horizon: int | None
+    _as_many: bool
+
+    def _make(self) -> Any:
+        try:
+            env = self._adapted(self._creator(self._context))
+        except (EnvError, NonFiniteError):
+            raise
+        except Exception as error:
+            raise EnvError(
+                f"could not make the environment of worker {self.worker_index}, slot {self.index}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        limit = getattr(env, "_max_episode_steps", None)
+        if self._horizon is not None and limit is not None and self._horizon > limit:
+            cast(Any, env)._max_episode_steps = self._horizon
+        return env
+
+    def _adapted(self, env: Any) -> Any:
+        """Returns an environment with the contract that the sampling loop expects of it."""
+        if isinstance(env, BaseEnv):
+            env = PolledSimulator(env)
+        if isinstance(env, ExternalEnv):
+            return adapt_external(env)
+        if isinstance(env, VectorPlace):
+            self.place = env
+        if is_multi_agent(env):
+            return MultiAgentAdapter(env)
+        adapted = adapt_env(env)
+        return SingleAgentAsMany(adapted, DUMMY_AGENT_ID) if self._as_many else adapted
+
+    def recreate(self) -> None:
+        """Replaces a broken environment by a new one; closing the old one may fail, that changes nothing."""
+        old = self.env
+        self.env = self._make()
+        try:
+            old.close()
+        except Exception as error:
+            _LOGGER.warning("closing the broken environment of slot %s raised %r", self.index, error)

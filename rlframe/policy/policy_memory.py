@@ -1,0 +1,66 @@
+"""What a policy remembers while it acts: recurrent states, and columns of past steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.data.columns import INFOS, NEXT_OBS, OBS, STATE_IN_PREFIX, STATE_OUT_PREFIX
+from rlframe.data.rows import slice_column
+from rlframe.data.view_requirements import ViewRequirement
+from rlframe.policy.recurrent_context import views_after
+from rlframe.policy.users_code import method
+
+
+class PolicyMemory:
+    """The part of a `Policy` that acts with memory; without any it is not asked."""
+
+    def forward_with_memory(
+        self: Any, obs: NDArray[Any], inputs: Mapping[str, NDArray[Any]], explore: bool = True
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
+        """Returns what `forward` does and the new states [B, ...], given `state_in_i` and past columns as `inputs`."""
+        made: tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]
+        made = self.inference.built_in.run({OBS: obs, **inputs}, explore)
+        return made
+
+    def values_after(self: Any, batch: Mapping[str, Any], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Returns V(`new_obs`) [n] of the given rows of a batch, with the memory that the policy had there.
+
+        Args:
+            batch: Collected rows, not yet cut into sequences.
+            rows: Row numbers, int `[n]`.
+        """
+        next_obs = slice_column(batch[NEXT_OBS], rows)
+        if not self.needs_memory():
+            values_of = self.values if callable(self.values) else method(self, "values")  # a user may keep more there
+            return np.asarray(values_of(next_obs), np.float32).reshape(-1)
+        inputs = views_after(self.acting_views(), batch, rows, next_obs)
+        for index in range(self.num_state_tensors()):
+            inputs[f"{STATE_IN_PREFIX}{index}"] = np.asarray(batch[f"{STATE_OUT_PREFIX}{index}"])[rows]
+        _, values, _ = self.forward_with_memory(next_obs, inputs, False)
+        return np.zeros(len(rows), np.float32) if values is None else values
+
+    def acting_views(self: Any) -> dict[str, ViewRequirement]:
+        """Returns the columns of past steps that acting needs, e.g. `prev_actions`, by name."""
+        return {
+            name: view
+            for name, view in self.view_requirements.items()
+            if view.used_for_compute_actions and name not in (OBS, INFOS) and not name.startswith("state_")
+        }
+
+    def needs_memory(self: Any) -> bool:
+        """Returns whether acting needs more than the observation: recurrent states, or past columns."""
+        if self._needs_memory is None:
+            self._needs_memory = self.is_recurrent() or bool(self.acting_views())
+        return bool(self._needs_memory)
+
+    def num_state_tensors(self: Any) -> int:
+        """Returns the number of state arrays."""
+        return len(self.get_initial_state())
+
+    def get_initial_state(self: Any) -> list[NDArray[Any]]:
+        """Returns the state arrays at the start of an episode, without batch dimension."""
+        return []
