@@ -78,15 +78,18 @@ class _DenseCritics(FusedLoss):
             kept = critic.forward(x)
             values = kept[-1][:, 0]
             error = values - targets
-            # The slope of huber(δ) is δ within ±limit, and ±limit beyond; the loss follows from the slope.
-            slope = error.clamp(-self._limit, self._limit)
-            per_row = slope * (error - 0.5 * slope)
-            if weights is not None:
-                slope, per_row = weights * slope, weights * per_row
+            slope, per_row = self._error_slope(error, weights)
             critic.backward(kept, (slope / rows).unsqueeze(1), input_grad=False)
             total, size = total + per_row.mean(), size + error.abs()
             first = values if index == 0 else first
         return total, size / len(self._critics), first
+
+    def _error_slope(self, error: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Returns the slope of each row's loss by its TD error, and the loss. Float [B] each."""
+        # The slope of huber(δ) is δ within ±limit, and ±limit beyond; the loss follows from the slope.
+        slope = error.clamp(-self._limit, self._limit)
+        per_row = slope * (error - 0.5 * slope)
+        return (slope, per_row) if weights is None else (weights * slope, weights * per_row)
 
 
 class DenseSACGradients(_DenseCritics):
@@ -124,7 +127,8 @@ class DenseSACGradients(_DenseCritics):
         acting = self._actor.forward(obs)
         own, logp = squashed_gaussian(acting[-1], noise)
         own_value, ascent = self._ascent(obs, own)
-        self._fill_actor(acting, own, noise, alpha / rows, ascent / rows)
+        slopes = self._own_slopes(acting[-1], own, noise, alpha / rows, ascent / rows)
+        self._actor.backward(acting, torch.cat(slopes, 1), input_grad=False)
         surplus = (logp + policy.target_entropy).mean()
         model.log_alpha.grad.copy_(-surplus)
         actor_loss = (alpha * logp - own_value).mean()
@@ -146,21 +150,23 @@ class DenseSACGradients(_DenseCritics):
             slope += critic.input_gradient(made, chosen[:, number : number + 1])[:, obs.shape[1] :]
         return least[:, 0], slope
 
-    def _fill_actor(self, kept: list[Tensor], own: Tensor, noise: Tensor, alpha: Tensor, ascent: Tensor) -> None:
-        """Fills the actor's gradients.
+    def _own_slopes(
+        self, inputs: Tensor, own: Tensor, noise: Tensor, alpha: Tensor, ascent: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the gradients of the actor's loss by μ and by log σ. Float [B, A] each.
 
         Args:
-            kept: Its outputs, layer by layer.
+            inputs: The actor's outputs, μ and log σ before its limits [B, 2A].
             own: Actions drawn, float [B, A].
             noise: What they were drawn with, float [B, A].
             alpha: α / B.
             ascent: Gradient of the critics' value by the actions, over B. Float [B, A].
         """
-        raw = kept[-1][:, own.shape[1] :]
+        raw = inputs[:, own.shape[1] :]
         log_std = raw.clamp(LOG_STD_MIN, LOG_STD_MAX)
         by_mean = 2.0 * alpha * own - ascent * (1.0 - own.square())
         by_log_std = (by_mean * log_std.exp() * noise - alpha) * (raw == log_std)  # no gradient beyond the limits
-        self._actor.backward(kept, torch.cat((by_mean, by_log_std), 1), input_grad=False)
+        return by_mean, by_log_std
 
 
 class DenseDDPGGradients(_DenseCritics):

@@ -18,7 +18,7 @@ from rlframe.losses.offline import conservative_penalty
 from rlframe.losses.q_learning import select_by_action
 from rlframe.models.spec import Part, Variable
 from rlframe.policy.backends import lazy_policies
-from rlframe.policy.parts import AdamSpec, Component, LossOutput
+from rlframe.policy.parts import AdamSpec, Component, FusedGradients, LossOutput
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
@@ -77,7 +77,13 @@ class CQLPolicy(SACPolicy):
     config: CQLConfig
     defaults_from = "rlframe.agents.sac.cql:CQL_DEFAULT_CONFIG"
     takes_own_model = False
-    fused_gradients = None
+    fused_gradients: FusedGradients | None = FusedGradients(
+        {"torch": "rlframe.agents.sac.dense_cql_torch:DenseCQLGradients"},
+        (
+            *("loss", "critic_loss", "critics", "target_value", "entropy_bonus", "keep"),
+            *("with_penalty", "penalty_weight", "_penalties", "_compared_actions", "_cloning_loss"),
+        ),
+    )
     encoder_may_remember = False
     learn_scalars = ("cloning",)
     cloning: float
@@ -117,16 +123,28 @@ class CQLPolicy(SACPolicy):
         """Returns the losses of actor, critics, α and the multiplier."""
         made = super().loss(model, dist_class, train_batch)
         assert isinstance(made.losses, Mapping)
-        config = self.config
-        penalties = [config.min_q_weight * ops.mean(penalty) for penalty in self._penalties(model, train_batch)]
+        penalties = [self.config.min_q_weight * ops.mean(penalty) for penalty in self._penalties(model, train_batch)]
         penalty = sum(penalties[1:], start=penalties[0]) / len(penalties)
         cloned = self._cloning_loss(model, dist_class, train_batch)
         actor_loss = self.cloning * cloned + (1.0 - self.cloning) * made.losses["actor"]
+        return self.with_penalty(model, made, actor_loss, penalty)
+
+    def with_penalty(self, model: Any, made: LossOutput, actor_loss: Tensor, penalty: Tensor) -> LossOutput:
+        """Returns SAC's losses as CQL's: with the actor's own, whole squares and the penalty, and the multiplier's.
+
+        Args:
+            model: The networks.
+            made: What SAC's loss returned.
+            actor_loss: The actor's, a scalar.
+            penalty: The mean penalty of a critic, times `min_q_weight`. A scalar.
+        """
+        config, count = self.config, len(self.critic_names)
+        assert isinstance(made.losses, Mapping)
         losses = {**made.losses, "actor": actor_loss}
         stats = {**made.stats, "actor_loss": ops.stop_gradient(actor_loss)}
         if config.lagrangian:
             surplus = penalty - config.lagrangian_thresh
-            weight = ops.clip(ops.exp(model.log_alpha_prime), 0.0, MOST_WEIGHT)
+            weight = self.penalty_weight(model)
             losses["alpha_prime"] = -weight * ops.stop_gradient(surplus)
             penalty = ops.stop_gradient(weight) * surplus
             log_weight = ops.stop_gradient(model.log_alpha_prime) + 0.0  # not the variable, which is about to move
@@ -135,12 +153,16 @@ class CQLPolicy(SACPolicy):
                 "alpha_prime_value": ops.stop_gradient(weight),
                 "alpha_prime_loss": ops.stop_gradient(losses["alpha_prime"]),
             }
-        losses["critic"] = 2.0 * made.losses["critic"] + len(penalties) * penalty
+        losses["critic"] = 2.0 * made.losses["critic"] + count * penalty
         stats |= {
             "cql_loss": ops.stop_gradient(penalty),
-            "critic_loss": ops.stop_gradient(losses["critic"]) / len(penalties),
+            "critic_loss": ops.stop_gradient(losses["critic"]) / count,
         }
         return replace(made, losses=losses, stats=stats)
+
+    def penalty_weight(self, model: Any) -> Tensor:
+        """Returns α', a scalar, of the multiplier's logarithm."""
+        return ops.clip(ops.exp(model.log_alpha_prime), 0.0, MOST_WEIGHT)
 
     def entropy_bonus(self, alpha: Tensor, log_probs: Tensor) -> Tensor:
         """Returns zeros: values are those of rewards alone."""

@@ -84,13 +84,14 @@ class DenseChain:
             kept.append(x)
         return kept
 
-    def backward(self, kept: list[Tensor], grad: Tensor, *, input_grad: bool) -> Tensor | None:
+    def backward(self, kept: list[Tensor], grad: Tensor, *, input_grad: bool, add: bool = False) -> Tensor | None:
         """Writes all parameters' gradients.
 
         Args:
             kept: What `forward` returned.
             grad: Gradient of the loss by the chain's outputs [B, out].
             input_grad: Whether the gradient by the chain's inputs is wanted.
+            add: Whether gradients are added to those that are there: of rows that come piece by piece.
 
         Returns:
             The gradient by the inputs [B, in], or None.
@@ -99,8 +100,14 @@ class DenseChain:
             weight, _, weight_grad, bias_grad, _, activation_grad = self._layers[index]
             if activation_grad is not None:
                 grad = activation_grad(grad, kept[index + 1])
-            matmul(grad.t(), kept[index], out=weight_grad)
-            torch.sum(grad, 0, out=bias_grad)
+            if add:
+                assert weight_grad is not None
+                assert bias_grad is not None
+                weight_grad.add_(matmul(grad.t(), kept[index]))
+                bias_grad.add_(grad.sum(0))
+            else:
+                matmul(grad.t(), kept[index], out=weight_grad)
+                torch.sum(grad, 0, out=bias_grad)
             if index or input_grad:
                 grad = matmul(grad, weight)
         return grad if input_grad else None
