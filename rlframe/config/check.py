@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from rlframe.config.convert import convert, kinds_of, spells_number
 from rlframe.config.declaration import Option, Section, Variants, wanted_text
-from rlframe.config.faults import Fault, got, near_choice, unknown_key
+from rlframe.config.faults import Fault, did_you_mean, got, is_slip, near_choice, nearest_keys, unknown_key
 from rlframe.config.nested_dict import TYPED_SECTIONS, assign, lookup, overlay, restrict, type_name
 
 
@@ -94,7 +94,7 @@ class Inspector:
         for key, value in values.items():
             declared = options.get(key)
             if declared is None:
-                self._note_unknown(cls, str(key), prefix)
+                self._note_unknown(cls, str(key), prefix, own_key=cls.takes_own_keys(values))
                 converted[key] = value
             elif declared.section is not None and isinstance(value, dict):
                 converted[key] = self._convert(declared.section, value, f"{prefix}{key}.")
@@ -122,12 +122,18 @@ class Inspector:
         self.faults.append(fault)
         self.faulty.add(fault.key)
 
-    def _note_unknown(self, cls: type[Section], key: str, prefix: str) -> None:
-        """Keeps the fault of an undeclared key, unless it is allowed."""
+    def _note_unknown(self, cls: type[Section], key: str, prefix: str, *, own_key: bool) -> None:
+        """Keeps the fault of an undeclared key, unless it is allowed; of one for the user's own code, what it is like."""
         if self._tolerance.allows(prefix + key):
             return
+        siblings = {prefix + sibling for sibling in cls.options()}
+        if own_key:
+            if is_slip(prefix + key, siblings):
+                near = did_you_mean(nearest_keys(prefix + key, siblings))
+                self.remarks.append(f"{prefix}{key}: unknown key, handed to your own class as it is{near}")
+            return
         known = self._declaration.known_keys() | {prefix + sibling for sibling in cls.known_keys()}
-        self._note(unknown_key(key, prefix, known, siblings={prefix + sibling for sibling in cls.options()}))
+        self._note(unknown_key(key, prefix, known, siblings=siblings))
 
     def _note_type_faults(
         self, cls: type[Section], complete: dict[str, Any], prefix: str

@@ -225,6 +225,12 @@ class Section(BaseModel, Mapping[str, Any]):
         return declared.section.view({**default, **value})
 
     @classmethod
+    def takes_own_keys(cls, values: Mapping[str, Any]) -> bool:
+        """Returns whether undeclared keys beside these values are the user's own, read by a class of theirs."""
+        del values
+        return False
+
+    @classmethod
     def options(cls) -> Mapping[str, Option]:
         """Returns the declared keys, as they are spelled in a config, in the order of declaration."""
         return _options(cls)

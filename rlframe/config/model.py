@@ -1,6 +1,6 @@
 """The keys of `model`: MODEL_DEFAULTS and their declaration."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from rlframe.config.declaration import Section, option
@@ -66,6 +66,11 @@ class NetworkConfig(Section):
         wanted="a registered name, a class or None",
     )
     custom_model_config: dict[Any, Any] = option({}, "Keyword arguments of the user's model. Free-form.")
+
+    @classmethod
+    def takes_own_keys(cls, values: Mapping[str, Any]) -> bool:
+        """Returns whether a class of the user's own gets these options whole, and so finds keys of its own in them."""
+        return any(values.get(key) is not None for key in ("custom_model", "custom_action_dist", "custom_preprocessor"))
 
 
 class ModelConfig(NetworkConfig):

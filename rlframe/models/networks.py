@@ -81,7 +81,10 @@ class CustomModelNetwork:
     def forward(self, *inputs: Tensor, training: bool = False, frozen: bool = False) -> Tensor:
         """Returns the model's outputs `[B, out_size]` for inputs `[B, n]` side by side."""
         del frozen
-        return self.model({OBS: side_by_side(inputs), IS_TRAINING: training})[0]
+        rows = side_by_side(inputs)
+        if self.spec.obs_space is not None:
+            rows = ops.reshape(rows, (-1, *self.spec.obs_space.shape))
+        return self.model({OBS: rows, IS_TRAINING: training})[0]
 
     def unroll(self, x: Tensor, states: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Returns the model's outputs `[S, T, out_size]` of sequences `[S, T, n]`, and the states behind them."""

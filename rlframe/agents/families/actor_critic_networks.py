@@ -153,7 +153,8 @@ def network_of(
     inner, head = (HIDDEN, HEAD) if initial == "normc" else (Initial(initial), Initial(initial))
     inputs = {"obs": obs_width(policy), **actions}
     if section.get("custom_model"):
-        return CustomNetwork(inputs, outputs, section)
+        whole = None if actions or policy.encoder() else policy.observation_space
+        return CustomNetwork(inputs, outputs, section, obs_space=whole)
     norms = {"batch_norm": batch_norm, "layer_norm": layer_norm}
     activation = section["fcnet_activation"] or "linear"
     hidden = dense_layers(section["fcnet_hiddens"] or (), activation, initial=inner, **norms)

@@ -115,8 +115,15 @@ class SACPolicy(LearningPolicy):
         self.target_entropy = auto if entropy in ("auto", None) else float(entropy)
 
     def encoder(self) -> dict[str, Any] | None:
-        """Returns what observations that are no vectors pass through first: the critics' convolutions."""
-        return remembering_encoder_config(self, self.config.Q_model)
+        """Returns what observations that are no vectors pass through first: the critics' convolutions.
+
+        Nothing where actor and critics are models of the program's own that see observations alone, as they are.
+        """
+        found = remembering_encoder_config(self, self.config.Q_model)
+        model, networks = self.config.model, (self.config.Q_model, self.config.policy_model)
+        if model.custom_model or model.use_lstm or model.use_attention or not self.discrete:
+            return found
+        return None if all(network.custom_model for network in networks) else found
 
     def section_behind(self, name: str) -> Mapping[str, Any]:
         """Returns the section of the config that describes a network behind the encoder."""

@@ -136,3 +136,52 @@ def test_other_models_make_features_of_nested_observations_for_the_built_in_netw
     assert not isinstance(policy.model, SACModelMethods)
     actions, _, _ = policy.compute_actions(rows(policy)["obs"])
     assert actions.shape == (6, 2)
+
+
+def test_own_models_of_actor_and_critics_get_images_as_they_are_and_options_of_their_own():
+    torch = pytest.importorskip("torch")
+    from rlframe.agents.sac import SACTrainer
+    from rlframe.models.torch.torch_modelv2 import TorchModelV2
+
+    class Convolutions(TorchModelV2, torch.nn.Module):
+        def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+            torch.nn.Module.__init__(self)
+            super().__init__(obs_space, action_space, num_outputs, model_config, name)
+            assert obs_space.shape == (9, 9, 4)
+            filters = model_config["map_filters"]
+            self.body = torch.nn.Sequential(
+                torch.nn.Conv2d(4, filters, 3), torch.nn.Flatten(), torch.nn.Linear(filters * 49, num_outputs)
+            )
+
+        def forward(self, input_dict, state, seq_lens):
+            assert input_dict["obs"].shape[1:] == (9, 9, 4)
+            return self.body(input_dict["obs"].float().permute(0, 3, 1, 2)), state
+
+    class Map(gym.Env):
+        observation_space, action_space = Box(0, 2, (9, 9, 4), np.uint8), Discrete(3)
+
+        def __init__(self, config):
+            self.t = 0
+
+        def reset(self, *, seed=None, options=None):
+            self.t = 0
+            return np.ones((9, 9, 4), np.uint8), {}
+
+        def step(self, action):
+            self.t += 1
+            return np.ones((9, 9, 4), np.uint8), 1.0, self.t == 5, False, {}
+
+    section = {"custom_model": Convolutions, "map_filters": 2}
+    trainer = SACTrainer(
+        env=Map,
+        config={
+            "framework": "torch", "seed": 1, "Q_model": section, "policy_model": section, "learning_starts": 8,
+            "train_batch_size": 8, "timesteps_per_iteration": 16, "min_iter_time_s": 0,
+        },
+    )  # fmt: skip
+    weights = {name: value.copy() for name, value in trainer.get_policy().get_weights().items()}
+    assert "encoder" not in str(sorted(weights))
+    trainer.train()
+    after = trainer.get_policy().get_weights()
+    assert all(not np.array_equal(after[name], value) for name, value in weights.items() if "body" in name)
+    assert trainer.compute_single_action(np.ones((9, 9, 4), np.uint8)) in range(3)

@@ -228,3 +228,19 @@ def test_counts_that_no_array_holds_are_refused(key: str, value: float) -> None:
     with pytest.raises(ConfigError, match=rf"{key}: got .*wanted an integer"):
         merge_configs(CommonConfig.defaults(), {key: value}, CommonConfig)
     assert merge_configs(CommonConfig.defaults(), {key: 1e6}, CommonConfig)[key] == 1_000_000
+
+
+def test_own_keys_of_a_model_are_kept_where_a_class_of_the_users_reads_them() -> None:
+    given = {"model": {"custom_model": "mine", "nb_snakes": 4}}
+    assert merge_configs(CommonConfig.defaults(), given, CommonConfig)["model"]["nb_snakes"] == 4
+
+
+def test_an_own_key_that_looks_like_a_slip_is_kept_with_a_warning() -> None:
+    given = {"model": {"custom_model": "mine", "fcnet_hidens": [8]}}
+    with pytest.warns(UserWarning, match=r"model\.fcnet_hidens: .* did you mean model\.fcnet_hiddens"):
+        assert merge_configs(CommonConfig.defaults(), given, CommonConfig)["model"]["fcnet_hidens"] == [8]
+
+
+def test_own_keys_of_a_built_in_model_are_faults() -> None:
+    with pytest.raises(ConfigError, match=r"model\.nb_snakes: unknown key"):
+        merge_configs(CommonConfig.defaults(), {"model": {"nb_snakes": 4}}, CommonConfig)
