@@ -181,10 +181,10 @@ def learner_steps(trainer: Any) -> LearnerSteps:
 
 @contextmanager
 def in_context_of(trainer: Any) -> Iterator[None]:
-    """Lets operators find the trainer's counters, also where no plan is running: a method that is called by hand."""
-    before = ACTIVE_CONTEXT.metrics
-    if before is None:
-        ACTIVE_CONTEXT.metrics = trainer.train_exec_impl.shared_metrics.get()
+    """Lets code find the trainer's counters, also where no plan is running: methods called by hand, users' functions."""
+    before, plan = ACTIVE_CONTEXT.metrics, trainer.train_exec_impl
+    if before is None and plan is not None:
+        ACTIVE_CONTEXT.metrics = plan.shared_metrics.get()
     try:
         yield
     finally:

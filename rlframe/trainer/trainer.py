@@ -20,6 +20,7 @@ from rlframe.config.merge import with_common_config
 from rlframe.config.nested_dict import copy_containers, overlay
 from rlframe.config.renames import with_other_names
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks, overridden_hooks
+from rlframe.execution.iteration_ops import in_context_of
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.plan.context import StepsLimitReached
 from rlframe.execution.plan.local_iterator import LocalIterator, as_local_iterator
@@ -484,7 +485,8 @@ class Trainer(
             send_weights(self.workers, self.evaluation_workers)
         custom = self.config["custom_eval_function"]
         if custom is not None:
-            metrics = custom(self, self.evaluation_workers)
+            with in_context_of(self):  # whose counters RLlib's programs ask for here, too
+                metrics = custom(self, self.evaluation_workers)
             if not metrics or not isinstance(metrics, dict):
                 raise ConfigError(f"custom_eval_function: returned {metrics!r}, wanted a dict of metrics, not empty")
             return {"evaluation": {"training_iteration": self.iteration + 1, **metrics}}
@@ -507,7 +509,8 @@ class Trainer(
 
     def log_result(self, result: dict[str, Any]) -> None:
         """Calls `on_train_result`, then the loggers."""
-        call_hook(self.callbacks, "on_train_result", {"trainer": self, "result": result})
+        with in_context_of(self):
+            call_hook(self.callbacks, "on_train_result", {"trainer": self, "result": result})
         self._log_iteration(result)
         if self._storage:
             return

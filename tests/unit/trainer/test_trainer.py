@@ -841,6 +841,26 @@ def test_custom_eval_function_is_called_once_and_must_return_metrics():
         make(Bandit, evaluation_interval=1, custom_eval_function=lambda t, w: {}).train()
 
 
+def test_users_functions_behind_the_plan_find_its_counters():
+    from rlframe.agents.callbacks import DefaultCallbacks
+    from rlframe.execution.common import _get_shared_metrics
+
+    seen = {}
+
+    class Noting(DefaultCallbacks):
+        def on_train_result(self, *, trainer, result, **kwargs):
+            seen["result"] = _get_shared_metrics().counters["num_steps_sampled"]
+
+    def custom(trainer, eval_workers):
+        seen["evaluation"] = _get_shared_metrics().counters["num_steps_sampled"]
+        return {"score": 3}
+
+    result = make(Bandit, evaluation_interval=1, custom_eval_function=custom, callbacks=Noting).train()
+    assert seen == {"result": result["timesteps_total"], "evaluation": result["timesteps_total"]}
+    with pytest.raises(ValueError, match="No metrics context"):
+        _get_shared_metrics()
+
+
 # --- failures ---------------------------------------------------------------------------------------------------
 
 
