@@ -182,7 +182,7 @@ class MultiCategorical(TensorDistribution):
     Args:
         inputs: Logits. Float `[B, ΣA_i]`.
         model: The model that made them; may be None.
-        input_lens: Number of choices A_i of each component.
+        input_lens: Number of choices A_i of each component; left out only where a derived class sets `cats` itself.
         action_space: Gives the shape and dtype of actions, where `shape` and `dtype` are not given.
         shape: Shape of one action; None is `[len(input_lens)]`.
         dtype: Integer NumPy dtype of actions; None is int64.
@@ -203,6 +203,9 @@ class MultiCategorical(TensorDistribution):
     ) -> None:
         super().__init__(inputs, model)
         self.input_lens = tuple(int(length) for length in input_lens)
+        self._components: list[Any] = []
+        if not self.input_lens and type(self).__init__ is not type(self).known_constructor:
+            return  # a program's own constructor, which sets `cats` behind this one
         if sum(self.input_lens) != self.inputs.shape[1]:
             raise ValueError(f"input_lens {self.input_lens} do not add up to the {self.inputs.shape[1]} inputs.")
         if action_space is not None and shape is None:
@@ -248,6 +251,8 @@ class MultiCategorical(TensorDistribution):
         """Returns the number of logits."""
         del model_config
         return plan_dist(action_space).dim
+
+    known_constructor = __init__
 
 
 class _OnABox(TensorDistribution):

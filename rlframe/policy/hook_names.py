@@ -13,6 +13,7 @@ HOOK_NAMES = (
     "extra_action_out_fn",
     "extra_grad_process_fn",
     "extra_learn_fetches_fn",
+    "view_requirements_fn",
     "optimizer_fn",
     "validate_spaces",
     "before_init",

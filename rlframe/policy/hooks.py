@@ -9,8 +9,10 @@ from typing import Any
 
 from rlframe.data.columns import OBS
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.data.view_requirements import ViewRequirement
 from rlframe.models.catalog import ModelCatalog
 from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.recurrent_context import can_be_seen_acting
 from rlframe.utils.nested import merge_dicts, new_mixins
 
 Hooks = dict[str, Any]
@@ -66,6 +68,8 @@ def _constructor(hooks: Hooks, base: type[LearningPolicy]) -> Any:
             options["get_batch_divisibility_req"] = hooks.get("get_batch_divisibility_req")
         self._first_run_waits = True
         base.__init__(self, obs_space, action_space, config, **options)
+        if "view_requirements_fn" in hooks:
+            self.view_requirements.update(_views_of_learning(hooks["view_requirements_fn"](self)))
         for moment in ("before_loss_init", "_after_loss_init", "after_init"):
             if moment in hooks:
                 hooks[moment](self, obs_space, action_space, config)
@@ -75,6 +79,13 @@ def _constructor(hooks: Hooks, base: type[LearningPolicy]) -> Any:
         self.global_timestep = 0
 
     return construct
+
+
+def _views_of_learning(views: dict[str, ViewRequirement]) -> dict[str, ViewRequirement]:
+    """Returns views with those marked as learning's that acting cannot have, such as the next observation."""
+    for name, view in views.items():
+        view.used_for_compute_actions &= can_be_seen_acting(name, view)
+    return views
 
 
 def model_maker(check: Callable[[Any, str], None]) -> Methods:

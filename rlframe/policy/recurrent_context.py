@@ -173,13 +173,18 @@ def _earlier(batch: Mapping[str, Any], data: Any, rows: NDArray[np.int64], steps
     return found
 
 
+def can_be_seen_acting(name: str, view: ViewRequirement) -> bool:
+    """Returns whether what a view shows is there when its row's action is chosen."""
+    column = view.data_col or name
+    return column in _KEPT and view.index is None and int(view.shift_arr.max()) <= (0 if column == OBS else -1)
+
+
 def depths_of(views: Mapping[str, ViewRequirement]) -> dict[str, int]:
     """Returns how many steps back each column is seen; columns that are only seen now are left out."""
     depths: dict[str, int] = {}
     for name, view in views.items():
         column = view.data_col or name
-        newest = int(view.shift_arr.max())
-        if column not in _KEPT or view.index is not None or newest > (0 if column == OBS else -1):
+        if not can_be_seen_acting(name, view):
             raise ConfigError(
                 f"view_requirements[{name!r}]: got column {column!r}, shift {view.shift!r}; when acting there are only "
                 "obs (shift 0 or less), actions and rewards (shift -1 or less); for what only learning needs, say "

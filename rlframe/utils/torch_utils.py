@@ -122,7 +122,7 @@ def sequence_mask(
     """
     steps = int(lengths.max()) if maxlen is None else int(maxlen)
     mask = torch.arange(steps, device=lengths.device)[None, :] < lengths[:, None]
-    return (mask.t() if time_major else mask).to(dtype or torch.bool)
+    return (mask.t() if time_major else mask).contiguous().to(dtype or torch.bool)  # `view(-1)` is called on it
 
 
 def one_hot(x: Tensor, space: Any) -> Tensor:

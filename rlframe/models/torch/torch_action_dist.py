@@ -92,6 +92,10 @@ class TorchMultiCategorical(once.MultiCategorical, TorchDistributionWrapper):
 
     @cats.setter
     def cats(self, cats: list[Any]) -> None:
+        if not self._components:  # of a program's own constructor
+            self.input_lens = tuple(int(cat.logits.shape[-1]) for cat in cats)
+            self._shape, self._bits = (len(cats),), 64
+            self._components = [self.component(cat.logits, self.model) for cat in cats]
         for each, cat in zip(self._components, cats, strict=True):
             each.dist = cat
 

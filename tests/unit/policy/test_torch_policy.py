@@ -16,6 +16,7 @@ from rlframe.models import ModelCatalog
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy import Policy, build_policy_class, build_torch_policy
 from rlframe.policy.inference import NumpyInference
+from rlframe.policy.view_requirement import ViewRequirement
 from rlframe.policy.torch.flat import FlatAdam, FlatParameters, flatten_parameters
 from rlframe.policy.torch_policy import TorchPolicy
 from rlframe.utils.errors import NonFiniteError, UnsupportedSpaceException
@@ -82,6 +83,18 @@ def test_hooks_are_called_in_the_documented_order():
     order.clear()
     policy.learn_on_batch(make_batch())
     assert order == ["loss", "grad_process", "stats", "fetches"]
+
+
+def test_views_of_a_hook_are_those_of_learning_where_acting_has_no_such_thing():
+    def views(policy):
+        assert policy.model is not None
+        return {"new_obs": ViewRequirement("obs", shift=1), "advantages": ViewRequirement(), "last": ViewRequirement("obs")}
+
+    cls = build_torch_policy("Viewing", loss_fn=policy_gradient_loss, view_requirements_fn=views)
+    policy = cls(OBS_SPACE, ACTIONS, common_config())
+    acting = {name for name in views(policy) if policy.view_requirements[name].used_for_compute_actions}
+    assert acting == {"last"}
+    assert len(policy.compute_actions(np.zeros((2, *OBS_SPACE.shape), np.float32))[0]) == 2
 
 
 def test_unknown_hook_is_a_type_error_naming_the_known_ones():

@@ -131,3 +131,21 @@ def test_gumbel_softmax_has_the_log_probability_of_choices() -> None:
     np.testing.assert_allclose(np.sum(dist.sample(), axis=1), [1, 1], atol=1e-6)
     with pytest.raises(ValueError, match="temperature=0"):
         GumbelSoftmax(logits, None, temperature=0)
+
+
+def test_a_distribution_with_a_constructor_of_its_own_sets_the_choices_behind_that_of_the_base():
+    torch = pytest.importorskip("torch")
+    from rlframe.models.torch.torch_action_dist import TorchMultiCategorical
+
+    class Split(TorchMultiCategorical):
+        def __init__(self, inputs, model):
+            super(TorchMultiCategorical, self).__init__(inputs, model)
+            self.cats = [torch.distributions.Categorical(logits=part) for part in self.inputs.split((2, 3), dim=1)]
+
+    logits = torch.tensor([[0.0, 1.0, 3.0, 0.0, 1.0]])
+    own, known = Split(logits, None), TorchMultiCategorical(logits, None, input_lens=[2, 3])
+    assert own.deterministic_sample().tolist() == known.deterministic_sample().tolist() == [[1, 0]]
+    assert float(own.entropy()) == pytest.approx(float(known.entropy()))
+    assert float(own.logp([[1, 0]])) == pytest.approx(float(known.logp([[1, 0]])))
+    with pytest.raises(ValueError, match="do not add up"):
+        TorchMultiCategorical(logits, None)

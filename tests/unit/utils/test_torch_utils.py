@@ -212,3 +212,8 @@ def test_swish_learns_its_slope():
 def test_torch_ops_is_the_older_path():
     assert torch_ops.sequence_mask is torch_utils.sequence_mask
     assert torch_ops.FLOAT_MIN == -3.4e38 == in_numpy.FLOAT_MIN
+
+
+def test_a_mask_with_time_first_can_be_viewed_flat():
+    mask = sequence_mask(torch.tensor([1, 3]), 3, time_major=True)
+    assert mask.view(-1).tolist() == [True, True, False, True, False, True]
