@@ -30,6 +30,7 @@ from rlframe.execution.plan.context import (
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences, StandardizeFields
 from rlframe.execution.train_ops import MultiGPUTrainOneStep
 from rlframe.trainer.resources import placement_group_factory
+from rlframe.trainer.trainer import Trainer
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 
@@ -182,3 +183,9 @@ def record_steps_trained(item: Any) -> tuple[int, Any]:
     metrics.counters[STEPS_TRAINED_THIS_ITER_COUNTER] = env_steps
     metrics.counters[STEPS_TRAINED_COUNTER] += env_steps
     return env_steps, infos
+
+
+# --- Built without a plan -----------------------------------------------------------------------------------------
+
+default_execution_plan = Trainer.execution_plan
+"""What trains where `build_trainer` is given no plan: RLlib's name for it up to 1.2."""

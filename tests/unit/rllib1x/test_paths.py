@@ -168,3 +168,20 @@ def test_old_names_of_tune_and_of_the_agents_are_found():
     assert ConcurrencyLimiter.__module__.startswith("ray.tune")
     with pytest.raises(ImportError, match=r"use tune\.run\(callbacks="):
         from rlframe.tune.integration.wandb import WandbLogger  # noqa: F401
+
+
+def test_schedulers_and_results_are_found_by_the_modules_that_ray_1_had_them_in():
+    from ray.tune.schedulers import ASHAScheduler
+
+    from rlframe.tune.analysis.experiment_analysis import ExperimentAnalysis
+    from rlframe.tune.schedulers.async_hyperband import ASHAScheduler as Found
+
+    assert Found is ASHAScheduler
+    assert ExperimentAnalysis is importlib.import_module("rlframe.tune").ExperimentAnalysis
+
+
+def test_the_plan_of_trainers_without_one_has_its_name():
+    from rlframe.agents.trainer import Trainer
+    from rlframe.agents.trainer_template import default_execution_plan
+
+    assert default_execution_plan is Trainer.execution_plan
