@@ -50,11 +50,11 @@ def presets() -> tuple[Preset, ...]:
     import yaml
 
     text = resources.files("rlframe.agents").joinpath("presets.yaml").read_text(encoding="utf-8")
-    series = ("env_steps", "returns")
-    return tuple(
-        Preset(**{key: tuple(value) if key in series else value for key, value in entry.items()})
-        for entry in yaml.safe_load(text)
-    )
+    made = []
+    for entry in yaml.safe_load(text):
+        series = {"env_steps": tuple(entry.pop("env_steps")), "returns": tuple(entry.pop("returns", ()))}
+        made.append(Preset(**entry, **series))
+    return tuple(made)
 
 
 def find_preset(algorithm: str, env: str) -> Preset | None:

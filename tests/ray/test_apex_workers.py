@@ -69,7 +69,8 @@ def stored(trainer):
 def test_iterations_end_while_the_shards_fill_up(build):
     trainer = build(learning_starts=10**9)
     first, second = trainer.train(), trainer.train()
-    assert not first["info"]["learner"] and not second["info"]["learner"]
+    assert not first["info"]["learner"]
+    assert not second["info"]["learner"]
     trainer.stop()
     assert second["timesteps_total"] >= first["timesteps_total"] + CONFIG["timesteps_per_iteration"]
 
