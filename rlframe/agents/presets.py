@@ -50,11 +50,10 @@ def presets() -> tuple[Preset, ...]:
     import yaml
 
     text = resources.files("rlframe.agents").joinpath("presets.yaml").read_text(encoding="utf-8")
-    made = []
-    for entry in yaml.safe_load(text):
-        series = {"env_steps": tuple(entry.pop("env_steps")), "returns": tuple(entry.pop("returns", ()))}
-        made.append(Preset(**entry, **series))
-    return tuple(made)
+    entries: list[dict[str, Any]] = yaml.safe_load(text)
+    for entry in entries:
+        entry["env_steps"], entry["returns"] = tuple(entry["env_steps"]), tuple(entry.get("returns", ()))
+    return tuple(Preset(**entry) for entry in entries)
 
 
 def find_preset(algorithm: str, env: str) -> Preset | None:
