@@ -59,6 +59,17 @@ class ModelCatalog:
         return _resolve("model", custom_model, ModelV2)
 
     @staticmethod
+    def framework_of(custom_model: Any) -> str | None:
+        """Returns the framework that a `custom_model` is made for, "torch" or "tf"; None where its class tells none."""
+        if isinstance(custom_model, str) and "." not in custom_model and custom_model not in _REGISTRY["model"]:
+            return None  # the name is refused, or asked for, where the model is made
+        found = _resolve("model", custom_model, ModelV2)
+        bases = {base.__name__ for base in getattr(found, "__mro__", ())}
+        if _is_keras_model(found):
+            return "tf"
+        return next((framework for framework, base in _BASES.items() if base in bases), None)
+
+    @staticmethod
     def register_custom_action_dist(action_dist_name: str, action_dist_class: Any) -> None:
         """Makes a subclass of `ActionDistribution` known as config["model"]["custom_action_dist"]."""
         _register("action_dist", action_dist_name, action_dist_class)

@@ -54,6 +54,40 @@ def merge_trainer_config(
     return merge_configs(defaults, config, declaration or CommonConfig, **allowances)
 
 
+def framework_of_models(config: Mapping[str, Any]) -> str | None:
+    """Returns the one framework that the config's custom models are made for; None without any, and where they differ."""
+    from rlframe.models.catalog import ModelCatalog
+
+    policies = (config.get("multiagent") or {}).get("policies")
+    specs = policies.values() if isinstance(policies, Mapping) else ()
+    own = [part for spec in specs if isinstance(spec, (tuple, list)) for part in spec if isinstance(part, Mapping)]
+    sections = [config.get(name) for name in ("Q_model", "policy_model")] + [
+        part.get("model") for part in (config, *own)
+    ]
+    models = [section.get("custom_model") for section in sections if isinstance(section, Mapping)]
+    found = {ModelCatalog.framework_of(model) for model in models if model is not None} - {None}
+    return found.pop() if len(found) == 1 else None
+
+
+def settle_framework(config: dict[str, Any], given: Mapping[str, Any]) -> str | None:
+    """Takes TensorFlow where the custom models are made for it and a program has not said a framework: RLlib's default.
+
+    A copy of the default config has not said it, either.
+
+    Args:
+        config: The whole config of a trainer; changed in place.
+        given: What the program gave.
+
+    Returns:
+        A sentence for the log where TensorFlow is taken, else None.
+    """
+    said = "framework" in given and len(given) < len(config) // 2
+    if said or config["framework"] != "torch" or framework_of_models(config) != "tf":
+        return None
+    config["framework"] = "tf"
+    return "The custom model is made for TensorFlow, so framework='tf' is taken; say it in the config, whose default is 'torch'."
+
+
 def seed_process(seed: int | None, worker_index: int = 0) -> None:
     """Seeds the global streams of `random` and NumPy, for environments that draw from them; None leaves them."""
     if seed is None:

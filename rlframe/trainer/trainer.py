@@ -45,6 +45,7 @@ from rlframe.trainer.setup import (
     merge_trainer_config,
     resolve_trainer_env,
     seed_process,
+    settle_framework,
 )
 from rlframe.utils.errors import CheckpointError, ConfigError, WorkerError
 from rlframe.utils.logs import set_log_level, silence_tune
@@ -182,6 +183,8 @@ class Trainer(
     def setup(self, config: dict[str, Any]) -> None:
         """Builds everything: config, workers, plan, evaluation workers; called by the constructor."""
         self.config = self.merge_trainer_configs(self.get_default_config(), config)
+        if taken := settle_framework(self.config, config):
+            _LOGGER.warning(taken)
         seed = self.config["seed"]
         self.seed = entropy_seed() if seed is None else int(seed)
         seed_process(seed)

@@ -2,7 +2,8 @@
 
 Most TensorFlow models of RLlib's users are functional models of Keras 2: they call TensorFlow's functions on Keras'
 symbolic tensors (`tf.sequence_mask(seq_in)`, `tf.concat`, `tf.expand_dims`), ask those for `shape.as_list()`, hand
-recurrent layers their input as `inputs=`, and count units with NumPy's numbers. `accept` makes Keras 3 take that. What
+recurrent layers their input as `inputs=`, count units with NumPy's numbers, and put convolutions into
+`TimeDistributed`. `accept` makes Keras 3 take that. What
 Keras 3 takes by itself stays as it is: a function of TensorFlow's is asked first, and only where it refuses comes the
 operation here.
 """
@@ -50,6 +51,27 @@ def accept() -> None:
     _name_first_input(keras.layers.Bidirectional)
     for layer in (keras.layers.Dense, keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN):
         _take_any_number(layer)
+    _join_time_and_batch(keras.layers.TimeDistributed)
+
+
+def _join_time_and_batch(layer: Any) -> None:
+    """Has `TimeDistributed` call its layer once with all steps as rows, as Keras 2 did where the time is open.
+
+    Keras 3 maps the layer over the steps, which fails for some layers, `Flatten` among them, and is slower for others.
+    """
+    step_by_step = layer.call
+
+    @functools.wraps(step_by_step)
+    def joined(self: Any, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+        inner = tuple(inputs.shape[2:])
+        if mask is not None or not tf.is_tensor(inputs) or inputs.shape[1] is not None or None in inner:
+            return step_by_step(self, inputs, training=training, mask=mask)
+        told = {"training": training} if self.layer._call_has_training_arg else {}
+        outputs = self.layer.call(tf.reshape(inputs, (-1, *inner)), **told)
+        size = tf.shape(inputs)
+        return tf.reshape(outputs, tf.concat([size[:2], tf.shape(outputs)[1:]], 0))
+
+    layer.call = joined
 
 
 def _function_layer(keras: Any) -> Any:

@@ -90,3 +90,18 @@ def test_attributes_of_a_program_do_not_hide_those_of_the_base():
     assert model.variables() == []
     model({"obs": tf.ones((1, 3))})
     assert [tuple(variable.shape) for variable in model.variables()] == [(3, 2), (2,)]
+
+
+def test_layers_on_sequences_of_images_take_any_number_of_steps_and_agree_with_one_step_each():
+    ModelCatalog.get_model_v2(OBS_SPACE, ACTIONS, 2, {"custom_model": MaskedLSTM}, "tf")  # has Keras 3 take it
+    layers = tf.keras.layers
+    images = layers.Input((None, 5, 4, 3))
+    convolution = layers.Conv2D(2, [3, 3])
+    features = layers.TimeDistributed(layers.Flatten())(layers.TimeDistributed(convolution)(images))
+    model = tf.keras.Model(images, features)
+    traced = tf.function(model, input_signature=[tf.TensorSpec((None, None, 5, 4, 3))])
+    seen = np.random.default_rng(0).random((2, 3, 5, 4, 3), np.float32)
+    assert features.shape[2] == 12
+    one_by_one = np.stack([np.reshape(convolution(seen[:, t]), (2, 12)) for t in range(3)], 1)
+    np.testing.assert_allclose(traced(seen), one_by_one, rtol=1e-5, atol=1e-6)
+    assert traced(seen[:, :1]).shape == (2, 1, 12)

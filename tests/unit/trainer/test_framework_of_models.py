@@ -1,0 +1,90 @@
+"""Which framework a trainer takes where a program says none: that of its custom models."""
+
+import logging
+
+import gymnasium as gym
+import pytest
+
+from rlframe.models import ModelCatalog
+from rlframe.trainer.setup import framework_of_models, settle_framework
+from tests.helpers.frameworks import needs_tf
+
+
+class TFModelV2:
+    """Stands above a model in its line of inheritance; the framework is told by this name."""
+
+
+class TorchModelV2:
+    """The same."""
+
+
+class OfTF(TFModelV2):
+    """A model."""
+
+
+class OfTorch(TorchModelV2):
+    """A model."""
+
+
+WHOLE = {f"key_{i}": None for i in range(20)}
+
+
+def config(**keys):
+    return {**WHOLE, "framework": "torch", **keys}
+
+
+@pytest.mark.parametrize(
+    ("keys", "framework"),
+    [
+        ({"model": {"custom_model": OfTF}}, "tf"),
+        ({"model": {"custom_model": OfTorch}}, "torch"),
+        ({"model": {"custom_model": "of_tf"}}, "tf"),
+        ({"model": {"custom_model": "a name that is refused later"}}, None),
+        ({"model": {"custom_model": None}}, None),
+        ({"Q_model": {"custom_model": OfTF}}, "tf"),
+        ({"multiagent": {"policies": {"a": (None, None, None, {"model": {"custom_model": OfTF}}), "b": None}}}, "tf"),
+        ({"multiagent": {"policies": {"a", "b"}}}, None),
+        ({"model": {"custom_model": OfTF}, "policy_model": {"custom_model": OfTorch}}, None),
+    ],
+)
+def test_models_tell_their_framework(keys, framework):
+    ModelCatalog.register_custom_model("of_tf", OfTF)
+    assert framework_of_models(config(**keys)) == framework
+
+
+def test_a_copy_of_the_defaults_has_not_said_a_framework():
+    given = config(model={"custom_model": OfTF})
+    assert "framework='tf' is taken" in settle_framework(whole := dict(given), given)
+    assert whole["framework"] == "tf"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"framework": "torch", "model": {"custom_model": OfTF}},
+        {"model": {"custom_model": OfTorch}},
+        {"framework": "tf2"},
+    ],
+)
+def test_what_is_said_or_fits_stays(given):
+    whole = config(**given)
+    before = whole["framework"]
+    assert settle_framework(whole, given) is None
+    assert whole["framework"] == before
+
+
+@needs_tf
+def test_a_program_with_a_tensorflow_model_trains_without_saying_a_framework(caplog):
+    from rlframe.agents.pg import PGTrainer
+    from rlframe.models.tf.fcnet import FullyConnectedNetwork
+
+    class Mine(FullyConnectedNetwork):
+        pass
+
+    given = {"env": "CartPole-v1", "train_batch_size": 20, "model": {"custom_model": Mine, "fcnet_hiddens": [4]}}
+    logging.getLogger("rlframe").propagate = True
+    with caplog.at_level(logging.WARNING):
+        trainer = PGTrainer(config=given)
+    assert trainer.config["framework"] == "tf"
+    assert isinstance(trainer.get_policy().model, Mine)
+    assert trainer.compute_single_action(gym.make("CartPole-v1").reset()[0]) in (0, 1)
