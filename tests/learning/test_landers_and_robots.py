@@ -25,6 +25,14 @@ def test_ppo_lands_within_a_million_steps(env):
 
 
 @pytest.mark.learning
+def test_ppo_walks_on_two_legs_within_three_million_steps():
+    pytest.importorskip("Box2D", reason="Box2D is not installed: pip install 'rlframe[box2d]'")
+    config = get_preset("PPO", "BipedalWalker-v3")
+    returns = [return_after("PPO", "BipedalWalker-v3", 3_000_000, seed, "torch", config, 100) for seed in range(3)]
+    assert np.mean(returns) >= 250.0, returns
+
+
+@pytest.mark.learning
 def test_a2c_balances_an_inverted_pendulum_within_60k_steps():
     pytest.importorskip("mujoco", reason="MuJoCo is not installed: pip install 'rlframe[mujoco]'")
     config = get_preset("A2C", "InvertedPendulum-v4")
