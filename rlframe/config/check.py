@@ -123,7 +123,7 @@ class Inspector:
         self.faulty.add(fault.key)
 
     def _note_unknown(self, cls: type[Section], key: str, prefix: str, *, own_key: bool) -> None:
-        """Keeps the fault of an undeclared key, unless it is allowed; of one for the user's own code, what it is like."""
+        """Keeps the fault of an undeclared key, unless it is allowed; a remark on one for the user's own code."""
         if self._tolerance.allows(prefix + key):
             return
         siblings = {prefix + sibling for sibling in cls.options()}

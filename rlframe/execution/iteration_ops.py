@@ -181,7 +181,7 @@ def learner_steps(trainer: Any) -> LearnerSteps:
 
 @contextmanager
 def in_context_of(trainer: Any) -> Iterator[None]:
-    """Lets code find the trainer's counters, also where no plan is running: methods called by hand, users' functions."""
+    """Lets code find the trainer's counters where no plan is running, too: methods called by hand, users' functions."""
     before, plan = ACTIVE_CONTEXT.metrics, trainer.train_exec_impl
     if before is None and plan is not None:
         ACTIVE_CONTEXT.metrics = plan.shared_metrics.get()

@@ -68,8 +68,7 @@ def _constructor(hooks: Hooks, base: type[LearningPolicy]) -> Any:
             options["get_batch_divisibility_req"] = hooks.get("get_batch_divisibility_req")
         self._first_run_waits = True
         base.__init__(self, obs_space, action_space, config, **options)
-        if "view_requirements_fn" in hooks:
-            self.view_requirements.update(_views_of_learning(hooks["view_requirements_fn"](self)))
+        self.view_requirements.update(_views_of_learning(self, hooks))
         for moment in ("before_loss_init", "_after_loss_init", "after_init"):
             if moment in hooks:
                 hooks[moment](self, obs_space, action_space, config)
@@ -81,8 +80,9 @@ def _constructor(hooks: Hooks, base: type[LearningPolicy]) -> Any:
     return construct
 
 
-def _views_of_learning(views: dict[str, ViewRequirement]) -> dict[str, ViewRequirement]:
-    """Returns views with those marked as learning's that acting cannot have, such as the next observation."""
+def _views_of_learning(policy: Any, hooks: Hooks) -> dict[str, ViewRequirement]:
+    """Returns the views of a hook; those that acting cannot have, such as the next observation, as learning's alone."""
+    views: dict[str, ViewRequirement] = hooks.get("view_requirements_fn", lambda _: {})(policy)
     for name, view in views.items():
         view.used_for_compute_actions &= can_be_seen_acting(name, view)
     return views

@@ -23,7 +23,7 @@ def build_policy_class(name: str, framework: str, **hooks: Any) -> type[Any]:
             * `extra_action_out_fn(policy, input_dict, state_batches, model, action_dist)`: more columns when acting.
             * `extra_grad_process_fn(policy, optimizer, loss)`: after `backward`, before the step.
             * `extra_learn_fetches_fn(policy)`: more learner output.
-            * `view_requirements_fn(policy)`: further `ViewRequirement`s by column, those of RLlib 1.0 and 1.1's programs.
+            * `view_requirements_fn(policy)`: further `ViewRequirement`s by column, as in RLlib 1.0.
             * `optimizer_fn(policy, config)`: optimiser or list of them.
             * `validate_spaces`, `before_init`, `before_loss_init`, `after_init`
               `(policy, obs_space, action_space, config)`: called in this order; before anything, before the base

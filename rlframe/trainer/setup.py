@@ -55,7 +55,7 @@ def merge_trainer_config(
 
 
 def framework_of_models(config: Mapping[str, Any]) -> str | None:
-    """Returns the one framework that the config's custom models are made for; None without any, and where they differ."""
+    """Returns the one framework that custom models are made for; None without any of them, or where they differ."""
     from rlframe.models.catalog import ModelCatalog
 
     policies = (config.get("multiagent") or {}).get("policies")
@@ -85,7 +85,10 @@ def settle_framework(config: dict[str, Any], given: Mapping[str, Any]) -> str | 
     if said or config["framework"] != "torch" or framework_of_models(config) != "tf":
         return None
     config["framework"] = "tf"
-    return "The custom model is made for TensorFlow, so framework='tf' is taken; say it in the config, whose default is 'torch'."
+    return (
+        "The custom model is made for TensorFlow, so framework='tf' is taken; say it in the config, whose default is "
+        "'torch'."
+    )
 
 
 def seed_process(seed: int | None, worker_index: int = 0) -> None:

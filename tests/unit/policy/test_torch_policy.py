@@ -16,9 +16,9 @@ from rlframe.models import ModelCatalog
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy import Policy, build_policy_class, build_torch_policy
 from rlframe.policy.inference import NumpyInference
-from rlframe.policy.view_requirement import ViewRequirement
 from rlframe.policy.torch.flat import FlatAdam, FlatParameters, flatten_parameters
 from rlframe.policy.torch_policy import TorchPolicy
+from rlframe.policy.view_requirement import ViewRequirement
 from rlframe.utils.errors import NonFiniteError, UnsupportedSpaceException
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray
 from tests.helpers.workers import dqn_config
@@ -88,7 +88,8 @@ def test_hooks_are_called_in_the_documented_order():
 def test_views_of_a_hook_are_those_of_learning_where_acting_has_no_such_thing():
     def views(policy):
         assert policy.model is not None
-        return {"new_obs": ViewRequirement("obs", shift=1), "advantages": ViewRequirement(), "last": ViewRequirement("obs")}
+        following, made, now = ViewRequirement("obs", shift=1), ViewRequirement(), ViewRequirement("obs")
+        return {"new_obs": following, "advantages": made, "last": now}
 
     cls = build_torch_policy("Viewing", loss_fn=policy_gradient_loss, view_requirements_fn=views)
     policy = cls(OBS_SPACE, ACTIONS, common_config())
