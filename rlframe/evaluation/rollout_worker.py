@@ -29,8 +29,6 @@ from rlframe.utils.spaces.old_gym import convert_spaces
 from rlframe.utils.threads import blas_in_one_thread
 
 if TYPE_CHECKING:
-    from rlframe.evaluation.metrics import RolloutMetrics
-    from rlframe.offline.estimators import OffPolicyEstimate
     from rlframe.offline.worker_data import WorkerData
     from rlframe.policy.policy_spec import PolicySpec
 
@@ -177,24 +175,10 @@ class RolloutWorker(WorkerRequests):
             batch: SampleBatch | MultiAgentBatch = self.runner.sample()
         return batch
 
-    def get_metrics(self) -> list[RolloutMetrics | OffPolicyEstimate]:
-        """Returns the episodes that ended since the last call, and estimates from data that was read."""
-        lives = [] if self.runner is None else self.runner.get_metrics()
-        episodes: list[Any] = self._episodic_life.merge((slot.env for slot in self.slots), lives)
-        return episodes if self._data is None else episodes + self._data.get_metrics()
-
-    # --- access -----------------------------------------------------------------------------------------------
-
-    def get_global_vars(self) -> dict[str, Any]:
-        """Returns `{"timestep": environment steps of all workers}` as last heard."""
-        return self.global_vars
-
     def set_global_vars(self, global_vars: Mapping[str, Any]) -> None:
         """Tells policies the global step count; their schedules follow it."""
         self.global_vars = dict(global_vars)
         self.policy_map.update_global_vars(global_vars)
-
-    # --- the rest ---------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Closes the environments, and removes the files of policies that wait on disk."""

@@ -11,12 +11,15 @@ from rlframe.env.base_env import BaseEnv, maker_of
 from rlframe.env.env_context import EnvContext
 from rlframe.env.external_env import ExternalEnv
 from rlframe.env.wrappers.atari_wrappers import is_atari
+from rlframe.evaluation.episodic_life import EpisodicLifeMetrics
 from rlframe.evaluation.sampling.single_agent import EnvRunner
 from rlframe.evaluation.worker_building import LiveEnvs, make_runner, make_slots
 from rlframe.evaluation.worker_policies import WorkerPolicies
 from rlframe.fast.shared_memory import SharedMemoryClient, SharedMemoryPool
 
 if TYPE_CHECKING:
+    from rlframe.evaluation.metrics import RolloutMetrics
+    from rlframe.offline.estimators import OffPolicyEstimate
     from rlframe.offline.input_reader import InputReader
     from rlframe.offline.output_writer import OutputWriter
     from rlframe.offline.worker_data import WorkerData
@@ -32,6 +35,7 @@ class WorkerRequests(WorkerPolicies):
     _restarts: int
     _log_dir: str | None
     _shared_memory: SharedMemoryPool
+    _episodic_life: EpisodicLifeMetrics
 
     @classmethod
     def as_remote(
@@ -168,6 +172,16 @@ class WorkerRequests(WorkerPolicies):
         """Returns a batch and its number of environment steps."""
         batch = self.sample()
         return batch, batch.count
+
+    def get_metrics(self) -> list[RolloutMetrics | OffPolicyEstimate]:
+        """Returns the episodes that ended since the last call, and estimates from data that was read."""
+        lives = [] if self.runner is None else self.runner.get_metrics()
+        episodes: list[Any] = self._episodic_life.merge((slot.env for slot in self.slots), lives)
+        return episodes if self._data is None else episodes + self._data.get_metrics()
+
+    def get_global_vars(self) -> dict[str, Any]:
+        """Returns `{"timestep": environment steps of all workers}` as last heard."""
+        return self.global_vars
 
     # --- learning ---------------------------------------------------------------------------------------------
 

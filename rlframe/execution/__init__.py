@@ -42,7 +42,7 @@ _NAMES = {
     "TrainOneStep": "rlframe.execution.train_ops",
     "UpdatePriorities": "rlframe.execution.replay_ops",
     "UpdateTargetNetwork": "rlframe.execution.train_ops",
-    "WaitUntilTimestepsElapsed": "rlframe.execution.replay_ops",
+    "WaitUntilTimestepsElapsed": "rlframe.execution.mixing_ops",
 }
 
 __all__ = sorted(_NAMES)

@@ -1,9 +1,10 @@
-"""Operators that put earlier batches among the new ones."""
+"""Operators that few plans have: earlier batches among the new ones, waiting for env steps."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rlframe.execution.plan.context import STEPS_SAMPLED_COUNTER, _get_shared_metrics
 from rlframe.execution.plan.item_state import pack_item, unpack_item
 from rlframe.utils.seeding import entropy_seed, make_rng
 
@@ -155,3 +156,24 @@ class MixInReplay:
         """Takes these back."""
         self.buffer.set_state(state["buffer"])
         self._rng.bit_generator.state = state["rng"]
+
+
+class WaitUntilTimestepsElapsed:
+    """False until more than `target_num_timesteps` env steps were sampled; for `.filter()`.
+
+    Takes any item. Reads `num_steps_sampled`.
+
+    Args:
+        target_num_timesteps: Env steps to wait for.
+    """
+
+    def __init__(self, target_num_timesteps: int) -> None:
+        self.target_num_timesteps = target_num_timesteps
+
+    def plan_args(self) -> str:
+        """Returns the target, for reports."""
+        return f"{self.target_num_timesteps} steps sampled"
+
+    def __call__(self, _item: Any) -> bool:
+        """Returns whether more steps than the target were sampled."""
+        return _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER] > self.target_num_timesteps

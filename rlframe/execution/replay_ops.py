@@ -9,7 +9,7 @@ import numpy as np
 
 from rlframe.data.columns import BATCH_INDEXES, SEQ_LENS
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch
-from rlframe.execution.plan.context import STEPS_SAMPLED_COUNTER, SharedMetrics, _get_shared_metrics, _NextValueNotReady
+from rlframe.execution.plan.context import SharedMetrics, _NextValueNotReady
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.utils.errors import NonFiniteError
 
@@ -190,24 +190,3 @@ def _indexes_of(rows: SampleBatch) -> Any:
 
 def _only_policy(info: Mapping[str, Any]) -> str:
     return next(iter(info)) if len(info) == 1 else DEFAULT_POLICY_ID
-
-
-class WaitUntilTimestepsElapsed:
-    """False until more than `target_num_timesteps` env steps were sampled; for `.filter()`.
-
-    Takes any item. Reads `num_steps_sampled`.
-
-    Args:
-        target_num_timesteps: Env steps to wait for.
-    """
-
-    def __init__(self, target_num_timesteps: int) -> None:
-        self.target_num_timesteps = target_num_timesteps
-
-    def plan_args(self) -> str:
-        """Returns the target, for reports."""
-        return f"{self.target_num_timesteps} steps sampled"
-
-    def __call__(self, _item: Any) -> bool:
-        """Returns whether more steps than the target were sampled."""
-        return _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER] > self.target_num_timesteps

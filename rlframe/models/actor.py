@@ -137,25 +137,6 @@ def bind_chain(
     return tuple(bind_layer(layer, weights, rng) for layer in layers)
 
 
-def run_chain(
-    layers: Sequence[Mapping[str, Any] | Layer],
-    weights: Weights,
-    x: FloatArray,
-    rng: np.random.Generator | None = None,
-) -> FloatArray:
-    """Returns what `layers` make of `x`; binds anew at each call, see `bind_chain` for hot paths.
-
-    Args:
-        layers: Layers or their specs, in the order in which data passes.
-        weights: Float32 arrays by name.
-        x: Inputs. Float32 `[B, D]`.
-        rng: Generator for noisy layers; None switches their noise off.
-    """
-    for step in bind_chain(layers, weights, rng):
-        x = step(x)
-    return x
-
-
 class ChainActor:
     """Maps observations to distribution inputs and values with NumPy alone.
 

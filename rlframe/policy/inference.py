@@ -11,14 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import (
-    ACTION_DIST_INPUTS,
-    ACTION_LOGP,
-    ACTION_PROB,
-    OBS,
-    STATE_OUT_PREFIX,
-    VF_PREDS,
-)
+from rlframe.data.columns import ACTION_DIST_INPUTS, ACTION_LOGP, ACTION_PROB, OBS, STATE_OUT_PREFIX, VF_PREDS
 from rlframe.policy.users_code import method
 
 #: Preprocessed `obs [B, ...]`; for policies with memory `state_in_i [B, ...]` and past columns, too.

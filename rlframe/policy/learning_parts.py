@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.data.columns import VALID_MASK
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.data.sequences import padded_sequences
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.spec import ActingView, Part
 from rlframe.policy.acting_parts import make_networks
@@ -21,6 +23,7 @@ from rlframe.policy.parts import (
     WHOLE_MODEL,
     Component,
     FusedGradients,
+    LossOutput,
     OptimizerSpec,
     SecondOrder,
     check_optimizers,
@@ -51,6 +54,8 @@ class LearningParts:
     target_model: Any = None
     #: The target network's model by the policy's own.
     target_models: Mapping[Any, Any]
+    _per_row: tuple[str, ...] | None
+    _due: frozenset[str]
 
     def prepare(self: Any) -> None:
         """Called before anything is built, with spaces and config known; a hook for checks and settings."""
@@ -70,6 +75,39 @@ class LearningParts:
     def optimizers(self: Any) -> Mapping[str, OptimizerSpec]:
         """Returns the optimisers of `networks`, by the names that `LossOutput.losses` gives losses for them."""
         return {}
+
+    def epsilon(self: Any, spec: OptimizerSpec) -> Any:
+        """Returns RMSProp's ε for the batch now learned from: a number or a tensor."""
+        return self._for_mean(spec, spec.eps)
+
+    def due(self: Any, name: str) -> bool:
+        """Returns whether an optimiser steps in the update that the loss is computed for; see `OptimizerSpec.every`.
+
+        Or whether the policy itself steps networks, by their name in `own_steps`.
+        """
+        return name in self._due
+
+    @contextlib.contextmanager
+    def only_due(self: Any, *names: str) -> Iterator[None]:
+        """A context in which the loss is computed for some optimisers, or steps of the policy's own, alone."""
+        before, self._due = self._due, frozenset(names)
+        try:
+            yield
+        finally:
+            self._due = before
+
+    def keep_output(self: Any, output: LossOutput) -> None:
+        """Keeps what a loss reports beside its losses."""
+        self._per_row = tuple(output.per_row)
+        self.keep(**output.stats, **output.per_row)
+
+    def padded_sequences(self: Any, batch: SampleBatch) -> SampleBatch:
+        """Returns rows of a policy with memory as its loss gets them: padded sequences, with `valid_mask`."""
+        return padded_sequences(batch, self.max_seq_len)
+
+    def counted_rows(self: Any, batch: Mapping[str, Any]) -> Any:
+        """Returns which rows of a batch of tensors count in the loss, bool `[B]`; None for all of them."""
+        return batch.get(VALID_MASK)
 
     def _weights_by_optimizer(self: Any) -> Iterator[tuple[OptimizerSpec, dict[str, Any]]]:
         """Yields the optimisers' specs, each with the weights that it steps, by name; checks that they fit."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -10,30 +9,18 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import (
-    BURN_IN,
-    N_STEPS,
-    SEQ_LENS,
-    STATE_IN_PREFIX,
-    VALID_MASK,
-)
+from rlframe.data.columns import BURN_IN, N_STEPS, SEQ_LENS, STATE_IN_PREFIX, VALID_MASK
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.data.sequences import padded_sequences
 from rlframe.models.modelv2 import ModelV2
 from rlframe.policy.first_run import run_first
 from rlframe.policy.framework_acting import FrameworkActing
 from rlframe.policy.inference import Inference, NumpyInference
 from rlframe.policy.learning_parts import LearningParts
 from rlframe.policy.own_inference import FrameworkInference, HookedInference
-from rlframe.policy.parts import (
-    LossOutput,
-    OptimizerSpec,
-)
+from rlframe.policy.parts import OptimizerSpec
 from rlframe.policy.policy import Policy, State
 from rlframe.policy.row_sums import RowSums
-from rlframe.policy.users_code import (
-    run_first_behind_constructor,
-)
+from rlframe.policy.users_code import run_first_behind_constructor
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 from rlframe.utils.seeding import make_rng
 
@@ -99,10 +86,6 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
         """Returns the largest global norm of an optimiser's gradient: a number, a tensor, or None."""
         return self._for_mean(spec, spec.grad_clip)
 
-    def epsilon(self, spec: OptimizerSpec) -> Any:
-        """Returns RMSProp's ε for the batch now learned from: a number or a tensor."""
-        return self._for_mean(spec, spec.eps)
-
     def _for_mean(self, spec: OptimizerSpec, limit: float | None) -> Any:
         """Returns what a limit of an optimiser is for the gradient of the loss as it is."""
         return limit / self.rows_learned if limit is not None and spec.limits_for_sums else limit
@@ -114,23 +97,11 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
             if index >= len(specs) or specs[index].follows_schedule:
                 yield optimizer
 
-    def due(self, name: str) -> bool:
-        """Returns whether an optimiser steps in the update that the loss is computed for; see `OptimizerSpec.every`.
-
-        Or whether the policy itself steps networks, by their name in `own_steps`.
-        """
-        return name in self._due
-
     def _start_update(self) -> None:
         """Settles which optimisers step in the update that begins, and counts it."""
         steps = self.num_updates
         self._due = frozenset(name for name, spec in self.optimizer_specs.items() if steps % spec.every == 0)
         self.num_updates += 1
-
-    def keep_output(self, output: LossOutput) -> None:
-        """Keeps what a loss reports beside its losses."""
-        self._per_row = tuple(output.per_row)
-        self.keep(**output.stats, **output.per_row)
 
     def keep(self, **stats: Any) -> None:
         """Keeps what the loss computed beside the loss, for the learner's report."""
@@ -197,10 +168,6 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
     def complete_batch(self, batch: SampleBatch) -> SampleBatch:
         """Returns a train batch with the columns that the loss cannot do without, where it comes from elsewhere."""
         return batch
-
-    def padded_sequences(self, batch: SampleBatch) -> SampleBatch:
-        """Returns rows of a policy with memory as its loss gets them: padded sequences, with `valid_mask`."""
-        return padded_sequences(batch, self.max_seq_len)
 
     def _learned_columns(self, samples: SampleBatch) -> SampleBatch:
         """Returns the columns that loss and model read: those of `learn_columns` and the model's views, or all.
@@ -289,25 +256,12 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
         """
         return {name: self._loss_outputs[name] for name in self._per_row or ()}
 
-    @contextlib.contextmanager
-    def only_due(self, *names: str) -> Iterator[None]:
-        """A context in which the loss is computed for some optimisers, or steps of the policy's own, alone."""
-        before, self._due = self._due, frozenset(names)
-        try:
-            yield
-        finally:
-            self._due = before
-
     def evaluate_loss(self, batch: SampleBatch) -> dict[str, Any]:
         """Returns what `extra_compute_grad_fetches` gives for a batch, in arrays, without learning from it."""
         raise NotImplementedError
 
     def _weights_changed(self) -> None:
         """Called when the model's variables were written to; a hook for what is kept beside them."""
-
-    def counted_rows(self, batch: Mapping[str, Any]) -> Any:
-        """Returns which rows of a batch of tensors count in the loss, bool `[B]`; None for all of them."""
-        return batch.get(VALID_MASK)
 
     def set_learning_rate(self, lr: float) -> None:
         """Sets the rate of every optimiser."""

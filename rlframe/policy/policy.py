@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import gymnasium as gym
@@ -11,18 +11,14 @@ import numpy as np
 import tree
 from numpy.typing import NDArray
 
-from rlframe.data.columns import (
-    OBS,
-)
+from rlframe.data.columns import OBS
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
-from rlframe.models.numpy_dists import numpy_dist_for
 from rlframe.models.preprocessors import get_preprocessor
-from rlframe.policy.group_actions import GroupCategorical
 from rlframe.policy.inference import Inference
 from rlframe.policy.own_inference import OwnActing, OwnForward
 from rlframe.policy.parts import Component
-from rlframe.policy.policy_making import create_exploration, default_view_requirements
+from rlframe.policy.policy_making import PolicyMaking, default_view_requirements
 from rlframe.policy.policy_memory import PolicyMemory
 from rlframe.policy.policy_spec import PolicySpec as PolicySpec
 from rlframe.policy.policy_state import PolicyState, State
@@ -31,12 +27,10 @@ from rlframe.policy.rllib_names import RLlibPolicyNames
 from rlframe.policy.users_code import PolicyType, users_way, widen, with_attributes
 from rlframe.utils.seeding import entropy_seed, make_rng
 from rlframe.utils.spaces.old_gym import known_to_both
-from rlframe.utils.spaces.space_utils import (
-    get_base_struct_from_space,
-)
+from rlframe.utils.spaces.space_utils import get_base_struct_from_space
 
 
-class Policy(RequestedActions, PolicyMemory, PolicyState, RLlibPolicyNames, metaclass=PolicyType):
+class Policy(RequestedActions, PolicyMaking, PolicyMemory, PolicyState, RLlibPolicyNames, metaclass=PolicyType):
     """Maps observations to actions, and learns from batches of them.
 
     Subclasses provide `forward(obs)`; learning policies add `learn_on_batch` and its parts. `obs` here is always
@@ -262,24 +256,6 @@ class Policy(RequestedActions, PolicyMemory, PolicyState, RLlibPolicyNames, meta
     def learns_sequences(self) -> bool:
         """Returns whether whole sequences of steps are learned from, and sampled rows are cut into such."""
         return self.is_recurrent()
-
-    # --- inner -------------------------------------------------------------------------------------------------
-
-    def exploration_options(self) -> Mapping[str, Any]:
-        """Returns the config of the exploration: GaussianNoise in place of draws where actions are not drawn."""
-        options = self.config.exploration_config or {"type": "StochasticSampling"}
-        undrawn = self.dist_type == "tanh" and options.get("type", "StochasticSampling") == "StochasticSampling"
-        return {"type": "GaussianNoise"} if undrawn else options
-
-    def _built_in_distribution(self) -> Any:
-        """Returns what makes the NumPy distribution that belongs to the action space and `dist_type`."""
-        if self.acts_for_group:
-            return partial(GroupCategorical, n_agents=len(self.action_space_struct))
-        return numpy_dist_for(self.action_space, self.dist_type)[0]
-
-    def _create_exploration(self) -> Any:
-        """Returns the exploration that `exploration_options` describes."""
-        return create_exploration(self)
 
 
 __all__ = ["DEFAULT_POLICY_ID", "Policy", "PolicySpec", "State", "unbatch_one"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -25,8 +26,29 @@ from rlframe.data.columns import (
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.exploration.make import make_exploration
-from rlframe.policy.group_actions import explored_by_agent
+from rlframe.models.numpy_dists import numpy_dist_for
+from rlframe.policy.group_actions import GroupCategorical, explored_by_agent
 from rlframe.policy.users_code import explored, users_way
+
+
+class PolicyMaking:
+    """How a `Policy` makes its distribution and its exploration, of what its config and its class say."""
+
+    def exploration_options(self: Any) -> Mapping[str, Any]:
+        """Returns the config of the exploration: GaussianNoise in place of draws where actions are not drawn."""
+        options = self.config.exploration_config or {"type": "StochasticSampling"}
+        undrawn = self.dist_type == "tanh" and options.get("type", "StochasticSampling") == "StochasticSampling"
+        return {"type": "GaussianNoise"} if undrawn else options
+
+    def _built_in_distribution(self: Any) -> Any:
+        """Returns what makes the NumPy distribution that belongs to the action space and `dist_type`."""
+        if self.acts_for_group:
+            return partial(GroupCategorical, n_agents=len(self.action_space_struct))
+        return numpy_dist_for(self.action_space, self.dist_type)[0]
+
+    def _create_exploration(self: Any) -> Any:
+        """Returns the exploration that `exploration_options` describes."""
+        return create_exploration(self)
 
 
 def default_view_requirements(observation_space: Any, action_space: Any) -> dict[str, ViewRequirement]:

@@ -22,10 +22,8 @@ from rlframe.policy.torch.acting import TorchActing
 from rlframe.policy.torch.arrays import load_weights, to_arrays
 from rlframe.policy.torch.building import TorchParts
 from rlframe.policy.torch.devices import choose_devices
-from rlframe.policy.torch.flat import (
-    FlatOptimizer,
-    FlatParameters,
-)
+from rlframe.policy.torch.flat import FlatParameters
+from rlframe.policy.torch.flat_optimizers import FlatOptimizer
 from rlframe.policy.torch.gradients import TorchGradients, apply_gradients, clip_each, compute_gradients
 from rlframe.policy.torch.optimizer_states import load_optimizer, optimizer_state
 from rlframe.policy.torch.template import derive_class

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
-from rlframe.replay.per_policy import check_range
+from rlframe.replay.arguments import check_range
 from rlframe.replay.sequence_store import SequenceStore
 from rlframe.replay.storable_columns import GO_ON_WITHOUT
 from rlframe.utils.errors import CheckpointError

@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike
 
 from rlframe.data.columns import SEQ_LENS, STATE_IN_PREFIX, WEIGHTS
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
+from rlframe.replay.arguments import check_mode, check_range
 from rlframe.replay.buffer_state import PerPolicyState
 from rlframe.replay.lockstep import alive_in_all, joint_steps
 from rlframe.replay.memory_budget import memory_bytes
-from rlframe.replay.sequence_store import SequenceStore, check_lengths
+from rlframe.replay.sequence_store import SequenceStore
 from rlframe.replay.transition_buffers import PrioritizedReplayBuffer, ReplayBuffer
 from rlframe.utils.deprecation import DEPRECATED_VALUE
 from rlframe.utils.seeding import derive_seed, entropy_seed, make_rng
@@ -75,7 +76,7 @@ class LocalReplayBuffer(PerPolicyState):
         prioritized: bool = True,
         seed: int | None = None,
     ) -> None:
-        _check_mode(replay_mode, replay_sequence_length, replay_burn_in)
+        check_mode(replay_mode, replay_sequence_length, replay_burn_in)
         capacity = capacity if buffer_size in (None, DEPRECATED_VALUE) else int(buffer_size)
         check_range(1, num_shards=num_shards, replay_batch_size=replay_batch_size)
         check_range(num_shards, capacity=capacity)
@@ -240,23 +241,3 @@ class LocalReplayBuffer(PerPolicyState):
     def __len__(self) -> int:
         """Number of transitions that can be drawn, of all policies."""
         return sum(len(buffer) for buffer in self.replay_buffers.values())
-
-
-def check_range(low: int, **arguments: float | None) -> None:
-    """Raises ValueError naming the first argument that is given and below `low`."""
-    for name, value in arguments.items():
-        if value is not None and not value >= low:
-            raise ValueError(f"{name} must be at least {low}, got {value}")
-
-
-def _check_mode(replay_mode: str, sequence_length: int, burn_in: int) -> None:
-    """Raises ValueError for modes of replay that do not exist, or not together."""
-    if replay_mode not in ("independent", "lockstep"):
-        raise ValueError(f"replay_mode must be 'independent' or 'lockstep', got {replay_mode!r}")
-    check_range(1, replay_sequence_length=sequence_length)
-    check_lengths(sequence_length, burn_in)
-    if sequence_length > 1 and replay_mode == "lockstep":
-        raise ValueError(
-            f"replay_sequence_length={sequence_length} with replay_mode='lockstep': joint steps are single rows; use "
-            "1, or 'independent'"
-        )

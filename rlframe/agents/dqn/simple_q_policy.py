@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlframe.agents.dqn.dqn_policy import DQNPolicy, q_stats, step_values
+from rlframe.agents.dqn.dqn_policy import DQNPolicy, q_stats
+from rlframe.agents.dqn.step_values import step_values
 from rlframe.agents.families.replayed_sequences import td_errors_to_replay
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
 from rlframe.data.sample_batch import SampleBatch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium as gym
@@ -16,13 +15,13 @@ from rlframe.data.sequences import cut_into_sequences
 from rlframe.env.checks import check_observation, check_step_result
 from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
 from rlframe.evaluation.metrics import RolloutMetrics
+from rlframe.evaluation.sampling.complete_episodes import CompleteEpisodes
 from rlframe.evaluation.sampling.loop import EPISODE_HOOKS, Hooks, RunnerSettings, SamplingLoop
 from rlframe.evaluation.sampling.rollout_buffer import (
     RolloutBuffer,
     TrajectorySlice,
     assemble,
     clip_rewards,
-    split_segments,
 )
 from rlframe.evaluation.sampling.single_agent_state import PlacesOfSlots
 from rlframe.evaluation.sampling.slot import EnvSlot, fail_together, step_together
@@ -44,7 +43,7 @@ class _End(NamedTuple):
     soft: bool
 
 
-class EnvRunner(PlacesOfSlots, SamplingLoop):
+class EnvRunner(CompleteEpisodes, PlacesOfSlots, SamplingLoop):
     """Steps B environment slots with one policy and returns `SampleBatch`es.
 
     Args:
@@ -320,23 +319,6 @@ class EnvRunner(PlacesOfSlots, SamplingLoop):
             episode.custom_metrics, episode.hist_data, episode.media = {}, {}, {}
 
     # --- after the loop ---------------------------------------------------------------------------------------
-
-    def _sample_complete(self) -> SampleBatch:
-        wanted = self.settings.rollout_fragment_length * len(self.slots)
-        done: list[SampleBatch] = []
-        segments: list[TrajectorySlice] = []
-        rows = 0
-        while rows < wanted:
-            batch, parts = self._fill_buffer()
-            for part, piece in zip(parts, split_segments(batch, parts), strict=True):
-                pieces = self._pending[part.slot]
-                pieces.append(piece)
-                if part.ended:
-                    done.append(pieces[0] if len(pieces) == 1 else SampleBatch.concat_samples(pieces))
-                    segments.append(replace(part, start=rows, stop=rows + done[-1].count))
-                    rows = segments[-1].stop
-                    self._pending[part.slot] = []
-        return self._postprocess(done[0] if len(done) == 1 else SampleBatch.concat_samples(done), segments)
 
     def _postprocess(self, batch: SampleBatch, segments: list[TrajectorySlice]) -> SampleBatch:
         """Runs the exploration's, then the policy's postprocessing, then the callback."""

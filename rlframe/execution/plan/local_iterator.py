@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,7 @@ from rlframe.execution.plan.nodes import (
     ResultNode,
     SkipNotReadyNode,
     SourceNode,
+    describe,
     walk,
 )
 from rlframe.utils.errors import CheckpointError
@@ -49,7 +51,23 @@ class _SourceFactory:
     name: str
 
     def __call__(self, timeout_s: float | None) -> Node:
-        return SourceNode(self.base_iterator, self.name, timeout_s)
+        given_name = describe(self.base_iterator)[0]
+        named = self.name or ("" if given_name in ("<lambda>", "partial") else given_name)
+        return SourceNode(_call_source(self.base_iterator, timeout_s), named)
+
+
+def _call_source(base_iterator: Callable[..., Iterable[Any]], timeout_s: float | None) -> Iterator[Any]:
+    """Calls a user's source function with or without the timeout, as its signature wants it."""
+    try:
+        parameters = inspect.signature(base_iterator).parameters.values()
+    except (TypeError, ValueError):  # builtins without a signature
+        return iter(base_iterator())
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    takes_one = any(
+        (p.kind in positional and (p.default is p.empty or p.name.startswith("timeout"))) or p.kind == p.VAR_POSITIONAL
+        for p in parameters
+    )
+    return iter(base_iterator(timeout_s) if takes_one else base_iterator())
 
 
 class LocalIterator(Chain[T]):

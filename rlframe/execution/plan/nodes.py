@@ -6,7 +6,6 @@ that passes through it does not end it, and pulling an item costs one method cal
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections import deque
 from time import perf_counter, sleep
@@ -104,31 +103,16 @@ def walk(node: Node) -> Iterator[Node]:
     yield node
 
 
-def call_source(base_iterator: Callable[..., Iterable[Any]], timeout_s: float | None) -> Iterator[Any]:
-    """Calls a user's source function with or without the timeout, as its signature wants it."""
-    try:
-        parameters = inspect.signature(base_iterator).parameters.values()
-    except (TypeError, ValueError):  # builtins without a signature
-        return iter(base_iterator())
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    takes_one = any(
-        (p.kind in positional and (p.default is p.empty or p.name.startswith("timeout"))) or p.kind == p.VAR_POSITIONAL
-        for p in parameters
-    )
-    return iter(base_iterator(timeout_s) if takes_one else base_iterator())
-
-
 class SourceNode(Node):
     """Pulls from a Python iterator, whose own `get_state`/`set_state` are used where it has them."""
 
     __slots__ = ("_iterator", "_next")
 
-    def __init__(self, base_iterator: Callable[..., Iterable[Any]], name: str, timeout_s: float | None) -> None:
-        self._iterator = call_source(base_iterator, timeout_s)
-        self._next = self._iterator.__next__
-        own_name, arguments = describe(self._iterator)
-        given_name = describe(base_iterator)[0]
-        super().__init__(name or (own_name if given_name in ("<lambda>", "partial") else given_name), arguments)
+    def __init__(self, iterator: Iterator[Any], name: str) -> None:
+        self._iterator = iterator
+        self._next = iterator.__next__
+        own_name, arguments = describe(iterator)
+        super().__init__(name or own_name, arguments)
 
     @override
     def pull(self) -> Any:

@@ -14,7 +14,8 @@ from rlframe.models.torch.check_model import check_model
 from rlframe.models.torch.networks import SomeNetworks
 from rlframe.policy.learning_parts import LearningParts
 from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec, RMSPropSpec
-from rlframe.policy.torch.flat import FlatAdam, FlatParameters, FlatRMSProp, TargetNetwork, flatten_parameters
+from rlframe.policy.torch.flat import FlatAdam, FlatParameters, TargetNetwork, flatten_parameters
+from rlframe.policy.torch.flat_optimizers import FlatRMSProp
 from rlframe.policy.torch.second_order import TorchSecondOrder
 from rlframe.policy.users_code import method
 

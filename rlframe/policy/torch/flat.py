@@ -6,9 +6,8 @@ import copy
 import inspect
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -68,33 +67,6 @@ class FlatParameters:
         for p, grad in zip(self._members, self._grads, strict=True):
             if p.grad is not grad:
                 p.grad = grad
-
-    def copy_from(self, other: FlatParameters) -> None:
-        """Takes over the values of another buffer of the same layout."""
-        self.param.data.copy_(other.param.data)
-
-    def named(self, buffer: Tensor, names: Mapping[int, str]) -> dict[str, NDArray[Any]]:
-        """Returns copies of the members' parts of a buffer [P], by the names that `names` has for their identities."""
-        sizes = [p.numel() for p in self._members]
-        return {
-            names[id(p)]: part.detach().cpu().numpy().reshape(p.shape).copy()
-            for p, part in zip(self._members, torch.split(buffer, sizes), strict=True)
-        }
-
-    def gathered(self, arrays: Mapping[str, Any], names: Mapping[int, str]) -> Tensor:
-        """Returns the buffer [P] that `named` made `arrays` of.
-
-        Raises:
-            ValueError: If an array is missing, or has another shape than its parameter.
-        """
-        parts = []
-        for p in self._members:
-            array = np.asarray(arrays.get(names[id(p)], ()))
-            if array.shape != tuple(p.shape):
-                raise ValueError(f"optimiser state of {names[id(p)]} is {array.shape}, wanted {tuple(p.shape)}")
-            # A copy: arrays from the object store are read-only, which torch warns of.
-            parts.append(torch.tensor(array, dtype=p.dtype, device=p.device).reshape(-1))
-        return torch.cat(parts)
 
     def members(self) -> list[nn.Parameter]:
         """Returns the parameters in the order in which the buffer holds them."""
@@ -164,25 +136,6 @@ class FlatAdam(torch.optim.Adam):
             maximize=group["maximize"],
         )
         return None
-
-
-class FlatRMSProp(torch.optim.RMSprop):
-    """RMSProp on parameters in one buffer; everybody else sees one parameter.
-
-    Args:
-        flat: The parameters.
-        **options: Those of `torch.optim.RMSprop`.
-    """
-
-    add_param_group = FlatAdam.add_param_group
-
-    def __init__(self, flat: FlatParameters, **options: Any) -> None:
-        self.flat = flat
-        super().__init__([flat.param], **options)
-
-
-#: Optimisers of one buffer, `flat`.
-FlatOptimizer: TypeAlias = FlatAdam | FlatRMSProp
 
 
 def flatten_parameters(parameters: Iterable[nn.Parameter]) -> FlatParameters | None:

@@ -14,7 +14,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.parts import by_optimizer
 from rlframe.policy.torch import distributed
 from rlframe.policy.torch.data_parallel import DataParallel
-from rlframe.policy.torch.flat import FlatOptimizer
+from rlframe.policy.torch.flat_optimizers import FlatOptimizer
 from rlframe.policy.users_code import method
 from rlframe.utils.threads import blas_in_one_thread
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlframe.policy.torch.flat import FlatAdam, FlatParameters
@@ -57,10 +58,35 @@ def state_to_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any
     optimizer.load_state_dict({"state": state, "param_groups": merged})
 
 
+def _named(flat: FlatParameters, buffer: Tensor, names: Mapping[int, str]) -> dict[str, NDArray[Any]]:
+    """Returns copies of the members' parts of a buffer [P], by the names that `names` has for their identities."""
+    sizes = [p.numel() for p in flat.members()]
+    return {
+        names[id(p)]: part.detach().cpu().numpy().reshape(p.shape).copy()
+        for p, part in zip(flat.members(), torch.split(buffer, sizes), strict=True)
+    }
+
+
+def _gathered(flat: FlatParameters, arrays: Mapping[str, Any], names: Mapping[int, str]) -> Tensor:
+    """Returns the buffer [P] that `_named` made `arrays` of.
+
+    Raises:
+        ValueError: If an array is missing, or has another shape than its parameter.
+    """
+    parts = []
+    for p in flat.members():
+        array = np.asarray(arrays.get(names[id(p)], ()))
+        if array.shape != tuple(p.shape):
+            raise ValueError(f"optimiser state of {names[id(p)]} is {array.shape}, wanted {tuple(p.shape)}")
+        # A copy: arrays from the object store are read-only, which torch warns of.
+        parts.append(torch.tensor(array, dtype=p.dtype, device=p.device).reshape(-1))
+    return torch.cat(parts)
+
+
 def adam_to_state(optimizer: FlatAdam, flat: FlatParameters, names: Mapping[int, str]) -> dict[str, Any]:
     """Returns Adam's state by parameter names, the form that the policies of all frameworks save and take."""
     state = optimizer.state.get(flat.param) or {}
-    moments = {key: flat.named(state[key], names) for key in ("exp_avg", "exp_avg_sq") if key in state}
+    moments = {key: _named(flat, state[key], names) for key in ("exp_avg", "exp_avg_sq") if key in state}
     lr = float(optimizer.param_groups[0]["lr"])
     return {"kind": "adam", "lr": lr, "step": int(state["step"]) if state else 0, **moments}
 
@@ -77,7 +103,7 @@ def state_to_adam(
         optimizer.param_groups[0]["lr"] = float(saved["lr"])
         optimizer.state.pop(flat.param, None)
         return
-    moments = {key: flat.gathered(saved[key], names) for key in ("exp_avg", "exp_avg_sq")}
+    moments = {key: _gathered(flat, saved[key], names) for key in ("exp_avg", "exp_avg_sq")}
     optimizer.param_groups[0]["lr"] = float(saved["lr"])
     optimizer.state[flat.param] = {"step": torch.tensor(float(saved["step"])), **moments}
 

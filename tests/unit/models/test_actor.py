@@ -4,9 +4,10 @@ import math
 import numpy as np
 import pytest
 
-from rlframe.models.actor import ChainActor, bind_chain, run_chain
+from rlframe.models.actor import ChainActor, bind_chain
 from rlframe.models.actor_layers import ACTIVATIONS, normalize_activation
 from rlframe.models.spec import AppendBias, Dense, LayerNorm, NoisyDense, layer_from_spec
+from tests.helpers.chains import run_chain
 
 
 def dense_weights(name, weight, bias):

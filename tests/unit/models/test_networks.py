@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from rlframe.models.actor import run_chain
 from rlframe.models.recurrent_actor import make_actor
 from rlframe.models.spec import (
     GRU,
@@ -24,6 +23,7 @@ from rlframe.models.spec import (
     layer_from_spec,
 )
 from rlframe.utils.errors import ConfigError
+from tests.helpers.chains import run_chain
 from tests.helpers.frameworks import FRAMEWORKS, both_frameworks, needs_tf, to_tensor
 
 INPUTS = {"obs": 3, "actions": 2}

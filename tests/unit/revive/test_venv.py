@@ -7,7 +7,6 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from rlframe.models.actor import run_chain
 from rlframe.models.spec import Dense, Network, Sum, dense_layers
 from rlframe.revive.columns import Column, NodeScaler
 from rlframe.revive.configuration import read_configuration
@@ -27,6 +26,7 @@ from rlframe.revive.venv_model import NodeModel, VirtualEnv, node_inputs
 from rlframe.revive.venv_training import train_virtual_env
 from rlframe.tensor import ops
 from rlframe.utils.errors import CheckpointError, DataError
+from tests.helpers.chains import run_chain
 from tests.helpers.frameworks import both_frameworks, to_tensor
 
 MIXED = NodeScaler(

@@ -1,0 +1,28 @@
+"""Optimisers of parameters in one buffer, beside Adam, which `flat` has."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import torch
+
+from rlframe.policy.torch.flat import FlatAdam, FlatParameters
+
+
+class FlatRMSProp(torch.optim.RMSprop):
+    """RMSProp on parameters in one buffer; everybody else sees one parameter.
+
+    Args:
+        flat: The parameters.
+        **options: Those of `torch.optim.RMSprop`.
+    """
+
+    add_param_group = FlatAdam.add_param_group
+
+    def __init__(self, flat: FlatParameters, **options: Any) -> None:
+        self.flat = flat
+        super().__init__([flat.param], **options)
+
+
+#: Optimisers of one buffer, `flat`.
+FlatOptimizer: TypeAlias = FlatAdam | FlatRMSProp
