@@ -26,6 +26,9 @@ HOOKS = (
     "on_learn_on_batch",
     "on_train_result",
     "on_trainer_init",
+    "on_evaluate_start",
+    "on_evaluate_end",
+    "on_sub_environment_created",
 )
 
 
@@ -42,6 +45,12 @@ class DefaultCallbacks:
 
     def on_trainer_init(self, *, trainer: Any, **kwargs: Any) -> None:
         """Called once in the trainer, when workers and plan are there: the place to put weights in."""
+
+    def on_sub_environment_created(self, *, worker: Any, sub_environment: Any, env_context: Any, **kwargs: Any) -> None:
+        """Called in the worker for each environment that it makes, and for one that replaces a broken one.
+
+        `sub_environment` is what the program's class or function returned; `env_context` has its `vector_index`.
+        """
 
     def on_episode_start(
         self,
@@ -103,6 +112,12 @@ class DefaultCallbacks:
         self, *, policy: Policy, train_batch: SampleBatch, result: dict[str, Any], **kwargs: Any
     ) -> None:
         """Called where learning happens, before a batch is learned on; `result` becomes `custom_metrics` there."""
+
+    def on_evaluate_start(self, *, trainer: Any, **kwargs: Any) -> None:
+        """Called in the driver before evaluation workers get weights and run episodes."""
+
+    def on_evaluate_end(self, *, trainer: Any, evaluation_metrics: dict[str, Any], **kwargs: Any) -> None:
+        """Called in the driver behind an evaluation; `evaluation_metrics`, `{"evaluation": ...}`, may be changed."""
 
     def on_train_result(self, *, trainer: Any, result: dict[str, Any], **kwargs: Any) -> None:
         """Called in the driver at the end of `trainer.train()`, before logging; `result` may be changed."""
@@ -247,11 +262,10 @@ def misnamed_hooks(callbacks: Any) -> list[str]:
 
 #: From which ratio of difflib on a method's name is taken for a hook's, misspelt.
 _ALIKE = 0.8
-#: Hooks of RLlib 1.10 to 2.x.
+#: Hooks of RLlib 2.x.
 _LATER_HOOKS = frozenset({
     "on_algorithm_init", "on_checkpoint_loaded", "on_create_policy", "on_env_runners_recreated",
-    "on_environment_created", "on_episode_created", "on_evaluate_end", "on_evaluate_start",
-    "on_sub_environment_created", "on_workers_recreated",
+    "on_environment_created", "on_episode_created", "on_workers_recreated",
 })  # fmt: skip
 
 

@@ -48,7 +48,12 @@ def with_overrides(
 
 
 def make_slots(
-    config: CommonConfig, context: EnvContext, creator: Callable[[EnvContext], Any], validate: Any, restarts: int
+    config: CommonConfig,
+    context: EnvContext,
+    creator: Callable[[EnvContext], Any],
+    validate: Any,
+    restarts: int,
+    on_made: Callable[[Any, EnvContext], None] | None = None,
 ) -> list[EnvSlot]:
     """Returns a worker's environments in their slots; they may have several agents.
 
@@ -58,6 +63,7 @@ def make_slots(
         creator: Makes an environment.
         validate: `fn(env, context)` of the user's that looks at the first one; None has none.
         restarts: How often the worker was made anew, for streams of its own.
+        on_made: Gets each environment that is made, as its maker returned it, and its context.
 
     Raises:
         EnvError: If one cannot be made, or is wrong.
@@ -75,6 +81,7 @@ def make_slots(
             restarts=restarts,
             horizon=config.horizon,
             as_many=has_several(config),
+            on_made=on_made,
         )
 
     first = make_slot(0)

@@ -11,6 +11,7 @@ from rlframe.env.base_env import BaseEnv, maker_of
 from rlframe.env.env_context import EnvContext
 from rlframe.env.external_env import ExternalEnv
 from rlframe.env.wrappers.atari_wrappers import is_atari
+from rlframe.evaluation.callbacks import call_hook
 from rlframe.evaluation.episodic_life import EpisodicLifeMetrics
 from rlframe.evaluation.sampling.single_agent import EnvRunner
 from rlframe.evaluation.worker_building import LiveEnvs, make_runner, make_slots
@@ -30,6 +31,8 @@ class WorkerRequests(WorkerPolicies):
 
     env_context: EnvContext
     sample: Any  # a method of the worker
+    callbacks: Any
+    _hooks: frozenset[str]
     _env_creator: Any
     _validate_env: Any
     _restarts: int
@@ -64,13 +67,18 @@ class WorkerRequests(WorkerPolicies):
         """
         if self._env_creator is None:
             return
+        told = self._tell_of_env if "on_sub_environment_created" in self._hooks else None
         self.slots = make_slots(
-            self.policy_config, self.env_context, self._env_creator, self._validate_env, self._restarts
+            self.policy_config, self.env_context, self._env_creator, self._validate_env, self._restarts, told
         )
         for name in ("observation_space", "action_space"):
-            told = getattr(self.slots[0].env, name)
-            if told is not None:  # simulators need not know
-                setattr(self, name, told)
+            space = getattr(self.slots[0].env, name)
+            if space is not None:  # simulators need not know
+                setattr(self, name, space)
+
+    def _tell_of_env(self, env: Any, context: EnvContext) -> None:
+        given = {"worker": self, "sub_environment": env, "env_context": context, "env_index": context.vector_index}
+        call_hook(self.callbacks, "on_sub_environment_created", given)
 
     def serve(self, simulator: ExternalEnv) -> None:
         """Samples from a simulator from now on, in place of the environments that the config names."""

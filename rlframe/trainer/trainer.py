@@ -475,7 +475,10 @@ class Trainer(
         Raises:
             EnvError: If there is no environment to evaluate in.
         """
-        return with_recovery(self, partial(self._evaluate_once, episodes_left_fn, synced=synced))
+        call_hook(self.callbacks, "on_evaluate_start", {"trainer": self})
+        metrics: dict[str, Any] = with_recovery(self, partial(self._evaluate_once, episodes_left_fn, synced=synced))
+        call_hook(self.callbacks, "on_evaluate_end", {"trainer": self, "evaluation_metrics": metrics})
+        return metrics
 
     def _evaluate_once(
         self, episodes_left_fn: Callable[[int], bool] | None = None, *, synced: bool = False

@@ -36,7 +36,9 @@ _CANNOT_PLAY = {
     "TD3BC": "learns from files",
 }  # fmt: skip
 #: Callbacks that a player's trainer calls.
-_HEARD = frozenset({"on_learn_on_batch", "on_train_result", "on_trainer_init"})
+_HEARD = frozenset(
+    {"on_learn_on_batch", "on_train_result", "on_trainer_init", "on_evaluate_start", "on_evaluate_end"}
+)
 
 
 class Feed(InputReader):

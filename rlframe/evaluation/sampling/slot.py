@@ -23,7 +23,7 @@ class EnvSlot(OwnsEnvironment, RepeatsActions):
 
     Episode i of slot s in worker w is seeded with `derive_seed(seed, "env", w, s, i)`: it can be repeated on its own
     from that seed and its actions; where a life is an episode, from those of the lives before it, too. With `as_many`
-    an environment with one agent has the contract of several.
+    an environment with one agent has the contract of several. `on_made` gets each environment that is made.
 
     Attributes:
         env: The environment with Gymnasium's API.
@@ -47,8 +47,10 @@ class EnvSlot(OwnsEnvironment, RepeatsActions):
         restarts: int = 0,
         horizon: int | None = None,
         as_many: bool = False,
+        on_made: Callable[[Any, EnvContext], None] | None = None,
     ) -> None:
         self._as_many = as_many
+        self._on_made = on_made
         self._creator = creator
         self._context = context
         self._horizon = horizon

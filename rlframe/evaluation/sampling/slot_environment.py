@@ -33,10 +33,12 @@ class OwnsEnvironment:
     _context: EnvContext
     _horizon: int | None
     _as_many: bool
+    _on_made: Callable[[Any, EnvContext], None] | None
 
     def _make(self) -> Any:
         try:
-            env = self._adapted(self._creator(self._context))
+            made = self._creator(self._context)
+            env = self._adapted(made)
         except (EnvError, NonFiniteError):
             raise
         except Exception as error:
@@ -47,6 +49,8 @@ class OwnsEnvironment:
         limit = getattr(env, "_max_episode_steps", None)
         if self._horizon is not None and limit is not None and self._horizon > limit:
             cast(Any, env)._max_episode_steps = self._horizon
+        if self._on_made is not None:
+            self._on_made(made, self._context)
         return env
 
     def _adapted(self, env: Any) -> Any:

@@ -138,6 +138,21 @@ def test_type_error_inside_a_hook_is_not_hidden():
         make_worker(Counting, callbacks=Broken, rollout_fragment_length=2).sample()
 
 
+def test_environments_that_are_made_are_told_of_and_those_in_place_of_broken_ones():
+    told = []
+
+    class Told(DefaultCallbacks):
+        def on_sub_environment_created(self, *, worker, sub_environment, env_context, **kwargs):
+            told.append((worker, sub_environment, env_context.vector_index))
+
+    worker = make_worker(Counting, callbacks=MultiCallbacks([DefaultCallbacks, Told]), num_envs_per_worker=2)
+    assert [(made, index) for made, _, index in told] == [(worker, 0), (worker, 1)]
+    assert [env for _, env, _ in told] == [env.unwrapped for env in worker.foreach_env(lambda env: env)]
+    worker.slots[1].recreate()
+    assert told[2][1] is worker.slots[1].env.unwrapped
+    assert told[2][2] == 1
+
+
 def test_multi_callbacks_forwards_in_order_and_only_what_is_overridden():
     order = []
 

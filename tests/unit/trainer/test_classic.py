@@ -59,6 +59,26 @@ def test_callbacks_see_a_trainer_that_is_built():
     trainer.stop()
 
 
+def test_callbacks_see_an_evaluation_begin_and_end():
+    seen = []
+
+    class Evaluations(DefaultCallbacks):
+        def on_evaluate_start(self, *, trainer, **kwargs):
+            seen.append(trainer.iteration)
+
+        def on_evaluate_end(self, *, trainer, evaluation_metrics, **kwargs):
+            seen.append(evaluation_metrics["evaluation"]["episodes_this_iter"])
+            evaluation_metrics["evaluation"]["noted"] = 1.0
+
+    config = {"num_workers": 0, "train_batch_size": 20, "rollout_fragment_length": 20, "min_iter_time_s": 0}
+    evaluating = {"evaluation_interval": 1, "evaluation_num_episodes": 2, "callbacks": Evaluations}
+    trainer = PGTrainer({**config, **evaluating}, env="CartPole-v1")
+    assert trainer.train()["evaluation"]["noted"] == 1.0
+    trainer.evaluate()
+    assert seen == [0, 2, 1, 2]
+    trainer.stop()
+
+
 def test_a_logger_is_named_by_its_path(tmp_path):
     config = {"num_workers": 0, "train_batch_size": 20, "rollout_fragment_length": 20}
     logger = {"type": "ray.tune.logger.NoopLogger", "logdir": str(tmp_path)}
