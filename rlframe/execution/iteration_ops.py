@@ -6,14 +6,14 @@ What an execution plan does by operators, such a method does by calls. Programs 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.execution.local_rollouts import agent_steps
 from rlframe.execution.plan.context import ACTIVE_CONTEXT, STEPS_SAMPLED_COUNTER
+from rlframe.execution.plan.local_iterator import in_context_of
 from rlframe.execution.plan.remote_sources import RequestRound
 from rlframe.execution.replay_ops import UpdatePriorities
 from rlframe.execution.rollout_ops import StandardizeFields
@@ -177,18 +177,6 @@ def learner_steps(trainer: Any) -> LearnerSteps:
     """Returns those of a trainer, made when they are first asked for."""
     made: LearnerSteps = vars(trainer).setdefault("_learner_steps", LearnerSteps())
     return made
-
-
-@contextmanager
-def in_context_of(trainer: Any) -> Iterator[None]:
-    """Lets code find the trainer's counters where no plan is running, too: methods called by hand, users' functions."""
-    before, plan = ACTIVE_CONTEXT.metrics, trainer.train_exec_impl
-    if before is None and plan is not None:
-        ACTIVE_CONTEXT.metrics = plan.shared_metrics.get()
-    try:
-        yield
-    finally:
-        ACTIVE_CONTEXT.metrics = before
 
 
 def train_one_step(

@@ -20,10 +20,9 @@ from rlframe.config.merge import with_common_config
 from rlframe.config.nested_dict import copy_containers, overlay
 from rlframe.config.renames import with_other_names
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks, overridden_hooks
-from rlframe.execution.iteration_ops import in_context_of
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.plan.context import StepsLimitReached
-from rlframe.execution.plan.local_iterator import LocalIterator, as_local_iterator
+from rlframe.execution.plan.local_iterator import LocalIterator, as_local_iterator, in_context_of
 from rlframe.execution.plan.nodes import close_operator
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep

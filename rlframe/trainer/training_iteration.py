@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from rlframe.execution.iteration_ops import in_context_of, learner_steps
+from rlframe.execution.iteration_ops import learner_steps
 from rlframe.execution.metric_ops import StandardMetricsReporting, results_of_items
 from rlframe.execution.plan.context import (
     CUSTOM_METRICS_INFO,
@@ -17,7 +17,7 @@ from rlframe.execution.plan.context import (
     SharedMetrics,
     _get_shared_metrics,
 )
-from rlframe.execution.plan.local_iterator import LocalIterator
+from rlframe.execution.plan.local_iterator import LocalIterator, in_context_of
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.metrics.counter_names import (
     NUM_AGENT_STEPS_SAMPLED,

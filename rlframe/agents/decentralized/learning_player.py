@@ -36,9 +36,7 @@ _CANNOT_PLAY = {
     "TD3BC": "learns from files",
 }  # fmt: skip
 #: Callbacks that a player's trainer calls.
-_HEARD = frozenset(
-    {"on_learn_on_batch", "on_train_result", "on_trainer_init", "on_evaluate_start", "on_evaluate_end"}
-)
+_HEARD = frozenset({"on_learn_on_batch", "on_train_result", "on_trainer_init", "on_evaluate_start", "on_evaluate_end"})
 
 
 class Feed(InputReader):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlframe.execution.plan.context import (
+    ACTIVE_CONTEXT,
     MetricsContext,
     SharedMetrics,
     _get_shared_metrics,
@@ -316,3 +318,15 @@ def _items_of(given: Iterable[Any]) -> Iterator[Any]:
     marker = type("_RayNotReady", (_NextValueNotReady, ray_iterators._NextValueNotReady), {"ends_waiting": True})
     for item in given:
         yield marker() if isinstance(item, ray_iterators._NextValueNotReady) else item
+
+
+@contextmanager
+def in_context_of(trainer: Any) -> Iterator[None]:
+    """Lets code find a trainer's counters where no plan is running: methods called by hand, users' functions."""
+    before, plan = ACTIVE_CONTEXT.metrics, trainer.train_exec_impl
+    if before is None and plan is not None:
+        ACTIVE_CONTEXT.metrics = plan.shared_metrics.get()
+    try:
+        yield
+    finally:
+        ACTIVE_CONTEXT.metrics = before
