@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import importlib
+import logging
 from abc import ABCMeta
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,6 +35,7 @@ from rlframe.data.columns import (
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.recurrent_context import RecurrentContext, column_layout
 
+_LOGGER = logging.getLogger("rlframe")
 #: By method, what a class declares for its sake, and what holds where the method is the user's.
 _DECLARED_FOR: Mapping[str, Mapping[str, Any]] = {
     "loss": {"train_columns": None, "learn_columns": None},
@@ -67,11 +69,25 @@ def users_way(cls: type[Any]) -> str | None:
     """Returns the user's own method that acts as a whole, or None.
 
     It is `compute_actions_from_input_dict`, or `compute_actions` where the built-in one of that name leads there: that
-    of policies with a framework does not.
+    of policies with a framework does not, which is said once for each class.
     """
     if overridden_by_user(cls, "compute_actions_from_input_dict"):
         return "compute_actions_from_input_dict"
-    return "compute_actions" if cls.samples_by_compute_actions and overridden_by_user(cls, "compute_actions") else None
+    if not overridden_by_user(cls, "compute_actions"):
+        return None
+    if not cls.samples_by_compute_actions:
+        _say_that_workers_do_not_call(cls)
+        return None
+    return "compute_actions"
+
+
+@functools.cache
+def _say_that_workers_do_not_call(cls: type[Any]) -> None:
+    _LOGGER.warning(
+        "%s.compute_actions is called where a program calls it, and not by workers, as in RLlib 1.9; to change what "
+        "these do, override compute_actions_from_input_dict",
+        cls.__name__,
+    )
 
 
 def method(policy: Any, name: str) -> Any:

@@ -49,8 +49,7 @@ class EnvSlot(OwnsEnvironment, RepeatsActions):
         as_many: bool = False,
         on_made: Callable[[Any, EnvContext], None] | None = None,
     ) -> None:
-        self._as_many = as_many
-        self._on_made = on_made
+        self._as_many, self._on_made = as_many, on_made
         self._creator = creator
         self._context = context
         self._horizon = horizon

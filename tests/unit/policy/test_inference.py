@@ -100,6 +100,21 @@ def test_what_a_class_overrides_is_what_acts():
     np.testing.assert_array_equal(mirrored.act_on_rows(OBS)[0], 1 - actions)
 
 
+def test_a_method_that_workers_do_not_call_is_told_of_once(caplog):
+    class Asked(PPOTorchPolicy):
+        def compute_actions(self, *args, **kwargs):
+            actions, states, extra = super().compute_actions(*args, **kwargs)
+            return 1 - actions, states, extra
+
+    with caplog.at_level("WARNING", "rlframe"):
+        policies = [make(Asked), make(Asked)]
+        sampled = [policy.act_on_rows(OBS)[0] for policy in policies]
+    np.testing.assert_array_equal(1 - make(Asked).compute_actions(OBS)[0], sampled[0])
+    said = [record.getMessage() for record in caplog.records if "Asked.compute_actions" in record.getMessage()]
+    assert len(said) == 1
+    assert "override compute_actions_from_input_dict" in said[0]
+
+
 def test_a_model_that_takes_the_place_of_another_is_the_one_that_acts():
     policy = make(Swapped)
     np.testing.assert_allclose(policy.forward(OBS)[0], policy.forward_in_framework({"obs": OBS}, True)[0], atol=1e-6)
