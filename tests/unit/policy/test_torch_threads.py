@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from rlframe.policy.torch import devices
+from rlframe.policy.torch import threads
 from rlframe.policy.torch.threads import Threads, multiplications
 from rlframe.utils.cpus import THREAD_VARIABLES
 
@@ -30,9 +30,9 @@ def nobody_has_said_anything(monkeypatch):
     for name in THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     before = torch.get_num_threads()
-    monkeypatch.setattr(devices, "usable_cpus", lambda: 4)
+    monkeypatch.setattr(threads, "usable_cpus", lambda: 4)
     monkeypatch.setattr("rlframe.utils.cpus.usable_cpus", lambda: 4)
-    monkeypatch.setattr(devices, "default_threads", lambda: (before, before))
+    monkeypatch.setattr(threads, "default_threads", lambda: (before, before))
     yield
     torch.set_num_threads(before)
 

@@ -9,7 +9,7 @@ from rlframe.agents.pg import PGTrainer
 from rlframe.utils.errors import EnvError
 from tests.helpers.envs import Failing
 
-MACHINERY = {"nodes.py", "local_iterator.py", "trainable.py"}
+MACHINERY = {"nodes.py", "trainable.py"}
 
 
 def raised(**config):

@@ -7,13 +7,13 @@ import sys
 import numpy as np
 import pytest
 
-from rlframe.utils import spinning, threads
+from rlframe.utils import cpus, spinning, threads
 from rlframe.utils.cpus import capped, usable_cpus
 from rlframe.utils.threads import blas_in_one_thread
 
 
 def python(program: str, **environ: str) -> str:
-    said = (*threads.THREAD_VARIABLES, *spinning._WAIT_VARIABLES)
+    said = (*cpus.THREAD_VARIABLES, *spinning._WAIT_VARIABLES)
     env = {name: value for name, value in os.environ.items() if name not in said}
     done = subprocess.run(
         [sys.executable, "-c", program], env={**env, **environ}, capture_output=True, text=True, check=True
@@ -45,16 +45,16 @@ def test_quotas_of_both_versions_of_cgroups(tmp_path, membership, files, quotas)
     for name, text in files.items():
         (tmp_path / "root" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "root" / name).write_text(text)
-    assert list(threads._quotas(tmp_path / "membership", tmp_path / "root")) == quotas
+    assert list(cpus._quotas(tmp_path / "membership", tmp_path / "root")) == quotas
 
 
 def test_a_quota_below_the_affinity_counts_and_leaves_one(monkeypatch):
-    monkeypatch.setattr(threads, "_quotas", lambda: [0.5])
+    monkeypatch.setattr(cpus, "_quotas", lambda: [0.5])
     assert usable_cpus() == 1
 
 
 def test_threads_beyond_the_cpus_are_said_and_not_taken(monkeypatch, caplog):
-    monkeypatch.setattr(threads, "usable_cpus", lambda: 2)
+    monkeypatch.setattr(cpus, "usable_cpus", lambda: 2)
     assert (capped(1), capped(2)) == (1, 2)
     assert not caplog.messages
     assert capped(64) == 2
