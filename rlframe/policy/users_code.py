@@ -76,17 +76,17 @@ def users_way(cls: type[Any]) -> str | None:
     if not overridden_by_user(cls, "compute_actions"):
         return None
     if not cls.samples_by_compute_actions:
-        _say_that_workers_do_not_call(cls)
+        _say_that_workers_do_not_call(f"{cls.__module__}.{cls.__qualname__}")
         return None
     return "compute_actions"
 
 
 @functools.cache
-def _say_that_workers_do_not_call(cls: type[Any]) -> None:
+def _say_that_workers_do_not_call(name: str) -> None:
     _LOGGER.warning(
         "%s.compute_actions is called where a program calls it, and not by workers, as in RLlib 1.9; to change what "
         "these do, override compute_actions_from_input_dict",
-        cls.__name__,
+        name,
     )
 
 
