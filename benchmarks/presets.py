@@ -19,7 +19,7 @@ def return_after(preset: Preset, seed: int) -> str:
     trainer = get_trainer_class(preset.algorithm)({**preset.config, **evaluation, "seed": seed}, env=preset.env)
     started = time.perf_counter()
     try:
-        while (steps := trainer.train()["timesteps_total"]) < preset.env_steps[seed]:
+        while (steps := trainer.train()["timesteps_total"]) < preset.env_steps[0]:
             pass
         seconds = time.perf_counter() - started
         mean = trainer.evaluate()["evaluation"]["episode_reward_mean"]

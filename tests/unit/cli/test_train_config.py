@@ -72,6 +72,8 @@ def test_presets_are_whole_configs_with_what_they_reached(preset: Any) -> None:
     trainer_class.merge_trainer_configs(trainer_class.get_default_config(), preset.config)
     assert len(preset.env_steps) >= 3
     assert len(preset.returns) in (0, len(preset.env_steps))
+    assert not preset.returns or sum(preset.returns) / len(preset.returns) >= preset.target
+    assert not preset.returns or len(set(preset.env_steps)) == 1
     assert f"{preset.target:g}" in preset.describe()
 
 

@@ -79,6 +79,21 @@ def test_callbacks_see_an_evaluation_begin_and_end():
     trainer.stop()
 
 
+def test_callbacks_of_no_base_have_only_the_hooks_that_they_define():
+    class Ends:
+        ended = 0
+
+        def on_episode_end(self, **kwargs):
+            Ends.ended += 1
+
+    config = {"num_workers": 0, "train_batch_size": 200, "min_iter_time_s": 0, "evaluation_num_episodes": 1}
+    trainer = PGTrainer({**config, "callbacks": Ends}, env="CartPole-v1")
+    trainer.train()
+    trainer.evaluate()
+    assert Ends.ended > 1
+    trainer.stop()
+
+
 def test_a_logger_is_named_by_its_path(tmp_path):
     config = {"num_workers": 0, "train_batch_size": 20, "rollout_fragment_length": 20}
     logger = {"type": "ray.tune.logger.NoopLogger", "logdir": str(tmp_path)}
