@@ -284,8 +284,8 @@ def call_hook(callbacks: Any, hook: str, kwargs: dict[str, Any]) -> None:
     """Calls one hook with the arguments that its signature takes.
 
     Old programs declare fewer keywords than there are now, take them positionally, or take one `info` dict; the
-    signature is read, so a genuine `TypeError` inside the hook is never mistaken for another form. Callbacks that do not
-    derive from `DefaultCallbacks` have those hooks alone that they define.
+    signature is read, so a genuine `TypeError` inside the hook is never mistaken for another form. Callbacks that do
+    not derive from `DefaultCallbacks` have those hooks alone that they define.
     """
     function = getattr(callbacks, hook, None)
     if function is None:
