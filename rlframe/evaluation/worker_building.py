@@ -144,6 +144,8 @@ def make_runner(worker: Any, hooked: Iterable[str]) -> EnvRunner | MultiAgentRun
         explore=config.explore,
         render_env=config.render_env,
         recreate_envs=config.recreate_failed_workers,
+        # Plans without replay wait for a number of rows: a fragment that lacked one would cost a second round.
+        whole_fragments="replay_buffer_config" not in config,
     )
     hooks = Hooks(call=calls, worker=worker, base_env=base_env)
     if not isinstance(worker.slots[0].env, gym.Env):

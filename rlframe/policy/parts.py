@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.components import Component as Component
-from rlframe.policy.users_code import overridden_by_user, with_custom_loss
+from rlframe.policy.users_code import with_custom_loss
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
 
@@ -78,16 +78,18 @@ class FusedGradients:
     Attributes:
         classes: "module:class" by framework; `class.of(policy)` gives it (see `policy.torch.fused`), or None where
             networks are not made for it. `class.of(policy, names)` that of a curvature, with the names of weights.
-        methods: What it stands for: it is not used where a user's class replaces one of them.
+        methods: What it stands for: it is not used where a class below the one that names it replaces one of them.
     """
 
     classes: Mapping[str, str]
     methods: tuple[str, ...] = ("loss", "keep")
 
     def find(self, policy: Any) -> Any:
-        """Returns the class for a policy's framework; None where there is none, or a user's method stands for it."""
+        """Returns the class for a policy's framework; None where there is none, or its methods are replaced."""
         path = self.classes.get(policy.framework)
-        if path is None or any(overridden_by_user(type(policy), name) for name in self.methods):
+        line = type(policy).__mro__
+        named = next(place for place, cls in enumerate(line) if any(value is self for value in vars(cls).values()))
+        if path is None or any(name in vars(cls) for cls in line[:named] for name in self.methods):
             return None
         module, _, name = path.partition(":")
         return getattr(importlib.import_module(module), name)

@@ -53,7 +53,6 @@ class GeneratorPolicy(NodePolicy, PPOPolicy):
     defaults_from = "rlframe.revive.adversarial:DEFAULT_CONFIG"
     learn_columns = None  # type: ignore[assignment]  # two kinds of batches
     wants_values = False
-    fused_gradients = None  # type: ignore[assignment]  # the loss is another one
 
     def prepare(self) -> None:
         """Reads the layout, and makes what PPO's loss asks of a policy."""

@@ -374,7 +374,7 @@ def _ppo(chosen: Any, hiddens: list[int]) -> dict[str, Any]:
     rows = chosen.ppo_batch_size * chosen.ppo_rollout_horizon
     return {
         "num_envs_per_worker": chosen.ppo_batch_size,
-        "rollout_fragment_length": chosen.ppo_rollout_horizon + 1,
+        "rollout_fragment_length": chosen.ppo_rollout_horizon,
         "train_batch_size": rows, "sgd_minibatch_size": min(512, rows), "num_sgd_iter": chosen.ppo_runs,
         "gamma": chosen.gae_gamma, "lambda": chosen.gae_lambda, "clip_param": chosen.epsilon, "lr": chosen.g_lr,
         "vf_clip_param": float("inf"), "entropy_coeff": chosen.w_ent, "kl_coeff": 0.0, "grad_clip": 0.5,

@@ -27,7 +27,7 @@ from rlframe.losses.masking import valid_mean
 from rlframe.models.actor import ChainActor
 from rlframe.policy.backends import with_backend
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import LossOutput
+from rlframe.policy.parts import FusedGradients, LossOutput
 from rlframe.revive.policy_model import PolicyNetwork
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
@@ -92,8 +92,11 @@ class NearBehaviour(LearningPolicy):
         """Returns the output of a loss with the term in it, and in its report."""
         term = self.config["w_kl"] * distance
         losses: Any = output.losses
-        losses = {**losses, "actor": losses["actor"] + term} if isinstance(losses, dict) else losses + term
         stats = {**output.stats, "behaviour_kl": ops.stop_gradient(distance)}
+        if isinstance(losses, dict):
+            losses = {**losses, "actor": losses["actor"] + term}
+        else:
+            losses = stats["total_loss"] = losses + term
         return dataclasses.replace(output, losses=losses, stats=stats)
 
 
@@ -101,6 +104,7 @@ class NearPPOPolicy(NearBehaviour, PPOPolicy):
     """PPO's, near the behaviour."""
 
     learn_columns: tuple[str, ...] = (*PPOPolicy.learn_columns, BEHAVIOUR)  # type: ignore[assignment]
+    fused_gradients = FusedGradients({"torch": "rlframe.revive.near_ppo_torch:NearPPOGradients"})
 
     def _told(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         return ChainActor(self.behaviour.spec, self.behaviour.weights).forward(obs)
@@ -117,7 +121,6 @@ class NearSACPolicy(NearBehaviour, SACPolicy):
     """SAC's, near the behaviour."""
 
     learn_columns: tuple[str, ...] = (*SACPolicy.learn_columns, BEHAVIOUR)  # type: ignore[assignment]
-    fused_gradients = None
     config: NearSACConfig
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
@@ -131,7 +134,6 @@ class NearTD3Policy(NearBehaviour, DDPGPolicy):
     """TD3's, near the behaviour."""
 
     learn_columns = (*(DDPGPolicy.learn_columns or ()), BEHAVIOUR)
-    fused_gradients = None
     config: NearTD3Config
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:

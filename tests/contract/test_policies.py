@@ -49,12 +49,13 @@ POLICIES = {
     "IQL": ("rlframe.agents.iql.iql_policy", "IQL", "rlframe.agents.iql.iql:IQLConfig"),
     "discrete IQL": ("rlframe.agents.iql.iql_policy", "IQL", "rlframe.agents.iql.iql:IQLConfig"),
     "ACER": ("rlframe.agents.acer.acer_policy", "ACER", "rlframe.agents.acer.acer:ACERConfig"),
+    "continuous PPO": ("rlframe.agents.ppo.ppo", "PPO", "rlframe.agents.ppo.ppo:PPOConfig"),
     "continuous ACER": ("rlframe.agents.acer.acer_policy", "ACER", "rlframe.agents.acer.acer:ACERConfig"),
     "TRPO": ("rlframe.agents.trpo.trpo_policy", "TRPO", "rlframe.agents.trpo.trpo:TRPOConfig"),
 }
 #: Algorithms that are tried on a Box of two numbers; the others choose among three.
 BOX = gym.spaces.Box(-2, 2, (2,), np.float32)
-ON_BOX = ("SAC", "CQL", "IQL", "DDPG", "TD3", "TD3BC", "continuous ACER")
+ON_BOX = ("SAC", "CQL", "IQL", "DDPG", "TD3", "TD3BC", "continuous PPO", "continuous ACER")
 #: The agent beside the one whose policy is tested.
 OTHER = PolicySpec(
     None, gym.spaces.Box(-10, 10, (2,), np.float32), gym.spaces.Box(-1, 1, (2,), np.float32), {"agent_id": 0}

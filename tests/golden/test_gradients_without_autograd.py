@@ -28,6 +28,11 @@ CASES = [
     ("PPO", {"entropy_coeff": 0.1, "kl_coeff": 0.0, "vf_clip_param": 0.3, "clip_param": 0.05}),
     ("PPO", {"model": {"vf_share_layers": True, "fcnet_activation": "relu"}, "grad_clip": 0.2}),
     ("PPO", {"model": {"fcnet_hiddens": []}, "vf_loss_coeff": 0.3}),
+    ("continuous PPO", {}),
+    ("continuous PPO", {"action_bound_coeff": 0.5, "entropy_coeff": 0.1, "model": {"free_log_std": False}}),
+    ("continuous PPO", {"model": {"free_log_std": True, "vf_share_layers": True}, "grad_clip": 0.2, "kl_coeff": 0.7}),
+    ("continuous PPO", {"model": {"free_log_std": False, "fcnet_hiddens": []}, "kl_coeff": 0.0, "clip_param": 0.05}),
+    ("continuous PPO", {"model": {"free_log_std": True, "fcnet_activation": "relu"}, "normalize_values": True}),
 ]
 
 
@@ -94,6 +99,22 @@ def test_gradients_are_the_same(name, overrides):
     atol = 5e-6 if name == "CQL" else 1e-6  # a difference of sums over all compared actions, times min_q_weight
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(one, other, atol=atol)
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_gradients_of_means_beyond_the_action_bounds_are_the_same(free):
+    by_hand, by_autograd = pair("continuous PPO", {"action_bound_coeff": 0.5, "model": {"free_log_std": free}})
+    batch, made = make_batch(32, name="continuous PPO"), []
+    for policy in (by_hand, by_autograd):
+        weights = policy.get_weights()
+        weights["output.weight"][:2] *= 300.0  # of the means
+        policy.set_weights(weights)
+        made.append(policy.compute_gradients(batch))
+    (ours, one), (theirs, other) = made
+    assert one["learner_stats"]["action_bound_loss"] > 0.1
+    assert one["learner_stats"] == pytest.approx(other["learner_stats"], rel=1e-4)
+    for mine, wanted in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine, wanted, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize(("name", "overrides"), [case for case in CASES if case[0] == "DQN"])

@@ -34,7 +34,6 @@ class TD3BCPolicy(DDPGPolicy):
 
     config: TD3BCConfig
     defaults_from = "rlframe.agents.ddpg.td3_bc:TD3_BC_DEFAULT_CONFIG"
-    fused_gradients = None
     encoder_may_remember = False
 
     def prepare(self) -> None:

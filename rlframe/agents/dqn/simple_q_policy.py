@@ -44,6 +44,7 @@ class SimpleQPolicy(DQNPolicy):
     defaults_from = "rlframe.agents.dqn.simple_q:DEFAULT_CONFIG"
     learn_columns = (OBS, ACTIONS, REWARDS, NEXT_OBS, DISCOUNTS)
     selects_online = False  # whatever the config says of double_q
+    fused_gradients = DQNPolicy.fused_gradients  # knows this loss, too
 
     def head_config(self) -> dict[str, Any]:
         """Returns what the heads are built with: none."""

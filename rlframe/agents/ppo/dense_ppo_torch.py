@@ -1,4 +1,4 @@
-"""PPO's loss and its gradient for dense networks and discrete actions without autograd: the same numbers, sooner.
+"""PPO's loss and its gradient for dense networks, choices and Gaussians, without autograd: the same numbers, sooner.
 
 Nothing here is needed to understand PPO: `ppo_loss` says what is computed, and a test holds both to the same
 gradients.
@@ -6,9 +6,9 @@ gradients.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-import gymnasium as gym
 import torch
 from torch import Tensor
 
@@ -22,19 +22,97 @@ from rlframe.data.columns import (
     VF_PREDS,
 )
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.losses.policy_gradients import clipped_surrogate, clipped_value_loss, explained_variance
+from rlframe.losses.policy_gradients import (
+    action_bound_penalty,
+    clipped_surrogate,
+    clipped_value_loss,
+    explained_variance,
+)
+from rlframe.models.distributions import Categorical, DiagGaussian
 from rlframe.models.fcnet_spec import POPART_LAYER
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.torch.dense_chain import DenseChain
 from rlframe.policy.torch.fused import FusedLoss
 
 
+class Choices:
+    """Choices by logits z `[B, K]`, π = softmax(z), with one-hot actions e_a and entropy H.
+
+        ∂ log π(a|s) / ∂z = e_a − π,    ∂H / ∂z = −π ∘ (log π + H),    ∂ KL(π_old‖π) / ∂z = π − π_old
+
+    Args:
+        logits: z.
+        actions: a, integers `[B]`.
+        old: Logits of π_old `[B, K]`.
+
+    Attributes:
+        probs, log_probs: π and its logarithm `[B, K]`.
+        logp, entropy, kl: Float `[B]`.
+    """
+
+    def __init__(self, logits: Tensor, actions: Tensor, old: Tensor) -> None:
+        self.log_probs, old_log_probs = torch.log_softmax(logits, 1), torch.log_softmax(old, 1)
+        self.probs, self._old_probs = self.log_probs.exp(), old_log_probs.exp()
+        self._index = actions.long().unsqueeze(1)
+        self.logp = self.log_probs.gather(1, self._index).squeeze(1)
+        self.entropy = -(self.probs * self.log_probs).sum(1)
+        self.kl = (self._old_probs * (old_log_probs - self.log_probs)).sum(1)
+
+    def gradient(self, by_logp: Tensor, by_entropy: float, by_kl: float) -> Tensor:
+        """Returns the gradient by the logits `[B, K]`, of the gradients by what was made of them."""
+        grad = self.probs * -by_logp.unsqueeze(1)
+        grad.scatter_add_(1, self._index, by_logp.unsqueeze(1))
+        if by_entropy:
+            grad.addcmul_(self.probs, self.log_probs + self.entropy.unsqueeze(1), value=-by_entropy)
+        if by_kl:
+            grad.add_(self.probs - self._old_probs, alpha=by_kl)
+        return grad
+
+
+class Gaussians:
+    """Independent normal components of means μ and log deviations l, σ = exp(l), with δ = a − μ.
+
+        ∂ log π(a|s) / ∂(μ, l) = (δ / σ², (δ / σ)² − 1),    ∂H / ∂(μ, l) = (0, 1),
+        ∂ KL(π_old‖π) / ∂(μ, l) = ((μ − μ_old) / σ², 1 − exp(2 l_old − 2 l) − ((μ − μ_old) / σ)²)
+
+    Args:
+        mean: μ `[B, A]`.
+        log_std: l `[B, A]`, or one row for all.
+        actions: a `[B, A]`.
+        old: Inputs of π_old, means and log deviations `[B, 2A]`.
+
+    Attributes:
+        mean, log_std: μ and l.
+        logp, kl: Float `[B]`.
+        entropy: Float `[B]`, or `[1]`.
+    """
+
+    def __init__(self, mean: Tensor, log_std: Tensor, actions: Tensor, old: Tensor) -> None:
+        old_mean, old_log_std = old.chunk(2, 1)
+        self.mean, self.log_std, size = mean, log_std, mean.shape[1]
+        self._precision = torch.exp(-2.0 * log_std)
+        self._off, self._moved = actions.reshape(mean.shape) - mean, mean - old_mean
+        self._errors = self._off.square() * self._precision
+        self._narrowed = torch.exp(2.0 * (old_log_std - log_std))
+        self._distance = self._moved.square() * self._precision
+        self.logp = -0.5 * self._errors.sum(1) - log_std.sum(1) - 0.5 * size * math.log(math.tau)
+        self.entropy = log_std.sum(1) + 0.5 * size * (1.0 + math.log(math.tau))
+        self.kl = (0.5 * (self._narrowed + self._distance - 1.0) - old_log_std + log_std).sum(1)
+
+    def gradient(self, by_logp: Tensor, by_entropy: float, by_kl: float) -> Tensor:
+        """Returns the gradient by means and log deviations `[B, 2A]`, of the gradients by what was made of them."""
+        by_row = by_logp.unsqueeze(1)
+        by_mean, by_log_std = by_row * self._off, torch.addcmul(-by_row + by_entropy, by_row, self._errors)
+        if by_kl:
+            by_mean.add_(self._moved, alpha=by_kl)
+            by_log_std.add_(1.0 - self._narrowed - self._distance, alpha=by_kl)
+        return torch.cat([by_mean.mul_(self._precision), by_log_std], 1)
+
+
 class DensePPOGradients(FusedLoss):
     """Fills the gradients of PPO's loss for a policy and a value network of dense layers.
 
-    With logits z, π = softmax(z), one-hot actions e_a, ρ = π(a|s) / π_old(a|s) and entropy H:
-
-        ∂ log π(a|s) / ∂z = e_a − π,    ∂H / ∂z = −π ∘ (log π + H),    ∂ KL(π_old‖π) / ∂z = π − π_old
+    The loss goes up both networks from the gradients by what they give: see `Choices`, `Gaussians`, `_value_slope`.
 
     Args:
         policy: A policy whose gradients lie in one buffer.
@@ -50,7 +128,15 @@ class DensePPOGradients(FusedLoss):
             raise ValueError("not a network of dense layers with values")
         shared = spec["shared"]
         self._trunk = DenseChain(policy.model, spec["outputs"][:shared])
-        self._head = DenseChain(policy.model, spec["outputs"][shared:])
+        head = list(spec["outputs"][shared:])
+        #: Log deviations that are free of the observation, `[1, A]`, and their gradient `[A]`.
+        self._free: tuple[Tensor, Tensor] | None = None
+        if policy.numpy_dist is DiagGaussian and head and head[-1]["kind"] == "append_bias":
+            log_std = policy.model.get_submodule(head.pop()["name"]).log_std
+            if log_std.grad is None:
+                raise ValueError("the log deviations have no gradient buffer")
+            self._free = log_std.detach().unsqueeze(0), log_std.grad
+        self._head = DenseChain(policy.model, head)
         self._values = DenseChain(policy.model, [layer for layer in spec["values"] if layer["name"] != POPART_LAYER])
         self._popart: Any = getattr(policy.model, POPART_LAYER, None)
 
@@ -58,12 +144,12 @@ class DensePPOGradients(FusedLoss):
     def knows(cls, policy: Any) -> bool:
         """Returns whether the policy need not go by autograd.
 
-        It must where the model adds to the loss; where actions are not discrete, there is no critic, or the parameters
-        do not share a buffer.
+        It must where the model adds to the loss; where actions are neither choices nor Gaussian, there is no critic, or
+        the parameters do not share a buffer.
         """
-        plain = type(policy.model).custom_loss is ModelV2.custom_loss and policy.numpy_dist is not None
-        discrete = isinstance(policy.action_space, gym.spaces.Discrete)
-        return bool(plain and discrete and policy._flat_parameters is not None and policy.config["use_critic"])
+        plain = type(policy.model).custom_loss is ModelV2.custom_loss
+        known = policy.numpy_dist in {Categorical, DiagGaussian}
+        return bool(plain and known and policy._flat_parameters is not None and policy.config["use_critic"])
 
     @torch.no_grad()
     def __call__(self, batch: SampleBatch) -> Tensor:
@@ -72,23 +158,20 @@ class DensePPOGradients(FusedLoss):
         obs = batch[OBS]
         trunk = self._trunk.forward(obs if obs.dtype == torch.float32 and obs.dim() == 2 else obs.float().flatten(1))
         head, values = self._head.forward(trunk[-1]), self._values.forward(trunk[-1])
-        log_probs = torch.log_softmax(head[-1], 1)
-        old_log_probs = torch.log_softmax(batch[ACTION_DIST_INPUTS], 1)
-        probs, old_probs = log_probs.exp(), old_log_probs.exp()
-        index = batch[ACTIONS].long().unsqueeze(1)
-        logp, advantages = log_probs.gather(1, index).squeeze(1), batch[ADVANTAGES]
-        surrogate = clipped_surrogate(logp, batch[ACTION_LOGP], advantages, config["clip_param"])
-        entropy = -(probs * log_probs).sum(1)
-        kl = (old_probs * (old_log_probs - log_probs)).sum(1).mean()
+        dist, advantages = self._distributions(head[-1], batch), batch[ADVANTAGES]
+        surrogate = clipped_surrogate(dist.logp, batch[ACTION_LOGP], advantages, config["clip_param"])
+        kl = dist.kl.mean()
         value, targets = values[-1].squeeze(1), batch[VALUE_TARGETS]
         if self._popart is not None:
             value = torch.addcmul(self._popart.bias, value, self._popart.weight[0])
         vf_coeff = config["vf_loss_coeff"] / policy.value_std**2
         vf_loss = clipped_value_loss(value, batch[VF_PREDS], targets, config["vf_clip_param"]).mean()
-        policy_loss, mean_entropy = -surrogate.mean(), entropy.mean()
-        total: Tensor = policy_loss + vf_coeff * vf_loss - policy.entropy_coeff * mean_entropy
+        policy_loss, entropy = -surrogate.mean(), dist.entropy.mean()
+        total: Tensor = policy_loss + vf_coeff * vf_loss - policy.entropy_coeff * entropy
         if policy.kl_coeff:
             total = total + policy.kl_coeff * kl
+        further, held, by_outputs = self.further(dist, batch)
+        total = total + further
         explained = explained_variance(targets, value)
         policy.keep(
             total_loss=total,
@@ -96,22 +179,42 @@ class DensePPOGradients(FusedLoss):
             vf_loss=vf_loss / policy.value_std**2,
             vf_explained_var=explained,
             kl=kl,
-            entropy=mean_entropy,
+            entropy=entropy,
+            **held,
         )
         # Where the clipped ratio is the smaller one, nothing depends on the policy any more.
-        slope = surrogate.eq(torch.exp(logp - batch[ACTION_LOGP]) * advantages) * surrogate
-        grad = probs * slope.unsqueeze(1)
-        grad.scatter_add_(1, index, -slope.unsqueeze(1))
-        if policy.entropy_coeff:
-            grad.addcmul_(probs, log_probs + entropy.unsqueeze(1), value=policy.entropy_coeff)
-        if policy.kl_coeff:
-            grad.add_(probs - old_probs, alpha=policy.kl_coeff)
+        slope = surrogate.eq(torch.exp(dist.logp - batch[ACTION_LOGP]) * advantages) * surrogate
+        grad = dist.gradient(-slope, -policy.entropy_coeff, policy.kl_coeff)
+        if by_outputs is not None:
+            grad.add_(by_outputs)
         by_value = self._value_slope(value, batch[VF_PREDS], targets).unsqueeze(1)
         if self._popart is not None:
             by_value = by_value * self._popart.weight
         rows = len(targets)
         self._backward(trunk, head, values, grad.div_(rows), by_value.mul_(vf_coeff / rows))
         return total
+
+    def _distributions(self, outputs: Tensor, batch: SampleBatch) -> Choices | Gaussians:
+        if self._policy.numpy_dist is Categorical:
+            return Choices(outputs, batch[ACTIONS], batch[ACTION_DIST_INPUTS])
+        mean, log_std = outputs.chunk(2, 1) if self._free is None else (outputs, self._free[0])
+        return Gaussians(mean, log_std, batch[ACTIONS], batch[ACTION_DIST_INPUTS])
+
+    def further(
+        self, dist: Choices | Gaussians, batch: SampleBatch
+    ) -> tuple[Tensor | float, dict[str, Tensor], Tensor | None]:
+        """Returns further terms of the loss: their sum, statistics, and the rows' gradients by distribution inputs."""
+        del batch
+        coeff = self._policy.config.get("action_bound_coeff")  # a config of the user's own may be RLlib's, without it
+        bounds = self._policy.action_bounds.bounds if coeff else None
+        if bounds is None:
+            return 0.0, {}, None
+        assert isinstance(dist, Gaussians)
+        low, high = (torch.as_tensor(bound, device=dist.mean.device) for bound in bounds)
+        cost = action_bound_penalty(dist.mean, low, high).mean()
+        off, half = dist.mean - (low + high) / 2.0, (high - low) / 2.0
+        slope = (off.abs() / half - 1.0).clamp_(min=0.0).mul_(off.sign()).mul_(2.0 * coeff / half)
+        return coeff * cost, {"action_bound_loss": cost}, torch.cat([slope, torch.zeros_like(slope)], 1)
 
     def _value_slope(self, value: Tensor, old: Tensor, targets: Tensor) -> Tensor:
         """Returns the gradient of the clipped value loss by V, `[B]`."""
@@ -125,7 +228,11 @@ class DensePPOGradients(FusedLoss):
     def _backward(
         self, trunk: list[Tensor], head: list[Tensor], values: list[Tensor], by_outputs: Tensor, by_values: Tensor
     ) -> None:
-        """Fills the gradients from those by the logits [B, A] and by the values [B, 1]."""
+        """Fills the gradients from those by distribution inputs [B, K] and by the values [B, 1]."""
+        if self._free is not None:
+            size = len(self._free[1])
+            torch.sum(by_outputs[:, size:], 0, out=self._free[1])
+            by_outputs = by_outputs[:, :size]
         shares = bool(self._trunk)
         by_features = self._head.backward(head, by_outputs, input_grad=shares)
         by_value_features = self._values.backward(values, by_values, input_grad=shares)
@@ -135,4 +242,4 @@ class DensePPOGradients(FusedLoss):
             self._trunk.backward(trunk, by_features + by_value_features, input_grad=False)
 
 
-__all__ = ["DensePPOGradients"]
+__all__ = ["Choices", "DensePPOGradients", "Gaussians"]

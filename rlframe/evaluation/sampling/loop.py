@@ -17,7 +17,10 @@ EPISODE_HOOKS = frozenset({"on_episode_start", "on_episode_step", "on_episode_en
 
 @dataclass(frozen=True)
 class RunnerSettings:
-    """What the loop needs of a config; names and meanings as there."""
+    """What the loop needs of a config; names and meanings as there.
+
+    With `whole_fragments`, rows that a vectorised environment spends on resets are made up for by further steps.
+    """
 
     rollout_fragment_length: int
     batch_mode: str = "truncate_episodes"
@@ -28,6 +31,7 @@ class RunnerSettings:
     explore: bool = True
     render_env: bool = False
     recreate_envs: bool = False
+    whole_fragments: bool = False
 
 
 @dataclass

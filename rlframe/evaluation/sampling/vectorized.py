@@ -70,7 +70,8 @@ class VectorRunner(EnvRunner):
     """Steps a vectorised environment with one policy and returns `SampleBatch`es.
 
     Such an environment resets an episode in the step after its last, which has no action of ours and no reward; that
-    row is stepped, and dropped. So a batch has one row less for each episode that began in it.
+    row is stepped, and dropped. So a batch has one row less for each episode that began in it; where plans wait for a
+    number of rows (`whole_fragments`), all slots step on until there are as many: up to one row of each too many.
 
     Args:
         vector_env: Environments that step together.
@@ -130,35 +131,40 @@ class VectorRunner(EnvRunner):
         self._started = True
 
     def _fill_buffer(self) -> tuple[SampleBatch, list[TrajectorySlice]]:
-        """Steps all slots `rollout_fragment_length` times and returns the rows and their segments."""
+        """Steps all slots `rollout_fragment_length` times, or on to as many rows; returns these and their segments."""
         settings, policy = self.settings, self.policy
         buffer = RolloutBuffer(settings.rollout_fragment_length, self._obs, policy, self.empty)
-        dropped = np.zeros((buffer.length, buffer.slots), np.bool_)
+        wanted = buffer.length * buffer.slots
         policy.exploration.before_compute_actions(timestep=policy.global_timestep, explore=settings.explore)
         clock = time.perf_counter
         started, act_time, env_time = clock(), 0.0, 0.0
-        for t in range(buffer.length):
+        t = 0
+        while t < buffer.length:
             before = clock()
             actions, extras = self._act(buffer.obs_at(t))
             between = clock()
             buffer.write_actions(t, self._flat(actions), extras)
-            self._step_all(t, buffer, actions, dropped)
+            self._step_all(t, buffer, actions)
             after = clock()
             act_time += between - before
             env_time += after - between
+            t += 1
+            if t == buffer.length and settings.whole_fragments:
+                missing = wanted - int(np.count_nonzero(~buffer.skipped))
+                buffer.extend(-(-missing // buffer.slots))
         policy.exploration.restore_weights()
         self._obs = buffer.obs_at(buffer.length).copy()  # as in EnvRunner
         self._times.add(act_time, env_time, clock() - started, buffer.length)
         for index in range(buffer.slots):
             buffer.close_segment(index, self._part_id(index), int(self._counts[index]))
         self._kept = None
-        if dropped.any():
+        if buffer.skipped.any():
             # Rows of no episode, so that nothing before or behind them is taken for their neighbour.
-            buffer.eps_id[dropped], buffer.t[dropped] = -1, 0
-            self._kept = np.flatnonzero(~dropped.swapaxes(0, 1).reshape(-1))
+            buffer.eps_id[buffer.skipped], buffer.t[buffer.skipped] = -1, 0
+            self._kept = np.flatnonzero(~buffer.skipped.swapaxes(0, 1).reshape(-1))
         return assemble(buffer, policy, settings), buffer.segments
 
-    def _step_all(self, t: int, buffer: RolloutBuffer, actions: NDArray[Any], dropped: NDArray[np.bool_]) -> None:
+    def _step_all(self, t: int, buffer: RolloutBuffer, actions: NDArray[Any]) -> None:
         try:
             made = self.vector_env.step(self._vector_actions(actions))
         except Exception as error:
@@ -176,7 +182,6 @@ class VectorRunner(EnvRunner):
         self._counts += 1
         self._sums += rewards
         if skip.any():
-            dropped[t] = skip
             self._begin_skipped(t, buffer, skip)
         if infos and buffer.infos is not None:
             buffer.infos[t] = [_info_of(infos, index) for index in range(buffer.slots)]

@@ -6,13 +6,15 @@ import pytest
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from rlframe.revive import policy_training
+from rlframe.revive import policy_training, regularized
 from rlframe.revive.configuration import read_configuration
 from rlframe.revive.data import GraphData
 from rlframe.revive.graph import DecisionGraph
 from rlframe.revive.policy_model import PolicyModel
 from rlframe.revive.policy_training import PolicyTraining, logged_decisions
+from rlframe.revive.regularized import NearPPOConfig
 from rlframe.utils.errors import CheckpointError, ConfigError, DataError
+from tests.contract.test_policies import make_batch
 
 GRAPH = {
     "metadata": {
@@ -184,6 +186,29 @@ def test_weight_of_the_behaviour_keeps_the_policy_near_it(fitted, algorithm):
         return np.abs(networks[-1].means(obs) - networks[0].means(obs)).mean()
 
     assert moved(30.0) < 0.5 * moved(0.0)
+
+
+@pytest.mark.parametrize("space", [gym.spaces.Box(-1, 1, (2,), np.float32), gym.spaces.Discrete(3)])
+def test_gradient_near_the_behaviour_is_that_of_autograd(space):
+    width, gradients, stats = 4 if isinstance(space, gym.spaces.Box) else 3, [], []
+    config = {**NearPPOConfig.defaults(), "seed": 3, "w_kl": 0.7, "entropy_coeff": 0.1}
+    config["model"] |= {"fcnet_hiddens": [16]}
+    matrix = np.random.default_rng(0).normal(size=(4, width)).astype(np.float32)
+    for by_hand in (True, False):
+        policy = regularized.NearPPOTorchPolicy(gym.spaces.Box(-10, 10, (4,), np.float32), space, config)
+        policy.set_weights({name: 5.0 * array for name, array in policy.get_weights().items()})
+        policy._told = lambda obs: 0.5 * obs @ matrix
+        assert policy.without_autograd is not None
+        if not by_hand:
+            policy.without_autograd = None
+        batch = make_batch(32, name="continuous PPO" if width == 4 else "PPO")
+        made = policy.compute_gradients(policy.complete_batch(batch))
+        gradients.append(made[0])
+        stats.append(made[1]["learner_stats"])
+    assert stats[0]["behaviour_kl"] > 0.05
+    assert stats[0] == pytest.approx(stats[1], rel=1e-4, abs=1e-6)
+    for one, other in zip(*gradients, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
 
 
 def test_weight_of_the_behaviour_needs_one(fitted):
