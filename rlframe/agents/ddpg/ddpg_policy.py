@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.agents.ddpg.ddpg_model import DDPGModelMethods, build_ddpg_models_and_action_dist, is_own, networks_in
 from rlframe.agents.families.actor_critic_networks import action_size, obs_width, remembering_encoder_config
+from rlframe.agents.families.own_model import distribution_of_features, held, of_constants, own_weights
 from rlframe.agents.families.replayed_policy import (
     LOSS_COLUMNS,
     SAMPLED_COLUMNS,
@@ -31,7 +33,7 @@ from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.models.spec import Dense, Initial, Layer, Network, Part, Rescale, dense_layers
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import AdamSpec, Component, FusedGradients, LossOutput
+from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients, LossOutput
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
@@ -64,6 +66,8 @@ class DDPGPolicy(LearningPolicy):
     padded_sequences = histories
     encoder_may_remember = True
     dist_type = "deterministic"
+    #: Whether the loss reads a model of the program's own in place of the networks.
+    takes_own_model = True
     fused_gradients: FusedGradients | None = FusedGradients(
         {"torch": "rlframe.agents.families.dense_actor_critic_torch:DenseDDPGGradients"},
         ("loss", "next_value", "target_actions", "trusted", "actor_loss", "penalty", "output", "keep"),
@@ -120,7 +124,30 @@ class DDPGPolicy(LearningPolicy):
     def make_components(self) -> dict[str, Component]:
         """Returns nothing; has workers cut the rows of a memory into sequences."""
         prepare_sequences(self)
+        if self.has_own_model:
+            self.fused_gradients, self._action_distribution_fn = None, distribution_of_features
         return {}
+
+    # --- a model of the program's own in place of the networks ------------------------------------------------
+
+    @property
+    def has_own_model(self) -> bool:
+        """Whether the model is a program's `DDPGTorchModel` or `DDPGTFModel`."""
+        return isinstance(self.model, DDPGModelMethods)
+
+    def make_model_and_dist(self) -> tuple[Any, Any]:
+        """Returns the networks, or a model of the program's own, and the distribution class."""
+        if not is_own(self):
+            return super().make_model_and_dist()
+        return build_ddpg_models_and_action_dist(self, self.observation_space, self.action_space, self.config)
+
+    def weights_of(self, networks: tuple[str, ...]) -> dict[str, Any]:
+        """Returns the weights of some networks, in the framework's tensors, by name."""
+        return own_weights(self.model, networks) if self.has_own_model else super().weights_of(networks)
+
+    def _make_target_network(self, names: tuple[str, ...]) -> None:
+        make: Any = super()
+        make._make_target_network(WHOLE_MODEL if self.has_own_model else names)  # the framework's
 
     def random_columns(self, rows: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
         """Returns the noise of the target actor's actions."""
@@ -136,14 +163,14 @@ class DDPGPolicy(LearningPolicy):
 
     def next_value(self, batch: SampleBatch) -> Tensor:
         """Returns what the target critics say of the target actor's actions, the smallest of them. Float `[B]`."""
-        target, steps = self.target_model, steps_of(self, batch)
+        target, steps = networks_in(self.target_model), steps_of(self, batch)
 
         def value(seen: Tensor) -> Tensor:
             actions = self.target_actions(target.actor(seen), steps)
             values = [getattr(target, name)(seen, actions)[:, 0] for name in self.critic_names]
             return self.trusted(smallest(values), actions, steps)
 
-        made: Tensor = ops.without_gradient(value, encoded_next(self, target, batch))
+        made: Tensor = of_constants(value, encoded_next(self, target, batch))
         return made
 
     def trusted(self, value: Tensor, actions: Tensor, steps: SampleBatch) -> Tensor:
@@ -172,7 +199,8 @@ class DDPGPolicy(LearningPolicy):
 
     def penalty(self, model: Any, name: str) -> Tensor:
         """Returns ½ l2_reg Σ w² over the weights of a network, biases aside; a scalar."""
-        return self.config.l2_reg * half_squares(getattr(model, name).kernels())
+        own = self.has_own_model
+        return self.config.l2_reg * half_squares(model.kernels(name) if own else getattr(model, name).kernels())
 
     def output(self, model: Any, critic: Tensor, actor: Tensor | None, td_error: Tensor, q: Tensor) -> LossOutput:
         """Returns the losses with their penalties, and the report.
@@ -199,6 +227,7 @@ class DDPGPolicy(LearningPolicy):
 def ddpg_actor_critic_loss(policy: DDPGPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
     """Returns the losses of actor and critics for one batch; the equations are those of `DDPGPolicy`."""
     del dist_class
+    model = networks_in(model)
     steps, seen = steps_of(policy, train_batch), encoded(policy, model, train_batch, training=True)
     weights, mean = steps.get(WEIGHTS), valid_mean(steps)
     targets = bootstrapped(steps[REWARDS], steps[DISCOUNTS], policy.next_value(train_batch))
@@ -211,7 +240,7 @@ def ddpg_actor_critic_loss(policy: DDPGPolicy, model: Any, dist_class: Any, trai
     td_error = sizes[0] if len(sizes) == 1 else (sizes[0] + sizes[1]) / 2.0
     actor_loss = None
     if policy.due("actor"):
-        actor_loss = policy.actor_loss(model, ops.stop_gradient(seen), steps, mean)
+        actor_loss = policy.actor_loss(model, held(seen), steps, mean)
     td_error = td_errors_to_replay(policy, td_error, steps)
     return policy.output(model, critic_loss, actor_loss, td_error, valid_rows(steps)(values[0]))
 

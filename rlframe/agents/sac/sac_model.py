@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import tree
 from gymnasium import spaces
 
 from rlframe.agents.families.actor_critic_networks import action_size, is_discrete
+from rlframe.agents.families.own_model import OwnNetworks, is_own_model, side_by_side, weights_in
 from rlframe.data.columns import OBS
 from rlframe.models.catalog import ModelCatalog, default_network
 from rlframe.models.modelv2 import IS_TRAINING
@@ -142,106 +142,15 @@ def _options(section: Mapping[str, Any] | None) -> dict[str, Any]:
     return {**{key: value for key, value in (section or {}).items() if value is not None}, "vf_share_layers": True}
 
 
-def side_by_side(features: Any) -> Tensor:
-    """Returns nested features as one tensor `[B, D]`, in the order of the flat observations; a tensor as it is."""
-    leaves = tree.flatten(features)
-    return leaves[0] if leaves[0] is features else ops.concat([ops.flat_rows(ops.to_float(x)) for x in leaves], 1)
-
-
-def weights_in(network: Any) -> list[Any]:
-    """Returns the weights of a model, a module of PyTorch, or a Keras model."""
-    if callable(getattr(network, "variables", None)):
-        return list(network.variables())
-    parameters = getattr(network, "parameters", None)
-    return list(network.trainable_variables) if parameters is None else list(parameters())
-
-
-def own_weights(model: Any, networks: tuple[str, ...]) -> set[int]:
-    """Returns the ids of the tensors that the optimiser of some networks steps, in a model of the program's own.
-
-    Args:
-        model: The model.
-        networks: "actor", "log_alpha", or the names of critics and of what makes their features.
-    """
-    if networks == ("log_alpha",):
-        weights = [model.log_alpha]
-    else:
-        weights = model.policy_variables() if networks == ("actor",) else model.q_variables()
-    # Keras' variables stand for TensorFlow's.
-    return {id(weight.value if hasattr(weight, "path") else weight) for weight in weights}
-
-
-def held(features: Any) -> Any:
-    """Returns features, nested as a program's own model gives them, as constants."""
-    return tree.map_structure(ops.stop_gradient, features)
-
-
-def of_constants(function: Callable[[Any], Any], features: Any) -> Any:
-    """Returns what a function gives for features, which may be nested, as constants; see `ops.without_gradient`."""
-    return ops.without_gradient(lambda _: function(features), tree.flatten(features)[0])
-
-
-class OwnNetworks:
-    """A model of the program's own, with the names under which SAC's loss asks for its networks."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
-    def encode(self, obs: Tensor, training: bool = False) -> Any:
-        """Returns what the model's `forward` makes of observations `[B, ...]`, nested."""
-        return self._model({OBS: obs, IS_TRAINING: training}, [], None)[0]
-
-    def actor(self, features: Any) -> Tensor:
-        """Returns distribution inputs."""
-        made: Tensor = self._model.get_policy_output(features)
-        return made
-
-    def q(self, features: Any, actions: Tensor | None = None, **kwargs: Any) -> Tensor:
-        """Returns the critic's values."""
-        del kwargs
-        made: Tensor = self._model.get_q_values(features, actions)
-        return made
-
-    def twin_q(self, features: Any, actions: Tensor | None = None, **kwargs: Any) -> Tensor:
-        """Returns the second critic's values."""
-        del kwargs
-        made: Tensor = self._model.get_twin_q_values(features, actions)
-        return made
-
-    @property
-    def log_alpha(self) -> Tensor:
-        """Log α, a scalar."""
-        return ops.reshape(self._model.log_alpha, ())
-
-
 def networks_in(model: Any) -> Any:
     """Returns a policy's model, or target model, as the loss reads it."""
     return OwnNetworks(model) if isinstance(model, SACModelMethods) else model
 
 
 def is_own(policy: Any) -> bool:
-    """Returns whether `model.custom_model` is a whole model of SAC's, and not one that makes features for its networks.
-
-    Raises:
-        ConfigError: If the config asks for what only built-in networks have.
-    """
-    custom = policy.config["model"].get("custom_model")
-    given = ModelCatalog.find_model(custom) if custom else None
-    if not (isinstance(given, type) and issubclass(given, SACModelMethods)):
-        return False
-    if not policy.takes_own_model:
-        raise ConfigError(
-            f"model.custom_model: got {given.__name__}, a whole model of SAC's, which {type(policy).__name__} does not "
-            "learn with; wanted networks of your own in Q_model.custom_model and policy_model.custom_model"
-        )
+    """Returns whether `model.custom_model` is a whole model of SAC's; see `is_own_model`."""
     wanted = {"n_critics": (None, 0, 1, 2), "n_quantiles": (1,), "critic_batch_norm": (False,)}
-    for key, values in wanted.items():
-        if policy.config.get(key) not in values:
-            raise ConfigError(
-                f"{key}: got {policy.config[key]!r} with the custom model {given.__name__}, whose networks are its "
-                f"own; wanted one of {values}"
-            )
-    return True
+    return is_own_model(policy, SACModelMethods, "SAC", wanted)
 
 
 def build_sac_model(policy: Any, obs_space: Any, action_space: Any, config: Mapping[str, Any]) -> Any:
@@ -286,12 +195,3 @@ def build_sac_model_and_action_dist(
     section = config["model"]
     kind = section.get("custom_action_dist") or (None if is_discrete(action_space) else "squashed_gaussian")
     return model, ModelCatalog.get_action_dist(action_space, section, dist_type=kind, framework=policy.framework)[0]
-
-
-def distribution_of_features(
-    policy: Any, model: Any, *, input_dict: Any, state_batches: Any = None, seq_lens: Any = None, **kwargs: Any
-) -> tuple[Tensor, Any, list[Any]]:
-    """Returns the actor's outputs, the class of their distribution, and new states, of a model of the program's own."""
-    del kwargs
-    features, state = model(input_dict, state_batches or [], seq_lens)
-    return model.get_policy_output(features), policy.dist_class, state

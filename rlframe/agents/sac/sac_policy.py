@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.agents.families.actor_critic_networks import network_of, remembering_encoder_config, settle_action_space
+from rlframe.agents.families.own_model import distribution_of_features, held, of_constants, own_weights
 from rlframe.agents.families.replayed_policy import (
     LOSS_COLUMNS,
     SAMPLED_COLUMNS,
@@ -25,16 +26,7 @@ from rlframe.agents.families.replayed_sequences import (
     td_errors_to_replay,
 )
 from rlframe.agents.families.td_errors import error_loss, td_error_of
-from rlframe.agents.sac.sac_model import (
-    SACModelMethods,
-    build_sac_model_and_action_dist,
-    distribution_of_features,
-    held,
-    is_own,
-    networks_in,
-    of_constants,
-    own_weights,
-)
+from rlframe.agents.sac.sac_model import SACModelMethods, build_sac_model_and_action_dist, is_own, networks_in
 from rlframe.data.columns import ACTIONS, DISCOUNTS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import (
@@ -179,9 +171,7 @@ class SACPolicy(LearningPolicy):
         """Returns the weights of some networks, in the framework's tensors, by name."""
         if not self.has_own_model:
             return super().weights_of(networks)
-        wanted = own_weights(self.model, networks)
-        named: dict[str, Any] = self.model.trainable_variables(as_dict=True)
-        return {name: weight for name, weight in named.items() if id(weight) in wanted}
+        return own_weights(self.model, networks)
 
     def _make_target_network(self, names: tuple[str, ...]) -> None:
         make: Any = super()
