@@ -162,7 +162,7 @@ class PPOPolicyConfig(PolicyConfig):
     """PPO in the learned environment."""
 
     ppo_batch_size: int = option(64, "Rollouts side by side.", unit="trajectories", low=1, alias="pbs")
-    ppo_epoch: int = option(100, "Epochs, each of one rollout of all.", unit="epochs", low=1, alias="pep")
+    ppo_epoch: int = option(200, "Epochs, each of one rollout of all.", unit="epochs", low=1, alias="pep")
     ppo_rollout_horizon: int = option(100, "Length of rollouts.", unit="steps", low=2, alias="prh")
     ppo_runs: int = option(8, "Passes over an epoch's rollouts.", low=1)
     epsilon: float = option(0.2, "Clipping of the ratio.", above=0, high=1)
