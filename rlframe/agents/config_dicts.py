@@ -609,7 +609,7 @@ class _ARSKeys(_PerturbedWeightsKeys, total=False):
     num_rollouts: int
     """Directions of one update, each of which two episodes try."""
     rollouts_used: int
-    """The best of them, of which the step is made."""
+    """The best of them, of which the step is made; more are all of them."""
     sgd_stepsize: float
     """Size of the step."""
     offset: float

@@ -32,7 +32,9 @@ UNSUPPORTED: dict[str, UnsupportedValue] = {
     "model._use_default_native_models": UnsupportedValue(
         bool, "both frameworks have the same default models", harmless=True
     ),
-    "optimizer": UnsupportedValue(bool, "no algorithm here reads it; use lr and the algorithm's own keys"),
+    "optimizer": UnsupportedValue(
+        bool, "only Ape-X reads it, as in RLlib 1.x; use lr and the algorithm's own keys", harmless=True
+    ),
     "sample_collector": UnsupportedValue(
         lambda value: not (value is None or _is_rllibs_own(value)),
         "samples are collected in columns; change them in callbacks",

@@ -293,6 +293,19 @@ class MultiAgentBatch:
         }
         self.count = int(env_steps)
 
+    def __getitem__(self, key: str) -> Any:
+        """Returns a column of the default policy's rows, where that policy is the only one.
+
+        Raises:
+            TypeError: If there are other policies.
+        """
+        if set(self.policy_batches) != {DEFAULT_POLICY_ID}:
+            raise TypeError(
+                f"A MultiAgentBatch of the policies {list(self.policy_batches)} has no column {key!r}; wanted "
+                f"batch.policy_batches[policy id][{key!r}]."
+            )
+        return self.policy_batches[DEFAULT_POLICY_ID][key]
+
     def env_steps(self) -> int:
         """Environment steps in which the rows were collected."""
         return self.count

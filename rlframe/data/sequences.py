@@ -18,7 +18,7 @@ from rlframe.data.columns import (
     UNROLL_ID,
     VALID_MASK,
 )
-from rlframe.data.nested import Column, first_leaf, map_nested
+from rlframe.data.nested import Column, first_leaf, leaves, map_nested
 from rlframe.data.rows import Columns, as_seq_lens, filler, padded_positions, scatter_rows
 from rlframe.data.sample_batch import SampleBatch
 
@@ -74,7 +74,7 @@ def chop_into_sequences(  # noqa: PLR0913 - RLlib's signature, keyword-only
     states_already_reduced_to_init: bool = False,
     padding: Literal["zero", "last"] = "zero",
     rng: np.random.Generator | None = None,
-    handle_nested_data: bool = True,
+    handle_nested_data: bool = False,
 ) -> tuple[list[Column], list[NDArray[Any]], NDArray[np.int32]]:
     """Cuts rows into sequences and pads these at their right.
 
@@ -91,7 +91,7 @@ def chop_into_sequences(  # noqa: PLR0913 - RLlib's signature, keyword-only
         states_already_reduced_to_init: The states are one per sequence.
         padding: What padding rows hold: "zero", or a copy of the sequence's "last" row.
         rng: Source of the order; NumPy's global generator where missing.
-        handle_nested_data: Not used: dicts and tuples of arrays are cut as they are.
+        handle_nested_data: Return each feature as the list of its leaves. Else dicts and tuples stay what they are.
 
     Returns:
         The features `[sequences * T, ...]`, the state at the start of each sequence `[sequences, S]`, and the valid
@@ -100,7 +100,6 @@ def chop_into_sequences(  # noqa: PLR0913 - RLlib's signature, keyword-only
     Raises:
         ValueError: If neither labels nor `seq_lens` are given, or a sequence is longer than `max_seq_len`.
     """
-    del handle_nested_data
     if seq_lens is None or len(seq_lens) == 0:
         lens = sequence_lengths(max_seq_len, episode_ids, unroll_ids, agent_indices)
     else:
@@ -117,6 +116,8 @@ def chop_into_sequences(  # noqa: PLR0913 - RLlib's signature, keyword-only
         order = permutation(len(lens))
         features = [map_nested(lambda leaf: _reorder(leaf, order), column) for column in features]
         states, lens = [state[order] for state in states], lens[order]
+    if handle_nested_data:
+        features = [list(leaves(column)) for column in features]
     return features, states, lens
 
 

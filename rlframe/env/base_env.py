@@ -85,11 +85,11 @@ class BaseEnv:
         return getattr(self._envs[0], name) if self._envs else None
 
     def __getattr__(self, name: str) -> Any:
-        """Finds the user's `VectorEnv` under the name that RLlib had for it."""
-        made = maker_of(self._envs[0]) if name == "vector_env" and self._envs else None
-        if made is None:
+        """Finds the user's `VectorEnv` under the name that RLlib had for it; without one this stands for it."""
+        first = self._envs[0] if name == "vector_env" and self._envs else None
+        if first is None or isinstance(first, MultiAgentAdapter):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        return made
+        return maker_of(first) or self
 
     @staticmethod
     def to_base_env(

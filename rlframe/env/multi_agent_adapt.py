@@ -112,7 +112,12 @@ class MultiAgentAdapter:
             )
         return (
             dict(obs),
-            {agent: finite_reward(reward, agent) for agent, reward in rewards.items()},
+            # Those of turn-based games give None for an agent that has not acted yet.
+            {
+                agent: finite_reward(reward, agent)
+                for agent, reward in rewards.items()
+                if reward is not None or agent in actions
+            },
             {agent: bool(flag) for agent, flag in ended.items()},
             {agent: bool(flag) for agent, flag in truncateds.items()},
             dict(infos),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import gymnasium
+from gymnasium.envs.registration import load_env_creator
 
 from rlframe.env.adapt import adapt_env
 from rlframe.env.agent_dicts import ALL, finite_reward, pettingzoo_kind, spaces_by_agent
@@ -88,10 +90,22 @@ def make_multi_agent(env_name_or_creator: str | Callable[..., Any]) -> type[Mult
         env_name_or_creator: A Gymnasium id, or a function from the environment's config to an environment.
 
     Returns:
-        A class whose config has `num_agents` (1), the agents being numbered from 0; the rest is for the copies.
+        A class whose config has `num_agents` (1), the agents being numbered from 0; the rest is for the copies: for an
+        id, as far as its constructor has such arguments.
     """
     creator = env_name_or_creator if isinstance(env_name_or_creator, str) else staticmethod(env_name_or_creator)
     return type("MultiEnv", (_Copies,), {"made_by": creator, "__doc__": _Copies.__doc__})
+
+
+def _accepted(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options that `gymnasium.make` or the environment's constructor has an argument for."""
+    entry = gymnasium.spec(env_id).entry_point
+    maker: Any = load_env_creator(entry) if isinstance(entry, str) else entry
+    parameters = inspect.signature(maker).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return dict(options)
+    names = {parameter.name for parameter in parameters} | set(inspect.signature(gymnasium.make).parameters)
+    return {key: value for key, value in options.items() if key in names}
 
 
 class _Copies(MultiAgentEnv):
@@ -113,7 +127,9 @@ class _Copies(MultiAgentEnv):
 
     def _make(self, options: dict[str, Any]) -> Any:
         made_by = type(self).made_by
-        return gymnasium.make(made_by, **options) if isinstance(made_by, str) else made_by(options)
+        if not isinstance(made_by, str):
+            return made_by(options)
+        return gymnasium.make(made_by, **_accepted(made_by, options))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Starts all copies."""
@@ -263,12 +279,17 @@ class GroupAgentsWrapper(MultiAgentEnv):
                 reward is no number.
             NonFiniteError: If a reward is NaN or infinite; a group's sum would not tell whose.
         """
-        result = self.env.step(self._single_actions(action_dict))
+        actions = self._single_actions(action_dict)
+        result = self.env.step(actions)
         whole = isinstance(result, tuple) and len(result) in (4, 5)
         if not whole or not all(isinstance(part, Mapping) for part in result):
             return result  # against the contract: the sampling loop says how
         obs, rewards, *flags, infos = result
-        rewards = {agent: finite_reward(reward, agent) for agent, reward in rewards.items()}
+        rewards = {
+            agent: finite_reward(reward, agent)
+            for agent, reward in rewards.items()
+            if reward is not None or agent in actions
+        }
         self._note_ends(*flags)
         grouped_obs = self._group_obs(obs)
         grouped_infos = self._group_infos(infos, rewards, grouped_obs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,37 @@ if TYPE_CHECKING:
 _PATIENCE_S = 300.0
 
 
+def _of_config(key: str) -> property:
+    return property(lambda worker: worker.policy_config[key], doc=f"The config's `{key}`.")
+
+
 class RLlibWorkerNames:
     """Methods of a `RolloutWorker` for the sake of RLlib's names alone."""
 
     policy_map: PolicyMap
+    policy_config: Any
     _creation_args: dict[str, Any]
+
+    batch_mode = _of_config("batch_mode")
+    compress_observations = _of_config("compress_observations")
+    fake_sampler = _of_config("fake_sampler")
+    num_envs = _of_config("num_envs_per_worker")
+    observation_filter = _of_config("observation_filter")
+
+    @property
+    def rollout_fragment_length(self) -> int:
+        """Steps of all environments that a batch has, or has at least."""
+        return int(self.policy_config.rollout_fragment_length * self.policy_config.num_envs_per_worker)
+
+    @property
+    def count_steps_by(self) -> str:
+        """What a batch's length counts: "env_steps" or "agent_steps"."""
+        return str(self.policy_config.multiagent.count_steps_by)
+
+    @property
+    def env_creator(self: Any) -> Any:
+        """What makes the environments."""
+        return self._env_creator
 
     def creation_args(self) -> dict[str, Any]:
         """Returns the arguments that this worker was made with."""
@@ -211,10 +238,11 @@ class RowsOfEpisode:
 
 def _by_agent(part: str) -> property:
     def collect(self: Any) -> dict[Any, Any]:
-        views = {agent: getattr(view, part) for agent, view in self._views.items()}
+        seen = {agent: view for agent, view in self._views.items() if view.obs is not None or view.rewards}
+        views = {agent: getattr(view, part) for agent, view in seen.items()}
         return {agent: value for agent, value in views.items() if value is not None}
 
-    return property(collect, doc=f"By agent: its `{part}`, of agents that have one; a copy.")
+    return property(collect, doc=f"By agent that has observed something: its `{part}`, if there is one; a copy.")
 
 
 class RLlibEpisodeNames:
@@ -227,9 +255,12 @@ class RLlibEpisodeNames:
     _agent_to_last_action = _by_agent("action")
     _agent_to_prev_action = _by_agent("prev_action")
     _agent_to_last_extra_action_outs = _by_agent("extras")
-    _agent_reward_history = _by_agent("rewards")
 
     _batch_builder: Any
+
+    @property
+    def _agent_reward_history(self: Any) -> dict[Any, list[float]]:
+        return defaultdict(list, {agent: list(view.rewards) for agent, view in self._views.items() if view.rewards})
 
     @property
     def batch_builder(self) -> Any:

@@ -62,8 +62,9 @@ class RolloutWorker(WorkerRequests):
         log_dir: The trainer's directory, for `output="logdir"`.
         restarts: How many workers were replaced before, where this one replaces another; tells their episodes apart.
         gates: Which names the driver does not import since a file gave them; for the process of a remote worker.
+        policy: Old name of `policy_spec`.
         **overrides: Keys of the trainer's config that differ for this worker, by RLlib's constructor names
-            (`num_envs`, `episode_horizon`, `rollout_fragment_length`, ...).
+            (`num_envs`, `episode_horizon`, `policy_mapping_fn`, `input_creator`, ...).
     """
 
     def __init__(
@@ -81,12 +82,14 @@ class RolloutWorker(WorkerRequests):
         log_dir: str | None = None,
         gates: tuple[Gate, ...] = (),
         restarts: int = 0,
+        policy: Any = None,
         **overrides: Any,
     ) -> None:
         global _GLOBAL_WORKER
         if gates:
             install(gates)
         _GLOBAL_WORKER = self
+        policy_spec = policy if policy_spec is None else policy_spec
         self._creation_args = {
             "env_creator": env_creator, "validate_env": validate_env, "policy_spec": policy_spec,
             "worker_index": worker_index, "num_workers": num_workers, "policy_config": policy_config,
@@ -96,7 +99,7 @@ class RolloutWorker(WorkerRequests):
         config = self.policy_config
         self.worker_index, self.num_workers, self._restarts = worker_index, num_workers, restarts
         self.env_context = EnvContext(config.env_config or {}, worker_index, num_workers=num_workers)
-        if worker_index > 0:
+        if worker_index > 0 or "extra_python_environs" in overrides:
             set_environment("extra_python_environs_for_worker", config)
         set_log_level(config.log_level)
         self.callbacks = make_callbacks(config.callbacks if callbacks is None else callbacks)

@@ -33,7 +33,19 @@ if TYPE_CHECKING:
 
 #: What RLlib's constructor took where a program that makes its workers by hand said nothing.
 _CONSTRUCTOR_DEFAULTS = {"rollout_fragment_length": 100}
-_CONSTRUCTOR_NAMES = {"num_envs": "num_envs_per_worker", "episode_horizon": "horizon", "model_config": "model"}
+_CONSTRUCTOR_NAMES = {
+    "num_envs": "num_envs_per_worker",
+    "episode_horizon": "horizon",
+    "model_config": "model",
+    "input_creator": "input",
+    "output_creator": "output",
+    "extra_python_environs": "extra_python_environs_for_worker",
+}
+#: Arguments that stand in a config's `multiagent`.
+_MULTIAGENT_NAMES = frozenset({"policy_mapping_fn", "policies_to_train", "observation_fn", "count_steps_by"})
+#: Arguments whose None said nothing, and those that nothing here is made of.
+_UNSAID_BY_NONE = frozenset({"env_config", "model_config", "log_level", "extra_python_environs"})
+_WITHOUT_MEANING = frozenset({"tf_session_creator", "monitor_path"})
 
 
 def with_overrides(
@@ -42,7 +54,10 @@ def with_overrides(
     """Returns the worker's config: the trainer's with RLlib's constructor arguments laid on it."""
     made = {**_CONSTRUCTOR_DEFAULTS, **config}
     for name, value in overrides.items():
-        made[_CONSTRUCTOR_NAMES.get(name, name)] = value
+        if name in _MULTIAGENT_NAMES:
+            made["multiagent"] = {**(made.get("multiagent") or {}), name: value}
+        elif name not in _WITHOUT_MEANING and not (value is None and name in _UNSAID_BY_NONE):
+            made[_CONSTRUCTOR_NAMES.get(name, name)] = value
     made["worker_index"], made["num_workers"] = worker_index, num_workers
     return CommonConfig.view(made)
 

@@ -104,6 +104,14 @@ class WorkerSet:
 
     # --- building ---------------------------------------------------------------------------------------------
 
+    @staticmethod
+    def _from_existing(local_worker: RolloutWorker, remote_workers: Collection[Any] = ()) -> WorkerSet:
+        """Returns a set of workers that a program made itself: a `RolloutWorker`, and actors of its `as_remote()`."""
+        workers = WorkerSet(env_creator=None, trainer_config=local_worker.policy_config, _setup=False)
+        workers._local_worker, workers._num_workers = local_worker, len(remote_workers or ())
+        workers.reset(list(remote_workers or ()))
+        return workers
+
     def _worker_arguments(self, index: int, restarts: int = 0) -> dict[str, Any]:
         config: Mapping[str, Any] = self._config
         if restarts and self._config.seed is not None:

@@ -96,7 +96,7 @@ class ModelCatalog:
         action_space: Any,
         num_outputs: int | None,
         model_config: Mapping[str, Any],
-        framework: str = "torch",
+        framework: str | None = None,
         name: str = "default_model",
         model_interface: type | None = None,
         default_model: Any = None,
@@ -109,7 +109,8 @@ class ModelCatalog:
             action_space: Action space of the environment.
             num_outputs: Width of the outputs; None lets the model choose.
             model_config: Keys of MODEL_DEFAULTS; missing ones are filled in.
-            framework: "torch" or "tf" ("tf2" and "tfe" mean the same).
+            framework: "torch" or "tf" ("tf2" and "tfe" mean the same); None takes the one that a `custom_model` is
+                made for, else "torch".
             name: Name of the model.
             model_interface: Class that the algorithm puts on top of the model; its constructor gets `model_kwargs`.
             default_model: Class to use where the user names none.
@@ -122,7 +123,10 @@ class ModelCatalog:
             ConfigError: If the config names an unknown model, or asks for what is not there.
             UnsupportedSpaceException: If no default network fits the space.
         """
-        framework = _known_framework(framework)
+        if framework is None:
+            custom_model = model_config.get("custom_model")
+            framework = ModelCatalog.framework_of(custom_model) if custom_model else None
+        framework = _known_framework(framework or "torch")
         obs_space, action_space = convert_spaces(obs_space), convert_spaces(action_space)
         if isinstance(num_outputs, np.integer):
             num_outputs = int(num_outputs)  # Keras takes no other for the size of a layer

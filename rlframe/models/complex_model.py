@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlframe.data.columns import OBS
-from rlframe.models.conv_sizes import filters_for
+from rlframe.models.conv_sizes import DEFAULT_FILTERS, filters_for
 from rlframe.models.dist_plan import space_struct
 from rlframe.models.fcnet_spec import HEAD, post_layers
 from rlframe.models.layer_owner import Bound
@@ -80,9 +80,11 @@ class ComplexInput(LayeredModel):
             raise UnsupportedSpaceException(
                 f"ComplexInputNetwork cannot handle the part {path} of the observations: {space}."
             )
-        if len(space.shape) != 3:
+        given = self.model_config.get("conv_filters")
+        # RLlib took no image within a Dict or Tuple of the Dict or Tuple for one: those of rare sizes stay vectors.
+        if len(space.shape) != 3 or (len(path) > 1 and not given and tuple(space.shape[:2]) not in DEFAULT_FILTERS):
             return _Part(path, math.prod(space.shape))
-        filters = filters_for(space.shape, self.model_config.get("conv_filters"))
+        filters = filters_for(space.shape, given)
         activation = self.model_config.get("conv_activation", "relu")
         convs = Convolutions(f"convs.{part_name(path)}", tuple(space.shape), filters, activation, reduce=False)
         self.add_spec_layers([convs], 0)

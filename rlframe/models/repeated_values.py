@@ -24,14 +24,28 @@ class RepeatedValues:
         return [_select(self.values, lambda leaf, i=i: leaf[:, i]) for i in range(self.max_len)]
 
     def unbatch_all(self) -> list[list[Any]]:
-        """Returns per row the list of its items, without padding; needs concrete values."""
-        return [
-            [_select(self.values, lambda leaf, b=b, i=i: leaf[b, i]) for i in range(int(length))]
-            for b, length in enumerate(self.lengths)
-        ]
+        """Returns per row the list of its items, without padding, lists within them too; needs concrete values."""
+        return [_items(RepeatedValues(self._row(b), length, self.max_len)) for b, length in enumerate(self.lengths)]
+
+    def _row(self, b: int) -> Any:
+        return _select(self.values, lambda leaf: leaf[b])
 
     def __repr__(self) -> str:
         return f"RepeatedValues(values={self.values!r}, lengths={self.lengths!r}, max_len={self.max_len})"
+
+
+def _items(row: RepeatedValues) -> list[Any]:
+    """Returns the items of one list, leaves `[max_len, ...]`."""
+    return [_unbatched(_select(row.values, lambda leaf, i=i: leaf[i])) for i in range(int(row.lengths))]
+
+
+def _unbatched(values: Any) -> Any:
+    """Returns one item with its own lists as such."""
+    if isinstance(values, dict):
+        return {key: _unbatched(child) for key, child in values.items()}
+    if isinstance(values, tuple):
+        return tuple(_unbatched(child) for child in values)
+    return _items(values) if isinstance(values, RepeatedValues) else values
 
 
 def _select(values: Any, pick: Any) -> Any:

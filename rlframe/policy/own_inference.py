@@ -103,6 +103,8 @@ class OwnActing(_Around):
         if policy.global_timestep == before:  # the user's method may end in one that counts
             policy.global_timestep += count
         made = {key: np.asarray(column) for key, column in (extra or {}).items()}
+        if rows and policy.framework is None:  # nothing tells which columns it learns from, so it has these, too
+            made = {PREV_ACTIONS: given[PREV_ACTIONS], PREV_REWARDS: given[PREV_REWARDS], **made}
         made.update({f"{STATE_OUT_PREFIX}{index}": np.asarray(state) for index, state in enumerate(states or ())})
         return policy.batched(actions), made
 

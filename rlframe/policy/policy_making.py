@@ -40,6 +40,10 @@ class PolicyMaking:
         undrawn = self.dist_type == "tanh" and options.get("type", "StochasticSampling") == "StochasticSampling"
         return {"type": "GaussianNoise"} if undrawn else options
 
+    def _get_default_view_requirements(self: Any) -> dict[str, ViewRequirement]:
+        """Returns the views that every policy has, which classes of users' own lay theirs upon."""
+        return default_view_requirements(self.observation_space, self.action_space)
+
     def _built_in_distribution(self: Any) -> Any:
         """Returns what makes the NumPy distribution that belongs to the action space and `dist_type`."""
         if self.acts_for_group:

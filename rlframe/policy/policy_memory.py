@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from rlframe.data.columns import INFOS, NEXT_OBS, OBS, STATE_IN_PREFIX, STATE_OUT_PREFIX
 from rlframe.data.rows import slice_column
 from rlframe.data.view_requirements import ViewRequirement
-from rlframe.policy.recurrent_context import views_after
-from rlframe.policy.users_code import method
+from rlframe.policy.recurrent_context import LABELS, comes_of_acting, views_after
+from rlframe.policy.users_code import method, users_way
 
 
 class PolicyMemory:
@@ -44,11 +44,21 @@ class PolicyMemory:
         return np.zeros(len(rows), np.float32) if values is None else values
 
     def acting_views(self: Any) -> dict[str, ViewRequirement]:
-        """Returns the columns of past steps that acting needs, e.g. `prev_actions`, by name."""
-        return {
+        """Returns the columns of past steps that acting needs, e.g. `prev_actions`, by name.
+
+        What shows the outcome of a step, or later steps, is for learning, whether it says so or not. A user's own way
+        of acting is told beside whose rows they are.
+        """
+        wanted = {
             name: view
             for name, view in self.view_requirements.items()
             if view.used_for_compute_actions and name not in (OBS, INFOS) and not name.startswith("state_")
+        }
+        told = LABELS if users_way(type(self)) is not None else ()
+        return {
+            name: view
+            for name, view in wanted.items()
+            if not comes_of_acting(name, view) and (view.data_col or name) not in told
         }
 
     def needs_memory(self: Any) -> bool:

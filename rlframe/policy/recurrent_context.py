@@ -8,7 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import ACTIONS, AGENT_INDEX, EPS_ID, OBS, REWARDS, STATE_IN_PREFIX, STATE_OUT_PREFIX
+from rlframe.data.columns import (
+    ACTIONS,
+    AGENT_INDEX,
+    ENV_ID,
+    EPS_ID,
+    NEXT_OBS,
+    OBS,
+    REWARDS,
+    STATE_IN_PREFIX,
+    STATE_OUT_PREFIX,
+    UNROLL_ID,
+    T,
+)
+from rlframe.data.nested import Column, map_nested
+from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.models.catalog import ModelCatalog
 from rlframe.utils.errors import ConfigError
@@ -16,6 +30,8 @@ from rlframe.utils.errors import ConfigError
 #: Columns whose past can be seen when acting.
 _KEPT = (OBS, ACTIONS, REWARDS)
 _ALL_PLACES = slice(None)
+#: Columns that say whose row it is, and when.
+LABELS = (EPS_ID, ENV_ID, AGENT_INDEX, UNROLL_ID, T)
 
 
 class RecurrentContext:
@@ -171,6 +187,46 @@ def _earlier(batch: Mapping[str, Any], data: Any, rows: NDArray[np.int64], steps
     found = np.asarray(data[np.maximum(before, 0)]).copy()
     found[~same] = 0
     return found
+
+
+def add_later_steps(views: Mapping[str, ViewRequirement], batch: SampleBatch) -> None:
+    """Adds columns of later steps, such as the next action, to rows in the order in which they were sampled.
+
+    Args:
+        views: Those that show later steps alone are made, of columns that are there; zeros behind the last row.
+        batch: Trajectories, one after the other.
+    """
+    for name, view in views.items():
+        column = view.data_col or name
+        if view.shift_arr.min() <= 0 or name in batch or column not in batch:
+            continue
+        # What is seen one step later is there also behind a trajectory's last row.
+        source, fewer = (NEXT_OBS, 1) if column == OBS and NEXT_OBS in batch else (column, 0)
+        steps = [_later(batch, batch[source], int(shift) - fewer) for shift in view.shift_arr]
+        batch[name] = map_nested(lambda *at: np.stack(at, axis=1), *steps) if view.has_time_axis else steps[0]
+
+
+def _later(batch: SampleBatch, data: Column, steps: int) -> Column:
+    """Returns a column `steps` rows behind each row, zeros where that is of another trajectory."""
+    rows = np.arange(batch.count)
+    behind = np.minimum(rows + steps, batch.count - 1)
+    same = rows + steps < batch.count
+    for key in (EPS_ID, AGENT_INDEX):
+        if key in batch:
+            same &= np.asarray(batch[key])[behind] == np.asarray(batch[key])
+
+    def moved(leaf: Any) -> NDArray[Any]:
+        found = np.asarray(leaf)[behind]
+        found[~same] = 0
+        return found
+
+    return map_nested(moved, data)
+
+
+def comes_of_acting(name: str, view: ViewRequirement) -> bool:
+    """Returns whether a view shows what a step brings about, or a later step: nobody can act on it."""
+    column = view.data_col or name
+    return column not in LABELS and int(view.shift_arr.max()) >= (1 if column == OBS else 0)
 
 
 def can_be_seen_acting(name: str, view: ViewRequirement) -> bool:

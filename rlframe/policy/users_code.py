@@ -33,7 +33,7 @@ from rlframe.data.columns import (
     T,
 )
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.policy.recurrent_context import RecurrentContext, column_layout
+from rlframe.policy.recurrent_context import RecurrentContext, add_later_steps, column_layout
 
 _LOGGER = logging.getLogger("rlframe")
 #: By method, what a class declares for its sake, and what holds where the method is the user's.
@@ -221,11 +221,13 @@ def zeros(policy: Any) -> SampleBatch:
     _, extras = policy.act_on_rows(columns[OBS], False, 0, inputs)
     columns.update(inputs or {})
     columns.update({name: np.zeros_like(column) for name, column in extras.items()})
-    return SampleBatch(columns)
+    batch = SampleBatch(columns)
+    add_later_steps(policy.view_requirements, batch)
+    return batch
 
 
 def seen_last(policy: Any, rows: Sequence[tuple[Any, Any]], count: int) -> dict[str, NDArray[Any]]:
-    """Returns what a user's own way of acting is given beside the observations: infos, actions and rewards before.
+    """Returns what a user's own way of acting is given beside the observations: labels, and what the step before gave.
 
     Args:
         policy: The policy that acts.
@@ -234,18 +236,21 @@ def seen_last(policy: Any, rows: Sequence[tuple[Any, Any]], count: int) -> dict[
 
     Returns:
         `infos` as objects `[B]`, `prev_actions [B, ...]`, and `prev_rewards [B]` that came with the observations; zeros
-        where an episode begins.
+        where an episode begins. `eps_id`, `env_id`, `agent_index` and `t` (the environment's step), int `[B]`.
     """
     shape, dtype = column_layout(policy, ACTIONS)
     actions, rewards = np.zeros((count, *shape), dtype), np.zeros(count, np.float32)
     infos = np.zeros(count, object)
+    labels = np.zeros((4, count), np.int64)
     for index, (episode, agent_id) in enumerate(rows):
+        labels[:, index] = episode.episode_id, episode.env_id, episode._agent_index(agent_id), episode.length
         infos[index] = episode.last_info_for(agent_id)
         rewards[index] = episode.last_reward_for(agent_id)
         taken = episode._view(agent_id).action
         if taken is not None:
             actions[index] = taken
-    return {INFOS: infos, PREV_ACTIONS: actions, PREV_REWARDS: rewards}
+    given = {INFOS: infos, PREV_ACTIONS: actions, PREV_REWARDS: rewards}
+    return {**given, **dict(zip((EPS_ID, ENV_ID, AGENT_INDEX, T), labels, strict=True))}
 
 
 def explored(policy: Any, choose: Any, /, *, action_distribution: Any, **kwargs: Any) -> tuple[Any, Any]:

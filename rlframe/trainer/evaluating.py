@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rlframe.config.common import ONLY_EVALUATES
@@ -93,6 +94,33 @@ def send_weights(source: WorkerSet, target: WorkerSet) -> None:
         target.sync_weights(global_vars=local.get_global_vars())
         filters = ray.put(mine)
         ray.get([worker.sync_filters.remote(filters) for worker in target.remote_workers()])
+
+
+class RLlibEvaluationNames:
+    """Private names of RLlib's `Trainer` that programs which evaluate in their own way know."""
+
+    config: dict[str, Any]
+    workers: Any
+
+    #: What the last evaluation gave, `{"evaluation": ...}`; nothing before the first.
+    evaluation_metrics: Mapping[str, Any] = MappingProxyType({})
+
+    def _before_evaluate(self) -> None:
+        """Hook: called at the start of each evaluation, unless `before_evaluate` is overridden."""
+
+    def _sync_weights_to_workers(self, *, worker_set: WorkerSet, workers: Any = None) -> None:
+        """Gives other workers the weights and filters of those that train, as evaluations begin with it."""
+        del workers
+        send_weights(self.workers, worker_set)
+
+    def _sync_filters_if_needed(self, workers: WorkerSet) -> None:
+        """Merges the observation filters of remote workers into those of their local one."""
+        if self.config["observation_filter"] == "NoFilter":
+            return
+        from rlframe.evaluation.filter_manager import FilterManager
+
+        sends_back = bool(self.config["synchronize_filters"])
+        FilterManager.synchronize(workers.local_worker().filters, workers.remote_workers(), sends_back)
 
 
 def _restart(worker: Any) -> None:

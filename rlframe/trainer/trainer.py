@@ -29,7 +29,14 @@ from rlframe.execution.train_ops import TrainOneStep
 from rlframe.trainer import checkpointing
 from rlframe.trainer.acting import ActingMixin
 from rlframe.trainer.describing import DescribingMixin, EndsWatch, epsilons_of
-from rlframe.trainer.evaluating import auto_rounds, make_evaluation_workers, run_episodes, send_weights, summarize
+from rlframe.trainer.evaluating import (
+    RLlibEvaluationNames,
+    auto_rounds,
+    make_evaluation_workers,
+    run_episodes,
+    send_weights,
+    summarize,
+)
 from rlframe.trainer.exporting import ExportingMixin
 from rlframe.trainer.iterating import IteratingMixin, training_method
 from rlframe.trainer.loggers import RunLogger
@@ -70,7 +77,14 @@ class _DefaultConfig:
 
 
 class Trainer(
-    ActingMixin, ClassicTrainerMixin, DescribingMixin, ExportingMixin, IteratingMixin, PolicyTableMixin, Trainable
+    ActingMixin,
+    ClassicTrainerMixin,
+    DescribingMixin,
+    ExportingMixin,
+    IteratingMixin,
+    PolicyTableMixin,
+    RLlibEvaluationNames,
+    Trainable,
 ):
     """Trains policies with an execution plan; a `ray.tune.Trainable`.
 
@@ -307,6 +321,7 @@ class Trainer(
 
     def before_evaluate(self) -> None:
         """Hook: called at the start of each evaluation."""
+        self._before_evaluate()
 
     def make_replay_buffer(self, config: dict[str, Any]) -> Any:
         """Returns the replay buffer that the plan gets as `local_replay_buffer`; None for plans without one.
@@ -476,6 +491,7 @@ class Trainer(
         """
         call_hook(self.callbacks, "on_evaluate_start", {"trainer": self})
         metrics: dict[str, Any] = with_recovery(self, partial(self._evaluate_once, episodes_left_fn, synced=synced))
+        self.evaluation_metrics = metrics
         call_hook(self.callbacks, "on_evaluate_end", {"trainer": self, "evaluation_metrics": metrics})
         return metrics
 

@@ -6,19 +6,29 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from rlframe.utils.errors import ConfigError
-from rlframe.utils.names import NameNotFoundError, find, spells_path, subclasses_of
+from rlframe.utils.names import Kind, NameNotFoundError, find, spells_path, subclasses_of
 
 T = TypeVar("T")
 
 
-def from_config(cls: type[T], config: Any = None, **kwargs: Any) -> T:
+@overload
+def from_config(cls: type[T], config: Any = None, **kwargs: Any) -> T: ...
+
+
+@overload
+def from_config(cls: str | Mapping[str, Any], config: Any = None, **kwargs: Any) -> Any: ...
+
+
+def from_config(cls: Any, config: Any = None, **kwargs: Any) -> Any:
     """Returns an object of `cls` or of one of its subclasses.
 
     Args:
         cls: The base class. Short names are looked up in its `__type_registry__`, then in the package that defines it.
+            Or, as in RLlib, the dotted path of any class or function, `config` holding its arguments; or a dict with
+            such a path under `type` and the arguments beside it, without a `config`.
         config: An object of `cls` (returned as it is), a class or function that makes one, a short name, a dotted path
             (`package.module.Class` or `package.module:Class`) of a subclass, or a dict with one of these under `type`
             and the constructor's arguments beside it. None, or a dict without `type`, means `cls` itself.
@@ -31,6 +41,8 @@ def from_config(cls: type[T], config: Any = None, **kwargs: Any) -> T:
         ConfigError: If the name is unknown, an argument is unknown to the constructor, or something else than a `cls`
             comes out.
     """
+    if isinstance(cls, (str, Mapping)):
+        return _of_any_class({"type": cls} if isinstance(cls, str) else cls, config, kwargs)
     if isinstance(config, cls):
         return config
     arguments = dict(config) if isinstance(config, Mapping) else {}
@@ -42,6 +54,14 @@ def from_config(cls: type[T], config: Any = None, **kwargs: Any) -> T:
     if not isinstance(made, cls):
         raise ConfigError(f"type {kind!r} made a {type(made).__name__}; wanted a {cls.__name__}.")
     return made
+
+
+def _of_any_class(named: Mapping[str, Any], config: Any, kwargs: Mapping[str, Any]) -> Any:
+    """Returns an object of whatever class a dict names under `type`."""
+    arguments = {**named, **(config or {}), **kwargs}
+    kind = arguments.pop("type", None)
+    maker = kind if callable(kind) else find(str(kind), Kind("type", "a class or a function", callable))
+    return maker(**arguments)
 
 
 def resolve_type(cls: type, kind: Any) -> Any:

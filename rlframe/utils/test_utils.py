@@ -86,15 +86,15 @@ def _leaf_difference(x: Any, y: Any, tolerances: dict[str, float], where: str) -
 def framework_iterator(
     config: dict[str, Any] | None = None,
     frameworks: str | Sequence[str] = ("tf2", "torch"),
-    session: bool = False,  # noqa: ARG001 (there are no sessions)
+    session: bool = False,
     **kwargs: Any,  # noqa: ARG001 (other options of RLlib's)
-) -> Iterator[str]:
+) -> Iterator[Any]:
     """Yields the frameworks that are installed, one after the other, and sets `config["framework"]` to each.
 
     Args:
         config: The config to change, if any; afterwards it is as it was.
         frameworks: Names to go through: "torch", "tf2", "tf", "tfe".
-        session: Accepted and not needed.
+        session: Whether to yield pairs of a framework and a session, which is always None: there are none.
         **kwargs: Accepted and not needed.
     """
     names = [frameworks] if isinstance(frameworks, str) else list(frameworks)
@@ -107,7 +107,7 @@ def framework_iterator(
                 continue
             if config is not None:
                 config["framework"] = name
-            yield name
+            yield (name, None) if session else name
     finally:
         if config is not None:
             config["framework"] = before

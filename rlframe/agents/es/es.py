@@ -80,15 +80,9 @@ class ARSConfig(PerturbedWeightsConfig):
     num_rollouts: int = option(
         32, "Directions of one update, each of which two episodes try.", low=1, source="Mania et al. 2018, algorithm 2"
     )
-    rollouts_used: int = option(32, "The best of them, of which the step is made.", low=1)
+    rollouts_used: int = option(32, "The best of them, of which the step is made; more are all of them.", low=1)
     sgd_stepsize: float = option(0.01, "Size of the step.", above=0, log=True)
     offset: float = option(0.0, "Taken off every reward, against bonuses for merely being alive.", unit="env reward")
-
-    def faults(self) -> Iterator[str]:
-        """Yields cross-field faults; never rewrites a value."""
-        yield from super().faults()
-        if self.rollouts_used > self.num_rollouts:
-            yield f"rollouts_used={self.rollouts_used} must be at most num_rollouts={self.num_rollouts}"
 
 
 def search_plan(workers: WorkerSet, config: Any, episodes: int) -> LocalIterator[Any]:

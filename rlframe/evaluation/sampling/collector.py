@@ -120,7 +120,7 @@ class PolicyCollector:
 class Agent:
     """One agent in one episode."""
 
-    __slots__ = ("collector", "done", "id", "index", "place", "row", "slot", "step", "total")
+    __slots__ = ("collector", "done", "final", "id", "index", "place", "row", "slot", "step", "total")
 
     def __init__(
         self, agent_id: Any, index: int, slot: int, collector: PolicyCollector, place: int | None = None
@@ -130,6 +130,7 @@ class Agent:
         self.step = 0
         self.total = 0.0
         self.done = False
+        self.final: Any = None  # its last observation, as its policy would take it
         self.place = collector.take_place() if place is None else place
 
 

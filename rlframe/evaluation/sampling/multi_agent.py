@@ -471,6 +471,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
                 final = np.asarray(obs)
                 if collector.filter is not None and np.isfinite(final).all():
                     final = np.asarray(collector.filter(final, update=True))
+            agent.final = final.copy()
             flags = (False, False) if self.settings.no_done_at_end else (terminated, not terminated)
             collector.store.end(agent.row, final, terminated=flags[0], truncated=flags[1])
         if collector.memory is not None and not agent.done:
@@ -493,7 +494,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
                 continue
             over = [flags.get(agent_id, False) or flags.get(ALL, False) for flags in (terminateds, truncateds)]
             agent = self.rows.agents[index][agent_id]
-            last = agent.collector.store.columns[OBS][agent.row].copy() if agent.row >= 0 else None
+            last = agent.collector.store.columns[OBS][agent.row].copy() if agent.row >= 0 else agent.final
             episode._record_outcome(
                 obs=last,
                 raw_obs=obs.get(agent_id),

@@ -11,6 +11,7 @@ import numpy as np
 from rlframe.data.columns import AGENT_INDEX, EPS_ID
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.policy import Policy
+from rlframe.policy.recurrent_context import add_later_steps
 from rlframe.policy.users_code import postprocess
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class MultiAgentPostprocessing:
         """
         hook = self._hooks.call.get("on_postprocess_trajectory")
         policies = self._policies
+        for pid, batch in batches.items():
+            add_later_steps(policies[pid].view_requirements, batch)
         whole = {
             pid
             for pid in batches

@@ -26,7 +26,7 @@ from rlframe.evaluation.sampling.rollout_buffer import (
 from rlframe.evaluation.sampling.single_agent_state import PlacesOfSlots
 from rlframe.evaluation.sampling.slot import EnvSlot, fail_together, step_together
 from rlframe.models.preprocessors import NoPreprocessor
-from rlframe.policy.recurrent_context import RecurrentContext
+from rlframe.policy.recurrent_context import RecurrentContext, add_later_steps
 from rlframe.policy.users_code import overridden_by_user
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
 
@@ -323,6 +323,7 @@ class EnvRunner(CompleteEpisodes, PlacesOfSlots, SamplingLoop):
     def _postprocess(self, batch: SampleBatch, segments: list[TrajectorySlice]) -> SampleBatch:
         """Runs the exploration's, then the policy's postprocessing, then the callback."""
         policy = self.policy
+        add_later_steps(policy.view_requirements, batch)
         hook = self.hooks.call.get("on_postprocess_trajectory")
         explores = policy.exploration.has_postprocessing
         if hook is None and policy.postprocesses_many and not explores:

@@ -99,6 +99,14 @@ def test_ars_takes_the_best_directions_as_worked_out_by_hand_and_halves_wait():
         )  # σ of 6 and 4 is 1
 
 
+def test_ars_takes_all_directions_where_more_are_asked_for():
+    few, all_of_them = (make_policy(ARSPolicy, rollouts_used=used, sgd_stepsize=0.1) for used in (2, 32))
+    for policy in (few, all_of_them):
+        policy.learn_on_batch(episodes((1, 1, 3.0), (1, -1, 9.0), (2, 1, 2.0), (2, -1, 1.0)))
+    np.testing.assert_array_equal(few.get_flat_weights(), all_of_them.get_flat_weights())
+    assert make(ARSTrainer, rollouts_used=9).config["rollouts_used"] == 9
+
+
 @every_trainer
 def test_restored_trainer_goes_on_bit_for_bit(cls, tmp_path):
     one, two = make(cls, eval_prob=0.3), make(cls, eval_prob=0.3, seed=4)
@@ -160,7 +168,6 @@ def test_agents_search_for_themselves():
         (ESTrainer, {"model": {"use_lstm": True}}, "noise is added to the weights of dense networks"),
         (ESTrainer, {"eval_prob": 1.0}, "nothing is learned"),
         (ESTrainer, {"return_proc_mode": "standardised"}, "return_proc_mode"),
-        (ARSTrainer, {"rollouts_used": 9}, "rollouts_used=9 must be at most num_rollouts=3"),
     ],
 )
 def test_wrong_configs_are_refused(cls, overrides, message):

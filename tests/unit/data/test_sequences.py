@@ -49,6 +49,17 @@ def test_chop_into_sequences_pads_right_and_reduces_states():
     assert states[0].tolist() == [[0], [3]]
 
 
+def test_chop_into_sequences_gives_the_leaves_of_nested_features_when_told():
+    (leaves,), _, _ = chop_into_sequences(
+        feature_columns=[{"a": np.array([1, 2, 3]), "b": (np.array([4, 5, 6]),)}],
+        state_columns=[],
+        max_seq_len=2,
+        seq_lens=[2, 1],
+        handle_nested_data=True,
+    )
+    assert [leaf.tolist() for leaf in leaves] == [[1, 2, 3, 0], [4, 5, 6, 0]]
+
+
 def test_chop_into_sequences_static_length_and_last_row_padding():
     features, _, _ = chop_into_sequences(
         feature_columns=[np.array([1, 2, 3])],

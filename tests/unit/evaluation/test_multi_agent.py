@@ -1,5 +1,7 @@
 """Sampling with several agents: when a transition is closed, and with what."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
@@ -241,3 +243,29 @@ def test_every_agent_has_a_memory_of_its_own(framework):
         outputs, _, state = policy.forward_with_memory(batch["obs"][row : row + 1], inputs, False)
         np.testing.assert_allclose(outputs[0], batch["action_dist_inputs"][row], atol=1e-5)
     made.train()
+
+
+class Last(DefaultCallbacks):
+    """Notes each agent's last observation at the end of an episode."""
+
+    noted: ClassVar = []
+
+    def on_episode_end(self, *, episode, **kwargs):
+        agents = episode.get_agents()
+        Last.noted.append({agent: float(episode.last_observation_for(agent)[0]) for agent in agents})
+
+
+def test_the_last_observation_of_an_episode_is_that_behind_its_last_step():
+    sample(COME_AND_GO, callbacks=Last)
+    assert Last.noted == [{"a": 7.0, "b": 4.0, "c": 8.0}]
+
+
+def test_agents_that_have_not_acted_may_have_no_reward():
+    turns = [TURNS[0], (TURNS[1][0], {**TURNS[1][1], "b": None}, *TURNS[1][2:]), *TURNS[2:]]
+    batch, _ = sample(turns)
+    found = rows(batch.policy_batches["default_policy"], "obs", "rewards")
+    assert found[1] == [(2.0, 1.0), (4.0, 1.0)]
+    np.testing.assert_array_equal(batch["obs"], batch.policy_batches["default_policy"]["obs"])
+    wrong = [TURNS[0], (TURNS[1][0], {"a": None}, *TURNS[1][2:]), *TURNS[2:]]
+    with pytest.raises(EnvError, match="agent 'a' returned the reward None"):
+        sample(wrong)

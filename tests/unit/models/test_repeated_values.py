@@ -13,9 +13,8 @@ def test_unbatch_repeat_dim_keeps_the_batch_and_the_padding():
     assert [item[0].tolist() for item in items] == [[0, 3], [1, 4], [2, 5]]
 
 
-def test_unbatch_nested_lists_keep_their_lengths():
+def test_unbatch_all_makes_lists_of_the_lists_within():
     inner = RepeatedValues(np.arange(8).reshape(2, 2, 2), lengths=np.array([[1, 2], [2, 1]]), max_len=2)
-    outer = RepeatedValues(inner, lengths=[2, 1], max_len=2)
-    second = outer.unbatch_all()[0][1]
-    assert (second.values.tolist(), int(second.lengths), second.max_len) == ([2, 3], 2, 2)
-    assert repr(second).startswith("RepeatedValues(values=")
+    outer = RepeatedValues({"x": inner, "y": (np.arange(4).reshape(2, 2),)}, lengths=[2, 1], max_len=2)
+    assert outer.unbatch_all() == [[{"x": [0], "y": (0,)}, {"x": [2, 3], "y": (1,)}], [{"x": [4, 5], "y": (2,)}]]
+    assert repr(inner).startswith("RepeatedValues(values=")

@@ -6,8 +6,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
-from rlframe.policy.recurrent_context import RecurrentContext, views_after
+from rlframe.policy.recurrent_context import RecurrentContext, add_later_steps, views_after
 from rlframe.utils.errors import ConfigError
 
 VIEWS = {
@@ -95,3 +96,22 @@ def test_views_one_step_later_are_what_the_memory_would_show():
 def test_views_of_what_cannot_be_known_are_refused_by_name(name, view):
     with pytest.raises(ConfigError, match=name):
         RecurrentContext(policy({name: view}), 1)
+
+
+def test_later_steps_end_with_the_trajectory_and_begin_with_the_next_observation():
+    batch = SampleBatch(
+        obs=np.array([1, 2, 3, 7]), new_obs=np.array([2, 3, 4, 8]), actions=np.array([10, 20, 30, 70]),
+        eps_id=np.array([1, 1, 1, 2]), agent_index=np.zeros(4, int),
+    )  # fmt: skip
+    add_later_steps(
+        {
+            "next_actions": ViewRequirement("actions", shift=1),
+            "two_obs": ViewRequirement("obs", shift="1:2"),
+            "last_actions": ViewRequirement("actions", shift=-1),
+            "next_infos": ViewRequirement("infos", shift=1),
+        },
+        batch,
+    )
+    assert batch["next_actions"].tolist() == [20, 30, 0, 0]
+    assert batch["two_obs"].tolist() == [[2, 3], [3, 4], [4, 0], [8, 0]]
+    assert not batch.keys() & {"last_actions", "next_infos"}

@@ -2,6 +2,7 @@
 
 import importlib
 from types import SimpleNamespace
+from typing import ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -319,6 +320,7 @@ class Noting(Policy):
 
     notes: list
     exploration = SimpleNamespace(has_postprocessing=False)
+    view_requirements: ClassVar = {}
 
     def __init__(self, notes):
         self.notes = notes
@@ -334,7 +336,7 @@ def test_agents_are_postprocessed_in_order_and_see_the_originals_of_the_others()
     notes = []
     policies = {f"policy {letter}": Noting(notes) for letter in "dacb"}
     built_in = Policy.__new__(Policy)
-    built_in.exploration = Noting.exploration
+    built_in.exploration, built_in.view_requirements = Noting.exploration, {}
     policies["built in"] = built_in
     batches = {
         pid: SampleBatch(

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import os
+from types import SimpleNamespace
+from typing import ClassVar
+
 import gymnasium as gym
 import numpy as np
 import pytest
 
+from rlframe.agents.callbacks import DefaultCallbacks
+from rlframe.agents.pg import PGTrainer
 from rlframe.env.base_env import _DUMMY_AGENT_ID
+from rlframe.env.multi_agent_env import MultiAgentEnv, make_multi_agent
 from rlframe.evaluation.episode import Episode
+from rlframe.evaluation.rollout_worker import RolloutWorker
+from rlframe.evaluation.worker_set import WorkerSet
+from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.policy.policy import Policy
 from rlframe.policy.policy_map import PolicyMap
 from rlframe.policy.sample_batch import SampleBatch
+from rlframe.policy.view_requirement import ViewRequirement
 from tests.helpers.frameworks import needs_tf
 from tests.helpers.workers import make_worker
 
@@ -205,3 +216,133 @@ def test_functions_of_tensorflow_policies():
     ((gradient, _),) = OptimizerWrapper(tape).compute_gradients(loss, [first])
     assert float(gradient[0]) == 3.0
     assert make_divisible_by(17, 5) == 15
+
+
+class Seeing(Policy):
+    """Acts on whose rows it is given, and wants columns that RLlib's policies might want."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.seen, self.rows = [], []
+        self.view_requirements = {
+            **self._get_default_view_requirements(),
+            "eps_id": ViewRequirement(),
+            "actions": ViewRequirement(space=self.action_space),
+            "following": ViewRequirement("obs", shift=1),
+            "next_actions": ViewRequirement("actions", shift=1),
+        }
+
+    def compute_actions_from_input_dict(self, input_dict, explore=None, timestep=None, episodes=None, **kwargs):
+        self.seen.append({name: input_dict[name].tolist() for name in ("eps_id", "env_id", "agent_index", "t")})
+        return np.arange(len(input_dict["obs"])) % 2, [], {}
+
+    def postprocess_trajectory(self, sample_batch, other_agent_batches=None, episode=None):
+        self.rows.append({name: np.asarray(column) for name, column in sample_batch.items()})
+        return sample_batch
+
+
+def test_a_policy_is_told_whose_rows_it_acts_on_and_has_the_steps_around_its_own():
+    worker = make_worker(lambda _: gym.make("CartPole-v1"), policy=Seeing, num_envs_per_worker=2)
+    worker.sample()
+    policy, batch = worker.policy_map["default_policy"], worker.sample()
+    first, second = policy.seen[:2]
+    assert (first["env_id"], first["agent_index"], first["t"], second["t"]) == ([0, 1], [0, 0], [0, 0], [1, 1])
+    assert first["eps_id"] == second["eps_id"]
+    assert first["eps_id"][0] != first["eps_id"][1]
+    rows = policy.rows[1]  # of the second slot, whose action is always 1
+    assert (rows["next_actions"][:-1] == 1).all()
+    np.testing.assert_array_equal(rows["following"], rows["new_obs"])
+    assert rows["prev_actions"].tolist() == [0] + [1] * (len(rows["obs"]) - 1)
+    assert rows["prev_rewards"].tolist() == [0] + [1] * (len(rows["obs"]) - 1)
+    assert {"prev_actions", "prev_rewards", "next_actions"} <= batch.keys()
+
+
+def test_a_worker_takes_what_rllibs_constructor_took(monkeypatch):
+    monkeypatch.delenv("RLFRAME_TEST_OF_WORKERS", raising=False)
+    written = []
+    made = RolloutWorker(
+        env_creator=lambda _: make_multi_agent("CartPole-v1")({"num_agents": 2}),
+        policy={"left": (Seeing, None, None, {}), "right": (Seeing, None, None, {})},
+        policy_mapping_fn=lambda agent, *args, **kwargs: ("left", "right")[agent],
+        policies_to_train=["right"],
+        observation_fn=None,
+        count_steps_by="agent_steps",
+        rollout_fragment_length=6,
+        num_envs=2,
+        model_config=None,
+        env_config=None,
+        log_level=None,
+        tf_session_creator=None,
+        monitor_path=None,
+        input_creator=lambda context: context.default_sampler_input(),
+        output_creator=lambda context: SimpleNamespace(write=written.append),
+        extra_python_environs={"RLFRAME_TEST_OF_WORKERS": "there"},
+    )
+    batch = made.sample()
+    assert batch.agent_steps() == 12
+    assert set(batch.policy_batches) == {"left", "right"}
+    assert made.policies_to_train == ["right"]
+    assert written == [batch]
+    assert os.environ.pop("RLFRAME_TEST_OF_WORKERS") == "there"
+    assert (made.rollout_fragment_length, made.num_envs, made.batch_mode) == (12, 2, "truncate_episodes")
+    assert (made.count_steps_by, made.observation_filter) == ("agent_steps", "NoFilter")
+    assert not made.compress_observations | made.fake_sampler
+    assert isinstance(made.env_creator(None), MultiAgentEnv)
+    with pytest.raises(TypeError, match=r"\['left', 'right'\] has no column 'obs'; wanted batch.policy_batches"):
+        batch["obs"]
+
+
+def test_a_set_is_made_of_a_programs_own_workers(worker):
+    workers = WorkerSet._from_existing(worker)
+    assert workers.local_worker() is worker
+    assert workers.remote_workers() == []
+    workers.sync_weights()
+    assert workers.foreach_worker(lambda each: each.worker_index) == [0]
+    assert next(ParallelRollouts(workers, mode="bulk_sync")).count == 6
+
+
+def test_copies_of_an_environment_get_what_their_constructor_takes():
+    env = make_multi_agent("CartPole-v1")({"num_agents": 2, "mine": 3, "sutton_barto_reward": True})
+    env.reset()
+    assert env.step({0: 0, 1: 1})[1] == {0: 0.0, 1: 0.0}
+
+
+class Reading(DefaultCallbacks):
+    """Notes what an episode has of agents at its start, and RLlib's name for the environments."""
+
+    noted: ClassVar = []
+
+    def on_episode_start(self, *, base_env, episode, **kwargs):
+        histories = [episode._agent_to_last_info, episode._agent_to_last_done, episode._agent_reward_history]
+        Reading.noted.append((*histories, episode._agent_reward_history["nobody"], base_env.vector_env.envs))
+
+
+def test_an_episode_has_nothing_of_agents_that_have_seen_nothing():
+    make_worker(lambda _: gym.make("CartPole-v1"), callbacks=Reading).sample()
+    *histories, envs = Reading.noted[0]
+    assert histories == [{}, {}, {}, []]
+    assert [env.spec.id for env in envs] == ["CartPole-v1"]
+
+
+def test_a_trainer_evaluates_by_rllibs_names():
+    class Watching(PGTrainer):
+        evaluations = 0
+
+        def _before_evaluate(self):
+            self.evaluations += 1
+            self._sync_weights_to_workers(worker_set=self.evaluation_workers)
+            self._sync_filters_if_needed(self.evaluation_workers)
+
+    trainer = Watching(
+        {
+            "num_workers": 0, "evaluation_interval": 1, "evaluation_num_episodes": 1, "train_batch_size": 8,
+            "rollout_fragment_length": 8, "observation_filter": "MeanStdFilter", "model": {"fcnet_hiddens": [4]},
+        },
+        env="CartPole-v1",
+    )  # fmt: skip
+    assert trainer.evaluation_metrics == {}
+    result = trainer.train()
+    assert (
+        trainer.evaluation_metrics["evaluation"]["episode_reward_mean"] == result["evaluation"]["episode_reward_mean"]
+    )
+    assert trainer.evaluations == 1

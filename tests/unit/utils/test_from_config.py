@@ -92,3 +92,11 @@ def test_known_types_are_the_public_subclasses():
     assert known_types(Shape) == ["square"]
     assert "PiecewiseSchedule" in known_types(Schedule)
     assert "Schedule" not in known_types(Schedule)
+
+
+def test_from_config_of_a_path_alone_makes_any_class():
+    made = from_config("rlframe.utils.schedules.ConstantSchedule", {"value": 3.0, "framework": None})
+    assert made.value(1) == 3.0
+    assert from_config({"type": Square, "size": 2}).size == from_config({"type": f"{__name__}.Square"}, size=2).size
+    with pytest.raises(ConfigError, match="no_such"):
+        from_config("no_such.module.Class", {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -37,6 +38,15 @@ def test_override_of_a_method_gives_it_back():
             return 2
 
     assert Child().run() == Child().size == 2
+
+
+def test_environments_may_override_the_seed_of_old_gym():
+    class Env(gym.Env):
+        @override(gym.Env)
+        def seed(self, seed=None):
+            return [seed]
+
+    assert Env().seed(3) == [3]
 
 
 def test_override_of_nothing_is_a_name_error():

@@ -75,6 +75,7 @@ def test_framework_iterator_yields_installed_ones_and_restores_the_config():
     assert seen == [("torch", "torch")]
     assert config == {"framework": "mine"}
     assert list(framework_iterator(frameworks="torch")) == ["torch"]
+    assert list(framework_iterator(frameworks="torch", session=True)) == [("torch", None)]
 
 
 def test_check_learning_achieved_looks_at_the_best_trial():

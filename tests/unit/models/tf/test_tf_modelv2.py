@@ -63,6 +63,11 @@ class Lazy(TFModelV2):
         return self.heads["out"](x), state
 
 
+def test_a_custom_model_tells_the_framework_where_a_program_says_none():
+    made = ModelCatalog.get_model_v2(OBS, ACTIONS, 2, {"custom_model": Functional})
+    assert isinstance(made, Functional)
+
+
 def test_keras_model_variables_have_names_that_do_not_count_up():
     names = [
         "base_model.0.kernel",

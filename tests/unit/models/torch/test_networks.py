@@ -229,6 +229,14 @@ def test_complex_net_same_features_with_and_without_preprocessing():
     torch.testing.assert_close(outputs, raw({"obs": nested})[0])
 
 
+def test_complex_net_takes_images_of_rare_sizes_below_the_top_as_vectors():
+    rare, known = (spaces.Box(0, 1, (side, side, 1), np.float32) for side in (10, 42))
+    net = ComplexInputNetwork(spaces.Dict(inner=spaces.Dict(a=rare, b=known)), ACTIONS, None, {}, "net")
+    assert net.num_outputs == 100 + 256
+    with pytest.raises(ConfigError, match="No default convolutions for images of 10x10"):
+        ComplexInputNetwork(spaces.Dict(a=rare), ACTIONS, None, {}, "net")
+
+
 @pytest.mark.parametrize("config", [{}, {"post_fcnet_hiddens": [7]}, {"no_final_linear": True}])
 def test_complex_net_outputs_and_values_have_their_shapes(config):
     space = get_preprocessor(NESTED)(NESTED).observation_space
