@@ -14,6 +14,8 @@ from gymnasium import spaces
 
 from rlframe.env.adapt import adapt_env
 from rlframe.env.contracts import check_reset_result, check_reward, check_step_result
+from rlframe.env.multi_agent_adapt import is_multi_agent
+from rlframe.env.multi_agent_checks import check_multi_agent_env
 from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.spaces.observations import check_observation, describe
 
@@ -27,11 +29,14 @@ def check_env(env: Any, *, where: str = "environment", num_steps: int = 20, seed
     that was got and wanted. NaN or infinity in an observation or reward raises `NonFiniteError`.
 
     Args:
-        env: The environment: Gymnasium's, the old gym's, or any object with `reset`, `step` and two spaces.
+        env: The environment: Gymnasium's, the old gym's, any object with `reset`, `step` and two spaces, or one with
+            several agents.
         where: What to call it in error messages.
         num_steps: Random steps to take, in env steps.
         seed: Seed of the reset and of the random actions.
     """
+    if is_multi_agent(env):
+        return check_multi_agent_env(env, where, num_steps, seed)
     env = adapt_env(env)
     check_spaces(env, where)
     action_space = copy.deepcopy(env.action_space)  # sampling must not move the environment's own generator
@@ -40,6 +45,7 @@ def check_env(env: Any, *, where: str = "environment", num_steps: int = 20, seed
     for number in range(1, num_steps + 1):
         if _check_step(env, action_space.sample(), f"{where}: step {number}"):
             _check_reset(env, where, None)
+    return None
 
 
 def check_spaces(env: gymnasium.Env[Any, Any], where: str = "environment") -> None:

@@ -8,6 +8,7 @@ import pytest
 from gymnasium import spaces
 
 from rlframe.env.checks import check_env, check_observation, check_reset_result, check_step_result
+from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.spaces import Repeated, Simplex, fits_space
 
@@ -228,3 +229,47 @@ def test_check_env_without_spaces_names_them():
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Blackjack-v1"])
 def test_check_env_gymnasium_environments_pass(name):
     check_env(gymnasium.make(name), num_steps=100)
+
+
+class Pair(MultiAgentEnv):
+    """Two agents; b is through after a step, and a turn later the episode is over."""
+
+    def __init__(self, **faults):
+        super().__init__()
+        self.observation_space = {agent: spaces.Box(-1, 1, (1,), np.float32) for agent in "ab"}
+        self.action_space = {agent: spaces.Discrete(2) for agent in "ab"}
+        self.faults, self.actions, self.at = faults, [], 0
+
+    def reset(self, *, seed=None, options=None):
+        self.at = 0
+        return self.faults.get("reset", {agent: np.zeros(1, np.float32) for agent in "ab"}), {}
+
+    def step(self, action_dict):
+        self.actions.append(dict(action_dict))
+        self.at += 1
+        obs = self.faults.get("obs", {agent: np.ones(1, np.float32) for agent in "ab"})
+        return obs, self.faults.get("rewards", {"a": 1.0}), {"b": True, "__all__": self.at == 2}, {"__all__": False}, {}
+
+
+def test_check_env_steps_several_agents_reproducibly():
+    first, second = Pair(), Pair()
+    for env in (first, second):
+        check_env(env, num_steps=6)
+    assert first.actions == second.actions
+    assert [set(actions) for actions in first.actions] == [{"a", "b"}, {"a"}] * 3
+
+
+@pytest.mark.parametrize(
+    ("faults", "error", "message"),
+    [
+        ({"reset": {"a": np.full(1, 2.0)}}, EnvError, r"my env: reset\(\), agent 'a': obs\[0\] is 2.0"),
+        ({"reset": {}}, EnvError, r"my env: reset\(\): reset\(\) returned no observation"),
+        ({"reset": {"c": 0}}, EnvError, "my env: observation_space of agent 'c' is None"),
+        ({"obs": {"a": np.zeros(2)}}, EnvError, r"step 1, agent 'a': obs has shape \(2,\)"),
+        ({"rewards": {"a": np.nan}}, NonFiniteError, "step 1: step.*agent 'a' returned the reward nan"),
+        ({"rewards": 1.0}, EnvError, "step 1: step.. returned rewards as"),
+    ],
+)
+def test_check_env_names_the_agent_and_the_call(faults, error, message):
+    with pytest.raises(error, match=message):
+        check_env(Pair(**faults), where="my env")
