@@ -31,6 +31,9 @@ class Component:
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Takes what `get_state` returned."""
 
+    def ready(self) -> None:
+        """Called once, when the policy is built."""
+
     def on_timestep(self, timestep: int) -> None:
         """Takes the count of env steps."""
 
@@ -60,15 +63,15 @@ class Scheduled(Component):
     Args:
         policy: The policy.
         name: Name of the attribute.
-        value: Its value at the start.
-        points: `[[env step, value], ...]`, linear between them; None keeps it.
+        value: Its value where there is no schedule.
+        points: `[[env step, value], ...]`, linear between them, from step 0 on; None keeps it.
         schedule: Name of the schedule's attribute.
     """
 
     def __init__(self, policy: Any, name: str, value: float, points: Any, schedule: str) -> None:
         self._policy, self._name, self._schedule = policy, name, schedule
         setattr(policy, schedule, schedule_of(value, points))
-        setattr(policy, name, float(value))
+        setattr(policy, name, float(getattr(policy, schedule).value(0)))
 
     def on_timestep(self, timestep: int) -> None:
         """Sets the attribute to the schedule's value at a count of env steps."""
@@ -80,6 +83,12 @@ class LearningRate(Scheduled):
 
     def __init__(self, policy: Any, value: float, points: Any = None) -> None:
         super().__init__(policy, "cur_lr", value, points, "lr_schedule")
+        self._follows = bool(points)
+
+    def ready(self) -> None:
+        """Sets every optimiser's rate to what the schedule begins with; without one they keep theirs."""
+        if self._follows:
+            self._policy.set_learning_rate(self._policy.cur_lr)
 
     def on_timestep(self, timestep: int) -> None:
         """Sets every optimiser's rate to the schedule's value at a count of env steps."""

@@ -171,6 +171,8 @@ class PolicyType(ABCMeta):
             kwargs["config"] = completed(cls, kwargs["config"])
         policy = super().__call__(*args, **kwargs)
         policy.choose_inference()
+        for part in getattr(policy, "components", {}).values():  # a constructor of the user's own may set none
+            part.ready()
         policy.run_first()
         return policy
 

@@ -15,14 +15,20 @@ class LearningRateSchedule:
     """
 
     def __init__(self, lr: float, lr_schedule: Sequence[Sequence[float]] | None) -> None:
-        self.cur_lr = lr
         self.lr_schedule = schedule_of(lr, lr_schedule)
+        self.cur_lr = float(self.lr_schedule.value(0)) if lr_schedule else lr
+        if lr_schedule and getattr(self, "_optimizers", None):
+            self.set_learning_rate(self.cur_lr)
 
     def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
         """Sets every optimiser's rate to the schedule's value at `global_vars["timestep"]`."""
         super().on_global_var_update(global_vars)  # type: ignore[misc]  # the policy behind the mixin
         self.cur_lr = float(self.lr_schedule.value(global_vars["timestep"]))
-        self.set_learning_rate(self.cur_lr)  # type: ignore[attr-defined]  # the policy's
+        self.set_learning_rate(self.cur_lr)
+
+    def set_learning_rate(self, lr: float) -> None:
+        """Sets the rate of the optimisers of the policy behind the mixin."""
+        super().set_learning_rate(lr)  # type: ignore[misc]  # the policy behind the mixin
 
     def optimizer(self) -> Any:
         """Returns the optimiser(s) of the policy behind the mixin, which `cur_lr` is the rate of from now on."""
@@ -35,8 +41,8 @@ class EntropyCoeffSchedule:
     def __init__(self, entropy_coeff: float, entropy_coeff_schedule: Any) -> None:
         if isinstance(entropy_coeff_schedule, (int, float)) and entropy_coeff_schedule:
             entropy_coeff_schedule = [[0, entropy_coeff], [entropy_coeff_schedule, 0.0]]
-        self.entropy_coeff = float(entropy_coeff)
         self.entropy_coeff_schedule = schedule_of(entropy_coeff, entropy_coeff_schedule)
+        self.entropy_coeff = float(self.entropy_coeff_schedule.value(0))
 
     def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
         """Sets `entropy_coeff` to the schedule's value at `global_vars["timestep"]`."""
