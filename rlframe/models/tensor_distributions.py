@@ -45,6 +45,10 @@ def _sum_last(x: Tensor) -> Tensor:
     return ops.sum(x, -1)
 
 
+#: What a list of rows of actions consists of, unlike one of tensors by component.
+_IN_NUMPY = (np.ndarray, np.generic, int, list, tuple)
+
+
 def _columns(rows: Sequence[Tensor]) -> Tensor:
     """Returns tensors `[B]` beside each other, `[B, N]`."""
     return ops.concat([each[:, None] for each in rows], 1)
@@ -225,7 +229,12 @@ class MultiCategorical(TensorDistribution):
         return self._stack([each.deterministic_sample() for each in self._components])
 
     def logp(self, actions: Any) -> Tensor:
-        """Returns the summed log-likelihood of the components of `actions`, integer `[B, *shape]`. Float `[B]`."""
+        """Returns the summed log-likelihood of the components of `actions`, integer `[B, *shape]`. Float `[B]`.
+
+        A list of tensors `[B]` has one for each component.
+        """
+        if isinstance(actions, (list, tuple)) and not any(isinstance(each, _IN_NUMPY) for each in actions):
+            actions = _columns(actions)
         index = ops.reshape(ops.to_int(self._as_tensor(actions)), (-1, len(self._components)))
         return _total([each.logp(index[:, i]) for i, each in enumerate(self._components)])
 

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+import numpy as np
+import tensorflow as tf
+
+from rlframe.data.columns import SEQ_LENS
+from rlframe.data.nested import map_nested
+from rlframe.data.sample_batch import SampleBatch
+
 
 class NoSession:
     """In place of a session of TensorFlow 1: false, and every attribute says what there is instead."""
@@ -29,6 +36,13 @@ _GRAPH_HOOKS = {
 }
 
 
+def _as_tensor(leaf: Any) -> Any:
+    array = leaf if tf.is_tensor(leaf) else np.asarray(leaf)
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "biuf":
+        return leaf
+    return tf.cast(array, tf.float32) if array.dtype == np.float64 else tf.convert_to_tensor(array)
+
+
 class RLlibTFPolicyNames:
     """Methods of every `TFPolicy` for the sake of RLlib's names alone."""
 
@@ -52,6 +66,13 @@ class RLlibTFPolicyNames:
     def variables(self) -> list[Any]:
         """Returns all variables of the model."""
         return list(self.model.variables())
+
+    def _lazy_tensor_dict(self, batch: SampleBatch) -> SampleBatch:
+        """Returns the batch with its numeric columns as tensors, float64 as float32; others stay as they are."""
+        made = SampleBatch.from_columns({key: map_nested(_as_tensor, value) for key, value in batch.items()})
+        if SEQ_LENS in batch:
+            made.max_seq_len = getattr(batch, "max_seq_len", None)
+        return made
 
     def get_placeholder(self, name: str) -> NoReturn:
         """There are no placeholders.

@@ -181,6 +181,12 @@ def test_tensorflow_policies_answer_for_graphs():
         names.get_placeholder("obs")
     with pytest.raises(NotImplementedError, match="num_gpus above 1"):
         names.copy({})
+    given = SampleBatch(obs={"a": np.zeros(2)}, actions=np.arange(2), infos=np.array([{}, {}]), dones=[True, False])
+    made = names._lazy_tensor_dict(given)
+    assert [made["obs"]["a"].dtype.name, made["actions"].dtype.name, made["dones"].dtype.name] == [
+        "float32", "int64", "bool",
+    ]  # fmt: skip
+    assert made["infos"] is given["infos"]
     with pytest.raises(TypeError, match=r"Mine\.extra_compute_action_fetches would never be called.*extra_action_out"):
         type("Mine", (TFPolicy,), {"extra_compute_action_fetches": lambda self: {}})
 

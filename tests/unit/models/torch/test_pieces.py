@@ -151,6 +151,14 @@ def test_torch_multi_categorical_takes_rllib_s_arguments():
         TorchMultiCategorical(torch.zeros(4, 5), None, [2, 2])
 
 
+def test_actions_of_several_choices_may_be_a_list_by_component():
+    dist = TorchMultiCategorical(torch.arange(10.0).reshape(2, 5), None, [2, 3])
+    rows = [[0, 2], [1, 0]]
+    by_component = [torch.tensor([0.0, 1.0]), torch.tensor([2.0, 0.0])]
+    for given in (rows, torch.tensor(rows), np.array(rows)):
+        torch.testing.assert_close(dist.logp(by_component), dist.logp(given))
+
+
 def test_torch_multi_action_takes_rllib_s_arguments():
     space = spaces.Dict(b=spaces.Discrete(2), a=spaces.Box(-1, 1, (1,)))
     children = {"a": TorchDeterministic, "b": TorchCategorical}
