@@ -121,6 +121,7 @@ class RolloutWorker(WorkerRequests):
         self._mapping_fn: Any = multiagent.policy_mapping_fn
         self.runner: EnvRunner | MultiAgentRunner | None = None
         self.global_vars: dict[str, Any] = {"timestep": 0}
+        self.failures_in_a_row = 0  # of `sample`
         self._compresses, self._keeps_first_batch = config.compress_observations, config.fake_sampler
         self._fake_batch: SampleBatch | MultiAgentBatch | None = None
         self._shared_memory = SharedMemoryPool()
@@ -152,7 +153,9 @@ class RolloutWorker(WorkerRequests):
         """
         if self._fake_batch is not None:
             return self._fake_batch
+        self.failures_in_a_row += 1  # until it is known to be none
         batch = self.sample_environments() if self._data is None else self._data.next()
+        self.failures_in_a_row = 0
         if "on_sample_end" in self._hooks:
             call_hook(self.callbacks, "on_sample_end", {"worker": self, "samples": batch})
         if self._data is not None and self._data.writer is not None:

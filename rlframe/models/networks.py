@@ -98,7 +98,47 @@ class CustomModelNetwork:
         return list(self.model.get_initial_state())
 
 
-class NetworksModel(LayerOwner, ModelV2):
+class ActorCriticNames:
+    """Methods of RLlib's models of actors and critics, by which programs ask for values of actions.
+
+    What the model gives for observations, `model_out`, is that of the actor here, and brings along the features that it
+    was made of; features alone will do.
+    """
+
+    acting: str
+
+    def get_policy_output(self: Any, model_out: Tensor) -> Tensor:
+        """Returns what the actor gives, `[B, num_outputs]`."""
+        made: Tensor = getattr(self, self.acting)(_features_of(model_out))
+        return made
+
+    def get_q_values(self: Any, model_out: Tensor, actions: Tensor | None = None) -> Tensor:
+        """Returns the first critic's values `[B, 1]` of actions `[B, A]`, or `[B, A]` of every choice."""
+        made: Tensor = self.q(*_critic_inputs(model_out, actions))
+        return made
+
+    def get_twin_q_values(self: Any, model_out: Tensor, actions: Tensor | None = None) -> Tensor:
+        """Returns what `get_q_values` does, of the second critic."""
+        made: Tensor = self.twin_q(*_critic_inputs(model_out, actions))
+        return made
+
+
+def _critic_inputs(model_out: Any, actions: Any) -> tuple[Tensor, ...]:
+    features = _features_of(model_out)
+    if actions is None:
+        return (features,)
+    return features, ops.flat_rows(ops.tensor_like(actions, features) if isinstance(actions, np.ndarray) else actions)
+
+
+def _features_of(model_out: Any) -> Tensor:
+    return getattr(model_out, _FEATURES, model_out)
+
+
+#: The attribute of a model's outputs that holds the features which they were made of.
+_FEATURES = "_rlframe_features"
+
+
+class NetworksModel(ActorCriticNames, LayerOwner, ModelV2):
     """The networks of a policy as its model: each is an attribute, and so is each learned variable.
 
     Args:
@@ -165,7 +205,9 @@ class NetworksModel(LayerOwner, ModelV2):
         if self.view is not None:
             return self.view.act(network, x, state, seq_lens)
         if not state:
-            return network(x), state
+            outputs = network(x)
+            setattr(outputs, _FEATURES, x)
+            return outputs, state
         outputs, after = network.unroll(ops.split_sequences(x, seq_lens), state)
         return ops.flatten_sequences(outputs), after
 

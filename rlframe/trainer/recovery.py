@@ -57,6 +57,9 @@ def with_recovery(
         before, failures = now, 1 if now > before else failures + 1
         has_died = recover(trainer, cause, in_plan=in_plan)
         if failures > (_MOST_DEATHS if has_died else MAX_WORKER_FAILURE_RETRIES):
+            if _drop_failing(trainer):
+                failures = 0
+                continue
             raise WorkerError(
                 f"gave up iteration {trainer.iteration + 1} after {failures} attempts in a row in which nothing was "
                 f"sampled: {cause}"
@@ -184,6 +187,33 @@ def _heal(trainer: Any, workers: Any, name: str) -> bool:
     )
     _LOGGER.warning("%s", "; ".join(said))
     return True
+
+
+def _drop_failing(trainer: Any) -> bool:
+    """Goes on without living workers whose environments fail each time, if others do not; returns whether it does."""
+    from rlframe.evaluation.cluster import answers_of
+
+    workers = trainer.workers
+    remotes, indexes = workers.remote_workers(), workers.remote_indexes()
+    if not trainer.config["ignore_worker_failures"]:
+        return False
+    counts, _ = answers_of([worker.apply.remote(_failures_in_a_row) for worker in remotes])
+    failing = [position for position, count in counts.items() if count >= MAX_WORKER_FAILURE_RETRIES]
+    if not 0 < len(failing) < len(remotes):
+        return False
+    named = ", ".join(f"worker {indexes[position]}" for position in failing)
+    workers.drop(failing)
+    _LOGGER.warning(
+        "%s failed %d times in a row: %d of %d go on", named, MAX_WORKER_FAILURE_RETRIES, len(remotes) - len(failing),
+        len(remotes),
+    )  # fmt: skip
+    _rebuild_plan(trainer)
+    return True
+
+
+def _failures_in_a_row(worker: Any) -> int:
+    count: int = worker.failures_in_a_row
+    return count
 
 
 def _rebuild_plan(trainer: Any) -> None:

@@ -266,3 +266,24 @@ def test_learners_that_lose_one_in_the_middle_of_a_round_are_equal_again(trainer
     one, other = (ask(worker, lambda w: w.get_weights()["default_policy"]) for worker in (second, third))
     for name, array in one.items():
         np.testing.assert_array_equal(array, other[name])
+
+
+class BadOnWorker(Counting):
+    """Its steps fail, on one worker always."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.bad = config.worker_index == config["bad"]
+
+    def step(self, action):
+        if self.bad:
+            raise ValueError("broken here")
+        return super().step(action)
+
+
+def test_a_worker_whose_environment_always_fails_is_left_behind(trainers):
+    trainer = trainers(env=BadOnWorker, env_config={"bad": 1}, ignore_worker_failures=True)
+    result = trainer.train()
+    assert result["num_healthy_workers"] == 1
+    assert result["timesteps_total"] == 40
+    assert trainer.workers.remote_indexes() == [2]

@@ -185,3 +185,26 @@ def test_own_models_of_actor_and_critics_get_images_as_they_are_and_options_of_t
     after = trainer.get_policy().get_weights()
     assert all(not np.array_equal(after[name], value) for name, value in weights.items() if "body" in name)
     assert trainer.compute_single_action(np.ones((9, 9, 4), np.uint8)) in range(3)
+
+
+@pytest.mark.parametrize("framework", TORCH_FIRST)
+@pytest.mark.parametrize("action_space", [BOX, Discrete(2)], ids=["box", "choices"])
+def test_built_in_networks_tell_the_values_of_actions(framework, action_space):
+    policy = make(framework, None, action_space=action_space, twin_q=True)
+    batch = rows(policy, 3)
+    obs, actions = policy.to_tensors((batch["obs"], batch["actions"]))
+    model_out, _ = policy.model({"obs": obs})
+    seen = (obs,) if isinstance(action_space, Discrete) else (obs, actions)
+    for method, critic in (
+        (policy.model.get_q_values, policy.model.q),
+        (policy.model.get_twin_q_values, policy.model.twin_q),
+    ):
+        wanted = policy.to_numpy(critic(*seen))
+        assert wanted.shape == (3, 2 if len(seen) == 1 else 1)
+        for given in (model_out, obs):
+            np.testing.assert_array_equal(policy.to_numpy(method(given, *seen[1:])), wanted)
+    if len(seen) == 2:
+        np.testing.assert_array_equal(policy.to_numpy(policy.model.get_twin_q_values(obs, batch["actions"])), wanted)
+    np.testing.assert_array_equal(
+        policy.to_numpy(policy.model.get_policy_output(model_out)), policy.to_numpy(model_out)
+    )
