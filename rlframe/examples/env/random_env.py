@@ -10,22 +10,23 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 
 from rlframe.env.multi_agent_env import make_multi_agent
+from rlframe.utils.spaces.old_gym import known_to_both
 
 
 class RandomEnv(gymnasium.Env[Any, Any]):
     """Draws everything from spaces.
 
     Args:
-        config: `observation_space` and `action_space` (Discrete(2)), `reward_space` (Box from -1 to 1), `p_done`, the
-            chance that a step is the last (0.1), `max_episode_len` (None), and `check_action_bounds` (False): an action
-            outside of its space is then a ValueError.
+        config: `observation_space` and `action_space` (Discrete(2)), `reward_space` (Box from -1 to 1), each of
+            Gymnasium or the old gym; `p_done`, the chance that a step is the last (0.1), `max_episode_len` (None), and
+            `check_action_bounds` (False): an action outside of its space is then a ValueError.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         options = dict(config or {})
-        self.observation_space = options.get("observation_space", Discrete(2))
-        self.action_space = options.get("action_space", Discrete(2))
-        self.reward_space = options.get("reward_space", Box(-1.0, 1.0, (), np.float32))
+        self.observation_space = known_to_both(options.get("observation_space", Discrete(2)))
+        self.action_space = known_to_both(options.get("action_space", Discrete(2)))
+        self.reward_space = known_to_both(options.get("reward_space", Box(-1.0, 1.0, (), np.float32)))
         self.p_done = float(options.get("p_done", 0.1))
         self.max_episode_len = options.get("max_episode_len")
         self.check_action_bounds = bool(options.get("check_action_bounds", False))

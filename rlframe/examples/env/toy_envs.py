@@ -11,6 +11,7 @@ import tree
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 from rlframe.env.vector_env import VectorEnv
+from rlframe.utils.spaces.old_gym import known_to_both
 from rlframe.utils.spaces.space_utils import get_base_struct_from_space
 
 Step = tuple[Any, float, bool, bool, dict[str, Any]]
@@ -80,7 +81,7 @@ class NestedSpaceRepeatAfterMeEnv(gymnasium.Env[Any, Any]):
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         options = dict(config or {})
         default = Tuple([Discrete(2), Dict({"a": Box(-1.0, 1.0, (2,), np.float32)})])
-        self.observation_space = self.action_space = options.get("space", default)
+        self.observation_space = self.action_space = known_to_both(options.get("space", default))
         self.episode_len = int(options.get("episode_len", 100))
         self.steps = 0
 

@@ -14,6 +14,8 @@ from torch import nn
 
 from rlframe.agents.dqn.dqn_torch_policy import DQNTorchPolicy
 from rlframe.evaluation.rollout_worker import RolloutWorker
+from rlframe.examples.env.random_env import ActionMaskEnv
+from rlframe.examples.env.toy_envs import NestedSpaceRepeatAfterMeEnv
 from rlframe.models import ModelCatalog
 from rlframe.models.obs_layout import restore_original_dimensions
 from rlframe.models.preprocessors import Preprocessor, get_preprocessor
@@ -240,3 +242,13 @@ def test_preprocessed_env_of_old_gym_keeps_its_contract(with_info):
     obs, *rest = env.step(0)
     assert (obs.tolist(), rest, env.label) == ([1, 0, 0, 1], [1.0, True, {}], "mine")
     assert isinstance(env.observation_space, gym.spaces.Box)
+
+
+def test_example_environments_take_spaces_of_the_old_gym():
+    box, discrete = gym.spaces.Box(-1.0, 1.0, (3,)), gym.spaces.Discrete(4)
+    masked = ActionMaskEnv({"observation_space": box, "action_space": discrete})
+    obs, _ = masked.reset(seed=0)
+    assert masked.observation_space.contains(obs)
+    repeats = NestedSpaceRepeatAfterMeEnv({"space": gym.spaces.Tuple([discrete, box])})
+    obs, _ = repeats.reset(seed=0)
+    assert repeats.step(obs)[1] == 1.0
