@@ -22,7 +22,7 @@ TIME_LIMIT_KEY = "TimeLimit.truncated"
 
 _OF_GYMNASIUM = "a Gymnasium vector environment; give the single environment and set num_envs_per_worker"
 
-_unseedable_seen: set[type] = set()
+_unseedable_said: set[str] = set()
 
 
 def adapt_env(env: Any) -> gymnasium.Env[Any, Any]:
@@ -46,6 +46,15 @@ def adapt_env(env: Any) -> gymnasium.Env[Any, Any]:
             "reset(), step(action), observation_space and action_space, set at the latest at the end of __init__."
         )
     return env if _is_native(env) else OldGymAdapter(env)
+
+
+def warn_unseedable(env: Any) -> None:
+    """Warns, once, that the seed which an environment of the loop is given does not reach it."""
+    adapted = env if isinstance(env, OldGymAdapter) else getattr(env, "env", None)
+    why = adapted.unseedable if isinstance(adapted, OldGymAdapter) else None
+    if why is not None and why not in _unseedable_said:
+        _unseedable_said.add(why)
+        logger.warning("%s", why)
 
 
 def user_env(env: Any) -> Any:
@@ -109,8 +118,6 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
                 arguments["seed"] = seed
             elif self._seed_into == "seed":
                 self.env.seed(seed)
-            else:
-                self._say_unseedable()
         if options is not None and self._takes_options:
             arguments["options"] = options
         return self._split(self.env.reset(**arguments))
@@ -135,15 +142,15 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
             return True
         return fits_space(pair[0], space)
 
-    def _say_unseedable(self) -> None:
-        kind = type(self.env)
-        if kind not in _unseedable_seen:
-            _unseedable_seen.add(kind)
-            logger.warning(
-                "%s cannot be seeded: its reset() takes no `seed` and it has no seed(). Runs with it are not "
-                "reproducible; give it `reset(self, *, seed=None, options=None)`.",
-                kind.__name__,
+    @property
+    def unseedable(self) -> str | None:
+        """Why no seed reaches the environment, and what to do; None where one does."""
+        if self._seed_into is None:
+            return (
+                f"{type(self.env).__name__} cannot be seeded: its reset() takes no `seed` and it has no seed(). Runs "
+                "with it are not reproducible; give it `reset(self, *, seed=None, options=None)`."
             )
+        return getattr(self.env, "unseedable", None)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Does one step and returns five items."""

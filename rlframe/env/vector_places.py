@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from rlframe.env.vector_env import VectorEnv
 from rlframe.utils.errors import EnvError
-
-_LOGGER = logging.getLogger(__name__)
-
-_unseedable_seen: set[type] = set()
 
 
 class Places:
@@ -139,13 +134,16 @@ class VectorPlace:
         single = self._single()
         if callable(getattr(single, "seed", None)):
             single.seed(seed)
-        elif type(self.vector_env) not in _unseedable_seen:
-            _unseedable_seen.add(type(self.vector_env))
-            _LOGGER.warning(
-                "%s cannot be seeded: its get_sub_environments() returns no environments with seed(). Runs with it are "
-                "not reproducible.",
-                type(self.vector_env).__name__,
-            )
+
+    @property
+    def unseedable(self) -> str | None:
+        """Why no seed reaches the copy; None where one does."""
+        if callable(getattr(self._single(), "seed", None)):
+            return None
+        return (
+            f"{type(self.vector_env).__name__} cannot be seeded: its get_sub_environments() returns no environments "
+            "with seed(). Runs with it are not reproducible."
+        )
 
     def _single(self) -> Any:
         singles = self.vector_env.get_sub_environments()

@@ -10,6 +10,7 @@ import gymnasium as gym
 
 from rlframe.config.common import CommonConfig
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
+from rlframe.env.adapt import warn_unseedable
 from rlframe.env.base_env import BaseEnv
 from rlframe.env.checks import check_observation, check_spaces
 from rlframe.env.env_context import EnvContext
@@ -100,6 +101,8 @@ def make_slots(
         )
 
     first = make_slot(0)
+    if config.seed is not None:
+        warn_unseedable(first.env)
     # A vectorised environment needs one of its kind beside it, for spaces and for users to look at.
     count = 1 if config.vectorized_env else config.num_envs_per_worker
     slots = [first, *map(make_slot, range(1, places.count or count))]

@@ -14,6 +14,8 @@ from gymnasium import spaces
 from rlframe.env import BaseEnv, ExternalEnv, MultiAgentEnv, VectorEnv, adapt
 from rlframe.env.adapt import OldGymAdapter, adapt_env, user_env
 from rlframe.env.checks import check_env
+from rlframe.evaluation.rollout_worker import RolloutWorker
+from rlframe.examples.policy.random_policy import RandomPolicy
 from rlframe.utils.errors import EnvError
 from rlframe.utils.spaces.old_gym import convert_space
 
@@ -167,15 +169,18 @@ def test_seed_and_options_go_where_the_signature_says(make, seeded, plain):
     assert env.calls == plain
 
 
-def test_env_that_cannot_be_seeded_says_so_once(caplog, monkeypatch):
+@pytest.mark.parametrize("seed", [1, None])
+def test_env_that_cannot_be_seeded_says_so_once_where_a_seed_was_given(caplog, monkeypatch, seed):
     class Unseedable(Counter):
         seed = None
 
-    monkeypatch.setattr(adapt, "_unseedable_seen", set())
+    monkeypatch.setattr(adapt, "_unseedable_said", set())
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            adapt_env(Unseedable()).reset(seed=1)
-    assert caplog.text.count("Unseedable cannot be seeded") == 1
+            RolloutWorker(
+                env_creator=lambda context: Unseedable(), policy_config={"seed": seed}, policy_spec=RandomPolicy
+            )
+    assert caplog.text.count("Unseedable cannot be seeded") == (seed is not None)
 
 
 def test_type_error_inside_reset_is_not_swallowed():
