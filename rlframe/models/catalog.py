@@ -20,6 +20,7 @@ from rlframe.models.modelv2 import ModelV2
 from rlframe.models.numpy_dists import dist_from_plan, numpy_dist_for
 from rlframe.models.preprocessed_env import PreprocessedEnv
 from rlframe.models.preprocessors import Preprocessor, get_preprocessor
+from rlframe.models.state_windows import keep_windows
 from rlframe.utils import shared_names
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from rlframe.utils.spaces.old_gym import convert_spaces
@@ -525,4 +526,5 @@ def _checked_model(model: Any, model_class: Any, framework: str) -> Any:
             f"{type(model).__name__}."
         )
     model.variables()  # raises where nn.Module.__init__ was forgotten
+    keep_windows(model)
     return model

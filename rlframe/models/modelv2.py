@@ -11,6 +11,7 @@ from rlframe.data.columns import OBS, SEQ_LENS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.models.obs_layout import obs_layout, reshape_for, unpack
+from rlframe.models.state_windows import moved_on
 from rlframe.utils.spaces.old_gym import convert_spaces
 
 OBS_FLAT = "obs_flat"
@@ -33,6 +34,8 @@ class ModelV2:
 
     #: An algorithm's model interface sets this to False where nobody asks for values: no value head is built then.
     uses_value_function: bool = True
+    #: Steps of each state that is a window over past ones; see `rlframe.models.state_windows`.
+    state_windows: tuple[int, ...] = ()
 
     def __init__(
         self,
@@ -118,6 +121,8 @@ class ModelV2:
         with self.context():
             result = self.forward(restored, state, seq_lens)
         outputs, new_state = self._checked(result)
+        if self.state_windows:
+            new_state = moved_on(state, new_state, seq_lens)
         self._last_output = outputs
         return outputs, new_state
 

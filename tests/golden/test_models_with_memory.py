@@ -8,7 +8,9 @@ import pytest
 
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.data.sequences import padded_sequences
+from rlframe.data.view_requirements import ViewRequirement
 from rlframe.models.catalog import ModelCatalog
+from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy.inference import NumpyInference
 from tests.helpers.frameworks import TORCH_FIRST, needs_tf
 
@@ -318,3 +320,59 @@ def test_an_lstm_behind_a_model_with_memory_is_refused():
     ModelCatalog.register_custom_model("counter", _Custom.torch_class())
     with pytest.raises(ConfigError, match="memory of its own"):
         trainer("torch", {**LSTM, "custom_model": "counter"})
+
+
+def sums_of_four(framework):
+    """A user's model: its state is the observation of a step, and it sees the last three, as attention declares it."""
+    views = {"state_in_0": ViewRequirement("state_out_0", shift="-3:-1", space=gym.spaces.Box(-1, 1, (4,)))}
+    if framework == "torch":
+        torch = importlib.import_module("torch")
+        layer, bases = torch.nn.Linear(4, 3), (TorchModelV2, torch.nn.Module)
+        join = torch.cat
+    else:
+        tf, base = importlib.import_module("tensorflow"), importlib.import_module("rlframe.models.tf.tf_modelv2")
+        layer, bases = tf.keras.layers.Dense(3), (base.TFModelV2,)
+        join = tf.concat
+
+    class SumsOfFour(*bases):
+        def __init__(self, *args):
+            if framework == "torch":
+                torch.nn.Module.__init__(self)
+            bases[0].__init__(self, *args)
+            self.layer = layer
+            self.view_requirements.update(views)
+
+        def forward(self, input_dict, state, seq_lens):
+            rows, width = input_dict["obs"], state[0].shape[2]
+            steps = rows.reshape(len(seq_lens), -1, width) if framework == "torch" else None
+            if steps is None:
+                steps = tf.reshape(rows, (tf.shape(seq_lens)[0], -1, width))
+            seen = join([state[0], steps], 1)
+            ahead = [seen[:, start : start - 3 or None] for start in range(4)]
+            made = self.layer(sum(ahead))
+            made = made.reshape(-1, 3) if framework == "torch" else tf.reshape(made, (-1, 3))
+            self._values = made[:, 2]
+            return made[:, :2], [rows]
+
+        def value_function(self):
+            return self._values
+
+    return SumsOfFour
+
+
+@pytest.mark.parametrize("framework", TORCH_FIRST)
+def test_a_state_that_is_a_window_over_past_steps_moves_on(framework):
+    config = {"lambda": 1.0, "gamma": 0.9, "num_envs_per_worker": 1, "num_sgd_iter": 1}
+    made = trainer(framework, {"custom_model": sums_of_four(framework)}, **config)
+    made.train()
+    policy, batch = made.get_policy(), made.workers.local_worker().sample()
+    assert [state.shape for state in policy.get_initial_state()] == [(3, 4)]
+    padded = padded_sequences(batch)
+    outputs, values = outputs_and_values(policy, padded)
+    np.testing.assert_allclose(outputs[padded["valid_mask"]], batch["action_dist_inputs"], atol=2e-5)
+    np.testing.assert_allclose(values[padded["valid_mask"]], batch["vf_preds"], atol=2e-5)
+    assert not (batch["terminateds"] | batch["truncateds"])[-3:].any()
+    _, value, _ = policy.forward_with_memory(
+        batch["new_obs"][-1:], {"state_in_0": batch["new_obs"][None, -4:-1]}, False
+    )
+    np.testing.assert_allclose(batch["value_targets"][-1], batch["rewards"][-1] + 0.9 * value[0], rtol=1e-5)

@@ -1,0 +1,54 @@
+"""Models whose memory is a window over what they gave at their last steps, as RLlib's attention declares it.
+
+Such a model has the views `state_in_i` of `state_out_i` with a shift like "-50:-1": its `forward` gets the states of
+the last 50 steps, and gives that of each new one. Elsewhere a state is what goes in and comes out alike. So the window
+is the state here: an array `[N, ...]` that moves on by the steps of a sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
+
+
+def keep_windows(model: Any) -> None:
+    """Gives a model that declares windows its `state_windows`, and an initial state of that shape."""
+    sizes: list[int] = []
+    initial: list[NDArray[Any]] = []
+    views = model.view_requirements
+    while (view := views.get(f"state_in_{len(sizes)}")) is not None:
+        if view.data_col != f"state_out_{len(sizes)}" or not view.has_time_axis or view.space is None:
+            return
+        sizes.append(len(view.shift_arr))
+        initial.append(np.zeros((sizes[-1], *view.space.shape), np.float32))
+    if sizes:
+        model.state_windows = tuple(sizes)
+        model.get_initial_state = partial(_copies, initial)
+
+
+def moved_on(windows: Sequence[Tensor], given: Sequence[Tensor], seq_lens: Tensor | None) -> list[Tensor]:
+    """Returns the windows behind the sequences.
+
+    Args:
+        windows: What was seen at the first step of each sequence, `[S, N, ...]` each.
+        given: The state of every step, padded, `[S · T, ...]` each.
+        seq_lens: Lengths of the sequences, int `[S]`; None where each has one step.
+    """
+    if len(windows) != len(given):
+        return list(given)  # whoever tries the model says what is wrong
+    made = []
+    for window, steps in zip(windows, given, strict=True):
+        new = steps[:, None] if seq_lens is None else ops.split_sequences(steps, seq_lens)
+        made.append(ops.concat([window, new], 1)[:, -int(window.shape[1]) :])
+    return made
+
+
+def _copies(initial: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    return [state.copy() for state in initial]
