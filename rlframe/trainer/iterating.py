@@ -120,7 +120,9 @@ def training_method(trainer: Any) -> str | None:
         return None
     for level in type(trainer).__mro__:
         own = vars(level)
-        if level is IteratingMixin or not any(name in own for name in (*METHODS, "execution_plan")):
+        # Ray derives a class from that of an actor, and puts all its methods into it, inherited ones too.
+        skipped = level is IteratingMixin or "__ray_actor_class__" in own
+        if skipped or not any(name in own for name in (*METHODS, "execution_plan")):
             continue
         return next((name for name in METHODS if name in own), None)
     return None

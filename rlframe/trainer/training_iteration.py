@@ -86,7 +86,10 @@ def training_plan(trainer: Any, method: str) -> LocalIterator[Any]:
 
 def _with_other_names(result: dict[str, Any]) -> dict[str, Any]:
     """Adds the counters under RLlib's newer names, where results have had them since 1.11."""
-    counters = Counters(_get_shared_metrics().counters)
+    counted = dict(_get_shared_metrics().counters)
+    if STEPS_TRAINED_THIS_ITER_COUNTER in counted:  # set back to 0 by now, for the next iteration
+        counted[STEPS_TRAINED_THIS_ITER_COUNTER] = result["info"][STEPS_TRAINED_THIS_ITER_COUNTER]
+    counters = Counters(counted)
     result["info"].update({name: counters[name] for name in _OTHER_NAMES if name in counters})
     result["counters"] = dict(counters)
     result.update({name: counters[name] for name in _IN_RESULTS})

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import ray
 
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.pg import PGTrainer
@@ -15,6 +16,7 @@ from rlframe.agents.trainer_template import build_trainer
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ParallelRollouts, standardize_fields, synchronous_parallel_sample
 from rlframe.execution.train_ops import multi_gpu_train_one_step, train_one_step
+from rlframe.trainer.iterating import training_method
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.metrics import (
     LAST_TARGET_UPDATE_TS,
@@ -169,6 +171,21 @@ def test_what_trains_is_what_the_most_derived_class_says() -> None:
         build_trainer("Two", mixins=[Then], execution_plan=Planned.execution_plan)
 
 
+class PlannedPG(PGTrainer):
+    @staticmethod
+    def execution_plan(workers: Any, config: Any) -> Any:
+        return PGTrainer.execution_plan(workers, config)
+
+
+@pytest.mark.parametrize(
+    ("base", "method"), [(PGTrainer, None), (PlannedPG, None), (MyPG, "training_iteration"), (MyPPO, "training_step")]
+)
+def test_trials_of_tune_train_by_the_plan_unless_the_class_has_a_method(base: Any, method: str | None) -> None:
+    in_actor = ray.remote(base).__ray_metadata__.modified_class  # what Ray derives from it, without starting Ray
+    config = PPO if base is MyPPO else SMALL
+    assert training_method(in_actor({**config, "env": "CartPole-v1"})) == method
+
+
 def test_results_have_what_the_method_timed_counted_and_measured() -> None:
     class Measuring(MyPPO):
         def training_step(self) -> dict[str, Any]:
@@ -181,6 +198,8 @@ def test_results_have_what_the_method_timed_counted_and_measured() -> None:
     assert result["timers"]["synch_weights_time_ms"] > 0
     assert result["num_env_steps_sampled"] == result["info"]["num_env_steps_sampled"] == 60
     assert result["num_env_steps_trained"] == result["counters"]["num_steps_trained"] == 60
+    assert result["info"]["num_env_steps_trained_this_iter"] == 60
+    assert result["counters"]["num_env_steps_trained_this_iter"] == 60
     assert trainer.plan_report().operators[0].name == "training_step"
 
 
