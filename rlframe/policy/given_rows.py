@@ -12,7 +12,7 @@ from rlframe.data.columns import OBS, STATE_IN_PREFIX
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.recurrent_context import RecurrentContext
 from rlframe.utils.errors import EnvError, NonFiniteError
-from rlframe.utils.spaces.observations import describe
+from rlframe.utils.spaces.observations import describe, refuse_reset_pair
 
 
 def observed(policy: Any, obs: Any) -> NDArray[Any]:
@@ -24,11 +24,8 @@ def observed(policy: Any, obs: Any) -> NDArray[Any]:
     """
     given, preprocessor = obs, policy._obs_preprocessor
     space = getattr(policy.observation_space, "original_space", policy.observation_space)
-    if type(obs) is tuple and len(obs) == 2 and isinstance(obs[1], dict) and not hasattr(space, "spaces"):
-        raise EnvError(
-            "the observation to act on is a tuple of two, the second a dict: that is what reset() returns; pass "
-            "the observation alone: obs, info = env.reset()"
-        )
+    if not hasattr(space, "spaces"):
+        refuse_reset_pair(obs, "the observation to act on")
     if preprocessor is not None:
         obs = obs if _is_preprocessed(obs, preprocessor) else _preprocess(preprocessor, obs)
     array = np.asarray(obs)

@@ -137,6 +137,7 @@ class PolicyServerInput(InputReader):
         self._waiting: set[str] = set()
         self._heard = time.monotonic()
         self._sampling = self._idle = False
+        self._silence_s = self._next_warning_s = 0.0
         several = list(self._worker.policy_map) != [DEFAULT_POLICY_ID]
         kind = _SeveralAgents if several else _OneAgent
         self._simulators: Any = kind(self._worker.action_space, self._worker.observation_space)
@@ -177,10 +178,18 @@ class PolicyServerInput(InputReader):
             finally:
                 with self._lock:
                     idle, self._idle, self._sampling = self._idle, False, False
-            if idle and not batch.count:
-                _LOGGER.warning("nothing was heard of policy clients for %g s", self._idle_timeout)
+            self._note_silence(idle and not batch.count)
             if batch.count or idle:
                 return _of_one_policy(batch)
+
+    def _note_silence(self, silent: bool) -> None:
+        """Warns of silent clients: after the first `idle_timeout`, and each time that the silence is twice as long."""
+        self._silence_s = self._silence_s + self._idle_timeout if silent else 0.0
+        if not silent:
+            self._next_warning_s = 0.0
+        elif self._silence_s >= self._next_warning_s:
+            self._next_warning_s = 2 * self._silence_s
+            _LOGGER.warning("nothing was heard of policy clients for %g s", self._silence_s)
 
     def get_metrics(self) -> list[RolloutMetrics]:
         """Returns the episodes that clients with policies of their own have ended since the last call."""

@@ -10,6 +10,7 @@ from gymnasium.spaces import Box, Discrete, Tuple
 from numpy.typing import NDArray
 
 from rlframe.env.multi_agent_env import MultiAgentEnv
+from rlframe.utils.spaces.old_gym import known_to_both
 
 #: From S to F.
 MAP_DATA = """
@@ -40,8 +41,8 @@ class WindyMazeEnv(gymnasium.Env[Any, Any]):
         del env_config
         self.map = [line for line in MAP_DATA.split("\n") if line]
         self.start_pos, self.end_pos = self._find("S"), self._find("F")
-        self.observation_space = Tuple([Box(0.0, 100.0, (2,), np.float32), Discrete(4)])
-        self.action_space = Discrete(2)
+        self.observation_space = known_to_both(Tuple([Box(0.0, 100.0, (2,), np.float32), Discrete(4)]))
+        self.action_space = known_to_both(Discrete(2))
         self.pos, self.wind_direction, self.num_steps = self.start_pos, 0, 0
 
     def _find(self, letter: str) -> Place:

@@ -56,6 +56,15 @@ def describe(value: Any) -> str:
     return type(value).__name__
 
 
+def refuse_reset_pair(obs: Any, what: str) -> None:
+    """Raises EnvError where a whole `(observation, info)` of `reset()` stands for an observation that is no tuple."""
+    if type(obs) is tuple and len(obs) == 2 and isinstance(obs[1], dict):
+        raise EnvError(
+            f"{what} is a tuple of two, the second a dict: that is what reset() returns; pass the observation alone: "
+            "obs, info = env.reset()"
+        )
+
+
 def _member(path: str, key: Any) -> str:
     return f'{path}["{key}"]' if isinstance(key, str) else f"{path}[{key!r}]"
 
@@ -157,6 +166,7 @@ def _to_array(obs: Any, shape: tuple[int, ...], dtype: np.dtype[Any], where: str
     if not isinstance(obs, np.ndarray):
         if obs is None or isinstance(obs, (str, bytes, Mapping, set)):
             raise EnvError(f"{where}: {path} is {repr(obs)[:80]} ({describe(obs)}); {wanted}.")
+        refuse_reset_pair(obs, f"{where}: {path}")
         try:
             obs = np.asarray(obs)
         except ValueError as error:  # a ragged list

@@ -69,6 +69,8 @@ def test_observation_infinite_bounds_accept_any_finite_value():
         ([0.0, -2.0, -2.0], UNIT, r"obs\[1\] is -2.0, below its bound -1.0.*\(and 1 more like it\)"),
         ([0.0, 0.0], UNIT, r"obs has shape \(2,\); wanted a float32 array of shape \(3,\)"),
         ([[1.0], [1.0, 2.0]], UNIT, "list of length 2 that is no array"),
+        ((np.zeros(3), {}), UNIT, "here: obs is a tuple of two, the second a dict: that is what reset"),
+        ((1, {}), spaces.Discrete(2), "that is what reset"),
         (None, UNIT, r"obs is None \(NoneType\); wanted a float32 array"),
         ("abc", UNIT, r"obs is 'abc' \(str\)"),
         (np.array([1j, 0, 0]), UNIT, "dtype complex128"),

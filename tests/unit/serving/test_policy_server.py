@@ -222,9 +222,11 @@ def test_batches_that_no_checkpoint_has_are_asked_for_again(served):
     assert [again.worker.sample()["rewards"].tolist() for _ in range(4)] == [[1.0], [2.0], [3.0], [4.0]]
 
 
-def test_silence_gives_an_empty_batch_and_training_goes_on(served):
-    server = served(DQNTrainer, server={"idle_timeout": 0.1}, learning_starts=6, timesteps_per_iteration=6)
-    assert server.worker.sample().count == 0
+def test_silence_gives_an_empty_batch_and_training_goes_on(served, caplog):
+    server = served(DQNTrainer, server={"idle_timeout": 0.125}, learning_starts=6, timesteps_per_iteration=6)
+    assert [server.worker.sample().count for _ in range(4)] == [0] * 4
+    said = [record.getMessage() for record in caplog.records if "policy clients" in record.getMessage()]
+    assert [line.split()[-2] for line in said] == ["0.125", "0.25", "0.5"]
     client = server.client()
 
     def loop():

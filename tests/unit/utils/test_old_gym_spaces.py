@@ -16,6 +16,7 @@ from rlframe.agents.dqn.dqn_torch_policy import DQNTorchPolicy
 from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.examples.env.random_env import ActionMaskEnv
 from rlframe.examples.env.toy_envs import NestedSpaceRepeatAfterMeEnv
+from rlframe.examples.env.windy_maze_env import WindyMazeEnv
 from rlframe.models import ModelCatalog
 from rlframe.models.obs_layout import restore_original_dimensions
 from rlframe.models.preprocessors import Preprocessor, get_preprocessor
@@ -249,6 +250,7 @@ def test_example_environments_take_spaces_of_the_old_gym():
     masked = ActionMaskEnv({"observation_space": box, "action_space": discrete})
     obs, _ = masked.reset(seed=0)
     assert masked.observation_space.contains(obs)
+    gym.spaces.Tuple([WindyMazeEnv().observation_space, discrete])  # takes the old gym's alone
     repeats = NestedSpaceRepeatAfterMeEnv({"space": gym.spaces.Tuple([discrete, box])})
     obs, _ = repeats.reset(seed=0)
     assert repeats.step(obs)[1] == 1.0
