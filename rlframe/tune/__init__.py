@@ -64,9 +64,8 @@ def run(run_or_experiment: Any, name: str | None = None, **kwargs: Any) -> Exper
     register_trainables()  # once more: ray.shutdown() forgets them
     arguments = _with_defaults(translate_run(kwargs))
     with printing(arguments):
-        return ExperimentAnalysis.of(
-            ray.tune.run(as_trainable(with_present_keys(run_or_experiment)), name=name, **arguments)
-        )
+        trainable = as_trainable(with_present_keys(run_or_experiment), arguments.get("resources_per_trial"))
+        return ExperimentAnalysis.of(ray.tune.run(trainable, name=name, **arguments))
 
 
 def run_experiments(experiments: Any, **kwargs: Any) -> list[Any]:

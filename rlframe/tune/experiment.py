@@ -22,7 +22,8 @@ class Experiment(ray.tune.Experiment):
 
     def __init__(self, name: str, run: Any, **kwargs: Any) -> None:
         register_trainables()  # once more: ray.shutdown() forgets them, and Ray would import algorithms of its own
-        super().__init__(name, as_trainable(run), **translate_run(kwargs))
+        arguments = translate_run(kwargs)
+        super().__init__(name, as_trainable(run, arguments.get("resources_per_trial")), **arguments)
 
 
 def with_present_keys(given: Any) -> Any:

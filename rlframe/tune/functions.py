@@ -27,8 +27,13 @@ _DEFAULT_METRIC = "_metric"
 _waiting: list[tempfile.TemporaryDirectory[str]] = []
 
 
-def as_trainable(trainable: Any) -> Any:
-    """Returns a function of Ray 1.x as today's Ray takes it; anything else as it is."""
+def as_trainable(trainable: Any, resources: Any = None) -> Any:
+    """Returns a function of Ray 1.x as today's Ray takes it; anything else as it is.
+
+    Args:
+        trainable: What `tune.run` is given.
+        resources: What the program itself reserves for a trial; None reserves for the trainer that a function makes.
+    """
     if not inspect.isfunction(trainable):
         return trainable
     wanted = list(inspect.signature(trainable).parameters.values())[1:]
@@ -45,8 +50,8 @@ def as_trainable(trainable: Any) -> Any:
 
     del called_as_declared.__wrapped__  # Ray looks through it at what the user declared
     called: Any = called_as_declared if names else trainable
-    if not hasattr(called, "_resources"):
-        called._resources = function_resources
+    if getattr(called, "_resources", None) in (None, function_resources):  # else those of `tune.with_resources`
+        called._resources = function_resources if resources is None else None
     return called
 
 

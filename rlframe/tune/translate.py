@@ -128,7 +128,7 @@ def _translate_experiment(spec: Any) -> Any:
         return spec
     translated = translate_run({key: value for key, value in spec.items() if key != "loggers"})
     if "run" in translated:
-        translated["run"] = as_trainable(translated["run"])
+        translated["run"] = as_trainable(translated["run"], translated.get("resources_per_trial"))
     env = translated.pop("env", None)  # RLlib's files have it beside the config
     if env is not None:
         translated["config"] = {**(translated.get("config") or {}), "env": env}

@@ -8,7 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import ray.tune
+from ray.tune.trainable.function_trainable import wrap_function
 
+from rlframe.agents.pg import PGTrainer
 from rlframe.tune.functions import as_trainable
 from rlframe.tune.logger import DEFAULT_LOGGERS, Logger, NoopLogger, TBXLogger, UnifiedLogger
 from rlframe.tune.translate import checkpoint_path, loggers_of_experiments, translate_experiments, translate_run
@@ -136,6 +139,16 @@ def test_functions_reserve_for_the_trainer_they_make() -> None:
     assert len(reserve({"env": "CartPole-v1", "num_workers": 2}).bundles) == 3
     assert reserve({"num_workers": 8, "batch_size": 32}) is None  # of another program's data loader
     assert list(inspect.signature(as_trainable(train)).parameters) == ["config"]
+
+
+def test_what_a_program_reserves_for_a_function_goes_before_what_its_trainer_needs() -> None:
+    def train(config):  # type: ignore[no-untyped-def]
+        ray.tune.report({"done": True})
+
+    given = PGTrainer.default_resource_request({"num_workers": 1})
+    for resources, reserved in [(None, 3), (given, None), (None, 3)]:  # also of a function that was run before
+        trial = wrap_function(as_trainable(train, resources)).default_resource_request({"env": "e", "num_workers": 2})
+        assert (trial and len(trial.bundles)) == reserved
 
 
 @pytest.mark.parametrize("trainable", ["DQN", dict, lambda config: None, lambda config, other: None])
