@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from rlframe.config.nested_dict import same
+
 _LOGGER = logging.getLogger("rlframe")
 #: Steps of an environment without the end of an episode that are worth a word.
 ENDLESS_STEPS = 1000
@@ -17,6 +19,7 @@ class DescribingMixin:
     """`repr()`, the notebook's picture and the log of a `Trainer`; the first also of one that is half built."""
 
     plan_report: Callable[[], Any]
+    get_default_config: Callable[[], dict[str, Any]]
     _ends: EndsWatch
 
     def expect_no_episodes(self) -> None:
@@ -46,7 +49,8 @@ class DescribingMixin:
             _LOGGER.info("%s: observations %s, actions %s", pid, policy.observation_space, policy.action_space)
             shapes = {name: getattr(array, "shape", ()) for name, array in _arrays(policy.get_weights())}
             _LOGGER.info("%s: %s weights: %s", pid, f"{sum(map(math.prod, shapes.values())):,}", shapes)
-        _LOGGER.info("not by default: %s", {key: value for key, value in given.items() if key != "env"})
+        asked = _changed(self.get_default_config(), given)
+        _LOGGER.info("not by default: %s", {key: value for key, value in asked.items() if key != "env"})
 
     def _log_iteration(self, result: Mapping[str, Any]) -> None:
         """Logs a result in a line, and from DEBUG on where its time went and what the learner said."""
@@ -74,6 +78,17 @@ class DescribingMixin:
             for name, value in self._facts().items()
         )
         return f"<table><caption>{html.escape(type(self).__name__)}</caption>{rows}</table>"
+
+
+def _changed(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what of a config, which may be a whole one, is not its default."""
+    asked = {key: value for key, value in given.items() if key not in defaults or not same(value, defaults[key])}
+    return {
+        key: _changed(defaults[key], value)
+        if isinstance(value, dict) and isinstance(defaults.get(key), dict)
+        else value
+        for key, value in asked.items()
+    }
 
 
 def _text(value: Any) -> str:

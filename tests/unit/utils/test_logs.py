@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from rlframe.agents.pg import PGTrainer
 from rlframe.utils.logs import set_log_level, silence_tune
 
 LOGGER = logging.getLogger("rlframe")
@@ -53,3 +54,13 @@ def test_tunes_advice_to_its_own_users_is_not_shown(name, text, passes):
     silence_tune()
     record = logging.LogRecord(name, logging.WARNING, __file__, 1, text, None, None)
     assert bool(logging.getLogger(name).filter(record)) is passes
+
+
+def test_what_is_not_by_default_is_said_of_a_whole_config_too(caplog):
+    config = PGTrainer.get_default_config()
+    config.update(num_workers=0, log_level="INFO", lr=0.25)
+    config["model"]["fcnet_hiddens"] = [8]
+    with caplog.at_level(logging.INFO, "rlframe"):
+        PGTrainer(config, env="CartPole-v1")
+    said = next(text for text in caplog.messages if text.startswith("not by default"))
+    assert said == "not by default: {'lr': 0.25, 'model': {'fcnet_hiddens': [8]}, 'log_level': 'INFO'}"
