@@ -26,7 +26,7 @@ from rlframe.evaluation.sampling.single_agent import EnvRunner
 from rlframe.evaluation.sampling.slot import EnvSlot
 from rlframe.evaluation.sampling.vectorized import VectorRunner, make_vector_env
 from rlframe.utils.errors import ConfigError
-from rlframe.utils.seeding import entropy_seed
+from rlframe.utils.seeding import DrawnSeed, entropy_seed
 from rlframe.utils.spaces.old_gym import convert_spaces
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def make_slots(
     Raises:
         EnvError: If one cannot be made, or is wrong.
     """
-    seed = entropy_seed() if config.seed is None else int(config.seed)
+    seed = entropy_seed() if config.seed is None else config.seed
     places = Places(creator)
 
     def make_slot(index: int) -> EnvSlot:
@@ -92,7 +92,7 @@ def make_slots(
             places.creator_of(index),
             context.copy_with_overrides(vector_index=index),
             index=index,
-            seed=seed,
+            seed=int(seed),
             stream=max(context.worker_index, 1),
             restarts=restarts,
             horizon=config.horizon,
@@ -101,7 +101,7 @@ def make_slots(
         )
 
     first = make_slot(0)
-    if config.seed is not None:
+    if not isinstance(seed, DrawnSeed):
         warn_unseedable(first.env)
     # A vectorised environment needs one of its kind beside it, for spaces and for users to look at.
     count = 1 if config.vectorized_env else config.num_envs_per_worker

@@ -8,9 +8,13 @@ import zlib
 import numpy as np
 
 
-def entropy_seed() -> int:
+class DrawnSeed(int):
+    """A seed that nobody gave: a run begins with it, but nobody expects it to be reproducible."""
+
+
+def entropy_seed() -> DrawnSeed:
     """Returns a fresh base seed in [0, 2**31) for runs whose config has `seed=None`."""
-    return secrets.randbelow(2**31)
+    return DrawnSeed(secrets.randbelow(2**31))
 
 
 def _sequence(seed: int, path: tuple[int | str, ...]) -> np.random.SeedSequence:

@@ -16,6 +16,7 @@ from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.plan.context import AGENT_STEPS_SAMPLED_COUNTER, STEPS_SAMPLED_COUNTER, _get_shared_metrics
 from rlframe.execution.replay_ops import Replay, UpdatePriorities
 from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
+from rlframe.offline.input_reader import ShuffledInput
 from rlframe.offline.io_context import IOContext
 from rlframe.offline.sources import make_reader
 from rlframe.utils.errors import ConfigError, DataError
@@ -96,6 +97,8 @@ def _batches_of(trainer: Any) -> Iterator[SampleBatch | MultiAgentBatch]:
     if source != "sampler":
         worker = trainer.workers.local_worker()
         reader = make_reader(source, IOContext(trainer.logdir, trainer.config, 0, worker))
+        if isinstance(reader, ShuffledInput):  # the order does not matter where all is read
+            reader = reader.child
     if not callable(getattr(reader, "read_all_files", None)):
         raise ConfigError(
             f"input={source!r}: {type(trainer).__name__} learns from data that it holds as a whole; set the files that "

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from rlframe.agents.pg import PGTrainer
 from rlframe.env import BaseEnv, ExternalEnv, MultiAgentEnv, VectorEnv, adapt
 from rlframe.env.adapt import OldGymAdapter, adapt_env, user_env
 from rlframe.env.checks import check_env
@@ -180,6 +181,9 @@ def test_env_that_cannot_be_seeded_says_so_once_where_a_seed_was_given(caplog, m
             RolloutWorker(
                 env_creator=lambda context: Unseedable(), policy_config={"seed": seed}, policy_spec=RandomPolicy
             )
+        PGTrainer(
+            {"env": lambda context: Unseedable(), "seed": seed, "num_workers": 0, "model": {"fcnet_hiddens": [4]}}
+        )
     assert caplog.text.count("Unseedable cannot be seeded") == (seed is not None)
 
 

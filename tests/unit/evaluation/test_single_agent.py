@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 
 from rlframe.data.columns import DONES, EPS_ID, NEXT_OBS, OBS, REWARDS, TERMINATEDS, TRUNCATEDS, T
+from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.evaluation.sampling import single_agent
 from rlframe.evaluation.sampling.rollout_buffer import RolloutBuffer
+from rlframe.examples.policy.random_policy import RandomPolicy
 from rlframe.utils.errors import EnvError, NonFiniteError
 from tests.helpers.envs import Counting, Failing, lives_as_episodes
 from tests.helpers.workers import make_worker
@@ -14,6 +16,12 @@ from tests.helpers.workers import make_worker
 
 def sample(**overrides):
     return make_worker(Counting, **overrides).sample()
+
+
+def test_a_worker_made_by_hand_takes_its_policy_under_the_older_name():
+    worker = RolloutWorker(env_creator=Counting, policy=RandomPolicy, policy_config={"rollout_fragment_length": 7})
+    assert isinstance(worker.get_policy(), RandomPolicy)
+    assert worker.sample().count == 7
 
 
 def test_sample_truncate_episodes_has_exactly_fragment_times_slots_rows():

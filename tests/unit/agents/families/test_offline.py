@@ -14,7 +14,7 @@ from rlframe.agents.sac import CQL_DEFAULT_CONFIG, CQLTrainer
 from rlframe.agents.sac.cql import CQLConfig
 from rlframe.config.merge import merge_configs
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
-from rlframe.offline import JsonWriter
+from rlframe.offline import JsonReader, JsonWriter, ShuffledInput
 from rlframe.utils.errors import ConfigError, DataError
 
 OBS, BOX = gym.spaces.Box(-1, 1, (3,), np.float32), gym.spaces.Box(-1, 1, (1,), np.float32)
@@ -66,6 +66,10 @@ def test_it_learns_from_all_rows_moves_its_targets_and_counts(algorithm, files, 
     weights = again.get_policy().get_weights()
     for name, array in trainer.get_policy().get_weights().items():
         np.testing.assert_array_equal(array, weights[name], err_msg=name)
+
+
+def test_a_reader_behind_shuffled_input_is_read_as_a_whole(files):
+    assert len(trainer_of(lambda ioctx: ShuffledInput(JsonReader(files, ioctx), 4)).local_replay_buffer) == 300
 
 
 def test_values_come_as_fast_as_their_targets_let_them(files):
