@@ -57,6 +57,18 @@ def warn_unseedable(env: Any) -> None:
         logger.warning("%s", why)
 
 
+def _end_own_checks(env: Any) -> None:
+    """Tells the old gym's checker of first steps that there was one: it needs a name that NumPy 2 no longer has.
+
+    What it looks at is checked here as well.
+    """
+    while env is not None:
+        kind = type(env)
+        if kind.__name__ == "PassiveEnvChecker" and kind.__module__.startswith("gym."):
+            env.checked_step = True
+        env = vars(env).get("env") if hasattr(env, "__dict__") else None
+
+
 def user_env(env: Any) -> Any:
     """Returns what the user's creator returned: `env` without the adapter, if it has one."""
     return env.env if isinstance(env, OldGymAdapter) else env
@@ -92,6 +104,7 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
     def __init__(self, env: Any) -> None:
         """Looks at the signatures once; nothing is called."""
         self.env = env
+        _end_own_checks(env)
         self.observation_space = convert_space(env.observation_space)
         self.action_space = convert_space(env.action_space)
         self.metadata = getattr(env, "metadata", None) or {"render_modes": []}

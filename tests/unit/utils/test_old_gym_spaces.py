@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from rlframe.agents.dqn.dqn_torch_policy import DQNTorchPolicy
+from rlframe.env.adapt import adapt_env
 from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.examples.env.random_env import ActionMaskEnv
 from rlframe.examples.env.toy_envs import NestedSpaceRepeatAfterMeEnv
@@ -254,3 +255,10 @@ def test_example_environments_take_spaces_of_the_old_gym():
     repeats = NestedSpaceRepeatAfterMeEnv({"space": gym.spaces.Tuple([discrete, box])})
     obs, _ = repeats.reset(seed=0)
     assert repeats.step(obs)[1] == 1.0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_environments_that_the_old_gym_makes_take_their_first_step():
+    env = adapt_env(gym.make("CartPole-v1"))
+    env.reset(seed=0)
+    assert env.observation_space.contains(env.step(1)[0])
