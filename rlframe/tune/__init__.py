@@ -16,7 +16,17 @@ from rlframe.agents.registry import register_trainables
 from rlframe.env.registry import register_env  # noqa: F401
 from rlframe.tune.analysis import Analysis  # noqa: F401
 from rlframe.tune.experiment import Experiment, with_present_keys  # noqa: F401
-from rlframe.tune.functions import as_trainable, checkpoint_dir, register_trainable, report  # noqa: F401
+from rlframe.tune.functions import (  # noqa: F401
+    as_trainable,
+    checkpoint_dir,
+    get_trial_dir,
+    get_trial_id,
+    get_trial_name,
+    get_trial_resources,
+    is_session_enabled,
+    register_trainable,
+    report,
+)
 from rlframe.tune.results import ExperimentAnalysis, NamesOfRay1, with_logdir
 from rlframe.tune.trainable import Trainable  # noqa: F401
 from rlframe.tune.translate import loggers_of_experiments, printing, translate_experiments, translate_run
@@ -33,6 +43,11 @@ __all__ = sorted(
         "Trainable",
         "checkpoint_dir",
         "function",
+        "get_trial_dir",
+        "get_trial_id",
+        "get_trial_name",
+        "get_trial_resources",
+        "is_session_enabled",
         "register_trainable",
         "report",
         "run",

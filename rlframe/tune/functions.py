@@ -14,6 +14,7 @@ import contextlib
 import functools
 import inspect
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -65,14 +66,46 @@ class Reporter:
     """
 
     def __init__(self) -> None:
-        context = ray.tune.get_context()
-        self.logdir: str | None = context.get_trial_dir()
-        self.trial_id: str | None = context.get_trial_id()
-        self.trial_name: str | None = context.get_trial_name()
+        self.logdir, self.trial_id, self.trial_name = get_trial_dir(), get_trial_id(), get_trial_name()
 
     def __call__(self, _metric: float | None = None, **metrics: Any) -> None:
         """Reports a result."""
         report(_metric, **metrics)
+
+
+def get_trial_dir() -> str | None:
+    """Returns the directory of the trial that this process runs, None outside of one."""
+    told: str | None = _of_trial("get_trial_dir")
+    return told
+
+
+def get_trial_id() -> str | None:
+    """Returns the id of the trial that this process runs, None outside of one."""
+    told: str | None = _of_trial("get_trial_id")
+    return told
+
+
+def get_trial_name() -> str | None:
+    """Returns the name of the trial that this process runs, None outside of one."""
+    told: str | None = _of_trial("get_trial_name")
+    return told
+
+
+def get_trial_resources() -> Any:
+    """Returns the `PlacementGroupFactory` of the trial that this process runs, None outside of one."""
+    return _of_trial("get_trial_resources")
+
+
+def is_session_enabled() -> bool:
+    """Returns whether this process runs a trial."""
+    return get_trial_id() is not None
+
+
+def _of_trial(what: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Ray's, outside of a trial
+        context = ray.tune.get_context()
+        return None if context is None else getattr(context, what)()
 
 
 def report(_metric: Any = None, *, checkpoint: Any = None, **metrics: Any) -> None:
@@ -121,4 +154,15 @@ def register_trainable(name: str, trainable: Callable[..., Any], *args: Any) -> 
     ray.tune.register_trainable(name, as_trainable(trainable), *args)
 
 
-__all__ = ["Reporter", "as_trainable", "checkpoint_dir", "register_trainable", "report"]
+__all__ = [
+    "Reporter",
+    "as_trainable",
+    "checkpoint_dir",
+    "get_trial_dir",
+    "get_trial_id",
+    "get_trial_name",
+    "get_trial_resources",
+    "is_session_enabled",
+    "register_trainable",
+    "report",
+]

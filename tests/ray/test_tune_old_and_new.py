@@ -139,6 +139,8 @@ def test_functions_of_ray_1_report_and_keep_checkpoints(ray_runtime, tmp_path, c
 
     def with_reporter(config, reporter):
         assert os.path.isdir(reporter.logdir)
+        assert (tune.get_trial_dir(), tune.get_trial_id()) == (reporter.logdir, reporter.trial_id)
+        assert tune.is_session_enabled()
         for step in range(2):
             reporter(timesteps_total=step, episode_reward_mean=config["gain"] * step)
 

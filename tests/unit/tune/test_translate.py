@@ -11,6 +11,7 @@ import pytest
 import ray.tune
 from ray.tune.trainable.function_trainable import wrap_function
 
+from rlframe import tune
 from rlframe.agents.pg import PGTrainer
 from rlframe.tune.functions import as_trainable
 from rlframe.tune.logger import DEFAULT_LOGGERS, Logger, NoopLogger, TBXLogger, UnifiedLogger
@@ -149,6 +150,12 @@ def test_what_a_program_reserves_for_a_function_goes_before_what_its_trainer_nee
     for resources, reserved in [(None, 3), (given, None), (None, 3)]:  # also of a function that was run before
         trial = wrap_function(as_trainable(train, resources)).default_resource_request({"env": "e", "num_workers": 2})
         assert (trial and len(trial.bundles)) == reserved
+
+
+def test_outside_of_a_trial_there_is_nothing_to_say_of_one() -> None:
+    told = (tune.get_trial_dir(), tune.get_trial_id(), tune.get_trial_name(), tune.get_trial_resources())
+    assert told == (None,) * 4
+    assert not tune.is_session_enabled()
 
 
 @pytest.mark.parametrize("trainable", ["DQN", dict, lambda config: None, lambda config, other: None])
