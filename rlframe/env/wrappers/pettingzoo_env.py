@@ -21,6 +21,7 @@ class _FromPettingZoo(MultiAgentEnv):
     def __init__(self, env: Any) -> None:
         self.env = env
         self.possible_agents = list(env.possible_agents)
+        self.agents = list(self.possible_agents)  # RLlib's name, of all that there may be
         self.observation_spaces = {agent: env.observation_space(agent) for agent in self.possible_agents}
         self.action_spaces = {agent: env.action_space(agent) for agent in self.possible_agents}
         # RLlib's wrapper demanded one space for all, and programs give it to their policies.
@@ -52,6 +53,11 @@ class ParallelPettingZooEnv(_FromPettingZoo):
     Args:
         env: A `pettingzoo.ParallelEnv`.
     """
+
+    @property
+    def par_env(self) -> Any:
+        """The environment, by RLlib's name."""
+        return self.env
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Starts an episode; returns observations and infos by agent."""

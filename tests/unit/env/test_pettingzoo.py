@@ -10,6 +10,7 @@ from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.env.multi_agent_adapt import MultiAgentAdapter, is_multi_agent
+from rlframe.env.wrappers.pettingzoo_env import ParallelPettingZooEnv, PettingZooEnv
 from tests.helpers.frameworks import TORCH_FIRST
 
 pytest.importorskip("pettingzoo", reason="PettingZoo is not installed: pip install 'rlframe[multiagent]'")
@@ -40,6 +41,13 @@ def test_a_game_in_turns_rewards_both_players_at_its_end():
     assert terminateds == {"player_1": True, "player_2": True, "__all__": True}
     assert not truncateds["__all__"]
     assert set(obs) == {"player_1", "player_2"}
+
+
+def test_wrappers_say_who_may_play_by_rllibs_names():
+    in_turns, game = PettingZooEnv(rps_v2.env()), rps_v2.parallel_env()
+    assert in_turns.agents == in_turns.possible_agents == ["player_0", "player_1"]
+    together = ParallelPettingZooEnv(game)
+    assert (together.agents, together.par_env) == (["player_0", "player_1"], game)
 
 
 def masked(framework):
