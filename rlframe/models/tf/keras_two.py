@@ -2,10 +2,9 @@
 
 Most TensorFlow models of RLlib's users are functional models of Keras 2: they call TensorFlow's functions on Keras'
 symbolic tensors (`tf.sequence_mask(seq_in)`, `tf.concat`, `tf.expand_dims`), ask those for `shape.as_list()`, hand
-recurrent layers their input as `inputs=`, count units with NumPy's numbers, and put convolutions into
-`TimeDistributed`. `accept` makes Keras 3 take that. What
-Keras 3 takes by itself stays as it is: a function of TensorFlow's is asked first, and only where it refuses comes the
-operation here.
+recurrent layers their input as `inputs=`, count units with NumPy's numbers, write `(8)` for the shape `(8,)`, and put
+convolutions into `TimeDistributed`. `accept` makes Keras 3 take that. What Keras 3 takes by itself stays as it is: a
+function of TensorFlow's is asked first, and only where it refuses comes the operation here.
 """
 
 from __future__ import annotations
@@ -51,6 +50,7 @@ def accept() -> None:
     _name_first_input(keras.layers.Bidirectional)
     for layer in (keras.layers.Dense, keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN):
         _take_any_number(layer)
+    _take_number_as_shape(keras.layers.InputLayer)
     _join_time_and_batch(keras.layers.TimeDistributed)
 
 
@@ -118,6 +118,18 @@ def _take_any_number(layer: Any) -> None:
 
     converted.__signature__ = inspect.signature(init)  # type: ignore[attr-defined]  # Keras reads it
     layer.__init__ = converted
+
+
+def _take_number_as_shape(layer: Any) -> None:
+    """Has inputs take a number for a shape of one axis: `Input(shape=(8))`, where `(8,)` was meant."""
+    init: Any = layer.__init__
+
+    @functools.wraps(init)
+    def in_tuple(self: Any, shape: Any = None, *args: Any, **kwargs: Any) -> None:
+        init(self, (int(shape),) if isinstance(shape, int | np.integer) else shape, *args, **kwargs)
+
+    in_tuple.__signature__ = inspect.signature(init)  # type: ignore[attr-defined]  # Keras reads it
+    layer.__init__ = in_tuple
 
 
 __all__ = ["accept"]

@@ -24,7 +24,7 @@ class MaskedLSTM(RecurrentNetwork):
         layers, cells = tf.keras.layers, np.int64(4)
         seen = layers.Input((None, *obs_space.shape), name="seen")
         lens = layers.Input((), dtype=tf.int32, name="lens")
-        states = [layers.Input((cells,), name="h"), layers.Input((cells,), name="c")]
+        states = [layers.Input(shape=cells, name="h"), layers.Input(shape=4, name="c")]  # as programs write `(4)`
         features = tf.concat([seen, tf.square(seen)], axis=-1)
         features = tf.reshape(features, [-1, tf.shape(seen)[1], features.shape.as_list()[-1]])
         out, *after = layers.LSTM(cells, return_sequences=True, return_state=True)(
