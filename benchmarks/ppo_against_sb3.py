@@ -1,8 +1,9 @@
 """PPO end to end against Stable-Baselines3's with the same settings, one thread.
 
-CartPole-v1, 8 environments x 128 steps, minibatches of 256, 4 passes, 64x64 tanh, learning rate 3e-4.
+8 environments x 128 steps, minibatches of 256, 4 passes, 64x64 tanh, learning rate 3e-4; where actions are continuous,
+log deviations that are free of the state.
 
-python benchmarks/ppo_against_sb3.py [--steps 20480] [--rounds 5]       (needs: pip install stable-baselines3)
+python benchmarks/ppo_against_sb3.py [--env CartPole-v1] [--steps 20480] [--rounds 5]    (needs: stable-baselines3)
 """
 
 import argparse
@@ -32,7 +33,7 @@ CONFIG = {
     "vf_loss_coeff": 0.5,
     "vf_clip_param": 1e6,
     "grad_clip": 0.5,
-    "model": {"fcnet_hiddens": [64, 64]},
+    "model": {"fcnet_hiddens": [64, 64], "free_log_std": None},
     "min_iter_time_s": 0,
     "log_sys_usage": False,
     "seed": 0,
@@ -40,13 +41,13 @@ CONFIG = {
 }
 
 
-def main(steps: int, rounds: int) -> None:
+def main(env: str, steps: int, rounds: int) -> None:
     from stable_baselines3 import PPO
     from stable_baselines3.common.env_util import make_vec_env
 
     model = PPO(
         "MlpPolicy",
-        make_vec_env("CartPole-v1", 8, seed=0),
+        make_vec_env(env, 8, seed=0),
         n_steps=128,
         batch_size=256,
         n_epochs=4,
@@ -57,7 +58,7 @@ def main(steps: int, rounds: int) -> None:
     model.learn(2048)
 
     def side(framework: str) -> object:
-        trainer = PPOTrainer({**CONFIG, "framework": framework}, env="CartPole-v1")
+        trainer = PPOTrainer({**CONFIG, "framework": framework}, env=env)
         trainer.train()
 
         def run() -> float:
@@ -78,11 +79,12 @@ def main(steps: int, rounds: int) -> None:
     figures = alternate({**sides, "Stable-Baselines3 PPO": theirs}, rounds)
     for name in sides:
         pair = {key: figures[key] for key in (name, "Stable-Baselines3 PPO")}
-        report("PPO on CartPole-v1, 8 x 128, 4 x 256, 64x64", pair, "env steps/s")
+        report(f"PPO on {env}, 8 x 128, 4 x 256, 64x64", pair, "env steps/s")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
+    parser.add_argument("--env", default="CartPole-v1")
     parser.add_argument("--steps", type=int, default=20480)
     parser.add_argument("--rounds", type=int, default=5)
     main(**vars(parser.parse_args()))
