@@ -16,6 +16,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.replay.buffer_state import BufferState, PrioritiesState, StoreState
 from rlframe.replay.column_schema import ColumnSchema
 from rlframe.replay.observation_rows import ObservationStore, StepKeys
+from rlframe.replay.rllib_names import RLlibBufferNames
 from rlframe.replay.sequence_store import SequenceStore
 from rlframe.replay.storable_columns import as_arrays
 from rlframe.replay.sum_tree import SumTree
@@ -135,7 +136,7 @@ class TransitionStore(ColumnSchema, StoreState):
         return counts.pop() if len(counts) == 1 and -1 not in counts else None
 
 
-class ReplayBuffer(BufferState):
+class ReplayBuffer(RLlibBufferNames, BufferState):
     """The latest `capacity` transitions, drawn uniformly with replacement.
 
     Every row of a batch is one transition. Columns become arrays at the first `add`, with its names, dtypes and shapes;

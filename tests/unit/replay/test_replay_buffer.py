@@ -439,3 +439,21 @@ def test_the_newest_buffer_is_found_while_it_lives() -> None:
     assert LocalReplayBuffer.get_instance_for_testing() is buffer
     del buffer
     assert LocalReplayBuffer.get_instance_for_testing() is None
+
+
+def test_what_a_buffer_holds_is_read_by_rllibs_names() -> None:
+    buffer = ReplayBuffer(15, seed=0)
+    assert (len(buffer._storage), buffer._next_idx) == (0, 0)
+    rows = fragment(0, 0, 20)
+    for start in (0, 10):
+        buffer.add(rows[start : start + 10])
+    assert (len(buffer._storage), buffer._next_idx) == (15, 5)
+    for place, row in ((0, 5), (-1, 19)):
+        item = buffer._storage[place]
+        assert item.count == 1
+        np.testing.assert_array_equal(item["obs"][0], rows["obs"][row])
+        np.testing.assert_array_equal(item["new_obs"][0], rows["new_obs"][row])
+    assert [item["rewards"][0] for item in buffer._storage[2:4]] == rows["rewards"][7:9].tolist()
+    assert sum(item.count for item in buffer._storage) == 15
+    with pytest.raises(IndexError):
+        buffer._storage[15]
