@@ -19,13 +19,18 @@ class CompleteEpisodes:
     _postprocess: Any
 
     def _sample_complete(self) -> SampleBatch:
-        """Returns the next batch, of at least as many rows as a fragment of each slot."""
-        wanted = self.settings.rollout_fragment_length * len(self.slots)
+        """Returns the next batch, of at least as many rows as a fragment of each slot.
+
+        Steps are taken as many as rows are missing, then more and more: few are left over for the next batch.
+        """
+        longest = steps = self.settings.rollout_fragment_length
+        tail = 0
+        wanted = longest * len(self.slots)
         done: list[SampleBatch] = []
         segments: list[TrajectorySlice] = []
         rows = 0
         while rows < wanted:
-            batch, parts = self._fill_buffer()
+            batch, parts = self._fill_buffer(steps)
             for part, piece in zip(parts, split_segments(batch, parts), strict=True):
                 pieces = self._pending[part.slot]
                 pieces.append(piece)
@@ -34,6 +39,8 @@ class CompleteEpisodes:
                     segments.append(replace(part, start=rows, stop=rows + done[-1].count))
                     rows = segments[-1].stop
                     self._pending[part.slot] = []
+            tail = max(-(-(wanted - rows) // len(self.slots)), 2 * tail)
+            steps = min(tail, longest)
         whole = done[0] if len(done) == 1 else SampleBatch.concat_samples(done)
         processed: SampleBatch = self._postprocess(whole, segments)
         return processed

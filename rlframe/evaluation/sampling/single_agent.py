@@ -177,10 +177,10 @@ class EnvRunner(CompleteEpisodes, PlacesOfSlots, SamplingLoop):
 
     # --- the loop ---------------------------------------------------------------------------------------------
 
-    def _fill_buffer(self) -> tuple[SampleBatch, list[TrajectorySlice]]:
-        """Steps every slot `rollout_fragment_length` times and returns the rows and their segments."""
+    def _fill_buffer(self, steps: int | None = None) -> tuple[SampleBatch, list[TrajectorySlice]]:
+        """Steps every slot `steps` times (None: a fragment's) and returns the rows and their segments."""
         settings, policy = self.settings, self.policy
-        buffer = RolloutBuffer(settings.rollout_fragment_length, self._obs, policy, self.empty)
+        buffer = RolloutBuffer(steps or settings.rollout_fragment_length, self._obs, policy, self.empty)
         explore = settings.explore
         policy.exploration.before_compute_actions(timestep=policy.global_timestep, explore=explore)
         clock = time.perf_counter

@@ -130,10 +130,10 @@ class VectorRunner(EnvRunner):
         self._counts[:], self._sums[:], self._skip[:] = 0, 0.0, False
         self._started = True
 
-    def _fill_buffer(self) -> tuple[SampleBatch, list[TrajectorySlice]]:
-        """Steps all slots `rollout_fragment_length` times, or on to as many rows; returns these and their segments."""
+    def _fill_buffer(self, steps: int | None = None) -> tuple[SampleBatch, list[TrajectorySlice]]:
+        """Steps all slots `steps` times (None: a fragment's), or on to as many rows; returns these and their segments."""
         settings, policy = self.settings, self.policy
-        buffer = RolloutBuffer(settings.rollout_fragment_length, self._obs, policy, self.empty)
+        buffer = RolloutBuffer(steps or settings.rollout_fragment_length, self._obs, policy, self.empty)
         wanted = buffer.length * buffer.slots
         policy.exploration.before_compute_actions(timestep=policy.global_timestep, explore=settings.explore)
         clock = time.perf_counter

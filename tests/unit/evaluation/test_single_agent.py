@@ -153,6 +153,17 @@ def test_complete_episodes_returns_whole_episodes_only():
 
 
 @pytest.mark.parametrize(
+    ("length", "fragment", "rows", "left_over"), [(10, 15, 20, 0), (4, 10, 12, 0), (50, 7, 50, 6), (1, 5, 5, 0)]
+)
+def test_complete_episodes_takes_few_steps_beyond_what_it_needs(length, fragment, rows, left_over):
+    worker = make_worker(
+        Counting, rollout_fragment_length=fragment, batch_mode="complete_episodes", env_config={"length": length}
+    )
+    assert worker.sample().count == rows
+    assert worker.env.steps == left_over
+
+
+@pytest.mark.parametrize(
     ("clip", "expected"), [(True, [1, 1, 1]), (2.0, [1, 2, 2]), (False, [1, 2, 3]), (None, [1, 2, 3])]
 )
 def test_clip_rewards_clips_what_is_learned_from_but_not_what_is_reported(clip, expected):
