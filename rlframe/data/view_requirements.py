@@ -29,6 +29,7 @@ class ViewRequirement:
         shift: Step seen relative to the current one: an int, a list of ints, or a string "first:last", both included
             and both relative ("-3:0" is the last four steps). More than one step adds an axis behind the rows' one.
         shift_arr: The shifts as int64 `[steps]`.
+        looks_ahead: Whether it shows later steps alone.
         shift_from: First shift where `shift` is a string, else None.
         shift_to: Last shift where `shift` is a string, else None.
         index: Row of the trajectory to take for every step, instead of a shifted one; None to shift.
@@ -64,6 +65,7 @@ class ViewRequirement:
         if isinstance(shift, str):
             self.shift_from, self.shift_to = _bounds(shift)
         self.shift_arr = self._shift_array()
+        self.looks_ahead = bool(self.shift_arr.min() > 0)
         self.index = index
         self.batch_repeat_value = batch_repeat_value
         self.used_for_compute_actions = used_for_compute_actions
