@@ -30,7 +30,7 @@ def rewrite(module: cst.Module) -> tuple[str, list[Note]]:
     """Returns the text of the rewritten program, and what a person must decide."""
     uses = _Uses()
     module.visit(uses)
-    if not uses.rllib and not uses.algorithm_by_name:
+    if not uses.rllib and not uses.algorithm_by_name and not (uses.algorithm_chosen and uses.algorithm_named):
         return module.code, []
     rewriter = _Rewriter(frozenset(text for text, count in uses.reads.items() if count > 0))
     changed = MetadataWrapper(module).visit(rewriter)
@@ -43,6 +43,7 @@ class _Uses(cst.CSTVisitor):
     def __init__(self) -> None:
         self.rllib = False
         self.algorithm_by_name = False
+        self.algorithm_chosen = self.algorithm_named = False  # `tune.run(args.run)`, and "PPO" as what that may be
         self.reads: Counter[str] = Counter()
 
     def visit_Attribute(self, node: cst.Attribute) -> None:
@@ -55,6 +56,7 @@ class _Uses(cst.CSTVisitor):
     def visit_SimpleString(self, node: cst.SimpleString) -> None:
         self.rllib |= _PATH_IN_STRING.fullmatch(node.value) is not None
         self.reads[_string(node) or ""] += 1
+        self.algorithm_named |= _string(node) in _algorithms()
 
     def visit_DictElement(self, node: cst.DictElement) -> None:
         self.reads[_string(node.key) or ""] -= 1
@@ -68,6 +70,7 @@ class _Uses(cst.CSTVisitor):
         called = _dotted(node.func) or ""
         if called.rsplit(".", 1)[-1] in {"run", "run_experiments"} and node.args:
             self.algorithm_by_name |= _string(node.args[0].value) in _algorithms()
+            self.algorithm_chosen |= called.endswith("tune.run") and isinstance(node.args[0].value, cst.Attribute)
 
 
 class _Rewriter(cst.CSTTransformer):
@@ -81,15 +84,19 @@ class _Rewriter(cst.CSTTransformer):
         self._read = read
         self._configs: list[bool] = []
         self._paths: list[str | None] = []
+        self._in_import = False
 
     # Imports and paths
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
         if _dotted(original_node) == _OLD:
             return cst.Name(_NEW, lpar=updated_node.lpar, rpar=updated_node.rpar)
+        if _dotted(original_node) == "ray.tune" and not self._in_import:
+            return updated_node.with_changes(value=cst.Name(_NEW))
         return updated_node
 
     def visit_Import(self, node: cst.Import) -> None:
+        self._in_import = True
         for alias in node.names:
             name = _dotted(alias.name) or ""
             if _is_below(name, _OLD):
@@ -97,15 +104,18 @@ class _Rewriter(cst.CSTTransformer):
 
     def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> cst.Import:
         del original_node
+        self._in_import = False
         names = [_under_our_tune(alias) for alias in updated_node.names]
         return updated_node.with_changes(names=names)
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
+        self._in_import = True
         module = _dotted(node.module) or ""
         if _is_below(module, _OLD) and not node.relative:
             self._note_missing(node, _NEW + module.removeprefix(_OLD), _names_of(node))
 
     def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> cst.ImportFrom:
+        self._in_import = False
         module = _dotted(original_node.module) or ""
         names = _names_of(original_node)
         if not _is_below(module, "ray.tune") or original_node.relative:

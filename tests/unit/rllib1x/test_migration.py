@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import rlframe
 from rlframe.cli.commands import app
 from rlframe.rllib1x.migration import migrate_notebook, migrate_program
 from rlframe.utils.errors import ConfigError
@@ -69,6 +70,7 @@ def test_imports_paths_and_keys_are_rewritten_and_the_rest_stays():
     "program",
     [
         "import ray\nray.init()\nfrom ray import tune\ntune.run(lambda config: None)\n",
+        "import ray\nray.init()\nfrom ray import tune\ntune.run(jobs.train)\n",
         "print('array')\n",
         'from rlframe.agents.ppo import PPOTrainer\nconfig = {"lr": 1.0, "gamma": 0.9}  # not ray\n',
     ],
@@ -80,6 +82,17 @@ def test_programs_without_rllib_stay(program):
 def test_a_program_that_names_an_algorithm_to_tune_is_one_of_rllibs():
     after = migrate_program('import ray\nfrom ray import tune\n\ntune.run("PPO", queue_trials=True)\n').after
     assert after == 'import ray\nfrom rlframe import tune\n\ntune.run("PPO", queue_trials=True)\n'
+
+
+def test_an_algorithm_that_a_flag_names_and_tune_behind_ray_are_rewritten():
+    program = 'import argparse\nimport ray\nfrom ray import tune\nname = "PPO"\ntune.run(args.run)\nray.init()\n'
+    assert migrate_program(program).after == program.replace("from ray import tune", "from rlframe import tune")
+    program = 'import ray\nimport ray.tune\nimport ray.rllib.agents.ppo as ppo\nray.tune.run("PPO", local_dir=".")\n'
+    after = migrate_program(program).after
+    assert "import rlframe\n" in after
+    assert 'rlframe.tune.run("PPO", local_dir=".")' in after
+    assert callable(rlframe.tune.run)
+    assert migrate_program(after).after == after
 
 
 def test_a_key_that_the_program_reads_again_keeps_its_name():
