@@ -16,6 +16,7 @@ import numpy as np
 
 from rlframe.offline.json_format import pack, unpack
 from rlframe.utils.errors import DataError
+from rlframe.utils.spaces.old_gym import converted
 
 #: Raised whenever messages change their meaning.
 VERSION = 1
@@ -82,6 +83,9 @@ def _plain(value: Any, place: str) -> Any:
         return {_TUPLE: [_plain(item, f"{place}[{index}]") for index, item in enumerate(value)]}
     if isinstance(value, list):
         return [_plain(item, f"{place}[{index}]") for index, item in enumerate(value)]
+    ours = converted(value)
+    if ours is not value:
+        return _plain(ours, place)
     where = f"{place.lstrip('.')}: " if place else ""
     raise DataError(
         f"{where}got {value!r:.80} ({type(value).__name__}), which cannot be sent; wanted numbers, text, arrays, "

@@ -111,6 +111,15 @@ def test_an_episode_of_another_program_becomes_rows(served, mode):
     assert (metrics.episode_length, metrics.episode_reward) == (3, 6.0)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_client_with_a_policy_of_its_own_gets_a_config_with_spaces_of_the_old_gym(served):
+    old = pytest.importorskip("gym").spaces
+    server = served(PGTrainer, observation_space=old.Box(-100.0, 100.0, (1,)), action_space=old.Discrete(2))
+    with server.client("local") as client:
+        episode = client.start_episode()
+        assert client.get_action(episode, number(1)) in {0, 1}
+
+
 @pytest.mark.parametrize("mode", ["remote", "local"])
 @pytest.mark.parametrize("cls", [DQNTrainer, PPOTrainer])
 def test_trainers_learn_from_clients(served, cls, mode):
