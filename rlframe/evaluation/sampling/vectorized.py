@@ -131,7 +131,7 @@ class VectorRunner(EnvRunner):
         self._started = True
 
     def _fill_buffer(self, steps: int | None = None) -> tuple[SampleBatch, list[TrajectorySlice]]:
-        """Steps all slots `steps` times (None: a fragment's), or on to as many rows; returns these and their segments."""
+        """Steps all slots `steps` times (None: a fragment's), or on to as many rows; returns rows and segments."""
         settings, policy = self.settings, self.policy
         buffer = RolloutBuffer(steps or settings.rollout_fragment_length, self._obs, policy, self.empty)
         wanted = buffer.length * buffer.slots
