@@ -206,7 +206,8 @@ class ExternalRunner(MultiAgentRunner):
 
     def _give_up(self, slot: EnvSlot, told: OpenEpisode, call: ActionRequest, error: Exception) -> None:
         """Drops an episode whose caller made a mistake; the others go on."""
-        _LOGGER.warning("%s, episode %r: %s; the episode is given up", self._name(slot), told.episode_id, error)
+        what = str(error) or type(error).__name__
+        _LOGGER.warning("%s, episode %r: %s; the episode is given up", self._name(slot), told.episode_id, what)
         call.broker.forget(told.episode_id)
         if told in self._places:
             self._drop_rows(self._places[told])

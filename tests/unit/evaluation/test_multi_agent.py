@@ -133,6 +133,8 @@ class Watching(DefaultCallbacks):
         episode.custom_metrics["length"] = episode.length
         episode.hist_data["last"] = [float(episode.last_raw_obs_for("a")[0]), episode.last_reward_for("b")]
         episode.user_data["agents"] = episode.get_agents()
+        for agent in "ab":  # what each agent saw last, though no action follows
+            np.testing.assert_array_equal(episode.last_observation_for(agent), episode.last_raw_obs_for(agent))
         assert episode.policy_for("a") == "pa"
         assert episode.last_action_for("a") in (0, 1)
         assert episode.last_done_for("a")
