@@ -138,7 +138,7 @@ class EndsWatch:
             return
         if trainer.config["input"] != "sampler":
             self._done = True
-            if not trainer.config["evaluation_interval"]:
+            if not trainer.config["evaluation_interval"] and trainer.config["env"] is not None:
                 _LOGGER.warning(
                     "experience is read from data, so no episodes are run and there is no return: set "
                     "evaluation_interval to run some in the environment"

@@ -1,5 +1,7 @@
 """What is said of episodes that never end."""
 
+import types
+
 import gymnasium
 import pytest
 
@@ -34,3 +36,10 @@ def test_no_end_of_an_episode_is_said_once(env, config, said, monkeypatch, caplo
         trainer.train()
     assert len(caplog.records) == bool(said)
     assert said in caplog.text
+
+
+@pytest.mark.parametrize(("env", "said"), [("CartPole-v1", True), (None, False)], ids=["data", "simulators"])
+def test_no_environment_is_advised_where_there_is_none(env, said, caplog):
+    config = {"input": "rows.json", "evaluation_interval": None, "env": env}
+    describing.EndsWatch().watch(types.SimpleNamespace(config=config), {})
+    assert bool(caplog.records) == said
