@@ -197,10 +197,9 @@ def add_later_steps(views: Mapping[str, ViewRequirement], batch: SampleBatch) ->
         batch: Trajectories, one after the other.
     """
     for name, view in views.items():
-        if not view.looks_ahead or name in batch:  # asked for each batch, however short
-            continue
         column = view.data_col or name
-        if column not in batch:
+        # Who samples knows the next observation itself, also that behind a trajectory.
+        if name == NEXT_OBS or not view.looks_ahead or name in batch or column not in batch:
             continue
         # What is seen one step later is there also behind a trajectory's last row.
         source, fewer = (NEXT_OBS, 1) if column == OBS and NEXT_OBS in batch else (column, 0)

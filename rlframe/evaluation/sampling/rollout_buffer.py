@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ class RolloutBuffer:
     def __init__(self, length: int, first_obs: NDArray[Any], policy: Any, empty: Callable[..., Any] = np.empty) -> None:
         slots = len(first_obs)
         self.length, self.slots, self._empty = length, slots, empty
-        self._make_obs(first_obs)
+        self.make_obs(first_obs)
         self.obs_at(0)[:] = first_obs
         self.rewards = np.empty((length, slots), np.float32)
         self.reward_list = [0.0] * slots
@@ -78,28 +78,11 @@ class RolloutBuffer:
         wanted = policy.train_columns
         self.infos = np.empty((length, slots), object) if wanted is None or INFOS in wanted else None
 
-    def _make_obs(self, like: NDArray[Any]) -> None:
+    def make_obs(self, like: NDArray[Any]) -> None:
+        """Makes room for observations such as `like` [B, ...]."""
         rows, shape = self.length * self.slots, like.shape[1:]
         self.obs: NDArray[Any] = self._empty((rows + self.slots, *shape), like.dtype)
         self._steps = self.obs[:rows].reshape(self.slots, self.length, *shape)
-
-    def extend(self, steps: int) -> None:
-        """Makes room for further steps behind the last; views that `obs_at` gave before are of the old rows."""
-        if steps == 0:
-            return
-        before, old, last = self.length, self._steps, self.obs_at(self.length)
-        self.length += steps
-        self._make_obs(last)
-        self._steps[:, :before] = old
-        self.obs_at(before)[:] = last
-        for name in ("rewards", "terminateds", "truncateds", "skipped", "eps_id", "t", "actions", "infos"):
-            column = getattr(self, name)
-            if column is not None:
-                setattr(self, name, _longer(column, steps))
-        self.extras = {key: _longer(column, steps) for key, column in self.extras.items()}
-        self.segments = [
-            replace(one, start=one.start + one.slot * steps, stop=one.stop + one.slot * steps) for one in self.segments
-        ]
 
     def obs_at(self, t: int) -> NDArray[Any]:
         """Returns the observations [B, ...] of step t, a view; t = T is what came after the last step."""
@@ -147,11 +130,6 @@ class RolloutBuffer:
         self.t[start:stop, slot] = range(episode_length - (stop - start), episode_length)
         base = slot * self.length
         self.segments.append(TrajectorySlice(slot, base + start, base + stop, ended, episode))
-
-
-def _longer(column: NDArray[Any], steps: int) -> NDArray[Any]:
-    """Returns a column with room for further steps, zeros so far: nobody ended there."""
-    return np.concatenate([column, np.zeros((steps, *column.shape[1:]), column.dtype)])
 
 
 def _rows(column: NDArray[Any]) -> NDArray[Any]:

@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.data.columns import NEXT_OBS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.sequences import cut_into_sequences
 from rlframe.env.checks import check_observation, check_step_result
@@ -323,7 +324,8 @@ class EnvRunner(CompleteEpisodes, PlacesOfSlots, SamplingLoop):
     def _postprocess(self, batch: SampleBatch, segments: list[TrajectorySlice]) -> SampleBatch:
         """Runs the exploration's, then the policy's postprocessing, then the callback."""
         policy = self.policy
-        add_later_steps(policy.view_requirements, batch)
+        if any(view.looks_ahead for name, view in policy.view_requirements.items() if name != NEXT_OBS):
+            add_later_steps(policy.view_requirements, batch)
         hook = self.hooks.call.get("on_postprocess_trajectory")
         explores = policy.exploration.has_postprocessing
         if hook is None and policy.postprocesses_many and not explores:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -64,6 +65,30 @@ class _Place:
     def where(self) -> str:
         """Returns which environment this is, for messages."""
         return f"the vectorised environment of worker {self.worker_index}, slot {self.index} (episode {self.episode})"
+
+
+def extend(buffer: RolloutBuffer, steps: int) -> None:
+    """Makes room in a buffer for steps behind its last; views that `obs_at` gave before are of the old rows."""
+    if steps == 0:
+        return
+    before, old, last = buffer.length, buffer._steps, buffer.obs_at(buffer.length)
+    buffer.length += steps
+    buffer.make_obs(last)
+    buffer._steps[:, :before] = old
+    buffer.obs_at(before)[:] = last
+    for name in ("rewards", "terminateds", "truncateds", "skipped", "eps_id", "t", "actions", "infos"):
+        column = getattr(buffer, name)
+        if column is not None:
+            setattr(buffer, name, _longer(column, steps))
+    buffer.extras = {key: _longer(column, steps) for key, column in buffer.extras.items()}
+    buffer.segments = [
+        replace(one, start=one.start + one.slot * steps, stop=one.stop + one.slot * steps) for one in buffer.segments
+    ]
+
+
+def _longer(column: NDArray[Any], steps: int) -> NDArray[Any]:
+    """Returns a column with room for further steps, zeros so far: nobody ended there."""
+    return np.concatenate([column, np.zeros((steps, *column.shape[1:]), column.dtype)])
 
 
 class VectorRunner(EnvRunner):
@@ -151,7 +176,7 @@ class VectorRunner(EnvRunner):
             t += 1
             if t == buffer.length and settings.whole_fragments:
                 missing = wanted - int(np.count_nonzero(~buffer.skipped))
-                buffer.extend(-(-missing // buffer.slots))
+                extend(buffer, -(-missing // buffer.slots))
         policy.exploration.restore_weights()
         self._obs = buffer.obs_at(buffer.length).copy()  # as in EnvRunner
         self._times.add(act_time, env_time, clock() - started, buffer.length)
