@@ -67,6 +67,9 @@ class RolloutWorker(WorkerRequests):
             (`num_envs`, `episode_horizon`, `policy_mapping_fn`, `input_creator`, ...).
     """
 
+    #: Calls of `sample` that failed since the last that did not.
+    failures_in_a_row = 0
+
     def __init__(
         self,
         *,
@@ -121,7 +124,6 @@ class RolloutWorker(WorkerRequests):
         self._mapping_fn: Any = multiagent.policy_mapping_fn
         self.runner: EnvRunner | MultiAgentRunner | None = None
         self.global_vars: dict[str, Any] = {"timestep": 0}
-        self.failures_in_a_row = 0  # of `sample`
         self._compresses, self._keeps_first_batch = config.compress_observations, config.fake_sampler
         self._fake_batch: SampleBatch | MultiAgentBatch | None = None
         self._shared_memory = SharedMemoryPool()

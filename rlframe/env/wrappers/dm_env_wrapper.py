@@ -59,7 +59,8 @@ class DMEnv(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Does one step; the info has its `discount`."""
-        return self._outcome(made := self._env.step(action), float(made.reward or 0.0))
+        made = self._env.step(action)
+        return self._outcome(made, float(made.reward or 0.0))
 
     def render(self) -> Any:
         """Returns the last observation, for environments that observe pictures."""

@@ -9,6 +9,7 @@ from gymnasium import spaces
 
 from rlframe.env.agent_dicts import ALL
 from rlframe.env.multi_agent_env import MultiAgentDict, MultiAgentEnv
+from rlframe.utils.errors import EnvError
 from rlframe.utils.spaces.old_gym import known_to_both
 
 #: What a move that the rules do not allow costs; one that they allow is drawn in its place.
@@ -70,10 +71,11 @@ class OpenSpielEnv(MultiAgentEnv):
         return str(self.state)
 
     def _allowed(self, player: int, moves: MultiAgentDict, rewards: dict[int, float]) -> int:
-        legal = self.state.legal_actions(player)
-        move = int(moves[player]) if player in moves else None
+        if player not in moves:
+            raise EnvError(f"got moves of the players {sorted(moves)}; wanted one of player {player}, whose turn it is")
+        legal, move = self.state.legal_actions(player), int(moves[player])
         if move in legal or not legal:
-            return int(move or 0)
+            return move
         rewards[player] += PENALTY
         return int(self._rng.choice(legal))
 

@@ -102,6 +102,13 @@ def test_players_take_turns_and_a_forbidden_move_costs():
     assert str(env.state).count("o") == 1
 
 
+def test_a_missing_move_is_named():
+    env = game("tic_tac_toe")
+    env.reset()
+    with pytest.raises(EnvError, match="wanted one of player 0, whose turn it is"):
+        env.step({1: 4})
+
+
 @pytest.mark.parametrize("name", ["tic_tac_toe", "kuhn_poker", "goofspiel"])
 def test_rewards_of_a_game_are_its_returns(name):
     env = game(name)
