@@ -239,7 +239,7 @@ class Policy(RequestedActions, PolicyMaking, PolicyMemory, PolicyState, RLlibPol
 
     def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
         """Takes the global step count; schedules follow it."""
-        self.global_timestep = int(global_vars["timestep"])
+        self.global_timestep = self.schedule_timestep = int(global_vars["timestep"])
         for part in self.components.values():
             part.on_timestep(self.global_timestep)
 

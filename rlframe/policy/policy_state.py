@@ -20,6 +20,8 @@ class PolicyState:
     components: dict[str, Component]
     exploration: Any
     global_timestep: int
+    #: Where schedules are; acting in between counts on in `global_timestep`. None: they were told nothing yet.
+    schedule_timestep: int | None = None
     _action_rng: np.random.Generator
 
     def get_weights(self) -> dict[str, NDArray[Any]]:
@@ -67,8 +69,19 @@ class PolicyState:
             "global_timestep": self.global_timestep,
             "_exploration_state": self.get_exploration_state(),
             "_action_rng": self._action_rng.bit_generator.state,
+            **({} if self.schedule_timestep is None else {"schedule_timestep": self.schedule_timestep}),
             **self._states_of_components(),
         }
+
+    def restore_schedules(self, state: State) -> None:
+        """Brings schedules to where they were when a state was taken."""
+        acted = self.global_timestep
+        self.on_global_var_update({"timestep": state.get("schedule_timestep", acted)})
+        self.global_timestep = acted
+
+    def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
+        """Takes the global step count; schedules follow it."""
+        raise NotImplementedError
 
     def _states_of_components(self) -> State:
         states = {name: part.get_state() for name, part in self.components.items()}

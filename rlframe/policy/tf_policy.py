@@ -608,7 +608,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         for name, saved in state.get("_tf_rng", {}).items():
             generators[name].reset(np.asarray(saved))
         self._scalar_tensors.clear()
-        self.on_global_var_update({"timestep": self.global_timestep})
+        self.restore_schedules(state)
 
     def _generators(self) -> dict[str, Any]:
         """Returns the `tf.random.Generator`s that layers of the policy's networks own, by name."""

@@ -295,7 +295,7 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
         generators = self._generators()
         for name, saved in state.get("_torch_rng", {}).items():
             generators[name].set_state(torch.from_numpy(np.asarray(saved, np.uint8).copy()))
-        self.on_global_var_update({"timestep": self.global_timestep})
+        self.restore_schedules(state)
 
     def export_model(self, export_dir: str, onnx: int | None = None) -> None:
         """Writes the model as TorchScript (`model.pt`, one input: preprocessed obs [B, ...]) or as ONNX."""

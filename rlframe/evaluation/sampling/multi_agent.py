@@ -329,7 +329,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         try:
             result: StepDicts = slot.env.step(actions)
         except Exception as error:
-            slot.fail("step", error)
+            slot.fail("step", error, actions)
         return result
 
     def _check_somebody_acts(self, index: int, actions: dict[Any, Any]) -> None:

@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import tree
 from numpy.typing import NDArray
 
 from rlframe.utils.errors import NonFiniteError
+
+_OF_NO_BOUND = (
+    ", wanted finite numbers: what its network gives has grown without bound; look at entropy and grad_gnorm of the "
+    "results before, and scale observations, lower lr, set grad_clip, or restore an earlier checkpoint"
+)
 
 
 def blame(buffer: Any, name: str, column: NDArray[Any]) -> None:
@@ -46,6 +52,22 @@ def _blame_policy(buffer: Any, row: int, slot: int) -> None:
         return  # which it had been asked for at an observation that was none
     raise NonFiniteError(
         f"the policy gave action {actions[row, slot]} in episode {int(buffer.eps_id[row, slot]) & 0xFFFFFF} at step "
-        f"{int(buffer.t[row, slot])}, wanted finite numbers: what its network gives has grown without bound; look at "
-        "entropy and grad_gnorm of the results before, and lower lr, set grad_clip, or restore an earlier checkpoint"
+        f"{int(buffer.t[row, slot])}{_OF_NO_BOUND}"
     )
+
+
+def blame_action(action: Any, what: str, cause: Exception) -> None:
+    """Raises the error that names a policy's action where its numbers are not finite.
+
+    Args:
+        action: What an environment was given, nested or not.
+        what: What came of it.
+        cause: What it raised.
+
+    Raises:
+        NonFiniteError: If a number is NaN or infinite; with `cause` as its cause.
+    """
+    for part in tree.flatten(action):
+        numbers = np.asarray(part)
+        if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
+            raise NonFiniteError(f"the policy gave action {action}; {what}{_OF_NO_BOUND}") from cause

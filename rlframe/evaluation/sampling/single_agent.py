@@ -269,7 +269,7 @@ class EnvRunner(CompleteEpisodes, PlacesOfSlots, SamplingLoop):
                     ended.append(_End(index, False, True, self.settings.soft_horizon))
         except Exception as error:
             self._keep_places(t, buffer, index, ended)
-            self.slots[index].fail("step", error)
+            self.slots[index].fail("step", error, env_actions[index])
         buffer.rewards[t] = rewards
         return ended
 

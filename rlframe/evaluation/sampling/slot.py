@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rlframe.env.vector_places import VectorPlace
+from rlframe.evaluation.sampling.nonfinite_rows import blame_action
 from rlframe.evaluation.sampling.slot_environment import OwnsEnvironment
 from rlframe.evaluation.sampling.slot_replay import RepeatsActions
 from rlframe.utils.errors import EnvError, NonFiniteError
@@ -113,17 +114,19 @@ class EnvSlot(OwnsEnvironment, RepeatsActions):
             f"(episode {self.episode}, seed {self.episode_seed}, after {steps} steps)"
         )
 
-    def fail(self, method: str, cause: Exception) -> NoReturn:
+    def fail(self, method: str, cause: Exception, action: Any = None) -> NoReturn:
         """Raises the error that says where an environment raised what; the slot starts anew when used again.
 
         Raises:
             EnvError: With `cause` as its cause; errors that say where already are raised as they are.
+            NonFiniteError: Where `action`, which it was given, is NaN or infinite.
         """
         self.failed = True
         if self.place is not None:
             self.place.group.fail()
         if isinstance(cause, (EnvError, NonFiniteError)):
             raise cause
+        blame_action(action, f"{method}() of {self.where()} raised {type(cause).__name__} for it", cause)
         raise EnvError(
             f"{method}() of {self.where()} raised {type(cause).__name__}: {cause}. To see it alone: make the "
             f"environment, reset(seed={self.episode_seed}), and repeat the actions"

@@ -201,6 +201,37 @@ def test_nan_action_is_the_policys_not_the_environments():
     trainer.stop()
 
 
+class Particular(gym.Env):
+    """Takes actions of its space only, and says so, as many do."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_an_environment_that_refuses_nan_actions_is_not_blamed(several):
+    from rlframe.agents.ppo import PPOTrainer
+    from rlframe.env.multi_agent_env import make_multi_agent
+
+    env = make_multi_agent(lambda config: Particular()) if several else (lambda config: Particular())
+    trainer = PPOTrainer({"num_workers": 0, "rollout_fragment_length": 20}, env=env)
+    worker = trainer.workers.local_worker()
+    worker.sample()
+    weights = {name: np.full_like(array, np.nan) for name, array in worker.get_policy().get_weights().items()}
+    worker.get_policy().set_weights(weights)
+    with pytest.raises(
+        NonFiniteError, match=r"(?s)the policy gave action .*nan.*; step\(\) of the environment .* raised"
+    ):
+        worker.sample()
+
+
 def test_nan_action_at_a_nan_observation_is_the_environments():
     from rlframe.agents.ppo import PPOTrainer
 
