@@ -228,8 +228,8 @@ class SequenceReplayConfig(OffPolicyConfig):
     def _faults_with_memory(self) -> Iterator[str]:
         if self.replay_sequence_length <= 1 and self.burn_in + self.model.max_seq_len < 2:
             yield (
-                f"model.max_seq_len={self.model.max_seq_len}: a model with memory learns from sequences of steps; set 2 "
-                "or more, such as 20"
+                f"model.max_seq_len={self.model.max_seq_len}: a model with memory learns from sequences of steps; set "
+                "2 or more, such as 20"
             )
         if self.get("worker_side_prioritization"):
             yield (

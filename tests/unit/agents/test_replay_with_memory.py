@@ -102,7 +102,11 @@ def test_defaults_are_those_of_rllib(name, wanted):
     ("name", "overrides", "said"),
     [
         ("R2D2", {"burn_in": 9, "replay_sequence_length": 9}, "burn_in=9 leaves nothing of replay_sequence_length=9"),
-        ("SAC", {"model": {"use_lstm": True, "max_seq_len": 1}}, "max_seq_len=1: a model with memory learns from sequences"),
+        (
+            "SAC",
+            {"model": {"use_lstm": True, "max_seq_len": 1}, "replay_sequence_length": 1, "burn_in": 0},
+            "max_seq_len=1: a model with memory learns from sequences",
+        ),
         ("R2D2", {"replay_sequence_overlap": 5}, "must be smaller than the 5 rows of a sequence behind burn-in"),
         ("R2D2", {"replay_sequence_length": 0}, "wanted -1, which is burn_in"),
         ("R2D2", {"batch_mode": "truncate_episodes"}, "sequences are cut from whole episodes; set 'complete_episodes'"),
