@@ -11,8 +11,8 @@ from rlframe.env.external_env import ExternalEnv
 from rlframe.env.multi_agent_adapt import MultiAgentAdapter, SingleAgentAsMany, is_multi_agent
 from rlframe.env.polled_simulator import ASYNC_RESET_RETURN as ASYNC_RESET_RETURN
 from rlframe.env.polled_simulator import PolledSimulator
+from rlframe.env.sub_environments import SubEnvironment
 from rlframe.env.vector_env import VectorEnv
-from rlframe.env.vector_places import VectorPlace
 from rlframe.utils.errors import EnvError
 
 ByAgent = dict[Any, Any]
@@ -155,7 +155,7 @@ def maker_of(env: Any) -> Any:
     inner = _inner(env)
     if isinstance(inner, PolledSimulator):
         return inner.base_env
-    return inner.vector_env if isinstance(inner, VectorPlace) else None
+    return inner.vector_env if isinstance(inner, SubEnvironment) else None
 
 
 def _inner(env: Any) -> Any:

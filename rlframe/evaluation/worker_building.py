@@ -15,7 +15,7 @@ from rlframe.env.base_env import BaseEnv
 from rlframe.env.checks import check_observation, check_spaces
 from rlframe.env.env_context import EnvContext
 from rlframe.env.external_env import ExternalEnv
-from rlframe.env.vector_places import Places
+from rlframe.env.sub_environments import SlotEnvironments
 from rlframe.evaluation.agent_mapping import AgentMapping
 from rlframe.evaluation.callbacks import call_hook
 from rlframe.evaluation.policy_table import has_several, space_for
@@ -85,11 +85,11 @@ def make_slots(
         EnvError: If one cannot be made, or is wrong.
     """
     seed = entropy_seed() if config.seed is None else config.seed
-    places = Places(creator)
+    environments = SlotEnvironments(creator)
 
     def make_slot(index: int) -> EnvSlot:
         return EnvSlot(
-            places.creator_of(index),
+            environments.creator_of(index),
             context.copy_with_overrides(vector_index=index),
             index=index,
             seed=int(seed),
@@ -105,7 +105,7 @@ def make_slots(
         warn_unseedable(first.env)
     # A vectorised environment needs one of its kind beside it, for spaces and for users to look at.
     count = 1 if config.vectorized_env else config.num_envs_per_worker
-    slots = [first, *map(make_slot, range(1, places.count or count))]
+    slots = [first, *map(make_slot, range(1, environments.count or count))]
     where = f"the environment of worker {context.worker_index}"
     if not isinstance(first.env, gym.Env):
         if validate is not None:

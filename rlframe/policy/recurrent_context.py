@@ -29,16 +29,16 @@ from rlframe.utils.errors import ConfigError
 
 #: Columns whose past can be seen when acting.
 _KEPT = (OBS, ACTIONS, REWARDS)
-_ALL_PLACES = slice(None)
+_ALL = slice(None)
 #: Columns that say whose row it is, and when.
 LABELS = (EPS_ID, ENV_ID, AGENT_INDEX, UNROLL_ID, T)
 
 
 class RecurrentContext:
-    """Recurrent states and past columns of B places that one policy acts in.
+    """Recurrent states and past columns of B trajectories that one policy acts in.
 
-    In turn: `inputs(obs)` before acting, `acted` behind it, `rewarded` when the rewards are there, and `begin` for the
-    places in which an episode begins.
+    In turn: `inputs(obs)` before acting, `acted` behind it, `rewarded` when the rewards are there, and `begin` for
+    those that begin.
 
     Args:
         policy: Its `get_initial_state()` and `acting_views()` say what is kept.
@@ -60,54 +60,54 @@ class RecurrentContext:
             for shape, dtype in [column_layout(policy, column)]
         }
 
-    def inputs(self, obs: NDArray[Any], places: Any = _ALL_PLACES) -> dict[str, NDArray[Any]]:
+    def inputs(self, obs: NDArray[Any], indices: Any = _ALL) -> dict[str, NDArray[Any]]:
         """Returns what acting on `obs` needs: `state_in_i [B, ...]`, and views, `[B, ...]` or `[B, steps, ...]`.
 
         Args:
             obs: Preprocessed observations, `[B, ...]`.
-            places: Where they were made, int `[B]`; all places in order when not given.
+            indices: Whose they are, int `[B]`; all in order when not given.
         """
         columns: dict[str, NDArray[Any]] = {
-            f"{STATE_IN_PREFIX}{i}": state[places] for i, state in enumerate(self._states)
+            f"{STATE_IN_PREFIX}{i}": state[indices] for i, state in enumerate(self._states)
         }
         for name, view in self._views.items():
-            steps = [self._step(view.data_col or name, int(shift), obs, places) for shift in view.shift_arr]
+            steps = [self._step(view.data_col or name, int(shift), obs, indices) for shift in view.shift_arr]
             columns[name] = np.stack(steps, axis=1) if view.has_time_axis else steps[0].copy()
         return columns
 
-    def _step(self, column: str, shift: int, obs: NDArray[Any], places: Any) -> NDArray[Any]:
-        return obs if shift == 0 else self._past[column][places, shift]
+    def _step(self, column: str, shift: int, obs: NDArray[Any], indices: Any) -> NDArray[Any]:
+        return obs if shift == 0 else self._past[column][indices, shift]
 
     def acted(
         self,
         obs: NDArray[Any],
         actions: NDArray[Any],
         columns: Mapping[str, NDArray[Any]],
-        places: Any = _ALL_PLACES,
+        indices: Any = _ALL,
     ) -> None:
         """Takes what was acted on, the actions [B, ...], and the `state_out_i` among `columns`."""
         for index in range(len(self._states)):
             # A new array where all change: what `inputs` gave out stays what it was.
             given = np.array(columns[f"{STATE_OUT_PREFIX}{index}"])
-            if places is _ALL_PLACES:
+            if indices is _ALL:
                 self._states[index] = given
             else:
-                self._states[index][places] = given
-        self._push(OBS, obs, places)
-        self._push(ACTIONS, actions, places)
+                self._states[index][indices] = given
+        self._push(OBS, obs, indices)
+        self._push(ACTIONS, actions, indices)
 
-    def rewarded(self, rewards: NDArray[np.float32], places: Any = _ALL_PLACES) -> None:
+    def rewarded(self, rewards: NDArray[np.float32], indices: Any = _ALL) -> None:
         """Takes the rewards [B] of the actions taken, as learning sees them (clipped where they are)."""
-        self._push(REWARDS, rewards, places)
+        self._push(REWARDS, rewards, indices)
 
-    def _push(self, column: str, newest: Any, places: Any) -> None:
+    def _push(self, column: str, newest: Any, indices: Any) -> None:
         past = self._past.get(column)
         if past is not None:
-            seen = past[places]
-            past[places] = np.concatenate([seen[:, 1:], np.asarray(newest, past.dtype)[:, None]], axis=1)
+            seen = past[indices]
+            past[indices] = np.concatenate([seen[:, 1:], np.asarray(newest, past.dtype)[:, None]], axis=1)
 
     def grow(self, size: int) -> None:
-        """Makes room for `size` places; those that are there stay as they are."""
+        """Makes room for `size` trajectories; those that are there stay as they are."""
         more = size - self._size
         if more <= 0:
             return
@@ -121,12 +121,12 @@ class RecurrentContext:
         }
         self._size = size
 
-    def begin(self, place: int) -> None:
-        """Forgets: an episode begins in this place, with the initial state that the policy gives it."""
+    def begin(self, index: int) -> None:
+        """Forgets: a trajectory begins, with the initial state that the policy gives it."""
         for state, initial in zip(self._states, self._policy.get_initial_state(), strict=True):
-            state[place] = initial
+            state[index] = initial
         for past in self._past.values():
-            past[place] = 0
+            past[index] = 0
 
     def get_state(self) -> dict[str, Any]:
         """Returns all that is kept, as arrays."""

@@ -162,60 +162,60 @@ def run_episodes(
     return tally.first(wanted)
 
 
-_Place = tuple[int, int]  # worker, slot
+_Slot = tuple[int, int]  # worker, slot
 
 
 class _Tally:
-    """The finished episodes of evaluation workers, by the place they ran in."""
+    """The finished episodes of evaluation workers, by the slot they ran in."""
 
     def __init__(self, workers: WorkerSet) -> None:
-        self.done: list[tuple[_Place, RolloutMetrics]] = []
+        self.done: list[tuple[_Slot, RolloutMetrics]] = []
         self._workers = workers.remote_workers()
         self._local = workers.local_worker()
         self._tolerant = workers.tolerates_failures
         self._fruitless = 0
-        self._num_places = self._on_each(range(len(self._workers) or 1), _num_places)
+        self._num_slots = self._on_each(range(len(self._workers) or 1), _num_slots)
         # One slot of each worker, then the next: workers share what is left over.
-        self._places = sorted(
-            ((worker, slot) for worker, count in enumerate(self._num_places) for slot in range(count)),
-            key=lambda place: (place[1], place[0]),
+        self._slots = sorted(
+            ((worker, slot) for worker, count in enumerate(self._num_slots) for slot in range(count)),
+            key=lambda slot: (slot[1], slot[0]),
         )
-        self._finished = dict.fromkeys(self._places, 0)
+        self._finished = dict.fromkeys(self._slots, 0)
 
-    def shares(self, episodes: int) -> dict[_Place, int]:
-        """Returns how many of `episodes` each place has to give."""
-        count, rest = divmod(episodes, len(self._places))
-        return {place: count + (number < rest) for number, place in enumerate(self._places)}
+    def shares(self, episodes: int) -> dict[_Slot, int]:
+        """Returns how many of `episodes` each slot has to give."""
+        count, rest = divmod(episodes, len(self._slots))
+        return {slot: count + (number < rest) for number, slot in enumerate(self._slots)}
 
-    def begun(self) -> dict[_Place, int]:
-        """Returns how many episodes each place has begun; a worker with one of them stands between two."""
-        return {place: done + (self._num_places[place[0]] > 1) for place, done in self._finished.items() if self.done}
+    def begun(self) -> dict[_Slot, int]:
+        """Returns how many episodes each slot has begun; a worker with one of them stands between two."""
+        return {slot: done + (self._num_slots[slot[0]] > 1) for slot, done in self._finished.items() if self.done}
 
-    def lacks(self, wanted: dict[_Place, int]) -> bool:
-        """Whether a place has finished fewer episodes than are wanted of it."""
-        return any(self._finished[place] < count for place, count in wanted.items())
+    def lacks(self, wanted: dict[_Slot, int]) -> bool:
+        """Whether a slot has finished fewer episodes than are wanted of it."""
+        return any(self._finished[slot] < count for slot, count in wanted.items())
 
-    def first(self, wanted: dict[_Place, int]) -> list[RolloutMetrics]:
-        """Returns the first episodes of each place, as many as are wanted of it, in the order they ended."""
+    def first(self, wanted: dict[_Slot, int]) -> list[RolloutMetrics]:
+        """Returns the first episodes of each slot, as many as are wanted of it, in the order they ended."""
         left, chosen = dict(wanted), []
-        for place, metric in self.done:
-            if left.get(place, 0) > 0:
-                left[place] -= 1
+        for slot, metric in self.done:
+            if left.get(slot, 0) > 0:
+                left[slot] -= 1
                 chosen.append(metric)
         return chosen
 
-    def run_round(self, wanted: dict[_Place, int] | None = None) -> None:
+    def run_round(self, wanted: dict[_Slot, int] | None = None) -> None:
         """Lets every worker of which episodes are `wanted` finish one or more."""
-        chosen = list(range(len(self._num_places)))
+        chosen = list(range(len(self._num_slots)))
         if wanted is not None:
-            chosen = sorted({place[0] for place, count in wanted.items() if self._finished[place] < count})
+            chosen = sorted({slot[0] for slot, count in wanted.items() if self._finished[slot] < count})
         before = len(self.done)
         made, failures = self._try_each(chosen)
         for worker, metrics in made.items():
             for metric in metrics:
-                place = worker, metric.slot if self._num_places[worker] > 1 else 0
-                self._finished[place] += 1
-                self.done.append((place, metric))
+                slot = worker, metric.slot if self._num_slots[worker] > 1 else 0
+                self._finished[slot] += 1
+                self.done.append((slot, metric))
         self._fruitless = 0 if len(self.done) > before else self._fruitless + 1
         for failure in failures:
             self._bear(failure)
@@ -239,7 +239,7 @@ class _Tally:
         from rlframe.evaluation.cluster import answers_of
 
         answers, failures = answers_of([self._workers[index].apply.remote(_finish_some) for index in chosen])
-        return {chosen[place]: metrics for place, metrics in answers.items()}, list(failures.values())
+        return {chosen[slot]: metrics for slot, metrics in answers.items()}, list(failures.values())
 
     def _on_each(self, chosen: Iterable[int], function: Callable[[Any], Any]) -> list[Any]:
         if not self._workers:
@@ -250,8 +250,8 @@ class _Tally:
         return made
 
 
-def _num_places(worker: Any) -> int:
-    return int(worker.runner.num_places)
+def _num_slots(worker: Any) -> int:
+    return int(worker.runner.num_slots)
 
 
 def _finish_some(worker: Any) -> list[RolloutMetrics]:

@@ -42,8 +42,8 @@ class PolicyCollector:
         self.raw_space = getattr(space, "original_space", space)
         self.nested = policy.action_space_struct is not policy.action_space
         self.memory = RecurrentContext(policy, 1) if policy.needs_memory() else None
-        self.free_places: list[int] = []
-        self.places = 0
+        self.free_indices: list[int] = []
+        self.num_indices = 0
         #: Agents whose rows wait for an action, in the order of the rows.
         self.waiting: list[Agent] = []
         self.unfiltered = 0
@@ -104,26 +104,26 @@ class PolicyCollector:
             return batch
         return cut_into_sequences(batch, policy.max_seq_len, keep_states_out=policy.train_columns is None)
 
-    def take_place(self) -> int:
-        """Returns a free place in the memory, which begins anew."""
+    def take_index(self) -> int:
+        """Returns a free index of the memory, which begins anew."""
         if self.memory is None:
             return 0
-        if self.free_places:
-            place = self.free_places.pop()
+        if self.free_indices:
+            index = self.free_indices.pop()
         else:
-            place, self.places = self.places, self.places + 1
-            self.memory.grow(max(16, 2 * self.places))
-        self.memory.begin(place)
-        return place
+            index, self.num_indices = self.num_indices, self.num_indices + 1
+            self.memory.grow(max(16, 2 * self.num_indices))
+        self.memory.begin(index)
+        return index
 
 
 class Agent:
     """One agent in one episode."""
 
-    __slots__ = ("collector", "done", "final", "id", "index", "place", "row", "slot", "step", "total")
+    __slots__ = ("collector", "done", "final", "id", "index", "memory_index", "row", "slot", "step", "total")
 
     def __init__(
-        self, agent_id: Any, index: int, slot: int, collector: PolicyCollector, place: int | None = None
+        self, agent_id: Any, index: int, slot: int, collector: PolicyCollector, memory_index: int | None = None
     ) -> None:
         self.id, self.index, self.slot, self.collector = agent_id, index, slot, collector
         self.row = -1  # its open row
@@ -131,7 +131,7 @@ class Agent:
         self.total = 0.0
         self.done = False
         self.final: Any = None  # its last observation, as its policy would take it
-        self.place = collector.take_place() if place is None else place
+        self.memory_index = collector.take_index() if memory_index is None else memory_index
 
 
 class MultiAgentCollector:

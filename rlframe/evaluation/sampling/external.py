@@ -39,9 +39,9 @@ _LOGGER = logging.getLogger("rlframe")
 
 
 class _Everything(set[int]):
-    """All places: every observation is checked, for a simulator's come from anywhere."""
+    """Contains every index: each observation is checked, for those of a simulator come from anywhere."""
 
-    def __contains__(self, place: object) -> bool:
+    def __contains__(self, index: object) -> bool:
         return True
 
 
@@ -52,7 +52,7 @@ class ExternalRunner(MultiAgentRunner):
     are closed, by the next observation or the end. What a simulator has asked while the trainer learned is answered
     with the new weights.
 
-    Takes what `MultiAgentRunner` takes. Where a running episode stands in its lists is its place; places of episodes
+    Takes what `MultiAgentRunner` takes. Where a running episode stands in its lists is its index; indices of episodes
     that have ended are used again.
 
     Raises:
@@ -71,19 +71,19 @@ class ExternalRunner(MultiAgentRunner):
         self._unchecked = _Everything()
         self.rows.agents, self._episodes = [], []
         self._requests: queue.SimpleQueue[ActionRequest] = queue.SimpleQueue()
-        self._places: dict[OpenEpisode, int] = {}
+        self._indices: dict[OpenEpisode, int] = {}
         self._free: list[int] = []
-        self._slots_of_places: list[EnvSlot] = []
+        self._slots_by_index: list[EnvSlot] = []
         self._slots_of_brokers: dict[EpisodeBroker, EnvSlot] = {}
         self._silent_s: dict[EpisodeBroker, float] = {}  # how long a call was waited for since the last one
-        self._waiting: dict[int, ActionRequest] = {}  # by place
+        self._waiting: dict[int, ActionRequest] = {}  # by index
         self._not_trained: set[int] = set()  # ids of episodes whose rows are dropped
         self._not_reported: set[int] = set()
         self._failures: dict[int, EnvError] = {}  # by slot
         self._woken = False
 
     @property
-    def num_places(self) -> int:
+    def num_slots(self) -> int:
         """1: simulators begin episodes when they like, so none is waited for."""
         return 1
 
@@ -142,10 +142,10 @@ class ExternalRunner(MultiAgentRunner):
         self._silent_s = {
             broker: silent_s for broker, silent_s in self._silent_s.items() if broker in self._slots_of_brokers
         }
-        for episode, place in list(self._places.items()):
-            if self._slots_of_places[place] is slot:
-                self._drop_rows(place)
-                self._leave(episode, place)
+        for episode, index in list(self._indices.items()):
+            if self._slots_by_index[index] is slot:
+                self._drop_rows(index)
+                self._leave(episode, index)
 
     def _next_call(self, *, wait: bool = True) -> ActionRequest | None:
         if not wait:
@@ -209,9 +209,9 @@ class ExternalRunner(MultiAgentRunner):
         what = str(error) or type(error).__name__
         _LOGGER.warning("%s, episode %r: %s; the episode is given up", self._name(slot), told.episode_id, what)
         call.broker.forget(told.episode_id)
-        if told in self._places:
-            self._drop_rows(self._places[told])
-            self._leave(told, self._places[told])
+        if told in self._indices:
+            self._drop_rows(self._indices[told])
+            self._leave(told, self._indices[told])
 
     def _fail(self, slot: EnvSlot, message: str, cause: BaseException | None) -> EnvError:
         error = EnvError(message)
@@ -220,38 +220,38 @@ class ExternalRunner(MultiAgentRunner):
         return error
 
     def _take_step(self, slot: EnvSlot, told: OpenEpisode, call: ActionRequest) -> int:
-        begins = told not in self._places
+        begins = told not in self._indices
         if call.abandoned:
             if not begins:
-                self._drop_rows(self._places[told], whole=self.settings.batch_mode == "complete_episodes")
-                self._leave(told, self._places[told])
+                self._drop_rows(self._indices[told], whole=self.settings.batch_mode == "complete_episodes")
+                self._leave(told, self._indices[told])
             return 0
-        place = self._enter(slot, told) if begins else self._places[told]
+        index = self._enter(slot, told) if begins else self._indices[told]
         if call.actions is not None:
-            call = self._with_checked_actions(place, call)
-        obs, episode = dict(call.obs), self._episodes[place]
+            call = self._with_checked_actions(index, call)
+        obs, episode = dict(call.obs), self._episodes[index]
         terminateds = {**call.dones, ALL: call.over and not call.truncated}
         truncateds = {ALL: call.over and call.truncated}
         if begins:
             for agent_id, reward in call.rewards.items():  # before anybody acted: of the episode, of no action
-                self._agent(place, agent_id).total += reward
+                self._agent(index, agent_id).total += reward
             if not call.over:
-                self._receive(place, (self._observed(place, obs), {}, terminateds, truncateds, dict(call.infos)))
+                self._receive(index, (self._observed(index, obs), {}, terminateds, truncateds, dict(call.infos)))
         else:
-            self._take_result(place, (obs, dict(call.rewards), terminateds, truncateds, dict(call.infos)))
+            self._take_result(index, (obs, dict(call.rewards), terminateds, truncateds, dict(call.infos)))
         self.rows.filter_new()
         counts = not begins and episode.episode_id not in self._not_trained
         if call.over:
             if begins:  # one in which nobody acted is no episode
-                self._drop_rows(place)
+                self._drop_rows(index)
             else:
-                self._finish(place)
-            self._leave(told, place, reported=not begins)
+                self._finish(index)
+            self._leave(told, index, reported=not begins)
         else:
-            self._waiting[place] = call
+            self._waiting[index] = call
         return int(counts)
 
-    def _with_checked_actions(self, place: int, call: ActionRequest) -> ActionRequest:
+    def _with_checked_actions(self, index: int, call: ActionRequest) -> ActionRequest:
         """Returns a call of `log_action` with its actions as the policies' spaces have them.
 
         Raises:
@@ -259,41 +259,41 @@ class ExternalRunner(MultiAgentRunner):
         """
         actions = dict(call.actions or {})
         for agent_id in call.obs:
-            agent = self.rows.agents[place].get(agent_id)
+            agent = self.rows.agents[index].get(agent_id)
             if call.dones.get(agent_id) or (agent is not None and agent.done):
                 continue  # it does not act
-            policy_id = self._episodes[place].policy_for(agent_id)
+            policy_id = self._episodes[index].policy_for(agent_id)
             policy = self.policies.get(policy_id) if agent is None else agent.collector.policy
             if policy is not None:  # an unknown one is named where the agent is made
                 actions[agent_id] = _checked_action(actions[agent_id], policy.action_space, agent_id)
         return replace(call, actions=actions)
 
     def _enter(self, slot: EnvSlot, told: OpenEpisode) -> int:
-        """Gives an episode that begins a place."""
+        """Gives an episode that begins an index."""
         if not self._free:
             self._free.append(len(self.rows.agents))
             self.rows.agents.append({})
             self._episodes.append(None)  # type: ignore[arg-type]  # filled below
-            self._slots_of_places.append(slot)
-        place = self._places[told] = self._free.pop()
-        self._slots_of_places[place] = slot
+            self._slots_by_index.append(slot)
+        index = self._indices[told] = self._free.pop()
+        self._slots_by_index[index] = slot
         slot.episode += 1
-        episode = self._new_episode(place, slot.episode_id)
+        episode = self._new_episode(index, slot.episode_id)
         if not told.trains:
             self._not_trained.add(episode.episode_id)
-        self._call("on_episode_start", place)
-        self._explore_hook("on_episode_start", place)
-        return place
+        self._call("on_episode_start", index)
+        self._explore_hook("on_episode_start", index)
+        return index
 
-    def _leave(self, told: OpenEpisode, place: int, *, reported: bool = False) -> None:
-        """Frees the place of an episode."""
-        del self._places[told]
-        self._waiting.pop(place, None)
-        self._free.append(place)
-        episode_id = self._episodes[place].episode_id
+    def _leave(self, told: OpenEpisode, index: int, *, reported: bool = False) -> None:
+        """Frees the index of an episode."""
+        del self._indices[told]
+        self._waiting.pop(index, None)
+        self._free.append(index)
+        episode_id = self._episodes[index].episode_id
         if episode_id in self._not_trained:
             if reported:
-                self.rows.finished_steps -= self._episodes[place].length
+                self.rows.finished_steps -= self._episodes[index].length
             self._drop_untrained()
             self._not_trained.discard(episode_id)
         if episode_id in self._not_reported:
@@ -316,14 +316,14 @@ class ExternalRunner(MultiAgentRunner):
 
     def _answer(self, actions: list[dict[Any, Any]]) -> None:
         """Lets the simulators that wait go on."""
-        for place, call in list(self._waiting.items()):
-            if call.actions is None and not actions[place]:
+        for index, call in list(self._waiting.items()):
+            if call.actions is None and not actions[index]:
                 message = "get_action() gave no observation of an agent that is not through; end the episode"
                 call.broker.reply(call, None, EnvError(message))
             else:
-                made = None if call.actions is not None else self._slot(place).env.to_caller(actions[place])
+                made = None if call.actions is not None else self._slot(index).env.to_caller(actions[index])
                 call.broker.reply(call, made)
-            del self._waiting[place]
+            del self._waiting[index]
 
     def _as_taken(
         self, collector: PolicyCollector, obs: NDArray[Any], actions: NDArray[Any], extras: dict[str, NDArray[Any]]
@@ -348,14 +348,14 @@ class ExternalRunner(MultiAgentRunner):
         return actions, made
 
     def _slot(self, index: int) -> EnvSlot:
-        return self._slots_of_places[index]
+        return self._slots_by_index[index]
 
     # --- evaluation and checkpoints ------------------------------------------------------------------------------
 
     def restart(self) -> None:
         """Begins anew with the episodes that begin from now on; running ones go on, but leave no trace."""
         self._metrics, self.rows.finished_steps = [], 0
-        running = {self._episodes[place].episode_id for place in self._places.values()}
+        running = {self._episodes[index].episode_id for index in self._indices.values()}
         self._not_trained |= running
         self._not_reported |= running
         # Rows of those that are over have not been handed out: they go, too.
@@ -364,7 +364,7 @@ class ExternalRunner(MultiAgentRunner):
         self._not_trained = over
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the episodes not yet reported; a simulator's place is its own."""
+        """Returns the episodes not yet reported; where a simulator stands is its own affair."""
         return {
             "started": False,
             "slots": {str(slot.index): {"seed": slot.seed, "episode": slot.episode} for slot in self.slots},

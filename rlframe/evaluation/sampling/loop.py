@@ -74,7 +74,7 @@ class SamplingLoop:
             )
 
     @property
-    def num_places(self) -> int:
+    def num_slots(self) -> int:
         """In how many slots episodes run side by side, each followed by the next one at once."""
         return len(self.slots)
 

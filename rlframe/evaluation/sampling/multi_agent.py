@@ -158,7 +158,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
             self.rows.over.add(self._cut.pop(index))
         for agent in self.rows.agents[index].values():
             if agent.collector.memory is not None and not agent.done:
-                agent.collector.free_places.append(agent.place)
+                agent.collector.free_indices.append(agent.memory_index)
             agent.done = True
         for collector in self.rows.by_policy.values():
             # Of an earlier part, behind a soft horizon, only what is open is lost.
@@ -207,7 +207,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
     def _restore_agent(self, index: int, agent_id: Any, saved: Mapping[str, Any]) -> Agent:
         """Puts an agent back into a slot's episode."""
         collector = self.rows.by_policy[saved["policy"]]
-        agent = Agent(agent_id, len(self.rows.agents[index]), index, collector, place=int(saved["place"]))
+        agent = Agent(agent_id, len(self.rows.agents[index]), index, collector, memory_index=int(saved["memory_index"]))
         agent.row, agent.step = int(saved["row"]), int(saved["step"])
         agent.total, agent.done = float(saved["total"]), bool(saved["done"])
         self.rows.agents[index][agent_id] = agent
@@ -254,15 +254,15 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
     ) -> tuple[Any, NDArray[Any], dict[str, NDArray[Any]]]:
         """Returns actions, the same as one array, and the columns that are stored with them."""
         policy, memory = collector.begin_acting(self.policies, self.settings.explore), collector.memory
-        places = np.array([agent.place for agent in collector.waiting])
-        inputs = None if memory is None else memory.inputs(obs, places)
+        indices = np.array([agent.memory_index for agent in collector.waiting])
+        inputs = None if memory is None else memory.inputs(obs, indices)
         if self._wants_steps:
             policy.act_for([(self._episodes[agent.slot], agent.id) for agent in collector.waiting])
         made, extras = policy.act_on_rows(obs, self.settings.explore, None, inputs)
         flat = flatten_to_single_ndarray(made, 1) if collector.nested else made
         flat, extras = self._as_taken(collector, obs, flat, {**(inputs or {}), **extras})
         if memory is not None:
-            memory.acted(obs, flat, extras, places)
+            memory.acted(obs, flat, extras, indices)
         return made, flat, extras
 
     def _as_taken(
@@ -457,7 +457,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
             if collector.memory is not None:
                 reward = collector.store.columns["rewards"][agent.row : agent.row + 1]
                 clipped = clip_rewards(reward, self.settings.clip_rewards)
-                collector.memory.rewarded(clipped, np.array([agent.place]))
+                collector.memory.rewarded(clipped, np.array([agent.memory_index]))
         agent.row, agent.step = row, agent.step + 1
         collector.waiting.append(agent)
 
@@ -475,7 +475,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
             flags = (False, False) if self.settings.no_done_at_end else (terminated, not terminated)
             collector.store.end(agent.row, final, terminated=flags[0], truncated=flags[1])
         if collector.memory is not None and not agent.done:
-            collector.free_places.append(agent.place)
+            collector.free_indices.append(agent.memory_index)
         agent.row, agent.done = -1, True
 
     def _note_step(

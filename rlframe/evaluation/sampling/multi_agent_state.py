@@ -171,7 +171,7 @@ class ResumableRunner:
                 {
                     "key": agent_key(agent.id),
                     "policy": agent.collector.policy_id,
-                    "place": agent.place,
+                    "memory_index": agent.memory_index,
                     "row": agent.row,
                     "step": agent.step,
                     "total": agent.total,
@@ -225,9 +225,9 @@ class ResumableRunner:
             collector = self.rows.add(saved["policy"])
             collector.store.set_state(saved["store"])
             collector.unfiltered = len(collector.store)
-            collector.free_places, collector.places = (
-                [int(place) for place in saved["free_places"]],
-                int(saved["places"]),
+            collector.free_indices, collector.num_indices = (
+                [int(index) for index in saved["free_indices"]],
+                int(saved["num_indices"]),
             )
             if collector.memory is not None and saved["memory"]:
                 collector.memory.set_state(saved["memory"])
@@ -281,8 +281,8 @@ def _collector_state(collector: Any) -> State:
         "policy": collector.policy_id,
         "store": collector.store.get_state(),
         "memory": None if collector.memory is None else collector.memory.get_state(),
-        "free_places": list(collector.free_places),
-        "places": collector.places,
+        "free_indices": list(collector.free_indices),
+        "num_indices": collector.num_indices,
     }
 
 

@@ -24,7 +24,7 @@ from rlframe.evaluation.sampling.rollout_buffer import (
     assemble,
     clip_rewards,
 )
-from rlframe.evaluation.sampling.single_agent_state import PlacesOfSlots
+from rlframe.evaluation.sampling.single_agent_state import RunnerState
 from rlframe.evaluation.sampling.slot import EnvSlot, fail_together, step_together
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.recurrent_context import RecurrentContext, add_later_steps
@@ -44,7 +44,7 @@ class _End(NamedTuple):
     soft: bool
 
 
-class EnvRunner(CompleteEpisodes, PlacesOfSlots, SamplingLoop):
+class EnvRunner(CompleteEpisodes, RunnerState, SamplingLoop):
     """Steps B environment slots with one policy and returns `SampleBatch`es.
 
     Args:
@@ -268,7 +268,7 @@ class EnvRunner(CompleteEpisodes, PlacesOfSlots, SamplingLoop):
                 elif horizon is not None and lengths[index] >= horizon:
                     ended.append(_End(index, False, True, self.settings.soft_horizon))
         except Exception as error:
-            self._keep_places(t, buffer, index, ended)
+            self._keep_progress(t, buffer, index, ended)
             self.slots[index].fail("step", error, env_actions[index])
         buffer.rewards[t] = rewards
         return ended

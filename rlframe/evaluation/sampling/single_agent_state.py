@@ -17,7 +17,7 @@ from rlframe.evaluation.sampling.single_agent_hooks import EpisodeHooks
 from rlframe.policy.recurrent_context import RecurrentContext
 
 
-class PlacesOfSlots(EpisodeHooks):
+class RunnerState(EpisodeHooks):
     """The part of an `EnvRunner` that saves where it stands, and goes back there."""
 
     obs_filter: Any
@@ -86,9 +86,9 @@ class PlacesOfSlots(EpisodeHooks):
             self._obs[index] = self._begin(index)
         self._started = True
 
-    def _keep_places(self, t: int, buffer: RolloutBuffer, failing: int, ended: list[Any]) -> None:
+    def _keep_progress(self, t: int, buffer: RolloutBuffer, failing: int, ended: list[Any]) -> None:
         """Notes where the other slots stand when one fails in the middle of step t: the buffer is lost, not they."""
-        if self.slots[0].place is not None:
+        if self.slots[0].sub_env is not None:
             return  # all were stepped, and begin anew
         if self._memory is not None:
             self._started = False  # memories are a step ahead of the slots that were not stepped

@@ -1,11 +1,11 @@
-"""One environment in one place of a worker: its episodes, their seeds, and how to get back to where it stood."""
+"""One environment of a worker: its episodes, their seeds, and how to get back to where it stood."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from rlframe.env.vector_places import VectorPlace
+from rlframe.env.sub_environments import SubEnvironment
 from rlframe.evaluation.sampling.nonfinite_rows import blame_action
 from rlframe.evaluation.sampling.slot_environment import OwnsEnvironment
 from rlframe.evaluation.sampling.slot_replay import RepeatsActions
@@ -34,7 +34,7 @@ class EnvSlot(OwnsEnvironment, RepeatsActions):
         actions: The running episode's actions so far, in the environment's space; None when too many, or when the
             environment cannot be brought back alone.
         lives: The same of the episodes before it in one game, where `reset()` goes on with a game that is not over.
-        place: The place in a user's `VectorEnv` that `env` is; None for an environment of its own.
+        sub_env: The copy in a user's `VectorEnv` that `env` is; None for an environment of its own.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only but for two
@@ -66,7 +66,7 @@ class EnvSlot(OwnsEnvironment, RepeatsActions):
         self.lives: list[list[Any] | None] = []
         self._recorded = 0  # actions since the game began
         self.failed = False
-        self.place: VectorPlace | None = None
+        self.sub_env: SubEnvironment | None = None
         self.env = self._make()
 
     @property
@@ -88,7 +88,7 @@ class EnvSlot(OwnsEnvironment, RepeatsActions):
             self.lives, self._recorded = [], 0
         self.episode += 1
         self.episode_seed = derive_seed(self.seed, "env", self.stream, self.index, self.episode)
-        self.actions = [] if self.place is None else None
+        self.actions = [] if self.sub_env is None else None
         self.failed = False
         try:
             result = self.env.reset(seed=self.episode_seed)
@@ -122,8 +122,8 @@ class EnvSlot(OwnsEnvironment, RepeatsActions):
             NonFiniteError: Where `action`, which it was given, is NaN or infinite.
         """
         self.failed = True
-        if self.place is not None:
-            self.place.group.fail()
+        if self.sub_env is not None:
+            self.sub_env.group.fail()
         if isinstance(cause, (EnvError, NonFiniteError)):
             raise cause
         blame_action(action, f"{method}() of {self.where()} raised {type(cause).__name__} for it", cause)
@@ -138,7 +138,7 @@ class EnvSlot(OwnsEnvironment, RepeatsActions):
 
 
 def step_together(slots: Sequence[EnvSlot], actions: Sequence[Any], agent_id: str | None = None) -> None:
-    """Steps the user's `VectorEnv` that all slots are places in; each slot then takes its part.
+    """Steps the user's `VectorEnv` whose copies all slots are; each slot then takes its part.
 
     Args:
         slots: All slots of a worker.
@@ -148,20 +148,20 @@ def step_together(slots: Sequence[EnvSlot], actions: Sequence[Any], agent_id: st
     Raises:
         EnvError: If it raises; all slots begin anew then, see `fail_together`.
     """
-    place = slots[0].place
-    if place is None:
+    sub_env = slots[0].sub_env
+    if sub_env is None:
         return
     try:
-        place.group.step(actions if agent_id is None else [by_agent[agent_id] for by_agent in actions])
+        sub_env.group.step(actions if agent_id is None else [by_agent[agent_id] for by_agent in actions])
     except Exception as error:
         slots[0].fail("vector_step", error)
 
 
 def fail_together(slots: Sequence[EnvSlot]) -> None:
-    """Has all places in a user's `VectorEnv` begin anew where one has failed: nobody knows where the others stand."""
-    place = slots[0].place
-    if place is not None and any(slot.failed for slot in slots):
-        place.group.fail()
+    """Has all copies in a user's `VectorEnv` begin anew where one has failed: nobody knows where the others stand."""
+    sub_env = slots[0].sub_env
+    if sub_env is not None and any(slot.failed for slot in slots):
+        sub_env.group.fail()
         for slot in slots:
             slot.failed = True
 

@@ -12,7 +12,7 @@ from rlframe.env.external_env import ExternalEnv
 from rlframe.env.external_multi_agent_env import adapt_external
 from rlframe.env.multi_agent_adapt import MultiAgentAdapter, SingleAgentAsMany, is_multi_agent
 from rlframe.env.polled_simulator import PolledSimulator
-from rlframe.env.vector_places import VectorPlace
+from rlframe.env.sub_environments import SubEnvironment
 from rlframe.evaluation.episode import DUMMY_AGENT_ID
 from rlframe.utils.errors import EnvError, NonFiniteError
 
@@ -28,7 +28,7 @@ class OwnsEnvironment:
     env: Any
     index: int
     worker_index: int
-    place: VectorPlace | None
+    sub_env: SubEnvironment | None
     _creator: Callable[[EnvContext], Any]
     _context: EnvContext
     _horizon: int | None
@@ -59,8 +59,8 @@ class OwnsEnvironment:
             env = PolledSimulator(env)
         if isinstance(env, ExternalEnv):
             return adapt_external(env)
-        if isinstance(env, VectorPlace):
-            self.place = env
+        if isinstance(env, SubEnvironment):
+            self.sub_env = env
         if is_multi_agent(env):
             return MultiAgentAdapter(env)
         adapted = adapt_env(env)

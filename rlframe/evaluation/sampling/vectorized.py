@@ -46,7 +46,7 @@ def make_vector_env(env_id: Any, size: int, env_config: dict[str, Any]) -> gym.v
     return made
 
 
-class _Place:
+class _Slot:
     """One of the environments that step together, as the loop knows slots."""
 
     actions = None  # not kept: one environment of many cannot be brought back to where it was
@@ -123,14 +123,14 @@ class VectorRunner(EnvRunner):
         hooks: Hooks,
         obs_filter: Any = None,
     ) -> None:
-        places: Any = [_Place(first, index) for index in range(vector_env.num_envs)]
-        super().__init__(places, policy, policy_id, settings, hooks, obs_filter)
+        slots: Any = [_Slot(first, index) for index in range(vector_env.num_envs)]
+        super().__init__(slots, policy, policy_id, settings, hooks, obs_filter)
         self.vector_env = vector_env
         self._seed = derive_seed(first.seed, "vector env", first.stream)
         self._refuse(settings)
-        self._counts = np.zeros(len(places), np.int64)
-        self._sums = np.zeros(len(places))
-        self._skip = np.zeros(len(places), np.bool_)
+        self._counts = np.zeros(len(slots), np.int64)
+        self._sums = np.zeros(len(slots))
+        self._skip = np.zeros(len(slots), np.bool_)
         self._kept: NDArray[np.int64] | None = None
 
     def _refuse(self, settings: RunnerSettings) -> None:

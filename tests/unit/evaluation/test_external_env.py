@@ -648,8 +648,8 @@ def test_episodes_in_which_nobody_acts_leave_nothing(trainers, recurrent):
         assert len(worker.get_metrics()) == 2
     runner = worker.runner
     (collector,) = runner.rows.by_policy.values()
-    assert max(len(kept) for kept in (runner.rows.running, runner.rows.names, runner.rows.over, runner._places)) <= 2
-    assert collector.places <= 2
+    assert max(len(kept) for kept in (runner.rows.running, runner.rows.names, runner.rows.over, runner._indices)) <= 2
+    assert collector.num_indices <= 2
 
 
 @pytest.mark.parametrize("stubborn", [False, True])

@@ -217,7 +217,7 @@ def test_who_is_only_rewarded_leaves_no_place_in_the_memory():
     batch, worker = sample(script, cls=PPOTrainer, rollout_fragment_length=40, train_batch_size=40,
                            sgd_minibatch_size=40, model={**SMALL, "use_lstm": True, "lstm_cell_size": 2})  # fmt: skip
     (collector,) = worker.runner.rows.by_policy.values()
-    assert collector.places <= 4
+    assert collector.num_indices <= 4
     assert worker.get_metrics()[0].agent_rewards["c", "default_policy"] == 2.0
     assert set(rows(batch.policy_batches["default_policy"], "obs")) == {0}
 

@@ -1,4 +1,4 @@
-"""A user's `VectorEnv` as the sampling loops know environments: one place for each of its copies, stepped together."""
+"""A user's `VectorEnv` as the sampling loops know environments: each of its copies alone, stepped together."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rlframe.env.vector_env import VectorEnv
 from rlframe.utils.errors import EnvError
 
 
-class Places:
-    """Makes what stands in each slot: an environment of its own, or a place in a `VectorEnv` that all share.
+class SlotEnvironments:
+    """Makes what stands in each slot: an environment of its own, or a copy in a `VectorEnv` that all share.
 
     Args:
         creator: The user's, from an `EnvContext`.
@@ -26,7 +26,7 @@ class Places:
 
     @property
     def count(self) -> int | None:
-        """How many places there are; None where every slot has an environment of its own."""
+        """How many copies there are; None where every slot has an environment of its own."""
         return None if self.group is None else self.group.vector_env.num_envs
 
     def creator_of(self, index: int) -> Callable[[Any], Any]:
@@ -35,7 +35,7 @@ class Places:
 
     def _make(self, index: int, context: Any) -> Any:
         if self.group is not None and not self.group.broken:
-            return VectorPlace(self.group, index)
+            return SubEnvironment(self.group, index)
         made = self._creator(context)
         if not isinstance(made, VectorEnv):
             return made
@@ -43,7 +43,7 @@ class Places:
             self.group = VectorGroup(made)
         else:
             self.group.renew(made)
-        return VectorPlace(self.group, index)
+        return SubEnvironment(self.group, index)
 
 
 class VectorGroup:
@@ -114,7 +114,7 @@ class VectorGroup:
         return part
 
 
-class VectorPlace:
+class SubEnvironment:
     """One copy in a `VectorEnv`, in the contract of the old gym.
 
     Args:
@@ -163,7 +163,7 @@ class VectorPlace:
         return self.vector_env.try_render_at(self.index)
 
     def close(self) -> None:
-        """Closes the environment, if it knows how; the first place does it for all."""
+        """Closes the environment, if it knows how; the first copy does it for all."""
         if self.index:
             return
         for env in (self.vector_env, *self.vector_env.get_sub_environments()):
