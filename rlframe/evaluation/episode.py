@@ -165,7 +165,9 @@ class Episode(RLlibEpisodeNames):
         return self._view(agent_id).extras
 
     def soft_reset(self) -> None:
-        """Clears counters and metrics at a soft horizon; agent state goes on."""
+        """Counts anew at a soft horizon; agents, `user_data` and `custom_metrics` go on, `hist_data` has new lists."""
+        self.custom_metrics, self.media = dict(self.custom_metrics), {}
+        self.hist_data = {name: [] for name in self.hist_data}
         self.length = 0
         self.total_reward = 0.0
         self.agent_rewards = {}

@@ -526,7 +526,6 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         for agent in self.rows.agents[index].values():
             agent.total = 0.0
         episode.soft_reset()
-        episode.custom_metrics, episode.hist_data, episode.media = {}, {}, {}
 
     def _report(self, index: int, part: int) -> Episode:
         episode = self._episodes[index]

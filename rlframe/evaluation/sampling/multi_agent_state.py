@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rlframe.data.columns import INFOS, OBS
 from rlframe.env.agent_dicts import ALL
+from rlframe.evaluation.episode_state import take_users_state, users_state
 from rlframe.evaluation.metrics import RolloutMetrics
 
 if TYPE_CHECKING:
@@ -167,6 +168,7 @@ class ResumableRunner:
         return {
             "id": episode.episode_id,
             "length": episode.length,
+            "users": users_state(episode),
             "agents": [
                 {
                     "key": agent_key(agent.id),
@@ -255,6 +257,7 @@ class ResumableRunner:
         if obs is None or not ids.know(list(policies)):
             return False
         self._call("on_episode_start", index)
+        take_users_state(episode, saved.get("users", {}))
         return self._same(index, obs)
 
     def _same(self, index: int, obs: dict[Any, Any]) -> bool:

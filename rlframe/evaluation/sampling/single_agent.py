@@ -317,7 +317,6 @@ class EnvRunner(CompleteEpisodes, RunnerState, SamplingLoop):
         episode = self._episodes[index]
         if episode is not None:
             episode.soft_reset()
-            episode.custom_metrics, episode.hist_data, episode.media = {}, {}, {}
 
     # --- after the loop ---------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rlframe.data.columns import INFOS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.episode import DUMMY_AGENT_ID
+from rlframe.evaluation.episode_state import take_users_state, users_state
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.sampling.rollout_buffer import RolloutBuffer
 from rlframe.evaluation.sampling.single_agent_hooks import EpisodeHooks
@@ -50,6 +51,7 @@ class RunnerState(EpisodeHooks):
             "infos_lost": any(INFOS in piece for pieces in self._pending for piece in pieces),
             "metrics": [metric.to_state() for metric in self._metrics],
             "memory": None if self._memory is None else self._memory.get_state(),
+            "users": {str(i): users_state(episode) for i, episode in enumerate(self._episodes) if episode is not None},
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -75,7 +77,7 @@ class RunnerState(EpisodeHooks):
                 self._returns[index] = float(state["returns"][index])
                 self._pending[index] = self._pieces_of(state["pending"][str(index)])
                 if self._wants_episodes:
-                    self._resume_episode(index, reached, obs[index])
+                    self._resume_episode(index, reached, obs[index], state.get("users", {}).get(str(index), {}))
                 continue
             warnings.warn(
                 f"{slot.where()} did not come back to where it was saved: it is not deterministic given its seed and "
@@ -113,12 +115,13 @@ class RunnerState(EpisodeHooks):
                 piece[INFOS] = np.array([{} for _ in range(piece.count)], object)
         return pieces
 
-    def _resume_episode(self, index: int, raw: Any, obs: Any) -> None:
+    def _resume_episode(self, index: int, raw: Any, obs: Any, users: dict[str, Any]) -> None:
         self._start_episode(index, raw, obs)
         episode = self._episodes[index]
         assert episode is not None
         episode.length, episode.total_reward = self._lengths[index], self._returns[index]
         episode.agent_rewards = {(DUMMY_AGENT_ID, self.policy_id): self._returns[index]}
+        take_users_state(episode, users)
 
     def _same_observation(self, raw: Any, saved: NDArray[Any]) -> bool:
         if self.obs_filter is not None:
