@@ -30,6 +30,7 @@ from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec, RMSPropSpec, by_opt
 from rlframe.policy.policy import State
 from rlframe.policy.tf.adam import Adam
 from rlframe.policy.tf.data_parallel import split_batch
+from rlframe.policy.tf.draws import TracedDraws, draw
 from rlframe.policy.tf.optimizers import build_slots, clip_each, load_optimizer, optimizer_state, set_rate, with_tape
 from rlframe.policy.tf.rllib_names import RLlibTFPolicyNames
 from rlframe.policy.tf.rmsprop import RMSProp
@@ -123,6 +124,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         self._gradient_calls = TracedCalls(self._traced_gradients)
         self._loss_calls = TracedCalls(self._traced_loss)
         self._act_calls = TracedCalls(self._traced_forward)
+        self._draws = TracedDraws(self)
         self._apply_calls = TracedCalls(self._traced_apply)
         self._scalar_tensors: dict[str, tuple[float, Tensor]] = {}
         self._mirror: WeightMirror | None = None
@@ -254,9 +256,16 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         return tensor_columns({**columns, **lens})
 
     def _traced_forward(
-        self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor], *, explore: bool, values: bool, extra: bool
+        self,
+        columns: Mapping[str, Tensor],
+        scalars: Mapping[str, Tensor],
+        *,
+        explore: bool,
+        values: bool,
+        extra: bool,
+        draws: bool = False,
     ) -> dict[str, Any]:
-        """Computes the distribution inputs of a batch and new states, and values and extra columns where asked for."""
+        """Computes distribution inputs and new states of a batch; values, extra columns and actions where asked for."""
         del scalars
         batch = SampleBatch.from_columns(dict(columns))
         batch.set_training(False)
@@ -266,6 +275,8 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             made["values"] = self.model.value_function()
         if extra:
             made["extra"] = self.extra_action_out(batch, states_of(batch), self.model, dist_class(inputs, self.model))
+        if draws:
+            made["drawn"] = draw(dist_class(inputs, self.model), explore)
         return made
 
     def act_in_framework(
@@ -281,17 +292,26 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             made = self._action_sampler_fn(self, self.model, batch, states_of(batch), explore, step)
             actions, logp, inputs, states = sampled(made)
             return self._finish(count, actions, logp, inputs, {}, states)
-        passed = self._act_calls(
-            columns, {}, explore=explore, values=self.wants_values, extra=self.has_custom_action_out()
+        in_numpy = self.numpy_dist is not None and self._action_distribution_fn is None
+        passed = self._draws.call(
+            self._act_calls,
+            (columns, {}),
+            {"explore": explore, "values": self.wants_values, "extra": self.has_custom_action_out()},
+            draws=not in_numpy and self._draws.may(step, explore=explore),
         )
         inputs = passed["inputs"]
-        if self.numpy_dist is not None and self._action_distribution_fn is None:
-            distribution = method(self, "distribution")(inputs)
+        if "drawn" in passed:
+            self.exploration.advance(step)
+            actions, logp = passed["drawn"]
         else:
-            distribution = passed["dist_class"](tf.convert_to_tensor(inputs), self.model)
-        actions, logp = self.exploration.get_exploration_action(
-            action_distribution=distribution, timestep=step, explore=explore
-        )
+            dist_class = passed["dist_class"]
+            actions, logp = self.exploration.get_exploration_action(
+                action_distribution=method(self, "distribution")(inputs)
+                if in_numpy
+                else dist_class(tf.convert_to_tensor(inputs), self.model),
+                timestep=step,
+                explore=explore,
+            )
         values = {VF_PREDS: passed["values"]} if self.wants_values else {}
         extra = {**values, **passed.get("extra", {})}
         return self._finish(count, actions, logp, inputs, extra, passed["states"])
