@@ -70,6 +70,14 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
 }
 """Loaders by name: `ALGORITHMS["DQN"]()` returns (trainer class, default config)."""
 
+LATER_NAMES = {
+    "AlphaZero": "contrib/AlphaZero",
+    "BanditLinTS": "contrib/LinTS",
+    "BanditLinUCB": "contrib/LinUCB",
+    "RandomAgent": "contrib/RandomAgent",
+}
+"""Names of Ray 1.11 to 1.13, when nothing was contributed any more."""
+
 _INSTEAD = {
     "DREAMER": "use PPO or IMPALA, with use_lstm where observations hide the state",
     "MAML": "use PPO with an environment that sets a new task when it is reset (TaskSettableEnv)",
@@ -123,9 +131,10 @@ def get_trainer_class(alg: str, return_config: bool = False) -> Any:
     Raises:
         ConfigError: If there is no such algorithm.
     """
-    if alg not in ALGORITHMS:
+    name = LATER_NAMES.get(alg, alg)
+    if name not in ALGORITHMS:
         raise ConfigError(_unknown(alg))
-    trainer, config = ALGORITHMS[alg]()
+    trainer, config = ALGORITHMS[name]()
     return (trainer, config) if return_config else trainer
 
 
@@ -172,8 +181,9 @@ def register_trainables() -> None:
     All names of RLlib 1.x go to Tune, so that the ones without an algorithm are answered by this package as well.
     """
     tune_registry.connect(_built_in)
-    tune_registry.register(RLLIB_ALGORITHMS | set(ALGORITHMS), get_trainer_class, again=register_trainables)
+    names = RLLIB_ALGORITHMS | {*ALGORITHMS, *LATER_NAMES}
+    tune_registry.register(names, get_trainer_class, again=register_trainables)
 
 
 def _built_in(name: str) -> Any:
-    return get_trainer_class(name) if name in ALGORITHMS else None
+    return get_trainer_class(name) if name in ALGORITHMS or name in LATER_NAMES else None

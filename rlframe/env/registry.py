@@ -17,6 +17,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs import registration
 
+from rlframe.env import old_ids
 from rlframe.env.base_env import BaseEnv
 from rlframe.env.env_context import EnvContext
 from rlframe.env.external_env import ExternalEnv
@@ -66,7 +67,8 @@ def resolve_env(
 
     A string is looked for in this order: names given to `register_env`, names that `lookup` knows, Gymnasium ids
     (`CartPole-v1`, `module:Id-v0`, and `CartPole` for the latest version), ids of the old gym if the program imported
-    it, classes in files (`path/to/file.py:Class`), and dotted class paths. What is found is held by the function
+    it, classes in files (`path/to/file.py:Class`), dotted class paths, and ids of the old gym that Gymnasium has under
+    a later version (`Pendulum-v0`), which a warning tells. What is found is held by the function
     itself, so that it works in processes in which nothing was registered.
 
     Classes and functions are called with the `EnvContext` as their one positional argument. One that takes no
@@ -113,19 +115,21 @@ def _resolve_name(name: str, lookup: Callable[[str], Callable[..., Any] | None] 
             raise EnvError(f"env {name!r}: {says}")
         return _CallCreator(found)
     spec, gymnasium_says = _find_gymnasium_spec(name)
-    if spec is not None:
+    if spec is not None and not old_ids.is_stub(spec):
         if spec.name in _MAKERS_OF_OTHERS:
             names.check(f"the environment {name!r}, which makes what env_config names", name)
         return _SpecCreator(spec, gymnasium.make)
     old_spec = _old_gym_specs().get(name)
     if old_spec is not None:
         return _SpecCreator(old_spec, _make_old_gym)
-    path_says = "it is no dotted class path"
-    if names.spells_path(name):
-        found, path_says = _import_path(name)
-        if found is not None:
-            return _CallCreator(found, by_path=True)
-    raise _unknown(name, gymnasium_says, path_says)
+    found, path_says = _import_path(name) if names.spells_path(name) else (None, "it is no dotted class path")
+    if found is not None:
+        return _CallCreator(found, by_path=True)
+    later = old_ids.successor(name)
+    if later is None:
+        raise _unknown(name, gymnasium_says, path_says)
+    logger.warning(later[1])
+    return _SpecCreator(later[0], gymnasium.make)
 
 
 def _find_gymnasium_spec(name: str) -> tuple[registration.EnvSpec | None, str]:

@@ -19,11 +19,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from rlframe.utils.deprecation import deprecation_warning
 from rlframe.utils.errors import CheckpointError, ConfigError
 
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*([.:][^\W\d]\w*)")
 _FILE = re.compile(r"(.+\.py):([^\W\d]\w*)")
 _OWN = "rlframe"
+_OF_RLLIB = "ray.rllib."
 
 
 class NameNotFoundError(ConfigError):
@@ -227,6 +229,8 @@ def find(path: str, kind: Kind) -> Any:
         ConfigError: If the module cannot be imported, or what it has there is something else.
         CheckpointError: If the name comes from a file, and is neither built in nor the program's own.
     """
+    if path.startswith(_OF_RLLIB):  # in a file of configs, where nobody replaces imports
+        deprecation_warning(path, path := f"{_OWN}.{path.removeprefix(_OF_RLLIB)}")
     file = _FILE.fullmatch(path)
     if file is not None:
         check(f"the {kind.word} {path!r}", path)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rlframe.env.multi_agent_env import ENV_STATE, MultiAgentDict, MultiAgentEnv
+from rlframe.env.multi_agent_env import ENV_STATE, GroupAgentsWrapper, MultiAgentDict, MultiAgentEnv
 from rlframe.utils.spaces.old_gym import known_to_both
 from rlframe.utils.spaces.simplex import Simplex
 
@@ -73,3 +73,15 @@ class TwoStepGame(MultiAgentEnv):
         state = np.eye(_STATES, dtype=np.int64)[self._state]
         seen = np.append(state, 1 + agent)
         return {"obs": seen, ENV_STATE: state} if self._with_state else seen
+
+
+class TwoStepGameWithGroupedAgents(GroupAgentsWrapper):
+    """The game with both agents in the group `agents`, as QMIX wants it.
+
+    Args:
+        config: Of `TwoStepGame`; below a key `env_config` as RLlib's files have it, too.
+    """
+
+    def __init__(self, config: Any = None) -> None:
+        given = dict(config or {})
+        super().__init__(TwoStepGame(given.get("env_config", given)), {"agents": [0, 1]})

@@ -272,7 +272,7 @@ def test_names_and_defaults_are_rllibs():
     from rlframe.contrib.alpha_zero.core.alpha_zero_trainer import AlphaZeroTrainer as Contributed
     from rlframe.contrib.alpha_zero.environments.cartpole import CartPole
 
-    assert Contributed is AlphaZeroTrainer is get_trainer_class("contrib/AlphaZero")
+    assert Contributed is AlphaZeroTrainer is get_trainer_class("contrib/AlphaZero") is get_trainer_class("AlphaZero")
     assert (mcts.MCTS, CartPole) == (MCTS, CartPoleOfStates)
     wanted = {
         "rollout_fragment_length": 200, "train_batch_size": 4000, "sgd_minibatch_size": 128, "num_sgd_iter": 30,

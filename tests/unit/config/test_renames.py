@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from rlframe.agents.dqn import DQNTrainer
+from rlframe.agents.sac import SACTrainer
 from rlframe.config.common import CommonConfig
 from rlframe.config.merge import merge_configs, with_common_config
 from rlframe.config.nested_dict import assign, lookup
@@ -49,6 +50,13 @@ def test_other_name_is_honoured_and_answered_with_the_new_one(old: str, value: A
     assert new in str(caught[0].message) or "framework" in str(caught[0].message)
     assert lookup(config, new) == kept
     assert set(config) == set(ToyConfig.defaults())
+
+
+def test_networks_of_sac_under_their_old_keys() -> None:
+    given = {"Q_model": {"hidden_layer_sizes": [64]}, "policy_model": {"hidden_activation": "tanh"}}
+    with pytest.warns(RenamedKeyWarning, match="hidden_"):
+        config = SACTrainer.merge_trainer_configs(SACTrainer.get_default_config(), given)
+    assert (config["Q_model"]["fcnet_hiddens"], config["policy_model"]["fcnet_activation"]) == ([64], "tanh")
 
 
 def test_warning_is_shown_to_users_by_default() -> None:
