@@ -15,9 +15,9 @@ _DETERMINISTIC = re.compile(r"(\w+)Deterministic-v([04])")
 
 
 def is_stub(spec: registration.EnvSpec | None) -> bool:
-    """Returns whether an id is in Gymnasium's registry, but only to say that it is gone."""
+    """Returns whether an id of MuJoCo's is in Gymnasium's registry, but only to say that it is gone."""
     made_by: Any = None if spec is None else spec.entry_point
-    return callable(made_by) and getattr(made_by, "__name__", "").startswith("_raise")
+    return getattr(made_by, "__name__", "") == "_raise_mujoco_py_error"
 
 
 def successor(env_id: str) -> tuple[registration.EnvSpec, str] | None:
@@ -40,9 +40,11 @@ def successor(env_id: str) -> tuple[registration.EnvSpec, str] | None:
     if version is None:
         return None
     same = [spec for spec in registration.registry.values() if (spec.namespace, spec.name) == (namespace, name)]
-    later = {spec.version: spec for spec in same if (spec.version or 0) > version and not is_stub(spec)}
+    later = {spec.version or 0: spec for spec in same if not is_stub(spec)}
+    later = {number: spec for number, spec in later.items() if number > version}
     if not later:
         return None
-    spec = later.get(_MUJOCO_VERSION) if "mujoco" in str(later[min(later)].entry_point) else None
-    spec = spec or later[min(later)]
+    spec = later[min(later)]
+    if "mujoco" in str(spec.entry_point):
+        spec = later.get(_MUJOCO_VERSION, spec)
     return spec, f"{env_id} is not in Gymnasium any more; {spec.id} is used, which may differ a little"

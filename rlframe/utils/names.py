@@ -19,7 +19,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from rlframe.utils.deprecation import deprecation_warning
 from rlframe.utils.errors import CheckpointError, ConfigError
 
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*([.:][^\W\d]\w*)")
@@ -230,6 +229,8 @@ def find(path: str, kind: Kind) -> Any:
         CheckpointError: If the name comes from a file, and is neither built in nor the program's own.
     """
     if path.startswith(_OF_RLLIB):  # in a file of configs, where nobody replaces imports
+        from rlframe.utils.deprecation import deprecation_warning
+
         deprecation_warning(path, path := f"{_OWN}.{path.removeprefix(_OF_RLLIB)}")
     file = _FILE.fullmatch(path)
     if file is not None:
