@@ -48,17 +48,21 @@ class ConfigFile:
 
 
 def read_config_file(path: str | Path) -> ConfigFile:
-    """Reads a config.
+    """Reads a config, out of a file or out of the text itself, which begins with `{`.
 
-    The file is a dict of config keys, or one experiment `{name: {run, env, stop, config}}`.
+    It is a dict of config keys, or one experiment `{name: {run, env, stop, config}}`.
 
     Args:
-        path: A `.yaml`, `.yml` or `.json` file.
+        path: A `.yaml`, `.yml` or `.json` file, or the text.
 
     Raises:
         ConfigError: If it cannot be read, or holds something else.
     """
-    content = parse_yaml(_read(path), json_only=str(path).endswith(".json"), where=str(path))
+    if str(path).lstrip().startswith("{"):
+        text, path = str(path), "--config"
+    else:
+        text = _read(path)
+    content = parse_yaml(text, json_only=str(path).endswith(".json"), where=str(path))
     if content is None:
         return ConfigFile()
     if not isinstance(content, dict):

@@ -55,7 +55,7 @@ def _trainer_settings() -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.name != "checkpoint_dir"}
 
 
-def read_settings(path: Path | None, flags: Sequence[Flag], more: Mapping[str, Any]) -> dict[str, Any]:
+def read_settings(path: str | Path | None, flags: Sequence[Flag], more: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings of a game: flags over the file.
 
     Raises:

@@ -42,6 +42,20 @@ class StopCriterion:
                 raise ConfigError(f"stop.{name}: got {limit!r}, wanted a number")
         return cls(**limits)
 
+    @classmethod
+    def from_text(cls, text: str | None) -> StopCriterion:
+        """Returns the criterion that a dict of limits in YAML or JSON says; None limits nothing.
+
+        Raises:
+            ConfigError: If it is something else.
+        """
+        from rlframe.utils.yaml_text import parse_yaml
+
+        limits = {} if text is None else parse_yaml(text, where="--stop")
+        if not isinstance(limits, dict):
+            raise ConfigError(f"--stop: got {text!r}, wanted a dict of limits: '{{\"timesteps_total\": 100000}}'")
+        return cls.from_dict(limits)
+
     def limits(self) -> dict[str, float]:
         """Returns the limits that are set, by name."""
         return {name: limit for name, limit in vars(self).items() if limit is not None}

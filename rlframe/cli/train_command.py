@@ -25,7 +25,16 @@ T = TypeVar("T")
 GAMES = "decentralized"
 
 ConfigPath = Annotated[
-    Path | None, typer.Option("--config", "-f", help="YAML or JSON file of config keys, or an RLlib experiment.")
+    str | None,
+    typer.Option(
+        "--config",
+        "-f",
+        help="YAML or JSON file of config keys, or an RLlib experiment; or its text: '{\"lr\": 1e-3}'.",
+    ),
+]
+AlgorithmOfRllib = Annotated[str | None, typer.Option("--run", help="The same as ALGO, as RLlib's command has it.")]
+LimitsOfRllib = Annotated[
+    str | None, typer.Option("--stop", help="Limits as RLlib's command has them: '{\"timesteps_total\": 100000}'.")
 ]
 EnvName = Annotated[str | None, typer.Option("--env", help="Gymnasium id, or module:Class of your environment.")]
 UsePreset = Annotated[bool, typer.Option("--preset", help="Start from the tuned config for ALGO and environment.")]
@@ -46,6 +55,8 @@ def train(  # noqa: PLR0913, PLR0917  one parameter for each option
     env: EnvName = None,
     config: ConfigPath = None,
     preset: UsePreset = False,
+    run: AlgorithmOfRllib = None,
+    stop: LimitsOfRllib = None,
     stop_reward: StopReward = None,
     stop_timesteps: StopSteps = None,
     stop_iters: Annotated[int | None, typer.Option(min=1, help="Stop after this many iterations.")] = None,
@@ -88,7 +99,10 @@ def train(  # noqa: PLR0913, PLR0917  one parameter for each option
         from rlframe.cli.patience import Patience
         from rlframe.cli.stop import StopCriterion
 
-        limits = StopCriterion(stop_reward, stop_timesteps, stop_iters, stop_time)
+        if algo and run:
+            raise ConfigError(f"got two algorithms, {algo} and --run {run}; give one of them")
+        algo = algo or run
+        limits = StopCriterion.from_text(stop).merged(StopCriterion(stop_reward, stop_timesteps, stop_iters, stop_time))
         patience = Patience(
             early_stop_patience, plateau_reduce_patience, plateau_reduce_factor, divergence_monitoring_steps
         )
@@ -103,7 +117,7 @@ def train(  # noqa: PLR0913, PLR0917  one parameter for each option
         flags: list[Flag] = ctx.meta[CONFIG_FLAGS]
         if algo == GAMES or (resume is not None and (resume / "game.json").is_file()):
             refused = [f"--{name.replace('_', '-')}" for name, value in extras.items() if value is not None]
-            refused += ["--preset"] if preset else []
+            refused += [name for name, given in {"--preset": preset, "--stop": stop}.items() if given]
             refused += ["a limit but --stop-timesteps"] if (stop_reward, stop_iters, stop_time) != (None,) * 3 else []
             _train_game(refused, config, flags, {"env": env, "steps_per_train": stop_timesteps},
                         run_dir, resume, trust=trust, quiet=quiet)  # fmt: skip
@@ -121,7 +135,7 @@ def train(  # noqa: PLR0913, PLR0917  one parameter for each option
 
 
 def _train_game(  # noqa: PLR0913  what the command line said
-    refused: list[str], path: Path | None, flags: list[Flag], more: dict[str, Any], run_dir: Path | None,
+    refused: list[str], path: str | None, flags: list[Flag], more: dict[str, Any], run_dir: Path | None,
     resume: Path | None, *, trust: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Trains players of a game, or goes on with that."""
@@ -151,7 +165,7 @@ class Request:
     Attributes:
         algo: Name of the algorithm; None takes the file's.
         env: Name of the environment; None takes the file's.
-        path: A config file.
+        path: A config file, or its text.
         flags: Config flags.
         limits: What ends the run; on top of the file's.
         preset: Whether the tuned config is below everything else.
@@ -159,7 +173,7 @@ class Request:
 
     algo: str | None
     env: str | None
-    path: Path | None
+    path: str | Path | None
     flags: Sequence[Flag]
     limits: StopCriterion
     preset: bool = False

@@ -158,6 +158,33 @@ def test_own_environment_by_its_path_is_trained_in(here: Path) -> None:
     assert played.stdout.splitlines()[-1].startswith("return 1.00 ± 0.00 (min 1.00, max 1.00)  length 7.00 ± 0.00")
 
 
+def test_rllibs_command_line_is_taken(here: Path) -> None:
+    config = {"env_config": {"start": 3}, "train_batch_size": 20, "rollout_fragment_length": 20}
+    (here / "count_env.py").write_text(MY_ENV)
+    words = ["train", "--run", "PG", "--env", "count_env:CountDown", "--stop", '{"training_iteration": 2}']
+    done = CliRunner().invoke(app, [*words, "--config", json.dumps(config), "--run-dir", "run"])
+    assert done.exit_code == 0, done.stderr
+    rows = read_results(here / "run")
+    assert ([row["timesteps_total"] for row in rows], rows[-1]["episode_len_mean"]) == ([20, 40], 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["PPO", "--run", "DQN"], "got two algorithms, PPO and --run DQN"),
+        (["--run", "PPO", "--stop", "soon"], "--stop: got 'soon', wanted a dict of limits"),
+        (["--run", "PPO", "--stop", '{"reward": 1}'], "stop: unknown key 'reward', wanted one of episode_reward_mean"),
+        (["--run", "PPO", "--config", '{"lr: 3'], "--config: cannot be read"),
+        (["--run", "PPO", "--config", '{"lrr": 3}'], "lrr: unknown key; did you mean lr"),
+    ],
+)
+def test_wrong_words_of_rllibs_command_line_are_one_message(words: list[str], said: str, here: Path) -> None:
+    done = CliRunner().invoke(app, ["train", *words, "--env", "CartPole-v1"])
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_environment_that_raises_is_one_message(here: Path) -> None:
     (here / "stuck_env.py").write_text(MY_ENV)
     done = CliRunner().invoke(app, ["train", "DQN", "--env", "stuck_env:Broken", "--stop-iters", "1", *SMALL])
