@@ -20,7 +20,11 @@ ROWS = 2
 
 
 def probe_inputs(model: Any, obs_space: Any) -> dict[str, Any]:
-    """Returns a batch of sampled observations, and zeros for the further columns the model asks for, as arrays."""
+    """Returns a batch of observations, and zeros for the further columns the model asks for, as arrays.
+
+    What is a `Box` is zeros, as in RLlib's first run of a policy: bounds are often wider than what the environment
+    shows, and models look values up in tables (embeddings).
+    """
     inputs: dict[str, Any] = {"obs": tree.map_structure(lambda *leaves: np.stack(leaves), *_observations(obs_space))}
     for column, requirement in model.view_requirements.items():
         if column not in inputs and requirement.space is not None and not column.startswith("state_"):
@@ -72,28 +76,24 @@ def _single(array: Any) -> Any:
 
 
 def _observations(obs_space: Any) -> list[Any]:
-    """Returns preprocessed observations, sampled from the environment's space where that is known."""
+    """Returns preprocessed observations, elements of the environment's space where that is known."""
     original = copy.deepcopy(getattr(obs_space, "original_space", None))
     if original is not None:
         raw = getattr(obs_space, "raw_leaves", False)
         preprocessor = without_preprocessing(original) if raw else get_preprocessor(original)(original)
         if preprocessor.shape == obs_space.shape:
             original.seed(0)
-            return [preprocessor.transform(_sample(original)) for _ in range(ROWS)]
-    # No preprocessor, or not the usual one: samples of the space itself must do.
+            return [preprocessor.transform(_element(original)) for _ in range(ROWS)]
+    # No preprocessor, or not the usual one: elements of the space itself must do.
     given = copy.deepcopy(obs_space)
     given.seed(0)
-    return [_sample(given) for _ in range(ROWS)]
+    return [_element(given) for _ in range(ROWS)]
 
 
-def _sample(space: Any) -> Any:
-    """Returns an element of a space: also where Gymnasium cannot draw, as the bounds are as wide as the type."""
-    try:
-        with np.errstate(over="raise"):
-            return space.sample()
-    except (ValueError, OverflowError, FloatingPointError):
-        struct = get_base_struct_from_space(space)
-        return map_space(lambda _, leaf: _inside(leaf), struct, struct)
+def _element(space: Any) -> Any:
+    """Returns an element of a space."""
+    struct = get_base_struct_from_space(space)
+    return map_space(lambda _, leaf: _inside(leaf), struct, struct)
 
 
 def _inside(leaf: Any) -> Any:
@@ -113,7 +113,7 @@ def _zero_column(requirement: Any) -> Any:
         array = np.asarray(leaf)
         return np.zeros((ROWS, *several, *array.shape), array.dtype)
 
-    made = tree.map_structure(zeros, _sample(space))
+    made = tree.map_structure(zeros, _element(space))
     # Past actions come as they are stored: the parts of nested ones side by side.
     return flatten_to_single_ndarray(made, 1 + len(several)) if requirement.data_col == ACTIONS else made
 

@@ -11,14 +11,14 @@ from rlframe.models.probe import ROWS, require_outputs, require_states, require_
 
 
 def check_model(model: Any, obs_space: Any, num_outputs: int | None, *, values: bool = False) -> None:
-    """Runs the model on two sampled observations and checks what it gives.
+    """Runs the model on two observations and checks what it gives.
 
     The model is in evaluation mode meanwhile, no gradients are recorded, and PyTorch's and the space's random streams
     are left as they were.
 
     Args:
         model: A `TorchModelV2`.
-        obs_space: Preprocessed observation space; observations are sampled from its `original_space`, where it has one.
+        obs_space: Preprocessed observation space; observations are elements of its `original_space`, where it has one.
         num_outputs: Wanted width of the outputs; None takes `model.num_outputs`.
         values: Whether `value_function()` is checked as well.
 

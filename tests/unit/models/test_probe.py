@@ -7,6 +7,7 @@ import pytest
 import tree
 from gymnasium import spaces
 
+from rlframe.models.preprocessors import get_preprocessor
 from rlframe.models.probe import probe_inputs, try_model
 
 HUGE = np.iinfo(np.int64).max
@@ -31,3 +32,12 @@ def test_a_model_may_read_the_last_action_without_asking_for_it():
     assert model.view_requirements["prev_actions"].shift == -1
     with pytest.raises(KeyError, match="next_actions"):
         try_model(model, space, lambda inputs: inputs["next_actions"])
+
+
+def test_boxes_are_zeros_whatever_their_bounds():
+    space = spaces.Dict(
+        {"index": spaces.Box(-1e20, 1e20, (2,), np.float32), "near": spaces.Box(1, 2, (1,), np.float32)}
+    )
+    space = get_preprocessor(space)(space).observation_space
+    obs = probe_inputs(SimpleNamespace(view_requirements={}), space)["obs"]
+    np.testing.assert_array_equal(obs, [[0, 0, 1], [0, 0, 1]])
