@@ -62,7 +62,7 @@ class ModelCatalog:
     @staticmethod
     def framework_of(custom_model: Any) -> str | None:
         """Returns the framework that a `custom_model` is made for, "torch" or "tf"; None where its class tells none."""
-        if isinstance(custom_model, str) and "." not in custom_model and custom_model not in _REGISTRY["model"]:
+        if isinstance(custom_model, str) and "." not in custom_model and not _is_registered("model", custom_model):
             return None  # the name is refused, or asked for, where the model is made
         found = _resolve("model", custom_model, ModelV2)
         bases = {base.__name__ for base in getattr(found, "__mro__", ())}
@@ -299,12 +299,19 @@ def _with_children(dist_class: Any, action_space: Any, config: Mapping[str, Any]
 
 def _resolve(kind: str, given: Any, base: type) -> Any:
     """Returns the class that a config means; see `resolve_class`."""
+    if isinstance(given, str):
+        _is_registered(kind, given)
+    return resolve_class(kind, given, _REGISTRY[kind], base)
+
+
+def _is_registered(kind: str, name: str) -> bool:
+    """Whether a name is known; one that was registered in a process of the same Ray runtime is from now on."""
     registry = _REGISTRY[kind]
-    if isinstance(given, str) and given not in registry:
-        found = shared_names.ask(kind, given)
+    if name not in registry:
+        found = shared_names.ask(kind, name)
         if found is not None:
-            registry[given] = found
-    return resolve_class(kind, given, registry, base)
+            registry[name] = found
+    return name in registry
 
 
 def _known_framework(framework: str) -> str:

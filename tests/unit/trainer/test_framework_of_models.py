@@ -7,6 +7,7 @@ import pytest
 
 from rlframe.models import ModelCatalog
 from rlframe.trainer.setup import framework_of_models, settle_framework
+from rlframe.utils import shared_names
 from tests.helpers.frameworks import needs_tf
 
 
@@ -88,3 +89,8 @@ def test_a_program_with_a_tensorflow_model_trains_without_saying_a_framework(cap
     assert trainer.config["framework"] == "tf"
     assert isinstance(trainer.get_policy().model, Mine)
     assert trainer.compute_single_action(gym.make("CartPole-v1").reset()[0]) in (0, 1)
+
+
+def test_names_that_another_process_registered_tell_their_framework(monkeypatch):
+    monkeypatch.setattr(shared_names, "_look_up", lambda kind, name: OfTF if (kind, name) == ("model", "far") else None)
+    assert framework_of_models(config(model={"custom_model": "far"})) == "tf"
