@@ -90,7 +90,17 @@ def _function_layer(keras: Any) -> Any:
             return {"name": self.name, "function": self.function}
 
         def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+            args, kwargs = tf.nest.map_structure(dense, (args, kwargs))
             return keras.src.backend.compute_output_spec(self.call, *args, **kwargs)
+
+    def dense(leaf: Any) -> Any:
+        """Keras 3 calls a symbol sparse that was multiplied by a number; only inputs are truly so."""
+        if not isinstance(leaf, keras.KerasTensor) or not leaf.sparse:
+            return leaf
+        history = getattr(leaf, "_keras_history", None)
+        if history is not None and isinstance(history.operation, keras.layers.InputLayer):
+            return leaf
+        return keras.KerasTensor(leaf.shape, leaf.dtype, name=leaf.name)
 
     return TensorFlowFunction
 

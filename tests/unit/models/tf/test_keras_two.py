@@ -105,3 +105,10 @@ def test_layers_on_sequences_of_images_take_any_number_of_steps_and_agree_with_o
     one_by_one = np.stack([np.reshape(convolution(seen[:, t]), (2, 12)) for t in range(3)], 1)
     np.testing.assert_allclose(traced(seen), one_by_one, rtol=1e-5, atol=1e-6)
     assert traced(seen[:, :1]).shape == (2, 1, 12)
+
+
+def test_functions_of_tensorflow_take_symbols_that_were_multiplied_by_a_number():
+    ModelCatalog.get_model_v2(OBS_SPACE, ACTIONS, 2, {"custom_model": MaskedLSTM}, framework="tf")  # has Keras accept
+    seen = tf.keras.layers.Input((3,))
+    model = tf.keras.Model(seen, tf.ones_like(seen[:, :2] * 0.0))
+    np.testing.assert_array_equal(model(np.zeros((4, 3), np.float32)), np.ones((4, 2)))
