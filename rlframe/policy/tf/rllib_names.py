@@ -13,10 +13,24 @@ from rlframe.data.sample_batch import SampleBatch
 
 
 class NoSession:
-    """In place of a session of TensorFlow 1: false, and every attribute says what there is instead."""
+    """In place of a session of TensorFlow 1: false, and every attribute but `run` says what there is instead."""
 
     def __bool__(self) -> bool:
         return False
+
+    def run(self, fetches: Any, feed_dict: Any = None) -> Any:
+        """Returns the numbers of tensors and variables, nested as they are given; what else there is has run already.
+
+        Raises:
+            NotImplementedError: With a `feed_dict`: nothing is fed to tensors that have their numbers.
+        """
+        if feed_dict:
+            raise NotImplementedError(
+                f"Got session.run(feed_dict={{{', '.join(map(str, feed_dict))}}}), but there are no placeholders: "
+                "call the model or a function of tensors with the numbers instead"
+            )
+        has_numbers = (tf.Variable, tf.Tensor)
+        return tf.nest.map_structure(lambda leaf: leaf.numpy() if isinstance(leaf, has_numbers) else None, fetches)
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
@@ -61,6 +75,10 @@ class RLlibTFPolicyNames:
 
     def get_session(self) -> Any:
         """Returns an object that is false, and says what there is instead of a session."""
+        return _NO_SESSION
+
+    @property
+    def _sess(self) -> Any:
         return _NO_SESSION
 
     def variables(self) -> list[Any]:

@@ -72,7 +72,7 @@ def _session_args(config: Mapping[str, Any], worker: bool) -> dict[str, Any]:
     args = {**TF_SESSION_ARGS, **(config.get("tf_session_args") or {})}
     if not worker:
         args.update(config.get("local_tf_session_args") or {})
-    ours = (*_THREADS, "gpu_options")
+    ours = (*_THREADS, "gpu_options", "device_count")  # how many devices a session saw: num_gpus says that here
     wrong = [key for key, value in args.items() if key not in ours and value != TF_SESSION_ARGS.get(key)]
     wrong += [f"gpu_options.{key}" for key in args["gpu_options"] if key != "allow_growth"]
     if wrong:

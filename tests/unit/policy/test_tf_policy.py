@@ -592,7 +592,8 @@ def test_distribution_class_may_depend_on_exploring():
 def test_session_arguments_that_sessions_alone_had_are_refused(args):
     with pytest.raises(ConfigError, match="wanted only intra_op_parallelism_threads"):
         make("tf", "DQN", {}, tf_session_args=args)
-    make("tf", "DQN", {}, tf_session_args={"intra_op_parallelism_threads": 1})
+    devices = {"CPU": 4, "GPU": 0}  # num_gpus says that here
+    make("tf", "DQN", {}, tf_session_args={"intra_op_parallelism_threads": 1, "device_count": devices})
 
 
 def test_compiling_torch_is_refused():
