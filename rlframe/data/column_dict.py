@@ -15,6 +15,8 @@ from rlframe.data.nested import Column, first_leaf
 
 _get = dict.__getitem__
 _MISSING: Final = object()
+_BEHAVIOUR_LOGITS: Final = "behaviour_logits"
+"""RLlib 0.8's name of the inputs of the distribution that acted."""
 
 
 def is_per_sequence(column: str) -> bool:
@@ -107,6 +109,8 @@ class ColumnDict(WatchedColumns, dict[str, Any]):
             return _get(self, key)
         if isinstance(key, slice):
             return self._rows(key)
+        if key == _BEHAVIOUR_LOGITS and key not in self:
+            key = names.ACTION_DIST_INPUTS
         value = _get(self, key)
         if self._watch is None or key == IS_TRAINING:
             return value
@@ -117,6 +121,8 @@ class ColumnDict(WatchedColumns, dict[str, Any]):
             return self.is_training
         if key == DONES and TERMINATEDS in self:
             return self._derive_dones()
+        if key == _BEHAVIOUR_LOGITS and names.ACTION_DIST_INPUTS in self:
+            return self[names.ACTION_DIST_INPUTS]
         raise KeyError(f"the batch has no column {key!r}; it has {sorted(map(str, self))}")
 
     def _derive_dones(self) -> Any:

@@ -67,3 +67,4 @@ def _run_on_zeros(policy: Any, stats_fn: Callable[[Any, Any], Any] | None) -> No
             if not declare_past(policy.model, error):
                 raise
             policy.view_requirements.update(policy.model.view_requirements)
+            policy._needs_memory = None  # it may need that now, for the columns of the step before

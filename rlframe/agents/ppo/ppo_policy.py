@@ -93,14 +93,39 @@ def _weighs_kl(policy: Any) -> bool:
 
 
 def kl_and_loss_stats(policy: Any, train_batch: SampleBatch) -> dict[str, Any]:
-    """Returns the statistics of the batch that the loss saw last."""
+    """Returns the statistics of the batch that the loss saw last, also where a loss of the user's own kept them."""
     del train_batch
     return {
         "cur_kl_coeff": policy.kl_coeff,
         "cur_lr": policy.cur_lr,
+        **_kept_by_users_loss(policy),
         **policy._loss_outputs,
         "entropy_coeff": policy.entropy_coeff,
     }
+
+
+_KEPT = {
+    "total_loss": ("_total_loss",),
+    "policy_loss": ("_mean_policy_loss",),
+    "vf_loss": ("_mean_vf_loss",),
+    "vf_explained_var": ("_vf_explained_var",),
+    "kl": ("_mean_kl_loss", "_mean_kl"),
+    "entropy": ("_mean_entropy",),
+}
+"""By statistic, the attributes in which losses for RLlib 1.x left it."""
+_KEPT_IN_OBJECT = {"total_loss": "loss", "policy_loss": "mean_policy_loss", "vf_loss": "mean_vf_loss", "kl": "mean_kl",
+                   "entropy": "mean_entropy"}  # fmt: skip
+"""By statistic, the attribute of `policy.loss_obj` in which losses for RLlib 0.8 left it."""
+
+
+def _kept_by_users_loss(policy: Any) -> dict[str, Any]:
+    """Returns the statistics that a loss left under RLlib's names; the penalty's weight adapts to `kl`."""
+    made = getattr(policy, "loss_obj", None)
+    kept = {name: getattr(made, attribute, None) for name, attribute in _KEPT_IN_OBJECT.items()}
+    for name, attributes in _KEPT.items():
+        for attribute in attributes:
+            kept[name] = getattr(policy, attribute, kept.get(name))
+    return {name: value for name, value in kept.items() if value is not None}
 
 
 class PPOPolicy(LearningPolicy):

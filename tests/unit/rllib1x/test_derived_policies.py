@@ -186,3 +186,37 @@ def test_a_policy_of_rllibs_functions_learns(name, framework):
         assert {key: stats[key] for key in expected} == pytest.approx(expected, rel=1e-3, abs=1e-5)
         built_in.stop()
     trainer.stop()
+
+
+class Kept:
+    """What a loss for RLlib 0.8 left on its policy."""
+
+    def __init__(self, kl):
+        self.mean_kl, self.loss = kl, kl * 0.0
+
+
+@pytest.mark.parametrize("framework", TORCH_FIRST)
+@pytest.mark.parametrize("place", ["loss_obj", "_mean_kl"])
+def test_a_loss_of_the_users_own_is_told_of_and_its_penalty_adapts(framework, place):
+    ppo, trainer = module("ppo.ppo", framework), get_trainer_class("PPO")
+
+    def loss(policy, model, dist_class, train_batch):
+        logits, _ = model.from_batch(train_batch)
+        before = dist_class(train_batch["behaviour_logits"], model)  # RLlib 0.8's name
+        kl = before.kl(dist_class(logits, model))
+        kl = kl.mean() if framework == "torch" else importlib.import_module("tensorflow").reduce_mean(kl)
+        setattr(policy, place, Kept(kl) if place == "loss_obj" else kl)
+        return kl
+
+    def postprocess(policy, batch, other_agent_batches=None, episode=None):
+        batch["before"] = batch["prev_actions"] * 1.0
+        return ppo.compute_gae_for_sample_batch(policy, batch, other_agent_batches, episode)
+
+    parts = {"loss_fn": loss, "postprocess_fn": postprocess}
+    made = build_policy_class("Own", framework, **{**ppo_parts(framework), **parts})
+    config = {"framework": framework, "num_workers": 0, "train_batch_size": 128, "num_sgd_iter": 1}
+    running = trainer.with_updates(default_policy=made, get_policy_class=None)(config, env="CartPole-v1")
+    stats = running.train()["info"]["learner"]["default_policy"]["learner_stats"]
+    assert stats["kl"] == pytest.approx(0, abs=1e-5)
+    assert running.get_policy().kl_coeff == pytest.approx(0.1)  # halved
+    running.stop()
