@@ -236,8 +236,8 @@ class _CommonKeys(TypedDict, total=False):
     """Curriculum: (result, task-settable env, env context) -> new task."""
     render_env: bool
     """Call render at every step."""
-    record_env: bool | str
-    """Record videos, into a folder if a string is given."""
+    record_env: bool | str | None
+    """Record videos, into a folder if a string is given; False and None: none."""
     clip_rewards: bool | float | None
     """True: sign of the reward; x: clip to [-x, x]; False: off; None: sign for Atari, else off."""
     normalize_actions: bool
@@ -260,7 +260,7 @@ class _CommonKeys(TypedDict, total=False):
     """CPUs play GPU towers, for tests."""
     logger_config: Mapping[Any, Any] | None
     """Class and folder of the logger: type, logdir. Free-form."""
-    monitor: bool | str | Literal[-1]
+    monitor: bool | str | Literal[-1] | None
     """Old name of record_env."""
     explore: bool
     """False acts greedily everywhere."""

@@ -158,7 +158,9 @@ class CommonConfig(AlgorithmConfig):
     )
     env_task_fn: Function | None = option(None, "Curriculum: (result, task-settable env, env context) -> new task.")
     render_env: bool = option(False, "Call render at every step.", tunable=False)
-    record_env: bool | str = option(False, "Record videos, into a folder if a string is given.", tunable=False)
+    record_env: bool | str | None = option(
+        False, "Record videos, into a folder if a string is given; False and None: none.", tunable=False
+    )
     clip_rewards: bool | float | None = option(
         None, "True: sign of the reward; x: clip to [-x, x]; False: off; None: sign for Atari, else off.", low=0
     )
@@ -183,7 +185,7 @@ class CommonConfig(AlgorithmConfig):
     log_sys_usage: bool = option(True, "Report the use of CPU and memory as `perf`.", tunable=False)
     fake_gpus: bool = option(False, "CPUs play GPU towers, for tests.", key="_fake_gpus", tunable=False)
     logger_config: FreeForm | None = option(None, "Class and folder of the logger: type, logdir. Free-form.")
-    monitor: bool | str | Literal[-1] = option(-1, "Old name of record_env.", deprecated=True)
+    monitor: bool | str | Literal[-1] | None = option(-1, "Old name of record_env.", deprecated=True)
 
     # Exploration and evaluation
     explore: bool = option(True, "False acts greedily everywhere.")

@@ -186,6 +186,14 @@ _BUFFERS = {
 }
 _BUFFER = "replay_buffer_config.type"
 
+_SCHEDULE_STEPS, _SOFT_Q, _TEMPERATURE = "schedule_max_timesteps", "soft_q", "softmax_temp"
+_FRACTIONS = {
+    "exploration_fraction": "exploration_config.epsilon_timesteps",
+    "beta_annealing_fraction": "prioritized_replay_beta_annealing_timesteps",
+}
+"""Keys of RLlib 0.8 that are fractions of `schedule_max_timesteps`, and what they give a number of."""
+_OLD_EXPLORATION = (_SCHEDULE_STEPS, _SOFT_Q, _TEMPERATURE, *_FRACTIONS, "exploration_final_eps")
+
 _READ_BY_PROGRAMS = frozenset({"model.custom_options"})
 """Other names that no config declares, and that programs read again where they have set them."""
 
@@ -265,11 +273,35 @@ class Translation:
         self._other_name_wins = other_name_wins
         self._originals = originals
         self._keeps_own = keeps_own
+        self._join_old_exploration()
+        config = copy_containers(self.config)
         for dotted, rename in RENAMES.items():
             value = lookup(config, dotted, _MISSING)
             if value is not _MISSING and self._means_something(dotted, rename):
                 self._replace(dotted, rename, value)
         self._name_buffer()
+
+    def _join_old_exploration(self) -> None:
+        """Joins the keys of RLlib 0.8 that mean something together only: soft Q-learning, fractions of a schedule."""
+        said = {key: self.config[key] for key in _OLD_EXPLORATION if self._is_said(key)}
+        soft = said.get(_SOFT_Q)
+        if soft:
+            for key in said.keys() & {"exploration_final_eps", "exploration_fraction"}:
+                self._replace(key, _pointless("soft_q=True explores by SoftQ, which has no epsilon"), said[key])
+        if soft is not None and _TEMPERATURE in said:
+            unused = () if soft else (said[_TEMPERATURE],)
+            rename = _to("exploration_config.temperature", dropped=unused)
+            self._replace(_TEMPERATURE, rename, said[_TEMPERATURE])
+        fractions = [key for key in _FRACTIONS if key in said]
+        if _SCHEDULE_STEPS not in said or not fractions:
+            return
+        del self.config[_SCHEDULE_STEPS]
+        for key in fractions:
+            if key in self.config and _FRACTIONS[key] in self._known:
+                self._replace(key, _to(_FRACTIONS[key]), int(said[key] * said[_SCHEDULE_STEPS]))
+
+    def _is_said(self, key: str) -> bool:
+        return key in self.config and key not in self._known and self.config[key] not in (None, SENTINEL)
 
     def _name_buffer(self) -> None:
         """Writes the name used here of a replay buffer, and the key that says how it samples."""

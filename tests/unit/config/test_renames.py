@@ -237,3 +237,40 @@ def test_a_programs_own_keys_stay_though_rllib_had_such_names() -> None:
     assert {key: Tolerant({"num_workers": 0, **own}, env="CartPole-v1").config[key] for key in own} == own
     with pytest.raises(ConfigError, match="worker_cls"):
         DQNTrainer({"num_workers": 0, "worker_cls": "mine"}, env="CartPole-v1")
+
+
+@pytest.mark.parametrize(
+    ("given", "exploration", "annealing"),
+    [
+        (
+            {"schedule_max_timesteps": 5000, "exploration_fraction": 0.1, "beta_annealing_fraction": 0.2},
+            {"epsilon_timesteps": 500}, 1000,
+        ),
+        ({"schedule_max_timesteps": 5000, "beta_annealing_fraction": 0.2, "exploration_fraction": -1}, {}, 1000),
+        (
+            {"soft_q": True, "softmax_temp": 0.5, "exploration_final_eps": 0.1, "exploration_fraction": 0.1},
+            {"type": "SoftQ", "temperature": 0.5}, None,
+        ),
+        ({"soft_q": False, "softmax_temp": 0.5, "exploration_final_eps": 0.1}, {"final_epsilon": 0.1}, None),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore::rlframe.config.renames.RenamedKeyWarning")
+def test_keys_of_exploration_that_mean_something_together_are_joined(given, exploration, annealing) -> None:
+    from rlframe.agents.dqn import DQNTrainer
+
+    defaults = DQNTrainer.get_default_config()
+    config = DQNTrainer.merge_trainer_configs(defaults, given)
+    assert config["exploration_config"].items() >= exploration.items()
+    assert config["prioritized_replay_beta_annealing_timesteps"] == (
+        annealing or defaults["prioritized_replay_beta_annealing_timesteps"]
+    )
+
+
+def test_a_fraction_of_no_schedule_and_a_schedule_of_no_fraction_are_faults() -> None:
+    for key in ("exploration_fraction", "schedule_max_timesteps"):
+        with pytest.raises(ConfigError, match=f"{key}: got .*use exploration_config.epsilon_timesteps"):
+            merge_configs(ToyConfig.defaults(), {key: 0.5}, ToyConfig)
+
+
+def test_no_videos_may_be_said_by_none() -> None:
+    assert merge_configs(ToyConfig.defaults(), {"record_env": None}, ToyConfig)["record_env"] is None
