@@ -49,6 +49,16 @@ class RLlibWorkerNames:
         return str(self.policy_config.multiagent.count_steps_by)
 
     @property
+    def multiagent(self) -> bool:
+        """Whether there are policies beside, or in place of, the default one."""
+        return set(self.policy_map) != {DEFAULT_POLICY_ID}
+
+    @property
+    def preprocessing_enabled(self) -> bool:
+        """Whether policies get observations preprocessed."""
+        return not self.policy_config.disable_preprocessor_api
+
+    @property
     def env_creator(self: Any) -> Any:
         """What makes the environments."""
         return self._env_creator

@@ -57,6 +57,15 @@ class ModelV2:
         self._last_output: Any = None
         self._obs_layout: Any = None
 
+    @property
+    def inference_view_requirements(self) -> dict[str, ViewRequirement]:
+        """The model's `view_requirements`, by their name in RLlib 1.0 and 1.1."""
+        return self.view_requirements
+
+    @inference_view_requirements.setter
+    def inference_view_requirements(self, views: dict[str, ViewRequirement]) -> None:
+        self.view_requirements = views
+
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Any, list[Any]]:
         """Computes the outputs for a batch of observations.
 

@@ -495,6 +495,10 @@ class Trainer(
         call_hook(self.callbacks, "on_evaluate_end", {"trainer": self, "evaluation_metrics": metrics})
         return metrics
 
+    def _evaluate(self) -> dict[str, Any]:
+        """Returns what `evaluate()` does: its name up to RLlib 1.3."""
+        return self.evaluate()
+
     def _evaluate_once(
         self, episodes_left_fn: Callable[[int], bool] | None = None, *, synced: bool = False
     ) -> dict[str, Any]:

@@ -118,6 +118,9 @@ def test_base_model_defaults():
     assert model.metrics() == {}
     assert model.custom_loss(3.0, {}) == 3.0
     assert list(model.view_requirements) == ["obs"]
+    assert model.inference_view_requirements is model.view_requirements
+    model.inference_view_requirements = views = {}
+    assert model.view_requirements is views
     with pytest.raises(NotImplementedError, match=r"must define forward\(self, input_dict, state, seq_lens\)"):
         model({"obs": np.zeros((1, 2), np.float32)})
     with pytest.raises(NotImplementedError, match=r"defines no value_function\(\)"):

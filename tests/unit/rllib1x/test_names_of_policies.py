@@ -169,14 +169,20 @@ def test_a_map_makes_its_policies(tmp_path):
 
 @needs_tf
 def test_tensorflow_policies_answer_for_graphs():
+    import tensorflow as tf
+
     from rlframe.policy.tf.rllib_names import NoSession, RLlibTFPolicyNames
     from rlframe.policy.tf_policy import TFPolicy
 
     session = NoSession()
     assert not session
-    with pytest.raises(AttributeError, match=r"Got session\.run, but there are no sessions: .*model"):
-        session.run(None)
+    with pytest.raises(AttributeError, match=r"Got session\.graph, but there are no sessions: .*model"):
+        session.graph  # noqa: B018 - asked for
     names = RLlibTFPolicyNames()
+    assert names._sess is names.get_session()
+    assert session.run([tf.Variable(2.0), {"a": tf.constant(3)}, None]) == [2.0, {"a": 3}, None]
+    with pytest.raises(NotImplementedError, match=r"session\.run\(feed_dict=\{obs\}\), but there are no placeholders"):
+        session.run(tf.constant(3), feed_dict={"obs": 1})
     with pytest.raises(NotImplementedError, match=r"no placeholders: .*train_batch\['obs'\]"):
         names.get_placeholder("obs")
     with pytest.raises(NotImplementedError, match="num_gpus above 1"):
@@ -352,3 +358,6 @@ def test_a_trainer_evaluates_by_rllibs_names():
         trainer.evaluation_metrics["evaluation"]["episode_reward_mean"] == result["evaluation"]["episode_reward_mean"]
     )
     assert trainer.evaluations == 1
+    assert trainer._evaluate().keys() == {"evaluation"}
+    worker = trainer.workers.local_worker()
+    assert (worker.multiagent, worker.preprocessing_enabled) == (False, True)
