@@ -198,8 +198,8 @@ class Exploration:
     # --- state ------------------------------------------------------------------------------------------------
 
     def get_info(self, sess: Any = None) -> State:
-        """Returns what `get_state` does (the older name)."""
-        return self.get_state(sess)
+        """Returns what `get_state` does (the older name), without random streams: programs report it as statistics."""
+        return {name: value for name, value in self.get_state(sess).items() if name != "rng"}
 
     def get_state(self, sess: Any = None) -> State:  # noqa: ARG002 (RLlib's signature)
         """Returns all that the exploration goes on from, as a nested dict of arrays and plain values."""

@@ -99,9 +99,9 @@ class RLlibPolicyNames:
     # --- older names -------------------------------------------------------------------------------------------
 
     def get_exploration_info(self) -> dict[str, Any]:
-        """Returns what `get_exploration_state` does (the older name)."""
+        """Returns what `get_exploration_state` does (the older name), without random streams."""
         state: dict[str, Any] = self.get_exploration_state()  # type: ignore[attr-defined]  # the policy's
-        return state
+        return {name: value for name, value in state.items() if name != "rng"}
 
     def get_session(self) -> Any:
         """Returns None, as RLlib's policies without a graph did; `TFPolicy` has more to say."""

@@ -195,3 +195,8 @@ def test_likelihoods_are_made_where_they_are_wanted(wanted, monkeypatch):
     policy.inference.act({"obs": np.zeros((2, 2), np.float32)}, True, 0, wanted)
     assert bool(made) == (wanted != ())
     assert policy.exploration.wants_logp
+
+
+def test_what_is_reported_of_the_exploration_is_numbers_that_loggers_take():
+    info = EpsilonGreedy(THREE, epsilon_schedule=0.5, rng=rng()).get_info()
+    assert info == {"last_timestep": 0, "cur_epsilon": 0.5}
