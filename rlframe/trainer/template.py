@@ -133,7 +133,7 @@ def _build(arguments: Mapping[str, Any], base: type[Trainer], given: Mapping[str
     body["_override_all_subkeys_if_type_changes"] = (*Trainer._override_all_subkeys_if_type_changes, *replaced)
     defaults = arguments.get("default_config")
     if defaults is not None:
-        body["get_default_config"] = classmethod(_default_getter(dict(defaults), body["_config_class"]))
+        body["get_default_config"] = classmethod(_default_getter(defaults, body["_config_class"]))
     for argument, method in _HOOKS.items():
         if arguments.get(argument) is not None:
             body[argument if method is None else method] = _hook(arguments[argument], self_first=method is not None)
@@ -184,14 +184,16 @@ def _hook(function: Callable[..., Any], *, self_first: bool) -> Callable[..., An
 
 
 def _default_getter(
-    defaults: dict[str, Any], declaration: type[AlgorithmConfig]
+    defaults: Mapping[str, Any], declaration: type[AlgorithmConfig]
 ) -> Callable[[type[Trainer]], dict[str, Any]]:
+    """Returns the getter of defaults that are read when asked for: programs change them after the trainer is built."""
+
     def get_default_config(cls: type[Trainer]) -> dict[str, Any]:
         from rlframe.config.nested_dict import copy_containers, overlay
 
         del cls
         # A user's own partial defaults stand on the declared ones, so that no key is ever missing.
-        return overlay(declaration.defaults(), copy_containers(defaults))
+        return overlay(declaration.defaults(), copy_containers(dict(defaults)))
 
     return get_default_config
 

@@ -240,3 +240,11 @@ def test_rounds_are_sampled_as_ray_has_called_for_them() -> None:
     assert [batch.count for batch in few] == [5]
     with pytest.raises(ValueError, match="wanted one of the two"):
         synchronous_parallel_sample(worker_set=trainer.workers, max_env_steps=1, max_agent_steps=1)
+
+
+def test_defaults_that_a_program_changes_later_are_those_of_its_trainer():
+    defaults = {"mine": 1}
+    built = build_trainer("Late", default_config=defaults)
+    defaults.update(lr=0.5, also_mine=2)
+    config = built.get_default_config()
+    assert (config["mine"], config["also_mine"], config["lr"]) == (1, 2, 0.5)
