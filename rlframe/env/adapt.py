@@ -23,6 +23,8 @@ TIME_LIMIT_KEY = "TimeLimit.truncated"
 _OF_GYMNASIUM = "a Gymnasium vector environment; give the single environment and set num_envs_per_worker"
 
 _unseedable_said: set[str] = set()
+_MOST_INSIDE = 1000
+"""How many environments within one another are looked at."""
 
 
 def adapt_env(env: Any) -> gymnasium.Env[Any, Any]:
@@ -60,13 +62,24 @@ def warn_unseedable(env: Any) -> None:
 def _end_own_checks(env: Any) -> None:
     """Tells the old gym's checker of first steps that there was one: it needs a name that NumPy 2 no longer has.
 
-    What it looks at is checked here as well.
+    What it looks at is checked here as well. Environments inside are found in attributes, singly or in lists and dicts.
     """
-    while env is not None:
-        kind = type(env)
+    waiting, seen = [env], set[int]()
+    while waiting and len(seen) < _MOST_INSIDE:
+        inner = waiting.pop()
+        if id(inner) in seen or not hasattr(inner, "__dict__"):
+            continue
+        seen.add(id(inner))
+        kind = type(inner)
         if kind.__name__ == "PassiveEnvChecker" and kind.__module__.startswith("gym."):
-            env.checked_step = True
-        env = vars(env).get("env") if hasattr(env, "__dict__") else None
+            inner.checked_step = True
+        for value in vars(inner).values():
+            several = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+            waiting += [each for each in (value, *several) if _may_be_env(each)]
+
+
+def _may_be_env(value: Any) -> bool:
+    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in ("reset", "step"))
 
 
 def user_env(env: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlframe.env.contracts import reset_takes
 from rlframe.env.multi_agent_env import MultiAgentDict, MultiAgentEnv
 
 _ALL = "__all__"
@@ -33,9 +34,14 @@ class _FromPettingZoo(MultiAgentEnv):
         """Gives the seed of the next reset that is given none."""
         self._next_seed = seed
 
-    def _seed_of(self, seed: int | None) -> int | None:
+    def _reset(self, seed: int | None, options: dict[str, Any] | None) -> Any:
+        """Resets the environment with what its `reset()` takes; up to PettingZoo 1.21 seeds went to `seed()`."""
         chosen, self._next_seed = self._next_seed if seed is None else seed, None
-        return chosen
+        takes = {name for name in ("seed", "options") if reset_takes(self.env, name) is not None}
+        if "seed" not in takes and chosen is not None and callable(getattr(self.env, "seed", None)):
+            self.env.seed(chosen)
+        given = {"seed": chosen, "options": options}
+        return self.env.reset(**{name: given[name] for name in takes})
 
     def render(self, mode: str | None = None) -> Any:
         """Shows the environment in the mode that it was made with."""
@@ -61,12 +67,14 @@ class ParallelPettingZooEnv(_FromPettingZoo):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Starts an episode; returns observations and infos by agent."""
-        obs, infos = self.env.reset(seed=self._seed_of(seed), options=options)
-        return obs, infos
+        result = self._reset(seed, options)
+        return result if isinstance(result, tuple) else (result, {})  # up to PettingZoo 1.21, observations alone
 
     def step(self, action_dict: MultiAgentDict) -> tuple[MultiAgentDict, ...]:
         """Lets all agents act."""
-        obs, rewards, terminateds, truncateds, infos = self.env.step(action_dict)
+        obs, rewards, *ends, infos = self.env.step(action_dict)
+        terminateds = ends[0]
+        truncateds = ends[1] if len(ends) > 1 else dict.fromkeys(terminateds, False)  # up to 1.21: `dones` alone
         over = not self.env.agents
         all_terminated = over and bool(terminateds) and all(terminateds.values())
         return (
@@ -90,7 +98,7 @@ class PettingZooEnv(_FromPettingZoo):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Starts an episode; returns the observation and info of the agent whose turn it is."""
-        self.env.reset(seed=self._seed_of(seed), options=options)
+        self._reset(seed, options)
         agent = self.env.agent_selection
         return {agent: self.env.observe(agent)}, {agent: self.env.infos.get(agent, {})}
 

@@ -402,3 +402,12 @@ def test_base_env_try_render_draws_one_slot():
 def test_base_class_method_not_defined_names_class_and_method(call):
     with pytest.raises(NotImplementedError, match=r"Env must define \w+\(\)"):
         call()
+
+
+def test_the_old_gyms_checker_is_ended_wherever_an_environment_holds_one():
+    checker = type("PassiveEnvChecker", (Counter,), {"__module__": "gym.wrappers.env_checker", "checked_step": False})
+    one, several, by_name = checker(), [checker(), checker()], {"a": checker()}
+    outer = Counter()
+    outer.wrapped, outer.copies, outer.by_name, outer.itself = one, several, by_name, outer
+    adapt_env(outer)
+    assert all(each.checked_step for each in (one, *several, *by_name.values()))

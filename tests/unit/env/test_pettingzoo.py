@@ -2,9 +2,11 @@
 
 import importlib
 import warnings
+from typing import ClassVar
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.pg import PGTrainer
@@ -13,7 +15,7 @@ from rlframe.env.multi_agent_adapt import MultiAgentAdapter, is_multi_agent
 from rlframe.env.wrappers.pettingzoo_env import ParallelPettingZooEnv, PettingZooEnv
 from tests.helpers.frameworks import TORCH_FIRST
 
-pytest.importorskip("pettingzoo", reason="PettingZoo is not installed: pip install 'rlframe[multiagent]'")
+pettingzoo = pytest.importorskip("pettingzoo", reason="PettingZoo is not installed: pip install 'rlframe[multiagent]'")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what it says of its own future, and its drawing library of its
     from pettingzoo.classic import connect_four_v3, rps_v2, tictactoe_v3
@@ -141,3 +143,40 @@ def test_the_space_that_all_agents_share_is_an_attribute():
     agent = env.possible_agents[0]
     assert env.observation_space == env.observation_spaces[agent]
     assert env.action_space == env.action_spaces[agent]
+
+
+class Matching(pettingzoo.ParallelEnv):
+    """In PettingZoo's contract up to 1.21: a seed of its own, observations alone from `reset()`, and `dones`."""
+
+    possible_agents: ClassVar = ["a", "b"]
+
+    def observation_space(self, agent):
+        return spaces.Discrete(2)
+
+    action_space = observation_space
+
+    def seed(self, seed=None):
+        self.seeded = seed
+
+    def reset(self):
+        self.agents, self.steps = list(self.possible_agents), 0
+        return dict.fromkeys(self.agents, 0)
+
+    def step(self, actions):
+        self.steps += 1
+        obs, rewards = (
+            dict.fromkeys(actions, self.steps % 2),
+            dict.fromkeys(actions, float(len({*actions.values()}) == 1)),
+        )
+        done = self.steps == 3
+        self.agents = [] if done else self.agents
+        return obs, rewards, dict.fromkeys(actions, done), {agent: {} for agent in actions}
+
+
+def test_agents_that_act_at_the_same_time_by_the_older_contract():
+    env = MultiAgentAdapter(Matching())
+    env.reset(seed=7)
+    assert env.env.seeded == 7
+    for last in (False, False, True):
+        _, rewards, terminateds, truncateds, _ = env.step({"a": 1, "b": 1})
+        assert (rewards["a"], terminateds["__all__"], truncateds.get("__all__", False)) == (1.0, last, False)
