@@ -24,6 +24,20 @@ _PATH_IN_STRING = re.compile(r"(?P<quote>['\"]{1,3})ray\.rllib(?P<rest>(\.\w+)+)
 _LIKE_A_CONFIG = re.compile(r"conf(ig)?s?$|_config|^cfg$", re.IGNORECASE)
 _KEYS_OF_A_CONFIG = 2
 _MISSING = object()
+_ARGUMENTS_OF_INIT = {
+    "redis_address": "address",
+    "webui_host": "dashboard_host",
+    "include_webui": "include_dashboard",
+    "memory": "_memory",
+    "temp_dir": "_temp_dir",
+    "plasma_directory": "_plasma_directory",
+    "redis_password": "_redis_password",
+    **dict.fromkeys((
+        "local_mode", "redis_max_memory", "driver_object_store_memory", "lru_evict", "use_pickle", "huge_pages",
+        "load_code_from_local", "java_worker_options",
+    )),
+}  # fmt: skip
+"""Arguments of `ray.init` that Ray no longer has: what it calls them, or None where it has nothing of the kind."""
 
 
 def rewrite(module: cst.Module) -> tuple[str, list[Note]]:
@@ -32,7 +46,8 @@ def rewrite(module: cst.Module) -> tuple[str, list[Note]]:
     module.visit(uses)
     if not uses.rllib and not uses.algorithm_by_name and not (uses.algorithm_chosen and uses.algorithm_named):
         return module.code, []
-    rewriter = _Rewriter(frozenset(text for text, count in uses.reads.items() if count > 0))
+    read = frozenset(text for text, count in uses.reads.items() if count > 0)
+    rewriter = _Rewriter(read, utils_of_ray=uses.utils_of_ray > 0)
     changed = MetadataWrapper(module).visit(rewriter)
     return _with_missing_imports(changed).code, rewriter.notes
 
@@ -45,9 +60,14 @@ class _Uses(cst.CSTVisitor):
         self.algorithm_by_name = False
         self.algorithm_chosen = self.algorithm_named = False  # `tune.run(args.run)`, and "PPO" as what that may be
         self.reads: Counter[str] = Counter()
+        self.utils_of_ray = 0
 
     def visit_Attribute(self, node: cst.Attribute) -> None:
         self.rllib |= _dotted(node) == _OLD
+        self.utils_of_ray += _dotted(node) == "ray.utils"
+
+    def visit_Import(self, node: cst.Import) -> None:
+        self.utils_of_ray -= sum(_dotted(alias.name) == "ray.utils" for alias in node.names)
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
         if _dotted(node.module) == "ray" and not isinstance(node.names, cst.ImportStar):
@@ -78,8 +98,9 @@ class _Rewriter(cst.CSTTransformer):
 
     METADATA_DEPENDENCIES = (PositionProvider,)
 
-    def __init__(self, read: frozenset[str]) -> None:
+    def __init__(self, read: frozenset[str], *, utils_of_ray: bool) -> None:
         super().__init__()
+        self._utils_of_ray = utils_of_ray
         self.notes: list[Note] = []
         self._read = read
         self._configs: list[bool] = []
@@ -106,6 +127,11 @@ class _Rewriter(cst.CSTTransformer):
         del original_node
         self._in_import = False
         names = [_under_our_tune(alias) for alias in updated_node.names]
+        if not self._utils_of_ray:  # imported in vain by RLlib's examples, and gone
+            names = [
+                alias.with_changes(name=cst.Name("ray")) if _dotted(alias.name) == "ray.utils" else alias
+                for alias in names
+            ]
         return updated_node.with_changes(names=names)
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
@@ -174,9 +200,8 @@ class _Rewriter(cst.CSTTransformer):
         self._configs.append(takes or any(_LIKE_A_CONFIG.search(_argument(each)) for each in node.args))
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
-        del original_node
         self._configs.pop()
-        return updated_node
+        return _init_of_today(updated_node) if _dotted(original_node.func) == "ray.init" else updated_node
 
     def visit_Dict(self, node: cst.Dict) -> None:
         """Notes whether it is a config, or a section of the config around it."""
@@ -225,6 +250,22 @@ class _Rewriter(cst.CSTTransformer):
         value = _literal(node.value)
         if rule is not None and value is not _MISSING and rule.refuses(value):
             self._note(node, f"config key {path}: {value!r} is not honoured here; {rule.sentence}", CONFIG_PAGE)
+
+
+def _init_of_today(call: cst.Call) -> cst.Call:
+    """Returns `ray.init(...)` with the arguments that today's Ray takes, under the names that it has for them."""
+    kept = []
+    for argument in call.args:
+        name = argument.keyword.value if argument.keyword else None
+        new = _ARGUMENTS_OF_INIT.get(name or "", name)
+        if name is not None and new is None:
+            continue
+        kept.append(argument if new == name else argument.with_changes(keyword=cst.Name(str(new))))
+    if len(kept) == len(call.args):
+        return call.with_changes(args=kept)
+    if kept and not isinstance(call.args[-1].comma, cst.Comma):
+        kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    return call.with_changes(args=kept)
 
 
 def _split_import_of_ray(

@@ -176,3 +176,25 @@ def test_the_command_shows_and_writes_only_when_told(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".venv", "broken.py", "program.py"]
     assert invoke(str(program)).exit_code == 0
     assert invoke(str(tmp_path / "none")).exit_code == 2
+
+
+def test_arguments_that_ray_no_longer_takes_are_renamed_or_left_out():
+    program = (
+        "import ray\nimport ray.utils\nfrom ray.rllib.env import EnvContext\n"
+        "ray.init(local_mode=True)\n"
+        "ray.init(num_cpus=2, redis_max_memory=3)\n"
+        "ray.init(webui_host='::', memory=4, lru_evict=True)\n"
+        "mine.init(local_mode=True)\n"
+    )
+    assert migrate_program(program).after == (
+        "import ray\nimport ray\nfrom rlframe.env import EnvContext\n"
+        "ray.init()\n"
+        "ray.init(num_cpus=2)\n"
+        "ray.init(dashboard_host='::', _memory=4)\n"
+        "mine.init(local_mode=True)\n"
+    )
+
+
+def test_utilities_of_ray_that_the_program_uses_stay():
+    program = "import ray.utils\nimport ray.rllib\nray.utils.get_system_memory()\n"
+    assert migrate_program(program).after.startswith("import ray.utils\n")
