@@ -157,6 +157,18 @@ def test_names_that_rllibs_modules_had_by_importing_them_are_found_there_too():
     assert LEARNER_STATS_KEY == "learner_stats"
 
 
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("dqn.r2d2", "R2D2TorchPolicy"), ("cql.cql", "CQLTorchPolicy"), ("sac.rnnsac", "RNNSACTorchPolicy"),
+        ("marwil.bc", "MARWILTrainer"), ("trainer_template", "Trainer"), ("ppo.ppo_torch_policy", "TorchPolicy"),
+    ],
+)  # fmt: skip
+def test_classes_of_policies_and_trainers_are_found_beside_what_uses_them(path, name):
+    found = getattr(importlib.import_module(f"rlframe.agents.{path}"), name)
+    assert name in (found.__name__, f"{found.__name__}Trainer")
+
+
 def test_old_names_of_tune_and_of_the_agents_are_found():
     from rlframe.agents.dqn import DQNAgent, DQNTrainer
     from rlframe.agents.ppo import PPOAgent, PPOTrainer
