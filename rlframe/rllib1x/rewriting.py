@@ -20,7 +20,8 @@ from rlframe.config.unsupported import UNSUPPORTED
 from rlframe.rllib1x.findings import CONFIG_PAGE, PATHS_PAGE, Note, missing_names
 
 _OLD, _NEW = "ray.rllib", "rlframe"
-_PATH_IN_STRING = re.compile(r"(?P<quote>['\"]{1,3})ray\.rllib(?P<rest>(\.\w+)+)(?P=quote)")
+_PATH_IN_STRING = re.compile(r"(?P<quote>['\"]{1,3})ray\.rllib(?P<rest>(\.(\w+|\{\w*\}|%s))*\.?)(?P=quote)")
+_PATH_IN_F_STRING = re.compile(r"ray\.rllib(?P<rest>\.[\w.]*)")
 _LIKE_A_CONFIG = re.compile(r"conf(ig)?s?$|_config|^cfg$", re.IGNORECASE)
 _KEYS_OF_A_CONFIG = 2
 _MISSING = object()
@@ -72,6 +73,9 @@ class _Uses(cst.CSTVisitor):
     def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
         if _dotted(node.module) == "ray" and not isinstance(node.names, cst.ImportStar):
             self.rllib |= any(_dotted(alias.name) == "rllib" for alias in node.names)
+
+    def visit_FormattedStringText(self, node: cst.FormattedStringText) -> None:
+        self.rllib |= _PATH_IN_F_STRING.fullmatch(node.value) is not None
 
     def visit_SimpleString(self, node: cst.SimpleString) -> None:
         self.rllib |= _PATH_IN_STRING.fullmatch(node.value) is not None
@@ -164,6 +168,13 @@ class _Rewriter(cst.CSTTransformer):
             ):
                 return _split_import_of_ray(updated_node, statement, names)
         return updated_node
+
+    def leave_FormattedStringText(
+        self, original_node: cst.FormattedStringText, updated_node: cst.FormattedStringText
+    ) -> cst.FormattedStringText:
+        del original_node
+        found = _PATH_IN_F_STRING.fullmatch(updated_node.value)
+        return updated_node.with_changes(value=_NEW + found["rest"]) if found else updated_node
 
     def leave_SimpleString(self, original_node: cst.SimpleString, updated_node: cst.SimpleString) -> cst.SimpleString:
         del original_node

@@ -198,3 +198,17 @@ def test_arguments_that_ray_no_longer_takes_are_renamed_or_left_out():
 def test_utilities_of_ray_that_the_program_uses_stay():
     program = "import ray.utils\nimport ray.rllib\nray.utils.get_system_memory()\n"
     assert migrate_program(program).after.startswith("import ray.utils\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('find("ray.rllib.agents." + name)', 'find("rlframe.agents." + name)'),
+        ('find("ray.rllib.agents.{}.{}".format(a, b))', 'find("rlframe.agents.{}.{}".format(a, b))'),
+        ('find("ray.rllib.agents.%s" % name)', 'find("rlframe.agents.%s" % name)'),
+        ('find(f"ray.rllib.agents.{name}")', 'find(f"rlframe.agents.{name}")'),
+        ('logging.getLogger("ray.rllib is here")', 'logging.getLogger("ray.rllib is here")'),
+    ],
+)
+def test_parts_of_paths_in_strings_are_rewritten(before, after):
+    assert migrate_program(f"import ray.rllib\n{before}\n").after == f"import rlframe\n{after}\n"
