@@ -109,10 +109,8 @@ class ColumnDict(WatchedColumns, dict[str, Any]):
             return _get(self, key)
         if isinstance(key, slice):
             return self._rows(key)
-        if key == _BEHAVIOUR_LOGITS and key not in self:
-            key = names.ACTION_DIST_INPUTS
         value = _get(self, key)
-        if self._watch is None or key == IS_TRAINING:
+        if self._watch is None or key in (IS_TRAINING, _BEHAVIOUR_LOGITS):
             return value
         return self._watch.read(key, value)
 
