@@ -175,8 +175,10 @@ def _timers(metrics: MetricsContext) -> dict[str, float]:
 
 
 def _info(metrics: MetricsContext) -> dict[str, Any]:
+    from rlframe.utils.metrics.learner_info import as_learner_infos
+
     info = {key: value for key, value in metrics.info.items() if key != CUSTOM_METRICS_INFO}
-    info.setdefault("learner", {})
+    info["learner"] = as_learner_infos(info.get("learner", {}))
     info.update(metrics.counters)
     return info
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -82,6 +83,44 @@ def _reduce_numbers(stacked: np.ndarray[Any, Any], key: str) -> Any:
             known = ~np.isnan(stacked)
             reduced = np.where(known, stacked, 0).sum(axis=0) / known.sum(axis=0)
     return reduced.item() if np.ndim(reduced) == 0 else reduced
+
+
+class LearnerInfo(dict[str, Any]):
+    """What one policy's learner told in an iteration: `learner_stats`, `model`, ...
+
+    A statistic is found without `learner_stats`, too: up to RLlib 1.5 they stood there themselves.
+    """
+
+    def __missing__(self, name: str) -> Any:
+        stats = dict.get(self, LEARNER_STATS_KEY)
+        if isinstance(stats, Mapping) and name in stats:
+            return stats[name]
+        raise KeyError(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Returns an entry or a statistic, and `default` where neither has the name."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+
+@functools.cache
+def _teach_yaml() -> None:
+    """Lets programs write results as YAML: a subclass of dict is unknown there."""
+    import yaml
+
+    for dumper in (yaml.Dumper, yaml.SafeDumper):
+        dumper.add_representer(LearnerInfo, yaml.representer.SafeRepresenter.represent_dict)
+
+
+def as_learner_infos(learned: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what learners told by policy, as a result has it."""
+    _teach_yaml()
+    return {
+        name: LearnerInfo(told) if isinstance(told, dict) and LEARNER_STATS_KEY in told else told
+        for name, told in learned.items()
+    }
 
 
 def merge_learner_infos(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
