@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import logging
+import sys
 from typing import Any, Literal
 
 import gymnasium
@@ -24,7 +26,7 @@ _OF_GYMNASIUM = "a Gymnasium vector environment; give the single environment and
 
 _unseedable_said: set[str] = set()
 _MOST_INSIDE = 1000
-"""How many environments within one another are looked at."""
+"""How many environments within one another are looked at, and how many parts of one list."""
 
 
 def adapt_env(env: Any) -> gymnasium.Env[Any, Any]:
@@ -64,6 +66,8 @@ def _end_own_checks(env: Any) -> None:
 
     What it looks at is checked here as well. Environments inside are found in attributes, singly or in lists and dicts.
     """
+    if "gym" not in sys.modules:
+        return
     waiting, seen = [env], set[int]()
     while waiting and len(seen) < _MOST_INSIDE:
         inner = waiting.pop()
@@ -75,7 +79,7 @@ def _end_own_checks(env: Any) -> None:
             inner.checked_step = True
         for value in vars(inner).values():
             several = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-            waiting += [each for each in (value, *several) if _may_be_env(each)]
+            waiting += [each for each in (value, *itertools.islice(several, _MOST_INSIDE)) if _may_be_env(each)]
 
 
 def _may_be_env(value: Any) -> bool:

@@ -178,7 +178,7 @@ class _Tally:
         # One slot of each worker, then the next: workers share what is left over.
         self._slots = sorted(
             ((worker, slot) for worker, count in enumerate(self._num_slots) for slot in range(count)),
-            key=lambda slot: (slot[1], slot[0]),
+            key=lambda pair: (pair[1], pair[0]),
         )
         self._finished = dict.fromkeys(self._slots, 0)
 
@@ -239,7 +239,7 @@ class _Tally:
         from rlframe.evaluation.cluster import answers_of
 
         answers, failures = answers_of([self._workers[index].apply.remote(_finish_some) for index in chosen])
-        return {chosen[slot]: metrics for slot, metrics in answers.items()}, list(failures.values())
+        return {chosen[number]: metrics for number, metrics in answers.items()}, list(failures.values())
 
     def _on_each(self, chosen: Iterable[int], function: Callable[[Any], Any]) -> list[Any]:
         if not self._workers:

@@ -50,7 +50,7 @@ class TracedDraws:
                 made: dict[str, Any] = traced(*given, **keywords, draws=True)
             except Exception as error:  # it comes again, operation by operation, if it is no matter of tracing
                 self._allowed = False
-                _LOGGER.info("actions are drawn operation by operation, their distribution is not traced: %s", error)
+                _LOGGER.warning("actions are drawn operation by operation, their distribution is not traced: %s", error)
             else:
                 return made
         return traced(*given, **keywords)  # type: ignore[no-any-return]
