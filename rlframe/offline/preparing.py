@@ -20,7 +20,6 @@ from rlframe.data.columns import (
     PREV_ACTIONS,
     REWARDS,
     SEQ_LENS,
-    STATE_IN_PREFIX,
     TERMINATEDS,
     TRUNCATEDS,
     WEIGHTS,
@@ -31,6 +30,7 @@ from rlframe.data.nested import first_leaf
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.offline.io_context import IOContext
 from rlframe.offline.json_format import take_normalized
+from rlframe.offline.remembering import add_memory, in_sequences
 from rlframe.utils.errors import ConfigError, DataError
 from rlframe.utils.spaces.space_utils import clip_action, normalize_action
 
@@ -100,7 +100,7 @@ class PolicyRows:
             batch[REWARDS] = np.asarray(batch[REWARDS], np.float32)
         for name in (WEIGHTS, BATCH_INDEXES):  # they speak of the buffer that the rows were in
             batch.pop(name, None)
-        _add_states(batch, policy)
+        add_memory(batch, policy)
         # Rows whose rewards were summed have been postprocessed when they were sampled.
         summed = self._n_step > 1 or (N_STEPS in batch and (np.asarray(batch[N_STEPS]) > 1).any())
         if self._config.postprocess_inputs and not summed:
@@ -128,21 +128,26 @@ class PolicyRows:
 def as_sampled(batch: SampleBatch | MultiAgentBatch, policies: Any) -> SampleBatch | MultiAgentBatch:
     """Returns rows with the columns that off-policy policies have when they sample, so that one buffer takes both.
 
-    Other policies' rows, and those of a loss that reads all columns, are returned as they are.
+    Other policies' rows, and those of a loss that reads all columns, keep theirs. Rows of policies with memory are cut
+    into sequences.
 
     Args:
         batch: Rows that were brought to the policies.
         policies: The policies by id.
     """
     if isinstance(batch, MultiAgentBatch):
-        made = {pid: _narrowed(part, policies[pid]) for pid, part in batch.policy_batches.items()}
+        made = {
+            pid: in_sequences(_narrowed(part, policies[pid]), policies[pid])
+            for pid, part in batch.policy_batches.items()
+        }
         return MultiAgentBatch(made, batch.env_steps())
-    return _narrowed(batch, policies[DEFAULT_POLICY_ID])
+    policy = policies[DEFAULT_POLICY_ID]
+    return in_sequences(_narrowed(batch, policy), policy)
 
 
 def _narrowed(batch: SampleBatch, policy: Any) -> SampleBatch:
     learned = policy.columns_learned_from()
-    if learned is None or not {DISCOUNTS, N_STEPS} <= batch.keys():
+    if SEQ_LENS in batch or learned is None or not {DISCOUNTS, N_STEPS} <= batch.keys():
         return batch
     kept = {OBS, ACTIONS, REWARDS, DISCOUNTS, N_STEPS, *learned}
     columns = {name: column for name, column in batch.items() if name in kept}
@@ -206,16 +211,6 @@ def split_trajectories(batch: SampleBatch) -> list[SampleBatch]:
     """Returns one batch for each episode, or part of one, that follows another in a batch."""
     stops = (np.flatnonzero(trajectory_ends(batch)) + 1).tolist()
     return [batch[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
-
-
-def _add_states(batch: SampleBatch, policy: Any) -> None:
-    """Gives rows of a policy with memory that have no states its initial ones."""
-    states = policy.get_initial_state()
-    if SEQ_LENS in batch or not states or f"{STATE_IN_PREFIX}0" in batch:
-        return
-    for index, state in enumerate(states):
-        initial = np.asarray(state)
-        batch[f"{STATE_IN_PREFIX}{index}"] = np.zeros((batch.count, *initial.shape), initial.dtype) + initial
 
 
 def _check_observations(batch: SampleBatch, policy: Any) -> None:

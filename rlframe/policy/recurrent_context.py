@@ -176,6 +176,32 @@ def views_after(
     return made
 
 
+def views_before(
+    views: Mapping[str, ViewRequirement], batch: Mapping[str, Any], ends: NDArray[np.bool_]
+) -> dict[str, NDArray[Any]]:
+    """Returns the views as they stood when the rows of a batch were acted on.
+
+    Args:
+        views: Shifts of at most 0.
+        batch: Rows in time order, with the columns that the views are made of.
+        ends: Which rows are the last of their trajectories, bool `[B]`.
+
+    Returns:
+        Columns `[B, ...]`, or `[B, steps, ...]`; zeros where a trajectory had not begun.
+    """
+    rows = np.arange(len(ends))
+    first = np.flatnonzero(np.append(True, ends[:-1]))
+    since = rows - np.repeat(first, np.diff(np.append(first, len(ends))))
+    made = {}
+    for name, view in views.items():
+        data = np.asarray(batch[view.data_col or name])
+        steps = [data[np.maximum(rows + shift, 0)].copy() for shift in view.shift_arr.tolist()]
+        for shift, step in zip(view.shift_arr.tolist(), steps, strict=True):
+            step[since < -shift] = 0
+        made[name] = np.stack(steps, axis=1) if view.has_time_axis else steps[0]
+    return made
+
+
 def _earlier(batch: Mapping[str, Any], data: Any, rows: NDArray[np.int64], steps: int) -> NDArray[Any]:
     """Returns a column `steps` rows before the given ones, zeros where that is of another trajectory."""
     before = rows - steps

@@ -46,8 +46,10 @@ def buffer_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of_sequences(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the buffer's arguments that say what it stores of policies with memory."""
-    if "burn_in" not in config or config["multiagent"]["replay_mode"] == "lockstep":
+    if config["multiagent"]["replay_mode"] == "lockstep":
         return {}
+    if "burn_in" not in config:  # pieces as they were sampled or read
+        return {"replay_sequence_length": config["model"]["max_seq_len"]}
     return {
         "replay_sequence_length": sequence_length(config),
         "replay_burn_in": config["burn_in"],

@@ -48,8 +48,11 @@ class MARWILConfig(ReplayConfig, GradientClippingConfig):
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""
         yield from super().faults()
-        if self.model.use_lstm or self.model.use_attention:
-            yield "model: MARWIL and BC learn from single rows; leave use_lstm and use_attention False"
+        if (self.model.use_lstm or self.model.use_attention) and self.model.max_seq_len < 2:
+            yield (
+                f"model.max_seq_len={self.model.max_seq_len}: a model with memory learns from sequences of steps; set "
+                "2 or more, such as 20"
+            )
         if self.beta > 0 and self.input != "sampler" and not self.postprocess_inputs:
             yield "beta > 0 needs postprocess_inputs=True: advantages are computed of the trajectories that are read"
 

@@ -20,7 +20,7 @@ from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, LossOutput, k
 from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
-from rlframe.utils.errors import ConfigError, DataError
+from rlframe.utils.errors import DataError
 
 if TYPE_CHECKING:
     from rlframe.agents.marwil.marwil import MARWILConfig
@@ -158,16 +158,6 @@ class MARWILPolicy(LearningPolicy):
     def optimizers(self) -> Mapping[str, AdamSpec]:
         """Returns Adam with `lr`, clipped to `grad_clip`."""
         return {"loss": AdamSpec(WHOLE_MODEL, self.config.lr, grad_clip=self.config.grad_clip)}
-
-    def make_components(self) -> dict[str, Component]:
-        """Returns nothing; refuses models with states, of which rows would be learned from without what came before."""
-        if self.is_recurrent():
-            raise ConfigError(
-                f"model.custom_model: got {type(self.model).__name__}, which has memory; MARWIL and BC learn from "
-                "single rows: take a model without states, and stack past observations in the data where one does not "
-                "say enough"
-            )
-        return {}
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
         """Returns the loss of one batch; see `imitation_loss`."""

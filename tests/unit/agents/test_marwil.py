@@ -83,7 +83,7 @@ def test_what_follows_a_cut_is_the_value(last, use_gae, returns):
     ("cls", "config", "says"),
     [(BCTrainer, {"beta": 1.0}, "which is beta=0"),
      (MARWILTrainer, {"input": "data", "postprocess_inputs": False}, "needs postprocess_inputs=True"),
-     (MARWILTrainer, {"model": {"use_lstm": True}}, "learn from single rows"),
+     (MARWILTrainer, {"model": {"use_lstm": True, "max_seq_len": 1}}, "learns from sequences of steps"),
      (MARWILTrainer, {"beta": -1.0}, "beta")],
 )  # fmt: skip
 def test_mistakes_are_told(cls, config, says):
@@ -114,6 +114,12 @@ def test_both_learn_from_files_what_paid(cls, tmp_path):
     assert likely.mean() == pytest.approx(imitated, abs=0.12)
 
 
-def test_models_with_states_are_refused():
-    with pytest.raises(ConfigError, match="which has memory; MARWIL and BC learn from single rows"):
-        MARWILTorchPolicy(*SPACES, {"model": {"use_lstm": True}})
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+def test_models_with_memory_learn_from_what_they_sample(beta):
+    config = {"model": {**SMALL, "use_lstm": True, "lstm_cell_size": 8, "max_seq_len": 5}, "train_batch_size": 20}
+    config |= {"beta": beta, "rollout_fragment_length": 30, "seed": 0, "min_iter_time_s": 0}
+    trainer = MARWILTrainer(config, env="CartPole-v1")
+    stats = trainer.train()["info"]["learner"]["default_policy"]["learner_stats"]
+    assert np.isfinite(stats["total_loss"])
+    assert trainer.local_replay_buffer.replay()["seq_lens"].max() == 5
+    trainer.stop()

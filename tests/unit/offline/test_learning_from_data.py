@@ -11,14 +11,16 @@ import pytest
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import PPOTrainer
+from rlframe.agents.registry import get_trainer_class
 from rlframe.agents.sac import SACTrainer
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.offline import EpisodeReader, InputReader, JsonReader, OutputWriter
+from rlframe.offline import EpisodeReader, InputReader, JsonReader, JsonWriter, OutputWriter
 from rlframe.offline.datasets import convert_dataset
 from rlframe.offline.io_context import IOContext
 from rlframe.offline.sources import make_reader
 from rlframe.tune.registry import register_input
 from rlframe.utils.errors import CheckpointError, ConfigError, DataError
+from tests.helpers.frameworks import TORCH_FIRST
 from tests.helpers.workers import SMALL
 
 WRITES = {"rollout_fragment_length": 50, "train_batch_size": 100, "model": SMALL, "seed": 0}
@@ -362,6 +364,72 @@ def test_policies_with_memory_learn_from_data(with_states, tmp_path, caplog):
     reader = PPOTrainer({**config, "input": str(tmp_path)}, env="CartPole-v1")
     assert reader.train()["off_policy_estimator"] == {}
     assert "a policy with memory" in caplog.text
+
+
+def write_recalled(directory, states=None):
+    """Writes 40 episodes of 12 steps: each action is what the step before showed, 0 at first."""
+    rng = np.random.default_rng(0)
+    writer = JsonWriter(str(directory))
+    for episode in range(40):
+        shown = rng.integers(2, size=13)
+        columns = {
+            "obs": shown[:-1, None].astype(np.float32), "new_obs": shown[1:, None].astype(np.float32),
+            "actions": np.append(0, shown[:-2]), "rewards": np.ones(12, np.float32),
+            "dones": np.arange(12) == 11, "eps_id": np.full(12, episode),
+        }  # fmt: skip
+        writer.write(SampleBatch({**columns, **({} if states is None else {"state_in_0": states})}))
+    writer.close()
+
+
+RECALLING = {
+    "observation_space": gym.spaces.Box(0, 1, (1,), np.float32), "action_space": gym.spaces.Discrete(2),
+    "model": {**LSTM, "fcnet_hiddens": [], "lstm_cell_size": 16}, "lr": 0.03, "train_batch_size": 240, "seed": 0,
+    "min_iter_time_s": 0, "input_evaluation": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("framework", TORCH_FIRST)
+@pytest.mark.parametrize("name", ["BC", "MARWIL"])
+def test_a_memory_is_cloned_that_single_rows_do_not_tell(name, framework, tmp_path):
+    """Of rows alone the loss is no smaller than log 2, by which a coin is told."""
+    write_recalled(tmp_path, states=np.ones((12, 3), np.float32))  # those of another network
+    config = {**RECALLING, "input": str(tmp_path), "framework": framework}
+    trainer = get_trainer_class(name)({**config, **({} if name == "BC" else {"beta": 0.5, "vf_coeff": 0.0})})
+    for _ in range(60):
+        trainer.train()
+    policy = trainer.get_policy()
+    state, told = policy.get_initial_state(), []
+    for shown in (1, 0, 0, 1, 1, 0):
+        action, state, _ = policy.compute_single_action(np.float32([shown]), state, explore=False)
+        told.append(int(action))
+    assert told == [0, 1, 0, 0, 1, 1]
+    trainer.stop()
+
+
+def test_columns_of_earlier_steps_are_made_of_the_rows_before(tmp_path):
+    write_recalled(tmp_path)
+    model = {**RECALLING["model"], "lstm_use_prev_action": True, "lstm_use_prev_reward": True}
+    trainer = get_trainer_class("BC")({**RECALLING, "model": model, "input": str(tmp_path)})
+    batch = trainer.workers.local_worker().sample()
+    assert batch["seq_lens"].tolist() == [10, 2]
+    assert batch["state_in_0"].shape == (2, 16)
+    np.testing.assert_array_equal(batch["prev_actions"], np.append(0, batch["actions"][:-1]))
+    np.testing.assert_array_equal(batch["prev_rewards"], np.append(0, np.ones(11)))
+    trainer.train()
+    trainer.stop()
+
+
+@pytest.mark.parametrize("name", ["DQN", "R2D2"])
+def test_replayed_memories_learn_from_sequences_that_were_read(name, written):
+    config = {**READS, "model": LSTM, "input": written, "input_evaluation": [], "timesteps_per_iteration": 40}
+    trainer = get_trainer_class(name)(config, env="CartPole-v1")
+    trainer.train()
+    drawn = trainer.local_replay_buffer.replay()
+    lens = drawn["seq_lens"]
+    ends = np.cumsum(lens)
+    for start, stop in zip(ends - lens, ends, strict=True):
+        np.testing.assert_array_equal(drawn["new_obs"][start : stop - 1], drawn["obs"][start + 1 : stop])
+    trainer.stop()
 
 
 def test_nested_actions_come_back(tmp_path):
