@@ -7,6 +7,8 @@ A directory holds
     arrays.safetensors    arrays of at most 1 MiB
     array_0000.npy, ...   larger ones, and those of types that safetensors has not, one file each
 
+Files of other names beside them are a program's own: they are not read, and stay when a state is written anew.
+
 It is written beside its final place and moved there when all of it has reached the disk, so a crash at any instant
 leaves the earlier state or the new one, whole. Reading executes nothing and checks everything first: files are regular
 ones, and take no more memory than the machine has.
@@ -64,7 +66,7 @@ def write_state(
     """Writes a nested state dict as files; whatever stood at `directory` stays until the new state is complete.
 
     Args:
-        directory: Where to write. If it exists it must be empty, or hold nothing but an earlier state.
+        directory: Where to write. If it exists it must be empty, or hold an earlier state; what else is there stays.
         state: Dicts with string keys, lists, and leaves that are arrays, int, float, bool, str or None. NumPy scalars
             become Python numbers. Big arrays are streamed to disk without a second copy in memory.
         meta: Describes the state (versions, names, spaces); the same kinds of values, but no arrays.
@@ -73,7 +75,7 @@ def write_state(
     Raises:
         ValueError: If something in `state` or `meta` cannot be written without executing code to read it back
             (object arrays, tuples, other classes). Nothing has been written then.
-        CheckpointError: If `directory` holds other files.
+        CheckpointError: If `directory` holds other files, and no state.
         OSError: If the disk is full or cannot be written. Nothing is left behind, the earlier state is untouched.
     """
     target = Path(directory).resolve()
@@ -81,12 +83,14 @@ def write_state(
     structure = {"schema": SCHEMA, "meta": _encode_meta({} if meta is None else meta), "state": encoder.encode(state)}
     text = json.dumps(structure, allow_nan=False).encode()
     needed = len(text) + sum(array.nbytes for array in encoder.arrays())
-    _check_target(target)
+    foreign = _foreign_files(target)
     temporary = target.with_name(f".{target.name}.new-{secrets.token_hex(4)}")
     try:
         temporary.parent.mkdir(parents=True, exist_ok=True)
         temporary.mkdir()
         _write_files(temporary, encoder, text, durable)
+        for name in foreign:
+            _copy(target / name, temporary / name)
         _move_into_place(temporary, target, durable)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -170,17 +174,26 @@ def _encode_meta(meta: State) -> Any:
     return encoded
 
 
-def _check_target(target: Path) -> None:
+def _foreign_files(target: Path) -> list[str]:
+    """Returns what a program keeps beside an earlier state; refuses a directory that holds no state but other files."""
     if not os.path.lexists(target):
-        return
+        return []
     if not target.is_dir():
         raise CheckpointError(f"Cannot write state to {target}: it is a file; name a directory.")
-    foreign = sorted(name for name in os.listdir(target) if not _OWN_FILES.fullmatch(name))
-    if foreign:
+    found = os.listdir(target)
+    foreign = sorted(name for name in found if not _OWN_FILES.fullmatch(name))
+    if foreign and MANIFEST not in found:
         raise CheckpointError(
-            f"Cannot write state to {target}: it holds {foreign[:5]}, which are no part of a state and would be lost; "
-            "name a new or empty directory."
+            f"Cannot write state to {target}: it holds {foreign[:5]}, and no state; name a new or empty directory."
         )
+    return foreign
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir() and not source.is_symlink():
+        shutil.copytree(source, target, symlinks=True)
+    else:
+        shutil.copy2(source, target, follow_symlinks=False)
 
 
 def _write_files(directory: Path, encoder: _Encoder, structure: bytes, durable: bool = True) -> None:
@@ -392,7 +405,7 @@ def _read_manifest(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _check_names_and_sizes(path: Path, files: dict[str, dict[str, Any]]) -> None:
-    found = set(os.listdir(path)) - {MANIFEST}
+    found = {name for name in os.listdir(path) if _OWN_FILES.fullmatch(name)} - {MANIFEST}
     missing, surplus = sorted(files.keys() - found), sorted(found - files.keys())
     if missing or surplus or STRUCTURE not in files:
         raise CheckpointError(

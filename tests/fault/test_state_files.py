@@ -73,11 +73,24 @@ def test_read_missing_file_names_it(saved, name):
         read_state(saved)
 
 
-@pytest.mark.parametrize("surplus", ["extra.npy", "array_0001.npy"])
-def test_read_surplus_file_is_named(saved, surplus):
-    (saved / surplus).write_bytes(b"x")
-    with pytest.raises(CheckpointError, match=f"surplus.*{surplus}"):
+def test_read_surplus_file_is_named(saved):
+    (saved / "array_0001.npy").write_bytes(b"x")
+    with pytest.raises(CheckpointError, match=r"surplus.*array_0001\.npy"):
         read_state(saved)
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+def test_files_of_a_program_beside_a_state_stay_and_are_not_read(saved, monkeypatch, atomic):
+    (saved / "config.pkl").write_bytes(b"mine")
+    (saved / "plots").mkdir()
+    (saved / "plots" / "a.txt").write_text("mine, too")
+    check_intact(saved)
+    if not atomic:
+        monkeypatch.setattr(state_files, "_exchange", lambda first, second: False)
+    write_state(saved, {**STATE, "count": 8}, {"algorithm": "DQN"})
+    check_intact(saved, count=8)
+    assert (saved / "config.pkl").read_bytes() == b"mine"
+    assert (saved / "plots" / "a.txt").read_text() == "mine, too"
 
 
 def test_read_link_instead_of_file_is_refused(saved, tmp_path):
