@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,44 @@ def test_population_based_training_copies_and_perturbs(ray_runtime, tmp_path):
     assert not results.errors
     assert [result.metrics["training_iteration"] for result in results] == [2, 2]
     assert scheduler._num_perturbations >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Consider boosting PBT performance:UserWarning")
+def test_a_population_that_fits_trains_side_by_side(ray_runtime, tmp_path):
+    """Processes begin with a trial, and where it copies another; not for each iteration."""
+    from rlframe import tune
+    from rlframe.tune.schedulers import PopulationBasedTraining, create_scheduler
+
+    starts = tmp_path / "starts"
+    starts.mkdir()
+
+    class Counting(tune.Trainable):
+        def setup(self, config):
+            (starts / f"{time.time_ns()}-{os.getpid()}").write_text("")
+            self.score = 0.0
+
+        def step(self):
+            self.score += self.config["lr"]
+            return {"score": self.score}
+
+        def save_checkpoint(self, checkpoint_dir):
+            return {"score": self.score}
+
+        def load_checkpoint(self, checkpoint):
+            self.score = checkpoint["score"]
+
+    scheduler = create_scheduler(
+        "pbt", time_attr="training_iteration", metric="score", mode="max", perturbation_interval=1,
+        hyperparam_mutations={"lr": [1.0, 2.0]},
+    )  # fmt: skip
+    assert isinstance(scheduler, PopulationBasedTraining)
+    analysis = tune.run(
+        Counting, config={"lr": tune.grid_search([1.0, 2.0])}, stop={"training_iteration": 6}, scheduler=scheduler,
+        local_dir=str(tmp_path), verbose=0,
+    )  # fmt: skip
+    assert [trial.last_result["training_iteration"] for trial in analysis.trials] == [6, 6]
+    assert len(list(starts.iterdir())) == 2 + scheduler._num_perturbations
 
 
 @pytest.mark.slow
