@@ -80,6 +80,7 @@ class ExternalRunner(MultiAgentRunner):
         self._not_trained: set[int] = set()  # ids of episodes whose rows are dropped
         self._not_reported: set[int] = set()
         self._failures: dict[int, EnvError] = {}  # by slot
+        self._of_callback: Exception | None = None  # what one raised last
         self._woken = False
 
     @property
@@ -196,6 +197,8 @@ class ExternalRunner(MultiAgentRunner):
         except Exception as error:
             # The simulator's own traceback shows which of its lines gave that.
             call.broker.reply(call, None, error)
+            if error is self._of_callback:
+                raise
             if slot.env.forgives:
                 self._give_up(slot, call.episode, call, error)
                 return 0
@@ -203,6 +206,14 @@ class ExternalRunner(MultiAgentRunner):
                 raise
             message = f"{self._name(slot)}, episode {call.episode.episode_id!r}: {error}"
             raise self._fail(slot, message, error) from error
+
+    def _call(self, hook: str, index: int) -> None:
+        """Calls a callback; what it raises is no mistake of the simulator's."""
+        try:
+            super()._call(hook, index)
+        except Exception as error:
+            self._of_callback = error
+            raise
 
     def _give_up(self, slot: EnvSlot, told: OpenEpisode, call: ActionRequest, error: Exception) -> None:
         """Drops an episode whose caller made a mistake; the others go on."""

@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import PPOTrainer
@@ -303,6 +304,19 @@ def test_a_wrong_observation_ends_its_episode_and_nobody_elses_training(served):
     server.join()
     assert "(3,)" in said[0]
     assert batch["obs"][:, 0].tolist() == [1, 2]
+
+
+def test_a_mistake_of_the_trainers_callbacks_is_not_the_clients(served):
+    class Failing(DefaultCallbacks):
+        def on_episode_step(self, *, worker, base_env, episode, env_index, **kwargs):
+            raise AttributeError("a callback's own")
+
+    server = served(PGTrainer, callbacks=Failing)
+    server.play(episode_of, server.client(), 1, 2, 3)
+    with pytest.raises(AttributeError, match="a callback's own"):
+        server.worker.sample()
+    server.threads[0].join(20.0)
+    assert "a callback's own" in str(server.failures.pop())
 
 
 def test_a_closed_server_refuses_and_lets_those_go_who_wait(served):
