@@ -19,7 +19,6 @@ from rlframe.data.columns import (
     OBS,
     PREV_ACTIONS,
     REWARDS,
-    SEQ_LENS,
     TERMINATEDS,
     TRUNCATEDS,
     WEIGHTS,
@@ -30,7 +29,7 @@ from rlframe.data.nested import first_leaf
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.offline.io_context import IOContext
 from rlframe.offline.json_format import take_normalized
-from rlframe.offline.remembering import add_memory, in_sequences
+from rlframe.offline.remembering import add_memory, as_rows, in_sequences
 from rlframe.utils.errors import ConfigError, DataError
 from rlframe.utils.spaces.space_utils import clip_action, normalize_action
 
@@ -92,6 +91,7 @@ class PolicyRows:
         return self._rows(batch, worker.policy_map[DEFAULT_POLICY_ID], actions_normalized)
 
     def _rows(self, batch: SampleBatch, policy: Any, actions_normalized: bool) -> SampleBatch:
+        batch = as_rows(batch, policy)
         _check_observations(batch, policy)
         for name in (ACTIONS, PREV_ACTIONS):
             if name in batch:
@@ -103,6 +103,11 @@ class PolicyRows:
         add_memory(batch, policy)
         # Rows whose rewards were summed have been postprocessed when they were sampled.
         summed = self._n_step > 1 or (N_STEPS in batch and (np.asarray(batch[N_STEPS]) > 1).any())
+        if summed and policy.is_recurrent():
+            raise DataError(
+                "input: got rows whose rewards are sums of several steps, and a policy with memory, which learns from "
+                "the steps of sequences; wanted data that were written with n_step=1"
+            )
         if self._config.postprocess_inputs and not summed:
             made: SampleBatch = SampleBatch.concat_samples(
                 [policy.postprocess_trajectory(trajectory) for trajectory in split_trajectories(batch)]
@@ -113,7 +118,7 @@ class PolicyRows:
     def _with_discounts(self, batch: SampleBatch, policy: Any) -> SampleBatch:
         """Gives rows of single steps the discounts of the policy's gamma, and says how many rewards all rows hold."""
         known = N_STEPS in batch or DISCOUNTS in batch
-        counted = "n_step" in policy.config and not policy.is_recurrent()
+        counted = "n_step" in policy.config or DISCOUNTS in (policy.columns_learned_from() or ())
         if not counted or (DONES not in batch and TERMINATEDS not in batch):
             return batch
         gamma = float(policy.config["gamma"])
@@ -147,16 +152,17 @@ def as_sampled(batch: SampleBatch | MultiAgentBatch, policies: Any) -> SampleBat
 
 def _narrowed(batch: SampleBatch, policy: Any) -> SampleBatch:
     learned = policy.columns_learned_from()
-    if SEQ_LENS in batch or learned is None or not {DISCOUNTS, N_STEPS} <= batch.keys():
+    if learned is None or not policy.config.get("replay_buffer_config"):
         return batch
     kept = {OBS, ACTIONS, REWARDS, DISCOUNTS, N_STEPS, *learned}
     columns = {name: column for name, column in batch.items() if name in kept}
-    terminal = terminal_rows(batch)
-    columns[TERMINATEDS] = terminal
-    columns[TRUNCATEDS] = np.asarray(
-        batch.get(TRUNCATEDS, np.asarray(batch.get(DONES, terminal), bool) & ~terminal), bool
-    )
-    columns[DONES] = terminal | columns[TRUNCATEDS]
+    if DONES in batch or TERMINATEDS in batch:
+        terminal = terminal_rows(batch)
+        columns[TERMINATEDS] = terminal
+        columns[TRUNCATEDS] = np.asarray(
+            batch.get(TRUNCATEDS, np.asarray(batch.get(DONES, terminal), bool) & ~terminal), bool
+        )
+        columns[DONES] = terminal | columns[TRUNCATEDS]
     last = trajectory_ends(batch)
     first = np.flatnonzero(np.append(True, last[:-1]))
     lengths = np.diff(np.append(first, batch.count))
@@ -197,7 +203,7 @@ class _ActionColumn:
         elif space.shape is not None:
             raise DataError(f"input: got {self._name!r} of shape {column.shape[1:]} by row, wanted {space.shape}")
         if column.dtype.kind in "iuf" and space.dtype is not None and space.dtype.kind in "iuf":
-            column = column.astype(space.dtype, copy=False)
+            column = column.astype(_sampled_dtype(space.dtype), copy=False)
         if not self._normalized and isinstance(space, gym.spaces.Discrete):
             column = column - column.dtype.type(space.start)
         if config.normalize_actions and not self._normalized:
@@ -228,7 +234,12 @@ def _check_observations(batch: SampleBatch, policy: Any) -> None:
             )
         dtype = policy.observation_space.dtype
         if dtype is not None and dtype.kind in "iuf" and column.dtype.kind in "iuf":
-            batch[name] = column.astype(np.float32 if dtype == np.float64 else dtype, copy=False)
+            batch[name] = column.astype(_sampled_dtype(dtype), copy=False)
+
+
+def _sampled_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Returns the dtype of a space as sampled columns have it: no float64."""
+    return np.dtype(np.float32) if dtype == np.float64 else dtype
 
 
 __all__ = ["PolicyRows", "as_sampled", "split_trajectories"]

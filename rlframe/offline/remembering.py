@@ -11,6 +11,39 @@ from rlframe.data.n_step import trajectory_ends
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.sequences import cut_into_sequences
 from rlframe.policy.recurrent_context import views_before
+from rlframe.utils.errors import DataError
+
+_STATES = (STATE_IN_PREFIX, STATE_OUT_PREFIX)
+
+
+def as_rows(batch: SampleBatch, policy: Any) -> SampleBatch:
+    """Returns rows that a policy with memory wrote in sequences as rows alone.
+
+    A policy with memory finds the states that were stored, before the first row of each sequence, in the columns
+    `state_in_i [B, ...]`, and zeros in between; others have no use for states.
+
+    Args:
+        batch: Rows, in sequences or not.
+        policy: Who learns from them.
+
+    Raises:
+        DataError: If the sequences' lengths do not add up to the rows.
+    """
+    lens = batch.get(SEQ_LENS)
+    columns = {name: column for name, column in batch.items() if name != SEQ_LENS}
+    if not policy.is_recurrent():
+        columns = {name: column for name, column in columns.items() if not name.startswith(_STATES)}
+    if lens is None:
+        return batch if len(columns) == len(batch) else batch._like(columns)
+    rows = batch.count
+    if int(np.sum(lens)) != rows:
+        raise DataError(f"input: got seq_lens whose sum is {int(np.sum(lens))} for {rows} rows, wanted equal numbers")
+    starts = np.cumsum(lens) - lens
+    for name in [name for name in columns if name.startswith(STATE_IN_PREFIX)]:
+        stored = np.asarray(columns[name])
+        columns[name] = np.zeros((rows, *stored.shape[1:]), stored.dtype)
+        columns[name][starts] = stored
+    return batch._like(columns)
 
 
 def add_memory(batch: SampleBatch, policy: Any) -> None:
@@ -23,14 +56,14 @@ def add_memory(batch: SampleBatch, policy: Any) -> None:
         batch: Rows in time order.
         policy: Its `acting_views()` and `get_initial_state()` say what is needed.
     """
-    if SEQ_LENS in batch or not policy.needs_memory():
+    if not policy.needs_memory():
         return
     missing = {name: view for name, view in policy.acting_views().items() if name not in batch}
     if missing:
         batch.update(views_before(missing, batch, trajectory_ends(batch)))
     for index, state in enumerate(policy.get_initial_state()):
         initial = np.asarray(state)
-        for prefix in (STATE_IN_PREFIX, STATE_OUT_PREFIX) if policy.learns_values else (STATE_IN_PREFIX,):
+        for prefix in _STATES if policy.learns_values else (STATE_IN_PREFIX,):
             name = f"{prefix}{index}"
             if name not in batch or np.shape(batch[name])[1:] != initial.shape:
                 batch[name] = np.zeros((batch.count, *initial.shape), initial.dtype) + initial
@@ -51,4 +84,4 @@ def in_sequences(batch: SampleBatch, policy: Any) -> SampleBatch:
     return cut_into_sequences(batch, policy.max_seq_len, keep_states_out=policy.train_columns is None)
 
 
-__all__ = ["add_memory", "in_sequences"]
+__all__ = ["add_memory", "as_rows", "in_sequences"]

@@ -285,7 +285,8 @@ def column_layout(policy: Any, column: str) -> tuple[tuple[int, ...], Any]:
         return (), np.float32
     if column == ACTIONS:
         dtype, shape = ModelCatalog.get_action_shape(policy.action_space, framework="numpy")
-        return tuple(int(size or 0) for size in shape[1:]), dtype
+        sampled = np.float32 if dtype == np.float64 else dtype
+        return tuple(int(size or 0) for size in shape[1:]), sampled
     space = policy.observation_space
     dtype = np.dtype(space.dtype or np.float32)
     filtered = policy._obs_filter is not None

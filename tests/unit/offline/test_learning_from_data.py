@@ -432,6 +432,66 @@ def test_replayed_memories_learn_from_sequences_that_were_read(name, written):
     trainer.stop()
 
 
+@pytest.fixture(scope="module")
+def remembered(tmp_path_factory):
+    """Returns a directory with 200 rows of CartPole that a policy with memory wrote, cut into sequences of 10."""
+    directory = tmp_path_factory.mktemp("data")
+    writer = PGTrainer({**WRITES, "model": LSTM, "output": str(directory)}, env="CartPole-v1")
+    writer.train()
+    writer.train()
+    writer.stop()
+    return str(directory)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("BC", {}),
+        ("DQN", {}),
+        ("MARWIL", {"model": LSTM}),
+        ("R2D2", {"model": LSTM, "burn_in": 2}),
+        ("SimpleQ", {"model": {**LSTM, "lstm_cell_size": 4}}),
+    ],
+    ids=["BC", "DQN", "MARWIL-memory", "R2D2", "SimpleQ-memory"],
+)
+def test_sequences_that_were_written_are_learned_from_with_and_without_memory(name, change, share, remembered):
+    """Of data alone, and beside what the trainer samples, in one buffer."""
+    source = remembered if share == 1.0 else {remembered: share, "sampler": 1.0 - share}
+    config = {"model": SMALL, **change, "input": source, "input_evaluation": [], "train_batch_size": 20, "seed": 0}
+    config |= {"min_iter_time_s": 0, "rollout_fragment_length": 20}
+    if name in ("DQN", "R2D2", "SimpleQ"):
+        config |= {"learning_starts": 0, "timesteps_per_iteration": 60}
+    trainer = get_trainer_class(name)(config, env="CartPole-v1")
+    for _ in range(2):
+        trainer.train()
+    drawn = trainer.local_replay_buffer.replay()
+    assert ("seq_lens" in drawn) == ("model" in change)
+    assert not any(key.startswith("state_") for key in drawn) or "model" in change
+    trainer.stop()
+
+
+def test_stored_states_stay_where_they_were(remembered):
+    (written, *_) = JsonReader(remembered).read_all_files()
+    trainer = PGTrainer({**WRITES, "model": LSTM, "input": remembered, "input_evaluation": []}, env="CartPole-v1")
+    (read, *_) = trainer.workers.local_worker().input_reader.read_all_files()
+    starts = np.cumsum(written["seq_lens"]) - written["seq_lens"]
+    assert "seq_lens" not in read
+    np.testing.assert_array_equal(read["state_in_0"][starts], written["state_in_0"])
+    trainer.stop()
+
+
+def test_sums_of_rewards_are_refused_for_policies_with_memory(tmp_path):
+    line = {"type": "SampleBatch", "obs": [[0.0] * 4] * 3, "new_obs": [[0.0] * 4] * 3, "actions": [0, 1, 0],
+            "rewards": [3.0, 2.0, 1.0], "dones": [False, False, True], "n_steps": [3, 2, 1]}  # fmt: skip
+    (tmp_path / "data.json").write_text(json.dumps(line) + "\n")
+    config = {**READS, "model": LSTM, "input": str(tmp_path), "input_evaluation": []}
+    trainer = DQNTrainer(config, env="CartPole-v1")
+    with pytest.raises(DataError, match="sums of several steps, and a policy with memory"):
+        trainer.train()
+    trainer.stop()
+
+
 def test_nested_actions_come_back(tmp_path):
     class Both(gym.Env):
         observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
