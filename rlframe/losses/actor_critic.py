@@ -85,7 +85,7 @@ def smoothed_actions(
 
     Source: Fujimoto et al. 2018, eq. 14.
     """
-    low, high = (ops.zeros_like(actions) + bound for bound in bounds)
+    low, high = (ops.cast_like(ops.tensor_like(bound, actions), actions) for bound in bounds)
     return ops.minimum(ops.maximum(actions + ops.clip(std * noise, -limit, limit), low), high)
 
 

@@ -91,11 +91,12 @@ class LSTMActor:
         self._values = None if spec["values"] is None else bind_chain(spec["values"], weights, rng)
         self._cell = bind_cell(LSTM(lstm["name"]), weights)
         self._prev_actions, self._prev_rewards = lstm["prev_actions"], bool(lstm["prev_rewards"])
+        self._mean_actor = self if rng is None else LSTMActor(spec, weights)
 
     @property
     def mean(self) -> LSTMActor:
-        """The actor itself: its layers have no noise."""
-        return self
+        """The same actor on the same arrays with the noise of noisy layers switched off."""
+        return self._mean_actor
 
     def step(
         self, obs: NDArray[Any], inputs: Mapping[str, NDArray[Any]]

@@ -116,13 +116,14 @@ class NumpyInference(Inference):
         super().__init__(policy)
         self.actor, self._refresh = actor, refresh
         self._step = getattr(actor, "step", None)
+        self._mean_step = None if self._step is None else actor.mean.step
 
     def run(self, columns: Columns, explore: bool) -> Outputs:
         """Returns what a forward pass gives."""
         if self._refresh is not None:
             self._refresh()
         if self._step is not None:
-            made: Outputs = self._step(columns[OBS], columns)
+            made: Outputs = (self._step if explore else self._mean_step)(columns[OBS], columns)
             return made
         actor = self.actor if explore else self.actor.mean
         if self.policy.wants_values:

@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import BURN_IN, N_STEPS, SEQ_LENS, STATE_IN_PREFIX, VALID_MASK
+from rlframe.data.columns import BURN_IN, N_STEPS, OBS, SEQ_LENS, STATE_IN_PREFIX, VALID_MASK
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.modelv2 import ModelV2
 from rlframe.policy.first_run import run_first
@@ -174,6 +174,9 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
 
         Those of a policy that learns from sequences are cut into padded ones, with `valid_mask`.
         """
+        obs = samples.get(OBS)
+        if not isinstance(obs, np.ndarray) or obs.dtype == object:  # as compress_observations leaves them
+            samples = samples.copy(shallow=True).decompress_if_needed()
         samples = self.complete_batch(samples)
         if self.learns_sequences() and not samples.zero_padded:
             samples = self.padded_sequences(samples)

@@ -250,7 +250,10 @@ def test_same_seed_same_policy_same_learning(framework, name, overrides):
     same(one.get_weights(), other.get_weights())
     for step in range(3):
         one.learn_on_batch(make_batch(seed=step, name=name))
-        other.learn_on_batch(make_batch(seed=step, name=name))
+        batch = make_batch(seed=step, name=name)
+        if step:  # as workers with compress_observations give it, or by rows
+            batch.compress(bulk=step == 1)
+        other.learn_on_batch(batch)
     same(one.get_weights(), other.get_weights())
     another = make(framework, name, overrides, seed=4)
     assert any(not np.array_equal(another.get_weights()[key], array) for key, array in one.get_weights().items())

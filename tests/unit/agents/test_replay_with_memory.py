@@ -2,9 +2,11 @@
 
 import copy
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from gymnasium.envs.classic_control import PendulumEnv
 
 from rlframe.agents.dqn import R2D2TorchPolicy, R2D2Trainer
 from rlframe.agents.dqn.r2d2_torch_policy import compute_q_values, h_function, h_inverse, r2d2_loss
@@ -46,6 +48,39 @@ def make(name, **overrides):
 def same_weights(one, other):
     for key, array in one.get_policy().get_weights().items():
         np.testing.assert_array_equal(array, other.get_policy().get_weights()[key], err_msg=key)
+
+
+class InFloat64(PendulumEnv):
+    """Pendulum whose actions are float64."""
+
+    def __init__(self, env_config=None):
+        super().__init__()
+        self.action_space = gym.spaces.Box(-2.0, 2.0, (1,), np.float64)
+
+
+@pytest.mark.parametrize("name", ["TD3", "SAC"])
+def test_actions_of_float64_are_learned_from(name):
+    algorithm, _, config = CASES[name]
+    model = {**LSTM, "lstm_use_prev_action": True}
+    trainer = get_trainer_class(algorithm)(
+        {**SMALL, **config, "model": model, "normalize_actions": name == "SAC"}, env=InFloat64
+    )
+    trainer.train()
+    assert trainer.get_policy().num_updates > 0
+    trainer.stop()
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_without_exploring_there_is_no_noise_behind_a_memory(noisy):
+    policy = make("DQN", noisy=noisy, model={**LSTM, "fcnet_hiddens": [8]}).get_policy()
+    states = [np.repeat(state[None], 2, axis=0) for state in policy.get_initial_state()]
+    obs = np.ones((2, 4), np.float32)
+    told = [
+        policy.compute_actions(obs, states, explore=explore)[2]["action_dist_inputs"]
+        for explore in (False, False, True, True)
+    ]
+    np.testing.assert_array_equal(told[0], told[1])
+    assert np.array_equal(told[2], told[3]) != noisy
 
 
 @pytest.mark.parametrize("name", CASES)
