@@ -116,7 +116,7 @@ class NumpyInference(Inference):
         super().__init__(policy)
         self.actor, self._refresh = actor, refresh
         self._step = getattr(actor, "step", None)
-        self._mean_step = None if self._step is None else actor.mean.step
+        self._mean_step: Any = None if self._step is None else actor.mean.step
 
     def run(self, columns: Columns, explore: bool) -> Outputs:
         """Returns what a forward pass gives."""
