@@ -20,8 +20,8 @@ class PolicyState:
     components: dict[str, Component]
     exploration: Any
     global_timestep: int
-    #: Where schedules are; acting in between counts on in `global_timestep`. None: they were told nothing yet.
-    schedule_timestep: int | None = None
+    #: Where schedules are; acting in between counts on in `global_timestep`.
+    schedule_timestep: int = 0
     _action_rng: np.random.Generator
 
     def get_weights(self) -> dict[str, NDArray[Any]]:
@@ -69,7 +69,7 @@ class PolicyState:
             "global_timestep": self.global_timestep,
             "_exploration_state": self.get_exploration_state(),
             "_action_rng": self._action_rng.bit_generator.state,
-            **({} if self.schedule_timestep is None else {"schedule_timestep": self.schedule_timestep}),
+            "schedule_timestep": self.schedule_timestep,
             **self._states_of_components(),
         }
 

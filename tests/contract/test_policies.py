@@ -396,8 +396,11 @@ def test_learning_rate_follows_its_schedule(framework, name, overrides):
 
 
 @pytest.mark.parametrize("framework", ["torch", pytest.param("tf", marks=needs_tf)])
-def test_acting_after_training_leaves_schedules_of_a_restored_policy_where_they_were(framework):
+def test_acting_leaves_schedules_of_a_restored_policy_where_they_were(framework):
     policy, again = (make(framework, "PPO", {}, lr_schedule=[[0, 1e-3], [100, 0.0]]) for _ in range(2))
+    policy.compute_actions(make_batch(name="PPO")["obs"], explore=False)
+    again.set_state(policy.get_state())
+    assert again.cur_lr == policy.cur_lr == pytest.approx(1e-3)
     policy.on_global_var_update({"timestep": 50})
     policy.compute_actions(make_batch(name="PPO")["obs"], explore=False)
     again.set_state(policy.get_state())
