@@ -64,36 +64,108 @@ class NoopLogger(Logger):
     """Writes nothing."""
 
 
-class UnifiedLogger(RunLogger):
-    """Writes `params.json`, `result.jsonl`, `progress.csv` and TensorBoard events: what the default loggers wrote.
+class _RunFiles(Logger):
+    """Writes a run directory (`params.json`, `result.jsonl`, `progress.csv`, TensorBoard events); Tune writes its own.
 
-    For `Trainer(logger_creator=lambda config: UnifiedLogger(config, directory, loggers=None))`.
+    Attributes:
+        writer: What writes the files, None in a trial of Tune.
+    """
+
+    def _init(self) -> None:
+        """Opens the files."""
+        self.writer = RunLogger(self.logdir, self.config, old_name=True) if self.trial is None else None
+
+    def on_result(self, result: Mapping[str, Any]) -> None:
+        """Writes a result."""
+        if self.writer is not None:
+            self.writer.on_result(result)
+
+    def update_config(self, config: Mapping[str, Any]) -> None:
+        """Writes a changed config."""
+        super().update_config(config)
+        if self.writer is not None:
+            self.writer.update_config(config)
+
+    def flush(self) -> None:
+        """Hands what was written to the operating system."""
+        if self.writer is not None:
+            self.writer.flush()
+
+    def close(self) -> None:
+        """Closes the files."""
+        if self.writer is not None:
+            self.writer.close()
+
+
+class JsonLogger(_RunFiles):
+    """Stands for the JSON that Tune writes for each trial; elsewhere it writes all forms of a run directory."""
+
+
+class CSVLogger(_RunFiles):
+    """Stands for the CSV file that Tune writes for each trial; elsewhere it writes all forms of a run directory."""
+
+
+class TBXLogger(_RunFiles):
+    """Stands for the TensorBoard events that Tune writes; elsewhere it writes all forms of a run directory."""
+
+
+DEFAULT_LOGGERS = (JsonLogger, CSVLogger, TBXLogger)
+
+
+class UnifiedLogger(Logger):
+    """Hands results to several loggers, by default those that write a run directory.
+
+    For `Trainer(logger_creator=lambda config: UnifiedLogger(config, directory, loggers=None))`, and to derive from.
 
     Args:
         config: Whole config of the trainer.
         logdir: Directory of the run.
-        loggers: Accepted for old programs; all forms are written.
+        trial: The trial, None outside of Tune.
+        loggers: Logger classes or functions `(config, logdir, trial)`; None for the default ones.
         sync_function: Accepted for old programs.
     """
 
-    def __init__(self, config: Mapping[str, Any], logdir: str, loggers: Any = None, sync_function: Any = None) -> None:
-        del loggers, sync_function
-        super().__init__(logdir, config, old_name=True)
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        logdir: str,
+        trial: Any = None,
+        loggers: Iterable[Callable[..., Any]] | None = None,
+        sync_function: Any = None,
+    ) -> None:
+        del sync_function
+        self._makers = DEFAULT_LOGGERS if loggers is None else tuple(loggers)
+        super().__init__(config, logdir, trial)
+
+    def _init(self) -> None:
+        """Makes the loggers; the default ones, which write the same files, once."""
+        defaults = [make for make in self._makers if make in DEFAULT_LOGGERS]
+        makers = [*defaults[:1], *(make for make in self._makers if make not in DEFAULT_LOGGERS)]
+        self._loggers = [make(self.config, self.logdir, self.trial) for make in makers]
+
+    def on_result(self, result: Mapping[str, Any]) -> None:
+        """Hands a result on."""
+        for logger in self._loggers:
+            logger.on_result(result)
+
+    def update_config(self, config: Mapping[str, Any]) -> None:
+        """Hands a changed config on."""
+        super().update_config(config)
+        for logger in self._loggers:
+            logger.update_config(config)
+
+    def flush(self, sync_down: bool = True) -> None:
+        """Flushes the loggers; `sync_down` is accepted for old programs."""
+        del sync_down
+        for logger in self._loggers:
+            logger.flush()
+
+    def close(self) -> None:
+        """Closes the loggers."""
+        for logger in self._loggers:
+            logger.close()
 
 
-class JsonLogger(Logger):
-    """Stands for the JSON that Tune writes for each trial anyway."""
-
-
-class CSVLogger(Logger):
-    """Stands for the CSV file that Tune writes for each trial anyway."""
-
-
-class TBXLogger(Logger):
-    """Stands for the TensorBoard events that Tune writes for each trial anyway."""
-
-
-DEFAULT_LOGGERS = (JsonLogger, CSVLogger, TBXLogger)
 _MADE_ANYWAY = (*DEFAULT_LOGGERS, NoopLogger, UnifiedLogger)
 
 

@@ -14,7 +14,7 @@ from ray.tune.trainable.function_trainable import wrap_function
 from rlframe import tune
 from rlframe.agents.pg import PGTrainer
 from rlframe.tune.functions import as_trainable
-from rlframe.tune.logger import DEFAULT_LOGGERS, Logger, NoopLogger, TBXLogger, UnifiedLogger
+from rlframe.tune.logger import DEFAULT_LOGGERS, JsonLogger, Logger, NoopLogger, TBXLogger, UnifiedLogger
 from rlframe.tune.translate import checkpoint_path, loggers_of_experiments, translate_experiments, translate_run
 from rlframe.utils.errors import ConfigError
 
@@ -113,6 +113,36 @@ def test_unified_logger_writes_a_run_directory(tmp_path: Path) -> None:
     logger.on_result({"training_iteration": 1, "timesteps_total": 5})
     logger.close()
     assert json.loads((tmp_path / "result.json").read_text()) == {"training_iteration": 1, "timesteps_total": 5}
+
+
+def test_unified_logger_hands_results_to_loggers_of_a_programs_own(tmp_path: Path) -> None:
+    class Kept(Logger):
+        def _init(self) -> None:
+            self.results: list[object] = []
+
+        def on_result(self, result: object) -> None:
+            self.results.append(result)
+
+    class Sparse(UnifiedLogger):
+        def on_result(self, result: object) -> None:
+            for logger in self._loggers:
+                logger.on_result(result)
+
+    logger = Sparse(config={"lr": 1}, logdir=str(tmp_path), trial=None, loggers=[Kept, TBXLogger], sync_function=None)
+    logger.on_result({"training_iteration": 1})
+    logger.flush()
+    logger.close()
+    (kept,) = (each for each in logger._loggers if isinstance(each, Kept))
+    assert kept.results == [{"training_iteration": 1}]
+    assert (kept.logdir, kept.config, kept.trial) == (str(tmp_path), {"lr": 1}, None)
+    assert json.loads((tmp_path / "result.json").read_text()) == {"training_iteration": 1}
+
+
+def test_loggers_of_tunes_files_write_them_outside_of_tune_alone(tmp_path: Path) -> None:
+    JsonLogger({}, str(tmp_path / "alone")).on_result({"training_iteration": 1})
+    assert (tmp_path / "alone" / "result.json").exists()
+    UnifiedLogger({}, str(tmp_path / "trial"), trial=object()).on_result({"training_iteration": 1})
+    assert not (tmp_path / "trial").exists()
 
 
 @pytest.mark.parametrize(
