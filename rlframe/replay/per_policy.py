@@ -87,7 +87,7 @@ class LocalReplayBuffer(PerPolicyState):
             prioritized_replay_beta=prioritized_replay_beta,
             final_prioritized_replay_beta=final_prioritized_replay_beta,
         )
-        if not prioritized_replay_eps > 0:
+        if prioritized and not prioritized_replay_eps > 0:
             raise ValueError(f"prioritized_replay_eps must be above 0, got {prioritized_replay_eps}")
         self.sequence_length, self.burn_in = replay_sequence_length, replay_burn_in
         self.zero_init_states = replay_zero_init_states

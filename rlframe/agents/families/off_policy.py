@@ -154,7 +154,7 @@ class PrioritizedReplayConfig(OffPolicyConfig):
     prioritized_replay_beta_annealing_timesteps: int = option(
         20_000, "Steps over which it moves from the first to the last value.", unit="env steps", low=1
     )
-    prioritized_replay_eps: float = option(1e-6, "Added to |TD error|, so that no priority is 0.", above=0)
+    prioritized_replay_eps: float = option(1e-6, "Added to |TD error|, so that no priority is 0.", low=0)
     worker_side_prioritization: bool = option(False, "Workers compute the first priorities.")
 
     def faults(self) -> Iterator[str]:
@@ -162,6 +162,8 @@ class PrioritizedReplayConfig(OffPolicyConfig):
         yield from super().faults()
         if self.worker_side_prioritization and not self.prioritized_replay:
             yield "worker_side_prioritization=True needs prioritized_replay=True"
+        if self.prioritized_replay and not self.prioritized_replay_eps:
+            yield "prioritized_replay_eps=0 would draw rows without error never again, it needs prioritized_replay=False"
         if self.prioritized_replay and self.multiagent.replay_mode == "lockstep":
             yield "multiagent.replay_mode='lockstep' draws joint steps uniformly, it needs prioritized_replay=False"
 

@@ -84,6 +84,7 @@ def test_defaults_are_those_of_rllib(name):
         ("DDPG", {"smooth_target_policy": True, "target_noise_clip": 0.0}, "set smooth_target_policy=False"),
         ("DDPG", {"multiagent": {"replay_mode": "lockstep"}}, "it needs prioritized_replay=False"),
         ("TD3", {"worker_side_prioritization": True}, "needs prioritized_replay=True"),
+        ("DDPG", {"prioritized_replay_eps": 0.0}, "prioritized_replay_eps=0 .* needs prioritized_replay=False"),
     ],
 )
 def test_wrong_configs_are_refused(name, overrides, said):

@@ -418,6 +418,10 @@ def test_local_constructor_refuses(arguments: dict[str, Any], message: str) -> N
         LocalReplayBuffer(**arguments)
 
 
+def test_local_buffer_that_draws_uniformly_has_no_use_for_eps() -> None:
+    LocalReplayBuffer(prioritized=False, prioritized_replay_eps=0.0)
+
+
 def test_module_is_imported_without_ray() -> None:
     code = "import sys, rlframe.replay.per_policy; sys.exit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
