@@ -8,7 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import ACTION_DIST_INPUTS, ACTION_LOGP, ACTION_PROB, OBS, SEQ_LENS, STATE_OUT_PREFIX
+from rlframe.data.columns import (
+    ACTION_DIST_INPUTS,
+    ACTION_LOGP,
+    ACTION_PROB,
+    OBS,
+    SEQ_LENS,
+    STATE_OUT_PREFIX,
+    VF_PREDS,
+)
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.modelv2 import states_of
 from rlframe.models.recurrent_actor import make_actor
@@ -106,8 +114,13 @@ class FrameworkActing:
     def extra_action_out(
         self: Any, input_dict: Any, state_batches: Any, model: Any, action_dist: Any
     ) -> dict[str, Any]:
-        """Returns further columns [B, ...] to store with the actions."""
+        """Returns further columns [B, ...] to store with the actions; an `action_sampler_fn` has no `action_dist`."""
         return {}
+
+    def _extra_columns(self: Any, batch: Any, distribution: Any) -> dict[str, Any]:
+        """Returns values, where they are stored with the actions, and `extra_action_out`, after a forward pass."""
+        values = {VF_PREDS: self.model.value_function()} if self.wants_values else {}
+        return {**values, **self.extra_action_out(batch, states_of(batch), self.model, distribution)}
 
     def _finish(
         self: Any, count: int, actions: Any, logp: Any, inputs: Any, extra: Mapping[str, Any], states: Any = ()

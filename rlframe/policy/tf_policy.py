@@ -291,7 +291,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             batch.set_training(False)
             made = self._action_sampler_fn(self, self.model, batch, states_of(batch), explore, step)
             actions, logp, inputs, states = sampled(made)
-            return self._finish(count, actions, logp, inputs, {}, states)
+            return self._finish(count, actions, logp, inputs, self._extra_columns(batch, None), states)
         in_numpy = self.numpy_dist is not None and self._action_distribution_fn is None
         passed = self._draws.call(
             self._act_calls,

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlframe.data.columns import OBS, SEQ_LENS, VF_PREDS
+from rlframe.data.columns import OBS, SEQ_LENS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.modelv2 import states_of
 from rlframe.policy.framework_acting import FrameworkActing
@@ -63,7 +63,7 @@ class TorchActing(FrameworkActing):
             if self._action_sampler_fn is not None:
                 made = self._action_sampler_fn(self, self.model, batch, states_of(batch), explore, step)
                 actions, logp, inputs, states = sampled(made)
-                done: Acted = self._finish(count, actions, logp, inputs, {}, states)
+                done: Acted = self._finish(count, actions, logp, inputs, self._extra_columns(batch, None), states)
                 return done
             inputs, dist_class, states = self._dist_inputs(batch, explore, step)
             distribution = dist_class(inputs, self.model)
@@ -71,7 +71,6 @@ class TorchActing(FrameworkActing):
             actions, logp = self.exploration.get_exploration_action(
                 action_distribution=twin, timestep=step, explore=explore
             )
-            values = {VF_PREDS: self.model.value_function()} if self.wants_values else {}
-            extra = {**values, **self.extra_action_out(batch, states_of(batch), self.model, distribution)}
+            extra = self._extra_columns(batch, distribution)
         finished: Acted = self._finish(count, actions, logp, inputs, extra, states)
         return finished

@@ -181,19 +181,23 @@ def test_extra_action_columns(arity):
 def test_action_sampler_takes_the_place_of_model_and_distribution(form):
     def by_keyword(policy, model, obs_batch, explore, **others):
         assert {"state_batches", "timestep"} <= set(others)
+        policy.threes = tf.fill([tf.shape(obs_batch)[0]], 3)
         return tf.zeros([tf.shape(obs_batch)[0]], tf.int64), tf.zeros([tf.shape(obs_batch)[0]])
 
     def by_position(policy, model, input_dict, state_batches, explore, timestep):
+        policy.threes = tf.fill([tf.shape(input_dict["obs"])[0]], 3)
         return tf.zeros([tf.shape(input_dict["obs"])[0]], tf.int64), tf.zeros([tf.shape(input_dict["obs"])[0]])
 
     def make_model(policy, obs_space, action_space, config):
         return ModelCatalog.get_model_v2(obs_space, action_space, 3, config["model"], framework="tf")
 
     sampler = by_keyword if form == "keywords of RLlib's" else by_position
-    cls = build_tf_policy("Zero", loss_fn=policy_gradient_loss, action_sampler_fn=sampler, make_model=make_model)
+    cls = build_tf_policy("Zero", loss_fn=policy_gradient_loss, action_sampler_fn=sampler, make_model=make_model,
+                          extra_action_fetches_fn=lambda policy: {"threes": policy.threes})  # fmt: skip
     actions, _, extra = cls(OBS_SPACE, ACTIONS, common_config()).compute_actions(make_batch(5)["obs"])
     assert actions.tolist() == [0] * 5
     assert extra["action_logp"].tolist() == [0.0] * 5
+    assert extra["threes"].tolist() == [3] * 5
 
 
 def test_action_distribution_fn_replaces_the_forward_pass():

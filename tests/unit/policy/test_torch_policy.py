@@ -10,6 +10,7 @@ import torch
 
 from rlframe.agents.dqn.dqn_torch_policy import DQNTorchPolicy
 from rlframe.agents.dqn.simple_q_torch_policy import SimpleQTorchPolicy
+from rlframe.agents.ppo.ppo_torch_policy import vf_preds_fetches
 from rlframe.config.common import CommonConfig
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models import ModelCatalog
@@ -467,6 +468,23 @@ def test_action_sampler_and_distribution_functions_replace_their_parts():
     distributing = build_torch_policy("X", loss_fn=policy_gradient_loss, action_distribution_fn=distribution)
     policy = distributing(OBS_SPACE, ACTIONS, common_config())
     np.testing.assert_array_equal(policy.compute_actions(np.zeros((3, 4), np.float32))[0], [1, 1, 1])
+
+
+def test_extra_action_out_adds_columns_to_those_of_an_action_sampler():
+    def sampler(policy, model, input_dict, state_batches, explore, timestep):
+        policy.logits, _ = model(input_dict, state_batches, None)
+        return policy.logits.argmax(1), None, state_batches
+
+    def probabilities(policy, input_dict, state_batches, model, action_dist):
+        assert action_dist is None
+        return {"action_probs": policy.logits.softmax(1)}
+
+    hooks = {"loss_fn": policy_gradient_loss, "action_sampler_fn": sampler, "extra_action_out_fn": probabilities}
+    policy = build_torch_policy("X", **hooks)(OBS_SPACE, ACTIONS, common_config())
+    _, _, extra = policy.compute_actions(np.zeros((3, 4), np.float32))
+    np.testing.assert_allclose(extra["action_probs"].sum(1), 1, rtol=1e-6)
+    valued = build_torch_policy("X", **{**hooks, "extra_action_out_fn": vf_preds_fetches})
+    assert valued(OBS_SPACE, ACTIONS, common_config()).act_on_rows(np.zeros((3, 4)))[1]["vf_preds"].shape == (3,)
 
 
 def test_extra_action_out_adds_columns():
