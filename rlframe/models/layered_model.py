@@ -45,10 +45,13 @@ class LayeredModel(LayerOwner, ModelV2):
         self.add_spec_layers(spec.values or (), widths[spec.shared])
         if num_outputs is None:
             self.num_outputs = widths[-1]
-        self._trunk = self.bind_spec(spec.outputs[: spec.shared])
-        self._head = self.bind_spec(spec.outputs[spec.shared :])
+        trunk = spec.shared or self._hidden_count(spec)
+        self._trunk = self.bind_spec(spec.outputs[:trunk])
+        self._head = self.bind_spec(spec.outputs[trunk:])
         self._value_layers = self.bind_spec(spec.values or ())
+        # What values are made of: under RLlib's names, since the forward passes of subclasses set them, too.
         self._features: Any = None
+        self._last_flat_in: Any = None
 
     def _prepare_inputs(self) -> int:
         """Returns the width of what the first layer gets."""
@@ -58,6 +61,11 @@ class LayeredModel(LayerOwner, ModelV2):
         """Returns what the network consists of."""
         raise NotImplementedError
 
+    def _hidden_count(self, spec: ModelLayers) -> int:
+        """Returns how many layers give the features of outputs that share none with values."""
+        del spec
+        return 0
+
     def _layer_inputs(self, input_dict: Any) -> Tensor:
         """Returns what the first layer gets."""
         return ops.flat_rows(input_dict[OBS_FLAT])
@@ -65,7 +73,8 @@ class LayeredModel(LayerOwner, ModelV2):
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
         """Returns outputs, float `[B, num_outputs]`, and the state unchanged."""
         del seq_lens
-        self._features = self.run_spec(self._trunk, self._layer_inputs(input_dict))
+        self._last_flat_in = self._layer_inputs(input_dict)
+        self._features = self.run_spec(self._trunk, self._last_flat_in)
         return self.run_spec(self._head, self._features), state
 
     def value_function(self) -> Tensor:
@@ -78,7 +87,7 @@ class LayeredModel(LayerOwner, ModelV2):
             raise ValueError(f"{self.name} was built without a value head (uses_value_function=False).")
         if self._features is None:
             raise ValueError("value_function() speaks of the last forward pass: call the model first.")
-        return self.run_spec(self._value_layers, self._features)[:, 0]
+        return self.run_spec(self._value_layers, self._features if self._spec.shared else self._last_flat_in)[:, 0]
 
     def set_own_value_moments(self, mean: float, std: float) -> bool:
         """Does what `set_value_moments` does for this network alone."""
@@ -109,6 +118,9 @@ class FullyConnected(LayeredModel):
 
     #: How the layers of outputs and values begin; None as `fcnet_weights_initializer` says.
     _head_initial: ClassVar[Initial | None] = None
+
+    def _hidden_count(self, spec: ModelLayers) -> int:
+        return sum(layer.name.startswith("hidden_") for layer in spec.outputs)
 
     def _describe_layers(self, num_outputs: int | None) -> ModelLayers:
         return fcnet_spec(num_outputs, self.model_config, values=self.uses_value_function, head=self._head_initial)

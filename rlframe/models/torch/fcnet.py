@@ -22,6 +22,7 @@ def _named(layers: Sequence[Any] | None, prefix: str) -> list[tuple[str, str]]:
 class FullyConnectedNetwork(FullyConnected, TorchLayerOwner, RLlibLayers, TorchModelV2, nn.Module):
     """Dense layers from flat observations to outputs and, beside them, to a value; see `LayeredModel`.
 
+    A subclass may compute its forward pass of them, and leave `_features` and `_last_flat_in` for `value_function`.
     Its submodules are `hidden_0`, …, `output`, `free_log_std`, `value_hidden_0`, …, `value`, `popart`. They are also
     found as `_hidden_layers`, `_logits`, `_value_branch_separate` and `_value_branch`.
     """
@@ -36,6 +37,12 @@ class FullyConnectedNetwork(FullyConnected, TorchLayerOwner, RLlibLayers, TorchM
         "_value_branch": lambda model: slim(model._modules.get("value"), model._modules.get(POPART_LAYER)),
     }
     _rllib_heads: ClassVar = {"_logits": "output", "_value_branch": "value"}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.vf_share_layers = bool(self.model_config.get("vf_share_layers"))
+        if "free_log_std" not in self._modules:
+            self.free_log_std = False
 
 
 class MemoryHeads(BehindMemory, FullyConnectedNetwork):

@@ -103,6 +103,34 @@ class OwnForward(FullyConnectedNetwork):
         return self._hidden_layers(input_dict["obs_flat"]), state
 
 
+class RLlibsForward(FullyConnectedNetwork, nn.Module):
+    def __init__(self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str) -> None:
+        FullyConnectedNetwork.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+
+    def forward(self, input_dict: Any, state: Any, seq_lens: Any) -> Any:
+        self._last_flat_in = input_dict["obs_flat"].reshape(len(input_dict["obs_flat"]), -1)
+        self._features = self._hidden_layers(self._last_flat_in)
+        logits = self._logits(self._features) if self._logits else self._features
+        return (self._append_free_log_std(logits) if self.free_log_std else logits), state
+
+
+@pytest.mark.parametrize("free", [False, True])
+@pytest.mark.parametrize("share", [False, True])
+@pytest.mark.parametrize("hiddens", [[4], [3, 3]])
+def test_a_forward_pass_of_rllibs_layers_gives_what_the_networks_own_gives(
+    share: bool, free: bool, hiddens: list[int]
+) -> None:
+    options = {**MODEL_DEFAULTS, "fcnet_hiddens": hiddens, "vf_share_layers": share, "free_log_std": free}
+    plain = FullyConnectedNetwork(VECTOR, TWO, 4, options, "plain")
+    own = RLlibsForward(VECTOR, TWO, 4, options, "own")
+    own.load_state_dict(plain.state_dict())
+    obs = torch.rand(6, 3)
+    torch.testing.assert_close(own({"obs": obs})[0], plain({"obs": obs})[0])
+    torch.testing.assert_close(own.value_function(), plain.value_function())
+    torch.testing.assert_close(own._features, plain._features)
+    assert own.vf_share_layers == share
+
+
 def test_a_derived_network_replaces_the_head() -> None:
     model = OwnHead(VECTOR, TWO, 2, {**MODEL_DEFAULTS, "fcnet_hiddens": [5]}, "own")
     obs = torch.rand(6, 3)
