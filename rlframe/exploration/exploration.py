@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
@@ -34,7 +36,8 @@ class Exploration:
     [-1, 1]; Discrete, MultiDiscrete and (with `normalize_actions`) integer Boxes count from 0.
 
     A subclass overrides `get_exploration_action`, and of the other methods those it needs; methods that are not
-    overridden are not called on the hot path.
+    overridden are not called on the hot path. In its place, RLlib's `_get_torch_exploration_action` and
+    `_get_tf_exploration_action_op` can be overridden, with the arguments of any of RLlib's explorations.
 
     Attributes:
         action_space: The environment's action space.
@@ -65,6 +68,7 @@ class Exploration:
     has_postprocessing = False
     has_episode_hooks = False
     reads: tuple[str, ...] = ()
+    _chooses_by_users_code = False
 
     def __init__(  # noqa: PLR0913 (RLlib's signature, and a stream)
         self,
@@ -90,6 +94,11 @@ class Exploration:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Notes which hooks the subclass overrides."""
         super().__init_subclass__(**kwargs)
+        users = not cls.__module__.startswith("rlframe.") or cls.__module__.startswith("rlframe.examples.")
+        if users and "get_exploration_action" not in cls.__dict__ and not _PARTS.isdisjoint(cls.__dict__):
+            cls.get_exploration_action = _chosen_by_framework  # type: ignore[method-assign]
+        if users and "get_exploration_action" in cls.__dict__:
+            cls._chooses_by_users_code = True
         cls.has_postprocessing = cls.postprocess_trajectory is not Exploration.postprocess_trajectory
         cls.has_episode_hooks = (
             cls.on_episode_start is not Exploration.on_episode_start
@@ -100,11 +109,16 @@ class Exploration:
         seed = self.policy_config.get("seed")
         return make_rng(entropy_seed() if seed is None else int(seed), "exploration", self.worker_index)
 
-    @property
+    @functools.cached_property  # programs set it
     def device(self) -> Any:
         """Device of the torch model's parameters; None without a torch model."""
         parameters = getattr(self.model, "parameters", None)
         return next((p.device for p in parameters()), None) if callable(parameters) else None
+
+    @property
+    def takes_tensors(self) -> bool:
+        """Whether it is given distributions of the policy's framework: a user's own is, as in RLlib."""
+        return self.framework is not None and self._chooses_by_users_code
 
     @property
     def normalizes(self) -> bool:
@@ -210,6 +224,34 @@ class Exploration:
         self.last_timestep = int(state.get("last_timestep", self.last_timestep))
         if "rng" in state:
             self.rng.bit_generator.state = state["rng"]
+
+
+#: RLlib's names of what chooses actions in a framework, in the order in which they are looked for.
+_BY_FRAMEWORK: Mapping[str | None, tuple[str, ...]] = {
+    "torch": ("_get_torch_exploration_action", "get_torch_exploration_action"),
+    "tf": ("_get_tf_exploration_action_op", "get_tf_exploration_action_op"),
+}
+_PARTS = frozenset(name for names in _BY_FRAMEWORK.values() for name in names)
+
+
+def _chosen_by_framework(
+    self: Exploration, *, action_distribution: Any, timestep: int | None, explore: bool = True
+) -> tuple[Any, Any]:
+    """Returns what the user's part for the framework chooses; RLlib's explorations give it different arguments."""
+    names = _BY_FRAMEWORK.get(self.framework, ())
+    part = next((getattr(self, name) for name in names if hasattr(self, name)), None)
+    if part is None:
+        raise NotImplementedError(f"{type(self).__name__} chooses no actions in {self.framework}: wanted {names}")
+    offered = {
+        "q_values": action_distribution.inputs,
+        "action_dist": action_distribution,
+        "action_distribution": action_distribution,
+        "explore": explore,
+        "timestep": self.advance(timestep),
+    }
+    asked = inspect.signature(part).parameters
+    chosen: tuple[Any, Any] = part(**{name: value for name, value in offered.items() if name in asked})
+    return chosen
 
 
 def count_rows(distribution: Any) -> int:

@@ -194,6 +194,11 @@ class IntrinsicReward(Exploration):
         """Returns those of `sub_exploration`."""
         return self.sub_exploration.action_probabilities(action_distribution, timestep)
 
+    @property
+    def takes_tensors(self) -> bool:
+        """What `sub_exploration` says."""
+        return self.sub_exploration.takes_tensors
+
     def get_exploration_action(
         self, *, action_distribution: Any, timestep: int | None, explore: bool = True
     ) -> tuple[Any, Array]:

@@ -101,6 +101,11 @@ class ParameterNoise(Exploration):
         )
         return actions, logp
 
+    @property
+    def takes_tensors(self) -> bool:
+        """What `sub_exploration` says."""
+        return self.sub_exploration.takes_tensors
+
     def restore_weights(self) -> None:
         """Ends the round of acting: gives the policy its own weights back."""
         if self._switching:  # the policy calls this in get_weights and set_weights, which are called here

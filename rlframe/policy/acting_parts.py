@@ -52,7 +52,7 @@ def acting_recipe(policy: Any) -> ActingRecipe | None:
     free = method is Policy.postprocess_trajectory or bool(marked)
     own = any(overridden_by_user(type(policy), name) for name in ("forward", "forward_with_memory", "distribution"))
     spec = policy.numpy_spec()
-    if spec is None or not free or own or users_way(type(policy)) is not None:
+    if spec is None or not free or own or policy._explores_with_tensors() or users_way(type(policy)) is not None:
         return None
     return ActingRecipe(
         build_actor=type(policy).build_actor,

@@ -58,6 +58,9 @@ class FrameworkActing:
     def _has_acting_hooks(self: Any) -> bool:
         return bool(self._action_sampler_fn or self._action_distribution_fn or self.has_custom_action_out())
 
+    def _explores_with_tensors(self: Any) -> bool:
+        return getattr(self.exploration, "takes_tensors", False)
+
     def has_custom_action_out(self: Any) -> bool:
         """Returns whether `extra_action_out` is user code that needs the framework's tensors."""
         method = type(self).extra_action_out

@@ -16,7 +16,7 @@ from rlframe.policy.first_run import run_first
 from rlframe.policy.framework_acting import FrameworkActing
 from rlframe.policy.inference import Inference, NumpyInference
 from rlframe.policy.learning_parts import LearningParts
-from rlframe.policy.own_inference import FrameworkInference, HookedInference
+from rlframe.policy.own_inference import FrameworkInference, HookedInference, TensorInference
 from rlframe.policy.parts import OptimizerSpec
 from rlframe.policy.policy import Policy, State
 from rlframe.policy.row_sums import RowSums
@@ -125,13 +125,16 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
     # --- acting ---------------------------------------------------------------------------------------------------
 
     def _built_in_inference(self) -> Inference:
+        if self.numpy_dist is None or self._has_acting_hooks():
+            return HookedInference(self)
+        if self._explores_with_tensors():
+            return TensorInference(self)
         spec = self.numpy_spec()
         weights = None if spec is None else self.live_weights()
         if weights is not None:
             actor = type(self).build_actor(spec, weights, self._action_rng if self._noisy_network else None)
             return NumpyInference(self, actor, self.refresh_live_weights)
-        hooked = self.numpy_dist is None or self._has_acting_hooks()
-        return HookedInference(self) if hooked else FrameworkInference(self)
+        return FrameworkInference(self)
 
     def run_first(self, *, again: bool = False) -> None:
         """Runs postprocessing and loss once on rows of zeros where they are the user's own.

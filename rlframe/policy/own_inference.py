@@ -28,14 +28,18 @@ class FrameworkInference(Inference):
         return np.asarray(self.policy.values_in_framework(obs))
 
 
-class HookedInference(FrameworkInference):
-    """Acts with a distribution or functions of the user's own, which take and give the framework's tensors."""
+class TensorInference(FrameworkInference):
+    """Acts with the framework's tensors throughout: an exploration of the user's own is given them."""
 
     def act(self, columns: Columns, explore: bool, timestep: int | None, wanted: Wanted) -> Acted:
         """Returns actions and all columns."""
         del wanted
         made: Acted = self.policy.act_in_framework(columns, explore, timestep)
         return made
+
+
+class HookedInference(TensorInference):
+    """Acts with a distribution or functions of the user's own, which take and give the framework's tensors."""
 
 
 class _Around(Inference):

@@ -292,7 +292,8 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             made = self._action_sampler_fn(self, self.model, batch, states_of(batch), explore, step)
             actions, logp, inputs, states = sampled(made)
             return self._finish(count, actions, logp, inputs, self._extra_columns(batch, None), states)
-        in_numpy = self.numpy_dist is not None and self._action_distribution_fn is None
+        tensors = self._action_distribution_fn is not None or self._explores_with_tensors()
+        in_numpy = self.numpy_dist is not None and not tensors
         passed = self._draws.call(
             self._act_calls,
             (columns, {}),

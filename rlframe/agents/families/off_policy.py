@@ -163,7 +163,7 @@ class PrioritizedReplayConfig(OffPolicyConfig):
         if self.worker_side_prioritization and not self.prioritized_replay:
             yield "worker_side_prioritization=True needs prioritized_replay=True"
         if self.prioritized_replay and not self.prioritized_replay_eps:
-            yield "prioritized_replay_eps=0 would draw rows without error never again, it needs prioritized_replay=False"
+            yield "prioritized_replay_eps=0 never draws rows without error again, it needs prioritized_replay=False"
         if self.prioritized_replay and self.multiagent.replay_mode == "lockstep":
             yield "multiagent.replay_mode='lockstep' draws joint steps uniformly, it needs prioritized_replay=False"
 

@@ -67,7 +67,8 @@ class TorchActing(FrameworkActing):
                 return done
             inputs, dist_class, states = self._dist_inputs(batch, explore, step)
             distribution = dist_class(inputs, self.model)
-            twin = distribution if self.numpy_dist is None else method(self, "distribution")(inputs.cpu().numpy())
+            in_numpy = self.numpy_dist is not None and not self._explores_with_tensors()
+            twin = method(self, "distribution")(inputs.cpu().numpy()) if in_numpy else distribution
             actions, logp = self.exploration.get_exploration_action(
                 action_distribution=twin, timestep=step, explore=explore
             )

@@ -33,7 +33,7 @@ from rlframe.models.preprocessors import (
 )
 from rlframe.models.spec import LSTM, Dense, Network
 from rlframe.policy.inference import Inference, NumpyInference
-from rlframe.policy.own_inference import FrameworkInference, HookedInference
+from rlframe.policy.own_inference import FrameworkInference, HookedInference, TensorInference
 from rlframe.policy.recurrent_context import column_layout
 from rlframe.serving.export.attention import AttentionUnit
 from rlframe.serving.export.layers import Layers
@@ -413,7 +413,9 @@ def _acts_as_built(policy: Any) -> bool:
     """Returns whether no code of the user's own stands between network and action."""
     way: Inference = policy.inference
     hooks = getattr(policy, "_has_acting_hooks", None)
-    return (type(way) is FrameworkInference or isinstance(way, NumpyInference)) and not (hooks and hooks())
+    return (type(way) in (FrameworkInference, TensorInference) or isinstance(way, NumpyInference)) and not (
+        hooks and hooks()
+    )
 
 
 def _places(space: Any) -> dict[Any, tuple[int, int]]:

@@ -14,7 +14,9 @@ import tensorflow as tf
 from rlframe.agents.dqn.dqn_tf_policy import DQNTFPolicy
 from rlframe.config.common import CommonConfig
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.exploration import EpsilonGreedy, Exploration
 from rlframe.models.catalog import ModelCatalog
+from rlframe.models.tf.tf_action_dist import Categorical
 from rlframe.models.tf.tf_modelv2 import TFModelV2
 from rlframe.policy import build_policy_class, build_tf_policy
 from rlframe.policy.dynamic_tf_policy import DynamicTFPolicy
@@ -198,6 +200,28 @@ def test_action_sampler_takes_the_place_of_model_and_distribution(form):
     assert actions.tolist() == [0] * 5
     assert extra["action_logp"].tolist() == [0.0] * 5
     assert extra["threes"].tolist() == [3] * 5
+
+
+class Masked(Exploration):
+    def get_exploration_action(self, *, action_distribution, timestep, explore=True):
+        assert isinstance(action_distribution, Categorical)
+        chosen = tf.minimum(action_distribution.sample(), 1)
+        return chosen, tf.zeros_like(chosen, tf.float32)
+
+
+class MaskedByValue(EpsilonGreedy):
+    def _get_tf_exploration_action_op(self, q_values, explore, timestep):
+        chosen = tf.ones(tf.shape(q_values)[0], tf.int64)
+        return chosen, tf.zeros_like(chosen, tf.float32)
+
+
+@pytest.mark.parametrize("kind", [Masked, MaskedByValue])
+def test_explorations_of_a_users_own_choose_by_tensorflows_tensors(kind):
+    config = {**common_config(), "exploration_config": {"type": kind}}
+    policy = build_tf_policy("Masked", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, config)
+    actions, _, _ = policy.compute_actions(make_batch(50)["obs"])
+    assert actions.max() == 1
+    assert policy.acting_recipe() is None, "workers need the framework, too"
 
 
 def test_action_distribution_fn_replaces_the_forward_pass():

@@ -13,7 +13,9 @@ from rlframe.agents.dqn.simple_q_torch_policy import SimpleQTorchPolicy
 from rlframe.agents.ppo.ppo_torch_policy import vf_preds_fetches
 from rlframe.config.common import CommonConfig
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.exploration import EpsilonGreedy, Exploration, StochasticSampling
 from rlframe.models import ModelCatalog
+from rlframe.models.torch.torch_action_dist import TorchCategorical
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy import Policy, build_policy_class, build_torch_policy
 from rlframe.policy.inference import NumpyInference
@@ -485,6 +487,38 @@ def test_extra_action_out_adds_columns_to_those_of_an_action_sampler():
     np.testing.assert_allclose(extra["action_probs"].sum(1), 1, rtol=1e-6)
     valued = build_torch_policy("X", **{**hooks, "extra_action_out_fn": vf_preds_fetches})
     assert valued(OBS_SPACE, ACTIONS, common_config()).act_on_rows(np.zeros((3, 4)))[1]["vf_preds"].shape == (3,)
+
+
+class Masked(Exploration):
+    def get_exploration_action(self, *, action_distribution, timestep, explore=True):
+        assert isinstance(action_distribution, TorchCategorical)
+        actions = torch.multinomial(torch.ones_like(action_distribution.inputs[:, :2]), 1).squeeze(1)
+        return actions, torch.zeros_like(actions)
+
+
+class MaskedByValue(EpsilonGreedy):
+    def _get_torch_exploration_action(self, q_values, explore, timestep):
+        chosen = torch.where(
+            torch.ones(1) > 1 - self.epsilon_schedule(timestep), torch.ones(len(q_values)).long(), q_values.argmax(1)
+        )
+        return chosen, torch.zeros_like(chosen)
+
+
+class MaskedDist(StochasticSampling):
+    def _get_torch_exploration_action(self, action_dist, timestep, explore):
+        return action_dist.sample().clamp(max=1), torch.zeros(len(action_dist.inputs))
+
+
+@pytest.mark.parametrize("kind", [Masked, MaskedByValue, MaskedDist])
+def test_explorations_of_a_users_own_choose_by_torchs_tensors(kind):
+    config = {**common_config(), "exploration_config": {"type": kind}}
+    policy = build_torch_policy("X", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, config)
+    for actions in (policy.compute_actions(np.zeros((50, 4)))[0], policy.act_on_rows(np.zeros((50, 4)))[0]):
+        assert isinstance(actions, np.ndarray)
+        assert actions.max() == 1
+    assert policy.acting_recipe() is None, "workers need the framework, too"
+    plain = build_torch_policy("X", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, common_config())
+    assert isinstance(plain.inference, NumpyInference)
 
 
 def test_extra_action_out_adds_columns():
