@@ -35,7 +35,7 @@ def from_config(cls: Any, config: Any = None, **kwargs: Any) -> Any:
         **kwargs: Further constructor arguments; they win over those in the dict.
 
     Returns:
-        The object.
+        The object; None for `cls` itself where it is abstract: `from_config(Schedule, None) or ConstantSchedule(1.0)`.
 
     Raises:
         ConfigError: If the name is unknown, an argument is unknown to the constructor, or something else than a `cls`
@@ -47,6 +47,8 @@ def from_config(cls: Any, config: Any = None, **kwargs: Any) -> Any:
         return config
     arguments = dict(config) if isinstance(config, Mapping) else {}
     kind = arguments.pop("type", None) if isinstance(config, Mapping) else config
+    if kind is None and inspect.isabstract(cls):
+        return None
     maker = cls if kind is None else resolve_type(cls, kind)
     arguments.update(kwargs)
     refuse_unknown_arguments(maker, arguments)

@@ -33,7 +33,7 @@ def make_schedule(spec: Any) -> Schedule | None:
     if callable(spec) and not isinstance(spec, type):
         return FunctionSchedule(spec)
     if isinstance(spec, (Mapping, str, type)):
-        return from_config(Schedule, spec)
+        return from_config(Schedule, spec)  # type: ignore[type-abstract]  # with a type, it is a subclass
     raise ConfigError(
         f"A schedule is {spec!r}; wanted a Schedule, a number, a list of [step, value], or a type's dict."
     )

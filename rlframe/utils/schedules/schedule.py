@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from rlframe.utils.errors import ConfigError
 _NUMBERS: Any = (int, float, np.number)
 
 
-class Schedule:
+class Schedule(ABC):
     """A value that changes with the time step; subclasses define `_value` for one time step.
 
     Attributes:
@@ -41,9 +42,9 @@ class Schedule:
         """Returns `value(t)`."""
         return self._value(t) if isinstance(t, _NUMBERS) else self._values(t)
 
+    @abstractmethod
     def _value(self, t: float) -> Any:
         """Returns the value at one time step."""
-        raise NotImplementedError(f"{type(self).__name__} must define _value(t).")
 
     def _values(self, t: Any) -> Any:
         is_torch = hasattr(t, "detach")

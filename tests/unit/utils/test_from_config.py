@@ -58,6 +58,11 @@ def test_from_config_without_a_type_makes_the_base_class():
     assert from_config(Shape, None, size=2).size == 2
 
 
+@pytest.mark.parametrize("config", [None, {}])
+def test_from_config_of_an_abstract_base_class_is_none(config):
+    assert from_config(Schedule, config, framework="torch") is None
+
+
 def test_from_config_of_an_unknown_name_names_the_nearest():
     with pytest.raises(ConfigError, match="did you mean PiecewiseSchedule"):
         from_config(Schedule, "PieceWiseSchedul")
