@@ -63,7 +63,7 @@ def merge_configs(
         return _merge_undeclared(defaults, overrides or {}, allow_unknown, frozenset(allow_unknown_subkeys), typed)
     base, faults, _ = _translate(defaults, (), declaration)
     own = frozenset(map(str, base)) - frozenset(declaration.options())
-    originals = (base, declaration.defaults())
+    originals = (base, declaration.defaults(), CommonConfig.defaults())  # the last has MODEL_DEFAULTS
     over, conflicts, written = _translate(
         overrides or {}, own, declaration, originals=originals, keeps_own=allow_unknown
     )

@@ -4,11 +4,13 @@ from typing import Any
 import pytest
 
 from rlframe.agents.dqn import DQNTrainer
+from rlframe.agents.ppo.ppo import PPOConfig
 from rlframe.agents.sac import SACTrainer
 from rlframe.config.common import CommonConfig
 from rlframe.config.merge import merge_configs, with_common_config
 from rlframe.config.nested_dict import assign, lookup
 from rlframe.config.renames import RENAMES, RenamedKeyWarning, translate_renames, with_other_names
+from rlframe.models import MODEL_DEFAULTS
 from rlframe.utils.errors import ConfigError
 from tests.unit.config.declarations import ToyConfig
 
@@ -166,6 +168,13 @@ def test_other_name_beside_a_copy_of_the_defaults_is_what_the_user_wrote(other):
         return
     with pytest.warns(RenamedKeyWarning, match="buffer_size"):
         assert merge_configs(ToyConfig.defaults(), given, ToyConfig)["replay_buffer_config"]["capacity"] == 5
+
+
+def test_other_name_beside_a_copy_of_the_default_model_is_what_the_user_wrote():
+    config = {"vf_share_layers": False, "model": {**MODEL_DEFAULTS, "fcnet_hiddens": [8]}}
+    with pytest.warns(RenamedKeyWarning, match="vf_share_layers"):
+        merged = merge_configs(PPOConfig.defaults(), config, PPOConfig)
+    assert merged["model"]["vf_share_layers"] is False
 
 
 @pytest.mark.parametrize(
