@@ -97,6 +97,14 @@ def test_networks_may_be_plain_modules():
     assert policy.model.twin_q_net is None
 
 
+def test_target_entropy_of_the_torch_model_is_a_tensor_beside_the_weights():
+    torch = pytest.importorskip("torch")
+    model = base_of("torch")(Box(-1, 1, (3,)), BOX, None, {}, "sac")
+    assert model.target_entropy.to("cpu").tolist() == [-2.0]
+    assert "target_entropy" not in model.state_dict()
+    assert (torch.ones(3) + model.target_entropy).shape == (3,)
+
+
 def test_images_stand_beside_actions_in_a_tuple():
     pytest.importorskip("torch")
     image = Box(0, 255, (12, 12, 1), np.uint8)
