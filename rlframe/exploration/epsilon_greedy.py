@@ -23,7 +23,8 @@ class EpsilonGreedy(Exploration):
     """Takes the deterministic action, but a uniformly random one with probability epsilon.
 
     The distribution's inputs are the actions' values; actions with a value of FLOAT_MIN (or minus infinity) are invalid
-    and never drawn. In other than Discrete spaces, which have no such values, a random action is any one of the space.
+    and never drawn. In other than Discrete spaces, which have no such values, a random action is any one of the space;
+    a policy that chooses for the parts of a Tuple or Dict one by one, each by its values, is given as many choices.
     In Discrete spaces log-likelihoods are those of the mixture, by which data can be weighted; in others they are 0.
 
     Args:
@@ -55,6 +56,7 @@ class EpsilonGreedy(Exploration):
         )
         self._uniform = uniform_sampler(action_space, normalized=self.normalizes)
         self._by_value = isinstance(action_space, spaces.Discrete)
+        self._nested = isinstance(self.action_space, (spaces.Tuple, spaces.Dict))
 
     def get_exploration_action(
         self, *, action_distribution: Any, timestep: int | None, explore: bool = True
@@ -81,7 +83,8 @@ class EpsilonGreedy(Exploration):
             chosen = self.rng.random(rows) < epsilon
             if not chosen.any():
                 return actions
-        if not self._by_value:
+        one_by_one = self._nested and isinstance(actions, np.ndarray) and actions.ndim == 1
+        if not (self._by_value or one_by_one):
             return _replace(actions, self._uniform(self.rng, rows), chosen)
         return self._random_valid(action_distribution.inputs, actions, chosen)
 

@@ -93,7 +93,7 @@ def create_exploration(policy: Any) -> Any:
     if policy._acts_in_points:
         made.get_exploration_action = partial(_explored_points, policy.action_space, made.get_exploration_action)
     if users_way(type(policy)) is not None:
-        made.get_exploration_action = partial(explored, policy, made.get_exploration_action)
+        made.get_exploration_action = partial(explored, made.get_exploration_action)
     if policy.train_columns is not None and not set(made.reads) <= set(policy.train_columns):
         policy.train_columns = tuple(dict.fromkeys([*policy.train_columns, *made.reads]))
     return made

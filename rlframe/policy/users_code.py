@@ -34,6 +34,8 @@ from rlframe.data.columns import (
 )
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.recurrent_context import RecurrentContext, add_later_steps, column_layout
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
 
 _LOGGER = logging.getLogger("rlframe")
 #: By method, what a class declares for its sake, and what holds where the method is the user's.
@@ -255,18 +257,29 @@ def seen_last(policy: Any, rows: Sequence[tuple[Any, Any]], count: int) -> dict[
     return {**given, **dict(zip((EPS_ID, ENV_ID, AGENT_INDEX, T), labels, strict=True))}
 
 
-def explored(policy: Any, choose: Any, /, *, action_distribution: Any, **kwargs: Any) -> tuple[Any, Any]:
+def explored(choose: Any, /, *, action_distribution: Any, **kwargs: Any) -> tuple[Any, Any]:
     """Returns what an exploration gives a user's own way of acting: tensors where the distribution is of tensors.
 
     Args:
-        policy: The policy that acts.
         choose: `get_exploration_action` of its exploration.
         action_distribution: See there.
         **kwargs: The same.
     """
     made: tuple[Any, Any] = choose(action_distribution=action_distribution, **kwargs)
     inputs = getattr(action_distribution, "inputs", None)
-    return made if inputs is None or isinstance(inputs, np.ndarray) else policy.to_tensors(made)
+    return made if inputs is None or isinstance(inputs, np.ndarray) else _like(inputs, made)
+
+
+def _like(tensor: Tensor, value: Any) -> Any:
+    """Returns arrays, nested or not, as tensors of a tensor's framework and device; integers as int64."""
+    if isinstance(value, (tuple, list)):
+        return tuple(_like(tensor, part) for part in value)
+    if isinstance(value, Mapping):
+        return {key: _like(tensor, part) for key, part in value.items()}
+    if not isinstance(value, np.ndarray):
+        return value
+    made = ops.tensor_like(value, tensor)
+    return ops.to_int(made) if value.dtype.kind in "iu" else made
 
 
 class Losses(list[Any]):

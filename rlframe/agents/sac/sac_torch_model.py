@@ -46,9 +46,7 @@ class SACTorchModel(SACModelMethods, TorchModelV2, nn.Module):
         TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
         self.make_networks(policy_model_config, q_model_config, twin_q, target_entropy)
         self.log_alpha = nn.Parameter(torch.tensor([math.log(initial_alpha)], dtype=torch.float32))
-        entropy = self.__dict__.pop(
-            "target_entropy"
-        )  # a tensor in RLlib, which copies of its policy move
+        entropy = self.__dict__.pop("target_entropy")  # a tensor in RLlib, which copies of its policy move
         self.register_buffer("target_entropy", torch.tensor([entropy], dtype=torch.float32), persistent=False)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Discrete, MultiDiscrete, Tuple
 
 from rlframe.agents.pg.pg_policy import PGTorchPolicy
 from rlframe.exploration import EpsilonGreedy, PerWorkerEpsilonGreedy, per_worker_constant
@@ -48,6 +48,13 @@ def test_invalid_actions_are_never_drawn(rows, mask):
     batch = [[mask, 1.0, mask, -5.0]] * rows
     drawn = np.concatenate([choose(exploration, values(*batch))[0] for _ in range(200)])
     assert set(drawn.tolist()) == {1, 3}
+
+
+def test_choices_for_the_parts_of_a_tuple_one_by_one_are_drawn_by_their_values():
+    exploration = EpsilonGreedy(Tuple([Discrete(2), THREE]), epsilon_schedule=1.0, rng=rng())
+    batch = values([0, 2, -np.inf], [3, 0, -np.inf], [FLOAT_MIN, 0, 1], [0, 1, 2])
+    drawn = np.stack([choose(exploration, batch)[0] for _ in range(100)])
+    assert [set(column.tolist()) for column in drawn.T] == [{0, 1}, {0, 1}, {1, 2}, {0, 1, 2}]
 
 
 def test_rows_with_different_masks_each_get_a_valid_action():

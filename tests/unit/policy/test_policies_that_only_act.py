@@ -10,6 +10,7 @@ import torch
 from rlframe.agents.ppo.ppo_torch_policy import PPOTorchPolicy
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
+from rlframe.models.torch.torch_action_dist import TorchCategorical
 from rlframe.policy.policy import Policy
 from rlframe.utils.torch_ops import convert_to_non_torch_type
 from tests.helpers.envs import Counting
@@ -117,6 +118,22 @@ def test_explorations_give_users_ways_of_acting_tensors():
     batch = worker.sample()
     np.testing.assert_allclose(np.exp(batch["action_logp"]), batch["action_prob"], rtol=1e-6)
     worker.learn_on_batch(batch)
+
+
+class ExploringAlone(Fixed):
+    """Has networks of its own, straight below Policy, and lets the exploration choose among their outputs."""
+
+    def compute_actions(self, obs_batch, state_batches=None, explore=None, timestep=None, **kwargs):
+        actions, logp = self.exploration.get_exploration_action(
+            action_distribution=TorchCategorical(torch.tensor([[0.0, 9.0]]).repeat(len(obs_batch), 1)),
+            timestep=timestep, explore=explore,
+        )  # fmt: skip
+        return actions.view(-1).cpu().numpy(), [], {"action_logp": logp.float().numpy()}
+
+
+def test_explorations_give_tensors_to_a_policy_without_a_framework():
+    config = {"exploration_config": {"type": "EpsilonGreedy", "epsilon_schedule": 0.0}}
+    assert make_worker(Counting, ExploringAlone, **config).sample()["actions"].all()
 
 
 class Alternating(Fixed):
