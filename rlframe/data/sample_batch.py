@@ -280,6 +280,9 @@ class SampleBatch(BatchForms):
 class MultiAgentBatch:
     """One SampleBatch per policy, and the number of environment steps in which they were collected.
 
+    Where the default policy is the only one, it has the columns and methods of that policy's SampleBatch, too: RLlib
+    gives programs that batch instead.
+
     Attributes:
         policy_batches: `{policy id: SampleBatch}`.
         count: Environment steps (not rows).
@@ -299,12 +302,36 @@ class MultiAgentBatch:
         Raises:
             TypeError: If there are other policies.
         """
+        return self._alone(f"column {key!r}", f"[{key!r}]")[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        """Sets a column of the default policy's rows, where that policy is the only one.
+
+        Raises:
+            TypeError: If there are other policies.
+        """
+        self._alone(f"column {key!r}", f"[{key!r}]")[key] = value
+
+    def __contains__(self, key: object) -> bool:
+        """Returns whether the default policy's rows have a column, where that policy is the only one."""
+        return set(self.policy_batches) == {DEFAULT_POLICY_ID} and key in self.policy_batches[DEFAULT_POLICY_ID]
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns what the default policy's batch has under a name, where that policy is the only one."""
+        if name.startswith("_") or name == "policy_batches" or not hasattr(SampleBatch, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        try:
+            return getattr(self._alone(f"attribute {name!r}", f".{name}"), name)
+        except TypeError as error:
+            raise AttributeError(str(error)) from None
+
+    def _alone(self, wanted: str, access: str) -> SampleBatch:
         if set(self.policy_batches) != {DEFAULT_POLICY_ID}:
             raise TypeError(
-                f"A MultiAgentBatch of the policies {list(self.policy_batches)} has no column {key!r}; wanted "
-                f"batch.policy_batches[policy id][{key!r}]."
+                f"A MultiAgentBatch of the policies {list(self.policy_batches)} has no {wanted}; wanted "
+                f"batch.policy_batches[policy id]{access}."
             )
-        return self.policy_batches[DEFAULT_POLICY_ID][key]
+        return self.policy_batches[DEFAULT_POLICY_ID]
 
     def env_steps(self) -> int:
         """Environment steps in which the rows were collected."""

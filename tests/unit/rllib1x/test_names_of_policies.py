@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -20,7 +22,7 @@ from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.policy.policy import Policy
 from rlframe.policy.policy_map import PolicyMap
-from rlframe.policy.sample_batch import SampleBatch
+from rlframe.policy.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.policy.view_requirement import ViewRequirement
 from tests.helpers.frameworks import needs_tf
 from tests.helpers.workers import make_worker
@@ -302,6 +304,19 @@ def test_a_worker_takes_what_rllibs_constructor_took(monkeypatch):
     assert isinstance(made.env_creator(None), MultiAgentEnv)
     with pytest.raises(TypeError, match=r"\['left', 'right'\] has no column 'obs'; wanted batch.policy_batches"):
         batch["obs"]
+
+
+def test_a_multi_agent_batch_of_the_default_policy_has_the_methods_of_its_batch():
+    rows = SampleBatch({"obs": np.arange(4.0), "eps_id": np.array([1, 1, 2, 2])})
+    batch = MultiAgentBatch({"default_policy": rows}, env_steps=2)
+    batch["more"] = np.zeros(4)
+    assert "more" in batch
+    assert list(batch.keys()) == ["obs", "eps_id", "more"]
+    assert batch.get("less") is None
+    assert [part.count for part in batch.split_by_episode()] == [2, 2]
+    assert (batch.count, copy.copy(batch).env_steps(), pickle.loads(pickle.dumps(batch)).count) == (2, 2, 2)
+    with pytest.raises(AttributeError, match=r"\['left'\] has no attribute 'rows'; wanted batch.policy_batches"):
+        MultiAgentBatch({"left": rows}, env_steps=2).rows()
 
 
 def test_a_set_is_made_of_a_programs_own_workers(worker):
