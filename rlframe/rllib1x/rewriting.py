@@ -45,7 +45,8 @@ def rewrite(module: cst.Module) -> tuple[str, list[Note]]:
     """Returns the text of the rewritten program, and what a person must decide."""
     uses = _Uses()
     module.visit(uses)
-    if not uses.rllib and not uses.algorithm_by_name and not (uses.algorithm_chosen and uses.algorithm_named):
+    by_name = uses.algorithm_by_name or (uses.algorithm_chosen and uses.algorithm_named)
+    if not (uses.rllib or by_name or uses.names_of_old_tune()):
         return module.code, []
     read = frozenset(text for text, count in uses.reads.items() if count > 0)
     rewriter = _Rewriter(read, utils_of_ray=uses.utils_of_ray > 0)
@@ -54,7 +55,7 @@ def rewrite(module: cst.Module) -> tuple[str, list[Note]]:
 
 
 class _Uses(cst.CSTVisitor):
-    """What a program is about: files that use Ray alone are left alone, and keys that they read again, too."""
+    """What a program is about: files that use today's Ray alone are left alone, and keys that they read again, too."""
 
     def __init__(self) -> None:
         self.rllib = False
@@ -62,6 +63,14 @@ class _Uses(cst.CSTVisitor):
         self.algorithm_chosen = self.algorithm_named = False  # `tune.run(args.run)`, and "PPO" as what that may be
         self.reads: Counter[str] = Counter()
         self.utils_of_ray = 0
+        self._of_tune: list[tuple[str, list[str]]] = []
+
+    def names_of_old_tune(self) -> bool:
+        """Returns whether it imports names from Tune that are here and no longer in Ray."""
+        return any(
+            missing_names(module, names) and not missing_names(_NEW + module.removeprefix("ray"), names)
+            for module, names in self._of_tune
+        )
 
     def visit_Attribute(self, node: cst.Attribute) -> None:
         self.rllib |= _dotted(node) == _OLD
@@ -73,6 +82,9 @@ class _Uses(cst.CSTVisitor):
     def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
         if _dotted(node.module) == "ray" and not isinstance(node.names, cst.ImportStar):
             self.rllib |= any(_dotted(alias.name) == "rllib" for alias in node.names)
+        module = _dotted(node.module) or ""
+        if _is_below(module, "ray.tune") and not node.relative:
+            self._of_tune.append((module, _names_of(node)))
 
     def visit_FormattedStringText(self, node: cst.FormattedStringText) -> None:
         self.rllib |= _PATH_IN_F_STRING.fullmatch(node.value) is not None

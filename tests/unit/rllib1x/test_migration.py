@@ -84,6 +84,13 @@ def test_a_program_that_names_an_algorithm_to_tune_is_one_of_rllibs():
     assert after == 'import ray\nfrom rlframe import tune\n\ntune.run("PPO", queue_trials=True)\n'
 
 
+def test_names_that_tune_no_longer_has_are_rewritten_in_modules_that_import_nothing_else():
+    program = "from ray.tune.logger import UnifiedLogger\n\n\nclass Sparse(UnifiedLogger):\n    pass\n"
+    assert migrate_program(program).after == program.replace("ray.tune", "rlframe.tune")
+    program = "from ray.tune.logger import LoggerCallback\n"
+    assert migrate_program(program).after == program
+
+
 def test_an_algorithm_that_a_flag_names_and_tune_behind_ray_are_rewritten():
     program = 'import argparse\nimport ray\nfrom ray import tune\nname = "PPO"\ntune.run(args.run)\nray.init()\n'
     assert migrate_program(program).after == program.replace("from ray import tune", "from rlframe import tune")
