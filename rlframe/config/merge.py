@@ -62,8 +62,11 @@ def merge_configs(
     if declaration is None:
         return _merge_undeclared(defaults, overrides or {}, allow_unknown, frozenset(allow_unknown_subkeys), typed)
     base, faults, _ = _translate(defaults, (), declaration)
+    declared = declaration.defaults()
+    given = _without_empty(base, declaration)
+    base = {key: given[key] if key in given else declared[key] for key in base}
     own = frozenset(map(str, base)) - frozenset(declaration.options())
-    originals = (base, declaration.defaults(), CommonConfig.defaults())  # the last has MODEL_DEFAULTS
+    originals = (base, declared, CommonConfig.defaults())  # the last has MODEL_DEFAULTS
     over, conflicts, written = _translate(
         overrides or {}, own, declaration, originals=originals, keeps_own=allow_unknown
     )
@@ -154,7 +157,7 @@ def _warn(sentences: Iterable[str], stacklevel: int) -> None:
 
 
 def _without_empty(overrides: dict[str, Any], declaration: type[AlgorithmConfig]) -> dict[str, Any]:
-    """Returns the overrides without what is None and overrides nothing: sections, and `framework`.
+    """Returns a config without what is None and says nothing: sections, `exploration_config`, and `framework`.
 
     RLlib took `framework: None` for policies that need none of them, such as those in NumPy.
     """
@@ -164,7 +167,7 @@ def _without_empty(overrides: dict[str, Any], declaration: type[AlgorithmConfig]
         for key, value in overrides.items()
         if value is not None
         or key not in options
-        or not (options[key].section or options[key].overrides or key == "framework")
+        or not (options[key].section or options[key].overrides or key in {"framework", "exploration_config"})
     }
 
 

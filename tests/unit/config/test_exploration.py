@@ -38,7 +38,6 @@ def test_exploration_defaults_are_those_of_the_reference() -> None:
         ({"type": 3}, "exploration_config.type: got 3 (int), wanted one of"),
         ({"type": None}, "exploration_config.type: got None, wanted one of"),
         ("EpsilonGreedy", "exploration_config: got 'EpsilonGreedy' (str), wanted a dict"),
-        (None, "exploration_config: got None, wanted a dict"),
     ],
 )  # fmt: skip
 def test_exploration_fault_is_named(section: Any, line: str) -> None:

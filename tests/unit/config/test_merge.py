@@ -108,7 +108,9 @@ def test_merge_other_type_sections_can_be_chosen() -> None:
 
 
 def test_merge_none_for_a_section_overrides_nothing() -> None:
-    assert merged({"model": None, "multiagent": None, "evaluation_config": None}) == ToyConfig.defaults()
+    none = {"model": None, "multiagent": None, "evaluation_config": None, "exploration_config": None}
+    assert merged(none) == ToyConfig.defaults()
+    assert merge_configs({**ToyConfig.defaults(), **none}, {}, ToyConfig) == ToyConfig.defaults()
 
 
 @pytest.mark.parametrize(
