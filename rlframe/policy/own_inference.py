@@ -109,7 +109,7 @@ class OwnActing(_Around):
         made = {key: np.asarray(column) for key, column in (extra or {}).items()}
         if rows and policy.framework is None:  # nothing tells which columns it learns from, so it has these, too
             made = {PREV_ACTIONS: given[PREV_ACTIONS], PREV_REWARDS: given[PREV_REWARDS], **made}
-        made.update({f"{STATE_OUT_PREFIX}{index}": np.asarray(state) for index, state in enumerate(states or ())})
+        made.update({f"{STATE_OUT_PREFIX}{index}": np.asarray(state) for index, state in enumerate(_listed(states))})
         return policy.batched(actions), made
 
     def compute(
@@ -132,7 +132,12 @@ class OwnActing(_Around):
             **kwargs,
         )
         actions, states, columns = made
-        return policy.batched(actions), list(states or ()), dict(columns or {})
+        return policy.batched(actions), _listed(states), dict(columns or {})
+
+
+def _listed(states: Any) -> list[Any]:
+    """Returns the states that a user's method gave: a list, an array with one row for each, or None."""
+    return [] if states is None else list(states)
 
 
 def sampled(made: Any) -> tuple[Any, Any, Any, Any]:

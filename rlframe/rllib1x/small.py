@@ -27,6 +27,48 @@ T = TypeVar("T")
 NullContextManager = contextlib.nullcontext
 
 
+class UsageTrackingDict(dict[str, Any]):
+    """A dict that notes which keys are read, and converts what is under a key when that is first read.
+
+    Attributes:
+        accessed_keys: The keys that were read.
+        intercepted_values: What the interceptor made, by key.
+        get_interceptor: `fn(value) -> value`, or None.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.accessed_keys: set[str] = set()
+        self.intercepted_values: dict[str, Any] = {}
+        self.get_interceptor: Callable[[Any], Any] | None = None
+
+    def set_get_interceptor(self, fn: Callable[[Any], Any] | None) -> None:
+        """Sets what converts values."""
+        self.get_interceptor = fn
+
+    def __getitem__(self, key: str) -> Any:
+        """Returns what is under a key, converted."""
+        value = super().__getitem__(key)
+        self.accessed_keys.add(key)
+        if self.get_interceptor is None:
+            return value
+        if key not in self.intercepted_values:
+            self.intercepted_values[key] = self.get_interceptor(value)
+        return self.intercepted_values[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        """Sets what is under a key; where it was read, it stays as it is given."""
+        super().__setitem__(key, value)
+        if key in self.intercepted_values:
+            self.intercepted_values[key] = value
+
+    def copy(self) -> UsageTrackingDict:
+        """Returns a dict of the same values and conversion, of which nothing was read."""
+        made = UsageTrackingDict(super().copy())
+        made.get_interceptor = self.get_interceptor
+        return made
+
+
 def with_lock(func: Callable[..., T]) -> Callable[..., T]:
     """Decorates a method so that it runs while `self._lock` is held; one lock serves all methods of an object."""
 

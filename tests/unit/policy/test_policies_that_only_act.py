@@ -120,6 +120,17 @@ def test_explorations_give_users_ways_of_acting_tensors():
     worker.learn_on_batch(batch)
 
 
+class StatesInAnArray(Fixed):
+    def compute_actions(self, obs_batch, state_batches=None, **kwargs):
+        return [self.action for _ in obs_batch], np.array([]), {}
+
+
+def test_no_states_may_be_an_empty_array():
+    assert make_worker(Counting, StatesInAnArray).sample()["actions"].all()
+    policy = StatesInAnArray(OBS_SPACE, gym.spaces.Discrete(2), {})
+    assert policy.compute_actions_from_input_dict({"obs": np.zeros((1, 3))})[1] == []
+
+
 class ExploringAlone(Fixed):
     """Has networks of its own, straight below Policy, and lets the exploration choose among their outputs."""
 

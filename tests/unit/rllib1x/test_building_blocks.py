@@ -21,6 +21,7 @@ from rlframe.utils.from_config import from_file, lookup_type
 from rlframe.utils.schedules import LinearSchedule, Schedule
 from rlframe.utils.spaces.space_utils import convert_element_to_space_type, flatten_space
 from rlframe.utils.threading import with_lock
+from rlframe.utils.tracking_dict import UsageTrackingDict
 
 VALUES = [1.0, 0.0, 3.0, 2.0, 5.0, 0.0, 1.0, 4.0]
 
@@ -315,3 +316,13 @@ def test_names_of_older_versions():
     assert convert_ma_batch_to_sample_batch(batch.as_multi_agent()) is batch is convert_ma_batch_to_sample_batch(batch)
     with pytest.raises(ValueError, match=r"policies \['p'\]; wanted default_policy alone"):
         convert_ma_batch_to_sample_batch(MultiAgentBatch({"p": batch}, 5))
+
+
+def test_a_tracking_dict_converts_what_is_read_once_and_notes_it():
+    converted = []
+    batch = UsageTrackingDict({"obs": 1, "rewards": 2})
+    batch.set_get_interceptor(lambda value: converted.append(value) or -value)
+    assert (batch["obs"], batch["obs"], converted, batch.accessed_keys) == (-1, -1, [1], {"obs"})
+    batch["obs"] = 5
+    assert batch["obs"] == 5
+    assert batch.copy()["rewards"] == -2
