@@ -1,33 +1,42 @@
 """What RLlib's SAC and DDPG were made of in both frameworks, for policies that derive from those here by functions.
 
 Networks, optimisers and target networks are the policy's own (`networks()`, `optimizers()`, `target_networks`), so
-these mixins and set-up functions have less to do than RLlib's.
+these mixins and set-up functions have less to do than RLlib's. A policy that is built of functions alone has a
+`target_model` beside its model, which `build_sac_model` makes.
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Mapping
 from typing import Any
 
 from rlframe.agents.families.actor_critic_networks import action_size
+from rlframe.agents.sac.sac_model import SACModelMethods
 from rlframe.data.columns import OBS
 from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.parts import WHOLE_MODEL
 from rlframe.rllib1x.q_learning import ComputeTDErrorMixin
+from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
 
 
 class TargetNetworkMixin(LearningPolicy):
-    """Sets the target networks of a policy that has them equal to its networks; `update_target` moves them."""
+    """Sets the target networks of a policy equal to its networks; `update_target` moves them."""
 
     def __init__(self, *args: Any) -> None:
         """Copies the weights; RLlib's arguments (spaces and config) are not needed.
 
         Raises:
-            ConfigError: If the policy has no `update_target`.
+            ConfigError: If the policy has no target networks.
         """
         del args
-        if not getattr(self, "target_networks", ()):
+        if hasattr(self, "target_model") and not hasattr(self, "target_network"):
+            make: Any = self  # the framework's policy
+            make._make_target_network(WHOLE_MODEL)
+        elif not getattr(self, "target_networks", ()):
             raise ConfigError(
                 f"TargetNetworkMixin: got {type(self).__name__}, which has no target networks; wanted a policy derived "
                 "from SAC's or DDPG's, such as SACTorchPolicy.with_updates(...)"
@@ -75,7 +84,25 @@ def validate_ddpg_spaces(policy: Any, observation_space: Any, action_space: Any,
 def stats(policy: Any, train_batch: Any) -> dict[str, Any]:
     """Returns what the loss kept for the report: losses, α, mean, least and largest Q-values; scalars."""
     del train_batch
-    return {name: value for name, value in policy._loss_outputs.items() if name != "td_error"}
+    kept = {name: value for name, value in policy._loss_outputs.items() if name != "td_error"}
+    left = {name: getattr(policy, name) for name in _LEFT if hasattr(policy, name)}
+    return kept or {name: ops.mean(_total(value)) for name, value in left.items()} | _of_values(policy)
+
+
+#: What losses of RLlib's SAC leave in the policy.
+_LEFT = ("actor_loss", "critic_loss", "alpha_loss", "alpha_value", "log_alpha_value", "target_entropy", "policy_t")
+
+
+def _total(value: Any) -> Tensor:
+    """Returns a tensor; the sum of a list of them, such as the losses of two critics."""
+    return functools.reduce(operator.add, value) if isinstance(value, (list, tuple)) else value
+
+
+def _of_values(policy: Any) -> dict[str, Tensor]:
+    """Returns what is known of `q_t` and `td_error`, both `[B]`, where the loss left them in the policy."""
+    q_t, td_error = getattr(policy, "q_t", None), getattr(policy, "td_error", None)
+    of_q = {} if q_t is None else {"mean_q": ops.mean(q_t), "max_q": ops.max(q_t), "min_q": ops.min(q_t)}
+    return of_q | ({} if td_error is None else {"td_error": td_error, "mean_td_error": ops.mean(td_error)})
 
 
 def action_distribution_fn(
@@ -103,6 +130,8 @@ def action_distribution_fn(
     inputs = obs_batch if input_dict is None else input_dict
     inputs = inputs if isinstance(inputs, Mapping) else {OBS: inputs}
     outputs, state = model(inputs, state_batches or [], seq_lens)
+    if isinstance(model, SACModelMethods):  # gives features
+        outputs = model.get_policy_output(outputs)
     return outputs, policy.dist_class, state
 
 

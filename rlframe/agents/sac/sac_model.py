@@ -192,6 +192,11 @@ def build_sac_model_and_action_dist(
 ) -> tuple[Any, Any]:
     """Returns what `build_sac_model` does, and the class of the actions' distribution."""
     model = build_sac_model(policy, obs_space, action_space, config)
-    section = config["model"]
+    return model, sac_action_dist(config["model"], action_space, policy.framework)
+
+
+def sac_action_dist(model_config: Mapping[str, Any], action_space: Any, framework: str) -> Any:
+    """Returns the class of the actions' distribution: squashed Gaussians, or choices."""
+    section = dict(model_config)
     kind = section.get("custom_action_dist") or (None if is_discrete(action_space) else "squashed_gaussian")
-    return model, ModelCatalog.get_action_dist(action_space, section, dist_type=kind, framework=policy.framework)[0]
+    return ModelCatalog.get_action_dist(action_space, section, dist_type=kind, framework=framework)[0]

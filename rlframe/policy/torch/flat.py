@@ -157,11 +157,13 @@ class TargetNetwork(Component):
 
     Args:
         online: The model that learns. Its parameters may be flattened later; the copy does not care.
-        model: A second model of the same make, to be the copy; None makes one.
+        model: A second model of the same make, to be the copy; None makes one. Parameters that the online model got
+            since, such as a multiplier that the loss learns, have no copy.
     """
 
     def __init__(self, online: nn.Module, model: nn.Module | None = None) -> None:
         self.online = online
+        self._own_make = model is not None
         self.model: Any = copy.deepcopy(online) if model is None else model.to(next(online.parameters()).device)
         # The copy is one buffer too, so that a full update is one copy when the online side is one as well.
         self._flat = flatten_parameters(self.model.parameters())
@@ -170,11 +172,17 @@ class TargetNetwork(Component):
             parameter.grad = None
         self.model.eval()
 
+    def _sources(self) -> list[Tensor]:
+        if not self._own_make:
+            return list(self.online.parameters())
+        online = dict(self.online.named_parameters())
+        return [online[name] for name, _ in self.model.named_parameters()]
+
     def update(self, tau: float = 1.0) -> None:
         """Sets target := tau · online + (1 − tau) · target, buffers included (those are copied)."""
         with torch.no_grad():
             targets: list[Tensor] = list(self.model.parameters())
-            sources: list[Tensor] = list(self.online.parameters())
+            sources = self._sources()
             if targets and tau == 1.0:
                 torch._foreach_copy_(targets, sources)
             elif targets:

@@ -90,3 +90,58 @@ def test_central_values_are_the_models():
                 return obs + others
 
     assert Policy().compute_central_vf(1, 2) == 3
+
+
+def critics_alone(policy, model, dist_class, train_batch):
+    """A loss in the manner of RLlib's SAC: one for each optimiser, and what it leaves in the policy."""
+    import torch
+
+    features, _ = model({"obs": train_batch["obs"], "is_training": True}, [], None)
+    later, _ = policy.target_model({"obs": train_batch["new_obs"], "is_training": True}, [], None)
+    dist = policy.wanted_dist(model.get_policy_output(features), model)
+    actions = dist.sample()
+    logp = dist.logp(actions).unsqueeze(-1)
+    target = (train_batch["rewards"] + policy.target_model.get_q_values(later, actions).squeeze(-1)).detach()
+    policy.q_t = model.get_q_values(features, train_batch["actions"]).squeeze(-1)
+    twin = model.get_twin_q_values(features, train_batch["actions"]).squeeze(-1)
+    policy.td_error = (policy.q_t - target).abs()
+    policy.critic_loss = [(policy.q_t - target).square().mean(), (twin - target).square().mean()]
+    policy.actor_loss = (torch.exp(model.log_alpha).detach() * logp - model.get_q_values(features, actions)).mean()
+    policy.alpha_loss = -(model.log_alpha * (logp + model.target_entropy).detach()).mean()
+    return (policy.actor_loss, *policy.critic_loss, policy.alpha_loss)
+
+
+def test_a_policy_built_of_sacs_functions_alone_learns_and_its_copy_follows():
+    torch = pytest.importorskip("torch")
+    from rlframe.agents.sac import sac_torch_policy as sac
+    from rlframe.agents.sac.sac import DEFAULT_CONFIG
+    from rlframe.data.sample_batch import SampleBatch
+    from rlframe.policy.policy_template import build_policy_class
+
+    def optimizers(policy, config):
+        policy.wanted_dist = sac._get_dist_class(policy, config, policy.action_space)
+        assert sac._get_dist_class(config, policy.action_space) is policy.wanted_dist is policy.dist_class
+        policy.model.multiplier = torch.nn.Parameter(torch.zeros(1))  # has no copy
+        return sac.optimizer_fn(policy, config)
+
+    cls = build_policy_class(
+        "Mine", "torch", loss_fn=critics_alone, stats_fn=sac.stats, optimizer_fn=optimizers,
+        postprocess_fn=sac.postprocess_trajectory, validate_spaces=sac.validate_spaces,
+        before_loss_init=sac.setup_late_mixins, make_model_and_action_dist=sac.build_sac_model_and_action_dist,
+        mixins=[sac.TargetNetworkMixin, sac.ComputeTDErrorMixin], action_distribution_fn=sac.action_distribution_fn,
+    )  # fmt: skip
+    policy = cls(OBS, ACTIONS, {**DEFAULT_CONFIG, "framework": "torch", "tau": 0.5})
+    rng = np.random.default_rng(0)
+    obs, new_obs = rng.normal(size=(2, 8, 3)).astype(np.float32)
+    actions, _, _ = policy.compute_actions(obs)
+    before, copied = policy.get_weights(), policy.target_model.state_dict()["q_net.output.weight"].clone()
+    rows = {"obs": obs, "new_obs": new_obs, "actions": actions, "rewards": np.ones(8, np.float32)}
+    learned = policy.learn_on_batch(SampleBatch({**rows, "dones": np.zeros(8, bool), "weights": np.ones(8)}))
+    stats = learned["learner_stats"]
+    assert stats["critic_loss"] == pytest.approx(sum(loss.item() for loss in policy.critic_loss), rel=1e-5)
+    assert {"mean_q", "mean_td_error", "actor_loss", "alpha_loss"} <= stats.keys()
+    changed = {name.split(".")[0] for name, array in policy.get_weights().items() if (array != before[name]).any()}
+    assert changed == {"action_model", "q_net", "twin_q_net", "log_alpha"}
+    policy.update_target()
+    now = torch.from_numpy(policy.get_weights()["q_net.output.weight"])
+    torch.testing.assert_close(policy.target_model.state_dict()["q_net.output.weight"], (copied + now) / 2)
