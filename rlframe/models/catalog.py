@@ -399,11 +399,8 @@ def _with_memory(
             f"model: got use_lstm or use_attention with {type(inner).__name__}, which has a memory of its own; wanted "
             "one of them"
         )
-    if inner.num_outputs is None:
-        raise ConfigError(
-            f"{type(inner).__name__} got num_outputs=None, since a memory follows it, and did not say how wide its "
-            "outputs are; set self.num_outputs in its constructor"
-        )
+    if inner.num_outputs is None:  # RLlib's rule for a model that was told no width and says none
+        inner.num_outputs = math.prod(obs_space.shape)
     module, wrapper = ("recurrent_net", "LSTMWrapper") if config["use_lstm"] else ("attention_net", "AttentionWrapper")
     made = with_interface(getattr(_sibling(framework, module), wrapper), interface, {"inner": inner})
     bound = {} if interface is not None else {"inner": inner}

@@ -222,6 +222,21 @@ def test_model_in_front_of_a_memory_need_not_be_a_module_itself():
 
 
 @pytest.mark.parametrize("key", ["use_lstm", "use_attention"])
+def test_model_that_does_not_say_how_wide_it_is_has_the_observations_width_before_a_memory(key):
+    class Silent(TorchModelV2, nn.Module):
+        def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+            nn.Module.__init__(self)
+            super().__init__(obs_space, action_space, num_outputs, model_config, name)
+            self.layer = nn.Linear(3, 3 if num_outputs is None else num_outputs)
+
+        def forward(self, input_dict, state, seq_lens):
+            return self.layer(input_dict["obs_flat"]), state
+
+    model = ModelCatalog.get_model_v2(OBS, ACTIONS, 2, {"custom_model": Silent, key: True}, "torch")
+    assert (model.inner.num_outputs, model.num_outputs) == (3, 2)
+
+
+@pytest.mark.parametrize("key", ["use_lstm", "use_attention"])
 def test_get_model_v2_puts_heads_of_an_algorithm_on_a_memory(key):
     class Heads(TorchModelV2):
         uses_value_function = False
