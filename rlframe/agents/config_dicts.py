@@ -341,7 +341,7 @@ class _CommonKeys(TypedDict, total=False):
 
 class _GradientClippingKeys(_CommonKeys, total=False):
     grad_clip: float | None
-    """Largest global norm of the gradient; None does not clip."""
+    """Largest global norm of the gradient; None or 0 does not clip."""
 
 class _ReplayKeys(_CommonKeys, total=False):
     learning_starts: int
@@ -401,7 +401,7 @@ class _AdvantageKeys(_CommonKeys, _AdvantageKeysReserved, total=False):
 
 class _AdvantageActorCriticKeys(_AdvantageKeys, _LossWeightsKeys, total=False):
     grad_clip: float | None
-    """Largest global norm of the gradient of the mean over rows; None does not clip."""
+    """Largest global norm of the gradient of the mean over rows; None or 0 does not clip."""
 
 class _A2CKeys(_AdvantageActorCriticKeys, total=False):
     microbatch_size: int | None
@@ -571,7 +571,7 @@ class _AsynchronousKeys(_AdvantageKeys, _LossWeightsKeys, _ActionBoundKeys, tota
     num_data_loader_buffers: int
     """Old name of num_multi_gpu_tower_stacks."""
     grad_clip: float | None
-    """Largest global norm of the gradient of the loss summed over the rows (APPO: of the mean); None does not clip."""
+    """Largest global norm of the gradient of the loss summed over rows (APPO: of the mean); None or 0 does not clip."""
     opt_type: Literal['adam', 'rmsprop']
     """The optimiser."""
     decay: float

@@ -84,7 +84,7 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
 
     def grad_limit(self, spec: OptimizerSpec) -> Any:
         """Returns the largest global norm of an optimiser's gradient: a number, a tensor, or None."""
-        return self._for_mean(spec, spec.grad_clip)
+        return self._for_mean(spec, spec.grad_clip or None)
 
     def _for_mean(self, spec: OptimizerSpec, limit: float | None) -> Any:
         """Returns what a limit of an optimiser is for the gradient of the loss as it is."""

@@ -372,6 +372,9 @@ def test_clipped_gradients_report_their_norm(framework, name, overrides):
     overrides = {key: value for key, value in overrides.items() if key != "grad_clip"}
     free, clipped = make(framework, name, overrides, grad_clip=None), make(framework, name, overrides, grad_clip=1e-3)
     assert "grad_gnorm" not in free.learn_on_batch(make_batch(name=name))["learner_stats"]
+    off = make(framework, name, overrides, grad_clip=0)  # RLlib's other way to say so
+    off.learn_on_batch(make_batch(name=name))
+    same(network_of(off), network_of(free))
     norm = clipped.learn_on_batch(make_batch(name=name))["learner_stats"]["grad_gnorm"]
     assert norm > 1e-3
     if (name, overrides) in OWN_STEPS:

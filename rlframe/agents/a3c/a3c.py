@@ -20,7 +20,10 @@ class AdvantageActorCriticConfig(ActorCriticConfig):
     """Keys that A2C and A3C share (Mnih et al. 2016)."""
 
     grad_clip: float | None = option(
-        40.0, "Largest global norm of the gradient of the mean over rows; None does not clip.", above=0, infinite=True
+        40.0,
+        "Largest global norm of the gradient of the mean over rows; None or 0 does not clip.",
+        low=0,
+        infinite=True,
     )
 
 

@@ -89,8 +89,8 @@ class AsynchronousConfig(ActorCriticConfig, ActionBoundConfig):
     # RLlib's 40; with 40 for the mean, 5 of 35 took 180,000 or more.
     grad_clip: float | None = option(
         250.0,
-        "Largest global norm of the gradient of the loss summed over the rows (APPO: of the mean); None does not clip.",
-        above=0,
+        "Largest global norm of the gradient of the loss summed over rows (APPO: of the mean); None or 0 does not clip.",
+        low=0,
         infinite=True,
     )
     opt_type: str = option("adam", "The optimiser.", choices=("adam", "rmsprop"))

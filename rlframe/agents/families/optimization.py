@@ -22,7 +22,7 @@ class GradientClippingConfig(CommonConfig):
     """A bound on the size of a learner step."""
 
     grad_clip: float | None = option(
-        None, "Largest global norm of the gradient; None does not clip.", above=0, infinite=True
+        None, "Largest global norm of the gradient; None or 0 does not clip.", low=0, infinite=True
     )
 
 
