@@ -571,7 +571,7 @@ class _AsynchronousKeys(_AdvantageKeys, _LossWeightsKeys, _ActionBoundKeys, tota
     num_data_loader_buffers: int
     """Old name of num_multi_gpu_tower_stacks."""
     grad_clip: float | None
-    """Largest global norm of the gradient of the loss summed over rows (APPO: of the mean); None or 0 does not clip."""
+    """Largest norm of the gradient of the loss summed over rows (APPO: of the mean); None or 0 does not clip."""
     opt_type: Literal['adam', 'rmsprop']
     """The optimiser."""
     decay: float

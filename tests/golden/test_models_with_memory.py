@@ -374,7 +374,5 @@ def test_a_state_that_is_a_window_over_past_steps_moves_on(framework):
     np.testing.assert_allclose(values[padded["valid_mask"]], batch["vf_preds"], atol=2e-5)
     window = batch["obs"][None, -3:]  # of one episode, or zeros would stand before it
     assert not (batch["terminateds"] | batch["truncateds"])[-4:].any()
-    _, value, _ = policy.forward_with_memory(
-        batch["new_obs"][-1:], {"state_in_0": window}, False
-    )
+    _, value, _ = policy.forward_with_memory(batch["new_obs"][-1:], {"state_in_0": window}, False)
     np.testing.assert_allclose(batch["value_targets"][-1], batch["rewards"][-1] + 0.9 * value[0], rtol=1e-5)

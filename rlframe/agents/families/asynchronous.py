@@ -89,7 +89,7 @@ class AsynchronousConfig(ActorCriticConfig, ActionBoundConfig):
     # RLlib's 40; with 40 for the mean, 5 of 35 took 180,000 or more.
     grad_clip: float | None = option(
         250.0,
-        "Largest global norm of the gradient of the loss summed over rows (APPO: of the mean); None or 0 does not clip.",
+        "Largest norm of the gradient of the loss summed over rows (APPO: of the mean); None or 0 does not clip.",
         low=0,
         infinite=True,
     )
