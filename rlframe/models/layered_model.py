@@ -52,6 +52,7 @@ class LayeredModel(LayerOwner, ModelV2):
         # What values are made of: under RLlib's names, since the forward passes of subclasses set them, too.
         self._features: Any = None
         self._last_flat_in: Any = None
+        self._value_out: Any = None  # values themselves, as those of TensorFlow keep them
 
     def _prepare_inputs(self) -> int:
         """Returns the width of what the first layer gets."""
@@ -85,6 +86,8 @@ class LayeredModel(LayerOwner, ModelV2):
         """
         if not self._value_layers:
             raise ValueError(f"{self.name} was built without a value head (uses_value_function=False).")
+        if self._value_out is not None:
+            return ops.reshape(self._value_out, (-1,))
         if self._features is None:
             raise ValueError("value_function() speaks of the last forward pass: call the model first.")
         return self.run_spec(self._value_layers, self._features if self._spec.shared else self._last_flat_in)[:, 0]

@@ -1,14 +1,15 @@
-"""The default network for vectors as the Keras model that RLlib 1.x kept in `base_model`, with RLlib's names."""
+"""The default networks as the Keras models that RLlib 1.x kept in `base_model`, with RLlib's names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from rlframe.models.rllib_names import keras_name
+from rlframe.models.spec import Convolutions
 
 
 class LiveVariable:
@@ -96,19 +97,33 @@ class LiveLayer(tf.keras.layers.Layer):  # type: ignore[misc]  # TensorFlow has 
         return self._live[-1]
 
 
-def fcnet_as_keras(model: Any) -> Any:
-    """Returns a fully connected network as a Keras model of observations [B, D] to [outputs, values [B, 1]].
+class RLlibLayers:
+    """The part of a default network by which it is found as RLlib 1.x's Keras model."""
+
+    @property
+    def base_model(self) -> Any:
+        """The network as RLlib's Keras model, a view made anew: see `network_as_keras`."""
+        return network_as_keras(self)
+
+
+def network_as_keras(model: Any) -> Any:
+    """Returns a default network as a Keras model of observations [B, ...] to [outputs, values [B, 1]].
 
     It is a view: its layers `fc_1`, …, `fc_out`, `fc_value_1`, …, `value_out` compute with the network's variables as
     they are then, and setting theirs sets the network's. A policy that acts in NumPy reads them again when it learns
-    or `set_weights` is called.
+    or `set_weights` is called. Convolutions are one layer.
+
+    Args:
+        model: The network.
     """
-    spec, names = model._spec, list(model.named_variables())
-    inputs = tf.keras.layers.Input((int(np.prod(model.obs_space.shape)),), name="observations")
+    spec, named = model._spec, model.named_variables()
+    images = bool(spec.outputs) and isinstance(spec.outputs[0], Convolutions)
+    shape = tuple(model.obs_space.shape) if images else (int(np.prod(model.obs_space.shape)),)
+    inputs = tf.keras.layers.Input(shape, name="observations")
 
     def through(layers: Any, x: Any) -> Any:
         for layer in layers:
-            x = _live(model, layer, names)(x)
+            x = _live(model, layer, named)(x)
         return x
 
     features = through(spec.outputs[: spec.shared], inputs)
@@ -118,13 +133,14 @@ def fcnet_as_keras(model: Any) -> Any:
     return tf.keras.Model(inputs, outputs)
 
 
-def _live(model: Any, layer: Any, names: list[str]) -> LiveLayer:
+def _live(model: Any, layer: Any, named: Mapping[str, Any]) -> LiveLayer:
     """Returns the view of one layer."""
     name = layer.name
-    own = [other for other in names if other.rpartition(".")[0] == name]
+    many = isinstance(layer, Convolutions)
+    own = [other for other in named if (other.startswith(f"{name}.") if many else other.rpartition(".")[0] == name)]
     theirs = {other: keras_name(other) or other.replace(".", "/") for other in own}
     if model.model_config.get("no_final_linear") and layer is model._spec.outputs[-1] and name != "output":
         theirs = {other: f"fc_out/{path.rpartition('/')[2]}" for other, path in theirs.items()}
-    variables = [LiveVariable(theirs[other], model.get_weight(other)) for other in own]
-    title = variables[0].path.rpartition("/")[0] or name
+    variables = [LiveVariable(theirs[other], named[other]) for other in own]
+    title = name if many else variables[0].path.rpartition("/")[0] or name
     return LiveLayer(title, lambda x: model.run_spec((layer,), x), variables)

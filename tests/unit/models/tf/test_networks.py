@@ -408,3 +408,26 @@ def test_base_model_is_a_view_under_the_names_of_rllib() -> None:
     np.testing.assert_array_equal(layer.kernel, model.variables(as_dict=True)["output.weight"].numpy().T)
     layer.set_weights([np.zeros((4, 2)), np.ones(2)])
     np.testing.assert_array_equal(model({"obs": obs})[0], np.ones((6, 2)))
+
+
+@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize("kind", ["vectors", "images"])
+def test_forward_passes_that_subclasses_copy_from_rllib_compute(kind, share):
+    """`self.base_model(...)` for outputs and `_value_out`, which the inherited `value_function` returns."""
+    base = FullyConnectedNetwork if kind == "vectors" else VisionNetwork
+
+    class Copied(base):
+        def forward(self, input_dict, state, seq_lens):
+            seen = input_dict["obs_flat"] if kind == "vectors" else tf.cast(input_dict["obs"], tf.float32)
+            outputs, self._value_out = self.base_model(seen)
+            return outputs, state
+
+    space = OBS if kind == "vectors" else spaces.Box(0, 1, (8, 8, 2), np.float32)
+    config = {"fcnet_hiddens": [5], "conv_filters": [[4, 4, 2], [8, 4, 1]], "vf_share_layers": share}
+    made, copied = base(space, ACTIONS, 2, config, "net"), Copied(space, ACTIONS, 2, config, "net")
+    for name, variable in copied.named_variables().items():
+        variable.assign(made.named_variables()[name])
+    obs = rows(3, *space.shape)
+    np.testing.assert_allclose(copied({"obs": obs})[0], made({"obs": obs})[0], atol=1e-6)
+    np.testing.assert_allclose(copied.value_function(), made.value_function(), atol=1e-6)
+    assert copied.actor_spec() is None
