@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
@@ -94,11 +93,10 @@ class Exploration:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Notes which hooks the subclass overrides."""
         super().__init_subclass__(**kwargs)
-        users = not cls.__module__.startswith("rlframe.") or cls.__module__.startswith("rlframe.examples.")
-        if users and "get_exploration_action" not in cls.__dict__ and not _PARTS.isdisjoint(cls.__dict__):
-            cls.get_exploration_action = _chosen_by_framework  # type: ignore[method-assign]
-        if users and "get_exploration_action" in cls.__dict__:
-            cls._chooses_by_users_code = True
+        if not cls.__module__.startswith("rlframe.") or cls.__module__.startswith("rlframe.examples."):
+            from rlframe.exploration.by_framework import choose_by_users_code
+
+            choose_by_users_code(cls)
         cls.has_postprocessing = cls.postprocess_trajectory is not Exploration.postprocess_trajectory
         cls.has_episode_hooks = (
             cls.on_episode_start is not Exploration.on_episode_start
@@ -224,34 +222,6 @@ class Exploration:
         self.last_timestep = int(state.get("last_timestep", self.last_timestep))
         if "rng" in state:
             self.rng.bit_generator.state = state["rng"]
-
-
-#: RLlib's names of what chooses actions in a framework, in the order in which they are looked for.
-_BY_FRAMEWORK: Mapping[str | None, tuple[str, ...]] = {
-    "torch": ("_get_torch_exploration_action", "get_torch_exploration_action"),
-    "tf": ("_get_tf_exploration_action_op", "get_tf_exploration_action_op"),
-}
-_PARTS = frozenset(name for names in _BY_FRAMEWORK.values() for name in names)
-
-
-def _chosen_by_framework(
-    self: Exploration, *, action_distribution: Any, timestep: int | None, explore: bool = True
-) -> tuple[Any, Any]:
-    """Returns what the user's part for the framework chooses; RLlib's explorations give it different arguments."""
-    names = _BY_FRAMEWORK.get(self.framework, ())
-    part = next((getattr(self, name) for name in names if hasattr(self, name)), None)
-    if part is None:
-        raise NotImplementedError(f"{type(self).__name__} chooses no actions in {self.framework}: wanted {names}")
-    offered = {
-        "q_values": action_distribution.inputs,
-        "action_dist": action_distribution,
-        "action_distribution": action_distribution,
-        "explore": explore,
-        "timestep": self.advance(timestep),
-    }
-    asked = inspect.signature(part).parameters
-    chosen: tuple[Any, Any] = part(**{name: value for name, value in offered.items() if name in asked})
-    return chosen
 
 
 def count_rows(distribution: Any) -> int:
