@@ -29,7 +29,9 @@ class Room(ModuleType):
             ImportError: With what there is instead. No AttributeError: `from module import name` would drop its text.
             AttributeError: If RLlib had no such name either.
         """
-        if not name.startswith("__") and not self._has_file(name):
+        if not name.startswith("__"):
+            if self._has_file(name):  # RLlib imported all of itself at once: `ray.rllib.agents.ppo.ppo.DEFAULT_CONFIG`
+                return importlib.import_module(f"{self.__name__}.{name}")
             found = _look_up(self.__name__, name)
             if found is not _NOTHING:
                 setattr(self, name, found)
@@ -43,7 +45,7 @@ class Room(ModuleType):
         return importlib.import_module, (self.__name__,)
 
     def _has_file(self, name: str) -> bool:
-        """Whether a name is that of a submodule nobody has imported yet: Python asks so before it imports it."""
+        """Whether a name is that of a submodule nobody has imported yet."""
         path = self.__dict__.get("__path__")
         return path is not None and _spec_of_file(f"{self.__name__}.{name}", path) is not None
 

@@ -197,3 +197,14 @@ def test_the_plan_of_trainers_without_one_has_its_name():
     from rlframe.agents.trainer_template import default_execution_plan
 
     assert default_execution_plan is Trainer.execution_plan
+
+
+def test_modules_are_attributes_of_their_packages_before_anybody_imported_them():
+    code = (
+        "import sys, rlframe\n"
+        "assert rlframe.agents.pg.pg.DEFAULT_CONFIG['lr'] > 0\n"
+        "assert rlframe.evaluation.postprocessing.Postprocessing.ADVANTAGES == 'advantages'\n"
+        "assert not hasattr(rlframe.agents, 'no_such_thing')\n"
+        "assert 'torch' not in sys.modules and 'tensorflow' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
