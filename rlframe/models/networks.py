@@ -99,7 +99,7 @@ class CustomModelNetwork:
 
 
 class ActorCriticNames:
-    """Methods of RLlib's models of actors and critics, by which programs ask for values of actions.
+    """Names of RLlib's models of actors and critics: networks, their weights, and what they make of actions.
 
     What the model gives for observations, `model_out`, is that of the actor here, and brings along the features that it
     was made of; features alone will do.
@@ -121,6 +121,33 @@ class ActorCriticNames:
         """Returns what `get_q_values` does, of the second critic."""
         made: Tensor = self.twin_q(*_critic_inputs(model_out, actions))
         return made
+
+    @property
+    def action_model(self: Any) -> Any:
+        """The actor's network as SAC called it; `policy_model` as DDPG did."""
+        return self.actor
+
+    @property
+    def q_net(self: Any) -> Any:
+        """The first critic's network as SAC called it; `q_model` as DDPG did."""
+        return self.q
+
+    @property
+    def twin_q_net(self: Any) -> Any:
+        """The second critic's network as SAC called it, None without one; `twin_q_model` as DDPG did."""
+        return getattr(self, "twin_q", None)
+
+    policy_model, q_model, twin_q_model = action_model, q_net, twin_q_net
+
+    def policy_variables(self: Any, as_dict: bool = False) -> Any:
+        """Returns the actor's trainable weights, as a list or by name."""
+        named = self.weights_of("actor")
+        return named if as_dict else list(named.values())
+
+    def q_variables(self: Any, as_dict: bool = False) -> Any:
+        """Returns the critics' trainable weights, as a list or by name."""
+        named = {**self.weights_of("q"), **self.weights_of("twin_q")}
+        return named if as_dict else list(named.values())
 
 
 def _critic_inputs(model_out: Any, actions: Any) -> tuple[Tensor, ...]:

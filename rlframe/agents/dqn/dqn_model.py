@@ -126,7 +126,10 @@ class QHeads(LayerOwner, ModelV2):
             With one atom: scores [B, A], and twice ones [B, A, 1]. With Z: expected values [B, A], atoms [Z], logits
             [B, A, Z] twice, and their probabilities [B, A, Z].
         """
-        scores = self.run_spec(self._q_advantage, model_out)
+        return self.distributions_of(self.run_spec(self._q_advantage, model_out))
+
+    def distributions_of(self, scores: Tensor) -> tuple[Tensor, ...]:
+        """Returns what `get_q_value_distributions` does, of the advantage head's output [B, A·Z]."""
         if self.num_atoms == 1:
             ones = ops.ones_like(scores)[..., None]
             return scores, ones, ones

@@ -41,11 +41,29 @@ class ConvStack(VariableOwner):
         """Returns flat features. Images `[B, H, W, C]`, or flat ones, of any dtype to float `[B, out_size]`."""
         images = tf.reshape(images, [-1, *self._shape]) if images.shape.rank == 2 else images
         maps = tf.cast(images, tf.float32)
-        for index, plan in enumerate(self._plans):
-            maps = tf.nn.bias_add(self._convolved(maps, index, plan), self.get_weight(f"{_name(index, plan)}.bias"))
-            maps = maps if self._activation is None else self._activation(maps)
-        # Channels first, so that the layers behind have their inputs in the torch sibling's order.
+        for index in range(len(self._plans)):
+            maps = self.convolve(maps, index)
+        return self.flatten(maps)
+
+    def convolve(self, maps: Any, index: int) -> Any:
+        """Returns what one convolution and its activation make of `[B, H, W, C]`."""
+        plan = self._plans[index]
+        maps = tf.nn.bias_add(self._convolved(maps, index, plan), self.get_weight(f"{_name(index, plan)}.bias"))
+        return maps if self._activation is None else self._activation(maps)
+
+    @staticmethod
+    def flatten(maps: Any) -> Any:
+        """Returns maps in rows, channels first, so that the layers behind have their inputs in torch's order."""
         return flat_rows(tf.transpose(maps, [0, 3, 1, 2]))
+
+    def weights_of(self, index: int) -> tuple[Any, Any]:
+        """Returns the weights and the biases of one convolution."""
+        name = _name(index, self._plans[index])
+        return self.get_weight(f"{name}.weight"), self.get_weight(f"{name}.bias")
+
+    def __len__(self) -> int:
+        """Returns how many convolutions there are."""
+        return len(self._plans)
 
     def _convolved(self, maps: Any, index: int, plan: ConvPlan) -> Any:
         weight = self.get_weight(f"{_name(index, plan)}.weight")

@@ -9,6 +9,7 @@ import numpy as np
 from rlframe.models.networks import CustomModelNetwork, LayeredNetwork, NetworksModel
 from rlframe.models.spec import CustomNetwork, Network, Part, Variable
 from rlframe.models.tf.layer_owner import TFLayerOwner
+from rlframe.models.tf.rllib_layers import KerasView, network_of
 from rlframe.models.tf.tf_modelv2 import TFModelV2
 from rlframe.models.tf.variables import VariableOwner
 
@@ -50,7 +51,14 @@ class TFCustomNetwork(CustomModelNetwork, _Kernels):
 
 
 class Networks(NetworksModel, TFLayerOwner, TFModelV2):
-    """The networks of a policy as its model; see `NetworksModel`."""
+    """The networks of a policy as its model; see `NetworksModel`.
+
+    DDPG's names of them are Keras models, as they were in RLlib.
+    """
+
+    policy_model = KerasView(lambda model: network_of(model, "actor"))
+    q_model = KerasView(lambda model: network_of(model, "q"))
+    twin_q_model = KerasView(lambda model: network_of(model, "twin_q"))
 
     _NOT_SEARCHED = (*TFModelV2._NOT_SEARCHED, "parts", "view")
 

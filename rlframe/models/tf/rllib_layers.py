@@ -1,35 +1,53 @@
-"""The default networks as the Keras models that RLlib 1.x kept in `base_model`, with RLlib's names."""
+"""Networks as the Keras models that RLlib 1.x had inside of its models, with RLlib's names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from rlframe.models.rllib_names import keras_name
-from rlframe.models.spec import Convolutions
+from rlframe.models.spec import Convolutions, Layer, Network
+
+
+class KerasView:
+    """An attribute of a model's that is a Keras model, made anew each time; a program's own in its place is kept.
+
+    Args:
+        make: Makes it of the model; raises AttributeError where there is none.
+    """
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self._make = make
+
+    def __get__(self, model: Any, owner: type) -> Any:
+        """Returns the Keras model; itself where a class is asked."""
+        return self if model is None else self._make(model)
 
 
 class LiveVariable:
-    """A variable of a network's under RLlib's name, kernels as [in, out]: reads and assignments go to the network's.
+    """A variable of a network's under RLlib's name: reads and assignments go to the network's.
+
+    Kernels are [in, out] there, those of convolutions [height, width, in, out].
 
     Args:
         name: RLlib's name, such as "fc_1/kernel".
-        variable: The network's `tf.Variable`; weights lie as [out, in].
+        variable: The network's `tf.Variable`; weights lie as [out, in], or [out, in, height, width].
     """
 
     def __init__(self, name: str, variable: Any) -> None:
         self.trainable = bool(variable.trainable)
-        self.path, self._variable, self._transposed = name, variable, len(variable.shape) == 2
+        self.path, self._variable = name, variable
+        self._order = _ORDERS.get(len(variable.shape), (0,))
         self.name = f"{name}:0"
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Sizes in RLlib's layout."""
-        shape = tuple(int(size) for size in self._variable.shape)
-        return shape[::-1] if self._transposed else shape
+        return tuple(int(self._variable.shape[axis]) for axis in self._order)
 
     @property
     def dtype(self) -> str:
@@ -40,7 +58,7 @@ class LiveVariable:
     @property
     def value(self) -> Any:
         """The tensor."""
-        return tf.transpose(self._variable) if self._transposed else tf.identity(self._variable)
+        return tf.transpose(self._variable, self._order)
 
     def numpy(self) -> Any:
         """Returns the values."""
@@ -48,8 +66,7 @@ class LiveVariable:
 
     def assign(self, value: Any) -> None:
         """Sets the values, given in RLlib's layout."""
-        array = np.asarray(value)
-        self._variable.assign(array.T if self._transposed else array)
+        self._variable.assign(np.asarray(value).transpose(np.argsort(self._order)))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """Returns the values."""
@@ -59,6 +76,10 @@ class LiveVariable:
     def __repr__(self) -> str:
         """Returns name and shape."""
         return f"<{self.name} {self.shape}>"
+
+
+#: RLlib's order of a variable's axes, by their number.
+_ORDERS = {0: (), 1: (0,), 2: (1, 0), 4: (2, 3, 1, 0)}
 
 
 class LiveLayer(tf.keras.layers.Layer):  # type: ignore[misc]  # TensorFlow has no types
@@ -97,50 +118,100 @@ class LiveLayer(tf.keras.layers.Layer):  # type: ignore[misc]  # TensorFlow has 
         return self._live[-1]
 
 
-class RLlibLayers:
-    """The part of a default network by which it is found as RLlib 1.x's Keras model."""
-
-    @property
-    def base_model(self) -> Any:
-        """The network as RLlib's Keras model, a view made anew: see `network_as_keras`."""
-        return network_as_keras(self)
-
-
-def network_as_keras(model: Any) -> Any:
+def base_model_of(model: Any) -> Any:
     """Returns a default network as a Keras model of observations [B, ...] to [outputs, values [B, 1]].
 
-    It is a view: its layers `fc_1`, …, `fc_out`, `fc_value_1`, …, `value_out` compute with the network's variables as
-    they are then, and setting theirs sets the network's. A policy that acts in NumPy reads them again when it learns
-    or `set_weights` is called. Convolutions are one layer.
-
-    Args:
-        model: The network.
+    It is a view: its layers `fc_1`, …, `fc_out`, `fc_value_1`, …, `value_out`, and `conv1`, … for images, compute with
+    the network's variables as they are then, and setting theirs sets the network's. A policy that acts in NumPy reads
+    them again when it learns or `set_weights` is called.
     """
-    spec, named = model._spec, model.named_variables()
-    images = bool(spec.outputs) and isinstance(spec.outputs[0], Convolutions)
-    shape = tuple(model.obs_space.shape) if images else (int(np.prod(model.obs_space.shape)),)
-    inputs = tf.keras.layers.Input(shape, name="observations")
-
-    def through(layers: Any, x: Any) -> Any:
-        for layer in layers:
-            x = _live(model, layer, named)(x)
-        return x
-
-    features = through(spec.outputs[: spec.shared], inputs)
-    outputs = [through(spec.outputs[spec.shared :], features)]
+    spec, variables = model._spec, model.named_variables()
+    shape = model.obs_space.shape
+    images = any(isinstance(layer, Convolutions) for layer in spec.outputs)
+    inputs = tf.keras.layers.Input(shape if images else (int(np.prod(shape)),), name="observations")
+    features = _through(model, spec.outputs[: spec.shared], variables, inputs)
+    outputs = [_through(model, spec.outputs[spec.shared :], variables, features)]
     if spec.values:
-        outputs.append(through(spec.values, features))
+        outputs.append(_through(model, spec.values, variables, features))
     return tf.keras.Model(inputs, outputs)
 
 
-def _live(model: Any, layer: Any, named: Mapping[str, Any]) -> LiveLayer:
-    """Returns the view of one layer."""
-    name = layer.name
-    many = isinstance(layer, Convolutions)
-    own = [other for other in named if (other.startswith(f"{name}.") if many else other.rpartition(".")[0] == name)]
-    theirs = {other: keras_name(other) or other.replace(".", "/") for other in own}
-    if model.model_config.get("no_final_linear") and layer is model._spec.outputs[-1] and name != "output":
-        theirs = {other: f"fc_out/{path.rpartition('/')[2]}" for other, path in theirs.items()}
-    variables = [LiveVariable(theirs[other], named[other]) for other in own]
-    title = name if many else variables[0].path.rpartition("/")[0] or name
-    return LiveLayer(title, lambda x: model.run_spec((layer,), x), variables)
+class RLlibLayers:
+    """The part of a default network by which it is found as RLlib 1.x's Keras model."""
+
+    #: The network as RLlib's Keras model: see `base_model_of`.
+    base_model = KerasView(base_model_of)
+
+
+def head_of(model: Any, layers: Sequence[Layer], finish: Callable[[Any], Any] | None = None) -> Any:
+    """Returns layers behind a model's outputs as a Keras model of those, `[B, num_outputs]`; a view, as above.
+
+    Args:
+        model: The model.
+        layers: The layers.
+        finish: What is made of their outputs; None for themselves.
+    """
+    inputs = tf.keras.layers.Input((int(model.num_outputs),), name="model_out")
+    made = _through(model, layers, model.named_variables(), inputs)
+    return tf.keras.Model(inputs, made if finish is None else LiveLayer("made", finish, ())(made))
+
+
+def network_of(model: Any, part: str) -> Any:
+    """Returns an actor or a critic as a Keras model of its inputs, features and for critics actions; a view, as above.
+
+    Args:
+        model: The model.
+        part: The network's name.
+
+    Raises:
+        AttributeError: If there is none, or it is a model of the program's own.
+    """
+    network = getattr(model, part)
+    if network is None or not isinstance(network.spec, Network):
+        raise AttributeError(f"{part} of {type(model).__name__} is no network of layers")
+    inputs = [tf.keras.layers.Input((width,)) for width in network.spec.inputs.values()]
+    x = inputs[0] if len(inputs) == 1 else tf.keras.layers.Concatenate(axis=1)(inputs)
+    made = _through(network, network.spec.layers, network.named_variables(), x, f"{part}.")
+    return tf.keras.Model(inputs if len(inputs) > 1 else x, made)
+
+
+def _through(model: Any, layers: Sequence[Layer], variables: Mapping[str, Any], x: Any, prefix: str = "") -> Any:
+    for layer in layers:
+        for view in _views(model, layer, variables, prefix):
+            x = view(x)
+    return x
+
+
+def _views(model: Any, layer: Layer, variables: Mapping[str, Any], prefix: str) -> list[LiveLayer]:
+    """Returns the view of one layer, of convolutions one for each."""
+    if isinstance(layer, Convolutions):
+        stack = getattr(model, layer.name)
+        convs = []
+        for index in range(len(stack)):
+            mine = {name: one for weight in stack.weights_of(index) for name, one in variables.items() if one is weight}
+            convs.append(_view(f"conv_{index}", partial(stack.convolve, index=index), _named(mine, prefix)))
+        return [*convs, LiveLayer(f"{layer.name}_flat", stack.flatten, ())]
+    mine = {name: variable for name, variable in variables.items() if name.rpartition(".")[0] == layer.name}
+    named = _named(mine, prefix)
+    if _is_last(model, layer):
+        named = {f"fc_out/{path.rpartition('/')[2]}": variable for path, variable in named.items()}
+    return [_view(layer.name, lambda x: model.run_spec(model.bind_spec((layer,)), x), named)]
+
+
+def _named(variables: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Returns variables by RLlib's names."""
+    return {keras_name(prefix + name) or name.replace(".", "/"): variable for name, variable in variables.items()}
+
+
+def _view(name: str, function: Callable[[Any], Any], variables: Mapping[str, Any]) -> LiveLayer:
+    """Returns a layer that is called as its variables are, or `name` without any."""
+    title = next(iter(variables), f"{name}/").rpartition("/")[0].replace("/", "_")
+    return LiveLayer(title, function, [LiveVariable(path, variable) for path, variable in variables.items()])
+
+
+def _is_last(model: Any, layer: Layer) -> bool:
+    """Returns whether a hidden layer is the last one of a default network that has no linear one behind it."""
+    spec = getattr(model, "_spec", None)
+    if spec is None or not model.model_config.get("no_final_linear"):
+        return False
+    return layer is spec.outputs[-1] and layer.name != "output"

@@ -159,3 +159,20 @@ def test_what_only_built_in_networks_have_is_refused():
     pytest.importorskip("torch")
     with pytest.raises(ConfigError, match="use_state_preprocessor: got True with the custom model DDPGTorchModel"):
         make("torch", base_of("torch"), use_state_preprocessor=True)
+
+
+@frameworks
+def test_built_in_networks_have_the_names_of_rllib(framework):
+    policy = make(framework, None, twin_q=True)
+    batch = rows(policy, 3)
+    obs, actions = policy.to_tensors((batch["obs"], batch["actions"]))
+    model, told = policy.model, [obs, actions]
+    np.testing.assert_allclose(
+        policy.to_numpy(model.policy_model(obs)), policy.to_numpy(model.get_policy_output(obs)), atol=1e-6
+    )
+    values = model.twin_q_model(told) if framework == "tf" else model.twin_q_model(*told)
+    np.testing.assert_allclose(policy.to_numpy(values), policy.to_numpy(model.get_twin_q_values(*told)), atol=1e-6)
+    assert make(framework, None, twin_q=False).model.twin_q_net is None
+    if framework == "tf":
+        layers = {variable.path.partition("/")[0] for variable in model.policy_model.variables}
+        assert layers == {"actor_hidden_0", "actor_out"}

@@ -216,3 +216,7 @@ def test_built_in_networks_tell_the_values_of_actions(framework, action_space):
     np.testing.assert_array_equal(
         policy.to_numpy(policy.model.get_policy_output(model_out)), policy.to_numpy(model_out)
     )
+    assert policy.model.action_model is policy.model.actor
+    assert (policy.model.q_net, policy.model.twin_q_net) == (policy.model.q, policy.model.twin_q)
+    assert all(name.startswith("actor.") for name in policy.model.policy_variables(as_dict=True))
+    assert len(policy.model.q_variables()) == 2 * len(policy.model.policy_variables())

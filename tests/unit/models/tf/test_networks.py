@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from rlframe.models.catalog import ModelCatalog
 from rlframe.models.conv_sizes import DEFAULT_FILTERS, plan_convs
 from rlframe.models.obs_layout import restore_original_dimensions
 from rlframe.models.preprocessors import get_preprocessor
@@ -13,7 +14,8 @@ from rlframe.utils.spaces.repeated import Repeated
 
 tf = pytest.importorskip("tensorflow")
 
-from rlframe.models.tf.complex_input_net import ComplexInputNetwork  # noqa: E402 - TensorFlow may be missing
+from rlframe.agents.dqn.dqn_tf_model import DQNTFModel  # noqa: E402 - TensorFlow may be missing
+from rlframe.models.tf.complex_input_net import ComplexInputNetwork  # noqa: E402
 from rlframe.models.tf.fcnet import FullyConnectedNetwork  # noqa: E402
 from rlframe.models.tf.misc import seeded_initial_weights  # noqa: E402
 from rlframe.models.tf.recurrent_net import RecurrentNetwork  # noqa: E402
@@ -431,3 +433,40 @@ def test_forward_passes_that_subclasses_copy_from_rllib_compute(kind, share):
     np.testing.assert_allclose(copied({"obs": obs})[0], made({"obs": obs})[0], atol=1e-6)
     np.testing.assert_allclose(copied.value_function(), made.value_function(), atol=1e-6)
     assert copied.actor_spec() is None
+
+
+def test_base_model_of_images_is_a_view_with_a_layer_for_each_convolution() -> None:
+    space = spaces.Box(0, 255, (10, 10, 1), np.uint8)
+    config = {"conv_filters": [[4, 4, 2], [6, 5, 1]], "vf_share_layers": False}
+    model = VisionNetwork(space, spaces.Discrete(2), 2, config, "net")
+    obs = rows(3, 10, 10, 1)
+    outputs, _ = model({"obs": obs})
+    made, values = model.base_model(obs)
+    np.testing.assert_allclose(made, outputs, atol=1e-5)
+    np.testing.assert_allclose(values[:, 0], model.value_function(), atol=1e-5)
+    assert model.base_model.get_layer("conv1").kernel.shape == (4, 4, 1, 4)
+    model.base_model.get_layer("conv_value_1").kernel.assign(np.ones((4, 4, 1, 4)))
+    assert (model.variables(as_dict=True)["value_convs.convs.0._model.1.weight"].numpy() == 1).all()
+
+
+def test_a_base_model_of_the_programs_own_is_kept() -> None:
+    class Own(FullyConnectedNetwork):
+        def __init__(self, *args) -> None:
+            super().__init__(*args)
+            self.base_model = "mine"
+
+    assert Own(OBS, ACTIONS, 2, {"fcnet_hiddens": [4]}, "net").base_model == "mine"
+
+
+@pytest.mark.parametrize("options", [{"dueling": True}, {"num_atoms": 5, "use_noisy": True}, {"q_hiddens": ()}])
+def test_heads_of_dqn_are_keras_models_of_the_trunks_features(options) -> None:
+    heads = {"q_hiddens": (6,), "v_min": -1.0, "v_max": 1.0, **options}
+    config = {"fcnet_hiddens": [4], "no_final_linear": bool(heads["q_hiddens"])}
+    outputs = 4 if heads["q_hiddens"] else 2
+    model = ModelCatalog.get_model_v2(OBS, ACTIONS, outputs, config, "tf", "net", model_interface=DQNTFModel, **heads)
+    features, _ = model({"obs": rows(3, 3)})
+    for made, wanted in zip(model.q_value_head(features), model.get_q_value_distributions(features), strict=True):
+        np.testing.assert_allclose(made, wanted, atol=1e-6)
+    assert hasattr(model, "state_value_head") is heads.get("dueling", False)
+    if heads.get("dueling"):
+        np.testing.assert_allclose(model.state_value_head(features), model.get_state_value(features), atol=1e-6)
