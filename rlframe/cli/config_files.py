@@ -24,6 +24,7 @@ _EXPERIMENT_TYPES: dict[str, tuple[type, str]] = {
     "checkpoint_freq": (int, "a number of iterations"),
     "keep_checkpoints_num": (int, "a number of checkpoints"),
 }
+_SEVERAL = "python -m rlframe.train -f {path} runs what Ray Tune does: several trials, and files of experiments"
 #: Bytes of a config file.
 _MOST_BYTES = 1 << 20
 
@@ -71,7 +72,7 @@ def read_config_file(path: str | Path) -> ConfigFile:
     if not experiments:
         return ConfigFile(config=content)
     if len(content) > 1:
-        raise ConfigError(f"{path}: holds {len(content)} experiments, wanted one: give each a file of its own")
+        raise ConfigError(f"{path}: holds {len(content)} experiments, wanted one: {_SEVERAL.format(path=path)}")
     return _experiment(experiments[0], path)
 
 
@@ -83,11 +84,11 @@ def _read(path: str | Path) -> str:
 
 
 def _experiment(experiment: dict[str, Any], path: str | Path) -> ConfigFile:
-    unknown = sorted(set(experiment) - _EXPERIMENT_KEYS)
-    if unknown:
+    beyond = sorted(set(experiment) - _EXPERIMENT_KEYS) + ["grid_search"] * _has_search(experiment)
+    if beyond:
         raise ConfigError(
-            f"{path}: the experiment has {', '.join(unknown)}, wanted only {', '.join(sorted(_EXPERIMENT_KEYS))}: "
-            "use ray.tune for anything beyond one run"
+            f"{path}: the experiment has {', '.join(beyond)}, wanted only {', '.join(sorted(_EXPERIMENT_KEYS))}: "
+            + _SEVERAL.format(path=path)
         )
     for key, (kind, words) in _EXPERIMENT_TYPES.items():
         value = experiment.get(key)
@@ -105,3 +106,10 @@ def _experiment(experiment: dict[str, Any], path: str | Path) -> ConfigFile:
         checkpoint_freq=experiment.get("checkpoint_freq"),
         keep_checkpoints=experiment.get("keep_checkpoints_num"),
     )
+
+
+def _has_search(value: Any) -> bool:
+    """Returns whether there is Tune's `{grid_search: [...]}` somewhere."""
+    if isinstance(value, list):
+        return any(map(_has_search, value))
+    return isinstance(value, dict) and ("grid_search" in value or any(map(_has_search, value.values())))

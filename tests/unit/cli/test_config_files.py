@@ -67,8 +67,9 @@ def test_read_rllib_experiment_says_algorithm_env_and_stop(tmp_path: Path) -> No
     [
         ("[1, 2]", "holds a list"),
         ("a: [1", "cannot be read"),
-        ("a: {run: DQN}\nb: {run: DQN}", "2 experiments"),
-        ("a: {run: DQN, num_samples: 3}", "num_samples"),
+        ("a: {run: DQN}\nb: {run: DQN}", "2 experiments.*python -m rlframe.train -f"),
+        ("a: {run: DQN, num_samples: 3}", "num_samples.*python -m rlframe.train -f"),
+        ("a: {run: DQN, config: {lr: {grid_search: [1, 2]}}}", "grid_search.*python -m rlframe.train -f"),
         ("a: !!python/object:os.system {}", "cannot be read"),
     ],
 )
