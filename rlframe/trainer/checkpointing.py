@@ -51,7 +51,7 @@ def describe(trainer: Any) -> dict[str, Any]:
     """Returns what identifies a checkpoint: algorithm, spaces, versions, and the config for reading."""
     from rlframe.version import __version__
 
-    worker = trainer.workers.local_worker()
+    worker = None if trainer.workers is None else trainer.workers.local_worker()
     return {
         "kind": "trainer",
         "trainer_schema": SCHEMA,
@@ -67,7 +67,7 @@ def describe(trainer: Any) -> dict[str, Any]:
                 "policy_class": type(policy).__name__,
                 **_own_config(worker.policy_specs[pid].config),
             }
-            for pid, policy in worker.policy_map.items()
+            for pid, policy in (worker.policy_map.items() if worker else ())
         },
         "config": to_jsonable(trainer.config),
     }
@@ -108,18 +108,15 @@ def gather(trainer: Any, *, buffer: bool | None = None) -> dict[str, Any]:
         buffer: Whether the replay buffer is included; None goes by `store_buffer_in_checkpoints`.
     """
     workers = trainer.workers
+    if workers is None:  # of a trainer whose `_init` builds other parts
+        return _counters(trainer)
     if workers.learns_remotely:
         workers.pull_policies()
     if buffer is None:
         buffer = _keeps_buffers(trainer)
     state: dict[str, Any] = {
-        "iteration": trainer._iteration,
-        "time_total": trainer._time_total,
-        "timesteps_total": trainer._timesteps_total,
-        "episodes_total": trainer._episodes_total,
-        "seed": trainer.seed,
+        **_counters(trainer),
         "worker_restarts": workers.restarts,
-        "experiment_id": trainer.experiment_id,
         "local_worker": workers.local_worker().get_state(),
         "remote_workers": _remote_states(workers),
         "plan": _plan_state(trainer),
@@ -129,6 +126,27 @@ def gather(trainer: Any, *, buffer: bool | None = None) -> dict[str, Any]:
     if buffer and trainer.local_replay_buffer is not None:
         state["replay_buffer"] = trainer.local_replay_buffer.get_state()
     return state
+
+
+def _counters(trainer: Any) -> dict[str, Any]:
+    return {
+        "iteration": trainer._iteration,
+        "time_total": trainer._time_total,
+        "timesteps_total": trainer._timesteps_total,
+        "episodes_total": trainer._episodes_total,
+        "seed": trainer.seed,
+        "experiment_id": trainer.experiment_id,
+    }
+
+
+def _set_counters(trainer: Any, state: Mapping[str, Any]) -> None:
+    trainer.seed = int(state["seed"])
+    trainer._iteration = int(state["iteration"])
+    trainer._time_total = float(state["time_total"])
+    trainer._timesteps_total = state["timesteps_total"]
+    trainer._episodes_total = state["episodes_total"]
+    trainer.experiment_id = state["experiment_id"]
+    vars(trainer).update(dict.fromkeys(_SINCE_RESTORE, 0))
 
 
 def _remote_states(workers: Any) -> dict[str, Any]:
@@ -172,6 +190,11 @@ def load(trainer: Any, directory: str) -> None:
         CheckpointError: Names what does not fit.
     """
     state, meta = read_state(directory)
+    if trainer.workers is None:
+        check_fits(trainer, meta, directory)
+        trainer.__setstate__(state)
+        trainer._iteration = meta["iteration"]  # a program's own state need not have it
+        return
     revive(trainer)
     with names.from_file(f"checkpoint {directory!r}", _ADVICE, _named_by(trainer)):
         _take_over(trainer, state, meta, directory)
@@ -333,7 +356,8 @@ def _missing_policies(trainer: Any, meta: dict[str, Any], directory: str) -> lis
     Raises:
         CheckpointError: If one cannot: a checkpoint holds no code, neither its class nor functions in its config.
     """
-    known, missing = trainer.workers.local_worker().policy_map, []
+    known = {} if trainer.workers is None else trainer.workers.local_worker().policy_map
+    missing: list[str] = []
     for pid, spaces in meta.get("spaces", {}).items():
         if pid in known:
             continue
@@ -357,15 +381,12 @@ def apply(trainer: Any, state: dict[str, Any]) -> None:
     With `store_buffer_in_checkpoints` off, the trainer keeps its own buffer, whatever the state holds.
     """
     workers = trainer.workers
+    if workers is None:
+        _set_counters(trainer, state)
+        return
     workers.local_worker().set_state(state["local_worker"])
-    trainer.seed = int(state["seed"])
+    _set_counters(trainer, state)
     workers.restarts = max(workers.restarts, int(state.get("worker_restarts", 0)))
-    trainer._iteration = int(state["iteration"])
-    trainer._time_total = float(state["time_total"])
-    trainer._timesteps_total = state["timesteps_total"]
-    trainer._episodes_total = state["episodes_total"]
-    trainer.experiment_id = state["experiment_id"]
-    vars(trainer).update(dict.fromkeys(_SINCE_RESTORE, 0))
     if workers.remote_workers():
         _restore_remotes(workers, state["remote_workers"])
     # Remote workers may be more or fewer than were saved; the plan starts from its counters in any case.

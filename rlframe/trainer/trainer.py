@@ -674,7 +674,7 @@ class Trainer(
         Raises:
             CheckpointError: If this is no trainer yet: trainers are not pickled or copied.
         """
-        if self.__dict__.get("workers") is None:
+        if "workers" not in self.__dict__:
             raise CheckpointError(
                 f"{type(self).__name__}: got a pickle or a copy of a trainer, which has files and processes; "
                 "make one with the same config, and restore() a checkpoint, or set_weights()"

@@ -34,6 +34,36 @@ def test_a_trainer_builds_its_own_parts():
     trainer.stop()
 
 
+class CountedRounds(Rounds):
+    def _init(self, config, env_creator):
+        self.rounds = 0
+
+    def step(self):
+        self.rounds += 1
+        return {"episode_reward_mean": float(self.rounds), "timesteps_this_iter": 2}
+
+    def __getstate__(self):
+        return {"rounds": self.rounds}
+
+    def __setstate__(self, state):
+        self.rounds = state["rounds"]
+
+
+@pytest.mark.parametrize("trainer_class", [Rounds, CountedRounds])
+def test_a_trainer_without_workers_is_saved_and_restored(trainer_class, tmp_path):
+    trainer = trainer_class(env="CartPole-v1")
+    trainer.train()
+    path = trainer.save(str(tmp_path))
+    trainer.train()
+    trainer.restore(path)
+    assert (trainer.iteration, getattr(trainer, "rounds", 1)) == (1, 1)
+    other = trainer_class(env="CartPole-v1")
+    other.restore(path)
+    assert other.train()["training_iteration"] == 2
+    for each in (trainer, other):
+        each.stop()
+
+
 def test_its_own_keys_have_defaults_and_others_are_refused():
     assert Rounds.get_default_config()["rounds"] == 3
     with pytest.raises(ConfigError, match="round"):
