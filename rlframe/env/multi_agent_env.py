@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import gymnasium
@@ -65,6 +65,35 @@ class MultiAgentEnv:
     def close(self) -> None:
         """Frees what the environment holds; nothing unless overridden."""
 
+    def get_agent_ids(self) -> set[Any]:
+        """Returns the ids of all agents that the environment tells of: by spaces, `possible_agents` or `_agent_ids`."""
+        return set(_known_agents(self))
+
+    def observation_space_sample(self, agent_ids: Iterable[Any] | None = None) -> MultiAgentDict:
+        """Returns a random observation of each agent; None for `agent_ids` means all."""
+        return self._samples("observation_space", agent_ids)
+
+    def action_space_sample(self, agent_ids: Iterable[Any] | None = None) -> MultiAgentDict:
+        """Returns a random action of each agent; None for `agent_ids` means all."""
+        return self._samples("action_space", agent_ids)
+
+    def observation_space_contains(self, x: Mapping[Any, Any]) -> bool:
+        """Returns whether each agent's observation is in its space."""
+        return self._contain("observation_space", x)
+
+    def action_space_contains(self, x: Mapping[Any, Any]) -> bool:
+        """Returns whether each agent's action is in its space."""
+        return self._contain("action_space", x)
+
+    def _samples(self, name: str, agents: Iterable[Any] | None) -> MultiAgentDict:
+        known = spaces_by_agent(self, name)
+        chosen = self.get_agent_ids() if agents is None else agents
+        return {agent: _space_of(known, agent, name).sample() for agent in chosen}
+
+    def _contain(self, name: str, x: Mapping[Any, Any]) -> bool:
+        known = spaces_by_agent(self, name)
+        return all(_space_of(known, agent, name).contains(value) for agent, value in x.items())
+
     def with_agent_groups(
         self, groups: Mapping[Any, Sequence[Any]], obs_space: Any = None, act_space: Any = None
     ) -> GroupAgentsWrapper:
@@ -79,6 +108,18 @@ class MultiAgentEnv:
             EnvError: If the groups do not fit the environment; names the agent.
         """
         return GroupAgentsWrapper(self, groups, obs_space, act_space)
+
+
+def _space_of(known: Any, agent: Any, name: str) -> Any:
+    """Returns the space of an agent.
+
+    Raises:
+        EnvError: If the environment tells none.
+    """
+    space = known.get(agent) if isinstance(known, Mapping) else known
+    if space is None:
+        raise EnvError(f"agent {agent!r} has no {name}; wanted one for all agents, or {{agent id: space}}")
+    return space
 
 
 def make_multi_agent(env_name_or_creator: str | Callable[..., Any]) -> type[MultiAgentEnv]:

@@ -1,0 +1,44 @@
+"""What a `MultiAgentEnv` tells of its agents and their spaces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlframe.env.multi_agent_env import MultiAgentEnv
+from rlframe.utils.errors import EnvError
+
+BOX = spaces.Box(-1, 1, (2,), np.float32)
+
+
+class Shared(MultiAgentEnv):
+    observation_space, action_space = BOX, spaces.Discrete(3)
+
+    def __init__(self) -> None:
+        self._agent_ids = {"a", "b"}
+
+
+class Each(MultiAgentEnv):
+    observation_space = spaces.Dict({"a": BOX, "b": spaces.Discrete(2)})
+    action_space = spaces.Dict({"a": spaces.Discrete(3), "b": BOX})
+    possible_agents = ("a", "b")
+
+
+@pytest.mark.parametrize("env", [Shared(), Each()], ids=["shared", "each"])
+def test_samples_are_in_the_spaces_of_all_agents_or_of_some(env: Any) -> None:
+    assert env.get_agent_ids() == {"a", "b"}
+    observations, actions = env.observation_space_sample(), env.action_space_sample(["b"])
+    assert (set(observations), set(actions)) == ({"a", "b"}, {"b"})
+    assert env.observation_space_contains(observations)
+    assert env.action_space_contains(actions)
+    assert not env.observation_space_contains({"a": np.array([2.0, 0.0], np.float32)})
+
+
+def test_an_agent_without_a_space_is_named() -> None:
+    with pytest.raises(EnvError, match="'c'"):
+        Each().action_space_sample(["c"])
+    with pytest.raises(EnvError, match="'a'"):
+        MultiAgentEnv().action_space_contains({"a": 0})
