@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -272,7 +273,7 @@ class ModelCatalog:
     def get_preprocessor_as_wrapper(env: Any, options: Mapping[str, Any] | None = None) -> Any:
         """Returns the environment with its observations preprocessed, in the contract that it has."""
         preprocessor = ModelCatalog.get_preprocessor(env, options)
-        if not isinstance(env, gymnasium.Env):
+        if not (isinstance(env, gymnasium.Env) and "seed" in inspect.signature(env.reset).parameters):
             return PreprocessedEnv(env, preprocessor)
         return gymnasium.wrappers.TransformObservation(env, preprocessor.transform, preprocessor.observation_space)
 

@@ -368,6 +368,23 @@ def test_get_preprocessor_default_and_custom():
     assert type(ModelCatalog.get_preprocessor_for_space(OBS, {"custom_preprocessor": "half"})) is Halved
 
 
+def test_get_preprocessor_as_wrapper_keeps_the_contract_of_an_old_environment():
+    class Old(gym.Env):
+        observation_space, action_space = spaces.Discrete(3), spaces.Discrete(2)
+
+        def reset(self):
+            return 1
+
+        def step(self, action):
+            return 2, 1.0, True, {}
+
+    env = ModelCatalog.get_preprocessor_as_wrapper(Old())
+    np.testing.assert_array_equal(env.reset(), [0, 1, 0])
+    obs, *rest = env.step(0)
+    np.testing.assert_array_equal(obs, [0, 0, 1])
+    assert rest == [1.0, True, {}]
+
+
 def test_get_preprocessor_as_wrapper_transforms_observations():
     class Env(gym.Env):
         observation_space = spaces.Discrete(3)
