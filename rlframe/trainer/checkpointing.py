@@ -51,7 +51,7 @@ def describe(trainer: Any) -> dict[str, Any]:
     """Returns what identifies a checkpoint: algorithm, spaces, versions, and the config for reading."""
     from rlframe.version import __version__
 
-    worker = None if trainer.workers is None else trainer.workers.local_worker()
+    worker: Any = None if trainer.workers is None else trainer.workers.local_worker()
     return {
         "kind": "trainer",
         "trainer_schema": SCHEMA,
