@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 import tree
 
+from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.probe import ROWS, require_outputs, require_states, require_values, try_model
 
 
@@ -30,7 +31,7 @@ def check_model(model: Any, obs_space: Any, num_outputs: int | None, *, values: 
     seq_lens = tf.ones(ROWS, tf.int32) if states else None
 
     def call(arrays: Any) -> Any:
-        return model(tree.map_structure(tf.convert_to_tensor, arrays), states, seq_lens)
+        return model(SampleBatch(tree.map_structure(tf.convert_to_tensor, arrays)), states, seq_lens)
 
     outputs, new_states = try_model(model, obs_space, call)
     require_outputs(model, outputs, wanted, _no_float_tensor(outputs))

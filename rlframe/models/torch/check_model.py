@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import tree
 
+from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.probe import ROWS, require_outputs, require_states, require_values, try_model
 
 
@@ -37,7 +38,7 @@ def check_model(model: Any, obs_space: Any, num_outputs: int | None, *, values: 
 
             def call(arrays: Any) -> Any:
                 inputs = tree.map_structure(lambda array: torch.as_tensor(array, device=device), arrays)
-                return model(inputs, states, seq_lens)
+                return model(SampleBatch(inputs), states, seq_lens)
 
             outputs, new_states = try_model(model, obs_space, call)
             require_outputs(model, outputs, wanted, _no_float_tensor(outputs))

@@ -325,3 +325,14 @@ def test_choices_of_torch_that_a_subclass_sets_take_the_place_of_the_class_own()
     assert set(mine.sample().tolist()) == {0, 2}
     np.testing.assert_allclose(mine.entropy(), np.log(2.0), rtol=1e-6)
     assert 1 not in mine.deterministic_sample()
+
+
+def test_check_model_gives_a_batch_as_policies_do():
+    class Asks(Fake):
+        def forward(self, input_dict, state, seq_lens):
+            assert not input_dict.is_training
+            assert not input_dict["is_training"]
+            assert input_dict.count == len(input_dict["obs"])
+            return super().forward(input_dict, state, seq_lens)
+
+    check_model(Asks(), OBS, 2)
