@@ -13,7 +13,7 @@ _RESULTS = "result.json"
 
 
 class Checkpoint(ray.tune.Checkpoint):
-    """A checkpoint that is a path as well, as checkpoints were in Ray 1.x: `os.path` and `open` take it."""
+    """A checkpoint that is a path as well: `os.path` and `open` take it."""
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -24,11 +24,47 @@ class Checkpoint(ray.tune.Checkpoint):
         return str(self.path)
 
 
+class CheckpointPath(str):
+    """The directory of a checkpoint, a text as in Ray 1.x; what today's `Checkpoint` has, it has besides.
+
+    Args:
+        checkpoint: A checkpoint on this machine.
+    """
+
+    checkpoint: ray.tune.Checkpoint
+
+    def __new__(cls, checkpoint: ray.tune.Checkpoint) -> CheckpointPath:
+        """Returns the path of a checkpoint."""
+        made = super().__new__(cls, checkpoint.path)
+        made.checkpoint = checkpoint
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CheckpointPath, (self.checkpoint,)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "checkpoint":
+            raise AttributeError(name)
+        return getattr(self.checkpoint, name)
+
+    @property
+    def value(self) -> str:
+        """Returns the directory, as a plain text."""
+        return str(self)
+
+
 def with_path(checkpoint: Any) -> Any:
     """Returns Ray's checkpoint as one that is a path as well; None stays None."""
     if type(checkpoint) is ray.tune.Checkpoint:
         checkpoint.__class__ = Checkpoint
     return checkpoint
+
+
+def path_of(checkpoint: Any) -> Any:
+    """Returns the path of Ray's checkpoint where it is on this machine, else as `with_path`; None stays None."""
+    filesystem: Any = getattr(checkpoint, "filesystem", None)
+    is_local = filesystem is not None and filesystem.type_name == "local"
+    return CheckpointPath(checkpoint) if is_local else with_path(checkpoint)
 
 
 class Trial(ray.tune.experiment.Trial):
@@ -109,7 +145,7 @@ class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
     @property
     def best_checkpoint(self) -> Any:
         """Returns the best checkpoint of the best trial, by the metric and mode of the experiment."""
-        return with_path(super().best_checkpoint)
+        return path_of(super().best_checkpoint)
 
     def get_best_checkpoint(self, trial: Any, metric: str | None = None, mode: str | None = None) -> Any:
         """Returns the best checkpoint of a trial, a path as well; None if it has none.
@@ -119,7 +155,7 @@ class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
             metric: What is compared; None takes the experiment's.
             mode: "max" or "min"; None takes the experiment's.
         """
-        return with_path(super().get_best_checkpoint(trial, metric, mode))
+        return path_of(super().get_best_checkpoint(trial, metric, mode))
 
     def get_last_checkpoint(self, trial: Any = None, metric: str = "training_iteration", mode: str = "max") -> Any:
         """Returns the newest checkpoint of a trial, or of the best one, a path as well.
@@ -129,7 +165,7 @@ class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
             metric: What trials are compared by.
             mode: "max" or "min".
         """
-        return with_path(super().get_last_checkpoint(trial, metric, mode))
+        return path_of(super().get_last_checkpoint(trial, metric, mode))
 
     @property
     def best_logdir(self) -> str:
