@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlframe.config.common import CommonConfig
+from rlframe.evaluation.code_names import OF_FRAMEWORKS, reads_any_of
 from rlframe.evaluation.filter_manager import FilterManager
 from rlframe.evaluation.policy_states import policy_states, set_policy_states
 from rlframe.evaluation.policy_table import algorithm_defaults, has_several, policy_specs
@@ -218,7 +219,7 @@ class WorkerSet:
         local = self._local_worker
         spec: PolicySpec = local.policy_specs[policy_id]
         describe = getattr(local.policy_map[policy_id], "acting_recipe", None)
-        recipe = describe() if describe is not None and self._config.sample_in_numpy else None
+        recipe = describe() if describe is not None and self._samples_in_numpy() else None
         if recipe is None:
             return spec
         made: Any = partial(NumpyPolicy, recipe=recipe)
@@ -227,6 +228,10 @@ class WorkerSet:
         defaults = algorithm_defaults(spec.policy_class).items()
         made.algorithm_defaults = {key: value for key, value in defaults if key not in self._config}
         return spec._replace(policy_class=made)
+
+    def _samples_in_numpy(self) -> bool:
+        """Whether remote workers may act without a framework: not where a program's hooks read what they lack then."""
+        return self._config.sample_in_numpy and not reads_any_of(self._local_worker.callbacks, OF_FRAMEWORKS)
 
     def add_policy(
         self, policy_id: str, spec: Any, policy_mapping_fn: Any = None, policies_to_train: Any = None

@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 
+from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.registry import get_trainer_class
 from rlframe.execution.rollout_ops import ParallelRollouts
@@ -256,3 +257,12 @@ def test_stop_waits_for_the_files_that_workers_write(tmp_path):
     rows = [batch.count for batch in EpisodeReader(str(tmp_path)).read_all_files()]
     assert len(list(tmp_path.glob("*.parquet"))) == 2
     assert sum(rows) >= 80
+
+
+class ReadsModels(DefaultCallbacks):
+    def on_episode_end(self, *, policies, episode, **kwargs):
+        episode.custom_metrics["outputs"] = policies["default_policy"].model.num_outputs
+
+
+def test_callbacks_that_read_the_model_find_one_on_remote_workers(trainers):
+    assert trainers(callbacks=ReadsModels).train()["custom_metrics"]["outputs_mean"] > 0
