@@ -80,4 +80,5 @@ class ActionMask(LayerOwner, ModelV2):
 
     def value_function(self) -> Tensor:
         """Returns the value of every row of the last forward pass. Float `[B]`."""
+        self._catch_up()
         return self.network.value_function()

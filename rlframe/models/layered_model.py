@@ -86,6 +86,7 @@ class LayeredModel(LayerOwner, ModelV2):
         """
         if not self._value_layers:
             raise ValueError(f"{self.name} was built without a value head (uses_value_function=False).")
+        self._catch_up()
         if self._value_out is not None:
             return ops.reshape(self._value_out, (-1,))
         if self._features is None:

@@ -159,8 +159,20 @@ class MemoryBehind(LayerOwner, SequenceModel):
         return ops.where(most - mask < 0.5, outputs, LOGIT_OF_FORBIDDEN)
 
     def value_function(self) -> Tensor:
-        """Returns the value of every row of the last forward pass. Float `[num_seqs · T]`."""
+        """Returns the value of every row of the last forward pass. Float `[num_seqs · T]`.
+
+        Raises:
+            ValueError: If no forward pass came before.
+        """
+        self._catch_up()
         return self.heads.value_function()
+
+    def _do_again(self, obs: Any) -> None:
+        del obs
+        raise ValueError(
+            "value_function() speaks of the last forward pass, and these actions were made without one: read vf_preds "
+            "of what compute_single_action() and compute_actions() return besides"
+        )
 
 
 class LSTMBehind(MemoryBehind):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from rlframe.utils.spaces.old_gym import convert_spaces
 
 OBS_FLAT = "obs_flat"
 IS_TRAINING = "is_training"
+#: Attribute of a model whose policy has acted in NumPy since the last forward pass: the thread, and observations.
+_ACTED = "_acted_in_numpy"
 
 
 class ModelV2:
@@ -122,6 +125,7 @@ class ModelV2:
         Raises:
             ValueError: If `forward` returned something else.
         """
+        self.__dict__.pop(_ACTED, None)
         restored = self._restored(input_dict)
         if seq_lens is None:
             seq_lens = restored.get(SEQ_LENS)
@@ -134,6 +138,22 @@ class ModelV2:
             new_state = moved_on(state, new_state, seq_lens)
         self._last_output = outputs
         return outputs, new_state
+
+    def acted_on(self, obs: Any) -> None:
+        """Is told preprocessed observations [B, ...] that a program asked actions for, where NumPy made these.
+
+        `value_function()` speaks of them then, until the next forward pass, in the thread that acted.
+        """
+        self.__dict__[_ACTED] = (threading.get_ident(), obs)
+
+    def _catch_up(self) -> None:
+        """Does the forward pass that acting in NumPy left out."""
+        thread, obs = self.__dict__.get(_ACTED, (None, None))
+        if thread == threading.get_ident():
+            self._do_again(obs)
+
+    def _do_again(self, obs: Any) -> None:
+        self({OBS: obs})
 
     def from_batch(self, train_batch: Any, is_training: bool = True) -> tuple[Any, list[Any]]:
         """Runs the model on a batch of tensors, with the states and the lengths of sequences that it has.

@@ -130,6 +130,16 @@ class NumpyInference(Inference):
             return (*actor.forward_with_values(columns[OBS]), [])
         return actor.forward(columns[OBS]), None, []
 
+    def compute(
+        self, input_dict: Mapping[str, Any], explore: bool, timestep: int | None, episodes: Any, **kwargs: Any
+    ) -> Computed:
+        """Does what `Inference` does, and tells the framework's model what was acted on."""
+        computed = super().compute(input_dict, explore, timestep, episodes, **kwargs)
+        tell = getattr(getattr(self.policy, "model", None), "acted_on", None)
+        if tell is not None:
+            tell(np.asarray(input_dict[OBS]))
+        return computed
+
     def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
         """Returns state values [B]."""
         if self._step is not None:

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -65,6 +66,12 @@ class TorchModelV2(ModelV2):
     def networks(self) -> Iterator[Any]:
         """Yields the model and the modules inside it."""
         yield from self._module().modules()
+
+    def _as_arrays(self, obs: Any) -> Any:
+        if isinstance(obs, np.ndarray):
+            parameter = next(self.parameters(), None)  # type: ignore[attr-defined]  # nn.Module's
+            return torch.as_tensor(obs, device=None if parameter is None else parameter.device)
+        return obs
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
         """Returns the context in which `forward` runs; a hook for subclasses."""
