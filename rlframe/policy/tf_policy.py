@@ -289,7 +289,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         if self._action_sampler_fn is not None:
             batch = SampleBatch.from_columns({key: tf.convert_to_tensor(value) for key, value in columns.items()})
             batch.set_training(False)
-            made = self._action_sampler_fn(self, self.model, batch, states_of(batch), explore, step)
+            made = self._action_sampler_fn(self, self.model, batch, states_of(batch), explore=explore, timestep=step)
             actions, logp, inputs, states = sampled(made)
             return self._finish(count, actions, logp, inputs, self._extra_columns(batch, None), states)
         tensors = self._action_distribution_fn is not None or self._explores_with_tensors()

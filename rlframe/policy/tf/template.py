@@ -39,14 +39,15 @@ def check_tf_model(model: Any, source: str) -> None:
 
 
 def _action_sampler(function: Any) -> tuple[str, Any]:
-    """TensorFlow's programs take some of a dozen keywords; torch's take six arguments in a row."""
+    """TensorFlow's programs take some of a dozen keywords; torch's take four arguments in a row, and two keywords."""
     parameters = inspect.signature(function).parameters.values()
     positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    named = {p.name for p in parameters}
 
     def sample(policy: Any, model: Any, batch: Any, states: Any, explore: bool, timestep: int) -> Any:
         if "state_batches" in positional[:4] and "explore" in positional[:5]:
-            return function(policy, model, batch, states, explore, timestep)
+            return function(policy, model, batch, states, explore=explore, timestep=timestep)
         offered = {
             "obs_batch": batch["obs"],
             "input_dict": batch,
@@ -60,7 +61,7 @@ def _action_sampler(function: Any) -> tuple[str, Any]:
             "episodes": None,
         }
         if not takes_all:
-            offered = {name: value for name, value in offered.items() if name in positional}
+            offered = {name: value for name, value in offered.items() if name in named}
         return function(policy, model, **offered)
 
     return "_action_sampler_fn", staticmethod(sample)

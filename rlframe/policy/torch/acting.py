@@ -61,7 +61,9 @@ class TorchActing(FrameworkActing):
         with torch.no_grad():
             batch = self._acting_batch(input_dict)
             if self._action_sampler_fn is not None:
-                made = self._action_sampler_fn(self, self.model, batch, states_of(batch), explore, step)
+                made = self._action_sampler_fn(
+                    self, self.model, batch, states_of(batch), explore=explore, timestep=step
+                )
                 actions, logp, inputs, states = sampled(made)
                 done: Acted = self._finish(count, actions, logp, inputs, self._extra_columns(batch, None), states)
                 return done

@@ -24,7 +24,7 @@ def acted(policy: Any, batch: SampleBatch) -> list[Any]:
     """
     step = policy.global_timestep
     if policy._action_sampler_fn is not None:
-        made = policy._action_sampler_fn(policy, policy.model, batch, states_of(batch), False, step)
+        made = policy._action_sampler_fn(policy, policy.model, batch, states_of(batch), explore=False, timestep=step)
         actions, _, _, states = sampled(made)
     else:
         inputs, dist_class, states = policy._dist_inputs(batch, False, step)

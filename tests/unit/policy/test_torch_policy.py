@@ -456,7 +456,8 @@ def test_compute_single_action_returns_the_environments_action():
 
 
 def test_action_sampler_and_distribution_functions_replace_their_parts():
-    def sampler(policy, model, input_dict, state_batches, explore, timestep):
+    def sampler(policy, model, input_dict, state_batches, *, timestep, explore):
+        assert isinstance(explore, bool)
         rows = len(input_dict["obs"])
         return torch.full((rows,), 2), torch.zeros(rows), []
 
