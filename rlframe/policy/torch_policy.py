@@ -148,7 +148,8 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
             samples: What they were made of, for error messages.
             stats: Takes the statistics of `extra_grad_process`.
         """
-        if self.without_autograd is not None and len(self.devices) == 1 and not self.distributed_world_size:
+        alone = len(self.devices) == 1 and not self.distributed_world_size
+        if self.without_autograd is not None and alone and not self._has_frozen():
             made = self.without_autograd(batch)
             named = made if isinstance(made, Mapping) else dict.fromkeys(self.optimizer_specs, made)
             losses = {index: named[name] for index, name in enumerate(self.optimizer_specs) if name in named}

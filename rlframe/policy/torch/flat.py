@@ -72,6 +72,16 @@ class FlatParameters:
         """Returns the parameters in the order in which the buffer holds them."""
         return list(self._members)
 
+    def frozen(self) -> list[tuple[nn.Parameter, Tensor]]:
+        """Returns the parameters that a program has frozen since (`requires_grad`), each with a copy of its values."""
+        return [(p, p.detach().clone()) for p in self._members if not p.requires_grad]
+
+    @staticmethod
+    def put_back(frozen: Iterable[tuple[nn.Parameter, Tensor]]) -> None:
+        """Gives parameters the values that `frozen` returned."""
+        for parameter, values in frozen:
+            parameter.data.copy_(values)
+
     def norm(self) -> Tensor:
         """Returns the global L2 norm of the gradient, a scalar tensor."""
         norm: Tensor = torch.linalg.vector_norm(self.grad)
@@ -107,7 +117,13 @@ class FlatAdam(torch.optim.Adam):
         return bool(before or behind or _global_optimizer_pre_hooks or _global_optimizer_post_hooks)
 
     def step(self, closure: Any = None) -> Any:
-        """Does one step on the gradient of the only parameter."""
+        """Does one step on the gradient of the only parameter; what is frozen in it stays."""
+        frozen = self.flat.frozen()
+        result = self._step(closure)
+        self.flat.put_back(frozen)
+        return result
+
+    def _step(self, closure: Any) -> Any:
         group = self.param_groups[0]
         param = group["params"][0]
         unknown = closure is not None or len(self.param_groups) > 1 or group["amsgrad"] or param.grad is None

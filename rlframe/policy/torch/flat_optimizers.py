@@ -23,6 +23,13 @@ class FlatRMSProp(torch.optim.RMSprop):
         self.flat = flat
         super().__init__([flat.param], **options)
 
+    def step(self, closure: Any = None) -> Any:
+        """Does one step; what a program has frozen stays."""
+        frozen = self.flat.frozen()
+        result = super().step(closure)
+        self.flat.put_back(frozen)
+        return result
+
 
 #: Optimisers of one buffer, `flat`.
 FlatOptimizer: TypeAlias = FlatAdam | FlatRMSProp

@@ -37,7 +37,7 @@ class TorchGradients:
             else:
                 flat.zero_grad()
             # What is another optimiser's stays as it is: a loss may reach networks that it is not to change.
-            own = self._parameters_of(optimizer) if several else None
+            own = [p for p in self._parameters_of(optimizer) if p.requires_grad] if several else None
             for loss, weight in shares:
                 self.check_finite_loss(loss, index, samples)
                 part = loss if weight == 1.0 else loss * weight
@@ -51,6 +51,11 @@ class TorchGradients:
         if isinstance(optimizer, FlatOptimizer):
             return optimizer.flat.members()
         return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+    def _has_frozen(self: Any) -> bool:
+        """Returns whether a program has frozen parameters (`requires_grad`) that an optimiser steps."""
+        parameters = (p for optimizer in self._optimizers for p in self._parameters_of(optimizer))
+        return any(not parameter.requires_grad for parameter in parameters)
 
     def _average_gradients(self: Any, optimizer: torch.optim.Optimizer) -> float:
         """Replaces the gradients by their mean over the learners of the group; returns the seconds it took."""
