@@ -58,7 +58,8 @@ class Component:
 class Scheduled(Component):
     """A number that follows the count of env steps, as an attribute of the policy.
 
-    The policy has the schedule, too, under RLlib's name: programs put others in its place.
+    The policy has the schedule, too, under RLlib's name: programs put others in its place. Without one the number
+    is what programs set it to.
 
     Args:
         policy: The policy.
@@ -70,12 +71,16 @@ class Scheduled(Component):
 
     def __init__(self, policy: Any, name: str, value: float, points: Any, schedule: str) -> None:
         self._policy, self._name, self._schedule = policy, name, schedule
-        setattr(policy, schedule, schedule_of(value, points))
-        setattr(policy, name, float(getattr(policy, schedule).value(0)))
+        made = schedule_of(value, points)
+        self._none = None if points else made
+        setattr(policy, schedule, made)
+        setattr(policy, name, float(made.value(0)))
 
     def on_timestep(self, timestep: int) -> None:
-        """Sets the attribute to the schedule's value at a count of env steps."""
-        setattr(self._policy, self._name, float(getattr(self._policy, self._schedule).value(timestep)))
+        """Sets the attribute to the schedule's value at a count of env steps, where there is a schedule."""
+        schedule = getattr(self._policy, self._schedule)
+        if schedule is not self._none:
+            setattr(self._policy, self._name, float(schedule.value(timestep)))
 
 
 class LearningRate(Scheduled):
