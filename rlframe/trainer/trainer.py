@@ -40,6 +40,7 @@ from rlframe.trainer.evaluating import (
 from rlframe.trainer.exporting import ExportingMixin
 from rlframe.trainer.iterating import IteratingMixin, training_method
 from rlframe.trainer.loggers import RunLogger
+from rlframe.trainer.old_names import OldMethods, give_present_names
 from rlframe.trainer.policies import PolicyTableMixin
 from rlframe.trainer.recovery import MAX_WORKER_FAILURE_RETRIES, recover, with_recovery
 from rlframe.trainer.setup import (
@@ -82,6 +83,7 @@ class Trainer(
     DescribingMixin,
     ExportingMixin,
     IteratingMixin,
+    OldMethods,
     PolicyTableMixin,
     RLlibEvaluationNames,
     Trainable,
@@ -157,8 +159,9 @@ class Trainer(
     # --- construction -----------------------------------------------------------------------------------------
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Takes the defaults of a subclass that names them as RLlib's did: `_default_config = {…}`."""
+        """Takes a subclass's methods and defaults by their old names, such as `_save` and `_default_config = {…}`."""
         super().__init_subclass__(**kwargs)
+        give_present_names(cls)
         given = cls.__dict__.get("_default_config")
         if isinstance(given, Mapping):
             declaration = cls._config_class

@@ -1,6 +1,7 @@
 """Trainers in the form that programs before `setup` had: `_default_config`, `_init`; loggers named by their path."""
 
 from copy import deepcopy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -183,3 +184,69 @@ def test_parts_of_its_own_without_a_step_are_an_error():
     with pytest.raises(ConfigError, match="has no step"):
         trainer.train()
     trainer.stop()
+
+
+def test_methods_may_have_the_names_of_ray_08(tmp_path):
+    calls = []
+
+    class Old(PGTrainer):
+        def _setup(self, config):
+            super()._setup(config)
+            self.trained = 0
+
+        def _train(self):
+            self.trained += 1
+            return super()._train()
+
+        def _save(self, checkpoint_dir):
+            path = super()._save(checkpoint_dir)
+            Path(path, "trained.txt").write_text(str(self.trained))
+            return path
+
+        def _restore(self, checkpoint):
+            super()._restore(checkpoint)
+            self.trained = int(Path(checkpoint, "trained.txt").read_text())
+
+        def _log_result(self, result):
+            calls.append("log")
+            super()._log_result(result)
+
+        def _stop(self):
+            calls.append("stop")
+            super()._stop()
+
+    config = {"train_batch_size": 20, "rollout_fragment_length": 20, "num_workers": 0, "model": {"fcnet_hiddens": [4]}}
+    one, other = Old(config, env="CartPole-v1"), Old(config, env="CartPole-v1")
+    one.train()
+    other.restore(one.save(str(tmp_path)))
+    assert (other.trained, other.iteration) == (1, 1)
+    one.stop()
+    other.stop()
+    assert calls == ["log", "stop", "stop"]
+
+
+def test_restore_of_ray_08_gets_the_path_that_save_returned(tmp_path):
+    class Counts(Trainer):
+        _default_config = with_common_config({})
+
+        def _init(self, config, env_creator):
+            self.count = 0
+
+        def _train(self):
+            self.count += 1
+            return {"episode_reward_mean": self.count}
+
+        def _save(self, checkpoint_dir):
+            path = Path(checkpoint_dir, "count")
+            path.write_text(str(self.count))
+            return str(path)
+
+        def _restore(self, path):
+            self.count = int(Path(path).read_text())
+
+    trainer = Counts(env="CartPole-v1")
+    trainer.train()
+    path = trainer.save(str(tmp_path))
+    trainer.train()
+    trainer.restore(path)
+    assert trainer.count == 1
