@@ -51,34 +51,3 @@ def _restoring(restore: Any) -> Any:
         restore(self, checkpoint)
 
     return load_checkpoint
-
-
-class OldMethods:
-    """A trainer's own methods by their old names, for `super()._save(...)` and the like."""
-
-    def _setup(self, config: dict[str, Any]) -> None:
-        """Does what a trainer's `setup` does."""
-        _built_in().setup(self, config)
-
-    def _save(self, checkpoint_dir: str) -> str:
-        """Writes a checkpoint, and returns its directory."""
-        _built_in().save_checkpoint(self, checkpoint_dir)
-        return checkpoint_dir
-
-    def _restore(self, checkpoint: Any) -> None:
-        """Takes a checkpoint over."""
-        _built_in().load_checkpoint(self, checkpoint)
-
-    def _log_result(self, result: dict[str, Any]) -> None:
-        """Logs a result."""
-        _built_in().log_result(self, result)
-
-    def _stop(self) -> None:
-        """Ends what the trainer has running."""
-        _built_in().cleanup(self)
-
-
-def _built_in() -> Any:
-    from rlframe.trainer.trainer import Trainer
-
-    return Trainer

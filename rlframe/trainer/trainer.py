@@ -40,7 +40,6 @@ from rlframe.trainer.evaluating import (
 from rlframe.trainer.exporting import ExportingMixin
 from rlframe.trainer.iterating import IteratingMixin, training_method
 from rlframe.trainer.loggers import RunLogger
-from rlframe.trainer.old_names import OldMethods, give_present_names
 from rlframe.trainer.policies import PolicyTableMixin
 from rlframe.trainer.recovery import MAX_WORKER_FAILURE_RETRIES, recover, with_recovery
 from rlframe.trainer.setup import (
@@ -68,6 +67,7 @@ _LOGGER = logging.getLogger("rlframe")
 silence_tune()
 
 COMMON_CONFIG: dict[str, Any] = CommonConfig.defaults()
+_OLD_METHODS = frozenset(["_setup", "_save", "_restore", "_log_result", "_stop"])
 
 
 class _DefaultConfig:
@@ -83,7 +83,6 @@ class Trainer(
     DescribingMixin,
     ExportingMixin,
     IteratingMixin,
-    OldMethods,
     PolicyTableMixin,
     RLlibEvaluationNames,
     Trainable,
@@ -161,7 +160,10 @@ class Trainer(
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Takes a subclass's methods and defaults by their old names, such as `_save` and `_default_config = {…}`."""
         super().__init_subclass__(**kwargs)
-        give_present_names(cls)
+        if not _OLD_METHODS.isdisjoint(cls.__dict__):
+            from rlframe.trainer.old_names import give_present_names
+
+            give_present_names(cls)
         given = cls.__dict__.get("_default_config")
         if isinstance(given, Mapping):
             declaration = cls._config_class
@@ -699,6 +701,13 @@ class Trainer(
         if self._logger is not None:
             self._logger.flush()
             self._logger.close()
+
+    # Under their names in Ray 0.8, for `super()`.
+    _setup, _restore, _stop, _log_result = setup, load_checkpoint, cleanup, Trainable.log_result
+
+    def _save(self, checkpoint_dir: str) -> str:
+        Trainer.save_checkpoint(self, checkpoint_dir)
+        return checkpoint_dir
 
     def stop(self) -> None:
         """Ends workers, threads and files; the trainer is of no use afterwards."""

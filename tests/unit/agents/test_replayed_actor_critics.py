@@ -80,7 +80,7 @@ def test_defaults_are_those_of_rllib(name):
         ("SAC", {"Q_model": {"fcnet_hidden": [8]}}, "did you mean Q_model.fcnet_hiddens"),
         ("SAC", {"_use_beta_distribution": True}, "squashed Gaussians"),
         ("SAC", {"exploration_config": {"type": "ParameterNoise"}}, "ParameterNoise' is for deterministic policies"),
-        ("DDPG", {"grad_clip": 0.0}, "grad_clip: got 0.0"),
+        ("DDPG", {"grad_clip": -1.0}, "grad_clip: got -1.0"),
         ("DDPG", {"smooth_target_policy": True, "target_noise_clip": 0.0}, "set smooth_target_policy=False"),
         ("DDPG", {"multiagent": {"replay_mode": "lockstep"}}, "it needs prioritized_replay=False"),
         ("TD3", {"worker_side_prioritization": True}, "needs prioritized_replay=True"),

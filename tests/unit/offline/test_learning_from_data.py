@@ -422,6 +422,7 @@ def test_columns_of_earlier_steps_are_made_of_the_rows_before(tmp_path):
 @pytest.mark.parametrize("name", ["DQN", "R2D2"])
 def test_replayed_memories_learn_from_sequences_that_were_read(name, written):
     config = {**READS, "model": LSTM, "input": written, "input_evaluation": [], "timesteps_per_iteration": 40}
+    config["num_workers"] = 0  # R2D2 has two by default
     trainer = get_trainer_class(name)(config, env="CartPole-v1")
     trainer.train()
     drawn = trainer.local_replay_buffer.replay()
@@ -459,7 +460,7 @@ def test_sequences_that_were_written_are_learned_from_with_and_without_memory(na
     """Of data alone, and beside what the trainer samples, in one buffer."""
     source = remembered if share == 1.0 else {remembered: share, "sampler": 1.0 - share}
     config = {"model": SMALL, **change, "input": source, "input_evaluation": [], "train_batch_size": 20, "seed": 0}
-    config |= {"min_iter_time_s": 0, "rollout_fragment_length": 20}
+    config |= {"min_iter_time_s": 0, "rollout_fragment_length": 20, "num_workers": 0}
     if name in ("DQN", "R2D2", "SimpleQ"):
         config |= {"learning_starts": 0, "timesteps_per_iteration": 60}
     trainer = get_trainer_class(name)(config, env="CartPole-v1")
