@@ -22,7 +22,7 @@ from rlframe.policy.torch.acting import TorchActing
 from rlframe.policy.torch.arrays import load_weights, to_arrays
 from rlframe.policy.torch.building import TorchParts
 from rlframe.policy.torch.devices import choose_devices
-from rlframe.policy.torch.flat import FlatParameters
+from rlframe.policy.torch.flat import FlatParameters, any_frozen
 from rlframe.policy.torch.flat_optimizers import FlatOptimizer
 from rlframe.policy.torch.gradients import TorchGradients, apply_gradients, clip_each, compute_gradients
 from rlframe.policy.torch.optimizer_states import load_optimizer, optimizer_state
@@ -149,7 +149,7 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
             stats: Takes the statistics of `extra_grad_process`.
         """
         alone = len(self.devices) == 1 and not self.distributed_world_size
-        if self.without_autograd is not None and alone and not self._has_frozen():
+        if self.without_autograd is not None and alone and not any_frozen(self._optimizers):
             made = self.without_autograd(batch)
             named = made if isinstance(made, Mapping) else dict.fromkeys(self.optimizer_specs, made)
             losses = {index: named[name] for index, name in enumerate(self.optimizer_specs) if name in named}

@@ -88,6 +88,17 @@ class FlatParameters:
         return norm
 
 
+def any_frozen(optimizers: Iterable[torch.optim.Optimizer]) -> bool:
+    """Returns whether a program has frozen parameters (`requires_grad`) that one of these steps."""
+    for optimizer in optimizers:
+        flat = getattr(optimizer, "flat", None)
+        parameters = flat._members if flat is not None else [p for g in optimizer.param_groups for p in g["params"]]
+        for parameter in parameters:
+            if not parameter.requires_grad:
+                return True
+    return False
+
+
 class FlatAdam(torch.optim.Adam):
     """Adam's fused form on one parameter, without what `torch.optim` does around it at each step.
 

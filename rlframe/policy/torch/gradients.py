@@ -52,11 +52,6 @@ class TorchGradients:
             return optimizer.flat.members()
         return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
-    def _has_frozen(self: Any) -> bool:
-        """Returns whether a program has frozen parameters (`requires_grad`) that an optimiser steps."""
-        parameters = (p for optimizer in self._optimizers for p in self._parameters_of(optimizer))
-        return any(not parameter.requires_grad for parameter in parameters)
-
     def _average_gradients(self: Any, optimizer: torch.optim.Optimizer) -> float:
         """Replaces the gradients by their mean over the learners of the group; returns the seconds it took."""
         started = time.perf_counter()
