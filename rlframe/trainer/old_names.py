@@ -30,7 +30,6 @@ def _saving(save: Any) -> Any:
     """Returns `save_checkpoint` from `_save`, which returned the path of what it had written, or a dict to be kept."""
 
     def save_checkpoint(self: Any, checkpoint_dir: str) -> dict[str, Any] | None:
-        os.makedirs(checkpoint_dir, exist_ok=True)
         kept = save(self, checkpoint_dir)
         if isinstance(kept, str) and os.path.dirname(os.path.abspath(kept)) == os.path.abspath(checkpoint_dir):
             with open(os.path.join(checkpoint_dir, _WRITTEN), "w", encoding="utf-8") as file:

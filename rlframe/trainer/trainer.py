@@ -594,12 +594,20 @@ class Trainer(
 
         Raises:
             OSError: If it cannot be written; an older checkpoint of that name is left as it was.
+            CheckpointError: If a program's own `save_checkpoint` returns a dict, which nothing would write.
         """
         if self._storage:  # under Tune, which keeps checkpoints itself
             checkpointing.number_by_iteration(self._storage, self.iteration)
             return cast(str, super().save(checkpoint_dir))
         path = os.path.join(checkpoint_dir or self.logdir, f"checkpoint_{self.iteration:06d}")
-        self.save_checkpoint(path)
+        save: Any = self.save_checkpoint
+        if type(self).save_checkpoint is not Trainer.save_checkpoint:  # a program's own finds the directory there
+            os.makedirs(path, exist_ok=True)
+        if isinstance(save(path), dict):
+            raise CheckpointError(
+                f"{type(self).__name__}: save_checkpoint() returned a dict, wanted files in the directory that it is "
+                "given; what __getstate__() returns is written without one"
+            )
         return path
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:

@@ -10,7 +10,7 @@ from rlframe.agents.callbacks import DefaultCallbacks, MultiCallbacks
 from rlframe.agents.pg import PGTorchPolicy, PGTrainer
 from rlframe.agents.trainer import Trainer, with_common_config
 from rlframe.utils.annotations import override
-from rlframe.utils.errors import ConfigError
+from rlframe.utils.errors import CheckpointError, ConfigError
 
 
 class Rounds(Trainer):
@@ -250,3 +250,16 @@ def test_restore_of_ray_08_gets_the_path_that_save_returned(tmp_path):
     trainer.train()
     trainer.restore(path)
     assert trainer.count == 1
+
+
+def test_a_checkpoint_that_nothing_would_write_is_told(tmp_path):
+    class Kept(PGTrainer):
+        def save_checkpoint(self, checkpoint_dir):
+            assert Path(checkpoint_dir).is_dir()
+            return {"mine": 1}
+
+    config = {"train_batch_size": 20, "rollout_fragment_length": 20, "num_workers": 0, "model": {"fcnet_hiddens": [4]}}
+    trainer = Kept(config, env="CartPole-v1")
+    with pytest.raises(CheckpointError, match="returned a dict, wanted files in the directory"):
+        trainer.save(str(tmp_path))
+    trainer.stop()
