@@ -446,7 +446,7 @@ def default_network(obs_space: Any) -> str:
     if nested and (raw or any(_is_image(leaf) for leaf in _leaf_spaces(original))):
         return "complex_input_net"
     shape = obs_space.shape
-    if not shape:
+    if not shape and not isinstance(original, gymnasium.spaces.Box):  # a Box of one number is a vector of length 1
         raise UnsupportedSpaceException(
             f"No default network for observations of {obs_space} without preprocessing; leave "
             f"_disable_preprocessor_api at False, or write a custom model."

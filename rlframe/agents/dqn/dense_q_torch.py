@@ -18,7 +18,7 @@ from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEI
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.fast.array_chain import ArrayChain, FloatArray
 from rlframe.models.modelv2 import ModelV2
-from rlframe.models.torch.dense_chain import DenseChain
+from rlframe.models.torch.dense_chain import DenseChain, as_rows
 from rlframe.policy.torch.fused import FusedLoss
 
 #: Trunk, advantages and state values of a Q-network; the latter two may be empty.
@@ -75,11 +75,11 @@ class DenseQGradients(FusedLoss):
         if self._by_arrays is not None and torch.get_num_threads() == 1:
             return self._from_arrays(self._by_arrays, batch)
         policy, rows = self._policy, batch[OBS].shape[0]
-        trunk = self._trunk.forward(_flat(batch[OBS]))
+        trunk = self._trunk.forward(as_rows(batch[OBS]))
         advantage = self._advantage.forward(trunk[-1])
         value = self._state_value.forward(trunk[-1])
         q_t = policy.model.combine(advantage[-1], value[-1] if self._state_value else None).q
-        next_obs = _flat(batch[NEXT_OBS])
+        next_obs = as_rows(batch[NEXT_OBS])
         q_tp1 = self._q_values(self._target, next_obs)
         if self._double_q:
             online = self._q_values((self._trunk, self._advantage, self._state_value), next_obs)
@@ -104,10 +104,10 @@ class DenseQGradients(FusedLoss):
         """Does the same in arrays."""
         weights = batch.get(WEIGHTS)
         loss, td_error, stats = by_arrays(
-            _flat(batch[OBS]).numpy(),
+            as_rows(batch[OBS]).numpy(),
             batch[ACTIONS].numpy(),
             batch[REWARDS].numpy(),
-            _flat(batch[NEXT_OBS]).numpy(),
+            as_rows(batch[NEXT_OBS]).numpy(),
             batch[DISCOUNTS].numpy(),
             None if weights is None else weights.numpy(),
         )
@@ -150,10 +150,6 @@ def _chains(model: Any, trunk: Any) -> tuple[DenseChain, DenseChain, DenseChain]
         for layers in (model.advantage_layers, model.state_value_layers)
     )
     return DenseChain(model, trunk["outputs"]), advantage, state_value
-
-
-def _flat(obs: Tensor) -> Tensor:
-    return obs if obs.dtype == torch.float32 and obs.dim() == 2 else obs.float().flatten(1)
 
 
 class ArrayQGradients:

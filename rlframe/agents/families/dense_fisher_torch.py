@@ -15,7 +15,7 @@ from rlframe.data.columns import OBS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.fast.dense_torch import matmul
 from rlframe.models.distributions import Categorical, DiagGaussian
-from rlframe.models.torch.dense_chain import SLOPES, DenseChain
+from rlframe.models.torch.dense_chain import SLOPES, DenseChain, as_rows
 
 
 def of_categorical(logits: Tensor) -> Callable[[Tensor], Tensor]:
@@ -80,7 +80,7 @@ class DenseFisher:
     def product(self, batch: SampleBatch) -> Callable[[list[Tensor]], list[Tensor]]:
         """Returns F for a batch, at the weights as they are: a function of tensors in the weights' shapes."""
         obs = batch[OBS]
-        kept = self._chain.forward(obs if obs.dtype == torch.float32 and obs.dim() == 2 else obs.float().flatten(1))
+        kept = self._chain.forward(as_rows(obs))
         outputs, rows = kept[-1], len(obs)
         if self._log_std is not None:
             outputs = torch.cat([outputs, self._log_std.expand(rows, -1)], 1)

@@ -14,7 +14,7 @@ from rlframe.data.columns import OBS, VALUE_TARGETS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.fcnet_spec import POPART_LAYER
 from rlframe.models.modelv2 import ModelV2
-from rlframe.models.torch.dense_chain import DenseChain
+from rlframe.models.torch.dense_chain import DenseChain, as_rows
 from rlframe.policy.torch.fused import FusedLoss
 
 
@@ -50,7 +50,7 @@ class DenseValueGradients(FusedLoss):
     def __call__(self, batch: SampleBatch) -> Tensor:
         """Fills the gradients, has the policy keep the statistics, and returns the loss, a scalar."""
         obs, targets = batch[OBS], batch[VALUE_TARGETS]
-        kept = self._values.forward(obs if obs.dtype == torch.float32 and obs.dim() == 2 else obs.float().flatten(1))
+        kept = self._values.forward(as_rows(obs))
         if self._popart is not None:  # errors in units of σ are those of the network to targets in these units
             targets = (targets - self._popart.bias) / self._popart.weight[0]
         errors = kept[-1].squeeze(1) - targets

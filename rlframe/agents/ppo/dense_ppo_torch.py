@@ -31,7 +31,7 @@ from rlframe.losses.policy_gradients import (
 from rlframe.models.distributions import Categorical, DiagGaussian
 from rlframe.models.fcnet_spec import POPART_LAYER
 from rlframe.models.modelv2 import ModelV2
-from rlframe.models.torch.dense_chain import DenseChain
+from rlframe.models.torch.dense_chain import DenseChain, as_rows
 from rlframe.policy.torch.fused import FusedLoss
 
 
@@ -156,7 +156,7 @@ class DensePPOGradients(FusedLoss):
         """Fills the gradients, has the policy keep the statistics, and returns the loss, a scalar."""
         policy, config = self._policy, self._policy.config
         obs = batch[OBS]
-        trunk = self._trunk.forward(obs if obs.dtype == torch.float32 and obs.dim() == 2 else obs.float().flatten(1))
+        trunk = self._trunk.forward(as_rows(obs))
         head, values = self._head.forward(trunk[-1]), self._values.forward(trunk[-1])
         dist, advantages = self._distributions(head[-1], batch), batch[ADVANTAGES]
         surrogate = clipped_surrogate(dist.logp, batch[ACTION_LOGP], advantages, config["clip_param"])

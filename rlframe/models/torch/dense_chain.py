@@ -21,6 +21,13 @@ SLOPES: dict[str, Any] = {
 }
 
 
+def as_rows(obs: Tensor) -> Tensor:
+    """Returns observations of any shape and dtype as float32 rows `[B, n]`: what a chain reads."""
+    if obs.dtype == torch.float32 and obs.dim() == 2:
+        return obs
+    return obs.float().flatten(1) if obs.dim() > 1 else obs.float()[:, None]
+
+
 class DenseChain:
     """A stack of dense layers that reads live parameters and writes their gradients itself.
 

@@ -275,6 +275,7 @@ IMAGE = spaces.Box(0, 255, (42, 42, 3), np.uint8)
     [
         (OBS, "fcnet"),
         (spaces.Box(-1, 1, (3, 4)), "fcnet"),
+        (spaces.Box(-1, 1, ()), "fcnet"),
         (preprocessed(spaces.Discrete(3)), "fcnet"),
         (preprocessed(spaces.Dict(a=spaces.Discrete(3), b=OBS)), "fcnet"),
         (preprocessed(spaces.Dict(a=spaces.Tuple([IMAGE]), b=OBS)), "complex_input_net"),

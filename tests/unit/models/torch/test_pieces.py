@@ -12,6 +12,7 @@ from rlframe.models.catalog import ModelCatalog
 from rlframe.models.preprocessors import get_preprocessor
 from rlframe.models.torch.action_mask import ActionMaskModel
 from rlframe.models.torch.check_model import check_model
+from rlframe.models.torch.dense_chain import as_rows
 from rlframe.models.torch.misc import (
     AppendBiasLayer,
     SlimConv2d,
@@ -336,3 +337,17 @@ def test_check_model_gives_a_batch_as_policies_do():
             return super().forward(input_dict, state, seq_lens)
 
     check_model(Asks(), OBS, 2)
+
+
+# --- rows of dense chains ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows"), [((5,), (5, 1)), ((5, 3), (5, 3)), ((5, 2, 3), (5, 6)), ((0, 2, 3), (0, 6)), ((0,), (0, 1))]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.uint8])
+def test_observations_of_every_shape_are_rows(shape, rows, dtype):
+    obs = torch.ones(shape, dtype=dtype)
+    made = as_rows(obs)
+    assert made.shape == rows and made.dtype == torch.float32
+    assert bool((made == 1).all())
