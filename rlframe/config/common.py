@@ -369,15 +369,6 @@ _EVALUATION_ADVICE = {
 """Keys that have no effect inside evaluation_config, and what to do instead."""
 
 
-def effective_model_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the model options as models read them: `_disable_preprocessor_api` of the config holds for its model."""
-    model = dict(config["model"])
-    model["_disable_preprocessor_api"] = bool(
-        model.get("_disable_preprocessor_api") or config.get("_disable_preprocessor_api")
-    )
-    return model
-
-
 _PARTLY = frozenset({"exploration_config.type", "input_evaluation"})
 """Refused keys of which some values besides the default are honoured."""
 

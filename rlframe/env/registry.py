@@ -55,11 +55,6 @@ def register_env(name: str, env_creator: Callable[..., Any]) -> None:
     shared_names.tell("env", name, env_creator)
 
 
-def registered_envs() -> dict[str, Callable[..., Any]]:
-    """Returns what was registered in this process, by name."""
-    return dict(_creators)
-
-
 def resolve_env(
     env: Any, lookup: Callable[[str], Callable[..., Any] | None] | None = None
 ) -> tuple[str, Callable[[EnvContext], Any]]:

@@ -164,11 +164,6 @@ class ChainActor:
         self._mean_actor = self if rng is None else ChainActor(spec, weights)
 
     @property
-    def has_values(self) -> bool:
-        """Whether the actor can tell values."""
-        return self._values is not None
-
-    @property
     def mean(self) -> ChainActor:
         """The same actor on the same arrays with the noise of noisy layers switched off."""
         return self._mean_actor

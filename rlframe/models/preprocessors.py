@@ -80,10 +80,6 @@ class Preprocessor:
         for row, observation in zip(array, observations, strict=True):
             self.write(observation, row, offset)
 
-    def transform_batch(self, observations: Any) -> Array:
-        """Returns B results, `[B, *shape]`, from observations whose leaves have a leading dimension B."""
-        return np.stack([self.transform(observation) for observation in observations])
-
     def check_shape(self, observation: Any) -> None:
         """Raises EnvError or NonFiniteError, naming the leaf, if `observation` does not fit the space."""
         check_observation(observation, self._obs_space)
@@ -140,10 +136,6 @@ class NoPreprocessor(Preprocessor):
     def write_batch(self, observations: Any, array: Array, offset: int) -> None:
         """Writes B observations to `array[:, offset:offset + size]`."""
         array[:, offset : offset + self._size] = np.reshape(observations, (len(array), self._size))
-
-    def transform_batch(self, observations: Any) -> Array:
-        """Returns the observations as an array `[B, *shape]` of the declared dtype."""
-        return np.asarray(observations, self._dtype)
 
     def _make_space(self) -> spaces.Space[Any]:
         space = self._obs_space
@@ -220,12 +212,6 @@ class OneHotPreprocessor(Preprocessor):
         array[:, offset : offset + self._size] = 0.0
         array[np.arange(len(array))[:, None], values + (self._shift + offset)] = 1.0
 
-    def transform_batch(self, observations: Any) -> Array:
-        """Returns B one-hot vectors, float32 `[B, D]`."""
-        array = np.zeros((len(observations), self._size), np.float32)
-        self.write_batch(observations, array, 0)
-        return array
-
     def bounds(self) -> tuple[Array, Array]:
         """Returns zeros and ones."""
         return np.zeros(self.shape, np.float32), np.ones(self.shape, np.float32)
@@ -273,10 +259,6 @@ class AtariRamPreprocessor(Preprocessor):
         """Returns (memory - 128) / 128, float32 `[128]`."""
         return (np.asarray(observation).astype(np.float32) - 128.0) / np.float32(128.0)
 
-    def transform_batch(self, observations: Any) -> Array:
-        """Returns the same for `[B, 128]`."""
-        return self.transform(observations)
-
     def bounds(self) -> tuple[Array, Array]:
         """Returns [-1, 1]."""
         return np.full(self.shape, -1.0, np.float32), np.ones(self.shape, np.float32)
@@ -320,15 +302,6 @@ class _Flattening(Preprocessor):
         for key, child in zip(self.keys, self.preprocessors, strict=True):
             child.write_batch(observations[key], array, offset)
             offset += child.size
-
-    def transform_batch(self, observations: Any) -> Array:
-        """Returns B vectors, float32 `[B, D]`, from one structure of arrays with a leading dimension B."""
-        leaf = observations
-        while isinstance(leaf, (tuple, Mapping)):
-            leaf = next(iter(leaf.values() if isinstance(leaf, Mapping) else leaf))
-        array = np.empty((len(leaf), self._size), np.float32)
-        self.write_batch(observations, array, 0)
-        return array
 
     def bounds(self) -> tuple[Array, Array]:
         """Returns the children's bounds, one after the other."""

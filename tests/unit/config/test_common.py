@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from rlframe.config.common import CommonConfig, effective_model_config, honoured_keys
+from rlframe.config.common import CommonConfig, honoured_keys
 from rlframe.config.merge import merge_configs
 from rlframe.config.nested_dict import assign, lookup
 from rlframe.config.unsupported import UNSUPPORTED
@@ -274,12 +274,6 @@ def test_evaluation_config_faults_are_named_with_their_section() -> None:
 
 def test_evaluation_config_fault_of_the_config_itself_is_reported_once() -> None:
     assert len(fault_lines(gamma=2, evaluation_config={"explore": False})) == 1
-
-
-def test_effective_model_config_takes_preprocessor_switch_from_above() -> None:
-    config = merged(_disable_preprocessor_api=True)
-    assert effective_model_config(config)["_disable_preprocessor_api"] is True
-    assert config["model"]["_disable_preprocessor_api"] is False
 
 
 def test_import_of_rlframe_loads_no_pydantic() -> None:

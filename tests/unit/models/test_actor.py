@@ -37,7 +37,6 @@ def test_chain_actor_two_layers_gives_numbers_worked_by_hand(two_layers):
     assert outputs.tolist() == [[6.5]]
     assert values.tolist() == [13.0]
     assert actor.values(np.array([[3.0, 5.0]], np.float32)).tolist() == [13.0]
-    assert actor.has_values
 
 
 def test_chain_actor_weights_changed_in_place_acts_with_the_new_ones(two_layers):
@@ -73,7 +72,6 @@ def test_chain_actor_spec_survives_json(two_layers):
 def test_chain_actor_without_values_refuses_values(two_layers):
     spec, weights = two_layers
     actor = ChainActor({"outputs": spec["outputs"]}, weights)
-    assert not actor.has_values
     with pytest.raises(ValueError, match="no value function"):
         actor.values(np.zeros((1, 2), np.float32))
 

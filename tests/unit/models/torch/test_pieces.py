@@ -349,5 +349,6 @@ def test_check_model_gives_a_batch_as_policies_do():
 def test_observations_of_every_shape_are_rows(shape, rows, dtype):
     obs = torch.ones(shape, dtype=dtype)
     made = as_rows(obs)
-    assert made.shape == rows and made.dtype == torch.float32
+    assert made.shape == rows
+    assert made.dtype == torch.float32
     assert bool((made == 1).all())
