@@ -24,6 +24,7 @@ from rlframe.models.preprocessors import Preprocessor, get_preprocessor
 from rlframe.models.state_windows import keep_windows
 from rlframe.utils import shared_names
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
+from rlframe.utils.framework import require_framework
 from rlframe.utils.spaces.old_gym import convert_spaces
 
 ModelConfigDict: TypeAlias = dict[str, Any]
@@ -327,14 +328,7 @@ def _known_framework(framework: str) -> str:
 
 def _sibling(framework: str, module: str) -> Any:
     """Returns a module of `rlframe.models.torch` or `rlframe.models.tf`."""
-    try:
-        return importlib.import_module(f"rlframe.models.{framework}.{module}")
-    except ModuleNotFoundError as error:
-        if error.name != "tensorflow":
-            raise
-        raise ConfigError(
-            "framework='tf' needs TensorFlow, which is not installed: pip install 'rlframe[tf]'"
-        ) from error
+    return importlib.import_module(f"rlframe.models.{require_framework(framework)}.{module}")
 
 
 def _complete(model_config: Mapping[str, Any]) -> ModelConfigDict:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 import tempfile
 from typing import Any
+
+from rlframe.utils.missing_tf import MissingTensorFlow
 
 
 def import_tensorflow_quietly() -> Any:
@@ -34,4 +37,8 @@ def import_tensorflow_quietly() -> Any:
             os.close(kept)
 
 
-tf: Any = import_tensorflow_quietly()
+_loaded = sys.modules.get("tensorflow", ...)  # None: somebody says that there is none
+_installed = importlib.util.find_spec("tensorflow") is not None if _loaded is ... else _loaded is not None
+#: TensorFlow; where it is not installed, what can be imported and not called: programs import models and policies of
+#: both frameworks, and use one of them.
+tf: Any = import_tensorflow_quietly() if _installed else MissingTensorFlow()

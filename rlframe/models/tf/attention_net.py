@@ -6,7 +6,6 @@ import math
 from typing import Any, TypeAlias
 
 import numpy as np
-import tensorflow as tf
 
 from rlframe.models.attention_positions import sinusoids
 from rlframe.models.memory_models import AttentionBehind
@@ -15,6 +14,7 @@ from rlframe.models.tf.layer_owner import TFLayerOwner
 from rlframe.models.tf.misc import initial_rng
 from rlframe.models.tf.recurrent_net import RecurrentNetwork
 from rlframe.models.tf.variables import VariableOwner
+from rlframe.utils.quiet_tf import tf
 
 Tensor: TypeAlias = Any
 

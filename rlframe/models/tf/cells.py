@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from rlframe.models.tf.misc import initial_rng
 from rlframe.models.tf.variables import VariableOwner
+from rlframe.utils.quiet_tf import tf
 
 
 class GRU(VariableOwner):

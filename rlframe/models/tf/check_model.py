@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
 import tree
 
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.probe import ROWS, require_outputs, require_states, require_values, try_model
+from rlframe.utils.quiet_tf import tf
 
 
 def check_model(model: Any, obs_space: Any, num_outputs: int | None, *, values: bool = False) -> None:

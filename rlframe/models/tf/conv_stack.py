@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from rlframe.models.conv_sizes import ConvPlan, Filters, plan_convs
 from rlframe.models.tf.misc import activation_function, flat_rows, initial_rng, xavier_uniform
 from rlframe.models.tf.variables import VariableOwner
+from rlframe.utils.quiet_tf import tf
 
 
 class ConvStack(VariableOwner):

@@ -14,7 +14,8 @@ import inspect
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
+
+from rlframe.utils.quiet_tf import tf
 
 
 class Shape(tuple[int | None, ...]):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from rlframe.models.actor_layers import BATCH_NORM_EPSILON
@@ -32,6 +31,7 @@ from rlframe.models.tf.misc import activation_function, initial_rng
 from rlframe.models.tf.noisy import NoisyLayer
 from rlframe.models.tf.tf_modelv2 import TFModelV2
 from rlframe.models.tf.variables import VariableOwner
+from rlframe.utils.quiet_tf import tf
 
 Tensor: TypeAlias = Any
 

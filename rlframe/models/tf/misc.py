@@ -10,10 +10,10 @@ from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from rlframe.models.actor_layers import LEAKY_SLOPE, normalize_activation
+from rlframe.utils.quiet_tf import tf
 
 FloatArray: TypeAlias = NDArray[np.float32]
 Activation: TypeAlias = Callable[[Any], Any]

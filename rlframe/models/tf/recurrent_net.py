@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
-
 from rlframe.models.memory_models import LSTMBehind, SequenceModel
 from rlframe.models.tf.fcnet import MemoryHeads
 from rlframe.models.tf.layer_owner import TFLayerOwner
 from rlframe.models.tf.tf_modelv2 import TFModelV2
+from rlframe.utils.quiet_tf import tf
 
 
 class RecurrentNetwork(SequenceModel, TFModelV2):

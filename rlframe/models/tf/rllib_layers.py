@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from rlframe.models.rllib_names import keras_name
 from rlframe.models.spec import Convolutions, Layer, Network
+from rlframe.utils.quiet_tf import tf
 
 
 class KerasView:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
-
 from rlframe.models import tensor_distributions as once
+from rlframe.utils.quiet_tf import tf
 
 
 class TFActionDistribution(once.TensorDistribution):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 import tree
 
 from rlframe.models.custom import refuse_unknown_options
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.tf import keras_two
 from rlframe.models.tf.variables import VariableOwner
+from rlframe.utils.missing_tf import MissingTensorFlow
+from rlframe.utils.quiet_tf import tf
 
 
 class TFModelV2(VariableOwner, ModelV2):
@@ -48,6 +49,8 @@ class TFModelV2(VariableOwner, ModelV2):
         name: str | None,
         **options: Any,
     ) -> None:
+        if isinstance(tf, MissingTensorFlow):
+            tf.refuse(type(self).__name__)
         refuse_unknown_options(type(self), options, model_config)
         super().__init__(obs_space, action_space, num_outputs, model_config, name, framework="tf")
         #: Scratch space of losses and statistics functions.
@@ -55,7 +58,8 @@ class TFModelV2(VariableOwner, ModelV2):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if not cls.__module__.startswith("rlframe."):  # a program's, which may be written for Keras 2
+        # A program's may be written for Keras 2.
+        if not cls.__module__.startswith("rlframe.") and not isinstance(tf, MissingTensorFlow):
             keras_two.accept()
 
     def variables(self, as_dict: bool = False) -> list[Any] | dict[str, Any]:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from rlframe.models.tf.misc import initial_rng, normc
+from rlframe.utils.quiet_tf import tf
 
 # What a name may not contain where TensorFlow is to show it.
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.\\/-]")

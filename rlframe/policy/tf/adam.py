@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
+
+from rlframe.utils.quiet_tf import tf
 
 
 class Adam:

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-import tensorflow as tf
-
 from rlframe.data.column_dict import is_per_sequence
 from rlframe.data.columns import SEQ_LENS, TRAJECTORY_ENDS
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.utils.quiet_tf import tf
 
 Tensor: TypeAlias = Any
 

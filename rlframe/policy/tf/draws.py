@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-import tensorflow as tf
-
 from rlframe.exploration.stochastic_sampling import StochasticSampling
+from rlframe.utils.quiet_tf import tf
 
 _LOGGER = logging.getLogger("rlframe")
 

@@ -7,9 +7,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import tensorflow as tf
 
 from rlframe.policy.tf.adam import Adam
+from rlframe.utils.quiet_tf import tf
 
 
 class _WithTape:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import numpy as np
-import tensorflow as tf
 
 from rlframe.data.columns import SEQ_LENS
 from rlframe.data.nested import map_nested
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.utils.quiet_tf import tf
 
 
 class NoSession:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import tensorflow as tf
+from rlframe.utils.quiet_tf import tf
 
 
 class RMSProp:

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
-import tensorflow as tf
 
 from rlframe.config.unsupported import LOCAL_TF_SESSION_ARGS, TF_SESSION_ARGS
 from rlframe.utils.cpus import WORTH_SHARING, capped, usable_cpus
 from rlframe.utils.errors import ConfigError
+from rlframe.utils.quiet_tf import tf
 
 _LOGGER = logging.getLogger("rlframe")
 _THREADS = ("intra_op_parallelism_threads", "inter_op_parallelism_threads")

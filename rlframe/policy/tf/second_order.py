@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from rlframe.data.columns import ACTION_DIST_INPUTS
@@ -16,6 +15,7 @@ from rlframe.policy.nonfinite import explain_nonfinite
 from rlframe.policy.parts import own_loss
 from rlframe.policy.tf.traced import TracedCalls, tensor_columns
 from rlframe.policy.users_code import method
+from rlframe.utils.quiet_tf import tf
 
 Tensor: TypeAlias = Any
 #: The column in which a product's vector reaches the traced function.

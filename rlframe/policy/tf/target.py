@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from rlframe.policy.parts import Component
 from rlframe.policy.tf.weights import load_weights, to_arrays
+from rlframe.utils.quiet_tf import tf
 
 
 class TargetNetwork(Component):

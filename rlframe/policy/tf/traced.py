@@ -10,10 +10,10 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from rlframe.data.columns import SEQ_LENS
+from rlframe.utils.quiet_tf import tf
 
 _FLOATS = (tf.float32, tf.float64, tf.float16, tf.bfloat16)
 

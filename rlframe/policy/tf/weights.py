@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from rlframe.models.rllib_names import fitting_weights
+from rlframe.utils.quiet_tf import tf
 
 
 def to_arrays(variables: Mapping[str, Any]) -> dict[str, NDArray[Any]]:

@@ -168,7 +168,9 @@ def test_missing_tensorflow_is_explained_and_torch_goes_on_without():
         "        print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    message = "framework='tf' needs TensorFlow, which is not installed: pip install 'rlframe[tf]'"
+    message = (
+        "framework='tf' needs TensorFlow, which is not installed: pip install 'rlframe[tf]', or set framework='torch'"
+    )
     *models, trainer = done.stdout.splitlines()
     assert models == [message] * 3
     assert "pip install 'rlframe[tf]'" in trainer
