@@ -52,7 +52,7 @@ class EpsilonGreedyConfig(Section):
 class PerWorkerEpsilonGreedyConfig(EpsilonGreedyConfig):
     """Gives every worker a constant epsilon of its own."""
 
-    new_defaults: ClassVar = {"type": "PerWorkerEpsilonGreedy"}
+    new_defaults: ClassVar[Any] = {"type": "PerWorkerEpsilonGreedy"}
 
 
 @EXPLORATIONS.add("SoftQ")
@@ -86,7 +86,7 @@ class GaussianNoiseConfig(Section):
 class PerWorkerGaussianNoiseConfig(GaussianNoiseConfig):
     """Gives every worker a constant scale of its own."""
 
-    new_defaults: ClassVar = {"type": "PerWorkerGaussianNoise"}
+    new_defaults: ClassVar[Any] = {"type": "PerWorkerGaussianNoise"}
 
 
 @EXPLORATIONS.add("OrnsteinUhlenbeckNoise")
@@ -97,14 +97,14 @@ class OrnsteinUhlenbeckNoiseConfig(GaussianNoiseConfig):
     ou_sigma: float = option(0.2, "Scale of the normal step of the noise.", low=0)
     ou_base_scale: float = option(0.1, "Factor on the noise, beside the scheduled scale.", low=0)
 
-    new_defaults: ClassVar = {"type": "OrnsteinUhlenbeckNoise"}
+    new_defaults: ClassVar[Any] = {"type": "OrnsteinUhlenbeckNoise"}
 
 
 @EXPLORATIONS.add("PerWorkerOrnsteinUhlenbeckNoise")
 class PerWorkerOrnsteinUhlenbeckNoiseConfig(OrnsteinUhlenbeckNoiseConfig):
     """Gives every worker a constant scale of its own."""
 
-    new_defaults: ClassVar = {"type": "PerWorkerOrnsteinUhlenbeckNoise"}
+    new_defaults: ClassVar[Any] = {"type": "PerWorkerOrnsteinUhlenbeckNoise"}
 
 
 @EXPLORATIONS.add("ParameterNoise")

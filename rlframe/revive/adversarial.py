@@ -63,7 +63,7 @@ _MINIBATCH = 512
 class GraphGAILConfig(GraphBCConfig, PPOConfig):
     """Keys of adversarial learning of a graph's nodes: those of supervised learning, of PPO, and of discriminators."""
 
-    new_defaults: ClassVar = {
+    new_defaults: ClassVar[Any] = {
         "lr": 4e-5, "clip_param": 0.2, "vf_clip_param": math.inf, "kl_coeff": 0.0, "gamma": 0.99, "lambda": 0.95,
         "num_sgd_iter": 2, "sgd_minibatch_size": _MINIBATCH, "train_batch_size": 1024, "normalize_values": False,
     }  # fmt: skip

@@ -44,7 +44,7 @@ ROW = "row"
 class ShootingConfig(GradientClippingConfig):
     """Keys of shooting."""
 
-    new_defaults: ClassVar = {
+    new_defaults: ClassVar[Any] = {
         "num_workers": 0, "train_batch_size": 64, "lr": 1e-3, "grad_clip": 1.0, "input_evaluation": [],
     }  # fmt: skip
 

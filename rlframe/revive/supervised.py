@@ -43,7 +43,7 @@ FEWEST_UPDATES, MOST_UPDATES = 20, 100
 class GraphBCConfig(GradientClippingConfig):
     """Keys of supervised learning of a decision graph's nodes; each node's policy has its own `layout`."""
 
-    new_defaults: ClassVar = {
+    new_defaults: ClassVar[Any] = {
         "num_workers": 0,
         "train_batch_size": 256,
         "lr": 1e-3,

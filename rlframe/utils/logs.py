@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
 
 _LOGGER = logging.getLogger("rlframe")
 #: Beginnings of what Ray Tune tells its own users: which GPU monitor to install, and how to make trials faster.
@@ -12,7 +11,7 @@ _NOISE = ("Install gputil", "Trainable.setup took")
 _NOISY = ("ray.tune.utils.util", "ray.tune.trainable.trainable")
 
 
-class _Screen(logging.StreamHandler[Any]):
+class _Screen(logging.StreamHandler):  # type: ignore[type-arg]  # Python 3.10's takes none
     """Writes to what standard error is when a line is written: notebooks and tests replace it."""
 
     def emit(self, record: logging.LogRecord) -> None:

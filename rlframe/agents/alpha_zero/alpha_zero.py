@@ -44,7 +44,7 @@ class RankedRewardsConfig(Section):
 class AlphaZeroConfig(MinibatchConfig, GradientClippingConfig, LearningRateScheduleConfig):
     """Keys of AlphaZero (Silver et al. 2017) for one player."""
 
-    new_defaults: ClassVar = {
+    new_defaults: ClassVar[Any] = {
         "lr": 5e-5,
         "rollout_fragment_length": 200,
         "train_batch_size": 4000,

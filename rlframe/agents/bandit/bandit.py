@@ -33,7 +33,7 @@ class BanditModelConfig(ModelConfig):
 class BanditConfig(CommonConfig):
     """Keys of LinUCB and LinTS alike."""
 
-    new_defaults: ClassVar = {
+    new_defaults: ClassVar[Any] = {
         "num_workers": 0,
         "rollout_fragment_length": 1,
         "train_batch_size": 1,
@@ -64,13 +64,13 @@ class BanditConfig(CommonConfig):
 class LinUCBConfig(BanditConfig):
     """Keys of LinUCB (Li et al. 2010)."""
 
-    new_defaults: ClassVar = {"exploration_config": {"type": "UpperConfidenceBound"}}
+    new_defaults: ClassVar[Any] = {"exploration_config": {"type": "UpperConfidenceBound"}}
 
 
 class LinTSConfig(BanditConfig):
     """Keys of LinTS (Agrawal and Goyal 2013)."""
 
-    new_defaults: ClassVar = {"exploration_config": {"type": "ThompsonSampling"}}
+    new_defaults: ClassVar[Any] = {"exploration_config": {"type": "ThompsonSampling"}}
 
 
 def execution_plan(workers: WorkerSet, config: BanditConfig) -> LocalIterator[Any]:

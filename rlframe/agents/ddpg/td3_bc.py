@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class TD3BCConfig(OfflineConfig, TD3Config):
     """Keys of TD3+BC (Fujimoto & Gu 2021) and of ReBRAC (Tarasov et al. 2023)."""
 
-    unsupported: ClassVar = {**TD3Config.unsupported, **OfflineConfig.unsupported}
-    new_defaults: ClassVar = {
+    unsupported: ClassVar[Any] = {**TD3Config.unsupported, **OfflineConfig.unsupported}
+    new_defaults: ClassVar[Any] = {
         "actor_hiddens": [256, 256],
         "critic_hiddens": [256, 256],
         "actor_lr": 3e-4,

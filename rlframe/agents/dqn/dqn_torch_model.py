@@ -19,7 +19,7 @@ from rlframe.models.torch.torch_modelv2 import TorchModelV2
 class DQNTorchModel(QHeads, TorchLayerOwner, RLlibLayers, TorchModelV2, nn.Module):
     """Interface that DQN puts on a model, see `QHeads`; its heads are also `advantage_module` and `value_module`."""
 
-    _rllib_layers: ClassVar = {
+    _rllib_layers: ClassVar[Any] = {
         "advantage_module": lambda model: _head_of_rllib(model, model.advantage_layers, "A"),
         "value_module": lambda model: _head_of_rllib(model, model.state_value_layers, "V"),
     }

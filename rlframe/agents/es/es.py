@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class PerturbedWeightsConfig(CommonConfig):
     """Keys of ES and ARS alike. An episode is played with weights that noise was added to, the next one without it."""
 
-    new_defaults: ClassVar = {
+    new_defaults: ClassVar[Any] = {
         "batch_mode": "complete_episodes",
         "observation_filter": "MeanStdFilter",
         "evaluation_config": {"explore": False},
@@ -57,7 +57,7 @@ class PerturbedWeightsConfig(CommonConfig):
 class ESConfig(PerturbedWeightsConfig):
     """Keys of ES (Salimans et al. 2017)."""
 
-    new_defaults: ClassVar = {
+    new_defaults: ClassVar[Any] = {
         "num_workers": 10,
         "train_batch_size": 10_000,
         "action_noise_std": 0.01,
@@ -75,7 +75,7 @@ class ESConfig(PerturbedWeightsConfig):
 class ARSConfig(PerturbedWeightsConfig):
     """Keys of ARS (Mania et al. 2018)."""
 
-    new_defaults: ClassVar = {"num_workers": 2, "train_batch_size": 1, "eval_prob": 0.03}
+    new_defaults: ClassVar[Any] = {"num_workers": 2, "train_batch_size": 1, "eval_prob": 0.03}
 
     num_rollouts: int = option(
         32, "Directions of one update, each of which two episodes try.", low=1, source="Mania et al. 2018, algorithm 2"

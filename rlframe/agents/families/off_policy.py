@@ -143,7 +143,7 @@ class PrioritizedReplayConfig(OffPolicyConfig):
     """Rows are drawn by their TD errors."""
 
     # Ape-X's plan reads it, also over algorithms that have another by default; theirs refuses it.
-    unsupported: ClassVar = {key: value for key, value in UNSUPPORTED.items() if key != "optimizer"}
+    unsupported: ClassVar[Any] = {key: value for key, value in UNSUPPORTED.items() if key != "optimizer"}
 
     prioritized_replay: bool = option(True, "Sample by TD error.", source="Schaul et al. 2016")
     prioritized_replay_alpha: float = option(0.6, "Exponent of priorities.", low=0, source="Schaul et al. 2016, eq. 1")

@@ -32,8 +32,8 @@ NEXT_ACTIONS, NEXT_ACTIONS_KNOWN = "next_actions", "next_actions_known"
 class OfflineConfig(OffPolicyConfig):
     """Learns from all rows of `input`, which the replay buffer holds; nothing is sampled."""
 
-    unsupported: ClassVar = CommonConfig.unsupported
-    new_defaults: ClassVar = {"input_evaluation": [], "learning_starts": 0, "timesteps_per_iteration": 25_600}
+    unsupported: ClassVar[Any] = CommonConfig.unsupported
+    new_defaults: ClassVar[Any] = {"input_evaluation": [], "learning_starts": 0, "timesteps_per_iteration": 25_600}
 
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""

@@ -28,7 +28,7 @@ class IQLConfig(
 ):  # fmt: skip
     """Keys of IQL (Kostrikov et al. 2022)."""
 
-    new_defaults: ClassVar = {
+    new_defaults: ClassVar[Any] = {
         "num_workers": 0,
         "train_batch_size": 256,
         "target_network_update_freq": 0,

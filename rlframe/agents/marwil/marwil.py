@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class MARWILConfig(ReplayConfig, GradientClippingConfig):
     """Keys of MARWIL (Wang et al. 2018)."""
 
-    new_defaults: ClassVar = {
+    new_defaults: ClassVar[Any] = {
         "num_workers": 0,
         "postprocess_inputs": True,
         "train_batch_size": 2000,
@@ -60,7 +60,7 @@ class MARWILConfig(ReplayConfig, GradientClippingConfig):
 class BCConfig(MARWILConfig):
     """Keys of behaviour cloning: MARWIL's with β = 0."""
 
-    new_defaults: ClassVar = {"beta": 0.0, "postprocess_inputs": False, "input_evaluation": []}
+    new_defaults: ClassVar[Any] = {"beta": 0.0, "postprocess_inputs": False, "input_evaluation": []}
 
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class RandomAgentConfig(CommonConfig):
     """Keys of RandomAgent."""
 
-    new_defaults: ClassVar = {"num_workers": 0, "rollout_fragment_length": 1, "batch_mode": "complete_episodes"}
+    new_defaults: ClassVar[Any] = {"num_workers": 0, "rollout_fragment_length": 1, "batch_mode": "complete_episodes"}
 
     rollouts_per_iteration: int = option(10, "Episodes that an iteration plays, at least.", low=1)
 

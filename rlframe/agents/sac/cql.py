@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class CQLConfig(OfflineConfig, SACConfig):
     """Keys of CQL (Kumar et al. 2020)."""
 
-    unsupported: ClassVar = {**SACConfig.unsupported, **OfflineConfig.unsupported}
-    new_defaults: ClassVar = {"use_huber": False}
+    unsupported: ClassVar[Any] = {**SACConfig.unsupported, **OfflineConfig.unsupported}
+    new_defaults: ClassVar[Any] = {"use_huber": False}
 
     bc_iters: int = option(20_000, "Updates in which the actor clones the data's behaviour at first.", low=0)
     temperature: float = option(

@@ -16,7 +16,7 @@ _UNBUILT = ("_use_default_native_models",)
 class RNNSACConfig(SACConfig):
     """Keys of RNNSAC: SAC's, with a memory in `Q_model` or `policy_model`."""
 
-    unsupported: ClassVar = {
+    unsupported: ClassVar[Any] = {
         **SACConfig.unsupported,
         **{f"{part}.{key}": UNSUPPORTED[f"model.{key}"] for part in ("Q_model", "policy_model") for key in _UNBUILT},
     }

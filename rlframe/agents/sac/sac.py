@@ -27,7 +27,7 @@ class LearningRatesConfig(Section):
 class SACConfig(ReplayedActorCriticConfig, NetworkSectionsConfig):
     """Keys of SAC (Haarnoja et al. 2018), of TQC's critics and of CrossQ."""
 
-    unsupported: ClassVar = {
+    unsupported: ClassVar[Any] = {
         **ReplayedActorCriticConfig.unsupported,
         "_use_beta_distribution": UnsupportedValue(bool, "actions in bounds are squashed Gaussians; leave it out"),
     }

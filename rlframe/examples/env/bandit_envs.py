@@ -96,7 +96,7 @@ class LinearDiscreteEnv(_Bandit):
     Keys: `feature_dim` (8), `num_actions` (4), `reward_noise_std` (0.01), `seed` (1), `episode_len` (100).
     """
 
-    defaults: ClassVar = {"feature_dim": 8, "num_actions": 4, "reward_noise_std": 0.01}
+    defaults: ClassVar[Any] = {"feature_dim": 8, "num_actions": 4, "reward_noise_std": 0.01}
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         super().__init__(config)
@@ -130,7 +130,7 @@ class WheelBanditEnv(_Bandit):
 
     observation_space = Box(-1.0, 1.0, (2,), np.float32)
     action_space = Discrete(5)
-    defaults: ClassVar = {"delta": 0.5, "mu_1": 1.2, "mu_2": 1.0, "mu_3": 50.0, "std": 0.01}
+    defaults: ClassVar[Any] = {"delta": 0.5, "mu_1": 1.2, "mu_2": 1.0, "mu_3": 50.0, "std": 0.01}
 
     def _next_context(self) -> Any:
         angle, radius = self.np_random.uniform(0.0, 2 * np.pi), np.sqrt(self.np_random.uniform())
@@ -161,7 +161,7 @@ class ParametricItemRecoEnv(_Bandit):
     one), `seed` (1), `episode_len` (100).
     """
 
-    defaults: ClassVar = {
+    defaults: ClassVar[Any] = {
         "num_users": 1, "num_items": 100, "feature_dim": 16, "num_candidates": 25, "slate_size": 1
     }  # fmt: skip
 

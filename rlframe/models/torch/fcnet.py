@@ -27,7 +27,7 @@ class FullyConnectedNetwork(FullyConnected, TorchLayerOwner, RLlibLayers, TorchM
     found as `_hidden_layers`, `_logits`, `_value_branch_separate` and `_value_branch`.
     """
 
-    _rllib_layers: ClassVar = {
+    _rllib_layers: ClassVar[Any] = {
         "_hidden_layers": lambda model: slim_stack(model, _named(model._spec.outputs, "hidden_")),
         "_logits": lambda model: slim(model._modules.get("output")),
         "_append_free_log_std": lambda model: model._modules.get("free_log_std"),
@@ -36,7 +36,7 @@ class FullyConnectedNetwork(FullyConnected, TorchLayerOwner, RLlibLayers, TorchM
         ),
         "_value_branch": lambda model: slim(model._modules.get("value"), model._modules.get(POPART_LAYER)),
     }
-    _rllib_heads: ClassVar = {"_logits": "output", "_value_branch": "value"}
+    _rllib_heads: ClassVar[Any] = {"_logits": "output", "_value_branch": "value"}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -34,7 +34,7 @@ class LSTMWrapper(LSTMBehind, TorchLayerOwner, RLlibLayers, RecurrentNetwork, nn
     """
 
     heads_class = MemoryHeads
-    _rllib_layers: ClassVar = {
+    _rllib_layers: ClassVar[Any] = {
         "_hidden_layers": lambda model: getattr(model.inner, "_hidden_layers", None),
         "_convs": lambda model: getattr(model.inner, "_convs", None),
         "_logits_branch": lambda model: slim(model.heads.output),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -22,7 +22,7 @@ class VisionNetwork(Vision, TorchLayerOwner, RLlibLayers, TorchModelV2, nn.Modul
     Layers are also found as `_convs`, `_logits`, `_value_branch_separate` and `_value_branch`.
     """
 
-    _rllib_layers: ClassVar = {
+    _rllib_layers: ClassVar[Any] = {
         "_convs": lambda model: model.convs.convs,
         "_logits": lambda model: (
             model._modules.get("output") if "dense" in model._modules else one_by_one(model._modules.get("output"))
@@ -34,4 +34,4 @@ class VisionNetwork(Vision, TorchLayerOwner, RLlibLayers, TorchModelV2, nn.Modul
         ),
         "_value_branch": lambda model: None if "value_convs" in model._modules else slim(model._modules.get("value")),
     }
-    _rllib_heads: ClassVar = {"_value_branch": "value"}
+    _rllib_heads: ClassVar[Any] = {"_value_branch": "value"}
