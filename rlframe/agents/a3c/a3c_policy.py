@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rlframe.agents.families.users_losses import kept_by_users_loss
 from rlframe.data.columns import ACTIONS, ADVANTAGES, DONES, ENV_ID, NEXT_OBS, OBS, VALUE_TARGETS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
@@ -57,6 +58,10 @@ def actor_critic_loss(policy: Any, model: Any, dist_class: Any, train_batch: Sam
     return kept(policy, a2c_loss(policy, model, dist_class, train_batch))
 
 
+_KEPT = {"policy_entropy": ("entropy",), "policy_loss": ("pi_err",), "vf_loss": ("value_err",)}
+"""By statistic, the name under which losses for RLlib 1.x kept it."""
+
+
 class A3CPolicy(LearningPolicy):
     """An actor with a critic, trained on advantages."""
 
@@ -88,7 +93,8 @@ class A3CPolicy(LearningPolicy):
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns losses, entropy and explained variance, all means over the rows."""
-        return {"cur_lr": self.cur_lr, "entropy_coeff": self.entropy_coeff, **self._loss_outputs}
+        kept = {**kept_by_users_loss(self, _KEPT), **self._loss_outputs}
+        return {"cur_lr": self.cur_lr, "entropy_coeff": self.entropy_coeff, **kept}
 
 
 __getattr__ = lazy_policies(__name__, A3CPolicy, A3CTorchPolicy="torch", A3CTFPolicy="tf")

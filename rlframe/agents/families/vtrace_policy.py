@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rlframe.agents.families.users_losses import kept_by_users_loss
 from rlframe.data.columns import (
     ACTION_LOGP,
     ACTIONS,
@@ -238,8 +239,19 @@ def asynchronous_loss(
     return LossOutput({"policy": policy_terms, "values": value_terms} if apart else total, report)
 
 
+_KEPT = {
+    "total_loss": ("total_loss",),
+    "policy_loss": ("pi_loss", "mean_policy_loss"),
+    "vf_loss": ("vf_loss", "mean_vf_loss"),
+    "vf_explained_var": ("vf_explained_var",),
+    "entropy": ("mean_entropy",),
+    "kl": ("mean_kl_loss", "mean_kl"),
+}
+"""By statistic, the names under which losses of IMPALA and APPO for RLlib 1.x kept it."""
+
+
 def vtrace_stats(policy: Any, train_batch: SampleBatch) -> dict[str, Any]:
     """Returns losses, entropy and explained variance, means over the rows, and the norm of the weights."""
     del train_batch
-    norm = policy.weights_norm()
-    return {"cur_lr": policy.cur_lr, **policy._loss_outputs, "entropy_coeff": policy.entropy_coeff, "var_gnorm": norm}
+    norm, kept = policy.weights_norm(), {**kept_by_users_loss(policy, _KEPT), **policy._loss_outputs}
+    return {"cur_lr": policy.cur_lr, **kept, "entropy_coeff": policy.entropy_coeff, "var_gnorm": norm}

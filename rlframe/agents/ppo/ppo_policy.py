@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rlframe.agents.families.users_losses import kept_by_users_loss
 from rlframe.data.columns import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
@@ -105,14 +106,14 @@ def kl_and_loss_stats(policy: Any, train_batch: SampleBatch) -> dict[str, Any]:
 
 
 _KEPT = {
-    "total_loss": ("_total_loss",),
-    "policy_loss": ("_mean_policy_loss",),
-    "vf_loss": ("_mean_vf_loss",),
-    "vf_explained_var": ("_vf_explained_var",),
-    "kl": ("_mean_kl_loss", "_mean_kl"),
-    "entropy": ("_mean_entropy",),
+    "total_loss": ("total_loss",),
+    "policy_loss": ("mean_policy_loss",),
+    "vf_loss": ("mean_vf_loss",),
+    "vf_explained_var": ("vf_explained_var",),
+    "kl": ("mean_kl_loss", "mean_kl"),
+    "entropy": ("mean_entropy",),
 }
-"""By statistic, the attributes in which losses for RLlib 1.x left it."""
+"""By statistic, the names under which losses for RLlib 1.x kept it; see `kept_by_users_loss`."""
 _KEPT_IN_OBJECT = {"total_loss": "loss", "policy_loss": "mean_policy_loss", "vf_loss": "mean_vf_loss", "kl": "mean_kl",
                    "entropy": "mean_entropy"}  # fmt: skip
 """By statistic, the attribute of `policy.loss_obj` in which losses for RLlib 0.8 left it."""
@@ -122,10 +123,7 @@ def _kept_by_users_loss(policy: Any) -> dict[str, Any]:
     """Returns the statistics that a loss left under RLlib's names; the penalty's weight adapts to `kl`."""
     made = getattr(policy, "loss_obj", None)
     kept = {name: getattr(made, attribute, None) for name, attribute in _KEPT_IN_OBJECT.items()}
-    for name, attributes in _KEPT.items():
-        for attribute in attributes:
-            kept[name] = getattr(policy, attribute, kept.get(name))
-    return {name: value for name, value in kept.items() if value is not None}
+    return {name: value for name, value in kept.items() if value is not None} | kept_by_users_loss(policy, _KEPT)
 
 
 class PPOPolicy(LearningPolicy):

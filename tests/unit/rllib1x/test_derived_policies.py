@@ -196,7 +196,7 @@ class Kept:
 
 
 @pytest.mark.parametrize("framework", TORCH_FIRST)
-@pytest.mark.parametrize("place", ["loss_obj", "_mean_kl"])
+@pytest.mark.parametrize("place", ["loss_obj", "_mean_kl", "tower_stats"])
 def test_a_loss_of_the_users_own_is_told_of_and_its_penalty_adapts(framework, place):
     ppo, trainer = module("ppo.ppo", framework), get_trainer_class("PPO")
 
@@ -205,7 +205,10 @@ def test_a_loss_of_the_users_own_is_told_of_and_its_penalty_adapts(framework, pl
         before = dist_class(train_batch["behaviour_logits"], model)  # RLlib 0.8's name
         kl = before.kl(dist_class(logits, model))
         kl = kl.mean() if framework == "torch" else importlib.import_module("tensorflow").reduce_mean(kl)
-        setattr(policy, place, Kept(kl) if place == "loss_obj" else kl)
+        if place == "tower_stats":
+            model.tower_stats["mean_kl_loss"] = kl
+        else:
+            setattr(policy, place, Kept(kl) if place == "loss_obj" else kl)
         return kl
 
     def postprocess(policy, batch, other_agent_batches=None, episode=None):
@@ -220,3 +223,25 @@ def test_a_loss_of_the_users_own_is_told_of_and_its_penalty_adapts(framework, pl
     assert stats["kl"] == pytest.approx(0, abs=1e-5)
     assert running.get_policy().kl_coeff == pytest.approx(0.1)  # halved
     running.stop()
+
+
+def test_losses_of_the_users_own_tell_by_what_they_keep_in_the_model():
+    import torch
+
+    def loss(policy, model, dist_class, train_batch):
+        logits, _ = model(train_batch)
+        for place, name in enumerate(("pi_err", "value_err", "entropy", "pi_loss", "vf_loss", "mean_entropy")):
+            model.tower_stats[name] = torch.tensor(float(place))
+        return logits.mean()
+
+    expected = {
+        "A2C": {"policy_loss": 0.0, "vf_loss": 1.0, "policy_entropy": 2.0},
+        "IMPALA": {"policy_loss": 3.0, "vf_loss": 4.0, "entropy": 5.0},
+    }
+    for name, stats in expected.items():
+        base = get_trainer_class(name)
+        policy_class = base({"num_workers": 0}, env="CartPole-v1").get_policy().__class__
+        made = policy_class.with_updates(name="Own", loss_fn=loss)
+        trainer = base.with_updates(default_policy=made)({**COMMON, **CONFIGS[name]}, env="CartPole-v1")
+        assert stats.items() <= train(trainer).items()
+        trainer.stop()
