@@ -200,8 +200,8 @@ class _CommonKeys(TypedDict, total=False):
     """Rows of one training batch. In steps."""
     model: ModelConfigDict
     """Options of the networks."""
-    optimizer: Mapping[Any, Any] | ApexOptimizerConfigDict
-    """Options of an algorithm's execution plan. Free-form."""
+    optimizer: Mapping[Any, Any] | str | ApexOptimizerConfigDict
+    """Options of a plan, or what a policy of your own reads."""
     framework: Literal['torch', 'tf', 'tf2', 'tfe']
     """The framework that learns."""
     eager_tracing: bool

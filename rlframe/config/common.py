@@ -100,7 +100,7 @@ class CommonConfig(AlgorithmConfig):
     lr: float = option(1e-4, "Learning rate of the default optimizer.", low=0, log=True)
     train_batch_size: int = option(200, "Rows of one training batch.", unit="steps", low=1)
     model: ModelConfig = section(ModelConfig, "Options of the networks.")
-    optimizer: FreeForm = option({}, "Options of an algorithm's execution plan. Free-form.")
+    optimizer: FreeForm | str = option({}, "Options of a plan, or what a policy of your own reads.")
     framework: str = option("torch", "The framework that learns.", choices=("torch", "tf", "tf2", "tfe"), tunable=False)
     eager_tracing: bool = option(
         False,

@@ -33,7 +33,9 @@ UNSUPPORTED: dict[str, UnsupportedValue] = {
         bool, "both frameworks have the same default models", harmless=True
     ),
     "optimizer": UnsupportedValue(
-        bool, "only Ape-X reads it, as in RLlib 1.x; use lr and the algorithm's own keys", harmless=True
+        bool,
+        "only Ape-X and code of your own read it, as in RLlib 1.x; use lr and the algorithm's own keys",
+        harmless=True,
     ),
     "sample_collector": UnsupportedValue(
         lambda value: not (value is None or _is_rllibs_own(value)),

@@ -115,6 +115,13 @@ def call_by_signature(function: Callable[..., Any], *arguments: Any, **keywords:
     return function(*given, **keywords)
 
 
+def required_positionals(function: Callable[..., Any]) -> int:
+    """Returns how many positional arguments a function cannot be called without."""
+    parameters = inspect.signature(function).parameters.values()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in kinds and p.default is p.empty for p in parameters)
+
+
 def make_logdir(name: str, env_name: str | None, parent: str | None) -> str:
     """Returns a fresh directory `<parent>/<name>_<env>_<time>_<random>`."""
     base = os.path.expanduser(parent or RESULTS_DIRECTORY)

@@ -244,4 +244,22 @@ def _with_updates(cls: type[Trainer], **overrides: Any) -> type[Trainer]:
     if overrides.get("default_policy") is not None:
         arguments["policies"] = None
         arguments["get_policy_class"] = overrides.get("get_policy_class")
+    if overrides.get("default_config") is not None and "config_class" not in overrides:
+        arguments["config_class"] = _declaration_of(overrides["default_config"], arguments)
     return _build(arguments, cls, overrides)
+
+
+def _declaration_of(defaults: Mapping[str, Any], arguments: Mapping[str, Any]) -> type[AlgorithmConfig] | None:
+    """Returns what declares the keys of a user's own plan: the algorithm of which the whole DEFAULT_CONFIG was taken.
+
+    Args:
+        defaults: The defaults given.
+        arguments: Those of the trainer, whose declaration stands where the defaults have its keys, or nobody's.
+    """
+    declared: type[AlgorithmConfig] | None = arguments.get("config_class")
+    plan = getattr(arguments.get("execution_plan"), "__module__", None) or "rlframe."
+    if declared is None or plan.startswith("rlframe.") or declared.defaults().keys() <= defaults.keys():
+        return declared
+    whole = [other for other in TRAINERS if declared.options().keys() < {*declared.options(), *other.defaults()}]
+    fits = [other for other in whole if other.defaults().keys() <= defaults.keys()]
+    return max(fits, key=lambda other: len(other.defaults()), default=declared)

@@ -49,6 +49,7 @@ from rlframe.trainer.setup import (
     import_path,
     make_logdir,
     merge_trainer_config,
+    required_positionals,
     resolve_trainer_env,
     seed_process,
     settle_framework,
@@ -277,7 +278,10 @@ class Trainer(
         keywords = {} if self.local_replay_buffer is None else {"local_replay_buffer": self.local_replay_buffer}
         other_names = with_other_names(self._effective_config, self._config_class.deprecated_keys())
         config: Any = self._config_class.view(other_names)
-        plan = call_by_signature(self.execution_plan, self.workers, config, **keywords)
+        given: tuple[Any, ...] = (self.workers, config)
+        if required_positionals(self.execution_plan) > len(given):  # RLlib 1.6 to 1.8: (trainer, workers, config)
+            given = (self, *given)
+        plan = call_by_signature(self.execution_plan, *given, **keywords)
         try:
             return as_local_iterator(plan)
         except ValueError as error:

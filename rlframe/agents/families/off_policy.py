@@ -364,7 +364,7 @@ def replay_plan(
     config = OffPolicyConfig.view(config)
     if config.optimizer:
         raise ConfigError(
-            f"optimizer: got {dict(config.optimizer)}, which this algorithm's plan does not read; use lr and the "
+            f"optimizer: got {config.optimizer!r}, which this algorithm's plan does not read; use lr and the "
             "algorithm's own keys, or execution_plan=apex_execution_plan for these options"
         )
     return alternating_plan(workers, config, local_replay_buffer, before_learning=before_learning)

@@ -10,7 +10,7 @@ import pytest
 
 from rlframe.agents import dqn, ppo
 from rlframe.agents.dqn import DEFAULT_CONFIG, SIMPLE_Q_DEFAULT_CONFIG, DQNTorchPolicy, DQNTrainer, SimpleQTrainer
-from rlframe.agents.dqn.dqn import calculate_rr_weights
+from rlframe.agents.dqn.dqn import GenericOffPolicyTrainer, calculate_rr_weights
 from rlframe.agents.pg import PGTorchPolicy, PGTrainer
 from rlframe.agents.trainer import COMMON_CONFIG, Trainer, with_common_config
 from rlframe.agents.trainer_template import build_trainer
@@ -414,11 +414,33 @@ def test_plans_of_two_arguments_and_of_keywords_are_both_called():
         assert "local_replay_buffer" in kwargs
         return StandardMetricsReporting(ParallelRollouts(workers), workers, config)
 
-    for plan in (short, long):
+    def of_a_trainer(trainer, workers, config, **kwargs):  # RLlib 1.6 to 1.8
+        assert trainer.workers is workers
+        return StandardMetricsReporting(ParallelRollouts(workers), workers, config)
+
+    for plan in (short, long, of_a_trainer):
         assert (
             DQNTrainer.with_updates(execution_plan=plan)(copy.deepcopy(SMALL), env=Bandit).train()["timesteps_total"]
             >= 60
         )
+
+
+def test_keys_of_a_plan_of_ones_own_are_those_of_the_algorithm_whose_defaults_it_takes():
+    from rlframe.agents.qmix.qmix import DEFAULT_CONFIG
+
+    def plan(workers, config):
+        assert (config["optimizer"], config["mixer"], config["mine"]) == ("rmsprop", None, 3)
+        return StandardMetricsReporting(ParallelRollouts(workers), workers, config)
+
+    defaults = {**DEFAULT_CONFIG, "optimizer": "rmsprop", "mixer": None, "mine": 3}
+    made = GenericOffPolicyTrainer.with_updates(
+        name="Own", default_config=defaults, default_policy=REINFORCE, execution_plan=plan
+    )
+    with pytest.warns(UserWarning, match="optimizer='rmsprop' has no effect: only Ape-X and code of your own read it"):
+        trainer = made({"num_workers": 0, "seed": 0}, env=Bandit)
+    trainer.stop()
+    with pytest.raises(ConfigError, match="mixer: got 'sum'"):
+        made({"num_workers": 0, "mixer": "sum"}, env=Bandit)
 
 
 def test_subclass_may_override_everything():
