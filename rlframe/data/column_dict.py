@@ -173,6 +173,10 @@ class ColumnDict(WatchedColumns, dict[str, Any]):
         """Whether the batch is learnt from (False until `set_training` said otherwise)."""
         return False if self._is_training is None else self._is_training
 
+    @is_training.setter
+    def is_training(self, training: Any) -> None:
+        self._is_training = training
+
     def set_training(self, training: Any = True) -> None:
         """Sets the `is_training` flag."""
         self._is_training = training

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import NEXT_OBS, OBS
+from rlframe.data.columns import NEXT_OBS, OBS, STATE_IN_PREFIX, STATE_OUT_PREFIX
 from rlframe.data.nested import Column, first_leaf, map_nested
 
 
@@ -152,6 +152,8 @@ def single_step_columns(
         raise ValueError(f"Got index={index!r}; wanted a row number or 'last'.")
     step = rows if isinstance(index, str) else index + rows * (index < 0)
     wanted = {key: view for key, view in view_requirements.items() if view.used_for_compute_actions}
+    for given in [key for key in batch if key.startswith(STATE_OUT_PREFIX)]:
+        wanted.setdefault(given.replace(STATE_OUT_PREFIX, STATE_IN_PREFIX), ViewRequirement(given, shift=-1))
     return {key: _one_step(batch, rows, key, view, step) for key, view in wanted.items()}
 
 

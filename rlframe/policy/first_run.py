@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -58,13 +59,27 @@ def _run_on_zeros(policy: Any, stats_fn: Callable[[Any, Any], Any] | None) -> No
     """Runs postprocessing and loss on rows of zeros, with the columns that the model turns out to read."""
     while True:
         try:
-            samples = zeros(policy)
-            if overridden_by_user(type(policy.exploration), "postprocess_trajectory"):
-                samples = policy.exploration.postprocess_trajectory(policy, samples) or samples
-            policy._loss_of_zeros(policy.postprocess_trajectory(samples), stats_fn)
+            with _taken_back_on_errors(policy, policy.model):
+                samples = zeros(policy)
+                if overridden_by_user(type(policy.exploration), "postprocess_trajectory"):
+                    samples = policy.exploration.postprocess_trajectory(policy, samples) or samples
+                policy._loss_of_zeros(policy.postprocess_trajectory(samples), stats_fn)
             return
         except KeyError as error:
             if not declare_past(policy.model, error):
                 raise
             policy.view_requirements.update(policy.model.view_requirements)
             policy._needs_memory = None  # it may need that now, for the columns of the step before
+
+
+@contextlib.contextmanager
+def _taken_back_on_errors(*owners: Any) -> Iterator[None]:
+    """Takes back what a run that failed has set: users' code tells the first run by what is not there yet."""
+    before = [set(vars(owner)) for owner in owners]
+    try:
+        yield
+    except Exception:
+        for owner, names in zip(owners, before, strict=True):
+            for name in set(vars(owner)) - names:
+                del vars(owner)[name]
+        raise

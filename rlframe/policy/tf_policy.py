@@ -40,7 +40,7 @@ from rlframe.policy.tf.target import TargetNetwork
 from rlframe.policy.tf.template import derive_class
 from rlframe.policy.tf.traced import TracedCalls, tensor_columns
 from rlframe.policy.tf.weights import WeightMirror, load_weights, to_arrays
-from rlframe.policy.users_code import method
+from rlframe.policy.users_code import makes_own_values, method
 from rlframe.utils.quiet_tf import tf
 
 Tensor: TypeAlias = Any
@@ -168,7 +168,8 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
 
     def check_model(self, model: Any, num_outputs: int | None) -> None:
         """Raises a ValueError where the model gives something else than `num_outputs` numbers per row."""
-        check_model(model, self.observation_space, num_outputs, values=self.wants_values or self.learns_values)
+        values = (self.wants_values or self.learns_values) and not makes_own_values(self)
+        check_model(model, self.observation_space, num_outputs, values=values)
 
     def _make_optimizers(self) -> list[Any]:
         if self.config.get(ONLY_EVALUATES):

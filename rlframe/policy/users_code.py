@@ -67,6 +67,12 @@ def overridden_by_user(cls: type[Any], name: str) -> bool:
     return place is not None and is_users(cls.__mro__[place])
 
 
+def makes_own_values(policy: Any) -> bool:
+    """Returns whether users' code alone reads a model's values: loss, postprocessing and columns beside the actions."""
+    own = all(overridden_by_user(type(policy), name) for name in _RUN_FIRST)
+    return own and bool(policy.has_custom_action_out())
+
+
 def users_way(cls: type[Any]) -> str | None:
     """Returns the user's own method that acts as a whole, or None.
 

@@ -20,6 +20,7 @@ from rlframe.agents.dqn.q_policy import (
 )
 from rlframe.agents.families.replayed_policy import (
     with_discounts,
+    with_discounts_and_weights,
 )
 from rlframe.agents.families.td_errors import td_error_of
 from rlframe.losses.q_learning import (
@@ -50,7 +51,7 @@ class QTargetPolicy(LearningPolicy):
     was built with the model becomes the copy. A loss that runs before finds the copy, too.
     """
 
-    complete_columns = complete_batch = with_discounts
+    complete_columns, complete_batch = with_discounts, with_discounts_and_weights
 
     def __init__(self, obs_space: Any = None, action_space: Any = None, config: Any = None) -> None:
         self._make_target()

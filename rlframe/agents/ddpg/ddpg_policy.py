@@ -16,6 +16,7 @@ from rlframe.agents.families.replayed_policy import (
     SAMPLED_COLUMNS,
     postprocess_replayed,
     with_discounts,
+    with_discounts_and_weights,
 )
 from rlframe.agents.families.replayed_sequences import (
     encoded,
@@ -60,7 +61,7 @@ class DDPGPolicy(LearningPolicy):
     defaults_from = "rlframe.agents.ddpg.ddpg:DEFAULT_CONFIG"
     train_columns = SAMPLED_COLUMNS
     learn_columns: tuple[str, ...] | None = LOSS_COLUMNS
-    complete_columns = complete_batch = with_discounts
+    complete_columns, complete_batch = with_discounts, with_discounts_and_weights
     compute_td_error = td_error_of
     postprocess_trajectory = postprocess_replayed
     padded_sequences = histories
@@ -125,7 +126,8 @@ class DDPGPolicy(LearningPolicy):
         """Returns nothing; has workers cut the rows of a memory into sequences."""
         prepare_sequences(self)
         if self.has_own_model:
-            self.fused_gradients, self._action_distribution_fn = None, distribution_of_features
+            self.fused_gradients = None
+            self._action_distribution_fn = self._action_distribution_fn or distribution_of_features
         return {}
 
     # --- a model of the program's own in place of the networks ------------------------------------------------

@@ -18,6 +18,7 @@ from rlframe.agents.families.replayed_policy import (
     postprocess_nstep_and_prio,
     postprocess_replayed,
     with_discounts,
+    with_discounts_and_weights,
 )
 from rlframe.agents.families.replayed_sequences import histories, prepare_sequences, td_errors_to_replay
 from rlframe.agents.families.td_errors import postprocess_nstep_and_value_prio, td_error_of
@@ -137,7 +138,7 @@ class DQNPolicy(LearningPolicy):
     defaults_from: str | None = "rlframe.agents.dqn.dqn:DEFAULT_CONFIG"
     train_columns = SAMPLED_COLUMNS
     learn_columns: tuple[str, ...] | None = LOSS_COLUMNS
-    complete_columns = with_discounts
+    complete_columns, complete_batch = with_discounts, with_discounts_and_weights
     compute_td_error = td_error_of
     postprocess_trajectory = postprocess_replayed
     padded_sequences = histories
@@ -253,14 +254,6 @@ class DQNPolicy(LearningPolicy):
         """Returns the loss of one batch; see `DoubleQLoss`."""
         del dist_class
         return double_q_loss(self, model, train_batch)
-
-    def complete_batch(self, batch: SampleBatch) -> SampleBatch:
-        """Returns a batch with discounts, and with weights of ones where a user's loss may read them."""
-        batch = with_discounts(self, batch)
-        if WEIGHTS not in batch and self.learn_columns is None:  # a batch that comes from no replay buffer
-            batch = batch.copy(shallow=True)
-            batch[WEIGHTS] = np.ones(batch.count, np.float32)
-        return batch
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns statistics of the batch's Q-values and the learning rate."""

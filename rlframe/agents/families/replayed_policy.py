@@ -26,6 +26,15 @@ def with_discounts(policy: Any, batch: SampleBatch) -> SampleBatch:
     return batch
 
 
+def with_discounts_and_weights(policy: Any, batch: SampleBatch) -> SampleBatch:
+    """Returns the batch with `discounts`, and with weights of ones where a user's loss may read them."""
+    batch = with_discounts(policy, batch)
+    if WEIGHTS not in batch and policy.learn_columns is None:  # a batch that comes from no replay buffer
+        batch = batch.copy(shallow=True)
+        batch[WEIGHTS] = np.ones(batch.count, np.float32)
+    return batch
+
+
 def postprocess_discounts(
     policy: Any, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
 ) -> SampleBatch:

@@ -17,7 +17,7 @@ from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec, RMSPropSpec
 from rlframe.policy.torch.flat import FlatAdam, FlatParameters, TargetNetwork, flatten_parameters
 from rlframe.policy.torch.flat_optimizers import FlatRMSProp
 from rlframe.policy.torch.second_order import TorchSecondOrder
-from rlframe.policy.users_code import method
+from rlframe.policy.users_code import makes_own_values, method
 
 
 class TorchParts(LearningParts):
@@ -32,7 +32,8 @@ class TorchParts(LearningParts):
 
     def check_model(self: Any, model: Any, num_outputs: int | None) -> None:
         """Raises a ValueError where the model gives something else than `num_outputs` numbers per row."""
-        check_model(model, self.observation_space, num_outputs, values=self.wants_values or self.learns_values)
+        values = (self.wants_values or self.learns_values) and not makes_own_values(self)
+        check_model(model, self.observation_space, num_outputs, values=values)
 
     def _make_optimizers(self: Any) -> list[torch.optim.Optimizer]:
         if self.config.get(ONLY_EVALUATES):

@@ -176,3 +176,28 @@ def test_built_in_networks_have_the_names_of_rllib(framework):
     if framework == "tf":
         layers = {variable.path.partition("/")[0] for variable in model.policy_model.variables}
         assert layers == {"actor_hidden_0", "actor_out"}
+
+
+def test_a_policys_own_way_of_acting_and_loss_come_before_those_of_whole_models():
+    torch = pytest.importorskip("torch")
+
+    class Told(base_of("torch")):
+        def get_policy_output(self, model_out, told):
+            return super().get_policy_output(model_out) * told
+
+    def act(policy, model, input_dict, *, explore=True, state_batches=None, seq_lens=None, **kwargs):
+        features, states = model(input_dict, state_batches, seq_lens)
+        return model.get_policy_output(features, 0.0), policy.dist_class, states
+
+    def loss(policy, model, dist_class, train_batch):
+        error = model.get_q_values(model(train_batch)[0], train_batch["actions"]).squeeze(1) * train_batch["weights"]
+        return [error.mean(), torch.square(error).mean()]
+
+    policy_class = ddpg_policy.DDPGTorchPolicy.with_updates(action_distribution_fn=act, loss_fn=loss)
+    config = {**DEFAULT_CONFIG, "actor_hiddens": [8], "critic_hiddens": [8]}
+    config["model"] = {**config["model"], "custom_model": Told}
+    policy = policy_class(VECTOR, BOX, config)
+    batch = rows(policy)
+    np.testing.assert_array_equal(policy.compute_actions(batch["obs"], explore=False)[0], np.zeros((6, 2)))
+    del batch["weights"]
+    policy.learn_on_batch(batch)

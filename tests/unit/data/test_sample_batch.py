@@ -506,3 +506,14 @@ def test_a_batch_reads_as_that_of_the_default_policy_and_cannot_be_replaced_in_i
     assert dict(batch.policy_batches) == {DEFAULT_POLICY_ID: batch}
     with pytest.raises(TypeError):
         batch.policy_batches[DEFAULT_POLICY_ID] = make()
+
+
+def test_a_batch_of_ray_1_8_is_told_that_it_is_learned_from():
+    class Part(SampleBatch):
+        def __init__(self, whole):
+            self.is_training = whole.is_training
+
+    batch = SampleBatch({"obs": np.zeros(2)})
+    batch.is_training = True
+    assert batch["is_training"] is True
+    assert Part(batch).is_training is True

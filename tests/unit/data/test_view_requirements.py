@@ -104,3 +104,11 @@ def test_single_step_last_history_reaches_before_the_fragment():
 def test_single_step_other_string_is_refused():
     with pytest.raises(ValueError, match="'first'"):
         trajectory().get_single_step_input_dict({}, index="first")
+
+
+def test_single_step_has_the_state_that_its_trajectory_ended_in():
+    batch = trajectory()
+    batch["state_in_0"], batch["state_out_0"] = np.arange(6).reshape(3, 2), np.arange(2, 8).reshape(3, 2)
+    views = {"obs": ViewRequirement()}  # those of the model alone
+    last, first = (batch.get_single_step_input_dict(views, index) for index in ("last", 0))
+    assert (last["state_in_0"].tolist(), first["state_in_0"].tolist()) == ([[6, 7]], [[0, 1]])

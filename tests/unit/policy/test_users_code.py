@@ -213,12 +213,14 @@ def test_first_run_of_a_subclass_comes_before_what_it_sets_behind_its_parents_co
             return super().postprocess_trajectory(sample_batch, other_agent_batches, episode)
 
     class Later(PPOTorchPolicy):
+        calls: ClassVar = []
+
         def __init__(self, *args):
             super().__init__(*args)
             self.scale = 2.0
 
         def loss(self, model, dist_class, train_batch):
-            self.calls = getattr(self, "calls", 0) + 1
+            self.calls.append(vars(self).setdefault("left", len(self.calls)))
             return self.scale * super().loss(model, dist_class, train_batch)
 
     class Wrong(Later):
@@ -226,7 +228,8 @@ def test_first_run_of_a_subclass_comes_before_what_it_sets_behind_its_parents_co
             return self.never_set
 
     ppo_worker(Critic).sample()
-    assert ppo_worker(Later).get_policy().calls == 2  # again, when the attribute is there
+    ppo_worker(Later)
+    assert Later.calls == [0, 1]  # again, when the attribute is there, and what was left is not
     with pytest.raises(AttributeError, match="never_set"):
         ppo_worker(Wrong)
 
@@ -472,3 +475,38 @@ def test_what_hooks_write_into_a_config_is_what_the_policy_reads():
     assert (config.model.max_seq_len, config["model"]["max_seq_len"], config.model.fcnet_hiddens) == (7, 7, [4])
     policy.config = {**config, "clip_param": 0.2}
     assert policy.config.clip_param == 0.2
+
+
+def test_a_first_run_that_is_done_again_finds_what_the_first_has_found():
+    def loss(policy, model, dist_class, train_batch):
+        policy.compute_central_vf = model.value_function  # RLlib's example tells its first run by this
+        return ppo_surrogate_loss(policy, model, dist_class, train_batch) + 0.0 * train_batch["prev_rewards"].mean()
+
+    def postprocess(policy, sample_batch, other_agent_batches=None, episode=None):
+        assert not hasattr(policy, "compute_central_vf") or other_agent_batches is not None
+        return compute_gae_for_sample_batch(policy, sample_batch, other_agent_batches, episode)
+
+    worker = ppo_worker(PPOTorchPolicy.with_updates(loss_fn=loss, postprocess_fn=postprocess))
+    worker.learn_on_batch(worker.sample())
+
+
+def test_values_that_users_code_alone_reads_have_any_shape():
+    class Wide(FullyConnectedNetwork):
+        def value_function(self):
+            return super().value_function().unsqueeze(1).repeat(1, 3)
+
+    def postprocess(policy, sample_batch, other_agent_batches=None, episode=None):
+        assert sample_batch["vf_preds"].shape[1:] == (3,)
+        return sample_batch
+
+    hooks = {
+        "loss_fn": lambda policy, model, dist_class, batch: model(batch)[0].mean() + model.value_function().mean(),
+        "postprocess_fn": postprocess,
+        "stats_fn": lambda policy, batch: {},
+    }
+    values = {"extra_action_out_fn": lambda policy, inputs, states, model, dist: {"vf_preds": model.value_function()}}
+    model = {**PPOConfig.defaults()["model"], "custom_model": Wide, "fcnet_hiddens": [8]}
+    worker = ppo_worker(PPOTorchPolicy.with_updates(**hooks, **values), model=model)
+    worker.learn_on_batch(worker.sample())
+    with pytest.raises(ValueError, match="must return one value per row"):  # they are the built-in policy's then
+        ppo_worker(PPOTorchPolicy.with_updates(**hooks), model=model)
