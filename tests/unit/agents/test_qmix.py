@@ -5,6 +5,7 @@ import copy
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete, Tuple
 
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.ppo import PPOTrainer
@@ -111,6 +112,39 @@ def test_names_are_where_rllib_has_them():
     assert qmix_policy.QMixTorchPolicy is QMixTorchPolicy
     with pytest.raises(AttributeError):
         _ = mixers.Other
+
+
+def test_copies_of_rllibs_policy_find_its_parts():
+    torch = pytest.importorskip("torch")
+    from rlframe.agents.qmix.model import RNNModel, _get_size
+    from rlframe.agents.qmix.qmix_policy import _add_agent_dim, _drop_agent_dim, _mac, _unroll_mac, _validate
+    from rlframe.models import MODEL_DEFAULTS, ModelCatalog
+
+    one, choices = Box(-1, 1, (3,)), Discrete(2)
+    group = Tuple([one, one])
+    flat = Box(-1, 1, (6,))
+    flat.original_space = group
+    _validate(flat, Tuple([choices, choices]))
+    for wrong, message in (
+        ((one, Tuple([choices])), "Got observation space None, wanted a Tuple"),
+        ((flat, choices), "Got action space"),
+        ((flat, Tuple([choices, Discrete(3)])), "wanted the same of all agents"),
+        ((flat, group), "wanted a Discrete one"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            _validate(*wrong)
+
+    config = {**MODEL_DEFAULTS, "lstm_cell_size": 4, "n_agents": 2}
+    model = ModelCatalog.get_model_v2(one, choices, 2, config, "torch", "model", default_model=RNNModel)
+    assert (_get_size(one), model.obs_size, model.get_initial_state()[0].shape) == (3, 3, (2, 4))
+    obs = torch.as_tensor(np.random.default_rng(0).normal(size=(5, 3, 2, 3)), dtype=torch.float32)
+    values = _unroll_mac(model, obs)
+    assert values.shape == (5, 3, 2, 2)
+    states = [torch.zeros(5, 2, 4)]
+    for step in range(3):
+        made, states = _mac(model, obs[:, step], states)
+        torch.testing.assert_close(values[:, step], made)
+    torch.testing.assert_close(_add_agent_dim(_drop_agent_dim(obs[:, 0]), 2), obs[:, 0])
 
 
 @pytest.mark.parametrize("env", [two_steps, signals], ids=["plain", "masks and state"])
