@@ -48,4 +48,5 @@ def lazy_policies(module: str, policy: type[Any], **frameworks: str) -> Callable
         setattr(sys.modules[module], name, made)
         return made
 
+    find.frameworks = frameworks  # type: ignore[attr-defined]  # what `from module import *` takes
     return find

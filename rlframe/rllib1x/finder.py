@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
@@ -40,6 +41,32 @@ class Room(ModuleType):
             return self.__dict__["__getattr__"](name)
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
+    @property
+    def __all__(self) -> list[str]:
+        """What `from module import *` takes: with the module's own names those that RLlib's module of that path had.
+
+        NumPy and the types it had imported are among them. Names that only TensorFlow's modules have are not, where
+        nobody has imported that; nor what cannot be imported.
+        """
+        from rlframe.rllib1x import tables
+
+        made = getattr(vars(self).get("__getattr__"), "frameworks", {})  # policies, made when they are asked for
+        rows = {**tables.rows_of(self.__name__), **made}
+        found = [name for name in rows if not name.startswith("_") and self._can_be_given(name, rows[name])]
+        return sorted({*_public_names(self), *found})
+
+    def _can_be_given(self, name: str, entry: str) -> bool:
+        from rlframe.rllib1x import tables
+
+        loads_tf = _is_of_tf(f"{name} {entry}") and not _is_of_tf(self.__name__) and "tensorflow" not in sys.modules
+        if name == tables.EVERYTHING or tables.is_sentence(entry) or loads_tf:
+            return False
+        try:
+            getattr(self, name)
+        except (ImportError, AttributeError):
+            return False
+        return True
+
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         """Pickles as its import, as cloudpickle does with plain modules: users' functions hold modules as globals."""
         return importlib.import_module, (self.__name__,)
@@ -55,7 +82,7 @@ class OldPath(Room):
 
     def __dir__(self) -> list[str]:
         """Returns the names that RLlib's module had, and that are somewhere."""
-        return list(self.__all__)
+        return list(self.__dict__["__all__"])
 
 
 class Finder:  # importlib's base class for finders takes 40 ms to import, and adds nothing
@@ -125,8 +152,12 @@ class _OldPathLoader:
         return compile(f"from {package} import main\nmain()\n", fullname, "exec") if name == "__main__" else None
 
 
+def _is_of_tf(names: str) -> bool:
+    return re.search(r"\btf|_tf|TF", names) is not None
+
+
 def _public_names(module: ModuleType) -> set[str]:
-    return set(getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")])
+    return set(vars(module).get("__all__") or [name for name in vars(module) if not name.startswith("_")])
 
 
 _NOTHING = object()

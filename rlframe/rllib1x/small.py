@@ -7,6 +7,7 @@ import copy
 import functools
 import importlib
 import json
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ from rlframe.utils.from_config import from_config
 
 T = TypeVar("T")
 NullContextManager = contextlib.nullcontext
+#: What RLlib's modules log by, each under a name of its own.
+logger = logging.getLogger("rlframe")
 
 
 class UsageTrackingDict(dict[str, Any]):

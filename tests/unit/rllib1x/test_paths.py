@@ -208,3 +208,21 @@ def test_modules_are_attributes_of_their_packages_before_anybody_imported_them()
         "assert 'torch' not in sys.modules and 'tensorflow' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_star_takes_what_rllibs_module_had(monkeypatch):
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    taken = {}
+    for module in (
+        "execution.replay_buffer",
+        "agents.ppo.ppo_torch_policy",
+        "agents.qmix.qmix_policy",
+        "agents.ppo.ppo",
+    ):
+        exec(f"from rlframe.{module} import *", taken)  # a star stands at the top of a module only
+    wanted = {"LocalReplayBuffer", "DEPRECATED_VALUE", "SampleBatch", "np", "List", "logger", "torch", "nn"}
+    wanted |= {"ppo_surrogate_loss", "KLCoeffMixin", "QMixTorchPolicy", "VDNMixer", "PPOTrainer", "DEFAULT_CONFIG"}
+    assert wanted <= taken.keys()
+    assert taken["torch"].__name__ == "torch"
+    assert not {"_ALL_POLICIES", "PPOTFPolicy"} & taken.keys()
+    assert importlib.import_module("rlframe.agents.ppo.ppo").DEFAULT_CONFIG is taken["DEFAULT_CONFIG"]
