@@ -31,20 +31,24 @@ class Schedule(ABC):
         """Returns the value at `t`.
 
         Args:
-            t: A time step; or an array or tensor of them.
+            t: A time step; or an array or tensor of them; or what else the `_value` of a program's own takes.
 
         Returns:
             A number; or an array or torch tensor like `t`, float32, without gradients.
         """
-        return self._value(t) if isinstance(t, _NUMBERS) else self._values(t)
+        return self._value(t) if isinstance(t, _NUMBERS) or not hasattr(t, "shape") else self._values(t)
 
     def __call__(self, t: Any) -> Any:
         """Returns `value(t)`."""
-        return self._value(t) if isinstance(t, _NUMBERS) else self._values(t)
+        return self._value(t) if isinstance(t, _NUMBERS) or not hasattr(t, "shape") else self._values(t)
 
     @abstractmethod
     def _value(self, t: float) -> Any:
         """Returns the value at one time step."""
+
+    def _tf_value_op(self, t: Any) -> Any:
+        """Returns `value(t)`; schedules of one's own override it for RLlib's TensorFlow, nothing here calls it."""
+        return self.value(t)
 
     def _values(self, t: Any) -> Any:
         is_torch = hasattr(t, "detach")

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
+from rlframe.utils.annotations import override
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.from_config import from_config
 from rlframe.utils.schedules import (
@@ -126,3 +127,17 @@ def test_a_users_schedule_defines_one_method():
 
     assert Steps(framework="torch")(2) == 1.0
     assert Steps()(np.array([2, 3])).tolist() == pytest.approx([1.0, 0.1])
+
+
+def test_a_schedule_of_ones_own_takes_what_it_is_given():
+    class ByEntropy(Schedule):
+        @override(Schedule)
+        def _value(self, t):
+            entropy, step = t
+            return entropy * step
+
+        @override(Schedule)
+        def _tf_value_op(self, t):
+            return super()._tf_value_op(t)
+
+    assert ByEntropy(framework=None).value((0.5, 4)) == ByEntropy()._tf_value_op((0.5, 4)) == 2.0
