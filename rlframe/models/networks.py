@@ -150,6 +150,17 @@ class ActorCriticNames:
         return named if as_dict else list(named.values())
 
 
+class TargetNames(ActorCriticNames):
+    """Names of RLlib's models for networks that follow others: losses of programs call them as they do the model."""
+
+    acting = "actor"
+
+    def forward(self: Any, input_dict: Any, state: Any = None, seq_lens: Any = None) -> tuple[Tensor, Any]:
+        """Returns what the networks take for the observations, `[B, ...]`, and the state as it was."""
+        del seq_lens
+        return self.encode(input_dict[OBS], bool(input_dict.get(IS_TRAINING))), state or []
+
+
 def _critic_inputs(model_out: Any, actions: Any) -> tuple[Tensor, ...]:
     features = _features_of(model_out)
     if actions is None:

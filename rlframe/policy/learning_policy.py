@@ -147,6 +147,10 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
         """
         run_first(self, again=again)
 
+    def losses_in_turn(self, losses: list[Any]) -> list[Any]:
+        """Hook: returns a loss for each optimiser, of those that a loss of the user's own returned in a list."""
+        return losses
+
     def to_numpy(self, value: Any) -> Any:
         """Returns the framework's tensors, nested or not, as arrays."""
         raise NotImplementedError

@@ -320,7 +320,7 @@ def _by_name(policy: Any, made: LossOutput, batch: Any) -> dict[str, Tensor]:
 
 def _changed(policy: Any, losses: Any, batch: Any, count: int) -> list[Tensor]:
     """Returns losses, a scalar or several, as the model's `custom_loss` would have them; as many as are wanted."""
-    made = with_custom_loss(policy.model, losses, batch)
+    made: list[Tensor] = policy.losses_in_turn(with_custom_loss(policy.model, losses, batch))
     if len(made) != count:
         raise ValueError(f"got {len(made)} losses for {count} optimisers; wanted one for each")
     return made

@@ -154,7 +154,17 @@ class SACPolicy(LearningPolicy):
         if self.has_own_model:
             self.fused_gradients = None
             self._action_distribution_fn = self._action_distribution_fn or distribution_of_features
+        else:  # what copies of RLlib's loss ask its model for
+            self.model.discrete = self.discrete
+            self.model.target_entropy = self.to_tensors(np.array([self.target_entropy], np.float32))
         return {}
+
+    def losses_in_turn(self, losses: list[Any]) -> list[Any]:
+        """Returns the losses with one of all critics, of those of RLlib's policy: its critics had an optimiser each."""
+        count = len(self.critic_names)
+        if len(losses) != len(self.optimizer_specs) + count - 1:
+            return losses
+        return [losses[0], sum(losses[1 : 1 + count]), *losses[1 + count :]]
 
     # --- a model of the program's own in place of the networks ------------------------------------------------
 

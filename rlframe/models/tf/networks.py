@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from rlframe.models.networks import CustomModelNetwork, LayeredNetwork, NetworksModel
+from rlframe.models.networks import CustomModelNetwork, LayeredNetwork, NetworksModel, TargetNames
 from rlframe.models.spec import CustomNetwork, Network, Part, Variable
 from rlframe.models.tf.layer_owner import TFLayerOwner
 from rlframe.models.tf.rllib_layers import KerasView, network_of
@@ -70,7 +70,7 @@ class Networks(NetworksModel, TFLayerOwner, TFModelV2):
             setattr(self, name, TFNetwork(spec) if isinstance(spec, Network) else TFCustomNetwork(spec))
 
 
-class SomeNetworks(VariableOwner):
+class SomeNetworks(TargetNames, VariableOwner):
     """Some of a model's networks, themselves, under their names: what a target network holds copies of.
 
     Args:
@@ -79,7 +79,7 @@ class SomeNetworks(VariableOwner):
     """
 
     encoder: Any = None
-    encode = NetworksModel.encode
+    encode, __call__ = NetworksModel.encode, TargetNames.forward
 
     def __init__(self, model: Networks, names: tuple[str, ...]) -> None:
         for name in names:

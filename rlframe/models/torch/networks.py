@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlframe.models.networks import CustomModelNetwork, LayeredNetwork, NetworksModel
+from rlframe.models.networks import CustomModelNetwork, LayeredNetwork, NetworksModel, TargetNames
 from rlframe.models.spec import CustomNetwork, Network, Part, Variable
 from rlframe.models.torch.layer_owner import TorchLayerOwner
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
@@ -56,7 +56,7 @@ class Networks(NetworksModel, TorchLayerOwner, TorchModelV2, nn.Module):
             self.add_module(name, made)
 
 
-class SomeNetworks(nn.Module):
+class SomeNetworks(TargetNames, nn.Module):
     """Some of a model's networks, themselves, under their names: what a target network copies.
 
     Args:

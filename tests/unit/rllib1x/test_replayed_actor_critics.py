@@ -111,6 +111,35 @@ def critics_alone(policy, model, dist_class, train_batch):
     return (policy.actor_loss, *policy.critic_loss, policy.alpha_loss)
 
 
+def test_a_copy_of_rllibs_loss_learns_in_a_policy_that_derives_from_sacs():
+    torch = pytest.importorskip("torch")
+    from rlframe.agents.sac import sac_torch_policy as sac
+    from rlframe.agents.sac.sac import DEFAULT_CONFIG
+    from rlframe.data.sample_batch import SampleBatch
+
+    def ready(policy, obs_space, action_space, config):
+        policy.wanted_dist = policy.dist_class
+        assert policy.model.target_entropy.to(policy.device).tolist() == [-2.0]
+        assert not policy.model.discrete
+
+    cls = sac.SACTorchPolicy.with_updates(loss_fn=critics_alone, before_loss_init=ready)
+    policy = cls(OBS, ACTIONS, {**DEFAULT_CONFIG, "framework": "torch", "twin_q": True})
+    rng = np.random.default_rng(0)
+    obs, new_obs = rng.normal(size=(2, 8, 3)).astype(np.float32)
+    rows = {
+        "obs": obs,
+        "new_obs": new_obs,
+        "actions": policy.compute_actions(obs)[0],
+        "rewards": np.ones(8, np.float32),
+    }
+    before = policy.get_weights()
+    policy.learn_on_batch(SampleBatch({**rows, "dones": np.zeros(8, bool)}))
+    after = policy.get_weights()
+    changed = {name.partition(".")[0] for name in after if not np.array_equal(after[name], before[name])}
+    assert changed == {"actor", "q", "twin_q", "log_alpha"}
+    assert torch.equal(policy.target_model({"obs": policy.to_tensors(obs)}, [], None)[0], policy.to_tensors(obs))
+
+
 def test_a_policy_built_of_sacs_functions_alone_learns_and_its_copy_follows():
     torch = pytest.importorskip("torch")
     from rlframe.agents.sac import sac_torch_policy as sac
