@@ -4,9 +4,77 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlframe.losses.policy_gradients import clipped_surrogate, clipped_value_loss
 from rlframe.policy.coefficients import adapted_kl_coeff
 from rlframe.policy.value_network import ValueNetworkMixin
 from rlframe.rllib1x.schedules import EntropyCoeffSchedule, LearningRateSchedule
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
+
+
+class PPOLoss:
+    """PPO's loss as an object, which losses for RLlib 0.8 and 1.0 add to and keep as `policy.loss_obj`.
+
+    Source: Schulman et al. 2017, equations 7 to 9.
+
+    Attributes:
+        loss: The whole loss, a scalar.
+        mean_policy_loss, mean_vf_loss, mean_kl, mean_entropy: Its parts, means over the rows that count.
+
+    Args:
+        dist_class: Class of the distributions.
+        model: The model.
+        value_targets: R, float `[B]`.
+        advantages: A, float `[B]`.
+        actions: Actions `[B, ...]`.
+        prev_logits: Inputs `[B, K]` of the distribution that acted.
+        prev_actions_logp: log π of the actions when they were taken, float `[B]`.
+        vf_preds: V then, float `[B]`.
+        curr_action_dist: The distribution now.
+        value_fn: V now, float `[B]`.
+        cur_kl_coeff: Weight of the divergence.
+        valid_mask: Rows that count, bool `[B]`; None for all.
+        entropy_coeff: Weight of the entropy.
+        clip_param: How far π / π_old counts from 1.
+        vf_clip_param: How far V counts from what it was.
+        vf_loss_coeff: Weight of the value loss.
+        use_gae: Whether there is a value loss.
+    """
+
+    def __init__(
+        self,
+        dist_class: Any,
+        model: Any,
+        value_targets: Tensor,
+        advantages: Tensor,
+        actions: Tensor,
+        prev_logits: Tensor,
+        prev_actions_logp: Tensor,
+        vf_preds: Tensor,
+        curr_action_dist: Any,
+        value_fn: Tensor,
+        cur_kl_coeff: Any,
+        valid_mask: Any,
+        entropy_coeff: Any = 0,
+        clip_param: float = 0.1,
+        vf_clip_param: float = 0.1,
+        vf_loss_coeff: float = 1.0,
+        use_gae: bool = True,
+    ) -> None:
+        counts = ops.ones_like(advantages) if valid_mask is None else ops.to_float(valid_mask)
+
+        def mean(rows: Tensor) -> Tensor:
+            return ops.sum(rows * counts) / ops.sum(counts)
+
+        logp = curr_action_dist.logp(actions)
+        self.mean_policy_loss = -mean(clipped_surrogate(logp, prev_actions_logp, advantages, clip_param))
+        self.mean_kl = mean(dist_class(prev_logits, model).kl(curr_action_dist))
+        self.mean_entropy = mean(curr_action_dist.entropy())
+        self.mean_vf_loss = ops.zeros_like(self.mean_kl)
+        if use_gae:
+            self.mean_vf_loss = mean(clipped_value_loss(value_fn, vf_preds, value_targets, vf_clip_param))
+        weighted = cur_kl_coeff * self.mean_kl + vf_loss_coeff * self.mean_vf_loss - entropy_coeff * self.mean_entropy
+        self.loss = self.mean_policy_loss + weighted
 
 
 class KLCoeffMixin:

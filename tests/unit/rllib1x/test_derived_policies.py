@@ -188,6 +188,31 @@ def test_a_policy_of_rllibs_functions_learns(name, framework):
     trainer.stop()
 
 
+def test_the_loss_of_rllib_08_is_an_object_of_the_same_numbers():
+    ppo = module("ppo.ppo", "torch")
+
+    def loss(policy, model, dist_class, train_batch):
+        dist = dist_class(model.from_batch(train_batch)[0], model)
+        columns = ("value_targets", "advantages", "actions", "behaviour_logits", "action_logp", "vf_preds")
+        policy.loss_obj = ppo.PPOLoss(
+            dist_class, model, *(train_batch[name] for name in columns), dist, model.value_function(), policy.kl_coeff,
+            valid_mask=train_batch["advantages"] == train_batch["advantages"],
+            entropy_coeff=policy.entropy_coeff, clip_param=policy.config["clip_param"],
+            vf_clip_param=policy.config["vf_clip_param"], vf_loss_coeff=policy.config["vf_loss_coeff"],
+        )  # fmt: skip
+        return policy.loss_obj.loss
+
+    base = get_trainer_class("PPO")
+    made = ppo.PPOTorchPolicy.with_updates(name="Own", loss_fn=loss)
+    told = []
+    for trainer_class in (base, base.with_updates(default_policy=made)):
+        trainer = trainer_class({**COMMON, **CONFIGS["PPO"], "entropy_coeff": 0.01}, env="CartPole-v1")
+        told.append(train(trainer))
+        trainer.stop()
+    assert {"kl", "policy_loss", "vf_loss", "entropy", "total_loss"} <= told[1].keys() <= told[0].keys()
+    assert {name: told[0][name] for name in told[1]} == pytest.approx(told[1], rel=1e-4, abs=1e-6)
+
+
 class Kept:
     """What a loss for RLlib 0.8 left on its policy."""
 
