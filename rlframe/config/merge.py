@@ -66,7 +66,7 @@ def merge_configs(
     given = _without_empty(base, declaration)
     base = {key: given[key] if key in given else declared[key] for key in base}
     own = frozenset(map(str, base)) - frozenset(declaration.options())
-    originals = (base, declared, CommonConfig.defaults())  # the last has MODEL_DEFAULTS
+    originals = (base, defaults, declared, CommonConfig.defaults())  # as they are; as written; with MODEL_DEFAULTS
     over, conflicts, written = _translate(
         overrides or {}, own, declaration, originals=originals, keeps_own=allow_unknown
     )

@@ -1,6 +1,7 @@
 """Keys that were renamed in RLlib, understood under their old and newer names and answered with the name used here."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -216,6 +217,22 @@ def with_other_names(config: dict[str, Any], deprecated: Collection[str] | None 
         if values and values[0] is not _MISSING and lookup(config, dotted, SENTINEL) == SENTINEL:
             assign(copy, dotted, values[0])
     return dict(copy)
+
+
+@contextlib.contextmanager
+def other_names_in(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Has a config hold its sections meanwhile under the other names that programs read, too; for hooks.
+
+    Yields:
+        The config.
+    """
+    added = [dotted for dotted in _READ_BY_PROGRAMS if lookup(config, dotted, _MISSING) is _MISSING]
+    for dotted in added:
+        assign(config, dotted, lookup(config, RENAMES[dotted].targets[0], {}))
+    yield config
+    for dotted in added:
+        parent, _, name = dotted.rpartition(".")
+        assign(config, RENAMES[dotted].targets[0], lookup(config, parent).pop(name))
 
 
 def translate_renames(config: Mapping[str, Any], known: Collection[str]) -> tuple[dict[str, Any], list[str]]:

@@ -18,7 +18,7 @@ from ray.tune.execution.placement_groups import PlacementGroupFactory
 from rlframe.config.common import CommonConfig
 from rlframe.config.merge import with_common_config
 from rlframe.config.nested_dict import copy_containers, overlay
-from rlframe.config.renames import with_other_names
+from rlframe.config.renames import other_names_in, with_other_names
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks, overridden_hooks
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.plan.context import StepsLimitReached
@@ -214,7 +214,8 @@ class Trainer(
         for sentence in misnamed_hooks(self.callbacks):
             _LOGGER.warning(sentence)
         set_log_level(self.config["log_level"])
-        call_by_signature(self.validate_config, self.config)
+        with other_names_in(self.config):
+            call_by_signature(self.validate_config, self.config)
         self._effective_config = self._config_class.effective(self.config)
         if self._builds_itself():
             return

@@ -443,6 +443,30 @@ def test_keys_of_a_plan_of_ones_own_are_those_of_the_algorithm_whose_defaults_it
         made({"num_workers": 0, "mixer": "sum"}, env=Bandit)
 
 
+@pytest.mark.filterwarnings("ignore::rlframe.config.renames.RenamedKeyWarning")
+def test_hooks_read_and_change_a_config_by_the_names_that_it_was_written_with():
+    def validate(config):
+        assert config["model"]["custom_options"] == {"cell_size": 8}
+        config["model"]["custom_options"]["checked"] = True
+
+    written = {**DEFAULT_CONFIG, "model": {**DEFAULT_CONFIG["model"], "custom_options": {"cell_size": 8}}}
+    made = build_trainer(name="Own", default_config=written, default_policy=REINFORCE, validate_config=validate)
+    trainer = made({**written, "num_workers": 0}, env=Bandit)
+    assert trainer.config["model"]["custom_model_config"] == {"cell_size": 8, "checked": True}
+    assert "custom_options" not in trainer.config["model"]
+    trainer.stop()
+
+
+@pytest.mark.filterwarnings("ignore::rlframe.config.renames.RenamedKeyWarning")
+def test_a_config_that_is_its_trainers_own_defaults_once_more_is_no_conflict():
+    from rlframe.agents.ppo import DEFAULT_CONFIG as PPO_CONFIG
+
+    written = {**PPO_CONFIG, "vf_share_layers": True, "num_workers": 0}  # model.vf_share_layers is False there
+    trainer = build_trainer(name="Own", default_config=written, default_policy=REINFORCE)(written, env=Bandit)
+    assert trainer.config["model"]["vf_share_layers"] is True
+    trainer.stop()
+
+
 def test_subclass_may_override_everything():
     class Own(Trainer):
         @classmethod
