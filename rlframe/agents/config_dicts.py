@@ -246,8 +246,8 @@ class _CommonKeys(TypedDict, total=False):
     """Clip actions to the bounds of the Box."""
     preprocessor_pref: Literal['deepmind', 'rllib'] | None
     """Atari games: wrap_deepmind, or screens by the pixel preprocessor."""
-    log_level: Literal['DEBUG', 'INFO', 'WARN', 'WARNING', 'ERROR']
-    """Level of rlframe's logger."""
+    log_level: Literal['DEBUG', 'INFO', 'WARN', 'WARNING', 'ERROR'] | int
+    """Level of rlframe's logger: a name, or a number as logging.INFO."""
     callbacks: Any
     """A DefaultCallbacks subclass, or a dict of functions as in old programs."""
     ignore_worker_failures: bool
@@ -284,6 +284,8 @@ class _CommonKeys(TypedDict, total=False):
     """Longest wait for the workers' metrics. In s."""
     metrics_smoothing_episodes: int
     """Episodes that statistics are taken over. In episodes."""
+    keep_per_episode_custom_metrics: bool
+    """Custom metrics are lists of the episodes' values, not their mean, min and max."""
     min_iter_time_s: int | float | None
     """Shortest iteration. In s."""
     timesteps_per_iteration: int

@@ -171,8 +171,13 @@ class CommonConfig(AlgorithmConfig):
     )
 
     # Debugging and failures
-    log_level: str = option(
-        "WARN", "Level of rlframe's logger.", choices=("DEBUG", "INFO", "WARN", "WARNING", "ERROR"), tunable=False
+    log_level: str | int = option(
+        "WARN",
+        "Level of rlframe's logger: a name, or a number as logging.INFO.",
+        choices=("DEBUG", "INFO", "WARN", "WARNING", "ERROR"),
+        low=0,
+        high=50,
+        tunable=False,
     )
     callbacks: Any = option(
         None, "A DefaultCallbacks subclass, or a dict of functions as in old programs.", rule=callbacks_rule,
@@ -227,6 +232,9 @@ class CommonConfig(AlgorithmConfig):
     )
     metrics_smoothing_episodes: int = option(
         100, "Episodes that statistics are taken over.", unit="episodes", low=1, tunable=False
+    )
+    keep_per_episode_custom_metrics: bool = option(
+        False, "Custom metrics are lists of the episodes' values, not their mean, min and max.", tunable=False
     )
     min_iter_time_s: Number = option(0, "Shortest iteration.", unit="s", low=0, tunable=False)
     timesteps_per_iteration: int = option(

@@ -1,13 +1,14 @@
 """The base of every algorithm's config, and the words to declare one: `option`, `section`, `Variants`."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from typing_extensions import Self
 
 from rlframe.config.check import Inspector, Tolerance
 from rlframe.config.declaration import Option, Section, UnsupportedValue, Variants, option, section, wanted_text
-from rlframe.config.faults import Fault, fault_list, got, shorten
+from rlframe.config.faults import Fault, fault_list, got, is_slip, other_librarys_key, shorten
 from rlframe.config.nested_dict import lookup
 from rlframe.utils.errors import ConfigError
 
@@ -158,8 +159,25 @@ def _inspect_overrides(cls: type[AlgorithmConfig], inspector: Inspector, toleran
         overrides = inspector.config.get(key)
         if not declared.overrides or not isinstance(overrides, dict) or not overrides:
             continue
-        inner = Inspector(cls, tolerance)
+        own = _own_keys(cls, overrides)
+        inner = Inspector(cls, replace(tolerance, extra_keys=tolerance.extra_keys | own))
         inner.inspect_overrides(inspector.config, key)
+        inspector.remarks += [
+            f"{key}.{name}: unknown key, kept for the program's own code" for name in sorted(own - tolerance.extra_keys)
+        ]
         inner.faults += [fault for fault in cls.unsupported_values(inner.config) if fault.key not in inner.faulty]
         inspector.faults += [fault.below(key) for fault in inner.faults if fault not in known_faults]
         inspector.adopt_overrides(key, inner)
+
+
+def _own_keys(cls: type[AlgorithmConfig], overrides: Mapping[str, Any]) -> frozenset[str]:
+    """Returns the keys of overrides that a program reads itself: those that nothing declares, and no slips of others.
+
+    RLlib took any key into evaluation_config, and custom evaluation functions read theirs there.
+    """
+    known = cls.known_keys()
+    return frozenset(
+        str(key)
+        for key in overrides
+        if key not in known and not is_slip(str(key), known) and not other_librarys_key(str(key), known)
+    )

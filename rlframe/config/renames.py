@@ -121,7 +121,6 @@ RENAMES: dict[str, Rename] = {
     "object_store_memory_per_worker": _pointless("Ray's store belongs to all; ray.init() says how large it is", 0),
     "worker_cls": _unless(None, advice="callbacks for what a class of workers would do"),
     "restart_failed_sub_environments": _unless(False, advice="recreate_failed_workers"),
-    "keep_per_episode_custom_metrics": _unless(False, advice="episode.hist_data, which keeps each episode's values"),
     "_disable_action_flattening": _unless(False, advice="flattened actions, or tree.map_structure in the model"),
     "model._disable_action_flattening": _unless(False, advice="flattened actions in the model"),
     "min_train_timesteps_per_reporting": _unless(None, 0, advice="timesteps_per_iteration, in env steps sampled"),

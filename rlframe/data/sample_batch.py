@@ -341,6 +341,8 @@ class MultiAgentBatch:
         """Rows of all policies together."""
         return sum(batch.count for batch in self.policy_batches.values())
 
+    total = agent_steps  # RLlib 0.8's name
+
     def __len__(self) -> int:
         return self.count
 

@@ -159,6 +159,8 @@ def summarize_episodes(
     episodes: Sequence[RolloutMetrics],
     new_episodes: Sequence[RolloutMetrics] | None = None,
     estimates: Sequence[OffPolicyEstimate] = (),
+    *,
+    keep_custom_metrics: bool = False,
 ) -> dict[str, Any]:
     """Returns the part of a result that describes episodes.
 
@@ -166,6 +168,7 @@ def summarize_episodes(
         episodes: The smoothing window: new episodes and as many older ones as the window holds.
         new_episodes: Those that finished since the last report; `episodes` when None.
         estimates: What was estimated from data; `episodes` may hold such, too, as workers report them.
+        keep_custom_metrics: Whether `custom_metrics` are lists of the episodes' values.
 
     Returns:
         `episode_{reward,len}_*` (NaN without episodes), `episodes_this_iter`, `episode_media`,
@@ -195,7 +198,7 @@ def summarize_episodes(
         "policy_reward_min": {pid: min(values) for pid, values in sorted(by_policy.items())},
         "policy_reward_max": {pid: max(values) for pid, values in sorted(by_policy.items())},
         "policy_reward_mean": {pid: _mean(values) for pid, values in sorted(by_policy.items())},
-        "custom_metrics": _summarize_custom(episodes),
+        "custom_metrics": _summarize_custom(episodes, keep_custom_metrics),
         "hist_stats": hist_stats,
         "sampler_perf": _mean_by_name(episode.perf_stats for episode in episodes),
         "off_policy_estimator": _summarize_estimates([*estimates, *among]),
@@ -244,11 +247,14 @@ def _mean_by_name(dicts: Iterable[Mapping[str, float]]) -> dict[str, float]:
     return {name: _mean([float(value) for value in values]) for name, values in _collected(dicts).items()}
 
 
-def _summarize_custom(episodes: Iterable[RolloutMetrics]) -> dict[str, float]:
-    """Returns mean, smallest and largest of every custom metric; NaN values are dropped first."""
-    summary = {}
+def _summarize_custom(episodes: Iterable[RolloutMetrics], keep: bool) -> dict[str, Any]:
+    """Returns mean, smallest and largest of every custom metric, or its values; NaN is dropped first."""
+    summary: dict[str, Any] = {}
     for name, values in _collected(episode.custom_metrics for episode in episodes).items():
         numbers = [number for number in map(_as_float, values) if not math.isnan(number)]
+        if keep:
+            summary[name] = numbers
+            continue
         summary[f"{name}_mean"] = _mean(numbers)
         summary[f"{name}_min"] = min(numbers, default=math.nan)
         summary[f"{name}_max"] = max(numbers, default=math.nan)

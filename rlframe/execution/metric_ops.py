@@ -90,6 +90,7 @@ class CollectMetrics:
         min_history: Episodes to summarise when fewer are new; older ones fill up.
         timeout_seconds: How long to wait for remote workers; what comes later is counted in the next result.
         selected_workers: Remote workers to ask, instead of all.
+        keep_custom_metrics: Whether custom metrics are lists of the episodes' values.
     """
 
     def __init__(
@@ -98,11 +99,13 @@ class CollectMetrics:
         min_history: int = 100,
         timeout_seconds: float = 180,
         selected_workers: Sequence[Any] | None = None,
+        keep_custom_metrics: bool = False,
     ) -> None:
         self.workers = workers
         self.min_history = min_history
         self.timeout_seconds = timeout_seconds
         self.selected_workers = selected_workers
+        self.keep_custom_metrics = keep_custom_metrics
         self.episode_history: list[RolloutMetrics] = []
         self.to_be_collected: list[Any] = []
         self._custom_keys: list[str] = []
@@ -126,7 +129,7 @@ class CollectMetrics:
         missing = self.min_history - len(new)
         window = (self.episode_history[-missing:] if missing > 0 else []) + new
         self.episode_history = (self.episode_history + new)[-self.min_history :] if self.min_history > 0 else []
-        result = summarize_episodes(window, new, estimates)
+        result = summarize_episodes(window, new, estimates, keep_custom_metrics=self.keep_custom_metrics)
         metrics = _get_shared_metrics()
         result["custom_metrics"] = self._with_stable_keys(
             {**result["custom_metrics"], **metrics.info.get(CUSTOM_METRICS_INFO, {})}
@@ -148,7 +151,7 @@ class CollectMetrics:
     def _with_stable_keys(self, custom: dict[str, Any]) -> dict[str, Any]:
         """Adds NaN under every name that was reported before: a table must not lose a column for a quiet iteration."""
         self._custom_keys += [key for key in custom if key not in self._custom_keys]
-        return {key: custom.get(key, math.nan) for key in self._custom_keys}
+        return {key: custom.get(key, [] if self.keep_custom_metrics else math.nan) for key in self._custom_keys}
 
     def get_state(self) -> dict[str, Any]:
         """Returns the episodes in the window, the names of custom metrics and the steps reported so far."""
@@ -207,8 +210,8 @@ def StandardMetricsReporting(
     Args:
         train_op: The plan, an iterator of any kind; its items are dropped.
         workers: The WorkerSet whose episodes are reported.
-        config: Reads `timesteps_per_iteration`, `min_iter_time_s`, `metrics_smoothing_episodes` and
-            `collect_metrics_timeout`.
+        config: Reads `timesteps_per_iteration`, `min_iter_time_s`, `metrics_smoothing_episodes`,
+            `collect_metrics_timeout` and `keep_per_episode_custom_metrics`.
         selected_workers: Remote workers whose episodes are reported, instead of all.
         by_steps_trained: Count `timesteps_per_iteration` in steps trained instead of steps sampled.
         asynchronous_iter_time_s: What `min_iter_time_s=None` means with remote workers; without, or with None here as
@@ -226,6 +229,7 @@ def StandardMetricsReporting(
         min_history=config["metrics_smoothing_episodes"],
         timeout_seconds=config["collect_metrics_timeout"],
         selected_workers=selected_workers,
+        keep_custom_metrics=bool(config.get("keep_per_episode_custom_metrics")),
     )
     return (
         as_local_iterator(train_op)

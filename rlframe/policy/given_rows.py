@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import OBS, STATE_IN_PREFIX
+from rlframe.data.columns import OBS, PREV_ACTIONS, PREV_REWARDS, STATE_IN_PREFIX
+from rlframe.models.past_views import PREV_N_ACTIONS, PREV_N_REWARDS
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.recurrent_context import RecurrentContext
 from rlframe.utils.errors import EnvError, NonFiniteError
@@ -53,6 +54,9 @@ def memory_inputs(policy: Any, given: Mapping[str, Any], count: int) -> dict[str
     if not policy.needs_memory():
         return None
     fresh = RecurrentContext(policy, count).inputs(np.asarray(given[OBS]))
+    for several, one in ((PREV_N_ACTIONS, PREV_ACTIONS), (PREV_N_REWARDS, PREV_REWARDS)):  # `prev_action=` has either
+        if several in fresh and one in given and np.shape(given[one]) == fresh[several].shape:
+            given = {several: given[one], **given}
     missing = [name for name in fresh if name not in given]
     if len(missing) == len(fresh):
         return fresh

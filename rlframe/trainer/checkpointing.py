@@ -398,7 +398,19 @@ def apply(trainer: Any, state: dict[str, Any]) -> None:
         trainer.evaluation_workers.local_worker().set_state(state["evaluation_worker"])
     trainer._left_behind = _left_behind(trainer, state)
     if trainer.local_replay_buffer is not None and "replay_buffer" in state and _keeps_buffers(trainer):
-        trainer.local_replay_buffer.set_state(state["replay_buffer"])
+        _restore_buffer(trainer, state["replay_buffer"])
+
+
+def _restore_buffer(trainer: Any, state: Mapping[str, Any]) -> None:
+    """Fills the replay buffer; one of other settings stays as it is, which is said when training goes on, not to act.
+
+    RLlib's checkpoints had no buffer, so that trainers which only act were made without its settings.
+    """
+    try:
+        trainer.local_replay_buffer.set_state(state)
+    except CheckpointError as fault:
+        said = f"the saved replay buffer is not taken over. {fault}"
+        trainer._left_behind = f"{trainer._left_behind}; {said}" if trainer._left_behind else said
 
 
 def _keeps_buffers(trainer: Any) -> bool:

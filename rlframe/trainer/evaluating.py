@@ -57,7 +57,9 @@ def evaluation_config(config: dict[str, Any], merge: Callable[[dict[str, Any], d
     own_seed = overrides.pop("seed", None)
     for key in FORCED:
         overrides.pop(key, None)
-    merged = merge(config, overrides)
+    own = {key: overrides.pop(key) for key in list(overrides) if key not in config}  # the program's, as was checked
+    merged = merge({**config, "evaluation_config": {}}, overrides)
+    merged.update(own, evaluation_config=config["evaluation_config"])
     merged.update(FORCED, seed=derive_seed(seed, "evaluation") if own_seed is None else own_seed)
     merged["num_workers"] = config["evaluation_num_workers"]
     return merged
@@ -263,9 +265,11 @@ def _finish_some(worker: Any) -> list[RolloutMetrics]:
     return metrics
 
 
-def summarize(episodes: list[RolloutMetrics], iteration: int, started: float) -> dict[str, Any]:
+def summarize(
+    episodes: list[RolloutMetrics], iteration: int, started: float, keep_custom_metrics: bool = False
+) -> dict[str, Any]:
     """Returns the `evaluation` part of a result: statistics of just these episodes and the weights' iteration."""
-    summary = dict(summarize_episodes(episodes, episodes))
+    summary = summarize_episodes(episodes, episodes, keep_custom_metrics=keep_custom_metrics)
     summary["training_iteration"] = iteration
     summary["timesteps_this_iter"] = sum(episode.episode_length for episode in episodes)
     summary["time_this_iter_s"] = time.time() - started

@@ -530,7 +530,8 @@ class Trainer(
     def _evaluate_in(self, workers: WorkerSet, keep_going: Any, started: float) -> dict[str, Any]:
         wanted = self.config["evaluation_num_episodes"]
         count = None if keep_going is not None else (10 if wanted == "auto" else int(wanted))
-        return summarize(run_episodes(workers, count, keep_going), self.iteration + 1, started)
+        keep = bool(self.config["keep_per_episode_custom_metrics"])
+        return summarize(run_episodes(workers, count, keep_going), self.iteration + 1, started, keep)
 
     def _spare_workers(self) -> WorkerSet:
         """Returns workers for an evaluation that the config did not announce; they are kept for the next one."""

@@ -24,11 +24,11 @@ _screen = _Screen()
 _screen.setFormatter(logging.Formatter("%(asctime)s rlframe %(levelname)s  %(message)s", "%H:%M:%S"))
 
 
-def set_log_level(level: str) -> None:
+def set_log_level(level: str | int) -> None:
     """Sets the level of rlframe's log, and shows it from INFO on where the program itself shows no logs.
 
     Args:
-        level: "DEBUG", "INFO", "WARN" or "ERROR".
+        level: "DEBUG", "INFO", "WARN" or "ERROR", or the number of one.
     """
     _LOGGER.setLevel(level)
     if _LOGGER.level <= logging.INFO and not _LOGGER.hasHandlers():

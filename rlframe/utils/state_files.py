@@ -67,14 +67,14 @@ def write_state(
 
     Args:
         directory: Where to write. If it exists it must be empty, or hold an earlier state; what else is there stays.
-        state: Dicts with string keys, lists, and leaves that are arrays, int, float, bool, str or None. NumPy scalars
-            become Python numbers. Big arrays are streamed to disk without a second copy in memory.
+        state: Dicts, lists, tuples, and leaves that are arrays, PyTorch's tensors, int, float, bool, str or None. NumPy
+            scalars become Python numbers. Big arrays are streamed to disk without a second copy in memory.
         meta: Describes the state (versions, names, spaces); the same kinds of values, but no arrays.
         durable: Whether to wait until all of it has reached the disk; state that the process alone reads need not.
 
     Raises:
         ValueError: If something in `state` or `meta` cannot be written without executing code to read it back
-            (object arrays, tuples, other classes). Nothing has been written then.
+            (object arrays, other classes). Nothing has been written then.
         CheckpointError: If `directory` holds other files, and no state.
         OSError: If the disk is full or cannot be written. Nothing is left behind, the earlier state is untouched.
     """
@@ -118,9 +118,15 @@ class _Encoder:
         yield from self.big.values()
 
     def encode(self, value: Any, path: str = "") -> Any:
-        """Returns JSON for a value. `{"$array": ...}` and `{"$float": ...}` are references; user keys escape the $."""
+        """Returns JSON for a value; what JSON has not is a dict of one key that begins with $, which user keys escape.
+
+        `$array` and `$tensor` refer to files, `$float` is a number that is not finite, `$tuple` has items, and `$pairs`
+        the items of a dict whose keys are not all texts, such as an optimiser's state in PyTorch.
+        """
         if isinstance(value, np.ndarray):
             return {"$array": self._keep(value, path)}
+        if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach"):
+            return {"$tensor": self._keep(value.detach().cpu().numpy(), path)}
         if isinstance(value, np.generic):
             value = value.item()
         if isinstance(value, float) and not math.isfinite(value):
@@ -129,11 +135,16 @@ class _Encoder:
             return value
         if isinstance(value, list):
             return [self.encode(part, f"{path}/{number}") for number, part in enumerate(value)]
+        if type(value) is tuple:
+            return {"$tuple": self.encode(list(value), path)}
         if isinstance(value, dict):
-            return {_escape(key, path): self.encode(part, f"{path}/{key}") for key, part in value.items()}
+            parts = [(key, self.encode(part, f"{path}/{key}")) for key, part in value.items()]
+            if all(isinstance(key, str) for key in value):
+                return {_escape(key): part for key, part in parts}
+            return {"$pairs": [[self.encode(key, path), part] for key, part in parts]}
         raise ValueError(
-            f"Got a {type(value).__name__} at {_shown(path)}; wanted an array, int, float, bool, str, None, a list or "
-            "a dict with string keys: state is stored without pickle."
+            f"Got a {type(value).__name__} at {_shown(path)}; wanted an array, int, float, bool, str, None, a list, "
+            "tuple or dict: state is stored without pickle."
         )
 
     def _keep(self, array: NDArray[Any], path: str) -> dict[str, Any]:
@@ -154,9 +165,7 @@ class _Encoder:
         return {"file": SMALL_ARRAYS, "name": name, **about}
 
 
-def _escape(key: Any, path: str) -> str:
-    if not isinstance(key, str):
-        raise ValueError(f"Got key {key!r} of type {type(key).__name__} at {_shown(path)}; wanted a string.")
+def _escape(key: str) -> str:
     return f"${key}" if key.startswith("$") else key
 
 
@@ -474,8 +483,16 @@ class _Decoder:
             return node
         if "$array" in node:
             return self._array(node["$array"])
+        if "$tensor" in node:
+            from rlframe.utils.torch_utils import tensor_of
+
+            return tensor_of(self._array(node["$tensor"]))
         if "$float" in node:
             return float(node["$float"])
+        if "$tuple" in node:
+            return tuple(self.decode(part) for part in node["$tuple"])
+        if "$pairs" in node:
+            return {self.decode(key): self.decode(part) for key, part in node["$pairs"]}
         return {key.removeprefix("$"): self.decode(part) for key, part in node.items()}
 
     def _array(self, reference: dict[str, Any]) -> NDArray[Any]:

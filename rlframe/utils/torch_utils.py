@@ -230,6 +230,11 @@ def _to_tensor(array: np.ndarray[Any, Any], device: torch.device | str | None) -
     return tensor if device is None else tensor.to(device)
 
 
+def tensor_of(array: np.ndarray[Any, Any]) -> Tensor:
+    """Returns a tensor of an array's type, which shares its memory."""
+    return torch.from_numpy(array)
+
+
 def convert_to_non_torch_type(stats: Any) -> Any:
     """Returns `stats` with tensors without dimension as numbers, others as arrays, through dicts, tuples and lists."""
     if isinstance(stats, Mapping):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from rlframe.utils import state_files
 from rlframe.utils.errors import CheckpointError
@@ -149,6 +150,9 @@ def forge(saved: Path, change) -> None:
         lambda s: s["state"].update(again=s["state"]["replay"]),
         lambda s: s["state"].update(x={"$float": "y"}),
         lambda s: s["state"].update(x={"$array": 3}),
+        lambda s: s["state"].update(x={"$tensor": 3}),
+        lambda s: s["state"].update(x={"$tuple": 3}),
+        lambda s: s["state"].update(x={"$pairs": [[[1], 2]]}),
     ],
 )
 def test_read_forged_structure_is_refused(saved, change):
@@ -172,14 +176,29 @@ def test_read_pickled_npy_is_never_unpickled(saved):
         read_state(saved)
 
 
+def test_optimizer_state_of_a_program_comes_back_as_it_was(tmp_path):
+    layer = torch.nn.Linear(2, 1).double()
+    optimizer = torch.optim.Adam(layer.parameters())
+    layer(torch.ones(1, 2, dtype=torch.float64)).sum().backward()
+    optimizer.step()
+    told = {("agent", 1): 3, None: 4, True: "yes", "$tuple": (1, (2.5, "x"))}
+    write_state(tmp_path / "state", {"net": layer.state_dict(), "optimizer": optimizer.state_dict(), "told": told})
+    state, _ = read_state(tmp_path / "state")
+    assert state["told"] == told
+    assert all(torch.equal(state["net"][name], weights) for name, weights in layer.state_dict().items())
+    again = torch.optim.Adam(layer.parameters())
+    again.load_state_dict(state["optimizer"])
+    for parameter in layer.parameters():
+        assert torch.equal(again.state[parameter]["exp_avg"], optimizer.state[parameter]["exp_avg"])
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
         (np.array([{}], dtype=object), "dtype object"),
         (np.zeros(2, dtype=[("a", "f4")]), "dtype"),
-        ((1, 2), "tuple"),
         (print, "builtin_function"),
-        ({1: 2}, "key 1"),
+        ({print: 2}, "builtin_function"),
         (1j, "complex"),
     ],
 )

@@ -83,6 +83,35 @@ class OnlineLinearRegression:
         self._roots = None
 
 
+class _Numbers(np.ndarray):
+    """An array with the two methods by which programs got at RLlib's tensors."""
+
+    def numpy(self) -> NDArray[Any]:
+        """Returns the plain array."""
+        return self.view(np.ndarray)
+
+    def detach(self) -> _Numbers:
+        """Returns itself."""
+        return self
+
+
+class Arm:
+    """What one arm has learned, under RLlib's names, for programs that draw or print it.
+
+    Attributes:
+        theta: Means of the weights, `[d]`.
+        covariance: Covariance αV of the weights, `[d, d]`.
+        precision: V⁻¹, `[d, d]`.
+        f: V⁻¹θ, the sum of rewards times features, `[d]`.
+    """
+
+    def __init__(self, regression: OnlineLinearRegression, arm: int) -> None:
+        posterior, theta = regression.covariance[arm], regression.theta[arm]
+        precision = np.linalg.inv(posterior)
+        self.theta, self.covariance = theta.view(_Numbers), (regression.alpha * posterior).view(_Numbers)
+        self.precision, self.f = precision.view(_Numbers), (precision @ theta).view(_Numbers)
+
+
 class DiscreteLinearModel:
     """A regression for each action, of the whole observation: what arms have in common is not shared.
 
@@ -110,6 +139,11 @@ class DiscreteLinearModel:
         self.regression = OnlineLinearRegression(
             size, model_config.get("alpha", 1.0), self.default_lambda if given is None else given, arms
         )
+
+    @property
+    def arms(self) -> list[Arm]:
+        """What each regression has learned so far: that of each action, or the one for all."""
+        return [Arm(self.regression, arm) for arm in range(len(self.regression.theta))]
 
     def arms_and_features(self) -> tuple[int, int]:
         """Returns the number of regressions and of their features."""

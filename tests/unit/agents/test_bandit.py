@@ -51,6 +51,14 @@ def test_a_posterior_by_hand_is_what_bounds_and_regret_are_made_of():
     weights = policy.get_weights()
     np.testing.assert_allclose(weights["output.weight"], [[2.0, 0.0], [0.0, 0.4]], atol=1e-12)
     np.testing.assert_allclose(weights["covariance"], [np.diag([1 / 3, 1]), np.diag([1, 1 / 5])], atol=1e-12)
+    first, second = policy.model.arms
+    assert [first.theta.numpy().tolist(), second.theta.tolist()] == [
+        pytest.approx([2.0, 0.0]),
+        pytest.approx([0.0, 0.4]),
+    ]
+    np.testing.assert_allclose(first.covariance.numpy(), 4.0 * weights["covariance"][0])
+    np.testing.assert_allclose(second.precision.numpy(), np.diag([1, 5]), atol=1e-12)
+    np.testing.assert_allclose(first.f.numpy(), [6.0, 0.0], atol=1e-12)
     bounds, _ = policy.forward(np.array([[1.0, 0.0], [0.0, 1.0]], np.float32))
     width = 2 * np.sqrt([[1 / 3, 1.0], [1.0, 1 / 5]])
     np.testing.assert_allclose(bounds, np.array([[2.0, 0.0], [0.0, 0.4]]) + width, rtol=1e-6)

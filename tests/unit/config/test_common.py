@@ -1,3 +1,4 @@
+import logging
 import math
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from rlframe.config.common import CommonConfig, honoured_keys
 from rlframe.config.merge import merge_configs
 from rlframe.config.nested_dict import assign, lookup
 from rlframe.config.unsupported import UNSUPPORTED
+from rlframe.trainer.evaluating import evaluation_config
 from rlframe.utils.errors import ConfigError
 
 NEW_KEYS = {
@@ -22,6 +24,7 @@ NEW_KEYS = {
     "share_memory",
     "vectorized_env",
     "output_config",
+    "keep_per_episode_custom_metrics",  # of RLlib 1.12
 }
 
 
@@ -75,7 +78,7 @@ def test_common_config_default_is_that_of_the_reference(key: str, value: Any) ->
         ("explore", "yes", "explore: got 'yes' (str), wanted True or False"),
         ("seed", -3, "seed: got -3 (int), wanted an integer >= 0 or None"),
         ("framework", "pytorch", "framework: got 'pytorch' (str), wanted one of 'torch', 'tf', 'tf2', 'tfe'"),
-        ("log_level", "Warn", "log_level: got 'Warn' (str), wanted one of 'DEBUG', 'INFO', 'WARN', 'WARNING', 'ERROR'"),
+        ("log_level", "Warn", "log_level: got 'Warn' (str), wanted an integer in [0, 50] or one of 'DEBUG', "),
         ("batch_mode", "truncated_episodes", "did you mean 'truncate_episodes'?"),
         ("placement_strategy", "PAC", "did you mean 'PACK'?"),
         ("clip_rewards", "yes", "clip_rewards: got 'yes' (str), wanted a number >= 0 or True or False or None"),
@@ -243,6 +246,23 @@ def test_fragments_of_evaluation_are_remarked() -> None:
 )
 def test_evaluation_config_key_without_effect_is_refused(override: dict[str, Any], advice: str) -> None:
     assert any(advice in line for line in fault_lines(evaluation_config=override))
+
+
+def test_evaluation_config_has_room_for_what_a_program_reads_there() -> None:
+    with pytest.warns(UserWarning, match="evaluation_config.out_dir: unknown key, kept for the program's own code"):
+        config = merged(evaluation_config={"out_dir": "wins", "explore": False})
+    assert config["evaluation_config"] == {"out_dir": "wins", "explore": False}
+    again = evaluation_config(config, lambda base, over: merge_configs(base, over, CommonConfig), seed=0)
+    assert (again["out_dir"], again["explore"]) == ("wins", False)
+    for slip in ("explor", "learning_rate", "fcnet_hiddens"):
+        assert fault_lines(evaluation_config={slip: 1})
+
+
+@pytest.mark.parametrize("level", [logging.INFO, np.int64(10), "ERROR"])
+def test_log_level_is_a_name_or_a_number(level: Any) -> None:
+    assert merged(log_level=level)["log_level"] == level
+    assert fault_lines(log_level=51)
+    assert fault_lines(log_level="info")
 
 
 def test_evaluation_config_copied_from_the_config_is_accepted() -> None:

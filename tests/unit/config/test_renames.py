@@ -206,7 +206,6 @@ def test_key_that_changes_nothing_here_is_dropped_with_a_warning(key: str) -> No
 @pytest.mark.parametrize(
     ("key", "nothing", "asked"),
     [
-        ("keep_per_episode_custom_metrics", False, True),
         ("restart_failed_sub_environments", False, True),
         ("model.num_framestacks", "auto", 4),
         ("min_train_timesteps_per_reporting", None, 100),

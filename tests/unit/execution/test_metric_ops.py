@@ -117,6 +117,12 @@ class TestCollectMetrics:
         assert list(made[1]["custom_metrics"]) == ["x_mean", "x_min", "x_max"]
         assert all(math.isnan(value) for value in made[1]["custom_metrics"].values())
 
+    def test_custom_metrics_are_kept_episode_by_episode(self) -> None:
+        worker = FakeWorker()
+        op = CollectMetrics(FakeWorkerSet(worker), min_history=1, keep_custom_metrics=True)
+        made = self.results([[episode(0.0, x=2.0), episode(0.0, x=3.0)], [episode(0.0)]], op, worker)
+        assert [result["custom_metrics"] for result in made] == [{"x": [2.0, 3.0]}, {"x": []}]
+
     def test_custom_metrics_of_operators_are_merged_once(self) -> None:
         op = CollectMetrics(FakeWorkerSet())
 

@@ -184,7 +184,18 @@ def test_values_of_single_rows_are_those_of_the_policy():
     trainer = PPOTrainer(PPO, env="CartPole-v1")
     policy, batch = trainer.get_policy(), trainer.workers.local_worker().sample()
     last = batch.get_single_step_input_dict(policy.view_requirements, index="last")
-    assert policy._value(**last) == pytest.approx(float(policy.values(batch["new_obs"][-1:])[0]))
+    value = pytest.approx(float(policy.values(batch["new_obs"][-1:])[0]))
+    assert policy._value(**last) == value
+    assert policy._value(batch["new_obs"][-1], batch["actions"][-1], batch["rewards"][-1]) == value  # as in RLlib 0.8
+    assert policy._value(batch["new_obs"][-1]) == value
+
+
+def test_values_of_single_rows_with_memory_are_those_of_the_states_that_are_given():
+    model = {"use_lstm": True, "lstm_cell_size": 4, "lstm_use_prev_action": True, "fcnet_hiddens": [8]}
+    policy = PPOTrainer({**PPO, "model": model}, env="CartPole-v1").get_policy()
+    obs, states = np.full(4, 0.1, np.float32), [np.full((1, 4), 0.5, np.float32) for _ in range(2)]
+    columns = {"obs": obs[None], "prev_actions": np.array([1]), "state_in_0": states[0], "state_in_1": states[1]}
+    assert policy._value(obs, 1, 0.0, *states) == policy._value(**columns) != policy._value(obs, 0, 0.0, *states)
 
 
 def test_appos_target_is_updated_by_default():
