@@ -52,3 +52,22 @@ def moved_on(windows: Sequence[Tensor], given: Sequence[Tensor], seq_lens: Tenso
 
 def _copies(initial: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     return [state.copy() for state in initial]
+
+
+class NewestState(np.ndarray):
+    """The last step's row of a window, which is what RLlib gives of it: programs append it to a window of their own.
+
+    Attributes:
+        window: All of it, which a policy takes where the row comes back as a state.
+    """
+
+    window: NDArray[Any]
+
+    @classmethod
+    def of(cls, window: NDArray[Any]) -> NDArray[Any]:
+        """Returns the newest row of a window, or the window itself where it is empty."""
+        if not len(window):
+            return window
+        row: NewestState = window[-1].view(cls)
+        row.window = window
+        return row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rlframe.data.columns import OBS, PREV_ACTIONS, PREV_REWARDS, STATE_IN_PREFIX
 from rlframe.models.past_views import PREV_N_ACTIONS, PREV_N_REWARDS
 from rlframe.models.preprocessors import NoPreprocessor
+from rlframe.models.state_windows import NewestState
 from rlframe.policy.recurrent_context import RecurrentContext
 from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.spaces.observations import describe, refuse_reset_pair
@@ -91,3 +92,13 @@ def _preprocess(preprocessor: Any, obs: Any) -> Any:
     except (TypeError, ValueError, LookupError, AttributeError):
         preprocessor.check_shape(obs)  # says what is wrong with it
         raise
+
+
+def states_of_one(policy: Any, states: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Returns the states [1, ...] of a single row without batch dimension; of windows over past ones, the newest."""
+    if not states:
+        return []
+    model_config = policy.config.get("model") or {}
+    if model_config.get("use_attention") or getattr(getattr(policy, "model", None), "state_windows", ()):
+        return [NewestState.of(part[0]) for part in states]
+    return [part[0] for part in states]

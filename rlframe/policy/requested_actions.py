@@ -11,7 +11,7 @@ import tree
 from numpy.typing import NDArray
 
 from rlframe.data.columns import INFOS, OBS, PREV_ACTIONS, PREV_REWARDS, STATE_IN_PREFIX
-from rlframe.policy.given_rows import memory_inputs, observed
+from rlframe.policy.given_rows import memory_inputs, observed, states_of_one
 from rlframe.policy.inference import Inference
 from rlframe.policy.policy_making import corners
 from rlframe.policy.users_code import method
@@ -128,7 +128,7 @@ class RequestedActions:
         given[OBS] = self._observed(given[OBS])
         batched = {key: np.asarray(value)[None] for key, value in given.items()}
         for index, part in enumerate(() if state is None else state):
-            batched[f"state_in_{index}"] = np.asarray(part)[None]
+            batched[f"state_in_{index}"] = np.asarray(getattr(part, "window", part))[None]
         episodes = None if episode is None else [episode]
         actions, states, extra = self.compute_actions_from_input_dict(
             batched, explore, timestep, episodes=episodes, **kwargs
@@ -136,7 +136,7 @@ class RequestedActions:
         action = self.to_env_actions(self.batched(actions), unsquash=unsquash_action, clip=clip_action)
         return (
             unbatch_one(action),
-            [part[0] for part in states],
+            states_of_one(self, states),
             {key: column[0] for key, column in extra.items()},
         )
 

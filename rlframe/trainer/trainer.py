@@ -412,7 +412,9 @@ class Trainer(
             result["perf"] = system_usage()
         if self.config["env_task_fn"] is not None:
             with_recovery(self, partial(self._set_tasks, result))
-        return result
+        from rlframe.trainer.results import as_result
+
+        return as_result(result)
 
     def step_attempt(self) -> dict[str, Any]:
         """Pulls one result from the plan, evaluates if it is time to, and brings all workers to the same state.

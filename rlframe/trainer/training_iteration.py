@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rlframe.utils.typing import ResultDict
 
 #: What RLlib has called counters of the plan since 1.11.
-_OTHER_NAMES = {
+OTHER_NAMES = {
     NUM_ENV_STEPS_SAMPLED: STEPS_SAMPLED_COUNTER,
     NUM_ENV_STEPS_TRAINED: STEPS_TRAINED_COUNTER,
     NUM_ENV_STEPS_TRAINED_THIS_ITER: STEPS_TRAINED_THIS_ITER_COUNTER,
@@ -52,20 +52,20 @@ class Counters(MutableMapping[str, int]):
         self._counters = counters
 
     def __getitem__(self, name: str) -> int:
-        return self._counters.get(_OTHER_NAMES.get(name, name), 0)
+        return self._counters.get(OTHER_NAMES.get(name, name), 0)
 
     def __setitem__(self, name: str, count: int) -> None:
-        self._counters[_OTHER_NAMES.get(name, name)] = count
+        self._counters[OTHER_NAMES.get(name, name)] = count
 
     def __delitem__(self, name: str) -> None:
-        del self._counters[_OTHER_NAMES.get(name, name)]
+        del self._counters[OTHER_NAMES.get(name, name)]
 
     def __contains__(self, name: object) -> bool:
         return any(name == counted for counted in self)
 
     def __iter__(self) -> Iterator[str]:
         yield from self._counters
-        yield from (name for name, own in _OTHER_NAMES.items() if own in self._counters)
+        yield from (name for name, own in OTHER_NAMES.items() if own in self._counters)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -90,7 +90,7 @@ def _with_other_names(result: dict[str, Any]) -> dict[str, Any]:
     if STEPS_TRAINED_THIS_ITER_COUNTER in counted:  # set back to 0 by now, for the next iteration
         counted[STEPS_TRAINED_THIS_ITER_COUNTER] = result["info"][STEPS_TRAINED_THIS_ITER_COUNTER]
     counters = Counters(counted)
-    result["info"].update({name: counters[name] for name in _OTHER_NAMES if name in counters})
+    result["info"].update({name: counters[name] for name in OTHER_NAMES if name in counters})
     result["counters"] = dict(counters)
     result.update({name: counters[name] for name in _IN_RESULTS})
     return result

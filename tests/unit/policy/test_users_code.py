@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rlframe.agents.dqn.dqn_torch_policy import DQNTorchPolicy
-from rlframe.agents.ppo.ppo import PPOConfig
+from rlframe.agents.ppo.ppo import PPOConfig, PPOTrainer
 from rlframe.agents.ppo.ppo_torch_policy import PPOTorchPolicy, ppo_surrogate_loss
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
@@ -510,3 +510,23 @@ def test_values_that_users_code_alone_reads_have_any_shape():
     worker.learn_on_batch(worker.sample())
     with pytest.raises(ValueError, match="must return one value per row"):  # they are the built-in policy's then
         ppo_worker(PPOTorchPolicy.with_updates(**hooks), model=model)
+
+
+def test_memory_of_attention_is_kept_by_the_program_or_handed_back():
+    model = {"use_attention": True, "attention_num_transformer_units": 2, "attention_dim": 6, "attention_num_heads": 1,
+             "attention_head_dim": 3, "attention_memory_inference": 4, "attention_memory_training": 4,
+             "attention_position_wise_mlp_dim": 6, "attention_use_n_prev_actions": 2, "fcnet_hiddens": [8],
+             "max_seq_len": 4}  # fmt: skip
+    policy = PPOTrainer({"num_workers": 0, "model": model, "framework": "torch"}, env="CartPole-v1").get_policy()
+    windows, handed_back = policy.get_initial_state(), policy.get_initial_state()
+    actions = np.zeros(2, np.int64)
+    for step in range(6):
+        obs = np.full(4, step / 10, np.float32)
+        given = {"prev_action": actions, "explore": False}
+        action, rows, extra = policy.compute_single_action(obs, windows, **given)
+        _, handed_back, same = policy.compute_single_action(obs, handed_back, **given)
+        assert [row.shape for row in rows] == [(6,), (6,)]
+        assert extra["vf_preds"] == pytest.approx(same["vf_preds"])
+        windows = [np.concatenate([window, [row]])[1:] for window, row in zip(windows, rows, strict=True)]
+        actions = np.concatenate([actions, [action]])[1:]
+    assert all(np.array_equal(window, row.window) for window, row in zip(windows, handed_back, strict=True))
