@@ -235,9 +235,7 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
         `td_error` among the fetches comes with its mean, `mean_td_error`.
         """
         numbers = {key: self._number(value) for key, value in stats.items()}
-        of_model: dict[str, Any] = {}
-        if getattr(self.model.metrics, "__func__", None) is not ModelV2.metrics:  # else the model tells nothing
-            of_model = {key: self._number(value) for key, value in self.model.metrics().items()}
+        of_model = self._told_by_model() if self._model_tells() else {}
         if of_model and self.framework == "tf":
             numbers["model"] = of_model
         result: dict[str, Any] = {LEARNER_STATS_KEY: numbers, "model": of_model, "custom_metrics": custom}
@@ -251,6 +249,13 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
         if isinstance(td_errors, np.ndarray):
             result.setdefault("mean_td_error", float(td_errors.mean()))
         return result
+
+    def _model_tells(self) -> bool:
+        """Whether the model has `metrics` of its own."""
+        return getattr(self.model.metrics, "__func__", None) is not ModelV2.metrics
+
+    def _told_by_model(self) -> dict[str, Any]:
+        return {key: self._number(value) for key, value in self.model.metrics().items()}
 
     def _number(self, value: Any) -> Any:
         """Returns a Python number for an array or tensor of one element, arrays for others."""

@@ -40,7 +40,7 @@ from rlframe.policy.tf.target import TargetNetwork
 from rlframe.policy.tf.template import derive_class
 from rlframe.policy.tf.traced import TracedCalls, tensor_columns
 from rlframe.policy.tf.weights import WeightMirror, load_weights, to_arrays
-from rlframe.policy.users_code import makes_own_values, method
+from rlframe.policy.users_code import Losses, makes_own_values, method
 from rlframe.utils.quiet_tf import tf
 
 Tensor: TypeAlias = Any
@@ -354,6 +354,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
             raise explain_nonfinite(int(found[1]), value, self, samples) from None
         self._weights_changed()
         self._check_losses(made["losses"], samples)
+        self._traced_metrics = made["metrics"]
         return {"allreduce_latency": 0.0, **made["stats"]}, made["fetches"]
 
     def _check_losses(self, losses: Sequence[float], samples: SampleBatch) -> None:
@@ -415,7 +416,23 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
                 every += values
                 seen += [gradient for gradient, _ in _flat(gradients.values())]
             stats = {**self._grad_stats, **self.extra_grad_info(batch), **self.grad_stats(batch, seen)}
-            return {"losses": every, "stats": stats, "fetches": self.extra_compute_grad_fetches()}
+            fetches = self.extra_compute_grad_fetches()
+            return {"losses": every, "stats": stats, "fetches": fetches, "metrics": self._metrics_in_trace()}
+
+    def _metrics_in_trace(self) -> dict[str, Tensor]:
+        """Returns the tensors among the model's `metrics`: what its `custom_loss` or `forward` kept in this step."""
+        told = self.model.metrics() if self._model_tells() else {}
+        alone = {
+            key: value[0] if isinstance(value, Losses) and len(value) == 1 else value for key, value in told.items()
+        }
+        made = {key: value for key, value in alone.items() if any(map(tf.is_symbolic_tensor, tf.nest.flatten(value)))}
+        self._metrics_outside = len(made) < len(told)
+        return made
+
+    def _told_by_model(self) -> dict[str, Any]:
+        told = self.model.metrics() if self._metrics_outside else {}
+        outside = {key: self._number(value) for key, value in told.items() if key not in self._traced_metrics}
+        return {key: self._number(value) for key, value in self._traced_metrics.items()} | outside
 
     def _batch_of(self, columns: Mapping[str, Tensor]) -> SampleBatch:
         """Returns columns of tensors as the batch that a loss gets."""
@@ -520,6 +537,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         columns = tensor_columns(self._learned_columns(postprocessed_batch))
         made = self._gradient_calls(columns, self._scalars(), due=self._due)
         self._check_losses(made["losses"], postprocessed_batch)
+        self._traced_metrics = made["metrics"]
         gradients = [made["gradients"].get(str(index)) for index in range(len(self.model.trainable_variables()))]
         return gradients, self._learn_result({"allreduce_latency": 0.0, **made["stats"]}, made["fetches"], custom)
 
@@ -544,6 +562,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
                 "gradients": found,
                 "stats": {**self._grad_stats, **self.extra_grad_info(batch)},
                 "fetches": self.extra_compute_grad_fetches(),
+                "metrics": self._metrics_in_trace(),
             }
 
     def apply_gradients(self, gradients: Sequence[Any]) -> None:

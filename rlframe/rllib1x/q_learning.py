@@ -23,6 +23,7 @@ from rlframe.agents.families.replayed_policy import (
     with_discounts_and_weights,
 )
 from rlframe.agents.families.td_errors import td_error_of
+from rlframe.data.columns import OBS
 from rlframe.losses.q_learning import (
     categorical_q_loss,
     huber,
@@ -161,11 +162,14 @@ def compute_q_values(
     seq_lens: Any = None,
     explore: Any = None,
     is_training: bool = False,
-) -> tuple[Tensor, Tensor, Tensor, list[Any]]:
+) -> tuple[Any, ...]:
     """Returns Q-values [B, A], logits and probabilities of the value's atoms [B, A, Z], and new states.
 
-    With one atom both are ones. `explore` changes nothing: noisy layers are noisy while training.
+    With one atom both are ones. `explore` changes nothing: noisy layers are noisy while training. Observations alone
+    (`compute_q_values(policy, model, obs, explore)`, as up to RLlib 1.2) have no states.
     """
+    if not isinstance(input_dict, Mapping):
+        return compute_q_values(policy, model, {OBS: input_dict}, is_training=is_training)[:3]
     del policy, explore
     inputs = input_dict if hasattr(input_dict, "set_training") else {"is_training": is_training, **input_dict}
     features, state = model(inputs, state_batches or [], seq_lens)

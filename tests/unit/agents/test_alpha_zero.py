@@ -3,6 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 
 from rlframe.agents.alpha_zero import MCTS, AlphaZeroTorchPolicy, AlphaZeroTrainer
 from rlframe.agents.alpha_zero.alpha_zero import LateReplay
@@ -10,6 +11,7 @@ from rlframe.agents.alpha_zero.mcts import Simulator
 from rlframe.agents.registry import get_trainer_class
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.examples.env.cartpole_of_states import CartPoleOfStates
+from rlframe.models.preprocessors import DictFlatteningPreprocessor
 from rlframe.utils.errors import ConfigError, EnvError, UnsupportedSpaceException
 
 SEARCH = {"num_simulations": 4, "temperature": 1.0}
@@ -247,6 +249,30 @@ def test_a_pole_comes_back_to_the_state_it_was_in():
     again = [env.step(action) for action in (0, 1, 1)]
     for one, other in zip(steps, again, strict=False):
         np.testing.assert_allclose(one[0]["obs"], other[0]["obs"])
+
+
+def test_models_of_rllib_search_and_learn():
+    from rlframe.contrib.alpha_zero.models.custom_torch_models import ActorCriticModel, ConvNetModel, DenseModel
+
+    class Own(ActorCriticModel):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.shared_layers = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU())
+            self.actor_layers, self.critic_layers = torch.nn.Linear(6, 3), torch.nn.Linear(6, 1)
+
+    for cls in (DenseModel, Own):
+        trainer = make(model={"custom_model": cls}, framework="torch", env_config={"forbidden": 1})
+        before = trainer.get_weights()["default_policy"]
+        trainer.train()
+        after = trainer.get_weights()["default_policy"]
+        assert all((before[name] != after[name]).any() for name in before)
+        priors, value = trainer.get_policy().model.compute_priors_and_value(Choices().reset()[0])
+        assert (priors.shape, priors.sum(), value.shape) == ((3,), pytest.approx(1.0), ())
+    boards = {"obs": gym.spaces.Box(0, 1, (2, 14, 14)), "action_mask": gym.spaces.Box(0, 1, (5,))}
+    space = DictFlatteningPreprocessor(gym.spaces.Dict(boards)).observation_space
+    config = {"custom_model_config": {"in_channels": 2, "feature_dim": 7}}
+    model = ConvNetModel(space, gym.spaces.Discrete(5), 5, config, "boards")
+    assert model.compute_priors_and_value(space.original_space.sample())[0].shape == (5,)
 
 
 def test_what_cannot_be_searched_is_refused():

@@ -453,6 +453,45 @@ def test_custom_loss_of_the_model_is_minimised():
     assert np.abs(policy.get_weights()["base_model.0.kernel"]).sum() < 0.9 * before
 
 
+def test_metrics_of_a_model_are_those_of_the_step():
+    class Tells(KerasModel):
+        def custom_loss(self, policy_loss, loss_inputs):
+            self.kept = tf.reduce_mean(loss_inputs["rewards"])
+            return policy_loss + 0.0 * self.kept
+
+        def metrics(self):
+            return {"kept": self.kept, "twice": 2.0 * self.kept}
+
+    config = common_config()
+    config["model"]["custom_model"] = Tells
+    policy, batch = build_tf_policy("Tells", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, config), make_batch()
+    for reward in (1.0, 3.0):
+        batch["rewards"] = np.full_like(batch["rewards"], reward)
+        info = policy.learn_on_batch(batch)
+        assert info["model"] == info["learner_stats"]["model"] == {"kept": reward, "twice": 2 * reward}
+        assert policy.compute_gradients(batch)[1]["model"] == {"kept": reward, "twice": 2 * reward}
+
+
+def test_metrics_of_a_model_beside_those_of_the_step_are_asked_for_anew():
+    class Tells(KerasModel):
+        steps = 0
+
+        def custom_loss(self, policy_loss, loss_inputs):
+            self.kept = policy_loss
+            return policy_loss
+
+        def metrics(self):
+            self.steps += 1
+            return {"kept": self.kept, "steps": self.steps}
+
+    config = common_config()
+    config["model"]["custom_model"] = Tells
+    policy = build_tf_policy("Tells", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, config)
+    first, second = (policy.learn_on_batch(make_batch())["model"] for _ in range(2))
+    assert isinstance(first["kept"], float)
+    assert second["steps"] == first["steps"] + 1
+
+
 # --- tracing ------------------------------------------------------------------------------------------------------
 
 

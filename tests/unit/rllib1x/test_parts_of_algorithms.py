@@ -240,3 +240,13 @@ def test_a_plan_around_a_learner_thread_that_the_program_starts():
     assert info["num_steps_trained"] >= 40
     assert np.isfinite(info["learner"]["default_policy"]["learner_stats"]["total_loss"])
     assert any(np.abs(after[key] - before[key]).max() > 0 for key in before)
+
+
+def test_q_values_of_observations_alone_as_up_to_rllib_1_2():
+    from rlframe.agents.dqn.dqn_torch_policy import compute_q_values
+
+    policy = DQNTrainer({"num_workers": 0, "framework": "torch", "num_atoms": 3}, env="CartPole-v1").get_policy()
+    obs = tensor("torch", np.ones((2, 4)))
+    values, logits, probabilities = compute_q_values(policy, policy.model, obs, explore=False)
+    assert (values.shape, logits.shape, probabilities.shape) == ((2, 2), (2, 2, 3), (2, 2, 3))
+    assert (values == compute_q_values(policy, policy.model, {"obs": obs})[0]).all()
