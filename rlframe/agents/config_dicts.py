@@ -269,7 +269,9 @@ class _CommonKeys(TypedDict, total=False):
     evaluation_interval: int | None
     """Iterations from one evaluation to the next; None or 0 is never."""
     evaluation_num_episodes: int | Literal['auto']
-    """Episodes of one evaluation; 'auto' fills the time of a training step. In episodes."""
+    """Episodes of one evaluation (or steps: evaluation_duration_unit); 'auto' fills the time of a training step. In episodes."""
+    evaluation_duration_unit: Literal['episodes', 'timesteps']
+    """What evaluation_num_episodes counts; 'timesteps': whole episodes until so many env steps are run."""
     always_attach_evaluation_results: bool
     """Results of iterations without an evaluation repeat the last one, with its age: for stop criteria and schedulers that want the key in every result."""
     evaluation_parallel_to_training: bool

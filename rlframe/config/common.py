@@ -203,9 +203,15 @@ class CommonConfig(AlgorithmConfig):
     )
     evaluation_num_episodes: int | Literal["auto"] = option(
         10,
-        "Episodes of one evaluation; 'auto' fills the time of a training step.",
+        "Episodes of one evaluation (or steps: evaluation_duration_unit); 'auto' fills the time of a training step.",
         unit="episodes",
         low=1,
+        tunable=False,
+    )
+    evaluation_duration_unit: str = option(
+        "episodes",
+        "What evaluation_num_episodes counts; 'timesteps': whole episodes until so many env steps are run.",
+        choices=("episodes", "timesteps"),
         tunable=False,
     )
     always_attach_evaluation_results: bool = option(

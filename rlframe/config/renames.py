@@ -160,7 +160,6 @@ RENAMES: dict[str, Rename] = {
     "metrics_num_episodes_for_smoothing": _to("metrics_smoothing_episodes"),
     "metrics_episode_collection_timeout_s": _to("collect_metrics_timeout"),
     "evaluation_duration": _to("evaluation_num_episodes"),
-    "evaluation_duration_unit": Rename((), advice="evaluation_num_episodes", dropped=(SENTINEL, "episodes")),
     "evaluation_num_env_runners": _to("evaluation_num_workers"),
     "num_steps_sampled_before_learning_starts": _to("learning_starts"),
     "target_network_update_freq_timesteps": _to("target_network_update_freq"),

@@ -131,17 +131,18 @@ def _restart(worker: Any) -> None:
 
 
 def run_episodes(
-    workers: WorkerSet, episodes: int | None, keep_going: Callable[[int], bool] | None = None
+    workers: WorkerSet, episodes: int | None, keep_going: Callable[[int], bool] | None = None, steps: int | None = None
 ) -> list[RolloutMetrics]:
     """Runs fresh episodes and returns exactly `episodes` of them (or, with None, as many as `keep_going` allows).
 
     Slots that step side by side finish short episodes first, so it is not the first to finish that count: each slot
-    gives its share, and with `keep_going` all that were begun in time.
+    gives its share, and with `keep_going` or `steps` all that were begun in time.
 
     Args:
         workers: Evaluation workers.
-        episodes: How many; None goes by `keep_going`.
+        episodes: How many; None goes by `keep_going`, or `steps`.
         keep_going: `fn(episodes so far) -> bool`, asked before each round.
+        steps: Env steps that the episodes shall have at least.
 
     Raises:
         EnvError: If there is no environment to evaluate in.
@@ -153,6 +154,8 @@ def run_episodes(
         )
     workers.foreach_worker(_restart)
     tally = _Tally(workers)
+    if steps is not None:
+        keep_going = lambda _: sum(metric.episode_length for _, metric in tally.done) < steps  # noqa: E731
     if episodes is not None:
         wanted = tally.shares(episodes)
     else:

@@ -467,13 +467,14 @@ class Trainer(
     def _train_and_evaluate(self, beside: WorkerSet) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Trains while evaluation runs beside it, on the weights from before this iteration."""
         with_recovery(self, partial(send_weights, self.workers, beside))
+        call_hook(self.callbacks, "on_evaluate_start", {"trainer": self})
         auto = self.config["evaluation_num_episodes"] == "auto"
         with ThreadPoolExecutor(2) as pool:
             training = pool.submit(self._next_result)
             evaluating = pool.submit(self._evaluate_once, auto_rounds(training) if auto else None, synced=True)
         result = with_recovery(self, self._next_result, first=training.result, in_plan=True)
         # What is left to evaluate after a failure has nothing beside it.
-        return result, with_recovery(self, self._evaluate_once, first=evaluating.result)
+        return result, self._evaluated(with_recovery(self, self._evaluate_once, first=evaluating.result))
 
     def _set_tasks(self, result: dict[str, Any]) -> None:
         task_fn = self.config["env_task_fn"]
@@ -502,7 +503,9 @@ class Trainer(
             EnvError: If there is no environment to evaluate in.
         """
         call_hook(self.callbacks, "on_evaluate_start", {"trainer": self})
-        metrics: dict[str, Any] = with_recovery(self, partial(self._evaluate_once, episodes_left_fn, synced=synced))
+        return self._evaluated(with_recovery(self, partial(self._evaluate_once, episodes_left_fn, synced=synced)))
+
+    def _evaluated(self, metrics: dict[str, Any]) -> dict[str, Any]:
         self.evaluation_metrics = metrics
         call_hook(self.callbacks, "on_evaluate_end", {"trainer": self, "evaluation_metrics": metrics})
         return metrics
@@ -530,10 +533,12 @@ class Trainer(
         return {"evaluation": self._evaluate_in(self.evaluation_workers, episodes_left_fn, started)}
 
     def _evaluate_in(self, workers: WorkerSet, keep_going: Any, started: float) -> dict[str, Any]:
-        wanted = self.config["evaluation_num_episodes"]
+        wanted, steps = self.config["evaluation_num_episodes"], None
         count = None if keep_going is not None else (10 if wanted == "auto" else int(wanted))
+        if count is not None and wanted != "auto" and self.config["evaluation_duration_unit"] == "timesteps":
+            count, steps = None, count
         keep = bool(self.config["keep_per_episode_custom_metrics"])
-        return summarize(run_episodes(workers, count, keep_going), self.iteration + 1, started, keep)
+        return summarize(run_episodes(workers, count, keep_going, steps), self.iteration + 1, started, keep)
 
     def _spare_workers(self) -> WorkerSet:
         """Returns workers for an evaluation that the config did not announce; they are kept for the next one."""

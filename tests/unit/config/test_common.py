@@ -24,6 +24,7 @@ NEW_KEYS = {
     "share_memory",
     "vectorized_env",
     "output_config",
+    "evaluation_duration_unit",  # of RLlib 1.10
     "keep_per_episode_custom_metrics",  # of RLlib 1.12
 }
 

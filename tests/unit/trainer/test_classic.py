@@ -90,7 +90,8 @@ def test_callbacks_see_a_trainer_that_is_built():
     trainer.stop()
 
 
-def test_callbacks_see_an_evaluation_begin_and_end():
+@pytest.mark.parametrize("beside", [False, True])
+def test_callbacks_see_an_evaluation_begin_and_end(beside):
     seen = []
 
     class Evaluations(DefaultCallbacks):
@@ -103,7 +104,7 @@ def test_callbacks_see_an_evaluation_begin_and_end():
 
     config = {"num_workers": 0, "train_batch_size": 20, "rollout_fragment_length": 20, "min_iter_time_s": 0}
     evaluating = {"evaluation_interval": 1, "evaluation_num_episodes": 2, "callbacks": Evaluations}
-    trainer = PGTrainer({**config, **evaluating}, env="CartPole-v1")
+    trainer = PGTrainer({**config, **evaluating, "evaluation_parallel_to_training": beside}, env="CartPole-v1")
     assert trainer.train()["evaluation"]["noted"] == 1.0
     trainer.evaluate()
     assert seen == [0, 2, 1, 2]

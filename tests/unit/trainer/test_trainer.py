@@ -810,6 +810,14 @@ def test_evaluate_runs_exactly_so_many_fresh_episodes():
     assert evaluation["hist_stats"]["episode_lengths"] == [6] * 4
 
 
+@pytest.mark.parametrize(("slots", "episodes"), [(1, 4), (2, 6)])  # what both slots began in time is run to its end
+def test_evaluation_by_steps_runs_whole_episodes_until_there_are_enough(slots, episodes):
+    trainer = make(Counting, env_config={"length": 6}, evaluation_num_episodes=20, evaluation_duration_unit="timesteps",
+                   num_envs_per_worker=slots)  # fmt: skip
+    lengths = trainer.evaluate()["evaluation"]["hist_stats"]["episode_lengths"]
+    assert lengths == [6] * episodes
+
+
 def slow_second_slot(context):
     """One step an episode in the first slot, five in the second."""
     return Counting({"length": 5 if context.vector_index else 1})
