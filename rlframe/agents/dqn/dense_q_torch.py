@@ -104,10 +104,10 @@ class DenseQGradients(FusedLoss):
         """Does the same in arrays."""
         weights = batch.get(WEIGHTS)
         loss, td_error, stats = by_arrays(
-            as_rows(batch[OBS]).numpy(),
+            _array(batch[OBS]),
             batch[ACTIONS].numpy(),
             batch[REWARDS].numpy(),
-            as_rows(batch[NEXT_OBS]).numpy(),
+            _array(batch[NEXT_OBS]),
             batch[DISCOUNTS].numpy(),
             None if weights is None else weights.numpy(),
         )
@@ -150,6 +150,12 @@ def _chains(model: Any, trunk: Any) -> tuple[DenseChain, DenseChain, DenseChain]
         for layers in (model.advantage_layers, model.state_value_layers)
     )
     return DenseChain(model, trunk["outputs"]), advantage, state_value
+
+
+def _array(obs: Tensor) -> FloatArray:
+    """Returns observations as float32 rows `[B, n]`."""
+    array: FloatArray = obs.numpy().reshape(len(obs), -1).astype(np.float32, copy=False)
+    return array
 
 
 class ArrayQGradients:
