@@ -24,7 +24,7 @@ from rlframe.config.renames import RENAMES
 def packages() -> list[str]:
     """Returns the names of the packages that say what is public in them (`__all__`), `rlframe` itself first."""
     below = [each.name for each in pkgutil.walk_packages(rlframe.__path__, "rlframe.") if each.ispkg]
-    return [name for name in ("rlframe", *below) if hasattr(importlib.import_module(name), "__all__")]
+    return [name for name in ("rlframe", *below) if "__all__" in vars(importlib.import_module(name))]
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -144,7 +144,7 @@ def public_names() -> str:
 
 def _names_of(package: str, heading: str) -> str:
     module = importlib.import_module(package)
-    names = [name for name in module.__all__ if not name.startswith("__")]
+    names = [name for name in vars(module)["__all__"] if not name.startswith("__")]
     return table([heading, "Is"], ([f"`{name}`", first_line(getattr(module, name))] for name in names))
 
 

@@ -18,7 +18,7 @@ from rlframe.policy.numpy_policy import NumpyPolicy
 from rlframe.policy.policy import PolicySpec
 from rlframe.replay import per_policy
 from rlframe.replay.per_policy import LocalReplayBuffer
-from rlframe.utils.errors import CheckpointError, ConfigError
+from rlframe.utils.errors import ConfigError
 from tests.helpers.frameworks import needs_tf
 
 SMALL = {
@@ -196,11 +196,12 @@ def test_first_priorities_of_remote_workers_have_the_targets_of_what_they_act_by
     worker.stop()
 
 
-def test_checkpoints_of_another_number_of_shards_say_what_to_set(tmp_path):
+def test_checkpoints_of_another_number_of_shards_say_what_to_set(tmp_path, caplog):
     path = make().save(str(tmp_path))
     other = make(optimizer={"num_replay_buffer_shards": 3})
-    with pytest.raises(CheckpointError, match=r"has 2 shards, wanted 3; set optimizer.num_replay_buffer_shards"):
-        other.restore(path)
+    other.restore(path)
+    other.train()
+    assert "has 2 shards, wanted 3; set optimizer.num_replay_buffer_shards" in caplog.text
     empty = make(optimizer={"num_replay_buffer_shards": 3}, store_buffer_in_checkpoints=False)
     empty.restore(path)
     assert empty.train()["timesteps_total"] == 80
