@@ -71,3 +71,19 @@ class NewestState(np.ndarray):
         row: NewestState = window[-1].view(cls)
         row.window = window
         return row
+
+    def copy(self, order: Any = "C") -> Any:
+        """Returns a copy that comes back as a state, too."""
+        window = getattr(self, "window", None)  # which parts of a row and what is computed of it have not
+        return super().copy(order) if window is None else NewestState.of(window.copy(order))
+
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        """Pickles the window, of which the row is a part."""
+        window = getattr(self, "window", None)
+        return super().__reduce__() if window is None else (NewestState.of, (window,))

@@ -53,19 +53,22 @@ class Room(ModuleType):
         made = getattr(vars(self).get("__getattr__"), "frameworks", {})  # policies, made when they are asked for
         rows = {**tables.rows_of(self.__name__), **made}
         found = [name for name in rows if not name.startswith("_") and self._can_be_given(name, rows[name])]
-        return sorted({*_public_names(self), *found})
+        own = {name for name in _public_names(self) if name in vars(self) or not self._loads_tf(name)}
+        return sorted({*own, *found})
 
     def _can_be_given(self, name: str, entry: str) -> bool:
         from rlframe.rllib1x import tables
 
-        loads_tf = _is_of_tf(f"{name} {entry}") and not _is_of_tf(self.__name__) and "tensorflow" not in sys.modules
-        if name == tables.EVERYTHING or tables.is_sentence(entry) or loads_tf:
+        if name == tables.EVERYTHING or tables.is_sentence(entry) or self._loads_tf(f"{name} {entry}"):
             return False
         try:
             getattr(self, name)
         except (ImportError, AttributeError):
             return False
         return True
+
+    def _loads_tf(self, names: str) -> bool:
+        return _is_of_tf(names) and not _is_of_tf(self.__name__) and "tensorflow" not in sys.modules
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         """Pickles as its import, as cloudpickle does with plain modules: users' functions hold modules as globals."""

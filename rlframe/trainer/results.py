@@ -5,8 +5,9 @@ The newer names are no keys: logs have nothing twice.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
+
+import yaml
 
 from rlframe.trainer.training_iteration import OTHER_NAMES
 
@@ -20,6 +21,14 @@ _OF_EPISODES = (
 
 class _WithOtherNames(dict[str, Any]):
     """A dict in which some names that are no keys are found."""
+
+    def __contains__(self, name: object) -> bool:
+        """Whether something is found under a name."""
+        try:
+            self[name]  # type: ignore[index]  # of any type, as of a dict
+        except KeyError:
+            return False
+        return True
 
     def get(self, name: str, default: Any = None) -> Any:
         """Returns what is found under a name, and `default` where nothing is."""
@@ -37,9 +46,9 @@ class Info(_WithOtherNames):
     """The `info` of a result, with its counters under their newer names, too."""
 
     def __missing__(self, name: str) -> Any:
-        if OTHER_NAMES.get(name) in self:
-            return self[OTHER_NAMES[name]]
-        raise KeyError(name)
+        if name not in OTHER_NAMES:
+            raise KeyError(name)
+        return self[OTHER_NAMES[name]]
 
 
 class Result(_WithOtherNames):
@@ -49,6 +58,8 @@ class Result(_WithOtherNames):
         if name == "sampler_results":
             return {key: self[key] for key in _OF_EPISODES if key in self}
         counted = dict.get(self, "info", {})
+        if not isinstance(counted, dict):  # a plan's own
+            raise KeyError(name)
         counters = {key: value for key, value in counted.items() if isinstance(value, int)}
         counters.update({newer: counters[own] for newer, own in OTHER_NAMES.items() if own in counters})
         if name == "counters":
@@ -62,17 +73,13 @@ class Result(_WithOtherNames):
 
 def as_result(result: dict[str, Any]) -> Result:
     """Returns a result in which the newer names are found, in its `info` too."""
-    _teach_yaml()
     if isinstance(result.get("info"), dict):
         result["info"] = Info(result["info"])
     return Result(result)
 
 
-@functools.cache
-def _teach_yaml() -> None:
-    """Lets programs write results as YAML: subclasses of dict are unknown there."""
-    import yaml
-
-    for dumper in (yaml.Dumper, yaml.SafeDumper):
-        for kind in (Info, Result):
-            dumper.add_representer(kind, yaml.representer.SafeRepresenter.represent_dict)
+# Programs write results as YAML, where subclasses of dict are unknown; also those that a worker has sent.
+for _dumper in ("Dumper", "SafeDumper", "CDumper", "CSafeDumper"):
+    for _kind in (Info, Result):
+        if hasattr(yaml, _dumper):  # those in C are not built everywhere
+            getattr(yaml, _dumper).add_representer(_kind, yaml.representer.SafeRepresenter.represent_dict)

@@ -115,11 +115,11 @@ def call_by_signature(function: Callable[..., Any], *arguments: Any, **keywords:
     return function(*given, **keywords)
 
 
-def required_positionals(function: Callable[..., Any]) -> int:
-    """Returns how many positional arguments a function cannot be called without."""
+def required_positionals(function: Callable[..., Any], *by_name: str) -> int:
+    """Returns how many positional arguments a function cannot be called without, besides those given by name."""
     parameters = inspect.signature(function).parameters.values()
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(p.kind in kinds and p.default is p.empty for p in parameters)
+    return sum(p.kind in kinds and p.default is p.empty and p.name not in by_name for p in parameters)
 
 
 def make_logdir(name: str, env_name: str | None, parent: str | None) -> str:

@@ -280,7 +280,8 @@ class Trainer(
         other_names = with_other_names(self._effective_config, self._config_class.deprecated_keys())
         config: Any = self._config_class.view(other_names)
         given: tuple[Any, ...] = (self.workers, config)
-        if required_positionals(self.execution_plan) > len(given):  # RLlib 1.6 to 1.8: (trainer, workers, config)
+        wanted = required_positionals(self.execution_plan, "local_replay_buffer")
+        if wanted > len(given):  # RLlib 1.6 to 1.8: (trainer, workers, config)
             given = (self, *given)
         plan = call_by_signature(self.execution_plan, *given, **keywords)
         try:

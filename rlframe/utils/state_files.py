@@ -126,7 +126,7 @@ class _Encoder:
         if isinstance(value, np.ndarray):
             return {"$array": self._keep(value, path)}
         if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach"):
-            return {"$tensor": self._keep(value.detach().cpu().numpy(), path)}
+            return {"$tensor": self._keep(_array_of(value, path), path)}
         if isinstance(value, np.generic):
             value = value.item()
         if isinstance(value, float) and not math.isfinite(value):
@@ -163,6 +163,17 @@ class _Encoder:
             name += "'"  # only where a key itself contains the separator
         self.small[name] = array
         return {"file": SMALL_ARRAYS, "name": name, **about}
+
+
+def _array_of(tensor: Any, path: str) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = tensor.numpy(force=True)
+    except (TypeError, RuntimeError) as error:
+        raise ValueError(
+            f"Got a tensor of {tensor.dtype}, {tensor.layout}, at {_shown(path)}; wanted a dense one of a type that "
+            f"NumPy has: give tensor.float(), or tensor.to_dense() ({error})."
+        ) from error
+    return array
 
 
 def _escape(key: str) -> str:

@@ -58,8 +58,8 @@ def actor_critic_loss(policy: Any, model: Any, dist_class: Any, train_batch: Sam
     return kept(policy, a2c_loss(policy, model, dist_class, train_batch))
 
 
-_KEPT = {"policy_entropy": ("entropy",), "policy_loss": ("pi_err",), "vf_loss": ("value_err",)}
-"""By statistic, the name under which losses for RLlib 1.x kept it."""
+_KEPT = {"policy_entropy": ("entropy",), "policy_loss": ("pi_loss", "pi_err"), "vf_loss": ("vf_loss", "value_err")}
+"""By statistic, the names under which losses for RLlib 1.x kept it."""
 
 
 class A3CPolicy(LearningPolicy):

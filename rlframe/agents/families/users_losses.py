@@ -7,17 +7,21 @@ from typing import Any
 
 
 def kept_by_users_loss(policy: Any, names: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
-    """Returns the statistics that a loss for RLlib 1.x kept: on the policy, or in `model.tower_stats` since 1.5.
+    """Returns the statistics that a loss for RLlib 1.x kept.
+
+    They are in `model.tower_stats` since RLlib 1.5; before, they were attributes of the policy, or of an object that
+    the loss put in place of `policy.loss`. What is callable is no statistic, but a method of the program's.
 
     Args:
         policy: The policy, of which the loss has run.
-        names: By statistic, the names under which it may be; an attribute begins with `_` where the entry does not.
+        names: By statistic, the names under which it may be, the likeliest last; attributes may begin with `_`.
     """
-    in_model = getattr(policy.model, "tower_stats", {})
+    in_model, of_loss = getattr(policy.model, "tower_stats", {}), vars(policy).get("loss")
     found: dict[str, Any] = {}
     for statistic, candidates in names.items():
         for name in candidates:
-            value = getattr(policy, f"_{name}", in_model.get(name))
-            if value is not None:
-                found[statistic] = value
+            attributes = [getattr(policy, attribute, None) for attribute in (name, f"_{name}")]
+            for value in (in_model.get(name), getattr(of_loss, name, None), *attributes):
+                if value is not None and not callable(value):
+                    found[statistic] = value
     return found

@@ -1,6 +1,8 @@
 """What policies give code of a user's own: one trajectory with its episode, all columns, the originals of others."""
 
+import copy
 import importlib
+import pickle
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -530,3 +532,14 @@ def test_memory_of_attention_is_kept_by_the_program_or_handed_back():
         windows = [np.concatenate([window, [row]])[1:] for window, row in zip(windows, rows, strict=True)]
         actions = np.concatenate([actions, [action]])[1:]
     assert all(np.array_equal(window, row.window) for window, row in zip(windows, handed_back, strict=True))
+    for copied in (copy.deepcopy, lambda rows: pickle.loads(pickle.dumps(rows)), lambda rows: [r.copy() for r in rows]):
+        again = copied(handed_back)
+        again[0][0] += 1  # a copy of its own
+        again[0][0] -= 1
+        _, _, there = policy.compute_single_action(obs, again, **given)
+        _, _, here = policy.compute_single_action(obs, handed_back, **given)
+        assert there["vf_preds"] == here["vf_preds"]
+    for computed in (handed_back[0] + 1, handed_back[0][:2], copy.copy(handed_back[0][:2]), np.array(handed_back[0])):
+        assert not hasattr(copy.deepcopy(computed), "window")
+    with pytest.raises(ValueError, match="got recurrent states of shapes"):
+        policy.compute_single_action(obs, [row * 1 for row in handed_back], **given)

@@ -6,6 +6,7 @@ Each learns, and where its parts are those of the built-in policy, it learns the
 from __future__ import annotations
 
 import importlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -250,13 +251,21 @@ def test_a_loss_of_the_users_own_is_told_of_and_its_penalty_adapts(framework, pl
     running.stop()
 
 
-def test_losses_of_the_users_own_tell_by_what_they_keep_in_the_model():
+@pytest.mark.parametrize("place", ["tower_stats", "policy", "policy.loss"])
+def test_losses_of_the_users_own_tell_by_what_they_keep(place):
     import torch
+
+    names = ("pi_err", "value_err", "entropy", "pi_loss", "vf_loss", "mean_entropy")
+    kept = {name: torch.tensor(float(number)) for number, name in enumerate(names)}
 
     def loss(policy, model, dist_class, train_batch):
         logits, _ = model(train_batch)
-        for place, name in enumerate(("pi_err", "value_err", "entropy", "pi_loss", "vf_loss", "mean_entropy")):
-            model.tower_stats[name] = torch.tensor(float(place))
+        if place == "tower_stats":
+            model.tower_stats.update(kept)
+        elif place == "policy":  # as up to RLlib 1.4
+            vars(policy).update(kept, _entropy=lambda batch: 7)  # a method of the program's is no statistic
+        else:
+            policy.loss = SimpleNamespace(**kept)
         return logits.mean()
 
     expected = {

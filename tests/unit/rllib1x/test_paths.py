@@ -207,7 +207,8 @@ def test_modules_are_attributes_of_their_packages_before_anybody_imported_them()
         "assert not hasattr(rlframe.agents, 'no_such_thing')\n"
         "assert 'torch' not in sys.modules and 'tensorflow' not in sys.modules\n"
         "from rlframe.agents.ppo.ppo import *\n"
-        "assert PPOTrainer and 'tensorflow' not in sys.modules\n"
+        "from rlframe.agents.ppo import *\n"
+        "assert PPOTrainer and PPOTorchPolicy and 'tensorflow' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

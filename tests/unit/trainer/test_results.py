@@ -8,6 +8,7 @@ import yaml
 
 from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.pg import PGTrainer
+from rlframe.trainer.results import Info, Result
 from tests.helpers.envs import Counting
 
 
@@ -28,14 +29,24 @@ def test_newer_names_are_found_and_are_no_keys():
         "num_agent_steps_trained",
     ):
         assert result[name] == result["info"][name] == result["counters"][name] == result.get(name) == 40
+        assert name in result
+        assert name in result["info"]
     assert result["num_env_steps_sampled_this_iter"] == result["num_env_steps_trained_this_iter"] == 40
     assert not {"sampler_results", "counters", "num_env_steps_sampled"} & set(result)
+    assert "sampler_results" in result
     for other in (pickle.loads(pickle.dumps(result)), copy.deepcopy(result), result.copy()):
         assert other["counters"] == result["counters"]
     assert yaml.safe_load(yaml.safe_dump({"result": result.copy() | {"config": None, "info": result["info"]}}))
+    written = yaml.dump(Info(a=1), Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper))
+    assert yaml.safe_load(written) == {"a": 1}
     for name in ("episode_rewards_mean", "num_env_steps"):
+        assert name not in result
         assert result.get(name, 7) == 7
         with pytest.raises(KeyError, match=name):
             result[name]
         with pytest.raises(KeyError, match=name):
             result["info"][name]
+
+
+def test_an_info_of_a_plans_own_may_be_anything():
+    assert Result(info="text").get("counters") is None

@@ -418,7 +418,11 @@ def test_plans_of_two_arguments_and_of_keywords_are_both_called():
         assert trainer.workers is workers
         return StandardMetricsReporting(ParallelRollouts(workers), workers, config)
 
-    for plan in (short, long, of_a_trainer):
+    def with_buffer(workers, config, local_replay_buffer):
+        assert local_replay_buffer.num_added == 0
+        return short(workers, config)
+
+    for plan in (short, long, of_a_trainer, with_buffer):
         assert (
             DQNTrainer.with_updates(execution_plan=plan)(copy.deepcopy(SMALL), env=Bandit).train()["timesteps_total"]
             >= 60
