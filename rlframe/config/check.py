@@ -149,8 +149,9 @@ class Inspector:
             bad = {_declared_key(cls, entry["loc"]) for entry in error.errors(include_url=False)}
         else:
             return set(), view
+        left = _left_to_own_classes(cls, complete)
         for dotted, declared, annotation in _leaves(cls):
-            if dotted in bad:
+            if dotted in bad and dotted not in left:
                 value = lookup(complete, dotted)
                 text = f"{got(value)}, wanted {wanted_text(annotation, declared)}{_hint(value, annotation)}"
                 self._note(Fault(prefix + dotted, text))
@@ -167,6 +168,7 @@ class Inspector:
                 wanted = declared.rule(value)
             if wanted is not None:
                 bad.add(dotted)
+            if wanted is not None and dotted not in _left_to_own_classes(cls, complete):
                 near = near_choice(value, declared.choices or ())
                 self._note(Fault(prefix + dotted, f"{got(value)}, wanted {wanted}{near}"))
 
@@ -194,6 +196,15 @@ def _complete(cls: type[Section], values: Mapping[str, Any], defaults: Mapping[s
             value = _complete(declared.section, value, defaults[key])
         complete[key] = value
     return complete
+
+
+def _left_to_own_classes(cls: type[Section], values: Mapping[str, Any]) -> set[str]:
+    """Returns the dotted keys whose values are read by classes of the user's own alone."""
+    left = set(cls.left_to_own_class(values))
+    for key, declared in cls.options().items():
+        if declared.section is not None and isinstance(values[key], dict):
+            left |= {f"{key}.{below}" for below in _left_to_own_classes(declared.section, values[key])}
+    return left
 
 
 @functools.cache

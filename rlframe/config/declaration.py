@@ -231,6 +231,12 @@ class Section(BaseModel, Mapping[str, Any]):
         return False
 
     @classmethod
+    def left_to_own_class(cls, values: Mapping[str, Any]) -> Collection[str]:
+        """Returns the declared keys that only a class of the user's own reads, and may find anything in."""
+        del values
+        return ()
+
+    @classmethod
     def options(cls) -> Mapping[str, Option]:
         """Returns the declared keys, as they are spelled in a config, in the order of declaration."""
         return _options(cls)

@@ -44,6 +44,12 @@ def _is_size(value: Any, *, pairs: bool = True) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
+_OF_NETWORKS = (
+    *("fcnet_hiddens", "fcnet_activation", "conv_filters", "conv_activation"),
+    *("post_fcnet_hiddens", "post_fcnet_activation"),
+)
+
+
 class NetworkConfig(Section):
     """Options of one network."""
 
@@ -71,6 +77,11 @@ class NetworkConfig(Section):
     def takes_own_keys(cls, values: Mapping[str, Any]) -> bool:
         """Returns whether a class of the user's own gets these options whole, and so finds keys of its own in them."""
         return any(values.get(key) is not None for key in ("custom_model", "custom_action_dist", "custom_preprocessor"))
+
+    @classmethod
+    def left_to_own_class(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """Returns the keys of which networks are built, where a custom model builds its own, as in RLlib."""
+        return () if values.get("custom_model") is None else _OF_NETWORKS
 
 
 class ModelConfig(NetworkConfig):

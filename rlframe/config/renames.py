@@ -110,6 +110,7 @@ RENAMES: dict[str, Rename] = {
     "use_exec_api": _pointless("trainers always run execution plans", True),
     "_use_trajectory_view_api": _pointless("trajectories are always collected by view requirements", True),
     "no_eager_on_workers": _pointless("TensorFlow is traced in all processes", False),
+    "exploration_config.framework": _pointless("explorations act in the framework of their policy"),
     "disable_env_checking": _pointless("what environments return is checked as it comes, at no cost worth saving"),
     "evaluation_sample_timeout_s": _pointless("evaluation lasts until its episodes are over"),
     "sync_filters_on_rollout_workers_timeout_s": _pointless("filters are in step when a round of sampling is over"),

@@ -6,6 +6,13 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from rlframe.data.nested import map_nested
+from rlframe.exploration.exploration import Exploration
+from rlframe.tensor import ops
+from rlframe.tensor.ops import Tensor
+
 #: RLlib's names of what chooses actions in a framework, in the order in which they are looked for.
 _BY_FRAMEWORK: Mapping[str | None, tuple[str, ...]] = {
     "torch": ("_get_torch_exploration_action", "get_torch_exploration_action"),
@@ -27,9 +34,10 @@ def _chosen_by_framework(
 ) -> tuple[Any, Any]:
     """Returns what the user's part for the framework chooses; RLlib's explorations give it different arguments."""
     names = _BY_FRAMEWORK.get(self.framework, ())
-    part = next((getattr(self, name) for name in names if hasattr(self, name)), None)
-    if part is None:
+    own = [name for name in names if getattr(type(self), name) is not getattr(Exploration, name)]
+    if not own and _by_itself(type(self)) is Exploration.get_exploration_action:
         raise NotImplementedError(f"{type(self).__name__} chooses no actions in {self.framework}: wanted {names}")
+    part = getattr(self, (own or names)[0])
     offered = {
         "q_values": action_distribution.inputs,
         "action_dist": action_distribution,
@@ -37,6 +45,52 @@ def _chosen_by_framework(
         "explore": explore,
         "timestep": self.advance(timestep),
     }
+    if not own:
+        return chosen_by_itself(self, **offered)
     asked = inspect.signature(part).parameters
     chosen: tuple[Any, Any] = part(**{name: value for name, value in offered.items() if name in asked})
     return chosen
+
+
+def _by_itself(cls: type[Any]) -> Any:
+    """Returns the `get_exploration_action` of the nearest class that is none of a program's own."""
+    name = "get_exploration_action"
+    return next(vars(base)[name] for base in cls.__mro__ if name in vars(base) and not _is_users(base))
+
+
+def _is_users(cls: type[Any]) -> bool:
+    return bool(vars(cls).get("_chooses_by_users_code"))
+
+
+class _Values:
+    """Values of actions `[B, A]`, as the distribution that takes the best of them."""
+
+    def __init__(self, inputs: Tensor) -> None:
+        self.inputs = inputs
+
+    def deterministic_sample(self) -> Tensor:
+        """Returns the best actions, integers `[B]`."""
+        return ops.argmax(self.inputs, 1)
+
+
+def chosen_by_itself(exploration: Exploration, *given: Any, **named: Any) -> tuple[Any, Any]:
+    """Returns what an exploration chooses without a program's own code: actions and their log-likelihoods.
+
+    Args:
+        exploration: The exploration.
+        *given: What RLlib's method of its class is given, in its order: see `Exploration.part_arguments`.
+        **named: The same, by name. They are tensors where the distribution's inputs, or the values, are.
+    """
+    asked = {**dict(zip(exploration.part_arguments, given, strict=False)), **named}
+    made = asked.get("action_dist", asked.get("action_distribution"))
+    distribution = _Values(asked["q_values"]) if made is None else made
+    actions, logp = _by_itself(type(exploration))(
+        exploration,
+        action_distribution=distribution,
+        timestep=asked.get("timestep"),
+        explore=bool(asked.get("explore", True)),
+    )
+    like = distribution.inputs
+    if isinstance(like, np.ndarray):
+        return actions, logp
+    return map_nested(lambda leaf: ops.tensor_like(leaf, like), actions), ops.tensor_like(logp, like)

@@ -40,6 +40,8 @@ class EpsilonGreedy(Exploration):
         ConfigError: If the schedule is none.
     """
 
+    part_arguments = ("q_values", "explore", "timestep")
+
     def __init__(
         self,
         action_space: Any,

@@ -52,6 +52,7 @@ class Exploration:
         has_postprocessing: Whether `postprocess_trajectory` does something.
         has_episode_hooks: Whether `on_episode_start` or `on_episode_end` does something.
         reads: Columns that `postprocess_trajectory` needs beside observations, actions and rewards.
+        part_arguments: What RLlib's `_get_torch_exploration_action` of this class is given, in its order.
 
     Args:
         action_space: The environment's action space.
@@ -67,6 +68,7 @@ class Exploration:
     has_postprocessing = False
     has_episode_hooks = False
     reads: tuple[str, ...] = ()
+    part_arguments: tuple[str, ...] = ("action_dist", "timestep", "explore")
     _chooses_by_users_code = False
 
     def __init__(  # noqa: PLR0913 (RLlib's signature, and a stream)
@@ -153,6 +155,15 @@ class Exploration:
         """
         self.advance(timestep)
         return drawn(action_distribution) if explore else greedy(action_distribution)
+
+    def _get_torch_exploration_action(self, *given: Any, **named: Any) -> tuple[Any, Any]:
+        """Returns what `get_exploration_action` does, in tensors: RLlib's name, for subclasses that add to it."""
+        from rlframe.exploration.by_framework import chosen_by_itself
+
+        return chosen_by_itself(self, *given, **named)
+
+    _get_tf_exploration_action_op = _get_torch_exploration_action
+    get_torch_exploration_action = get_tf_exploration_action_op = _get_torch_exploration_action
 
     def action_probabilities(
         self,

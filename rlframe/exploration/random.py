@@ -40,6 +40,8 @@ class Random(Exploration):
         UnsupportedSpaceException: If the space cannot be drawn from.
     """
 
+    part_arguments = ("action_dist", "explore")
+
     def __init__(self, action_space: Any, **base: Unpack[ExplorationArgs]) -> None:
         super().__init__(action_space, **base)
         self._draw = valid_sampler(action_space, normalized=self.normalizes)
@@ -54,14 +56,6 @@ class Random(Exploration):
             return greedy(action_distribution)
         actions = self._draw(self.rng, action_distribution)
         return actions, self._logp(action_distribution) if self.wants_logp else no_logp(count_rows(action_distribution))
-
-    def get_tf_exploration_action_op(self, action_dist: Any, explore: bool) -> tuple[Any, Array]:
-        """Returns what `get_exploration_action` does (RLlib's name, for TensorFlow)."""
-        return self.get_exploration_action(action_distribution=action_dist, timestep=None, explore=explore)
-
-    def get_torch_exploration_action(self, action_dist: Any, explore: bool) -> tuple[Any, Array]:
-        """Returns what `get_exploration_action` does (RLlib's name, for PyTorch)."""
-        return self.get_exploration_action(action_distribution=action_dist, timestep=None, explore=explore)
 
 
 def valid_sampler(space: Any, *, normalized: bool) -> Callable[[np.random.Generator, Any], Any]:

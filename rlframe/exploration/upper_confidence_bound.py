@@ -14,6 +14,8 @@ class UpperConfidenceBound(Exploration):
     Source: Li et al. 2010, "A contextual-bandit approach to personalized news article recommendation", algorithm 1.
     """
 
+    part_arguments = ("action_dist", "explore")
+
     @property
     def policy(self) -> Any:
         """The policy acted for; whoever makes an exploration for a policy sets it."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
+import numpy as np
 
 from rlframe.data.columns import OBS
 from rlframe.models.catalog import ModelCatalog
@@ -60,7 +61,7 @@ def make_q_model(policy: Any, interface: Any, heads: Mapping[str, Any], name: st
     has_heads = bool(heads["q_hiddens"]) or heads["dueling"] or heads.get("num_atoms", 1) > 1 or heads.get("use_noisy")
     num_outputs = int(policy.action_space.n)
     if has_heads:
-        num_outputs = int((model_config["post_fcnet_hiddens"] or model_config["fcnet_hiddens"] or [256])[-1])
+        num_outputs = int(np.ravel(model_config["post_fcnet_hiddens"] or model_config["fcnet_hiddens"] or 256)[-1])
         model_config["no_final_linear"] = True
     model = ModelCatalog.get_model_v2(
         obs_space=policy.observation_space,

@@ -13,6 +13,7 @@ from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ParallelRollouts, SelectExperiences
 from rlframe.execution.train_ops import TrainOneStep
 from rlframe.trainer.template import build_trainer
+from rlframe.utils.metrics.learner_info import DEFAULT_POLICY_ID
 
 if TYPE_CHECKING:
     from rlframe.evaluation.worker_set import WorkerSet
@@ -111,14 +112,34 @@ def ars_execution_plan(workers: WorkerSet, config: ARSConfig) -> LocalIterator[A
 DEFAULT_CONFIG: dict[str, Any] = ESConfig.defaults()
 ARS_DEFAULT_CONFIG: dict[str, Any] = ARSConfig.defaults()
 
+
+class WithFilteringPolicy:
+    """What RLlib's ES and ARS have: their policy by name, and the filter of its observations there."""
+
+    workers: WorkerSet
+
+    @property
+    def policy(self) -> Any:
+        """The default policy."""
+        return self.get_policy()
+
+    def get_policy(self, policy_id: str = DEFAULT_POLICY_ID) -> Any:
+        """Returns the policy; observations that it is given by hand have gone through its `observation_filter`."""
+        policy = super().get_policy(policy_id)  # type: ignore[misc]  # of the trainer
+        policy.observation_filter = self.workers.local_worker().filters[policy_id]
+        return policy
+
+
 ESTrainer = build_trainer(
     name="ES",
+    mixins=[WithFilteringPolicy],
     config_class=ESConfig,
     policies=dict.fromkeys(("torch", "tf"), "rlframe.agents.es.es_policy:ESPolicy"),
     execution_plan=execution_plan,
 )
 ARSTrainer = build_trainer(
     name="ARS",
+    mixins=[WithFilteringPolicy],
     config_class=ARSConfig,
     policies=dict.fromkeys(("torch", "tf"), "rlframe.agents.es.es_policy:ARSPolicy"),
     execution_plan=ars_execution_plan,

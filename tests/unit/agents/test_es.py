@@ -132,6 +132,17 @@ def test_what_acts_outside_of_sampling_has_no_noise():
     assert np.isfinite(trainer.train()["info"]["learner"]["default_policy"]["learner_stats"]["update_ratio"])
 
 
+@every_trainer
+def test_the_policy_is_found_by_name_and_has_the_filter_as_in_rllib(cls):
+    trainer = make(cls, observation_filter="MeanStdFilter")
+    obs = np.ones(4, np.float32)
+    assert trainer.policy is trainer.get_policy()
+    seen = trainer.policy.observation_filter(obs, update=False)
+    by_hand = trainer.policy.compute_single_action(seen, explore=False)[0]
+    assert by_hand == trainer.compute_single_action(obs, explore=False)
+    assert trainer.policy.observation_filter is trainer.workers.local_worker().filters["default_policy"]
+
+
 class Pair(MultiAgentEnv):
     """Two agents; each step is worth what they choose."""
 

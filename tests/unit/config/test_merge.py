@@ -237,6 +237,17 @@ def test_own_keys_of_a_model_are_kept_where_a_class_of_the_users_reads_them() ->
     assert merge_configs(CommonConfig.defaults(), given, CommonConfig)["model"]["nb_snakes"] == 4
 
 
+def test_what_networks_are_built_of_may_be_anything_beside_a_custom_model() -> None:
+    given = {"fcnet_hiddens": 64, "fcnet_activation": "mish", "conv_filters": [[16, 4]], "post_fcnet_hiddens": None}
+    config = merge_configs(CommonConfig.defaults(), {"model": {"custom_model": "mine", **given}}, CommonConfig)
+    assert given.items() <= config["model"].items()
+    with pytest.raises(ConfigError, match="4 faults"):
+        merge_configs(CommonConfig.defaults(), {"model": given}, CommonConfig)
+    with pytest.raises(ConfigError, match="1 fault") as said:  # what is read around the model is not the model's
+        merge_configs(CommonConfig.defaults(), {"model": {"custom_model": "mine", "max_seq_len": None}}, CommonConfig)
+    assert "model.max_seq_len: got None" in str(said.value)
+
+
 def test_an_own_key_that_looks_like_a_slip_is_kept_with_a_warning() -> None:
     given = {"model": {"custom_model": "mine", "fcnet_hidens": [8]}}
     with pytest.warns(UserWarning, match=r"model\.fcnet_hidens: .* did you mean model\.fcnet_hiddens"):

@@ -195,10 +195,14 @@ def test_fault_of_another_name_begins_with_the_name_that_was_written(config: dic
     assert message in str(said.value)
 
 
-@pytest.mark.parametrize("key", ["_use_trajectory_view_api", "disable_env_checking", "memory_per_worker"])
+@pytest.mark.parametrize(
+    "key", ["_use_trajectory_view_api", "disable_env_checking", "memory_per_worker", "exploration_config.framework"]
+)
 def test_key_that_changes_nothing_here_is_dropped_with_a_warning(key: str) -> None:
+    overrides: dict[str, Any] = {}
+    assign(overrides, key, 7)
     with pytest.warns(RenamedKeyWarning, match=f"{key} changes nothing here: .*leave it out"):
-        config = merge_configs(CommonConfig.defaults(), {key: 7}, CommonConfig)
+        config = merge_configs(CommonConfig.defaults(), overrides, CommonConfig)
     assert config == CommonConfig.defaults()
 
 

@@ -219,7 +219,13 @@ class MaskedByValue(EpsilonGreedy):
         return chosen, tf.zeros_like(chosen, tf.float32)
 
 
-@pytest.mark.parametrize("kind", [Masked, MaskedByValue])
+class MaskedBySuper(EpsilonGreedy):
+    def _get_tf_exploration_action_op(self, q_values, explore, timestep):
+        actions, logp = super()._get_tf_exploration_action_op(q_values[:, :2], explore, timestep)
+        return tf.minimum(actions, 1), logp
+
+
+@pytest.mark.parametrize("kind", [Masked, MaskedByValue, MaskedBySuper])
 def test_explorations_of_a_users_own_choose_by_tensorflows_tensors(kind):
     config = {**common_config(), "exploration_config": {"type": kind}}
     policy = build_tf_policy("Masked", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, config)

@@ -13,7 +13,7 @@ from rlframe.agents.dqn.simple_q_torch_policy import SimpleQTorchPolicy
 from rlframe.agents.ppo.ppo_torch_policy import vf_preds_fetches
 from rlframe.config.common import CommonConfig
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.exploration import EpsilonGreedy, Exploration, StochasticSampling
+from rlframe.exploration import EpsilonGreedy, Exploration, Random, StochasticSampling
 from rlframe.models import ModelCatalog
 from rlframe.models.torch.torch_action_dist import TorchCategorical
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
@@ -510,7 +510,34 @@ class MaskedDist(StochasticSampling):
         return action_dist.sample().clamp(max=1), torch.zeros(len(action_dist.inputs))
 
 
-@pytest.mark.parametrize("kind", [Masked, MaskedByValue, MaskedDist])
+class MaskedBySuper(EpsilonGreedy):
+    def _get_torch_exploration_action(self, q_values, explore, timestep):
+        actions, logp = super()._get_torch_exploration_action(q_values[:, :2], explore, timestep)
+        assert isinstance(logp, torch.Tensor)
+        return actions.clamp(max=1), logp
+
+
+class DistBySuper(StochasticSampling):
+    def _get_torch_exploration_action(self, action_dist, timestep, explore):
+        actions, logp = super()._get_torch_exploration_action(action_dist, timestep, explore)
+        return torch.minimum(actions, torch.ones_like(actions)), logp
+
+
+class RandomBySuper(Random):
+    def get_torch_exploration_action(self, action_dist, explore):
+        actions, logp = super().get_torch_exploration_action(action_dist, explore=explore)
+        return actions.clamp(max=1), logp
+
+
+class WholeBySuper(EpsilonGreedy):
+    def get_exploration_action(self, *, action_distribution, timestep, explore=True):
+        values = action_distribution.inputs[:, :2]
+        return self._get_torch_exploration_action(q_values=values, explore=explore, timestep=timestep)
+
+
+@pytest.mark.parametrize(
+    "kind", [Masked, MaskedByValue, MaskedDist, MaskedBySuper, DistBySuper, RandomBySuper, WholeBySuper]
+)
 def test_explorations_of_a_users_own_choose_by_torchs_tensors(kind):
     config = {**common_config(), "exploration_config": {"type": kind}}
     policy = build_torch_policy("X", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, config)
@@ -520,6 +547,21 @@ def test_explorations_of_a_users_own_choose_by_torchs_tensors(kind):
     assert policy.acting_recipe() is None, "workers need the framework, too"
     plain = build_torch_policy("X", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, common_config())
     assert isinstance(plain.inference, NumpyInference)
+
+
+def test_explorations_for_tensorflow_alone_choose_as_their_base_in_torch():
+    class ForTF(EpsilonGreedy):
+        def _get_tf_exploration_action_op(self, q_values, explore, timestep):
+            raise AssertionError
+
+    class BareForTF(Exploration):
+        _get_tf_exploration_action_op = ForTF._get_tf_exploration_action_op
+
+    cls = build_torch_policy("X", loss_fn=policy_gradient_loss)
+    policy = cls(OBS_SPACE, ACTIONS, {**common_config(), "exploration_config": {"type": ForTF}})
+    assert policy.compute_actions(np.zeros((50, 4)))[0].max() > 1
+    with pytest.raises(NotImplementedError, match="BareForTF chooses no actions in torch"):
+        cls(OBS_SPACE, ACTIONS, {**common_config(), "exploration_config": {"type": BareForTF}})
 
 
 def test_extra_action_out_adds_columns():
