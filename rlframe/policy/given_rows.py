@@ -62,9 +62,12 @@ def memory_inputs(policy: Any, given: Mapping[str, Any], count: int) -> dict[str
     if len(missing) == len(fresh):
         return fresh
     if missing:
+        counts = {name: fresh[name].shape[1] for name in (PREV_N_ACTIONS, PREV_N_REWARDS) if name in missing}
+        latest = "".join(f"; the latest {count} for {name}" for name, count in counts.items())
         raise ValueError(
             f"the model acts on {', '.join(fresh)}; got no {', '.join(missing)}: pass them (state=, prev_action=, "
-            "prev_reward=), leave out all of them where an episode begins, or let trainer.make_actor() keep them"
+            f"prev_reward={latest}), leave out all of them where an episode begins, or let trainer.make_actor() keep "
+            "them"
         )
     columns = {name: np.asarray(given[name]) for name in fresh}
     states = {name: column for name, column in columns.items() if name.startswith(STATE_IN_PREFIX)}

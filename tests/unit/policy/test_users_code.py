@@ -541,5 +541,7 @@ def test_memory_of_attention_is_kept_by_the_program_or_handed_back():
         assert there["vf_preds"] == here["vf_preds"]
     for computed in (handed_back[0] + 1, handed_back[0][:2], copy.copy(handed_back[0][:2]), np.array(handed_back[0])):
         assert not hasattr(copy.deepcopy(computed), "window")
+    with pytest.raises(ValueError, match=r"prev_reward=; the latest 2 for prev_n_actions\), leave out"):
+        policy.compute_single_action(obs, handed_back, prev_action=0)
     with pytest.raises(ValueError, match="got recurrent states of shapes"):
         policy.compute_single_action(obs, [row * 1 for row in handed_back], **given)
