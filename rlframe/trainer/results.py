@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
-
 from rlframe.trainer.training_iteration import OTHER_NAMES
+from rlframe.utils.metrics.learner_info import LearnerInfo
+from rlframe.utils.yaml_text import write_as_dicts
 
 #: What a result's `sampler_results` repeated: `summarize_episodes` makes these.
 _OF_EPISODES = (
@@ -57,6 +57,9 @@ class Result(_WithOtherNames):
     def __missing__(self, name: str) -> Any:
         if name == "sampler_results":
             return {key: self[key] for key in _OF_EPISODES if key in self}
+        flat = f"info/{OTHER_NAMES.get(name)}"
+        if dict.__contains__(self, flat):  # as Tune flattens results, for its stop criteria
+            return self[flat]
         counted = dict.get(self, "info", {})
         if not isinstance(counted, dict):  # a plan's own
             raise KeyError(name)
@@ -78,8 +81,4 @@ def as_result(result: dict[str, Any]) -> Result:
     return Result(result)
 
 
-# Programs write results as YAML, where subclasses of dict are unknown; also those that a worker has sent.
-for _dumper in ("Dumper", "SafeDumper", "CDumper", "CSafeDumper"):
-    for _kind in (Info, Result):
-        if hasattr(yaml, _dumper):  # those in C are not built everywhere
-            getattr(yaml, _dumper).add_representer(_kind, yaml.representer.SafeRepresenter.represent_dict)
+write_as_dicts(Result, Info, LearnerInfo)  # also in a process that is only sent results

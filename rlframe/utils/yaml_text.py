@@ -14,6 +14,13 @@ from rlframe.utils.files import MOST_DEPTH, check_plain, parse_json
 _MOST_NODES = 100_000
 
 
+def write_as_dicts(*kinds: type[dict[Any, Any]]) -> None:
+    """Lets programs write subclasses of dict as YAML, by any of its dumpers; it knows none of its own accord."""
+    for name in ("Dumper", "SafeDumper", "CDumper", "CSafeDumper"):  # those in C are not built everywhere
+        for kind in kinds if hasattr(yaml, name) else ():
+            getattr(yaml, name).add_representer(kind, yaml.representer.SafeRepresenter.represent_dict)
+
+
 def parse_yaml(text: str, *, json_only: bool = False, where: str = "value") -> Any:
     """Returns the value that a YAML or JSON text spells, with 1e-4 a number.
 

@@ -107,11 +107,9 @@ class LearnerInfo(dict[str, Any]):
 
 @functools.cache
 def _teach_yaml() -> None:
-    """Lets programs write results as YAML: a subclass of dict is unknown there."""
-    import yaml
+    from rlframe.utils.yaml_text import write_as_dicts
 
-    for dumper in (yaml.Dumper, yaml.SafeDumper):
-        dumper.add_representer(LearnerInfo, yaml.representer.SafeRepresenter.represent_dict)
+    write_as_dicts(LearnerInfo)
 
 
 def as_learner_infos(learned: Mapping[str, Any]) -> dict[str, Any]:

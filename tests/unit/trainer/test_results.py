@@ -5,10 +5,12 @@ import pickle
 
 import pytest
 import yaml
+from ray.tune.utils import flatten_dict
 
 from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.pg import PGTrainer
 from rlframe.trainer.results import Info, Result
+from rlframe.utils.metrics.learner_info import LearnerInfo
 from tests.helpers.envs import Counting
 
 
@@ -34,11 +36,16 @@ def test_newer_names_are_found_and_are_no_keys():
     assert result["num_env_steps_sampled_this_iter"] == result["num_env_steps_trained_this_iter"] == 40
     assert not {"sampler_results", "counters", "num_env_steps_sampled"} & set(result)
     assert "sampler_results" in result
+    flat = flatten_dict(result)  # what Tune's stop criteria look into
+    assert "num_env_steps_sampled" in flat
+    assert flat["num_env_steps_sampled"] == 40
+    assert "num_env_steps" not in flat
     for other in (pickle.loads(pickle.dumps(result)), copy.deepcopy(result), result.copy()):
         assert other["counters"] == result["counters"]
     assert yaml.safe_load(yaml.safe_dump({"result": result.copy() | {"config": None, "info": result["info"]}}))
-    written = yaml.dump(Info(a=1), Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper))
-    assert yaml.safe_load(written) == {"a": 1}
+    for learned in (Info(a=1), LearnerInfo(a=1)):
+        written = yaml.dump(learned, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper))
+        assert yaml.safe_load(written) == {"a": 1}
     for name in ("episode_rewards_mean", "num_env_steps"):
         assert name not in result
         assert result.get(name, 7) == 7
