@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from rlframe.data.nested import map_nested
-from rlframe.exploration.exploration import Exploration
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
@@ -18,6 +17,7 @@ _BY_FRAMEWORK: Mapping[str | None, tuple[str, ...]] = {
     "torch": ("_get_torch_exploration_action", "get_torch_exploration_action"),
     "tf": ("_get_tf_exploration_action_op", "get_tf_exploration_action_op"),
 }
+_BASE = "rlframe.exploration.exploration"
 _PARTS = frozenset(name for names in _BY_FRAMEWORK.values() for name in names)
 
 
@@ -34,10 +34,9 @@ def _chosen_by_framework(
 ) -> tuple[Any, Any]:
     """Returns what the user's part for the framework chooses; RLlib's explorations give it different arguments."""
     names = _BY_FRAMEWORK.get(self.framework, ())
-    own = [name for name in names if getattr(type(self), name) is not getattr(Exploration, name)]
-    if not own and _by_itself(type(self)) is Exploration.get_exploration_action:
+    own = [name for name in names if not _is_from_here(_definer(type(self), name))]
+    if not own and (not names or _built_in(type(self)).__module__ == _BASE):
         raise NotImplementedError(f"{type(self).__name__} chooses no actions in {self.framework}: wanted {names}")
-    part = getattr(self, (own or names)[0])
     offered = {
         "q_values": action_distribution.inputs,
         "action_dist": action_distribution,
@@ -47,19 +46,24 @@ def _chosen_by_framework(
     }
     if not own:
         return chosen_by_itself(self, **offered)
+    part = getattr(self, own[0])
     asked = inspect.signature(part).parameters
     chosen: tuple[Any, Any] = part(**{name: value for name, value in offered.items() if name in asked})
     return chosen
 
 
-def _by_itself(cls: type[Any]) -> Any:
-    """Returns the `get_exploration_action` of the nearest class that is none of a program's own."""
-    name = "get_exploration_action"
-    return next(vars(base)[name] for base in cls.__mro__ if name in vars(base) and not _is_users(base))
+def _definer(cls: type[Any], name: str) -> type[Any]:
+    """Returns the class among the ancestors that a method is found in."""
+    return next(base for base in cls.__mro__ if name in vars(base))
 
 
-def _is_users(cls: type[Any]) -> bool:
-    return bool(vars(cls).get("_chooses_by_users_code"))
+def _is_from_here(cls: type[Any]) -> bool:
+    return cls.__module__.startswith("rlframe.exploration.")
+
+
+def _built_in(cls: type[Any]) -> type[Any]:
+    """Returns the nearest class that chooses, and is none of a program's own."""
+    return next(base for base in cls.__mro__ if "get_exploration_action" in vars(base) and _is_from_here(base))
 
 
 class _Values:
@@ -73,7 +77,7 @@ class _Values:
         return ops.argmax(self.inputs, 1)
 
 
-def chosen_by_itself(exploration: Exploration, *given: Any, **named: Any) -> tuple[Any, Any]:
+def chosen_by_itself(exploration: Any, *given: Any, **named: Any) -> tuple[Any, Any]:
     """Returns what an exploration chooses without a program's own code: actions and their log-likelihoods.
 
     Args:
@@ -84,7 +88,7 @@ def chosen_by_itself(exploration: Exploration, *given: Any, **named: Any) -> tup
     asked = {**dict(zip(exploration.part_arguments, given, strict=False)), **named}
     made = asked.get("action_dist", asked.get("action_distribution"))
     distribution = _Values(asked["q_values"]) if made is None else made
-    actions, logp = _by_itself(type(exploration))(
+    actions, logp = _built_in(type(exploration)).get_exploration_action(
         exploration,
         action_distribution=distribution,
         timestep=asked.get("timestep"),
