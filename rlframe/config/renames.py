@@ -196,6 +196,8 @@ _OLD_EXPLORATION = (_SCHEDULE_STEPS, _SOFT_Q, _TEMPERATURE, *_FRACTIONS, "explor
 
 _READ_BY_PROGRAMS = frozenset({"model.custom_options"})
 """Other names that no config declares, and that programs read again where they have set them."""
+_READ_BY_COPIES = frozenset({"grad_norm_clipping"})
+"""Other names that no config declares, and that copies of RLlib's policies read: QMIX's reads this one."""
 
 
 def with_other_names(config: dict[str, Any], deprecated: Collection[str] | None = None) -> dict[str, Any]:
@@ -211,7 +213,7 @@ def with_other_names(config: dict[str, Any], deprecated: Collection[str] | None 
     copy = copy_containers(config)
     if deprecated is None:
         deprecated = {dotted for dotted in RENAMES if lookup(config, dotted) == SENTINEL}
-    for dotted in sorted((RENAMES.keys() & deprecated) | _READ_BY_PROGRAMS):
+    for dotted in sorted((RENAMES.keys() & deprecated) | _READ_BY_PROGRAMS | _READ_BY_COPIES):
         values = [lookup(config, target, _MISSING) for target in RENAMES[dotted].targets]
         if values and values[0] is not _MISSING and lookup(config, dotted, SENTINEL) == SENTINEL:
             assign(copy, dotted, values[0])

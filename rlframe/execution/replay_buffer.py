@@ -1,20 +1,26 @@
-"""RLlib's path to the replay buffers, which live in `rlframe.replay`; and these as Ray actors."""
+"""RLlib's path to the replay buffers, and these as Ray actors.
+
+`LocalReplayBuffer` is that of `rlframe.replay`; programs that derive from it, and its `ReplayBuffer` and
+`PrioritizedReplayBuffer`, keep items as RLlib's did: see `rlframe.rllib1x.item_buffers`, where a table finds them.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rlframe.replay.per_policy import LocalReplayBuffer
-from rlframe.replay.transition_buffers import PrioritizedReplayBuffer, ReplayBuffer
+if TYPE_CHECKING:
+    from rlframe.replay.per_policy import LocalReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
 
 __all__ = ["LocalReplayBuffer", "PrioritizedReplayBuffer", "ReplayBuffer", "make_replay_actor_class"]
 
 
 def make_replay_actor_class() -> Any:
-    """Returns LocalReplayBuffer as a Ray actor class that takes no CPU; only this imports Ray."""
+    """Returns the LocalReplayBuffer of plans as a Ray actor class that takes no CPU; only this imports Ray."""
     import ray
 
-    return ray.remote(num_cpus=0)(LocalReplayBuffer)
+    from rlframe.replay import per_policy
+
+    return ray.remote(num_cpus=0)(per_policy.LocalReplayBuffer)
 
 
 def __getattr__(name: str) -> Any:

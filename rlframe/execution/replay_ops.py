@@ -185,7 +185,7 @@ def _indexes_of(rows: SampleBatch) -> Any:
     if SEQ_LENS not in rows:
         return indexes
     lens = np.asarray(rows[SEQ_LENS])
-    return indexes[np.cumsum(lens) - lens]
+    return indexes[:: rows.max_seq_len] if rows.zero_padded else indexes[np.cumsum(lens) - lens]
 
 
 def _only_policy(info: Mapping[str, Any]) -> str:

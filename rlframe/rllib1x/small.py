@@ -180,7 +180,7 @@ HOWTO_CHANGE_CONFIG = (
 )
 
 
-def warn_replay_capacity(*, item: SampleBatch, num_items: int) -> None:
+def warn_replay_capacity(*, item: SampleBatch | MultiAgentBatch, num_items: int) -> None:
     """Warns where items like this one will take most of the memory.
 
     Args:

@@ -157,6 +157,11 @@ def test_plans_read_values_under_other_names_too():
     assert config["buffer_size"] == -1
 
 
+def test_copies_of_qmix_read_their_limit_of_gradients_by_rllibs_name():
+    assert with_other_names({"grad_clip": 10.0})["grad_norm_clipping"] == 10.0
+    assert with_other_names({"grad_clip": None, "grad_norm_clipping": 0.5})["grad_norm_clipping"] == 0.5  # MADDPG's own
+
+
 @pytest.mark.parametrize("other", [False, True])
 def test_other_name_beside_a_copy_of_the_defaults_is_what_the_user_wrote(other):
     given = {**ToyConfig.defaults(), "buffer_size": 5}
