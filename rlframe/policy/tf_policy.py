@@ -76,7 +76,9 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
 
     framework = "tf"
     #: Attributes that losses and statistics read as numbers which change between steps.
-    learn_scalars: tuple[str, ...] = ("cur_lr", "entropy_coeff", "kl_coeff", "value_mean", "value_std", "rows_learned")
+    learn_scalars: tuple[str, ...] = (
+        "cur_lr", "entropy_coeff", "kl_coeff", "target_entropy", "value_mean", "value_std", "rows_learned"
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -28,6 +28,7 @@ from rlframe.agents.families.replayed_sequences import (
 )
 from rlframe.agents.families.td_errors import error_loss, td_error_of
 from rlframe.agents.sac.sac_model import SACModelMethods, build_sac_model_and_action_dist, is_own, networks_in
+from rlframe.agents.sac.target_entropy import TargetEntropy
 from rlframe.data.columns import ACTIONS, DISCOUNTS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import (
@@ -149,7 +150,7 @@ class SACPolicy(LearningPolicy):
         }
 
     def make_components(self) -> dict[str, Component]:
-        """Returns nothing; has workers cut the rows of a memory into sequences."""
+        """Returns what reads the model's target entropy; has workers cut the rows of a memory into sequences."""
         prepare_sequences(self)
         if self.has_own_model:
             self.fused_gradients = None
@@ -157,7 +158,7 @@ class SACPolicy(LearningPolicy):
         else:  # what copies of RLlib's loss ask its model for
             self.model.discrete = self.discrete
             self.model.target_entropy = self.to_tensors(np.array([self.target_entropy], np.float32))
-        return {}
+        return {"target_entropy": TargetEntropy(self)}
 
     def losses_in_turn(self, losses: list[Any]) -> list[Any]:
         """Returns the losses with one of all critics, of those of RLlib's policy: its critics had an optimiser each."""

@@ -97,6 +97,33 @@ def test_networks_may_be_plain_modules():
     assert policy.model.twin_q_net is None
 
 
+@pytest.mark.parametrize("framework", TORCH_FIRST)
+@pytest.mark.parametrize("own", [False, True], ids=["networks", "own model"])
+def test_the_loss_aims_at_the_target_entropy_that_a_program_sets_in_the_model(framework, own):
+    policy = make(framework, base_of(framework) if own else None, space=BOX)
+    batch = rows(policy)
+
+    def alpha_loss():
+        stats = policy.learn_on_batch(batch.copy())["learner_stats"]
+        return stats["alpha_loss"], np.ravel(stats["target_entropy"])[0], stats["log_alpha_value"]
+
+    assert alpha_loss()[1] == -2
+    policy.model.target_entropy = policy.to_tensors(np.array([-50], np.float32))
+    first, told, log_alpha = alpha_loss()
+    assert told == -50
+    assert first / log_alpha > 40
+    saved = policy.get_state()
+    policy.model.target_entropy = policy.to_tensors(np.array([7], np.float32))
+    assert alpha_loss()[1] == 7
+    again = make(framework, base_of(framework) if own else None, space=BOX)
+    again.set_state(saved)
+    assert again.target_entropy == -50
+    again.target_entropy = 3.0  # by the policy's own name
+    assert np.ravel(again.learn_on_batch(batch.copy())["learner_stats"]["target_entropy"])[0] == 3
+    again.set_state(policy.get_state())
+    assert again.target_entropy == 7
+
+
 def test_target_entropy_of_the_torch_model_is_a_tensor_beside_the_weights():
     torch = pytest.importorskip("torch")
     model = base_of("torch")(Box(-1, 1, (3,)), BOX, None, {}, "sac")
