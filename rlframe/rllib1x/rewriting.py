@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 from rlframe.config.common import CommonConfig
 from rlframe.config.renames import RENAMES, Rename
 from rlframe.config.unsupported import UNSUPPORTED
+from rlframe.rllib1x import gone_names
 from rlframe.rllib1x.findings import CONFIG_PAGE, PATHS_PAGE, Note, missing_names
 
 _OLD, _NEW = "ray.rllib", "rlframe"
@@ -49,7 +50,7 @@ def rewrite(module: cst.Module) -> tuple[str, list[Note]]:
     if not (uses.rllib or by_name or uses.names_of_old_tune()):
         return module.code, []
     read = frozenset(text for text, count in uses.reads.items() if count > 0)
-    rewriter = _Rewriter(read, utils_of_ray=uses.utils_of_ray > 0)
+    rewriter = _Rewriter(read, uses.modules, utils_of_ray=uses.utils_of_ray > 0)
     changed = MetadataWrapper(module).visit(rewriter)
     return _with_missing_imports(changed).code, rewriter.notes
 
@@ -63,6 +64,7 @@ class _Uses(cst.CSTVisitor):
         self.algorithm_chosen = self.algorithm_named = False  # `tune.run(args.run)`, and "PPO" as what that may be
         self.reads: Counter[str] = Counter()
         self.utils_of_ray = 0
+        self.modules: dict[str, str] = {}  # those that had names that are gone, by what the program calls them
         self._of_tune: list[tuple[str, list[str]]] = []
 
     def names_of_old_tune(self) -> bool:
@@ -78,6 +80,9 @@ class _Uses(cst.CSTVisitor):
 
     def visit_Import(self, node: cst.Import) -> None:
         self.utils_of_ray -= sum(_dotted(alias.name) == "ray.utils" for alias in node.names)
+        for alias in node.names:
+            if alias.evaluated_name in gone_names.MODULES:
+                self.modules[alias.evaluated_alias or alias.evaluated_name] = alias.evaluated_name
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
         if _dotted(node.module) == "ray" and not isinstance(node.names, cst.ImportStar):
@@ -114,8 +119,9 @@ class _Rewriter(cst.CSTTransformer):
 
     METADATA_DEPENDENCIES = (PositionProvider,)
 
-    def __init__(self, read: frozenset[str], *, utils_of_ray: bool) -> None:
+    def __init__(self, read: frozenset[str], modules: Mapping[str, str], *, utils_of_ray: bool) -> None:
         super().__init__()
+        self._modules = modules
         self._utils_of_ray = utils_of_ray
         self.notes: list[Note] = []
         self._read = read
@@ -130,7 +136,9 @@ class _Rewriter(cst.CSTTransformer):
             return cst.Name(_NEW, lpar=updated_node.lpar, rpar=updated_node.rpar)
         if _dotted(original_node) == "ray.tune" and not self._in_import:
             return updated_node.with_changes(value=cst.Name(_NEW))
-        return updated_node
+        if sentence := gone_names.sentence_on(original_node, self._modules):
+            self._note(original_node, sentence)
+        return gone_names.replacement(updated_node, self._modules) or updated_node
 
     def visit_Import(self, node: cst.Import) -> None:
         self._in_import = True
@@ -155,6 +163,8 @@ class _Rewriter(cst.CSTTransformer):
         module = _dotted(node.module) or ""
         if _is_below(module, _OLD) and not node.relative:
             self._note_missing(node, _NEW + module.removeprefix(_OLD), _names_of(node))
+        for sentence in gone_names.sentences_on_import(module, _names_of(node)):
+            self._note(node, sentence)
 
     def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> cst.ImportFrom:
         self._in_import = False
@@ -179,6 +189,10 @@ class _Rewriter(cst.CSTTransformer):
                 names, cst.ImportStar
             ):
                 return _split_import_of_ray(updated_node, statement, names)
+            case [cst.ImportFrom(names=names) as statement] if _dotted(
+                statement.module
+            ) == "collections" and not isinstance(names, cst.ImportStar):
+                return gone_names.abstract_apart(updated_node, statement, names)
         return updated_node
 
     def leave_FormattedStringText(

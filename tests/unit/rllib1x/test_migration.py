@@ -202,6 +202,46 @@ def test_arguments_that_ray_no_longer_takes_are_renamed_or_left_out():
     )
 
 
+def test_names_that_python_and_numpy_no_longer_have_are_rewritten_or_told():
+    program = """from ray import rllib
+import numpy as np, collections
+import time
+from collections import Mapping, deque
+from collections import (Iterable as It)
+from inspect import getargspec
+from numpy import product
+
+size = int(np.product(space.shape)) + time.clock()
+low = np.zeros(3, dtype=np.float); flag = (np.bool)
+isinstance(x, (collections.Iterable, collections.OrderedDict))
+np.float32, self.np.product, mine.product
+"""
+    migration = migrate_program(program)
+    assert (
+        migration.after
+        == """import rlframe as rllib
+import numpy as np, collections
+import time
+from collections import deque
+from collections.abc import Mapping
+from collections.abc import (Iterable as It)
+from inspect import getargspec
+from numpy import product
+
+size = int(np.prod(space.shape)) + time.clock()
+low = np.zeros(3, dtype=float); flag = (bool)
+isinstance(x, (collections.abc.Iterable, collections.OrderedDict))
+np.float32, self.np.product, mine.product
+"""
+    )
+    told = {note.line: note.text for note in migration.notes}
+    assert sorted(told) == [6, 7, 9]
+    assert "inspect.getfullargspec()" in told[6]
+    assert told[7] == "numpy.product is gone from NumPy; write np.prod"
+    assert "time.clock is gone since Python 3.8; write time.process_time()" in told[9]
+    assert migrate_program(migration.after).after == migration.after
+
+
 def test_utilities_of_ray_that_the_program_uses_stay():
     program = "import ray.utils\nimport ray.rllib\nray.utils.get_system_memory()\n"
     assert migrate_program(program).after.startswith("import ray.utils\n")

@@ -1,0 +1,83 @@
+"""Names of Python and NumPy that programs of RLlib 1.x's time use, and that today's have no longer."""
+
+from __future__ import annotations
+
+import collections.abc
+from collections.abc import Iterator, Mapping
+
+import libcst as cst
+
+_OF_NUMPY = {
+    **{name: name for name in ("bool", "int", "float", "complex", "object", "str")},
+    "long": "int", "unicode": "str",
+    "product": "np.prod", "cumproduct": "np.cumprod", "alltrue": "np.all", "sometrue": "np.any", "round_": "np.round",
+    "float_": "np.float64", "complex_": "np.complex128", "unicode_": "np.str_", "string_": "np.bytes_",
+    "Inf": "np.inf", "Infinity": "np.inf", "infty": "np.inf", "PINF": "np.inf", "NaN": "np.nan", "NAN": "np.nan",
+}  # fmt: skip
+"""NumPy's names that went in 1.24 and 2.0: what has the same meaning, an attribute of NumPy or a name of Python's."""
+_ABSTRACT = frozenset(collections.abc.__all__)
+"""What went from `collections` to `collections.abc`, in Python 3.10 at last."""
+_TOLD = {
+    "time.clock": "is gone since Python 3.8; write time.process_time() for the time of the CPU, or time.perf_counter()",
+    "inspect.getargspec": "is gone since Python 3.11; write inspect.getfullargspec(), which returns seven fields, or "
+    "inspect.signature()",
+    "fractions.gcd": "is gone since Python 3.9; write math.gcd",
+    "numpy.asscalar": "is gone from NumPy; write array.item()",
+    "numpy.NINF": "is gone from NumPy; write -np.inf",
+    "numpy.msort": "is gone from NumPy; write np.sort(array, axis=0)",
+}
+"""What no other name can just take the place of."""
+MODULES = frozenset({"numpy", "collections", *(name.partition(".")[0] for name in _TOLD)})
+"""The modules that had them."""
+
+
+def replacement(node: cst.Attribute, modules: Mapping[str, str]) -> cst.BaseExpression | None:
+    """Returns what to write for `np.product` or `collections.Mapping`; None where that is no such name.
+
+    Args:
+        node: The expression.
+        modules: Of `MODULES`, those that the program imports, by the name that it has for them.
+    """
+    name = node.attr.value
+    match modules.get(node.value.value) if isinstance(node.value, cst.Name) else None:
+        case "collections" if name in _ABSTRACT:
+            return node.with_changes(value=cst.Attribute(node.value, cst.Name("abc")))
+        case "numpy" if name in _OF_NUMPY:
+            module, _, new = _OF_NUMPY[name].rpartition(".")
+            return node.with_changes(attr=cst.Name(new)) if module else cst.Name(new, lpar=node.lpar, rpar=node.rpar)
+    return None
+
+
+def sentence_on(node: cst.Attribute, modules: Mapping[str, str]) -> str | None:
+    """Returns what a person must know of `time.clock` and the like; None where that is no such name."""
+    if not isinstance(node.value, cst.Name) or node.value.value not in modules:
+        return None
+    name = f"{modules[node.value.value]}.{node.attr.value}"
+    return f"{name} {_TOLD[name]}" if name in _TOLD else None
+
+
+def sentences_on_import(module: str, names: collections.abc.Sequence[str]) -> Iterator[str]:
+    """Yields what a person must know of `from time import clock` and the like."""
+    for name in names:
+        if f"{module}.{name}" in _TOLD:
+            yield f"{module}.{name} {_TOLD[f'{module}.{name}']}"
+        elif module == "numpy" and name in _OF_NUMPY:
+            yield f"numpy.{name} is gone from NumPy; write {_OF_NUMPY[name]}"
+
+
+def abstract_apart(
+    line: cst.SimpleStatementLine, statement: cst.ImportFrom, names: collections.abc.Sequence[cst.ImportAlias]
+) -> cst.SimpleStatementLine | cst.FlattenSentinel[cst.SimpleStatementLine]:
+    """Returns `from collections import Mapping, deque` as one line for `collections.abc` and one for the rest."""
+    gone = [alias for alias in names if alias.evaluated_name in _ABSTRACT]
+    kept = [alias for alias in names if alias.evaluated_name not in _ABSTRACT]
+    if not gone:
+        return line
+    new = statement.with_changes(module=cst.Attribute(cst.Name("collections"), cst.Name("abc")))
+    if not kept:
+        return line.with_changes(body=[new])
+    first, second = (
+        each.with_changes(names=[*chosen[:-1], chosen[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)])
+        for each, chosen in ((statement, kept), (new, gone))
+    )
+    return cst.FlattenSentinel([line.with_changes(body=[first]), line.with_changes(body=[second], leading_lines=[])])
