@@ -106,6 +106,40 @@ def create_colocated(cls: Any, args: Sequence[Any], count: int) -> list[Any]:
     return made[:count]
 
 
+def create_colocated_actors(
+    actor_specs: Sequence[tuple[Any, Any, Any, int]], node: str | None = "localhost", max_attempts: int = 10
+) -> list[list[Any]]:
+    """Returns actors that are all on one machine: for each specification a list.
+
+    Args:
+        actor_specs: `(actor class, arguments, keyword arguments, count)`; the class has a `get_host()`.
+        node: Name of the machine; "localhost" for this one, None for the one that the first actor gets.
+        max_attempts: How often to try; those that are elsewhere, or too many, are ended.
+
+    Raises:
+        RuntimeError: If the cluster puts too few of them there in so many attempts.
+    """
+    import ray
+
+    host = platform.node() if node == "localhost" else node
+    made: list[list[Any]] = [[] for _ in actor_specs]
+    for attempt in range(1, max_attempts + 1):
+        for actors, (cls, args, kwargs, count) in zip(made, actor_specs, strict=True):
+            if len(actors) >= count:
+                continue
+            tried = [cls.remote(*(args or ()), **(kwargs or {})) for _ in range(count * attempt)]
+            hosts = ray.get([actor.get_host.remote() for actor in tried])
+            host = hosts[0] if host is None else host
+            actors.extend(actor for actor, where in zip(tried, hosts, strict=True) if where == host)
+            _end([actor for actor, where in zip(tried, hosts, strict=True) if where != host] + actors[count:])
+            del actors[count:]
+        if all(len(actors) >= spec[3] for actors, spec in zip(made, actor_specs, strict=True)):
+            return made
+    _end([actor for actors in made for actor in actors])
+    counts, wanted = [len(actors) for actors in made], [spec[3] for spec in actor_specs]
+    raise RuntimeError(f"Got {counts} actors on {host}; wanted {wanted}: free some of its CPUs.")
+
+
 def _end(actors: Sequence[Any]) -> None:
     for actor in actors:
         actor.__ray_terminate__.remote()

@@ -7,6 +7,7 @@ import importlib.util
 import pickle
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from ray import cloudpickle
@@ -228,3 +229,55 @@ def test_a_star_takes_what_rllibs_module_had():
     assert taken["torch"].__name__ == "torch"
     assert "_ALL_POLICIES" not in taken
     assert importlib.import_module("rlframe.agents.ppo.ppo").DEFAULT_CONFIG is taken["DEFAULT_CONFIG"]
+
+
+def test_names_of_impala_for_rllib_08_are_found_or_answered():
+    from rlframe.agents.impala import impala
+
+    assert impala.make_aggregators_and_optimizer is impala.execution_plan
+    assert impala.choose_policy({"vtrace": True}) is None  # the trainer's default_policy
+    with pytest.raises(ImportError, match="use build_trainer without make_workers"):
+        exec("from rlframe.agents.impala.impala import defer_make_workers")
+
+
+def test_log_once_is_rays():
+    from ray.util.debug import log_once as rays
+
+    from rlframe.utils.debug import log_once
+
+    assert log_once is rays
+
+
+class ActorElsewhere:
+    """An actor class whose every other actor is on another machine."""
+
+    count = 0
+    ended = 0
+
+    def __init__(self, *args, **kwargs):
+        self.made_with = args, kwargs
+        host = "here" if ActorElsewhere.count % 2 else "there"
+        ActorElsewhere.count += 1
+        self.get_host = SimpleNamespace(remote=lambda: host)
+        self.__ray_terminate__ = SimpleNamespace(remote=lambda: setattr(ActorElsewhere, "ended", self.ended + 1))
+
+    remote = classmethod(lambda cls, *args, **kwargs: cls(*args, **kwargs))
+
+
+@pytest.mark.parametrize(("node", "host"), [("here", "here"), (None, "there")])
+def test_actors_of_several_kinds_are_made_on_one_machine(monkeypatch, node, host):
+    import ray
+
+    from rlframe.utils.actors import create_colocated_actors
+
+    monkeypatch.setattr(ray, "get", list)
+    monkeypatch.setattr(ActorElsewhere, "count", 0)
+    monkeypatch.setattr(ActorElsewhere, "ended", 0)
+    first, second = create_colocated_actors(
+        [(ActorElsewhere, (1,), None, 2), (ActorElsewhere, None, {"b": 2}, 1)], node
+    )
+    assert [actor.get_host.remote() for actor in (*first, *second)] == [host] * 3
+    assert (first[0].made_with, second[0].made_with) == (((1,), {}), ((), {"b": 2}))
+    assert ActorElsewhere.ended == ActorElsewhere.count - 3
+    with pytest.raises(RuntimeError, match=r"Got \[0\] actors on nowhere; wanted \[1\]"):
+        create_colocated_actors([(ActorElsewhere, None, None, 1)], "nowhere", max_attempts=2)
