@@ -23,12 +23,14 @@ class Tolerance:
         allow_unknown: Whether any top-level key is allowed.
         open_sections: Top-level sections in which any key is allowed.
         typed_sections: Sections of which overrides with another `type` replace the whole.
+        own_code: Whether the program has a plan or a policy of its own, which may read what built-in ones do not.
     """
 
     extra_keys: frozenset[str] = frozenset()
     allow_unknown: bool = False
     open_sections: frozenset[str] = frozenset()
     typed_sections: tuple[str, ...] = TYPED_SECTIONS
+    own_code: bool = False
 
     def allows(self, dotted: str) -> bool:
         """Whether an undeclared key is allowed."""

@@ -48,11 +48,13 @@ class UnsupportedValue(NamedTuple):
         refuses: Whether a value is refused. Never true of the default.
         sentence: Why, and what to use instead.
         harmless: Whether the run is the same without the value: a warning will do.
+        read_by_own_code: Whether a plan or policy of the program's own may read it: nothing is said then.
     """
 
     refuses: Callable[[Any], bool]
     sentence: str
     harmless: bool = False
+    read_by_own_code: bool = False
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ FREE_FORM = frozenset(
 """Sections that take any key where there is no declaration to check them by."""
 
 
-def merge_configs(
+def merge_configs(  # noqa: PLR0913 - all but the first three say what is allowed
     defaults: Mapping[str, Any],
     overrides: Mapping[str, Any] | None,
     declaration: type[AlgorithmConfig] | None = None,
@@ -42,6 +42,7 @@ def merge_configs(
     allow_unknown: bool = False,
     allow_unknown_subkeys: Iterable[str] = (),
     override_all_if_type_changes: Iterable[str] = TYPED_SECTIONS,
+    own_code: bool = False,
 ) -> dict[str, Any]:
     """Returns a new config: `defaults` with `overrides` laid on them, all values checked and in their declared form.
 
@@ -52,6 +53,7 @@ def merge_configs(
         allow_unknown: Whether unknown top-level keys are allowed.
         allow_unknown_subkeys: Sections in which unknown keys are allowed.
         override_all_if_type_changes: Sections replaced as a whole when `overrides` gives them another `type`.
+        own_code: Whether a plan or policy of the program's own may read what built-in ones do not.
 
     Raises:
         ConfigError: If anything is wrong; the message lists all faults.
@@ -71,7 +73,7 @@ def merge_configs(
         overrides or {}, own, declaration, originals=originals, keeps_own=allow_unknown
     )
     merged = overlay(base, _without_empty(over, declaration), typed)
-    tolerance = Tolerance(own, allow_unknown, frozenset(allow_unknown_subkeys), typed)
+    tolerance = Tolerance(own, allow_unknown, frozenset(allow_unknown_subkeys), typed, own_code)
     inspector = declaration.inspect(merged, tolerance)
     if faults or conflicts or inspector.faults:
         found = [fault.as_written(written) for fault in inspector.faults]

@@ -131,12 +131,17 @@ class AlgorithmConfig(Section, metaclass=_Buildable):
         ]
 
     @classmethod
-    def without_effect(cls, config: Mapping[str, Any]) -> list[str]:
-        """Returns a remark on each value that this version does not honour, and that the run is the same without."""
+    def without_effect(cls, config: Mapping[str, Any], own_code: bool = False) -> list[str]:
+        """Returns a remark on each value that this version does not honour, and that the run is the same without.
+
+        Args:
+            config: The config.
+            own_code: Whether a plan or policy of the program's own may read it.
+        """
         return [
             f"{dotted}={shorten(value)} has no effect: {refusal.sentence}"
             for dotted, value, refusal in cls._not_honoured(config)
-            if refusal.harmless
+            if refusal.harmless and not (own_code and refusal.read_by_own_code)
         ]
 
     @classmethod
@@ -153,7 +158,7 @@ def _inspect_overrides(cls: type[AlgorithmConfig], inspector: Inspector, toleran
     inspector.faults += [
         fault for fault in cls.unsupported_values(inspector.config) if fault.key not in inspector.faulty
     ]
-    inspector.remarks += cls.without_effect(inspector.config)
+    inspector.remarks += cls.without_effect(inspector.config, tolerance.own_code)
     known_faults = set(inspector.faults)
     for key, declared in cls.options().items():
         overrides = inspector.config.get(key)

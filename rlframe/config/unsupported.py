@@ -36,6 +36,7 @@ UNSUPPORTED: dict[str, UnsupportedValue] = {
         bool,
         "only Ape-X and code of your own read it, as in RLlib 1.x; use lr and the algorithm's own keys",
         harmless=True,
+        read_by_own_code=True,
     ),
     "sample_collector": UnsupportedValue(
         lambda value: not (value is None or _is_rllibs_own(value)),

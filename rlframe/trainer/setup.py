@@ -150,6 +150,30 @@ def has_all_classes(table: Any) -> bool:
     return bool(specs) and all((spec[0] if isinstance(spec, (tuple, list)) else spec) is not None for spec in specs)
 
 
+def has_own_code(trainer_class: Any, config: Mapping[str, Any] | None) -> bool:
+    """Returns whether a plan, or the class of a policy, is the program's own, or chosen by a function of its own."""
+    from rlframe.policy.users_code import is_users
+
+    arguments = getattr(trainer_class, "_arguments", {})
+    table = ((config or {}).get("multiagent") or {}).get("policies")
+    specs = list(table.values()) if isinstance(table, Mapping) else []
+    code = [
+        trainer_class.execution_plan,
+        trainer_class.get_default_policy_class,
+        arguments.get("get_policy_class"),
+        arguments.get("default_policy"),
+        *(
+            spec[0] if isinstance(spec, (tuple, list)) and spec else getattr(spec, "policy_class", spec)
+            for spec in specs
+        ),
+    ]
+    return any(
+        is_users(each) if isinstance(each, type) else not str(getattr(each, "__module__", "")).startswith("rlframe.")
+        for each in code
+        if isinstance(each, type) or callable(each)
+    )
+
+
 class ClassicTrainerMixin:
     """A trainer may build its own parts in `_init`, and have no workers and no plan; it has a `step` then."""
 

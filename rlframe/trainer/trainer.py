@@ -46,6 +46,7 @@ from rlframe.trainer.setup import (
     ClassicTrainerMixin,
     call_by_signature,
     has_all_classes,
+    has_own_code,
     import_path,
     make_logdir,
     merge_trainer_config,
@@ -197,6 +198,7 @@ class Trainer(
             allow_unknown=unknown,
             allow_unknown_subkeys=cls._allow_unknown_subkeys,
             override_all_if_type_changes=cls._override_all_subkeys_if_type_changes,
+            own_code=has_own_code(cls, config2),
         )
 
     def setup(self, config: dict[str, Any]) -> None:

@@ -440,11 +440,29 @@ def test_keys_of_a_plan_of_ones_own_are_those_of_the_algorithm_whose_defaults_it
     made = GenericOffPolicyTrainer.with_updates(
         name="Own", default_config=defaults, default_policy=REINFORCE, execution_plan=plan
     )
-    with pytest.warns(UserWarning, match="optimizer='rmsprop' has no effect: only Ape-X and code of your own read it"):
-        trainer = made({"num_workers": 0, "seed": 0}, env=Bandit)
-    trainer.stop()
+    made({"num_workers": 0, "seed": 0}, env=Bandit).stop()
     with pytest.raises(ConfigError, match="mixer: got 'sum'"):
         made({"num_workers": 0, "mixer": "sum"}, env=Bandit)
+
+
+def test_optimizer_is_said_to_have_no_effect_where_all_code_is_built_in():
+    from rlframe.agents.pg import PGTorchPolicy, PGTrainer
+
+    class Own(PGTorchPolicy):
+        pass
+
+    table = {"multiagent": {"policies": {"one": (Own, None, None, {}), "other": (None, None, None, {})}}}
+    for trainer in (PGTrainer, PGTrainer.with_updates(name="Mine", default_policy=PGTorchPolicy)):
+        with pytest.warns(UserWarning, match="optimizer='rmsprop' has no effect: only Ape-X and code of your own read"):
+            trainer.merge_trainer_configs(trainer.get_default_config(), {"optimizer": "rmsprop"})
+    own = [
+        (PGTrainer.with_updates(name="Mine", default_policy=Own), {}),
+        (PGTrainer.with_updates(name="Mine", get_policy_class=lambda config: Own), {}),
+        (PGTrainer, table),
+        (type("Mine", (PGTrainer,), {"get_default_policy_class": lambda self, config: Own}), {}),
+    ]
+    for trainer, more in own:  # warnings are errors here
+        trainer.merge_trainer_configs(trainer.get_default_config(), {"optimizer": "rmsprop", **more})
 
 
 @pytest.mark.filterwarnings("ignore::rlframe.config.renames.RenamedKeyWarning")
