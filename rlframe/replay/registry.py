@@ -7,6 +7,8 @@ from typing import Any
 
 from rlframe.replay.episode import EpisodeReplayBuffer
 from rlframe.replay.per_policy import LocalReplayBuffer
+from rlframe.utils import names
+from rlframe.utils.from_config import accepted_arguments, refuse_unknown_arguments
 from rlframe.utils.seeding import derive_seed
 
 #: Keys, and arguments of the buffer, that not every algorithm has.
@@ -76,6 +78,39 @@ def make_episode_replay_buffer(config: dict[str, Any], seed: int) -> EpisodeRepl
         replay_batch_size=config["train_batch_size"],
         seed=derive_seed(seed, "replay"),
     )
+
+
+def make_replay_buffer(config: dict[str, Any], seed: int) -> Any:
+    """Returns the buffer of a `replay_buffer_config`; None where its plan makes it, as with `ReplayActor`.
+
+    Its `type` is a name, or a program's own class, or the dotted path of one.
+    """
+    kind = config["replay_buffer_config"].get("type")
+    if isinstance(kind, str) and names.spells_path(kind):
+        kind = names.find(kind, names.Kind("the replay buffer", "a class", lambda found: isinstance(found, type)))
+    if isinstance(kind, type) and not kind.__module__.startswith("rlframe."):
+        return _make_own(kind, config)
+    maker = MAKERS.get(getattr(kind, "__name__", kind))
+    return None if maker is None else maker(config, seed)
+
+
+def _make_own(kind: type, config: Mapping[str, Any]) -> Any:
+    """Returns a buffer of a program's own class, made with what RLlib's was made with, and with its own options."""
+    own = {key: value for key, value in config["replay_buffer_config"].items() if key not in ("type", "capacity")}
+    refuse_unknown_arguments(kind, own)
+    given = {
+        "num_shards": 1,
+        "learning_starts": config["learning_starts"],
+        "capacity": config["replay_buffer_config"]["capacity"],
+        "replay_batch_size": config["train_batch_size"],
+        "replay_mode": config["multiagent"]["replay_mode"],
+        "replay_sequence_length": config.get("replay_sequence_length", 1),
+        "replay_burn_in": config.get("burn_in", 0),
+        "replay_zero_init_states": config.get("zero_init_states", True),
+        **{key: config[key] for key in _KEYS_OF_SOME if config.get("prioritized_replay") and key in config},
+    }
+    accepted = accepted_arguments(kind)
+    return kind(**{key: value for key, value in given.items() if accepted is None or key in accepted} | own)
 
 
 #: By `replay_buffer_config.type`: what makes the buffer of a config.

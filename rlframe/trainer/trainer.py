@@ -344,13 +344,11 @@ class Trainer(
         of_plan = getattr(self.execution_plan, "make_replay_buffer", None)
         if of_plan is not None:
             return of_plan(config, self.seed)
-        buffer_config = config.get("replay_buffer_config")
-        if not buffer_config:
+        if not config.get("replay_buffer_config"):
             return None
-        from rlframe.replay.registry import MAKERS
+        from rlframe.replay.registry import make_replay_buffer
 
-        maker = MAKERS.get(buffer_config.get("type"))
-        return None if maker is None else maker(config, self.seed)
+        return make_replay_buffer(config, self.seed)
 
     @staticmethod
     def execution_plan(workers: WorkerSet, config: Any, **kwargs: Any) -> LocalIterator[Any]:

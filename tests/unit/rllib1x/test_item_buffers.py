@@ -6,12 +6,13 @@ import random
 import numpy as np
 import pytest
 
+from rlframe.agents.dqn import DQNTrainer
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.execution import replay_buffer as rllib
 from rlframe.execution.buffers.multi_agent_replay_buffer import MultiAgentReplayBuffer
 from rlframe.execution.replay_ops import StoreToReplayBuffer, td_errors_by_policy
 from rlframe.replay import per_policy
-from rlframe.utils.errors import CheckpointError
+from rlframe.utils.errors import CheckpointError, ConfigError
 from rlframe.utils.state_files import read_state, write_state
 
 
@@ -240,3 +241,39 @@ def test_td_errors_of_sequences_find_their_items(length):
     (places, errors) = td_errors_by_policy(batch, {"default_policy": {"td_error": td_errors}})["default_policy"]
     assert np.array_equal(np.asarray(places) == 0, lens == 3)
     buffer.update_priorities({"default_policy": (places, errors)})
+
+
+class Counting(rllib.LocalReplayBuffer):
+    def __init__(self, *args, bonus=1, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.bonus, self.batches = bonus, 0
+
+    def add_batch(self, batch):
+        self.batches += 1
+        super().add_batch(batch)
+
+
+def dqn_with(kind, **options):
+    config = {"type": kind, "capacity": 500, **options}
+    few = {"num_workers": 0, "min_iter_time_s": 0, "timesteps_per_iteration": 40, "learning_starts": 20, "seed": 0}
+    return DQNTrainer({**few, "replay_buffer_config": config}, env="CartPole-v1")
+
+
+@pytest.mark.parametrize("kind", [Counting, f"{__name__}.Counting"], ids=["class", "path"])
+def test_a_config_names_a_buffer_of_the_programs_own(kind, tmp_path):
+    trainer, twin = (dqn_with(kind, bonus=3) for _ in range(2))
+    assert trainer.train()["info"]["num_steps_trained"] > 0
+    buffer = trainer.local_replay_buffer
+    assert (type(buffer), buffer.bonus, buffer.capacity, buffer.replay_batch_size) == (Counting, 3, 500, 32)
+    assert buffer.batches > 0
+    twin.restore(trainer.save(str(tmp_path)))
+    assert twin.local_replay_buffer.num_added == buffer.num_added
+
+
+def test_rllibs_own_class_in_a_config_is_the_buffer_of_arrays():
+    assert type(dqn_with(rllib.LocalReplayBuffer).local_replay_buffer) is per_policy.LocalReplayBuffer
+
+
+def test_an_option_that_a_buffer_of_the_programs_own_does_not_take_is_named():
+    with pytest.raises(ConfigError, match=r"EpisodeBuffer has no option 'bonus' \(value 3\): it takes"):
+        dqn_with(EpisodeBuffer, bonus=3)
