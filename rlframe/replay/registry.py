@@ -8,6 +8,7 @@ from typing import Any
 from rlframe.replay.episode import EpisodeReplayBuffer
 from rlframe.replay.per_policy import LocalReplayBuffer
 from rlframe.utils import names
+from rlframe.utils.errors import ConfigError
 from rlframe.utils.from_config import accepted_arguments, refuse_unknown_arguments
 from rlframe.utils.seeding import derive_seed
 
@@ -104,13 +105,17 @@ def _make_own(kind: type, config: Mapping[str, Any]) -> Any:
         "capacity": config["replay_buffer_config"]["capacity"],
         "replay_batch_size": config["train_batch_size"],
         "replay_mode": config["multiagent"]["replay_mode"],
-        "replay_sequence_length": config.get("replay_sequence_length", 1),
-        "replay_burn_in": config.get("burn_in", 0),
-        "replay_zero_init_states": config.get("zero_init_states", True),
+        **(_of_sequences(config) if config.get("replay_sequence_length", 1) != 1 else {}),
         **{key: config[key] for key in _KEYS_OF_SOME if config.get("prioritized_replay") and key in config},
     }
     accepted = accepted_arguments(kind)
-    return kind(**{key: value for key, value in given.items() if accepted is None or key in accepted} | own)
+    made = kind(**{key: value for key, value in given.items() if accepted is None or key in accepted} | own)
+    if not all(callable(getattr(made, name, None)) for name in ("add_batch", "replay")):
+        raise ConfigError(
+            f"replay_buffer_config.type: got {kind.__name__}, which has no add_batch() and replay(); derive it from "
+            "rlframe.execution.replay_buffer.LocalReplayBuffer"
+        )
+    return made
 
 
 #: By `replay_buffer_config.type`: what makes the buffer of a config.

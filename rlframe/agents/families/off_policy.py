@@ -71,6 +71,8 @@ def _faults_of_shards(replay_buffer_config: Mapping[Any, Any] | None) -> Iterato
     kind = (replay_buffer_config or {}).get("type")
     if getattr(kind, "__name__", kind) == "EpisodeReplayBuffer":
         yield "replay_buffer_config.type='EpisodeReplayBuffer' is for whole episodes; leave it at 'ReplayActor'"
+    elif getattr(kind, "__name__", kind) not in (None, "ReplayActor", "LocalReplayBuffer"):
+        yield f"replay_buffer_config.type={kind!r}: rows are in shards here, which are made by the plan; leave it out"
 
 
 def _faults_of_episodes(replay_buffer_config: Mapping[Any, Any] | None) -> Iterator[str]:

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from rlframe.agents.dqn import DQNTrainer
+from rlframe.agents.dqn import ApexTrainer, DQNTrainer, R2D2Trainer
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.execution import replay_buffer as rllib
 from rlframe.execution.buffers.multi_agent_replay_buffer import MultiAgentReplayBuffer
@@ -272,6 +272,21 @@ def test_a_config_names_a_buffer_of_the_programs_own(kind, tmp_path):
 
 def test_rllibs_own_class_in_a_config_is_the_buffer_of_arrays():
     assert type(dqn_with(rllib.LocalReplayBuffer).local_replay_buffer) is per_policy.LocalReplayBuffer
+
+
+def test_a_class_that_cannot_serve_is_named():
+    with pytest.raises(ConfigError, match=r"got Nothing, which has no add_batch\(\) and replay\(\); derive it from"):
+        dqn_with(type("Nothing", (), {}))
+    shards = {"num_workers": 0, "replay_buffer_config": {"type": Counting, "capacity": 500}}
+    with pytest.raises(ConfigError, match="rows are in shards here, which are made by the plan; leave it out"):
+        ApexTrainer(shards, env="CartPole-v1")
+
+
+def test_a_buffer_of_the_programs_own_cuts_sequences_as_the_config_says():
+    config = {"num_workers": 0, "replay_buffer_config": {"type": Counting, "capacity": 500}, "burn_in": 2}
+    model = {"max_seq_len": 6, "use_lstm": True, "lstm_cell_size": 4}
+    buffer = R2D2Trainer({**config, "model": model}, env="CartPole-v1").local_replay_buffer
+    assert (buffer.replay_sequence_length, buffer.replay_burn_in) == (8, 2)
 
 
 def test_an_option_that_a_buffer_of_the_programs_own_does_not_take_is_named():
