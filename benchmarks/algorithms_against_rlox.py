@@ -103,7 +103,7 @@ def main(algorithms: Sequence[str], rounds: int, scale: float, cpu: bool) -> Non
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("algorithms", nargs="*", default=list(OURS), choices=[*OURS, []])
+    parser.add_argument("algorithms", nargs="*", default=list(OURS), choices=[*OURS, [*OURS]])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--scale", type=float, default=1.0, help="of the env steps of a round")
     parser.add_argument("--cpu", action="store_true", help="CPU seconds instead of the clock's, on a busy machine")

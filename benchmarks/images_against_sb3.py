@@ -6,6 +6,7 @@ environment that gives one of some random images at no cost stands for a game. D
 uniform replay. PPO: 8 environments x 128 steps, minibatches of 256, 4 passes, values and policy share the network.
 
 python benchmarks/images_against_sb3.py [--algorithms DQN PPO] [--networks mnih default] [--steps 2048] [--rounds 5]
+    [--gpu]
 (needs: pip install stable-baselines3)
 """
 
@@ -112,7 +113,7 @@ def sb3_network(network: str) -> dict[str, Any]:
     return {"net_arch": []} if network == "mnih" else {"net_arch": [], "features_extractor_class": Default}
 
 
-def sb3_dqn(network: str) -> Any:
+def sb3_dqn(network: str, device: str) -> Any:
     from stable_baselines3 import DQN
 
     return DQN(
@@ -127,12 +128,12 @@ def sb3_dqn(network: str) -> Any:
         target_update_interval=1000,
         learning_rate=1e-4,
         max_grad_norm=10,
-        device="cpu",
+        device=device,
         seed=0,
     )
 
 
-def sb3_ppo(network: str) -> Any:
+def sb3_ppo(network: str, device: str) -> Any:
     from stable_baselines3 import PPO
     from stable_baselines3.common.env_util import make_vec_env
 
@@ -145,7 +146,7 @@ def sb3_ppo(network: str) -> Any:
         n_epochs=4,
         learning_rate=2.5e-4,
         clip_range=0.1,
-        device="cpu",
+        device=device,
         seed=0,
     )
 
@@ -177,17 +178,19 @@ def theirs(model: Any, steps: int) -> Callable[[], float]:
     return run
 
 
-def main(algorithms: list[str], networks: list[str], frameworks: list[str], steps: int, rounds: int) -> None:
+def main(algorithms: list[str], networks: list[str], frameworks: list[str], steps: int, rounds: int, gpu: bool) -> None:
     parts = {"DQN": (DQNTrainer, DQN_CONFIG, sb3_dqn), "PPO": (PPOTrainer, PPO_CONFIG, sb3_ppo)}
     for name, network in itertools.product(algorithms, networks):
         trainer, config, model = parts[name]
         made = {
-            framework: trainer({**config, "model": NETWORKS[network], "framework": framework}, env=Images)
+            framework: trainer(
+                {**config, "model": NETWORKS[network], "framework": framework, "num_gpus": int(gpu)}, env=Images
+            )
             for framework in frameworks
         }
         sides = {f"rlframe {name}, {framework}": ours(one, steps) for framework, one in made.items()}
         rival = f"Stable-Baselines3 {name}"
-        figures = alternate({**sides, rival: theirs(model(network), steps)}, rounds)
+        figures = alternate({**sides, rival: theirs(model(network, "cuda" if gpu else "cpu"), steps)}, rounds)
         for side in sides:
             pair = {key: figures[key] for key in (side, rival)}
             report(f"{name} on 84x84x4 images, {network} network", pair, "env steps/s")
@@ -203,4 +206,5 @@ if __name__ == "__main__":
     parser.add_argument("--frameworks", nargs="+", default=found)
     parser.add_argument("--steps", type=int, default=2048)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--gpu", action="store_true", help="learn on a GPU, both sides")
     main(**vars(parser.parse_args()))

@@ -1,7 +1,7 @@
 """Learning from the same files as d3rlpy: the same updates, batch size, networks and rates; returns in the environment.
 
 python benchmarks/offline_against_d3rlpy.py --data DIR --env Pendulum-v1 [--algorithms BC CQL IQL] [--updates 5000]
-    [--seeds 0 1 2 3 4] [--episodes 20] [--hiddens 256 256] [--rate 3e-4] [--tau 0.005] [--sides rlframe d3rlpy]
+    [--seeds 0 1 2 3 4] [--episodes 20] [--hiddens 256 256] [--rate 3e-4] [--tau 0.005] [--sides rlframe d3rlpy] [--gpu]
 
 Needs d3rlpy, which brings Gymnasium 1.0.0, too old for rlframe; it runs with a newer one: pip install d3rlpy, then
 pip install -U gymnasium.
@@ -32,6 +32,8 @@ torch.set_num_threads(1)
 BATCH = 256
 #: Hidden layers of all networks; `--hiddens` sets others.
 HIDDENS = [256, 256]
+#: Whether both sides learn on a GPU; `--gpu` sets it.
+GPU = [False]
 SECTION = {"fcnet_hiddens": HIDDENS, "fcnet_activation": "relu"}
 CRITICS = {"Q_model": SECTION, "policy_model": SECTION, "initial_weights": "fan_in"}
 #: Keys of rlframe's algorithms, and arguments of d3rlpy's of the same name, which give both the same settings.
@@ -90,7 +92,13 @@ def mean_return(act: Act, env_name: str, episodes: int) -> float:
 
 def ours(name: str, data: str, env_name: str, updates: int, seed: int) -> Act:
     """Returns what an rlframe policy does without exploration after so many updates."""
-    config = {"input": data, "actions_in_input_normalized": True, "train_batch_size": BATCH, "seed": seed}
+    config = {
+        "input": data,
+        "actions_in_input_normalized": True,
+        "train_batch_size": BATCH,
+        "seed": seed,
+        "num_gpus": int(GPU[0]),
+    }
     if name == "BC":  # reads a line for each update: first all there are, so that it draws from all of them
         config |= {"learning_starts": sum(batch.count for batch in read_dataset(data))}
     else:
@@ -113,7 +121,7 @@ def theirs(name: str, data: str, env_name: str, updates: int, seed: int) -> Act:
     parts = ("encoder",) if name == "BC" else ("actor_encoder", "critic_encoder")
     parts += ("value_encoder",) if name == "IQL" else ()
     arguments = {**arguments, **{f"{part}_factory": layers for part in parts}}
-    algorithm = getattr(d3rlpy.algos, config)(batch_size=BATCH, **arguments).create(device=False)
+    algorithm = getattr(d3rlpy.algos, config)(batch_size=BATCH, **arguments).create(device=GPU[0])
     quiet = {"show_progress": False, "logger_adapter": d3rlpy.logging.NoopAdapterFactory()}
     algorithm.fit(dataset_of(data), n_steps=updates, n_steps_per_epoch=updates, **quiet)
     return lambda obs: algorithm.predict(obs[None])[0]
@@ -168,10 +176,11 @@ def main() -> None:
     parser.add_argument("--rate", type=float)
     parser.add_argument("--tau", type=float)
     parser.add_argument("--sides", nargs="+", default=["rlframe", "d3rlpy"], choices=["rlframe", "d3rlpy"])
+    parser.add_argument("--gpu", action="store_true")
     given = parser.parse_args()
     if "d3rlpy" in given.sides and not importlib.util.find_spec("d3rlpy"):
         parser.error("d3rlpy is not installed: pip install d3rlpy, or leave it out with --sides rlframe")
-    HIDDENS[:] = given.hiddens
+    HIDDENS[:], GPU[:] = given.hiddens, [given.gpu]
     learn = {"rlframe": ours, "d3rlpy": theirs}
     for name in given.algorithms:
         set_both(name, given.rate, given.tau)

@@ -21,6 +21,36 @@ _NUMBERS = itertools.count()
 _RAY_OF_LEARNERS = ("apex", "ddppo", "impala", "on_policy", "qmix", "isolation")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--gpu", action="store_true", help="torch policies that ask for no GPU are on one all the same")
+
+
+def pytest_configure(config):
+    """With `--gpu`, what the tests say of torch policies is tried on a GPU, where each has its networks then."""
+    if not config.getoption("--gpu"):
+        return
+    import torch
+
+    from rlframe.policy import torch_policy
+    from rlframe.policy.torch import devices, export
+
+    chosen, without = torch_policy.choose_devices, export.on_cpu
+
+    def on_gpu(config):
+        devices.quiet_cudnn()
+        found = chosen(config)
+        return found if len(found) > 1 or config.get("_fake_gpus") else [torch.device("cuda", 0)]
+
+    def on_cpu(policy):
+        torch_policy.choose_devices = chosen
+        try:
+            return without(policy)
+        finally:
+            torch_policy.choose_devices = on_gpu
+
+    torch_policy.choose_devices, export.on_cpu = on_gpu, on_cpu
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Keeps the tests that share a Ray runtime in one process when tests run in several.

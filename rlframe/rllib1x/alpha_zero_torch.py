@@ -58,10 +58,10 @@ class ActorCriticModel(TorchModelV2, nn.Module):
 
     def compute_priors_and_value(self, obs: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Returns probabilities of the actions `[A]` and the value of one observation of the environment."""
-        rows = convert_to_tensor([self.preprocessor.transform(obs)])
+        rows = convert_to_tensor([self.preprocessor.transform(obs)]).to(next(self.parameters()).device)
         with torch.no_grad():
             logits, _ = self.forward(restore_original_dimensions(rows, self.obs_space, "torch"), None, [1])
-            return logits.softmax(-1)[0].numpy(), self.value_function()[0].numpy()
+            return logits.softmax(-1)[0].cpu().numpy(), self.value_function()[0].cpu().numpy()
 
 
 class DenseModel(ActorCriticModel):

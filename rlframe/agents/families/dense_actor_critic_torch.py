@@ -73,7 +73,7 @@ class _DenseCritics(FusedLoss):
             batch: Its importance weights are read.
         """
         weights, rows = batch.get(WEIGHTS), len(targets)
-        total, size, first = torch.zeros(()), torch.zeros(()), targets
+        total, size, first = targets.new_zeros(()), targets.new_zeros(()), targets
         for index, critic in enumerate(self._critics):
             kept = critic.forward(x)
             values = kept[-1][:, 0]

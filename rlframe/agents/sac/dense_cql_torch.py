@@ -81,7 +81,7 @@ class DenseCQLGradients(DenseSACGradients):
         rows, size = batch[ACTIONS].reshape(len(obs), -1).shape
         uniform = batch[UNIFORM].reshape(rows, -1, size)
         count = uniform.shape[1]
-        actions, densities = [uniform], [torch.full((rows, count), -size * math.log(2.0))]
+        actions, densities = [uniform], [obs.new_full((rows, count), -size * math.log(2.0))]
         for said, noise in ((inputs, OWN_NOISE), (next_inputs, NEXT_OWN_NOISE)):
             drawn, logp = squashed_gaussian(said.repeat_interleave(count, 0), batch[noise].reshape(-1, size))
             actions.append(drawn.reshape(rows, count, size))
@@ -105,11 +105,12 @@ class DenseCQLGradients(DenseSACGradients):
             penalty of a critic times `min_q_weight`.
         """
         config, rows = self._policy.config, len(obs)
-        pull = torch.full((), config.min_q_weight / rows)
+        pull = obs.new_full((), config.min_q_weight / rows)
         if config.lagrangian:
             pull = pull * self._policy.penalty_weight(self._policy.model)
         x = torch.cat((obs, batch[ACTIONS].reshape(rows, -1)), 1)
-        total, size, penalty, first = torch.zeros(()), torch.zeros(()), torch.zeros(()), targets
+        zero = obs.new_zeros(())
+        total, size, penalty, first = zero, zero, zero, targets
         for index, critic in enumerate(self._critics):
             kept = critic.forward(x)
             values = kept[-1][:, 0]
@@ -137,7 +138,7 @@ class DenseCQLGradients(DenseSACGradients):
             The sum over rows of T log Σ_j exp((Q_j − log p_j) / T), a scalar.
         """
         temperature, count = self._policy.config.temperature, x.shape[1]
-        total = torch.zeros(())
+        total = x.new_zeros(())
         step = max(1, piece // count)
         for seen, densities in zip(x.split(step), log_densities.split(step), strict=True):
             kept = critic.forward(seen.reshape(-1, seen.shape[2]))

@@ -15,6 +15,7 @@ from rlframe.models.modelv2 import states_of
 from rlframe.policy.framework_acting import FrameworkActing
 from rlframe.policy.inference import Acted
 from rlframe.policy.own_inference import sampled
+from rlframe.policy.torch.host_copy import HostCopy, fits
 from rlframe.policy.users_code import method
 
 
@@ -22,10 +23,18 @@ class TorchActing(FrameworkActing):
     """How a `TorchPolicy` acts by its model, and by hooks of the user's own."""
 
     def live_weights(self: Any) -> dict[str, NDArray[Any]] | None:
-        """Returns the model's tensors as arrays that share their memory; None where they are not on the CPU."""
-        if self.device.type != "cpu":
+        """Returns the model's tensors as arrays: their own memory, or a GPU's copied, see `refresh_live_weights`.
+
+        None where the GPU acts better itself.
+        """
+        tensors = self.model.state_dict()
+        if self.device.type == "cpu":
+            return {name: tensor.detach().numpy() for name, tensor in tensors.items()}
+        if not fits(tensors):
             return None
-        return {name: tensor.detach().numpy() for name, tensor in self.model.state_dict().items()}
+        copy = HostCopy(tensors)
+        self.refresh_live_weights = copy.refresh
+        return copy.arrays
 
     def forward_in_framework(
         self: Any, columns: Mapping[str, NDArray[Any]], explore: bool

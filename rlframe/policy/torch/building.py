@@ -33,6 +33,7 @@ class TorchParts(LearningParts):
     def check_model(self: Any, model: Any, num_outputs: int | None) -> None:
         """Raises a ValueError where the model gives something else than `num_outputs` numbers per row."""
         values = (self.wants_values or self.learns_values) and not makes_own_values(self)
+        model.to(self.device)  # a layer that it shares with another policy's model is there already
         check_model(model, self.observation_space, num_outputs, values=values)
 
     def _make_optimizers(self: Any) -> list[torch.optim.Optimizer]:

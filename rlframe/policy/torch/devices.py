@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import warnings
 from typing import Any
 
 import torch
@@ -11,6 +12,14 @@ import torch
 from rlframe.utils.errors import ConfigError
 
 _LOGGER = logging.getLogger("rlframe")
+
+
+def quiet_cudnn() -> None:
+    """Passes over what cuDNN says of recurrent layers whose weights lie in the buffer of a whole model.
+
+    It wants each layer's in one of its own, and copies them into one at each pass.
+    """
+    warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
 
 
 def choose_devices(config: dict[str, Any]) -> list[torch.device]:
@@ -34,6 +43,7 @@ def choose_devices(config: dict[str, Any]) -> list[torch.device]:
             f"{key}: got {asked}, but torch sees {visible or 'no'} GPU(s) here; set it to {visible}, or install a CUDA "
             "torch, or set _fake_gpus=True to try several on the CPU"
         )
+    quiet_cudnn()
     devices = [torch.device("cuda", index) for index in range(count)]
     _LOGGER.info("policy on %s", ", ".join(torch.cuda.get_device_name(device) for device in devices))
     return devices

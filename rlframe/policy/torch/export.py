@@ -24,6 +24,16 @@ class _Inference(nn.Module):
         return inputs
 
 
+def on_cpu(policy: Any) -> Any:
+    """Returns the policy, or one of its class with its weights where it is on a GPU: files name devices."""
+    if policy.device.type == "cpu":
+        return policy
+    config = {**policy.config, "num_gpus": 0, "num_gpus_per_worker": 0}
+    twin = type(policy)(policy.observation_space, policy.action_space, config)
+    twin.set_weights(policy.get_weights())
+    return twin
+
+
 def export_torch_model(policy: Any, export_dir: str, onnx: int | None) -> None:
     """Writes `model.pt` (TorchScript) or `model.onnx` into `export_dir`.
 
@@ -33,6 +43,7 @@ def export_torch_model(policy: Any, export_dir: str, onnx: int | None) -> None:
         onnx: ONNX opset, or None for TorchScript.
     """
     os.makedirs(export_dir, exist_ok=True)
+    policy = on_cpu(policy)
     space = policy.observation_space
     example = torch.from_numpy(np.zeros((1, *space.shape), space.dtype if space.dtype == np.uint8 else np.float32))
     module = _Inference(policy).eval()
@@ -41,7 +52,7 @@ def export_torch_model(policy: Any, export_dir: str, onnx: int | None) -> None:
             with warnings.catch_warnings():
                 # TorchScript is deprecated, and still the format that C++ and mobile programs of the 1.x time load.
                 warnings.simplefilter("ignore", DeprecationWarning)
-                traced: Any = torch.jit.trace(module, example.to(policy.device), check_trace=False)
+                traced: Any = torch.jit.trace(module, example, check_trace=False)
                 traced.save(os.path.join(export_dir, "model.pt"))
             return
         with warnings.catch_warnings():
@@ -49,7 +60,7 @@ def export_torch_model(policy: Any, export_dir: str, onnx: int | None) -> None:
             warnings.simplefilter("ignore", DeprecationWarning)
             torch.onnx.export(
                 module,
-                (example.to(policy.device),),
+                (example,),
                 os.path.join(export_dir, "model.onnx"),
                 opset_version=onnx,
                 input_names=["obs"],

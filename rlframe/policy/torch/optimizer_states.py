@@ -105,7 +105,7 @@ def state_to_adam(
         return
     moments = {key: _gathered(flat, saved[key], names) for key in ("exp_avg", "exp_avg_sq")}
     optimizer.param_groups[0]["lr"] = float(saved["lr"])
-    optimizer.state[flat.param] = {"step": torch.tensor(float(saved["step"])), **moments}
+    optimizer.state[flat.param] = {"step": torch.tensor(float(saved["step"]), device=flat.param.device), **moments}
 
 
 def _names_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[int, str] | None:

@@ -9,19 +9,14 @@ from torch import Tensor, nn
 
 from rlframe.data.columns import SEQ_LENS
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.policy.torch.export import on_cpu
 from rlframe.serving.export.program import TracedNetwork
 from rlframe.serving.export.traced import acted, columns_taken
-from rlframe.utils.errors import ConfigError
 
 
 def network_of(policy: Any) -> TracedNetwork:
-    """Returns what is called with the columns of `columns_taken`, and gives what `acted` does.
-
-    Raises:
-        ConfigError: If the weights are on an accelerator, for which the file would be.
-    """
-    if torch.device(policy.device).type != "cpu":
-        raise ConfigError(f"export: the policy is at {policy.device}; wanted num_gpus=0 where it is exported")
+    """Returns what is called with the columns of `columns_taken`, and gives what `acted` does."""
+    policy = on_cpu(policy)
     names = columns_taken(policy)
 
     def call(*columns: Tensor) -> list[Tensor]:
