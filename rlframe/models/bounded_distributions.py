@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from rlframe.models.dist_plan import LOG_CONCENTRATION_MAX, LOG_STD_MAX, LOG_STD_MIN, RAW_MAX, SMALL
-from rlframe.models.distributions import HALF_LOG_2PI, Array, Categorical, NumpyDistribution, gumbel, softmax, sum_last
-from rlframe.models.special import digamma, log_beta, log_gamma
+from rlframe.models.distributions import Array, Categorical, NumpyDistribution, sum_last
+from rlframe.models.gaussian import HALF_LOG_2PI
+from rlframe.models.special import digamma, gumbel, log_beta, log_gamma, softmax
 
 _LOG_2 = float(np.log(2.0))
 

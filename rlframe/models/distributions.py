@@ -1,6 +1,6 @@
 """Action distributions in NumPy: what acts without a framework, and what the framework siblings are tested against.
 
-Here are the base and those that most algorithms act by; `bounded_distributions` and `compound_distributions` have the
+Here are the base and choices among actions; `gaussian`, `bounded_distributions` and `compound_distributions` have the
 others, `numpy_dists` finds the one for an action space.
 
 Inputs may be float32 or float64; densities come back in the dtype of the inputs. Every distribution is made anew for
@@ -20,8 +20,6 @@ from rlframe.models.action_dist import ActionDistribution
 Array: TypeAlias = NDArray[Any]
 NumpyDistClass: TypeAlias = "type[NumpyDistribution] | Callable[..., NumpyDistribution]"
 
-HALF_LOG_2PI = 0.5 * float(np.log(2.0 * np.pi))
-
 
 def log_softmax(logits: Array) -> Array:
     """Returns log-probabilities along the last axis; finite for logits as low as the smallest float."""
@@ -29,18 +27,6 @@ def log_softmax(logits: Array) -> Array:
     shifted: Array = logits - np.maximum.reduce(logits, axis=-1, keepdims=True)
     shifted -= np.log(np.add.reduce(np.exp(shifted), axis=-1, keepdims=True))
     return shifted
-
-
-def softmax(logits: Array) -> Array:
-    """Returns points on the simplex, along the last axis; finite for all finite logits."""
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    points: Array = weights / weights.sum(axis=-1, keepdims=True)
-    return points
-
-
-def gumbel(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Returns standard Gumbel noise, float32: −log E, E standard exponential."""
-    return -np.log(rng.standard_exponential(shape)).astype(np.float32)
 
 
 def sum_last(x: Array) -> Array:
@@ -135,49 +121,3 @@ class Categorical(NumpyDistribution):
     def required_model_output_shape(action_space: Any, model_config: Mapping[str, Any]) -> int:  # noqa: ARG004
         """Returns the number of actions."""
         return int(action_space.n)
-
-
-class DiagGaussian(NumpyDistribution):
-    """Independent normal components, unbounded; inputs `[B, 2A]` are A means, then A log standard deviations."""
-
-    def __init__(self, inputs: Array, rng: np.random.Generator | None = None) -> None:
-        super().__init__(inputs, rng)
-        half = inputs.shape[-1] // 2
-        self.mean = inputs[..., :half]
-        self.log_std = inputs[..., half:]
-        self.std = np.exp(self.log_std)
-
-    def sample(self) -> Array:
-        """Draws actions in the dtype of the inputs. Float `[B, A]`."""
-        noise = self._generator().standard_normal(self.mean.shape).astype(self.inputs.dtype, copy=False)
-        drawn: Array = self.mean + self.std * noise
-        self.last_sample = drawn
-        return drawn
-
-    def deterministic_sample(self) -> Array:
-        """Returns the means. Float `[B, A]`."""
-        mean: Array = self.mean
-        self.last_sample = mean
-        return mean
-
-    def logp(self, x: Array) -> Array:
-        """Returns log-densities of `x`, float `[B, A]`. Float `[B]`."""
-        standard = (np.asarray(x) - self.mean) / self.std
-        density: Array = sum_last(-0.5 * np.square(standard) - self.log_std) - HALF_LOG_2PI * self.mean.shape[-1]
-        return density
-
-    def entropy(self) -> Array:
-        """Returns Σ log σ + A/2 · log 2πe. Float `[B]`."""
-        entropy: Array = sum_last(self.log_std) + (HALF_LOG_2PI + 0.5) * self.mean.shape[-1]
-        return entropy
-
-    def kl(self, other: DiagGaussian) -> Array:
-        """Returns Σ log(σ'/σ) + (σ² + (μ − μ')²) / 2σ'² − 1/2. Float `[B]`."""
-        log_ratio = self.log_std - other.log_std
-        distance = np.square((self.mean - other.mean) / other.std)
-        return sum_last(0.5 * (np.exp(2.0 * log_ratio) + distance - 1.0) - log_ratio)
-
-    @staticmethod
-    def required_model_output_shape(action_space: Any, model_config: Mapping[str, Any]) -> int:  # noqa: ARG004
-        """Returns two per action dimension."""
-        return 2 * int(np.prod(action_space.shape, dtype=np.int64))

@@ -9,7 +9,8 @@ from typing import Any
 from rlframe.models.bounded_distributions import Beta, Deterministic, Dirichlet, RelaxedOneHot, SquashedGaussian, Tanh
 from rlframe.models.compound_distributions import MultiActionDistribution, MultiCategorical
 from rlframe.models.dist_plan import DistPlan, plan_dist
-from rlframe.models.distributions import Categorical, DiagGaussian, NumpyDistClass
+from rlframe.models.distributions import Categorical, NumpyDistClass
+from rlframe.models.gaussian import DiagGaussian
 
 _CLASSES: dict[str, Any] = {
     "categorical": Categorical,

@@ -1,4 +1,4 @@
-"""Gamma-related functions for arrays of positive numbers, which NumPy lacks."""
+"""Functions that NumPy lacks: of the Gamma family, for arrays of positive numbers, softmax, and Gumbel noise."""
 
 from __future__ import annotations
 
@@ -55,3 +55,15 @@ def log_beta(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
     """Returns log B(a, b) = log Γ(a) + log Γ(b) − log Γ(a + b) for positive `a` and `b` of one shape."""
     result: NDArray[np.float64] = log_gamma(a) + log_gamma(b) - log_gamma(np.asarray(a) + np.asarray(b))
     return result
+
+
+def softmax(logits: NDArray[Any]) -> NDArray[Any]:
+    """Returns points on the simplex, along the last axis; finite for all finite logits."""
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    points: NDArray[Any] = weights / weights.sum(axis=-1, keepdims=True)
+    return points
+
+
+def gumbel(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Returns standard Gumbel noise, float32: −log E, E standard exponential."""
+    return -np.log(rng.standard_exponential(shape)).astype(np.float32)

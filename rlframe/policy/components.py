@@ -8,7 +8,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.utils.schedules.schedule import ConstantSchedule, PiecewiseSchedule
+from rlframe.utils.schedules.constant_schedule import ConstantSchedule
+from rlframe.utils.schedules.schedule import PiecewiseSchedule
 
 
 class Component:

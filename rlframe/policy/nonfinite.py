@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlframe.models.distributions import DiagGaussian
+from rlframe.models.gaussian import DiagGaussian
 from rlframe.utils.errors import NonFiniteError
 
 

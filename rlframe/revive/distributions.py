@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.models.distributions import NumpyDistribution, gumbel, log_softmax
+from rlframe.models.distributions import NumpyDistribution, log_softmax
+from rlframe.models.special import gumbel
 from rlframe.revive.columns import Block, NodeScaler
 
 __all__ = ["NodeDistribution", "NodeLayout", "divergence", "entropy", "log_prob", "mode", "numpy_math"]

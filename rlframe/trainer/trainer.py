@@ -22,8 +22,8 @@ from rlframe.config.renames import other_names_in, with_other_names
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks, overridden_hooks
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.plan.context import StepsLimitReached
+from rlframe.execution.plan.item_state import close_operator
 from rlframe.execution.plan.local_iterator import LocalIterator, as_local_iterator, in_context_of
-from rlframe.execution.plan.nodes import close_operator
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
 from rlframe.execution.train_ops import TrainOneStep
 from rlframe.trainer import checkpointing

@@ -16,9 +16,9 @@ from rlframe.agents.maddpg.joint_steps import JOINT_ACTIONS, JOINT_NEXT_ACTIONS,
 from rlframe.data.columns import DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import bootstrapped
-from rlframe.models.distributions import gumbel, softmax
 from rlframe.models.preprocessors import get_preprocessor, without_preprocessing
 from rlframe.models.spec import Dense, Initial, Network, Part, dense_layers
+from rlframe.models.special import gumbel, softmax
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import AdamSpec, LossOutput

@@ -28,8 +28,9 @@ from rlframe.losses.policy_gradients import (
     clipped_value_loss,
     explained_variance,
 )
-from rlframe.models.distributions import Categorical, DiagGaussian
+from rlframe.models.distributions import Categorical
 from rlframe.models.fcnet_spec import POPART_LAYER
+from rlframe.models.gaussian import DiagGaussian
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.torch.dense_chain import DenseChain, as_rows
 from rlframe.policy.torch.fused import FusedLoss

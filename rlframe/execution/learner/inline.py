@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rlframe.execution.learner.minibatch_buffer import MinibatchBuffer
 from rlframe.execution.local_rollouts import agent_steps
 from rlframe.execution.plan.context import SharedMetrics, _NextValueNotReady
+from rlframe.execution.plan.item_state import operator_state, restore_operator
 from rlframe.execution.plan.local_iterator import LocalIterator
-from rlframe.execution.plan.nodes import operator_state, restore_operator
 from rlframe.execution.train_ops import policy_parts
 from rlframe.policy.policy_map import held
 from rlframe.utils.metrics.learner_info import merge_learner_infos

@@ -1,4 +1,4 @@
-"""Turns items that an operator is holding (numbers, arrays, batches, lists of them) into plain state and back."""
+"""States of plans: items that operators hold (numbers, arrays, batches, lists of them) as plain data, and operators."""
 
 from __future__ import annotations
 
@@ -113,3 +113,30 @@ def _unpack_sequence(kind: str, items: list[Any]) -> Any:
     for row, value in enumerate(items):  # a slice assignment would take equally long lists for a second dimension
         array[row] = value
     return array
+
+
+def describe(operator: Any) -> tuple[str, str]:
+    """Returns the name of an operator and its key arguments (`plan_args()`), for reports and saved states."""
+    arguments = getattr(operator, "plan_args", None)
+    name = getattr(operator, "plan_name", None) or getattr(operator, "__name__", None) or type(operator).__name__
+    return str(name), str(arguments()) if callable(arguments) else ""
+
+
+def operator_state(operator: Any) -> Any:
+    """Returns `operator.get_state()` where the operator can also take it back, else None."""
+    if hasattr(operator, "get_state") and hasattr(operator, "set_state"):
+        return operator.get_state()
+    return None
+
+
+def restore_operator(operator: Any, state: Any) -> None:
+    """Gives the operator its saved state, where it had one."""
+    if state is not None:
+        operator.set_state(state)
+
+
+def close_operator(operator: Any) -> None:
+    """Calls `operator.close()` where there is one: threads, actors and files that it holds end."""
+    close = getattr(operator, "close", None)
+    if callable(close):
+        close()

@@ -16,16 +16,15 @@ from rlframe.execution.plan.context import (
     _get_shared_metrics,
     _NextValueNotReady,
 )
+from rlframe.execution.plan.item_state import describe
 from rlframe.execution.plan.nodes import (
     Chain,
     FilterNode,
-    FlattenNode,
     ForEachNode,
     Node,
     ResultNode,
     SkipNotReadyNode,
     SourceNode,
-    describe,
     walk,
 )
 from rlframe.utils.errors import CheckpointError
@@ -214,11 +213,11 @@ class LocalIterator(Chain[T]):
 
     def flatten(self) -> LocalIterator[Any]:
         """Hands on the elements of every item one by one."""
-        return self._with(FlattenNode, "flatten()")
+        return self._with(_rare().FlattenNode, "flatten()")
 
     def combine(self, fn: Callable[[T], Iterable[U]]) -> LocalIterator[U]:
         """Calls `fn` on every item and hands on the elements of the list that it returns one by one."""
-        return self._with(partial(FlattenNode, fn=fn), "combine()")
+        return self._with(partial(_rare().FlattenNode, fn=fn), "combine()")
 
     def shuffle(self, shuffle_buffer_size: int, seed: int | None = None) -> LocalIterator[T]:
         """Hands on random items out of a sliding window of `shuffle_buffer_size`."""

@@ -7,18 +7,24 @@ that passes through it does not end it, and pulling an item costs one method cal
 from __future__ import annotations
 
 import sys
-from collections import deque
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from typing_extensions import Self, override
 
 from rlframe.execution.plan.context import ACTIVE_CONTEXT, SharedMetrics, StepsLimitReached, _NextValueNotReady
-from rlframe.execution.plan.item_state import pack_item, unpack_item
+from rlframe.execution.plan.item_state import (
+    close_operator,
+    describe,
+    operator_state,
+    pack_item,
+    restore_operator,
+    unpack_item,
+)
 from rlframe.utils.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 T = TypeVar("T")
 
@@ -26,33 +32,6 @@ T = TypeVar("T")
 IDLE_PAUSE_S = 0.0005
 # How many items a branch with weight "*" may give in one turn, so that one that is always ready starves nobody.
 DRAIN_LIMIT = 100
-
-
-def describe(operator: Any) -> tuple[str, str]:
-    """Returns the name of an operator and its key arguments (`plan_args()`), for reports and saved states."""
-    arguments = getattr(operator, "plan_args", None)
-    name = getattr(operator, "plan_name", None) or getattr(operator, "__name__", None) or type(operator).__name__
-    return str(name), str(arguments()) if callable(arguments) else ""
-
-
-def operator_state(operator: Any) -> Any:
-    """Returns `operator.get_state()` where the operator can also take it back, else None."""
-    if hasattr(operator, "get_state") and hasattr(operator, "set_state"):
-        return operator.get_state()
-    return None
-
-
-def restore_operator(operator: Any, state: Any) -> None:
-    """Gives the operator its saved state, where it had one."""
-    if state is not None:
-        operator.set_state(state)
-
-
-def close_operator(operator: Any) -> None:
-    """Calls `operator.close()` where there is one: threads, actors and files that it holds end."""
-    close = getattr(operator, "close", None)
-    if callable(close):
-        close()
 
 
 def _has_actor(item: Any) -> bool:
@@ -220,52 +199,6 @@ class FilterNode(Node):
     @override
     def set_state(self, state: Any) -> None:
         restore_operator(self._fn, state["operator"])
-
-
-class FlattenNode(Node):
-    """Hands on the elements of every item one by one. With a function, the elements of what it returns."""
-
-    __slots__ = ("_fetch_start", "_fn", "_pull", "_ready")
-
-    def __init__(self, parent: Node, fn: Callable[[Any], Iterable[Any]] | None = None) -> None:
-        super().__init__(*(("flatten", "") if fn is None else describe(fn)), parents=(parent,))
-        self._pull = parent.pull
-        self._fn = fn
-        self._ready: deque[Any] = deque()
-        self._fetch_start = getattr(fn, "_on_fetch_start", None)
-
-    @override
-    def pull(self) -> Any:
-        while not self._ready:
-            if self._fetch_start is not None:
-                self._fetch_start()
-            item = self._pull()
-            if isinstance(item, _NextValueNotReady):
-                return item
-            started = perf_counter()
-            try:
-                elements = item if self._fn is None else self._fn(item)
-                if isinstance(elements, _NextValueNotReady):
-                    return elements
-                self._ready.extend(elements)
-            except StopIteration as error:
-                raise RuntimeError(f"{self.name} raised StopIteration; return an empty list instead") from error
-            self.seconds += perf_counter() - started
-        self.items += 1
-        return self._ready.popleft()
-
-    @override
-    def get_state(self) -> Any:
-        return {"operator": operator_state(self._fn), "ready": pack_item(list(self._ready))}
-
-    @override
-    def set_state(self, state: Any) -> None:
-        restore_operator(self._fn, state["operator"])
-        self._ready = deque(unpack_item(state["ready"]))
-
-    @override
-    def close(self) -> None:
-        close_operator(self._fn)
 
 
 class SkipNotReadyNode(Node):

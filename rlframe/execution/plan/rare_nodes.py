@@ -1,4 +1,4 @@
-"""Operators that few plans have: batches, shuffles, generators, copies of a stream, calls as Ray tasks."""
+"""Operators that few plans have: batches, elements of lists, shuffles, copies of a stream, calls as Ray tasks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,65 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from rlframe.execution.plan.context import _get_shared_metrics, _NextValueNotReady
-from rlframe.execution.plan.item_state import pack_item, unpack_item
-from rlframe.execution.plan.nodes import Node, close_operator, describe, operator_state, restore_operator
+from rlframe.execution.plan.item_state import (
+    close_operator,
+    describe,
+    operator_state,
+    pack_item,
+    restore_operator,
+    unpack_item,
+)
+from rlframe.execution.plan.nodes import Node
 from rlframe.utils.seeding import entropy_seed, make_rng
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+
+class FlattenNode(Node):
+    """Hands on the elements of every item one by one. With a function, the elements of what it returns."""
+
+    __slots__ = ("_fetch_start", "_fn", "_pull", "_ready")
+
+    def __init__(self, parent: Node, fn: Callable[[Any], Iterable[Any]] | None = None) -> None:
+        super().__init__(*(("flatten", "") if fn is None else describe(fn)), parents=(parent,))
+        self._pull = parent.pull
+        self._fn = fn
+        self._ready: deque[Any] = deque()
+        self._fetch_start = getattr(fn, "_on_fetch_start", None)
+
+    @override
+    def pull(self) -> Any:
+        while not self._ready:
+            if self._fetch_start is not None:
+                self._fetch_start()
+            item = self._pull()
+            if isinstance(item, _NextValueNotReady):
+                return item
+            started = perf_counter()
+            try:
+                elements = item if self._fn is None else self._fn(item)
+                if isinstance(elements, _NextValueNotReady):
+                    return elements
+                self._ready.extend(elements)
+            except StopIteration as error:
+                raise RuntimeError(f"{self.name} raised StopIteration; return an empty list instead") from error
+            self.seconds += perf_counter() - started
+        self.items += 1
+        return self._ready.popleft()
+
+    @override
+    def get_state(self) -> Any:
+        return {"operator": operator_state(self._fn), "ready": pack_item(list(self._ready))}
+
+    @override
+    def set_state(self, state: Any) -> None:
+        restore_operator(self._fn, state["operator"])
+        self._ready = deque(unpack_item(state["ready"]))
+
+    @override
+    def close(self) -> None:
+        close_operator(self._fn)
 
 
 class WithinNode(Node):

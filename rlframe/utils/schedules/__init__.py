@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, Any
 from rlframe.utils.lazy import import_name
 
 if TYPE_CHECKING:
+    from rlframe.utils.schedules.constant_schedule import ConstantSchedule
     from rlframe.utils.schedules.decays import ExponentialSchedule, LinearSchedule, PolynomialSchedule
     from rlframe.utils.schedules.make import make_schedule
-    from rlframe.utils.schedules.schedule import (
-        ConstantSchedule,
-        PiecewiseSchedule,
-        Schedule,
-    )
+    from rlframe.utils.schedules.schedule import PiecewiseSchedule, Schedule
 
 _NAMES = {
-    "ConstantSchedule": "rlframe.utils.schedules.schedule",
+    "ConstantSchedule": "rlframe.utils.schedules.constant_schedule",
     "ExponentialSchedule": "rlframe.utils.schedules.decays",
     "LinearSchedule": "rlframe.utils.schedules.decays",
     "PiecewiseSchedule": "rlframe.utils.schedules.schedule",

@@ -7,7 +7,8 @@ from typing import Any
 
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.from_config import from_config
-from rlframe.utils.schedules.schedule import ConstantSchedule, PiecewiseSchedule, Schedule
+from rlframe.utils.schedules.constant_schedule import ConstantSchedule
+from rlframe.utils.schedules.schedule import PiecewiseSchedule, Schedule
 
 
 def make_schedule(spec: Any) -> Schedule | None:

@@ -61,22 +61,6 @@ class Schedule(ABC):
         return array if steps.ndim else array[()]
 
 
-class ConstantSchedule(Schedule):
-    """Always the same value.
-
-    Args:
-        value: The value.
-        framework: Accepted and not needed.
-    """
-
-    def __init__(self, value: float, framework: str | None = None) -> None:
-        super().__init__(framework)
-        self._v = value
-
-    def _value(self, t: float) -> float:  # noqa: ARG002 (the same at every step)
-        return self._v
-
-
 def linear_interpolation(left: float, right: float, alpha: float) -> float:
     """Returns the point that divides the line from `left` to `right` at the share `alpha`."""
     return left + alpha * (right - left)

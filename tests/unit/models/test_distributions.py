@@ -8,6 +8,7 @@ from rlframe.models import bounded_distributions as bounded
 from rlframe.models import compound_distributions as compound
 from rlframe.models import distributions as dists
 from rlframe.models.action_dist import ActionDistribution
+from rlframe.models.gaussian import DiagGaussian
 from rlframe.models.numpy_dists import numpy_dist_for
 
 FLOAT_MIN = np.finfo(np.float32).min
@@ -61,7 +62,7 @@ def test_distribution_float32_inputs_give_float32_densities():
     made = [
         dists.Categorical(inputs, rng),
         compound.MultiCategorical(inputs, rng, input_lens=[2, 2]),
-        dists.DiagGaussian(inputs, rng),
+        DiagGaussian(inputs, rng),
         bounded.SquashedGaussian(inputs, rng),
         bounded.Beta(inputs, rng),
         bounded.Dirichlet(inputs, rng),
@@ -98,11 +99,11 @@ def test_multi_categorical_image_shaped_actions_keep_shape_and_dtype():
 
 
 def test_diag_gaussian_numbers_worked_by_hand():
-    dist = dists.DiagGaussian(np.array([[1.0, -1.0, 0.0, np.log(2.0)]]))
+    dist = DiagGaussian(np.array([[1.0, -1.0, 0.0, np.log(2.0)]]))
     half_log_2pi = 0.5 * np.log(2 * np.pi)
     np.testing.assert_allclose(dist.logp(np.array([[2.0, -1.0]])), [-0.5 - np.log(2) - 2 * half_log_2pi])
     np.testing.assert_allclose(dist.entropy(), [np.log(2) + 2 * half_log_2pi + 1])
-    standard = dists.DiagGaussian(np.zeros((1, 4)))
+    standard = DiagGaussian(np.zeros((1, 4)))
     # ½(1 + 1) − ½ for the first component; −log 2 + (4 + 1)/2 − ½ for the second
     np.testing.assert_allclose(dist.kl(standard), [0.5 - np.log(2) + 2.0])
     assert dist.deterministic_sample().tolist() == [[1.0, -1.0]]
@@ -199,7 +200,7 @@ def test_multi_action_sums_over_its_children(nested):
     [
         (dists.Categorical, spaces.Discrete(4), 4),
         (compound.MultiCategorical, spaces.MultiDiscrete([2, 3]), 5),
-        (dists.DiagGaussian, spaces.Box(-1, 1, (3,)), 6),
+        (DiagGaussian, spaces.Box(-1, 1, (3,)), 6),
         (bounded.SquashedGaussian, spaces.Box(-1, 1, (3,)), 6),
         (bounded.Beta, spaces.Box(-1, 1, (3,)), 6),
         (bounded.Dirichlet, spaces.Box(0, 1, (3,)), 3),
