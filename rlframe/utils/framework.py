@@ -31,11 +31,16 @@ class LazyModule(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         """Imports the module, and returns its attribute."""
-        return getattr(importlib.import_module(self.__name__), name)
+        return getattr(self._imported(), name)
+
+    def _imported(self) -> ModuleType:
+        if self.__name__.startswith("tensorflow"):
+            importlib.import_module("rlframe.utils.quiet_tf")  # loads what has to be loaded before
+        return importlib.import_module(self.__name__)
 
     def __dir__(self) -> list[str]:
         """Imports the module, and lists its attributes."""
-        return dir(importlib.import_module(self.__name__))
+        return dir(self._imported())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles by name."""

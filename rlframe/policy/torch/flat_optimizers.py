@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, TypeAlias
 
 import torch
 
 from rlframe.policy.torch.flat import FlatAdam, FlatParameters
+
+# Without its decorator, as `FlatAdam` is: behind TensorFlow, what that imports ends a process whose PyTorch has Triton.
+_step_of_rmsprop = inspect.unwrap(torch.optim.RMSprop.step)
 
 
 class FlatRMSProp(torch.optim.RMSprop):
@@ -26,7 +30,8 @@ class FlatRMSProp(torch.optim.RMSprop):
     def step(self, closure: Any = None) -> Any:
         """Does one step; what a program has frozen stays."""
         frozen = self.flat.frozen()
-        result = super().step(closure)
+        with torch.no_grad():
+            result = _step_of_rmsprop(self, closure)
         self.flat.put_back(frozen)
         return result
 

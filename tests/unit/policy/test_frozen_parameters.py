@@ -10,6 +10,8 @@ import torch
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.agents.sac import SACTrainer
+from rlframe.policy.torch.flat import FlatParameters
+from rlframe.policy.torch.flat_optimizers import FlatRMSProp
 
 SMALL = {"num_workers": 0, "seed": 1, "rollout_fragment_length": 20, "train_batch_size": 20, "min_iter_time_s": 0}
 PPO = {"sgd_minibatch_size": 20, "num_sgd_iter": 2, "model": {"fcnet_hiddens": [8]}}
@@ -35,3 +37,18 @@ def test_a_frozen_layer_stays_while_others_learn(trainer_class: Any, env: str, c
         assert bool(changed & frozen) is learns
         assert changed - frozen
     trainer.stop()
+
+
+def test_rmsprop_in_one_buffer_takes_pytorchs_steps() -> None:
+    layers = [torch.nn.Linear(3, 2) for _ in range(2)]
+    layers[1].load_state_dict(layers[0].state_dict())
+    options: dict[str, Any] = {"lr": 0.1, "alpha": 0.9, "eps": 0.2, "momentum": 0.5}
+    flat = FlatParameters(layers[0].parameters())
+    optimizers = FlatRMSProp(flat, **options), torch.optim.RMSprop(layers[1].parameters(), **options)
+    for step in range(4):
+        for layer, optimizer in zip(layers, optimizers, strict=True):
+            loss = layer(torch.full((2, 3), step + 1.0)).square().sum()
+            flat.zero_grad() if layer is layers[0] else optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    torch.testing.assert_close(dict(layers[0].named_parameters()), dict(layers[1].named_parameters()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
 import sys
 
 import pytest
@@ -100,3 +101,14 @@ def test_one_name_for_what_try_import_tf_returns_is_tensorflow_as_in_rllib_0_8(m
     assert (tf.loads("[1]"), tf[2]) == ([1], 2)
     with pytest.raises(AttributeError):
         tf.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "use",
+    ["import rlframe.utils.quiet_tf", "from rlframe.utils.framework import try_import_tf; try_import_tf()[1].here"],
+)
+def test_triton_is_loaded_before_tensorflow(tmp_path, use):
+    (tmp_path / "triton.py").write_text("import sys; assert 'tensorflow' not in sys.modules")
+    (tmp_path / "tensorflow.py").write_text("import sys; assert 'triton' in sys.modules; here = True")
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {use}; assert sys.modules['tensorflow'].here"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
