@@ -42,8 +42,8 @@ def import_tensorflow_quietly() -> Any:
 def _load_triton_first() -> None:
     """Imports Triton, which PyTorch for GPUs brings and loads at the first step of some of its optimisers.
 
-    Each of the two has an LLVM in it. Triton before TensorFlow works; behind it, the process ends in a segmentation fault
-    (seen with TensorFlow 2.21 and Triton of PyTorch 2.13).
+    Each of the two has an LLVM in it. Triton before TensorFlow works; behind it, the process ends in a segmentation
+    fault (seen with TensorFlow 2.21 and Triton of PyTorch 2.13).
     """
     if importlib.util.find_spec("triton") is not None:
         with contextlib.suppress(ImportError):  # one that does not load here is no danger
