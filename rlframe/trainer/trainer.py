@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import time
@@ -12,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from ray.tune import Checkpoint, Trainable
+from ray.tune import Trainable
 from ray.tune.execution.placement_groups import PlacementGroupFactory
 
 from rlframe.config.common import CommonConfig
@@ -37,11 +36,11 @@ from rlframe.trainer.evaluating import (
     send_weights,
     summarize,
 )
-from rlframe.trainer.exporting import ExportingMixin
 from rlframe.trainer.iterating import IteratingMixin, training_method
 from rlframe.trainer.loggers import RunLogger
 from rlframe.trainer.policies import PolicyTableMixin
 from rlframe.trainer.recovery import MAX_WORKER_FAILURE_RETRIES, recover, with_recovery
+from rlframe.trainer.saving import SavingMixin
 from rlframe.trainer.setup import (
     ClassicTrainerMixin,
     call_by_signature,
@@ -55,9 +54,9 @@ from rlframe.trainer.setup import (
     seed_process,
     settle_framework,
 )
-from rlframe.utils.errors import CheckpointError, ConfigError, WorkerError
+from rlframe.utils.errors import ConfigError, WorkerError
 from rlframe.utils.logs import set_log_level, silence_tune
-from rlframe.utils.names import gates, trusting, under
+from rlframe.utils.names import gates, under
 from rlframe.utils.seeding import entropy_seed
 
 if TYPE_CHECKING:
@@ -83,10 +82,10 @@ class Trainer(
     ActingMixin,
     ClassicTrainerMixin,
     DescribingMixin,
-    ExportingMixin,
     IteratingMixin,
     PolicyTableMixin,
     RLlibEvaluationNames,
+    SavingMixin,
     Trainable,
 ):
     """Trains policies with an execution plan; a `ray.tune.Trainable`.
@@ -584,68 +583,7 @@ class Trainer(
 
         return dict(collect_metrics(self.workers.local_worker(), selected_workers or self.workers.remote_workers()))
 
-    # --- weights and checkpoints ------------------------------------------------------------------------------
-
-    def get_weights(self, policies: list[str] | None = None) -> dict[str, Any]:
-        """Returns `{policy_id: {name: array}}`, copies."""
-        weights: dict[str, Any] = self.workers.local_worker().get_weights(policies)
-        return weights
-
-    def set_weights(self, weights: dict[str, Any]) -> None:
-        """Takes `{policy_id: weights}` into the local worker; remote ones get them before they sample next."""
-        local = self.workers.local_worker()
-        local.set_weights(weights)
-        self.workers.weights_changed(list(weights), local.get_global_vars())
-
-    def save(self, checkpoint_dir: str | None = None) -> str:  # type: ignore[override]  # Tune's result is Tune's own
-        """Writes a checkpoint and returns its directory, `<checkpoint_dir>/checkpoint_<iteration>`.
-
-        Under Tune, which keeps checkpoints itself and calls this, it returns what Tune's own `save` does; their
-        directories have the iteration in their names all the same.
-
-        Args:
-            checkpoint_dir: Parent directory; None takes `logdir`.
-
-        Raises:
-            OSError: If it cannot be written; an older checkpoint of that name is left as it was.
-            CheckpointError: If a program's own `save_checkpoint` returns a dict, which nothing would write.
-        """
-        if self._storage:  # under Tune, which keeps checkpoints itself
-            checkpointing.number_by_iteration(self._storage, self.iteration)
-            return cast(str, super().save(checkpoint_dir))
-        path = os.path.join(checkpoint_dir or self.logdir, f"checkpoint_{self.iteration:06d}")
-        save: Any = self.save_checkpoint
-        if type(self).save_checkpoint is not Trainer.save_checkpoint:  # a program's own finds the directory there
-            os.makedirs(path, exist_ok=True)
-        if isinstance(save(path), dict):
-            raise CheckpointError(
-                f"{type(self).__name__}: save_checkpoint() returned a dict, wanted files in the directory that it is "
-                "given; what __getstate__() returns is written without one"
-            )
-        return path
-
-    def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Writes everything that is needed to go on exactly into a directory: arrays and JSON, nothing executable."""
-        checkpointing.save(self, checkpoint_dir)
-
-    def restore(self, checkpoint_path: Any, *, trust: bool = False) -> None:
-        """Goes on from a checkpoint: the directory, a file name in it as old programs write it, or Tune's object.
-
-        Args:
-            checkpoint_path: The checkpoint.
-            trust: Whether classes that it names are imported, though they are neither built in nor named by this
-                trainer's own config. Policies that the run had added can name such. It runs their code.
-
-        Raises:
-            CheckpointError: If it is missing, damaged, or of another algorithm, model or space, or names what is not
-                trusted; this trainer is then as it was before.
-        """
-        with trusting() if trust else contextlib.nullcontext():
-            if isinstance(checkpoint_path, Checkpoint) or not isinstance(checkpoint_path, (str, os.PathLike)):
-                super().restore(checkpoint_path)
-                return
-            self.load_checkpoint(os.fspath(checkpoint_path))
-            self._restored = True
+    # --- from a checkpoint, and the end ----------------------------------------------------------------------------
 
     @classmethod
     def from_checkpoint(
@@ -675,43 +613,6 @@ class Trainer(
 
         return cast(Trainer, rebuild(None if cls is Trainer else cls, path, config, env, trust))
 
-    def load_checkpoint(self, checkpoint_path: Any) -> None:
-        """Takes over the state of a checkpoint directory."""
-        checkpointing.load(self, checkpointing.resolve_path(checkpoint_path))
-
-    def save_to_object(self) -> bytes:
-        """Returns a checkpoint as bytes (a zip of the checkpoint's files)."""
-        return checkpointing.to_bytes(self)
-
-    def restore_from_object(self, obj: bytes, *, trust: bool = False) -> None:
-        """Goes on from what `save_to_object` returned; `trust` as for `restore`."""
-        with trusting() if trust else contextlib.nullcontext():
-            checkpointing.from_bytes(self, obj)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Returns the whole state, nested dicts of arrays and numbers: what checkpoints hold, as `restore` takes it.
-
-        A subclass may add entries of its own (dicts, lists, arrays, numbers, texts) that its `__setstate__` reads.
-        """
-        return checkpointing.gather(self)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Goes on from what `__getstate__` of a trainer with the same config returned.
-
-        Raises:
-            CheckpointError: If this is no trainer yet: trainers are not pickled or copied.
-        """
-        if "workers" not in self.__dict__:
-            raise CheckpointError(
-                f"{type(self).__name__}: got a pickle or a copy of a trainer, which has files and processes; "
-                "make one with the same config, and restore() a checkpoint, or set_weights()"
-            )
-        checkpointing.apply(self, state)
-
-    def delete_checkpoint(self, checkpoint_path: str) -> None:
-        """Removes a checkpoint's directory."""
-        checkpointing.delete(checkpoint_path)
-
     def cleanup(self) -> None:
         """Ends the plan's threads and actors, stops workers and closes the log files; called by `stop()`."""
         if self.train_exec_impl is not None:
@@ -725,7 +626,7 @@ class Trainer(
             self._logger.close()
 
     # Under their names in Ray 0.8, for `super()`.
-    _setup, _restore, _stop, _log_result = setup, load_checkpoint, cleanup, Trainable.log_result
+    _setup, _restore, _stop, _log_result = setup, SavingMixin.load_checkpoint, cleanup, Trainable.log_result
 
     def _save(self, checkpoint_dir: str) -> str:
         Trainer.save_checkpoint(self, checkpoint_dir)

@@ -1,0 +1,197 @@
+"""What a trainer writes and reads: weights, checkpoints, and its policies for use elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any, cast
+
+from ray.tune import Checkpoint, Trainable
+
+from rlframe.data.sample_batch import DEFAULT_POLICY_ID
+from rlframe.trainer import checkpointing
+from rlframe.utils.errors import CheckpointError, ConfigError
+from rlframe.utils.names import trusting
+
+_FORMATS = ("checkpoint", "model", "onnx")
+
+
+class SavingMixin(Trainable):
+    """What leaves a `Trainer` and comes back: weights, checkpoints, and files of its policies."""
+
+    workers: Any
+
+    def get_weights(self, policies: list[str] | None = None) -> dict[str, Any]:
+        """Returns `{policy_id: {name: array}}`, copies."""
+        weights: dict[str, Any] = self.workers.local_worker().get_weights(policies)
+        return weights
+
+    def set_weights(self, weights: dict[str, Any]) -> None:
+        """Takes `{policy_id: weights}` into the local worker; remote ones get them before they sample next."""
+        local = self.workers.local_worker()
+        local.set_weights(weights)
+        self.workers.weights_changed(list(weights), local.get_global_vars())
+
+    def save(self, checkpoint_dir: str | None = None) -> str:  # type: ignore[override]  # Tune's result is Tune's own
+        """Writes a checkpoint and returns its directory, `<checkpoint_dir>/checkpoint_<iteration>`.
+
+        Under Tune, which keeps checkpoints itself and calls this, it returns what Tune's own `save` does; their
+        directories have the iteration in their names all the same.
+
+        Args:
+            checkpoint_dir: Parent directory; None takes `logdir`.
+
+        Raises:
+            OSError: If it cannot be written; an older checkpoint of that name is left as it was.
+            CheckpointError: If a program's own `save_checkpoint` returns a dict, which nothing would write.
+        """
+        if self._storage:  # under Tune, which keeps checkpoints itself
+            checkpointing.number_by_iteration(self._storage, self.iteration)
+            return cast(str, super().save(checkpoint_dir))
+        path = os.path.join(checkpoint_dir or self.logdir, f"checkpoint_{self.iteration:06d}")
+        save: Any = self.save_checkpoint
+        if type(self).save_checkpoint is not SavingMixin.save_checkpoint:  # a program's own finds the directory there
+            os.makedirs(path, exist_ok=True)
+        if isinstance(save(path), dict):
+            raise CheckpointError(
+                f"{type(self).__name__}: save_checkpoint() returned a dict, wanted files in the directory that it is "
+                "given; what __getstate__() returns is written without one"
+            )
+        return path
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Writes everything that is needed to go on exactly into a directory: arrays and JSON, nothing executable."""
+        checkpointing.save(self, checkpoint_dir)
+
+    def restore(self, checkpoint_path: Any, *, trust: bool = False) -> None:
+        """Goes on from a checkpoint: the directory, a file name in it as old programs write it, or Tune's object.
+
+        Args:
+            checkpoint_path: The checkpoint.
+            trust: Whether classes that it names are imported, though they are neither built in nor named by this
+                trainer's own config. Policies that the run had added can name such. It runs their code.
+
+        Raises:
+            CheckpointError: If it is missing, damaged, or of another algorithm, model or space, or names what is not
+                trusted; this trainer is then as it was before.
+        """
+        with trusting() if trust else contextlib.nullcontext():
+            if isinstance(checkpoint_path, Checkpoint) or not isinstance(checkpoint_path, (str, os.PathLike)):
+                super().restore(checkpoint_path)
+                return
+            self.load_checkpoint(os.fspath(checkpoint_path))
+            self._restored = True
+
+    def load_checkpoint(self, checkpoint_path: Any) -> None:
+        """Takes over the state of a checkpoint directory."""
+        checkpointing.load(self, checkpointing.resolve_path(checkpoint_path))
+
+    def save_to_object(self) -> bytes:
+        """Returns a checkpoint as bytes (a zip of the checkpoint's files)."""
+        return checkpointing.to_bytes(self)
+
+    def restore_from_object(self, obj: bytes, *, trust: bool = False) -> None:
+        """Goes on from what `save_to_object` returned; `trust` as for `restore`."""
+        with trusting() if trust else contextlib.nullcontext():
+            checkpointing.from_bytes(self, obj)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns the whole state, nested dicts of arrays and numbers: what checkpoints hold, as `restore` takes it.
+
+        A subclass may add entries of its own (dicts, lists, arrays, numbers, texts) that its `__setstate__` reads.
+        """
+        return checkpointing.gather(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Goes on from what `__getstate__` of a trainer with the same config returned.
+
+        Raises:
+            CheckpointError: If this is no trainer yet: trainers are not pickled or copied.
+        """
+        if "workers" not in self.__dict__:
+            raise CheckpointError(
+                f"{type(self).__name__}: got a pickle or a copy of a trainer, which has files and processes; "
+                "make one with the same config, and restore() a checkpoint, or set_weights()"
+            )
+        checkpointing.apply(self, state)
+
+    def delete_checkpoint(self, checkpoint_path: str) -> None:
+        """Removes a checkpoint's directory."""
+        checkpointing.delete(checkpoint_path)
+
+    # --- policies for use elsewhere ---------------------------------------------------------------------------
+
+    def export_policy_model(self, export_dir: str, policy_id: str = DEFAULT_POLICY_ID, onnx: int | None = None) -> None:
+        """Writes a policy's network as `model.pt` (TorchScript: preprocessed obs [B, ...] to distribution inputs).
+
+        Args:
+            export_dir: Directory, made if missing.
+            policy_id: Which policy.
+            onnx: Writes `model.onnx` of that opset instead.
+        """
+        self.workers.local_worker().policy_map[policy_id].export_model(export_dir, onnx)
+
+    def export_policy(
+        self,
+        to: str,
+        directory: str | os.PathLike[str],
+        *,
+        policy_id: str = DEFAULT_POLICY_ID,
+        force: bool = False,
+    ) -> Path:
+        """Writes a policy as a file that acts without rlframe: from the environment's observation to its action.
+
+        Args:
+            to: "numpy", "onnx", "torchscript" or "savedmodel".
+            directory: Where the file and its `contract.json` are written.
+            policy_id: Which policy.
+            force: Whether an export that is there is replaced.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            ConfigError: If it cannot be written, or would not act as the policy does; see
+                `rlframe.serving.export.export_policy`.
+        """
+        from rlframe.serving.export import export_policy
+
+        return export_policy(self, to, directory, policy_id=policy_id, force=force)
+
+    def export_policy_checkpoint(
+        self, export_dir: str, filename_prefix: str = "model", policy_id: str = DEFAULT_POLICY_ID
+    ) -> None:
+        """Writes a policy's whole state (weights, targets, optimiser) as arrays and JSON into `export_dir`."""
+        from rlframe.utils.state_files import write_state
+
+        policy = self.workers.local_worker().policy_map[policy_id]
+        write_state(os.path.join(export_dir, filename_prefix), policy.get_state(), {"kind": "policy", "id": policy_id})
+
+    def import_policy_model_from_h5(self, import_file: str, policy_id: str = DEFAULT_POLICY_ID) -> None:
+        """Has a policy's model load an HDF5 file, by its method `import_from_h5(file)`; workers get the weights."""
+        self.workers.local_worker().policy_map[policy_id].import_model_from_h5(import_file)
+        self.workers.weights_changed()
+
+    def import_model(self, import_file: str) -> None:
+        """Does what `import_policy_model_from_h5` does, for the one policy of a single agent.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+        """
+        if not os.path.isfile(import_file):
+            raise FileNotFoundError(f"import_file: {import_file!r} is no file")
+        self.import_policy_model_from_h5(import_file)
+
+    def _export_model(self, export_formats: list[str], export_dir: str) -> dict[str, str]:
+        unknown = sorted(set(export_formats) - set(_FORMATS))
+        if unknown:
+            raise ConfigError(f"export format: got {unknown[0]!r}, wanted one of {', '.join(_FORMATS)}")
+        paths = {name: os.path.join(export_dir, name) for name in export_formats}
+        for name, path in paths.items():
+            if name == "checkpoint":
+                self.export_policy_checkpoint(path)
+            else:
+                opset = int(os.environ.get("ONNX_OPSET", "18")) if name == "onnx" else None
+                self.export_policy_model(path, onnx=opset)
+        return paths
