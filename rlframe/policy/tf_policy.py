@@ -7,7 +7,6 @@ import functools
 import itertools
 import math
 import os
-import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -16,31 +15,23 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.config.common import ONLY_EVALUATES
-from rlframe.data.columns import OBS, SEQ_LENS, VF_PREDS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.models.modelv2 import states_of
-from rlframe.models.tf.check_model import check_model
-from rlframe.models.tf.misc import seeded_initial_weights
-from rlframe.models.tf.networks import SomeNetworks
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.nonfinite import explain_nonfinite
-from rlframe.policy.own_inference import sampled
-from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec, RMSPropSpec, by_optimizer, keep_reports, merge_kept, phases
+from rlframe.policy.parts import RMSPropSpec, by_optimizer, keep_reports, merge_kept, phases
 from rlframe.policy.policy import State
-from rlframe.policy.tf.adam import Adam
+from rlframe.policy.tf.acting import TFActing
+from rlframe.policy.tf.building import TFParts
 from rlframe.policy.tf.data_parallel import split_batch
-from rlframe.policy.tf.draws import TracedDraws, draw
-from rlframe.policy.tf.optimizers import build_slots, clip_each, load_optimizer, optimizer_state, set_rate, with_tape
+from rlframe.policy.tf.draws import TracedDraws
+from rlframe.policy.tf.optimizers import clip_each, load_optimizer, optimizer_state, set_rate, with_tape
 from rlframe.policy.tf.rllib_names import RLlibTFPolicyNames
-from rlframe.policy.tf.rmsprop import RMSProp
 from rlframe.policy.tf.runtime import prepare
 from rlframe.policy.tf.second_order import TFSecondOrder
-from rlframe.policy.tf.target import TargetNetwork
 from rlframe.policy.tf.template import derive_class
 from rlframe.policy.tf.traced import TracedCalls, tensor_columns
-from rlframe.policy.tf.weights import WeightMirror, load_weights, to_arrays
-from rlframe.policy.users_code import Losses, makes_own_values, method
+from rlframe.policy.tf.weights import load_weights, to_arrays
+from rlframe.policy.users_code import Losses, method
 from rlframe.utils.quiet_tf import tf
 
 Tensor: TypeAlias = Any
@@ -52,7 +43,7 @@ Gradients: TypeAlias = list[tuple[Any, Any]]
 _NOT_FINITE = re.compile(r"loss (\d+) is not finite")
 
 
-class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
+class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
     """Acts and learns with a TensorFlow model.
 
     Derive with `build_tf_policy`, or subclass and override `loss`, `optimizer`, `gradients`, `extra_grad_info`,
@@ -129,8 +120,6 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
         self._draws = TracedDraws(self)
         self._apply_calls = TracedCalls(self._traced_apply)
         self._scalar_tensors: dict[str, tuple[float, Tensor]] = {}
-        self._mirror: WeightMirror | None = None
-        self._mirror_is_stale = False
         with tf.device(self.device):
             self.components.update(self.make_components())
 
@@ -150,175 +139,6 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
     def with_tracing(cls) -> type[TFPolicy]:
         """Returns the class itself: its learner step is always traced."""
         return cls
-
-    @contextlib.contextmanager
-    def seeded(self, *path: int | str) -> Iterator[None]:
-        """A context in which initial weights come from this policy's own stream named by `path`.
-
-        Built-in models draw from a generator of their own; Keras draws from the global streams of `random`, NumPy and
-        TensorFlow, of which the first two go on afterwards as if nothing had been drawn.
-        """
-        seed = self.stream_seed(*path)
-        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - Keras draws from the global stream
-        try:
-            tf.keras.utils.set_random_seed(seed % 2**32)
-            with seeded_initial_weights(seed):
-                yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)  # noqa: NPY002 - as above
-
-    def check_model(self, model: Any, num_outputs: int | None) -> None:
-        """Raises a ValueError where the model gives something else than `num_outputs` numbers per row."""
-        values = (self.wants_values or self.learns_values) and not makes_own_values(self)
-        check_model(model, self.observation_space, num_outputs, values=values)
-
-    def _make_optimizers(self) -> list[Any]:
-        if self.config.get(ONLY_EVALUATES):
-            return []
-        made = self.optimizer()
-        optimizers = list(made) if isinstance(made, (list, tuple)) else [made]
-        replaced = self.exploration.get_exploration_optimizer(optimizers)
-        optimizers = optimizers if replaced is None else list(replaced)
-        for optimizer in optimizers:
-            # Here, and not while the step is traced: a traced function must not make variables.
-            build_slots(optimizer, list(self.model.trainable_variables()))
-        return optimizers
-
-    def optimizer(self) -> Any:
-        """Returns the optimiser(s): those of `optimizers`, or Adam with `config["lr"]`. Keras' are welcome."""
-        if not self.optimizer_specs:
-            return self.adam(lr=self.config["lr"])
-        made = zip(self.optimizer_specs, self._weights_by_optimizer(), strict=True)
-        return [self._made_of(label, spec, weights) for label, (spec, weights) in made]
-
-    def _made_of(self, label: str, spec: OptimizerSpec, weights: dict[str, Any]) -> Adam | RMSProp:
-        """Returns the optimiser that a spec describes."""
-        if not isinstance(spec, RMSPropSpec):
-            return Adam(weights, spec.lr, spec.eps, label=label)
-        eps = self.epsilon(spec)
-        return RMSProp(weights, spec.lr, decay=spec.decay, eps=eps, momentum=spec.momentum, label=label)
-
-    def _spec_of(self, optimizer: Any) -> OptimizerSpec | None:
-        """Returns the spec that an optimiser was made of; None for one of the user's own."""
-        return self.optimizer_specs.get(getattr(optimizer, "label", None) or "")
-
-    def adam(self, *, lr: float, eps: float = 1e-8) -> Adam:
-        """Returns Adam over the model's trainable variables."""
-        return Adam(self.model.trainable_variables(as_dict=True), lr, eps)
-
-    def _make_target_network(self, names: tuple[str, ...]) -> None:
-        second = self.target_model
-        if second is None:
-            with tf.device(self.device), self.seeded("target"):
-                second, _ = self.make_model_and_dist()
-        pair = [self.model, second]
-        self.target_network = TargetNetwork(
-            *(pair if names == WHOLE_MODEL else [SomeNetworks(model, names) for model in pair])
-        )
-        self.target_model = self.target_network.model
-        self.target_models = {self.model: self.target_model}
-        self.components["target_network"] = self.target_network
-
-    def make_generator(self, *path: int | str) -> Any:
-        """Returns a random stream of the policy's own, named by `path`: a `tf.random.Generator`."""
-        return tf.random.Generator.from_seed(self.stream_seed(*path) % 2**63)
-
-    def live_weights(self) -> dict[str, NDArray[Any]]:
-        """Returns arrays that `refresh_live_weights` brings up to date with the model's variables."""
-        self._mirror = WeightMirror(self.model.named_variables())
-        return self._mirror.arrays
-
-    def _weights_changed(self) -> None:
-        self._mirror_is_stale = True
-
-    def refresh_live_weights(self) -> None:
-        """Brings the NumPy actor's weights up to date."""
-        if self._mirror_is_stale and self._mirror is not None:
-            self._mirror.refresh()
-            self._mirror_is_stale = False
-
-    # --- acting -----------------------------------------------------------------------------------------------
-
-    def values_in_framework(self, obs: NDArray[Any]) -> NDArray[np.float32]:
-        """Returns the model's state values [B] for `obs` [B, ...], by way of TensorFlow."""
-        return np.asarray(self._act_calls({OBS: obs}, {}, explore=False, values=True, extra=False)["values"])
-
-    def forward_in_framework(
-        self, columns: Mapping[str, NDArray[Any]], explore: bool
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None, list[NDArray[Any]]]:
-        """Returns what `forward_with_memory` does, by way of TensorFlow."""
-        made = self._act_calls(
-            self._acting_columns(columns), {}, explore=explore, values=self.wants_values, extra=False
-        )
-        return made["inputs"], made.get("values"), made["states"]
-
-    def _acting_columns(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the columns that can be tensors; for a recurrent model, as sequences of one step."""
-        lens = {SEQ_LENS: np.ones(len(columns[OBS]), np.int32)} if self.is_recurrent() else {}
-        return tensor_columns({**columns, **lens})
-
-    def _traced_forward(
-        self,
-        columns: Mapping[str, Tensor],
-        scalars: Mapping[str, Tensor],
-        *,
-        explore: bool,
-        values: bool,
-        extra: bool,
-        draws: bool = False,
-    ) -> dict[str, Any]:
-        """Computes distribution inputs and new states of a batch; values, extra columns and actions where asked for."""
-        del scalars
-        batch = SampleBatch.from_columns(dict(columns))
-        batch.set_training(False)
-        inputs, dist_class, states = self._dist_inputs(batch, explore, self.global_timestep)
-        made = {"inputs": inputs, "dist_class": dist_class, "states": list(states)}
-        if values:
-            made["values"] = self.model.value_function()
-        if extra:
-            made["extra"] = self.extra_action_out(batch, states_of(batch), self.model, dist_class(inputs, self.model))
-        if draws:
-            made["drawn"] = draw(dist_class(inputs, self.model), explore)
-        return made
-
-    def act_in_framework(
-        self, input_dict: Mapping[str, Any], explore: bool, timestep: int | None
-    ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        """Returns actions [B, ...] and extra columns; model and hooks run in a traced function."""
-        step = self.global_timestep if timestep is None else timestep
-        count = len(np.asarray(input_dict[OBS]))
-        columns = self._acting_columns(input_dict)
-        if self._action_sampler_fn is not None:
-            batch = SampleBatch.from_columns({key: tf.convert_to_tensor(value) for key, value in columns.items()})
-            batch.set_training(False)
-            made = self._action_sampler_fn(self, self.model, batch, states_of(batch), explore=explore, timestep=step)
-            actions, logp, inputs, states = sampled(made)
-            return self._finish(count, actions, logp, inputs, self._extra_columns(batch, None), states)
-        tensors = self._action_distribution_fn is not None or self._explores_with_tensors()
-        in_numpy = self.numpy_dist is not None and not tensors
-        passed = self._draws.call(
-            self._act_calls,
-            (columns, {}),
-            {"explore": explore, "values": self.wants_values, "extra": self.has_custom_action_out()},
-            draws=not in_numpy and self._draws.may(step, explore=explore),
-        )
-        inputs = passed["inputs"]
-        if "drawn" in passed:
-            self.exploration.advance(step)
-            actions, logp = passed["drawn"]
-        else:
-            dist_class = passed["dist_class"]
-            actions, logp = self.exploration.get_exploration_action(
-                action_distribution=method(self, "distribution")(inputs)
-                if in_numpy
-                else dist_class(tf.convert_to_tensor(inputs), self.model),
-                timestep=step,
-                explore=explore,
-            )
-        values = {VF_PREDS: passed["values"]} if self.wants_values else {}
-        extra = {**values, **passed.get("extra", {})}
-        return self._finish(count, actions, logp, inputs, extra, passed["states"])
 
     # --- learning ---------------------------------------------------------------------------------------------
 
@@ -600,6 +420,10 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy):
     def second_order(self, name: str) -> TFSecondOrder:
         """Returns the loss of networks that the policy steps itself, and its `divergence`, with their derivatives."""
         return TFSecondOrder(self, name)
+
+    def _weights_changed(self) -> None:
+        if self._mirror is not None:
+            self._mirror.stale = True
 
     def set_learning_rate(self, lr: float) -> None:
         """Sets the rate of every optimiser whose spec does not hold it constant."""

@@ -122,8 +122,7 @@ def base_model_of(model: Any) -> Any:
     """Returns a default network as a Keras model of observations [B, ...] to [outputs, values [B, 1]].
 
     It is a view: its layers `fc_1`, …, `fc_out`, `fc_value_1`, …, `value_out`, and `conv1`, … for images, compute with
-    the network's variables as they are then, and setting theirs sets the network's. A policy that acts in NumPy reads
-    them again when it learns or `set_weights` is called.
+    the network's variables as they are then, and setting theirs sets the network's.
     """
     spec, variables = model._spec, model.named_variables()
     shape = model.obs_space.shape

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -41,6 +43,11 @@ class WeightMirror:
 
     Args:
         variables: Named variables.
+
+    Attributes:
+        arrays: The arrays by name.
+        stale: Whether the variables may have other values than the arrays. An assignment to one by its methods, as a
+            program's own or that of a Keras model, is noticed; who assigns within a traced function sets this.
     """
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
@@ -48,6 +55,8 @@ class WeightMirror:
             name: np.empty(variable.shape, variable.dtype.as_numpy_dtype) for name, variable in variables.items()
         }
         self._read = _reader(list(variables.values()))
+        for variable in variables.values():
+            _watchers_of(variable).add(self)
         self.refresh()
 
     def refresh(self) -> None:
@@ -56,6 +65,28 @@ class WeightMirror:
         # times as long. Nothing holds the memory when the next step wants to write to it.
         for array, value in zip(self.arrays.values(), self._read(), strict=True):
             np.copyto(array, memoryview(value))
+        self.stale = False
+
+
+def _watchers_of(variable: Any) -> weakref.WeakSet[WeightMirror]:
+    """Returns the mirrors that are told when a method of the variable assigns to it."""
+    watchers: weakref.WeakSet[WeightMirror] | None = getattr(variable, "_mirrors", None)
+    if watchers is None:
+        watchers = variable._mirrors = weakref.WeakSet()
+        for name in ("assign", "assign_add", "assign_sub"):
+            setattr(variable, name, _told(getattr(variable, name), watchers))
+    return watchers
+
+
+def _told(assign: Callable[..., Any], watchers: weakref.WeakSet[WeightMirror]) -> Callable[..., Any]:
+    @functools.wraps(assign)
+    def assign_and_tell(*args: Any, **kwargs: Any) -> Any:
+        assigned = assign(*args, **kwargs)
+        for mirror in watchers:
+            mirror.stale = True
+        return assigned
+
+    return assign_and_tell
 
 
 def _reader(variables: list[Any]) -> Callable[[], list[Any]]:
