@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.util
 import os
@@ -11,6 +10,7 @@ import tempfile
 from typing import Any
 
 from rlframe.utils.missing_tf import MissingTensorFlow
+from rlframe.utils.triton import load_triton_first
 
 
 def import_tensorflow_quietly() -> Any:
@@ -21,7 +21,7 @@ def import_tensorflow_quietly() -> Any:
     """
     if "tensorflow" in sys.modules:
         return sys.modules["tensorflow"]
-    _load_triton_first()
+    load_triton_first()
     if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") != "3":
         return importlib.import_module("tensorflow")
     sys.stderr.flush()
@@ -37,17 +37,6 @@ def import_tensorflow_quietly() -> Any:
         finally:
             os.dup2(kept, 2)
             os.close(kept)
-
-
-def _load_triton_first() -> None:
-    """Imports Triton, which PyTorch for GPUs brings and loads at the first step of some of its optimisers.
-
-    Each of the two has an LLVM in it. Triton before TensorFlow works; behind it, the process ends in a segmentation
-    fault (seen with TensorFlow 2.21 and Triton of PyTorch 2.13).
-    """
-    if importlib.util.find_spec("triton") is not None:
-        with contextlib.suppress(ImportError):  # one that does not load here is no danger
-            importlib.import_module("triton")
 
 
 _loaded = sys.modules.get("tensorflow", ...)  # None: somebody says that there is none

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from rlframe.utils.errors import ConfigError
+from rlframe.utils.triton import leave_triton_out
 
 _LOGGER = logging.getLogger("rlframe")
 
@@ -30,6 +31,7 @@ def choose_devices(config: dict[str, Any]) -> list[torch.device]:
     Raises:
         ConfigError: If more GPUs were asked for than are visible.
     """
+    leave_triton_out()
     key = "num_gpus_per_worker" if config.get("worker_index") else "num_gpus"
     asked = config.get(key) or 0
     count = max(math.ceil(asked), 1)

@@ -112,3 +112,19 @@ def test_triton_is_loaded_before_tensorflow(tmp_path, use):
     (tmp_path / "tensorflow.py").write_text("import sys; assert 'triton' in sys.modules; here = True")
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {use}; assert sys.modules['tensorflow'].here"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_triton_behind_tensorflow_is_left_out(tmp_path):
+    (tmp_path / "triton.py").write_text("raise SystemExit('this would end the process')")
+    (tmp_path / "tensorflow.py").write_text("")
+    program = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import tensorflow
+from rlframe.agents.pg import PGTrainer
+PGTrainer({{"num_workers": 0, "train_batch_size": 10}}, env="CartPole-v1").train()
+import torch
+torch.optim.RMSprop([torch.nn.Parameter(torch.zeros(1))]).step()
+assert sys.modules["triton"] is None
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
