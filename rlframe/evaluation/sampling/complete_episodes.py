@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.evaluation.sampling.rollout_buffer import TrajectorySlice, split_segments
+from rlframe.evaluation.sampling.rollout_buffer import TrajectorySlice
 
 
 class CompleteEpisodes:
@@ -44,3 +44,10 @@ class CompleteEpisodes:
         whole = done[0] if len(done) == 1 else SampleBatch.concat_samples(done)
         processed: SampleBatch = self._postprocess(whole, segments)
         return processed
+
+
+def split_segments(batch: SampleBatch, segments: list[TrajectorySlice]) -> list[SampleBatch]:
+    """Returns one batch of views per segment."""
+    if len(segments) == 1:
+        return [batch]
+    return [batch[segment.start : segment.stop] for segment in segments]

@@ -206,10 +206,3 @@ def _check_finite(buffer: RolloutBuffer) -> None:
         from rlframe.evaluation.sampling.nonfinite_rows import blame
 
         blame(buffer, name, column)
-
-
-def split_segments(batch: SampleBatch, segments: list[TrajectorySlice]) -> list[SampleBatch]:
-    """Returns one batch of views per segment."""
-    if len(segments) == 1:
-        return [batch]
-    return [batch[segment.start : segment.stop] for segment in segments]

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
+from rlframe.evaluation.sampling.complete_episodes import split_segments
 from rlframe.evaluation.sampling.loop import Hooks
-from rlframe.evaluation.sampling.rollout_buffer import RolloutBuffer, TrajectorySlice, split_segments
+from rlframe.evaluation.sampling.rollout_buffer import RolloutBuffer, TrajectorySlice
 from rlframe.evaluation.sampling.slot import EnvSlot
 from rlframe.policy.users_code import postprocess
 

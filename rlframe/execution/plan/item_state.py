@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Literal
 
 import numpy as np
@@ -140,3 +141,9 @@ def close_operator(operator: Any) -> None:
     close = getattr(operator, "close", None)
     if callable(close):
         close()
+
+
+def has_actor(item: Any) -> bool:
+    """Returns whether an item is one of `zip_with_source_actor()`: its actor is another one after a restore."""
+    actors = sys.modules.get("ray.actor")
+    return actors is not None and isinstance(item, tuple) and any(isinstance(i, actors.ActorHandle) for i in item)

@@ -6,7 +6,6 @@ that passes through it does not end it, and pulling an item costs one method cal
 
 from __future__ import annotations
 
-import sys
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -16,6 +15,7 @@ from rlframe.execution.plan.context import ACTIVE_CONTEXT, SharedMetrics, StepsL
 from rlframe.execution.plan.item_state import (
     close_operator,
     describe,
+    has_actor,
     operator_state,
     pack_item,
     restore_operator,
@@ -32,12 +32,6 @@ T = TypeVar("T")
 IDLE_PAUSE_S = 0.0005
 # How many items a branch with weight "*" may give in one turn, so that one that is always ready starves nobody.
 DRAIN_LIMIT = 100
-
-
-def _has_actor(item: Any) -> bool:
-    """Returns whether an item is one of `zip_with_source_actor()`: its actor is another one after a restore."""
-    actors = sys.modules.get("ray.actor")
-    return actors is not None and isinstance(item, tuple) and any(isinstance(i, actors.ActorHandle) for i in item)
 
 
 class Node:
@@ -153,7 +147,7 @@ class ForEachNode(Node):
 
     @override
     def get_state(self) -> Any:
-        held = [item for item in self._pending if not _has_actor(item)]
+        held = [item for item in self._pending if not has_actor(item)]
         return {"operator": operator_state(self._fn), "pending": pack_item(held)}
 
     @override

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from rlframe.models.modelv2 import states_of
 from rlframe.policy.framework_acting import FrameworkActing
 from rlframe.policy.inference import Acted
 from rlframe.policy.own_inference import sampled
+from rlframe.policy.torch.flat_optimizers import FlatOptimizer
 from rlframe.policy.torch.host_copy import HostCopy, fits
 from rlframe.policy.users_code import method
 
@@ -29,12 +30,32 @@ class TorchActing(FrameworkActing):
         """
         tensors = self.model.state_dict()
         if self.device.type == "cpu":
-            return {name: tensor.detach().numpy() for name, tensor in tensors.items()}
+            arrays = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
+            self.refresh_live_weights = self._takes_back(arrays)
+            return arrays
         if not fits(tensors):
             return None
         copy = HostCopy(tensors)
         self.refresh_live_weights = copy.refresh
         return copy.arrays
+
+    def _takes_back(self: Any, arrays: Mapping[str, NDArray[Any]]) -> Callable[[], None]:
+        """Returns what finds values that a program has put in the place of a parameter's: `parameter.data = ...`."""
+        flats = [made.flat for made in getattr(self, "_optimizers", ()) if isinstance(made, FlatOptimizer)]
+        members = {id(member) for flat in flats for member in flat.members()}
+        others = [(p, p.data_ptr(), arrays[name]) for name, p in self.model.named_parameters() if id(p) not in members]
+        if len(flats) == 1 and not others:
+            take_back: Callable[[], None] = flats[0].take_back
+            return take_back
+
+        def take_all_back() -> None:
+            for flat in flats:
+                flat.take_back()
+            for parameter, place, array in others:
+                if parameter.data_ptr() != place:
+                    np.copyto(array, parameter.detach().numpy())
+
+        return take_all_back
 
     def forward_in_framework(
         self: Any, columns: Mapping[str, NDArray[Any]], explore: bool

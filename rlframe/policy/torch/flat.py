@@ -57,6 +57,16 @@ class FlatParameters:
         self.param = nn.Parameter(buffer)
         self.param.grad = self.grad
         self._members = params
+        self._places = [(p, p.data_ptr(), p.data) for p in params]
+
+    def take_back(self) -> None:
+        """Takes in values that a program has put in the place of a member's: `parameter.data = ...`."""
+        for parameter, place, own in self._places:
+            if parameter.data_ptr() != place:
+                if parameter.shape != own.shape:
+                    raise ValueError(f"parameter.data: got {tuple(parameter.shape)}, wanted {tuple(own.shape)}")
+                own.copy_(parameter.data)
+                parameter.data = own
 
     def zero_grad(self) -> None:
         """Clears all gradients in place; those that others replaced by tensors of their own are views again.
@@ -74,6 +84,7 @@ class FlatParameters:
 
     def frozen(self) -> list[tuple[nn.Parameter, Tensor]]:
         """Returns the parameters that a program has frozen since (`requires_grad`), each with a copy of its values."""
+        self.take_back()
         return [(p, p.detach().clone()) for p in self._members if not p.requires_grad]
 
     @staticmethod
@@ -92,6 +103,8 @@ def any_frozen(optimizers: Iterable[torch.optim.Optimizer]) -> bool:
     """Returns whether a program has frozen parameters (`requires_grad`) that one of these steps."""
     for optimizer in optimizers:
         flat = getattr(optimizer, "flat", None)
+        if flat is not None:
+            flat.take_back()
         parameters = flat._members if flat is not None else [p for g in optimizer.param_groups for p in g["params"]]
         for parameter in parameters:
             if not parameter.requires_grad:

@@ -9,19 +9,33 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 
+from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.ppo import DEFAULT_CONFIG
 from rlframe.agents.ppo.ppo import PPOTrainer
+from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.inference import NumpyInference
 from tests.helpers.frameworks import needs_tf
 
 OBS = np.ones((2, 3), np.float32)
 
 
-def make(framework: str) -> Any:
+def make(framework: str, **updates: Any) -> Any:
     config = {**DEFAULT_CONFIG, "framework": framework, "seed": 0, "model": {**DEFAULT_CONFIG["model"]}}
     config["model"].update(fcnet_hiddens=[4], vf_share_layers=False)
-    policy = PPOTrainer.get_default_policy_class(None, config)(Box(-1, 1, (3,), np.float32), Discrete(2), config)
+    policy_class = PPOTrainer.get_default_policy_class(None, config)
+    policy = policy_class.with_updates(**updates)(Box(-1, 1, (3,), np.float32), Discrete(2), config)
     assert isinstance(policy.inference, NumpyInference)
+    return policy
+
+
+def q_learner(*, by_autograd: bool) -> Any:
+    config = {**DQNTrainer.get_default_config(), "framework": "torch", "seed": 0, "hiddens": [], "dueling": False}
+    config["model"] = {**config["model"], "fcnet_hiddens": [4]}
+    policy = DQNTrainer.get_default_policy_class(None, config)(Box(-1, 1, (3,), np.float32), Discrete(2), config)
+    if by_autograd:
+        policy.without_autograd = None
+    else:
+        assert policy.without_autograd is not None
     return policy
 
 
@@ -35,6 +49,49 @@ def test_tensors_of_torch() -> None:
         for parameter in policy.model.parameters():
             parameter.fill_(1.0)
     np.testing.assert_allclose(logits(policy), 4 * np.tanh(4) + 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("way", ["data", "vector_to_parameters", "an optimiser of its own"])
+def test_data_that_takes_the_place_of_a_parameters(way: str) -> None:
+    own = {"optimizer_fn": lambda policy, config: torch.optim.SGD(policy.model.parameters(), lr=config["lr"])}
+    policy = make("torch", **(own if way == "an optimiser of its own" else {}))
+    parameters = list(policy.model.parameters())
+    if way == "vector_to_parameters":
+        torch.nn.utils.vector_to_parameters(torch.ones(sum(p.numel() for p in parameters)), parameters)
+    for parameter in parameters if way != "vector_to_parameters" else ():
+        parameter.data = torch.ones_like(parameter)
+    np.testing.assert_allclose(logits(policy), 4 * np.tanh(4) + 1, rtol=1e-5)
+    outputs, _ = policy.model({"obs": torch.from_numpy(OBS)})
+    np.testing.assert_allclose(outputs[0].detach(), logits(policy), rtol=1e-5)
+
+
+@pytest.mark.parametrize("by_autograd", [True, False])
+@pytest.mark.parametrize("acts_between", [True, False])
+def test_learning_goes_on_from_data_set_by_hand(acts_between: bool, by_autograd: bool) -> None:
+    by_hand, by_weights = q_learner(by_autograd=by_autograd), q_learner(by_autograd=by_autograd)
+    before = {name: array * 2 for name, array in by_hand.get_weights().items()}
+    by_weights.set_weights(before)
+    for parameter in by_hand.model.parameters():
+        parameter.data = parameter.data * 2
+    if acts_between:
+        logits(by_hand)
+    rng = np.random.default_rng(0)
+    columns = {name: rng.random((8, 3), np.float32) for name in ("obs", "new_obs")}
+    columns |= {name: rng.random(8, np.float32) for name in ("rewards", "weights", "discounts")}
+    columns |= {"actions": rng.integers(2, size=8), "dones": np.zeros(8, np.bool_)}
+    for policy in (by_hand, by_weights):
+        for _ in range(3):
+            policy.learn_on_batch(SampleBatch(columns))
+    for name, array in by_weights.get_weights().items():
+        np.testing.assert_array_equal(by_hand.get_weights()[name], array, err_msg=name)
+        assert (array != before[name]).any()
+
+
+def test_data_of_another_shape_is_refused() -> None:
+    policy = make("torch")
+    policy.model.hidden_0.weight.data = torch.ones(5, 3)
+    with pytest.raises(ValueError, match=r"parameter.data: got \(5, 3\), wanted \(4, 3\)"):
+        logits(policy)
 
 
 @needs_tf
