@@ -149,8 +149,9 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
             stats: Takes the statistics of `extra_grad_process`.
         """
         alone = len(self.devices) == 1 and not self.distributed_world_size
-        if self.without_autograd is not None and alone and not any_frozen(self._optimizers):
-            made = self.without_autograd(batch)
+        by_hand = None if "loss" in vars(self) else self.without_autograd  # not of a loss that a program puts there
+        if by_hand is not None and alone and not any_frozen(self._optimizers):
+            made = by_hand(batch)
             named = made if isinstance(made, Mapping) else dict.fromkeys(self.optimizer_specs, made)
             losses = {index: named[name] for index, name in enumerate(self.optimizer_specs) if name in named}
             for index, loss in losses.items():

@@ -1,4 +1,4 @@
-"""Acting in NumPy sees the weights that a program sets in the framework's own way."""
+"""What a program sets in the framework's own way: weights, which acting in NumPy sees, and a policy's loss."""
 
 from __future__ import annotations
 
@@ -39,6 +39,14 @@ def q_learner(*, by_autograd: bool) -> Any:
     return policy
 
 
+def transitions() -> SampleBatch:
+    rng = np.random.default_rng(0)
+    columns = {name: rng.random((8, 3), np.float32) for name in ("obs", "new_obs")}
+    columns |= {name: rng.random(8, np.float32) for name in ("rewards", "weights", "discounts")}
+    columns |= {"actions": rng.integers(2, size=8), "dones": np.zeros(8, np.bool_)}
+    return SampleBatch(columns)
+
+
 def logits(policy: Any) -> Any:
     return policy.compute_actions(OBS, explore=False)[2]["action_dist_inputs"][0]
 
@@ -75,16 +83,21 @@ def test_learning_goes_on_from_data_set_by_hand(acts_between: bool, by_autograd:
         parameter.data = parameter.data * 2
     if acts_between:
         logits(by_hand)
-    rng = np.random.default_rng(0)
-    columns = {name: rng.random((8, 3), np.float32) for name in ("obs", "new_obs")}
-    columns |= {name: rng.random(8, np.float32) for name in ("rewards", "weights", "discounts")}
-    columns |= {"actions": rng.integers(2, size=8), "dones": np.zeros(8, np.bool_)}
     for policy in (by_hand, by_weights):
         for _ in range(3):
-            policy.learn_on_batch(SampleBatch(columns))
+            policy.learn_on_batch(transitions())
     for name, array in by_weights.get_weights().items():
         np.testing.assert_array_equal(by_hand.get_weights()[name], array, err_msg=name)
         assert (array != before[name]).any()
+
+
+def test_a_loss_that_a_program_puts_into_a_policy_is_learned_from() -> None:
+    policy = q_learner(by_autograd=False)
+    policy.loss = lambda model, dist_class, batch: 0.5 * sum(p.square().sum() for p in model.parameters())
+    before = policy.get_weights()
+    policy.learn_on_batch(transitions())
+    for name, array in policy.get_weights().items():  # Adam's first step is that of the sign
+        np.testing.assert_allclose(array, before[name] - policy.cur_lr * np.sign(before[name]), atol=1e-6)
 
 
 def test_data_of_another_shape_is_refused() -> None:
