@@ -32,17 +32,33 @@ class FrameworkActing:
     build_actor: Callable[[Any, Mapping[str, NDArray[Any]], Any], Any] = staticmethod(make_actor)
     _action_sampler_fn: Callable[..., Any] | None = None
     _action_distribution_fn: Callable[..., Any] | None = None
+    #: What fills the gradients by hand, see `TorchPolicy`; None goes by autograd.
+    without_autograd: Any = None
     #: The framework's own class, whose `extra_action_out` does nothing.
     _plain: ClassVar[Any]
 
     def _numpy_distribution(self: Any) -> Any:
         """Returns the NumPy twin of the distribution class, None for a custom class."""
+        self._built_with = (self.model, self.dist_class)
         return numpy_distribution(self)
+
+    def notice_own_parts(self: Any) -> None:
+        """Does without what was made for a model and a distribution in whose places a program has put its own.
+
+        Called when the outermost constructor is through, hooks of the user's own included.
+        """
+        model, dist_class = self.__dict__.get("_built_with", (None, None))
+        if model is None:
+            return
+        if self.dist_class is not dist_class:
+            self.numpy_dist = None
+        if self.dist_class is not dist_class or self.model is not model or _forward_is_watched(model):
+            self.without_autograd = None
 
     def actor_spec(self: Any) -> dict[str, Any] | None:
         """Returns the description that a NumPy actor is built from, None where the model cannot be one."""
         describe = getattr(self.model, "actor_spec", None)
-        return None if describe is None else describe()
+        return None if describe is None or _forward_is_watched(self.model) else describe()
 
     def numpy_spec(self: Any) -> dict[str, Any] | None:
         """Returns what NumPy acts by; None where acting needs more than weights: custom model, distribution, hooks."""
@@ -138,3 +154,14 @@ class FrameworkActing:
             columns[ACTION_PROB] = np.exp(columns[ACTION_LOGP])
         self.global_timestep += count
         return self.to_numpy(actions), columns
+
+
+def _forward_is_watched(model: Any) -> bool:
+    """Returns whether a program has put a `forward` of its own, or PyTorch's hooks, into a model that was made."""
+    if "forward" in vars(model):
+        return True
+    layers = getattr(model, "modules", None)  # of PyTorch alone
+    for layer in layers() if callable(layers) else ():
+        if getattr(layer, "_forward_hooks", None) or getattr(layer, "_forward_pre_hooks", None):
+            return True
+    return False

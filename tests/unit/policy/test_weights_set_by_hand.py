@@ -1,4 +1,4 @@
-"""What a program sets in the framework's own way: weights, which acting in NumPy sees, and a policy's loss."""
+"""What a program sets in the framework's own way: weights, which acting in NumPy sees, and parts of a policy."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.ppo import DEFAULT_CONFIG
 from rlframe.agents.ppo.ppo import PPOTrainer
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.models.torch.torch_action_dist import TorchCategorical
 from rlframe.policy.inference import NumpyInference
 from tests.helpers.frameworks import needs_tf
 
@@ -122,3 +123,58 @@ def test_variables_of_tensorflow(by: str) -> None:
     np.testing.assert_allclose(logits(policy), 4 * np.tanh(4) + 1, rtol=1e-5)
     policy.model.trainable_variables()[0].assign_sub(np.ones((4, 3)))
     np.testing.assert_allclose(logits(policy), 4 * np.tanh(1) + 1, rtol=1e-5)
+
+
+class Told(TorchCategorical):
+    told = 0
+
+    def logp(self, x: Any) -> Any:
+        type(self).told += 1
+        return super().logp(x)
+
+
+def put_distribution(policy: Any, *given: Any) -> None:
+    policy.dist_class = Told
+
+
+def put_forward(policy: Any, *given: Any) -> None:
+    forward = policy.model.forward
+
+    def counted(*args: Any) -> Any:
+        Told.told += 1
+        return forward(*args)
+
+    policy.model.forward = counted
+
+
+def put_hook(policy: Any, *given: Any) -> None:
+    policy.model.hidden_0.register_forward_hook(lambda *seen: setattr(Told, "told", Told.told + 1))
+
+
+@pytest.mark.parametrize("put", [put_distribution, put_forward, put_hook])
+@pytest.mark.parametrize("where", ["before_loss_init", "after_init", "constructor"])
+def test_parts_that_constructors_and_hooks_put_into_a_policy_are_what_it_has(where: str, put: Any) -> None:
+    base = PPOTrainer.get_default_policy_class(None, {"framework": "torch"})
+
+    class Constructs(base):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            put(self)
+
+    cls = Constructs if where == "constructor" else base.with_updates(**{where: put})
+    trainer = PPOTrainer.with_updates(default_policy=cls, get_policy_class=None)(
+        {
+            "num_workers": 0,
+            "train_batch_size": 20,
+            "sgd_minibatch_size": 10,
+            "num_sgd_iter": 1,
+            "rollout_fragment_length": 20,
+        },
+        env="CartPole-v1",
+    )
+    Told.told = 0
+    trainer.get_policy().compute_actions(np.ones((2, 4), np.float32))
+    assert Told.told, "acting"
+    acted, Told.told = Told.told, 0
+    trainer.get_policy().learn_on_batch(trainer.workers.local_worker().sample())
+    assert Told.told > 20 * acted, "sampling and learning"
