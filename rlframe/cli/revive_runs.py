@@ -27,6 +27,12 @@ DataFile = Annotated[Path, typer.Option("-df", "--data-file", "--data_file", hel
 GraphFile = Annotated[Path, typer.Option("-cf", "--config-file", "--config_file", help="The graph file.")]
 ValFile = Annotated[Path | None, typer.Option("-vf", "--val-file", "--val_file", help="Data of the other half.")]
 RewardFile = Annotated[Path | None, typer.Option("-rf", "--reward-file", "--reward_file", help="The reward file.")]
+UserModule = Annotated[
+    Path | None, typer.Option("-umf", "--user-module-file-path", "--user_module_file_path", hidden=True)
+]
+MatcherReward = Annotated[
+    Path | None, typer.Option("-mrf", "--matcher-reward-file", "--matcher_reward_file", hidden=True)
+]
 ReviveConfig = Annotated[
     Path | None, typer.Option("-rcf", "--revive-config-file", "--revive_config_file", help="Parameters: config.json.")
 ]
@@ -78,6 +84,8 @@ def train(  # noqa: PLR0913, PLR0917  one parameter for each option
     val_file: ValFile = None,
     reward_file: RewardFile = None,
     revive_config_file: ReviveConfig = None,
+    user_module_file_path: UserModule = None,
+    matcher_reward_file: MatcherReward = None,
     target_policy_name: Target = None,
     venv_mode: Annotated[str, typer.Option("-vm", "--venv-mode", "--venv_mode", help="tune, once or None.")] = "tune",
     policy_mode: Annotated[
@@ -109,10 +117,11 @@ def train(  # noqa: PLR0913, PLR0917  one parameter for each option
 
         modes: Any = {"venv_mode": venv_mode, "policy_mode": policy_mode, "tuning_mode": tuning_mode}
         server = ReviveServer(
-            str(data_file), str(config_file), _text(val_file), reward_file_path=_text(reward_file),
-            target_policy_name=target_policy_name, log_dir=str(log_dir), run_id=run_id, address=address,
-            tune_initial_state=_text(tuning_initial_state_file), revive_config_file_path=_text(revive_config_file),
-            debug=short, env_save_path=_text(env_save_path), **modes, **_parameters(ctx),
+            str(data_file), str(config_file), _text(val_file), _text(user_module_file_path),
+            _text(matcher_reward_file), _text(reward_file), target_policy_name, log_dir=str(log_dir),
+            run_id=run_id, address=address, tune_initial_state=_text(tuning_initial_state_file),
+            revive_config_file_path=_text(revive_config_file), debug=short,
+            env_save_path=_text(env_save_path), **modes, **_parameters(ctx),
         )  # fmt: skip
         for remark in server.config.remarks:
             sys.stderr.write(f"warning: {remark}\n")

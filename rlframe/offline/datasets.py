@@ -174,6 +174,7 @@ def split_dataset(
 
     Raises:
         ConfigError: If shares are none.
+        DataError: If a part would have no episode.
     """
     values = np.asarray(list(shares.values()), np.float64)
     if len(values) < 2 or (values <= 0).any() or not np.isclose(values.sum(), 1.0):
@@ -181,6 +182,12 @@ def split_dataset(
     names = list(dict.fromkeys(key for key, _ in _episodes_of(source, schema)))
     order = np.random.default_rng(seed).permutation(len(names))
     stops = np.rint(np.cumsum(values) * len(names)).astype(int)
+    counts = dict(zip(shares, np.diff(stops, prepend=0).tolist(), strict=True))
+    if not all(counts.values()):
+        raise DataError(
+            f"{source}: {len(names)} episodes make parts of {counts}; wanted one episode at least in each: larger "
+            "shares, or more data"
+        )
     part_of = {names[index]: int(np.searchsorted(stops, place, side="right")) for place, index in enumerate(order)}
     normalized = _actions_normalized(source, schema)
     places = [os.path.join(directory, part) for part in shares]
@@ -192,8 +199,7 @@ def split_dataset(
             writers[part_of[key]].write(episode)
         for writer in writers:
             writer.close()  # type: ignore[attr-defined]  # each of these has it
-    counts = np.bincount(list(part_of.values()), minlength=len(writers))
-    return dict(zip(shares, counts.tolist(), strict=True))
+    return counts
 
 
 def describe_dataset(source: Any, schema: Any = None) -> dict[str, Any]:

@@ -202,6 +202,8 @@ class _ActionColumn:
             column = column.reshape(len(column), *space.shape)
         elif space.shape is not None:
             raise DataError(f"input: got {self._name!r} of shape {column.shape[1:]} by row, wanted {space.shape}")
+        if isinstance(space, gym.spaces.Discrete) and self._name == ACTIONS:
+            self._check_choices(column, space)
         if column.dtype.kind in "iuf" and space.dtype is not None and space.dtype.kind in "iuf":
             column = column.astype(_sampled_dtype(space.dtype), copy=False)
         if not self._normalized and isinstance(space, gym.spaces.Discrete):
@@ -211,6 +213,18 @@ class _ActionColumn:
         if config.clip_actions and not config.normalize_actions:
             column = clip_action(column, space)
         return column
+
+    def _check_choices(self, column: Any, space: gym.spaces.Discrete) -> None:
+        """Refuses what is none of a space's choices."""
+        low = 0 if self._normalized else int(space.start)
+        high = low + int(space.n) - 1
+        numbers = column.dtype.kind in "biuf"
+        odd = np.flatnonzero((column != np.floor(column)) | (column < low) | (column > high)) if numbers else [0]
+        if len(odd):
+            raise DataError(
+                f"input: got the action {column[odd[0]].item()!r} ({column.dtype}), wanted a whole number from {low} "
+                f"to {high} for the action space {space}"
+            )
 
 
 def split_trajectories(batch: SampleBatch) -> list[SampleBatch]:

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from rlframe.config.check import Inspector, Tolerance
 from rlframe.config.options import Section, option
+from rlframe.revive.graph_file import LOSSES
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.files import read_json
 
@@ -112,7 +113,7 @@ class SupervisedConfig(NodeNetworksConfig):
     bc_epoch: int = option(150, "Passes over the data, or updates in their number.", unit="epochs", low=1, alias="bep")
     lr_decay: float = option(0.99, "Factor on the learning rate after each epoch.", above=0, high=1)
     weight_decay: float = option(1e-5, "Decay of weights.", low=0, log=True, alias="wd")
-    loss_type: str = option("log_prob", "Loss of a node.", choices=("log_prob", "mae", "mse"), alias="lt")
+    loss_type: str = option("log_prob", "Loss of a node.", choices=LOSSES, alias="lt")
 
 
 class VenvBCConfig(SupervisedConfig):

@@ -63,15 +63,31 @@ def _read(path: Path, read: Callable[[Path], Arrays]) -> Arrays:
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error, struct.error) as error:
         if isinstance(error, DataError):
             raise
+        if isinstance(error, UnicodeDecodeError):
+            raise DataError(f"{path}: byte {error.start} is no UTF-8; save the table as CSV in UTF-8") from error
         said = " ".join(str(error).split())
         raise DataError(f"{path}: the file cannot be read, it may be cut short or of another kind: {said}") from error
 
 
 def _read_npz(path: Path) -> Arrays:
+    if not zipfile.is_zipfile(path):
+        raise DataError(
+            f"{path}: got no archive of np.savez, with one array for each node, or one that is cut short; write it "
+            "again"
+        )
     with np.load(path, allow_pickle=False) as file:
-        if not hasattr(file, "files"):
-            raise DataError(f"{path}: got one array; wanted an archive of np.savez, with one array for each node")
-        return {name: np.asarray(file[name]) for name in file.files}
+        return {name: _numbers_of(path, file, name) for name in file.files}
+
+
+def _numbers_of(path: Path, file: Any, name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(file[name])
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        raise DataError(
+            f"{path}: array {name!r} holds Python's objects (dtype object); save numbers: {name}.astype(np.float32)"
+        ) from error
 
 
 def _read_hdf5(path: Path) -> Arrays:
@@ -109,6 +125,11 @@ def _read_csv(path: Path) -> Arrays:
         names = [name.strip() for name in next(rows, [])]
         if not names or len(set(names)) < len(names):
             raise DataError(f"{path}: got the header {names}; wanted a name for each column, each once")
+        other = next((mark for mark in (";", "\t") if mark in names[0]), None)
+        if len(names) == 1 and other is not None:
+            raise DataError(
+                f"{path}: got cells with {other!r} between them; wanted commas, and points in decimal numbers"
+            )
         cells = []
         for number, row in enumerate(rows, start=2):
             if len(row) != len(names):

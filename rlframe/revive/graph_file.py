@@ -23,6 +23,7 @@ _COLUMN_KEYS = {
     "category": ("dim", "type", "fit", "values"),
 }
 _NODE_KEYS = ("ts", "ts_length", "step_input", "traj_id", "freeze", "loss_type")
+LOSSES = ("log_prob", "mae", "mse")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 _REFERENCE = re.compile(r"(?P<file>[^\s]+?)\.(?P<name>[A-Za-z_][A-Za-z0-9_]*)\Z")
 RESERVED = ("next_", "ts_", "all_ts_")
@@ -251,8 +252,10 @@ def _options(said: Any) -> Iterator[tuple[str, NodeOptions]]:
                 raise ConfigError(f"{where}: unknown key {key!r}; {near(key, _NODE_KEYS)}")
             if key in {"ts", "ts_length"}:
                 _count(f"{where}: {key}", value)
-            elif not isinstance(value, str if key == "loss_type" else bool):
-                raise ConfigError(f"{where}: {key} is {value!r}; wanted {'a name' if key == 'loss_type' else 'true'}")
+            elif key == "loss_type" and value not in LOSSES:
+                raise ConfigError(f"{where}: loss_type is {value!r}; wanted one of {', '.join(LOSSES)}")
+            elif key != "loss_type" and not isinstance(value, bool):
+                raise ConfigError(f"{where}: {key} is {value!r}; wanted true or false")
         options = NodeOptions(**entry)
         if options.ts_length is not None and options.ts_length > (options.ts or 0):
             raise ConfigError(f"{where}: ts_length {options.ts_length} needs ts of at least as many frames")

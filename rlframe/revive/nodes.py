@@ -267,6 +267,12 @@ class _Resolution:
         networks = [node.name for node in nodes.values() if node.role == "network"]
         produced = [node.name for node in nodes.values() if node.inputs]
         external = [node.name for node in nodes.values() if node.role == "external"]
+        for name in networks:
+            if not any(column.fit for column in nodes[name].columns):
+                raise ConfigError(
+                    f"columns: all columns of node {name!r} have fit: false, so nothing of it would be learned or "
+                    "judged; let one count, or leave the node out of the graph"
+                )
         for name in self.spec.metric_nodes or ():
             if name not in produced:
                 raise ConfigError(f"metric_nodes: {name!r} is no produced node; {near(name, produced)}")

@@ -82,7 +82,9 @@ def read_initial_state(given: str | Path | Mapping[str, ArrayLike], graph: Decis
     """
     if not graph.tunable:
         known = ", ".join(graph.external) or "none"
-        raise ConfigError(f"{graph.source}: nothing is tunable; name external factors there, of {known}")
+        raise ConfigError(
+            f"{graph.source}: nothing is tunable; name external factors in the graph file, `tunable: [...]`, of {known}"
+        )
     if isinstance(given, str | Path):
         taken = _Given(_read(Path(given)), graph, str(given))
     else:

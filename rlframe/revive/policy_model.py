@@ -106,6 +106,18 @@ class PolicyModel:
         scaled = actions.reshape(*obs.shape[:-1], -1)
         return self.graph.scalers[self.node].unscale(scaled, clip=clip)
 
+    def reset(self) -> None:
+        """Does nothing: policies have no memory but the frames in their state; Revive's programs call it."""
+
+    def to(self, device: Any) -> PolicyModel:
+        """Returns itself: NumPy computes it, on the CPU.
+
+        Raises:
+            ConfigError: Another device is asked for.
+        """
+        check_is_cpu(device)
+        return self
+
     # --- on disk ----------------------------------------------------------------------------------------------
 
     def save(self, directory: str | os.PathLike[str]) -> None:
@@ -156,6 +168,14 @@ class PolicyModel:
         wanted = self.graph.scalers[self.node].width
         if made != wanted:
             raise ValueError(f"the network gives {made} numbers; wanted {wanted} for node {self.node!r}")
+
+
+def check_is_cpu(device: Any) -> None:
+    """Raises a ConfigError where a device is none that NumPy computes on."""
+    if str(device) != "cpu":
+        raise ConfigError(
+            f"to: got the device {str(device)!r}; wanted 'cpu': NumPy computes learned models, or use ONNX"
+        )
 
 
 def policy_inputs(graph: DecisionGraph, node: str) -> tuple[str, ...]:

@@ -62,6 +62,7 @@ class PolicyResult:
         scores: Mean score with its interval, by policy and environment: `("train", "val")` is the policy of the
             training half in the environment of the other.
         data: Mean reward of each half's data.
+        rows: Rows of each half.
         curves: By the same pairs, `(share done, score)`.
         cloning_error: Mean squared error of the cloned behaviour, by half.
         stopped: Whether it was ended before its time.
@@ -70,6 +71,7 @@ class PolicyResult:
     models: dict[str, PolicyModel] = field(default_factory=dict)
     scores: dict[tuple[str, str], Interval] = field(default_factory=dict)
     data: dict[str, float] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
     curves: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
     cloning_error: dict[str, float] = field(default_factory=dict)
     stopped: bool = False
@@ -106,11 +108,13 @@ class PolicyTraining:
         self, make_env: MakeEnv, data: Mapping[str, GraphData], reward: Any, node: str, config: Configuration,
         known: Mapping[str, PolicyModel] | None = None,
     ) -> None:  # fmt: skip
-        policy_inputs(data["train"].graph, node)
         check_trainable(config, data["train"], reward, node)
         self.make_env, self.data, self.reward, self.node, self.config = make_env, data, reward, node, config
         self.known = dict(known or {})
-        self.result = PolicyResult(data={half: data[half].mean_reward(reward) for half in HALVES})
+        self.result = PolicyResult(
+            data={half: data[half].mean_reward(reward) for half in HALVES},
+            rows={half: len(data[half]) for half in HALVES},
+        )
 
     def run(self, callback: Callable[[Progress], bool] | None = None) -> PolicyResult:
         """Returns what it comes to.
@@ -155,8 +159,10 @@ def check_trainable(config: Configuration, data: GraphData, reward: Any, node: s
     """Looks whether the chosen algorithm can train a node's policy.
 
     Raises:
-        ConfigError: There is no behaviour to stay near, or gradients do not flow where they must.
+        ConfigError: The policy would see what a deployed one cannot, there is no behaviour to stay near, or gradients
+            do not flow where they must.
     """
+    policy_inputs(data.graph, node)
     check_behaviour(config, data, node)
     if config.base.policy_algo == "shooting":
         from rlframe.revive.shooting_torch import check_smooth

@@ -14,6 +14,8 @@ from typing import Any, Literal
 import numpy as np
 
 from rlframe.revive.configuration import read_configuration
+from rlframe.revive.graph import DecisionGraph
+from rlframe.revive.parameter_tuning import InitialState
 from rlframe.revive.policy_model import PolicyModel
 from rlframe.revive.venv_model import VirtualEnv
 from rlframe.revive.workspace import CONFIG, HALVES, StageRecord, Workspace, check_same_parameters
@@ -57,7 +59,7 @@ class ReviveServer:
         dataset_file_path: Logged trajectories: npz, h5, parquet or csv.
         dataset_desc_file_path: The graph file.
         val_file_path: Trajectories for the other half; None splits the data.
-        user_module_file_path: Of Revive; losses of nodes are named in the graph file here.
+        user_module_file_path: Of Revive; must be None: losses of nodes are named in the graph file here.
         matcher_reward_file_path: Of Revive; must be None.
         reward_file_path: The reward file; policies and parameter tuning need it.
         target_policy_name: Which node is decided; None takes the first.
@@ -103,12 +105,12 @@ class ReviveServer:
         ):  # fmt: skip
             if mode not in known:
                 raise ConfigError(f"{name}: got {mode!r}; wanted one of {', '.join(map(repr, known))}")
-        for name, path in (
-            ("user_module_file_path", user_module_file_path),
-            ("matcher_reward_file_path", matcher_reward_file_path),
+        for name, path, instead in (
+            ("user_module_file_path", user_module_file_path, "losses of nodes are named in the graph file, loss_type"),
+            ("matcher_reward_file_path", matcher_reward_file_path, "discriminators judge by the data alone"),
         ):
             if path is not None:
-                raise ConfigError(f"{name}: got {path!r}; leave it out: losses of nodes are named in the graph file")
+                raise ConfigError(f"{name}: got {path!r}; leave it out: {instead}")
         self._env_save_path = kwargs.pop("env_save_path", None)
         self.config = read_configuration(revive_config_file_path, {**(_SHORT if debug else {}), **kwargs})
         if debug:  # lengths of algorithms that are not chosen are nothing to remark on
@@ -118,9 +120,6 @@ class ReviveServer:
         if tuning_mode != "None":
             self.policy_mode = "None"
         self.target, self.address = target_policy_name, address
-        if address is not None and "tune" not in {self.venv_mode, self.policy_mode}:
-            unread = f"address {address} has no effect: neither venv_mode nor policy_mode is 'tune'"
-            self.config = dataclasses.replace(self.config, remarks=(*self.config.remarks, unread))
         self._initial_state = tune_initial_state
         from rlframe.revive.stages import Inputs, RunFiles
 
@@ -133,11 +132,22 @@ class ReviveServer:
             self._inputs.reward  # noqa: B018 - checked before anything is written
         if self.policy_mode != "None":
             self._inputs.graph.policy_node(target_policy_name)
+        self.config = dataclasses.replace(self.config, remarks=(*self.config.remarks, *self._remarks(policy_mode)))
         self.workspace = Workspace.make(log_dir, run_id)
         self._check_goes_on()
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._say: Callable[[str], None] = lambda _: None
+
+    def _remarks(self, policy_mode: Mode) -> Iterator[str]:
+        """Yields what was said in vain."""
+        if self.tuning_mode != "None" and policy_mode == "once":
+            yield f"policy_mode 'once' has no effect: tuning_mode {self.tuning_mode!r} searches parameters instead"
+        if self.address is not None and "tune" not in {self.venv_mode, self.policy_mode}:
+            yield f"address {self.address} has no effect: neither venv_mode nor policy_mode is 'tune'"
+        frozen = ", ".join(self._inputs.graph.frozen)
+        if frozen and self.venv_mode != "None":
+            yield f"nodes: {frozen}: freeze leaves networks as they are drawn, at random: nothing trains them"
 
     def _given(self) -> dict[str, str | None]:
         """Returns the files that the run is given, by the name that it notes them under."""
@@ -189,6 +199,8 @@ class ReviveServer:
                 f"{self.workspace.venv}: there is no learned environment yet; train one: venv_mode 'once' or 'tune' "
                 "(-vm once), or take that of another run: env_save_path"
             )
+        if policy:
+            self._check_disagreement(venv)
         if (venv and self.venv_mode == "tune") or (policy and self.policy_mode == "tune"):
             from rlframe.tune.trial_pool import check_address
 
@@ -197,6 +209,22 @@ class ReviveServer:
             self._inputs.reward  # noqa: B018 - read and checked
             if self._initial_state is None:
                 raise ConfigError("tune_initial_state: got none; parameter tuning begins at a state: give the file")
+            self._initial(self._inputs.graph if venv else VirtualEnv.load(self._environment_place() / "train").graph)
+
+    def _check_disagreement(self, venv: bool) -> None:
+        """Looks whether there is an ensemble, where its disagreement is a penalty."""
+        weight = self.config.policy.reward_uncertainty_weight
+        if weight <= 0:
+            return
+        if venv:
+            members = self.config.base.num_venv_in_use
+        else:
+            members = min(len(VirtualEnv.load(self._environment_place() / half).members) for half in HALVES)
+        if members == 1:
+            raise ConfigError(
+                f"reward_uncertainty_weight is {weight:g}, a penalty for what environments disagree about, but there "
+                "is one of each half; wanted num_venv_in_use 2 or more where they are learned, or no such weight"
+            )
 
     # --- what is done -----------------------------------------------------------------------------------------
 
@@ -326,14 +354,20 @@ class ReviveServer:
         self.workspace.set_stage(name, record)
         self._log(f"{name} stage: {record.state}, best {record.best_metric}")
 
+    def _environment_place(self) -> Path:
+        """Returns where the environments are that are not learned now."""
+        if self._env_save_path is None:
+            return self.workspace.venv
+        place = Path(self._env_save_path).absolute()
+        return place / "venv" if (place / "venv").is_dir() else place
+
     def _environment_to_take(self) -> tuple[Path, dict[str, VirtualEnv]] | None:
         """Returns where the environment is that is to be taken, and both halves; None where none is named."""
         if self._env_save_path is None:
             return None
         from rlframe.revive.stages import load_environments
 
-        place = Path(self._env_save_path).absolute()
-        place = place / "venv" if (place / "venv").is_dir() else place
+        place = self._environment_place()
         halves = load_environments(place)
         for venv in halves.values():
             self._inputs.graph.check_completes(venv.graph)
@@ -420,15 +454,22 @@ class ReviveServer:
             errors = sorted({str(said.get("error", "no finite metric")) for said in record.trials.values()})
             raise ConfigError(f"all {record.num_of_trial} trials failed: {'; '.join(errors)}")
 
+    def _initial(self, graph: DecisionGraph) -> InitialState:
+        """Returns where rollouts begin, in an environment's graph, whose tunable nodes are those of the graph file."""
+        from rlframe.revive.parameter_tuning import read_initial_state
+
+        graph.tunable = self._inputs.graph.tunable or graph.tunable
+        longest = self.config.base.parameter_tuning_rollout_horizon
+        return read_initial_state(self._initial_state, graph, longest)  # type: ignore[arg-type]  # there is one: `_check_before`
+
     def _tuning_stage(self) -> None:
-        from rlframe.revive.parameter_tuning import TuningResult, read_initial_state, tune_parameters
+        from rlframe.revive.parameter_tuning import TuningResult, tune_parameters
         from rlframe.revive.stages import load_environments
 
         base, mode = self.config.base, self.tuning_mode
         with self._stage("parameter") as record:
             venvs = load_environments(self.workspace.venv)
-            graph = venvs["train"].graph
-            initial = read_initial_state(self._initial_state, graph, base.parameter_tuning_rollout_horizon)  # type: ignore[arg-type]  # there is one: `_check_before`
+            initial = self._initial(venvs["train"].graph)
             record.total_num_of_trials = base.parameter_tuning_budget
 
             def note(found: TuningResult) -> bool:

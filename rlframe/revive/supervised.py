@@ -243,10 +243,7 @@ def own_policy(agent_id: str, *args: Any, **kwargs: Any) -> str:
 
 def _loss_of(graph: DecisionGraph, node: str, otherwise: str) -> str:
     """Returns the loss of a node, which the graph file may say by name."""
-    own = graph.nodes[node].loss_type
-    if own is not None and own not in ("log_prob", "mae", "mse"):
-        raise ConfigError(f"nodes: {node}: loss_type is {own!r}; wanted 'log_prob', 'mae' or 'mse'")
-    return own or otherwise
+    return graph.nodes[node].loss_type or otherwise
 
 
 def learned_member(trainer: Any, *, live: bool = False) -> Member:

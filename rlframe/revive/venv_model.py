@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rlframe.models.actor import ChainActor
 from rlframe.revive.distributions import NodeDistribution, NodeLayout, concatenated
 from rlframe.revive.graph import DecisionGraph
+from rlframe.revive.policy_model import check_is_cpu
 from rlframe.utils.errors import CheckpointError, ConfigError, DataError
 from rlframe.utils.state_files import read_state, write_state
 
@@ -147,6 +148,15 @@ class VirtualEnv:
     def reset(self, seed: int | None = None) -> None:
         """Begins the draws anew."""
         self._rng = np.random.default_rng(self._seed if seed is None else seed)
+
+    def to(self, device: Any) -> VirtualEnv:
+        """Returns itself: NumPy computes it, on the CPU.
+
+        Raises:
+            ConfigError: Another device is asked for.
+        """
+        check_is_cpu(device)
+        return self
 
     def set_target_policy_name(self, name: str | None = None) -> None:
         """Says which node `replace_policy` replaces; None is the graph's first one."""

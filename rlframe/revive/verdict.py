@@ -9,6 +9,8 @@ from typing import Any
 from rlframe.revive.policy_training import PolicyResult
 from rlframe.revive.workspace import HALVES
 
+_FEWEST_ROWS = 10  # of a half, whose rollouts would begin in the same few states otherwise
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -41,6 +43,9 @@ def verdict_of(result: PolicyResult) -> Verdict:
     reasons = []
     if result.stopped:
         reasons.append("Training was stopped before its time.")
+    for half, rows in result.rows.items():
+        if rows < _FEWEST_ROWS:
+            reasons.append(f"The {half} half has {rows} rows, too few to judge by; wanted {_FEWEST_ROWS} or more.")
     for policy in HALVES:
         if policy not in result.models:
             reasons.append(f"There is no policy of the {policy} half, so there is no double validation.")

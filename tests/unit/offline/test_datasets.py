@@ -82,6 +82,12 @@ def test_what_a_file_says_of_its_actions_is_said_of_what_is_made_of_it(said, tmp
         convert_dataset([source, str(tmp_path / "other")], str(tmp_path / "both"), "parquet")
 
 
+def test_part_without_an_episode_is_refused(table, tmp_path):
+    with pytest.raises(DataError, match=r"4 episodes make parts of \{'all': 4, 'none': 0\}; wanted one episode"):
+        split_dataset(table, str(tmp_path / "parts"), {"all": 0.95, "none": 0.05})
+    assert not (tmp_path / "parts").exists()
+
+
 def test_a_dataset_is_described_by_what_is_in_it(table, tmp_path):
     odd = episodes((3,))[0]
     odd["obs"][1, 0] = np.nan

@@ -141,6 +141,17 @@ def test_actions_of_another_shape_are_brought_into_it_or_told(tmp_path):
         PPOTrainer(config, env="Pendulum-v1").workers.local_worker().sample()
 
 
+@pytest.mark.parametrize("action", [2, -1, 0.5, "left"])
+def test_actions_that_are_none_of_the_choices_are_told(action, tmp_path):
+    line = {"type": "SampleBatch", "obs": [[0.0, 0, 0, 0]] * 2, "actions": [1, action]}
+    (tmp_path / "data.json").write_text(json.dumps(line) + "\n")
+    trainer = PPOTrainer(
+        {"input": str(tmp_path), "input_evaluation": [], "model": SMALL, "num_workers": 0}, env="CartPole-v1"
+    )
+    with pytest.raises(DataError, match=r"got the action .*, wanted a whole number from 0 to 1 .*Discrete\(2\)"):
+        trainer.workers.local_worker().sample()
+
+
 def test_data_of_other_observations_are_told(tmp_path):
     (tmp_path / "data.json").write_text('{"type": "SampleBatch", "obs": [[0.0, 0]], "rewards": [0.0]}\n')
     trainer = DQNTrainer({**READS, "input": str(tmp_path)}, env="CartPole-v1")

@@ -192,6 +192,30 @@ def test_file_that_is_cut_short_is_named(graph, table, tmp_path, suffix):
         GraphData.from_file(path, graph)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("semicolons.csv", b"level_m;valve_pc\n1,5;0\n", "cells with ';' between them; wanted commas"),
+        (
+            "latin.csv",
+            "Füllstand,valve_pc\n1,0\n".encode("latin-1"),
+            "byte 1 is no UTF-8; save the table as CSV in UTF-8",
+        ),
+        ("text.npz", b"no archive", "got no archive of np.savez"),
+    ],
+)
+def test_file_that_another_program_wrote_says_how_to_write_it(graph, tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=f"{name}: .*{message}"):
+        GraphData.from_file(tmp_path / name, graph)
+
+
+def test_array_of_objects_is_named(graph, tmp_path):
+    np.savez(tmp_path / "objects.npz", **{**tank_arrays(), "valve": tank_arrays()["valve"].astype(object)})
+    with pytest.raises(DataError, match=r"array 'valve' holds Python's objects .*valve\.astype\(np\.float32\)"):
+        GraphData.from_file(tmp_path / "objects.npz", graph)
+
+
 def test_table_without_a_column_or_with_text_says_so(graph, tmp_path):
     with pytest.raises(DataError, match=r"no column 'level_m', which node 'level' has; did you mean 'level'"):
         GraphData.from_file(write_csv(tmp_path / "a.csv", level=[1.0, 2.0], valve_pc=[0, 0]), graph)

@@ -85,6 +85,20 @@ def test_order_puts_nodes_behind_their_inputs_whatever_the_file_says():
         ({"graph": {"valve": ["ts_level"], "next_level": ["level", "valve", "inflow"]}}, "'ts_level' needs a number"),
         ({"expert_functions": {"valve": {"node_function": "nodots"}}}, "wanted {node_function: FILE.FUNCTION}"),
         ({"expert_functions": {"inflow": {"node_function": "file.f"}}}, "the graph produces no node 'inflow'"),
+        (
+            {"nodes": {"valve": {"loss_type": "loss.f"}}},
+            "valve: loss_type is 'loss.f'; wanted one of log_prob, mae, mse",
+        ),
+        (
+            {
+                "columns": [
+                    {name: {**said, "fit": said["dim"] != "valve"}}
+                    for column in TANK["metadata"]["columns"]
+                    for name, said in column.items()
+                ]
+            },
+            "all columns of node 'valve' have fit: false",
+        ),
         ({"custom_nodes": {}}, "custom_nodes are classes of Revive's"),
     ],
 )

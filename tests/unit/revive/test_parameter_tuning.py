@@ -86,7 +86,7 @@ def test_wrong_initial_state_names_the_node(start, message):
 
 def test_graph_without_tunable_nodes_is_refused(tmp_path):
     graph = DecisionGraph.from_dict({**DOCUMENT, "tunable": []})
-    with pytest.raises(ConfigError, match="nothing is tunable; name external factors there, of gain, kind, wind"):
+    with pytest.raises(ConfigError, match=r"nothing is tunable; name .* `tunable: \[...\]`, of gain, kind, wind"):
         read_initial_state(tmp_path / "start.npz", graph, 100)
 
 

@@ -176,7 +176,9 @@ def test_what_goes_wrong_is_raised_and_noted(files, done, tmp_path):
     ("changed", "message"),
     [
         ({"venv_mode": "twice"}, "venv_mode: got 'twice'; wanted one of 'tune', 'once', 'None'"),
-        ({"matcher_reward_file_path": "m.py"}, "matcher_reward_file_path: got 'm.py'; leave it out"),
+        ({"matcher_reward_file_path": "m.py"}, "matcher_reward_file_path: got 'm.py'; leave it out: discriminators"),
+        ({"user_module_file_path": "u.py"}, "user_module_file_path: got 'u.py'; leave it out: losses of nodes"),
+        ({"reward_uncertainty_weight": 0.5}, "weight is 0.5, .* one of each half; wanted num_venv_in_use 2 or more"),
         ({"bc_epochs": 3}, "bc_epochs: no such parameter; did you mean bc_epoch"),
         ({"dataset_file_path": "none.npz"}, "none.npz"),
         ({"reward_file_path": None}, "reward_file_path: got none; a policy is trained for a reward"),
@@ -191,6 +193,78 @@ def test_wrong_arguments_are_told_and_nothing_is_written(files, tmp_path, change
     with pytest.raises(ValueError, match=message):
         serve(files, tmp_path, **changed).train()
     assert not list(tmp_path.iterdir())
+
+
+def test_penalty_for_disagreement_is_refused_in_an_environment_that_is_taken_and_alone(done, files, tmp_path):
+    taken = {"venv_mode": "None", "env_save_path": str(done.workspace.directory), "num_venv_in_use": 3}
+    with pytest.raises(ConfigError, match="there is one of each half"):
+        serve(files, tmp_path, reward_uncertainty_weight=1.0, **taken).train()
+    assert not list(tmp_path.iterdir())
+
+
+def test_policy_node_that_sees_the_step_is_refused_before_an_environment_is_learned(files, tmp_path):
+    graph = files["graph"].read_text() + "  nodes:\n    valve: {step_input: true}\n"
+    for name in ("mixed_flows.py",):
+        shutil.copy(files["graph"].parent / name, tmp_path)
+    (tmp_path / "graph.yaml").write_text(graph)
+    with pytest.raises(ConfigError, match="'valve' has step_input, which nobody tells a deployed policy"):
+        serve(files, tmp_path / "logs", dataset_desc_file_path=str(tmp_path / "graph.yaml")).train()
+    assert not (tmp_path / "logs").exists()
+
+
+def test_tunable_factors_may_be_named_after_an_environment_was_learned_and_a_refused_search_writes_nothing(
+    done, files, tmp_path
+):
+    shutil.copy(files["graph"].parent / "mixed_flows.py", tmp_path)
+    (tmp_path / "graph.yaml").write_text(files["graph"].read_text() + "  tunable: [feed]\n")
+    tuned = {
+        "dataset_desc_file_path": str(tmp_path / "graph.yaml"), "venv_mode": "None", "tuning_mode": "max",
+        "env_save_path": str(done.workspace.directory), "parameter_tuning_rollout_horizon": 3,
+    }  # fmt: skip
+    for state, message in (({"levl": [1.0]}, "no array for node 'level'"), ({"level": [1, 2]}, r"wanted \(1,\)")):
+        with pytest.raises(ValueError, match=message):
+            serve(files, tmp_path / "logs", **tuned, tune_initial_state=state).train()
+    with pytest.raises(ConfigError, match=r"name external factors in the graph file, `tunable: \[...\]`, of feed"):
+        serve(files, tmp_path / "logs", **{**tuned, "dataset_desc_file_path": str(files["graph"])},
+              tune_initial_state={"level": [1.0]}).train()  # fmt: skip
+    assert not (tmp_path / "logs").exists()
+    server = serve(files, tmp_path / "logs", **tuned, tune_initial_state={"level": [1.0]}, parameter_tuning_budget=8)
+    assert "policy_mode 'once' has no effect: tuning_mode 'max' searches parameters instead" in server.config.remarks
+    server.train()
+    assert server.wait()
+    assert server.get_parameter()[0]["feed"].shape == (2,)
+
+
+def test_frozen_networks_are_said_to_stay_random(files, tmp_path):
+    shutil.copy(files["graph"].parent / "mixed_flows.py", tmp_path)
+    (tmp_path / "graph.yaml").write_text(files["graph"].read_text() + "  nodes:\n    next_level: {freeze: true}\n")
+    server = serve(files, tmp_path, dataset_desc_file_path=str(tmp_path / "graph.yaml"))
+    assert any("next_level: freeze leaves networks as they are drawn" in remark for remark in server.config.remarks)
+
+
+def test_flags_of_revive_that_are_none_here_are_answered(files):
+    said = ["revive", "train", "-df", str(files["data"]), "-cf", str(files["graph"])]
+    for flag, answer in (("-umf", "losses of nodes are named in the graph file"), ("-mrf", "discriminators judge by")):
+        found = CliRunner().invoke(app, [*said, flag, "x.py"])
+        assert found.exit_code == 2
+        assert answer in found.output
+
+
+def test_models_stay_on_the_cpu_as_programs_for_revive_ask(done):
+    venv, policy = done.get_virtualenv_env()[0].env_list[0], done.get_policy_model()[0]
+    assert venv.to("cpu") is venv
+    assert policy.to("cpu") is policy
+    policy.reset()
+    with pytest.raises(ConfigError, match="got the device 'cuda'; wanted 'cpu'"):
+        policy.to("cuda")
+
+
+def test_package_has_the_server_and_imports_it_when_asked():
+    from rlframe import revive
+
+    assert revive.ReviveServer is ReviveServer
+    with pytest.raises(AttributeError, match="no attribute 'Server'"):
+        revive.Server  # noqa: B018
 
 
 def test_address_without_a_search_is_said_to_have_no_effect(files, tmp_path):
@@ -261,6 +335,10 @@ def test_verdict_wants_every_policy_above_the_data_in_every_environment():
     assert not said.use
     assert "Do not use this policy. In the train environment the val policy scores 1.2 [0.9, 1.5]" in str(said)
     assert Verdict.from_dict(json.loads(json.dumps(said.to_dict()))) == said
+    result.scores["val", "train"] = Interval(2.0, 1.5, 2.5)
+    result.rows = {"train": 400, "val": 3}
+    assert verdict_of(result).reasons == ("The val half has 3 rows, too few to judge by; wanted 10 or more.",)
+    result.rows = {}
     del result.models["val"]
     assert not verdict_of(result).use
 
