@@ -157,6 +157,8 @@ def _training(  # noqa: PLR0913, PLR0917  what the command line said
     from rlframe.cli.stop import StopCriterion
     from rlframe.cli.train_command import Request, make_spec
 
+    if env is None and config is None:
+        raise ConfigError("which environment? Name it first, as in `rlframe data make CartPole-v1`, or module:Class")
     tuned = None if env is None else find_preset(canonical_name(algorithm), env)
     if steps is None and tuned is not None:
         steps = 2 * max(tuned.env_steps)

@@ -111,7 +111,8 @@ def read_episodes(batches: Iterable[SampleBatch | MultiAgentBatch]) -> LoggedEpi
     equally long, those that were cut: there is no limit then whose value could be meant.
 
     Raises:
-        DataError: If columns are missing, rows are no single steps of one policy, or no episode is whole.
+        DataError: If columns are missing or have values that are no numbers, rows are no single steps of one policy, or
+            no episode is whole.
     """
     whole, left_out = _joined(piece for batch in batches for piece in split_trajectories(_checked(batch)))
     time_limit, kept = _common_limit(whole)
@@ -121,6 +122,7 @@ def read_episodes(batches: Iterable[SampleBatch | MultiAgentBatch]) -> LoggedEpi
             f"input: got no whole episode ({left_out} without beginning or end), wanted some; write data with "
             "batch_mode='complete_episodes', or more of them"
         )
+    _check_numbers(kept)
     rows: SampleBatch = SampleBatch.concat_samples(kept)
     return LoggedEpisodes(
         np.asarray(rows[OBS]),
@@ -131,6 +133,20 @@ def read_episodes(batches: Iterable[SampleBatch | MultiAgentBatch]) -> LoggedEpi
         time_limit,
         left_out,
     )
+
+
+def _check_numbers(episodes: list[SampleBatch]) -> None:
+    """Raises a DataError where a value is none, which a mean would hide or spread."""
+    for number, episode in enumerate(episodes):
+        for name in (OBS, ACTIONS, REWARDS):
+            values = np.asarray(episode[name])
+            odd = np.argwhere(~np.isfinite(values)) if values.dtype.kind == "f" else np.zeros((0, 1), int)
+            if len(odd):
+                which = f"eps_id {episode[EPS_ID][0]}" if EPS_ID in episode else f"episode {number}, counted from 0"
+                raise DataError(
+                    f"input: {name!r} is {values[tuple(odd[0])]} in step {odd[0][0]} of {which}; wanted numbers: mend "
+                    "the row, or leave the episode out"
+                )
 
 
 def _checked(batch: SampleBatch | MultiAgentBatch) -> SampleBatch:

@@ -40,6 +40,7 @@ ESTIMATORS = {
 _SAME = {"pdis": "is"}
 #: Which one decides where nobody says. Models alone (dm, fqe) do not: they value actions that nobody took, too.
 DECIDING = "dr"
+_ROUNDED = 1e-4  # of a log-probability
 #: Largest and smallest log p_t: beyond, numbers would overflow that no estimate could rest on anyway.
 _MOST_LOG_RATIO = 150.0
 #: Refits by which the direct method's interval is made.
@@ -263,6 +264,8 @@ class _Judged:
             )
         if not np.isfinite(episodes.behaviour_logp).all():
             raise DataError("action_prob is 0 or no number in some rows: an action that was taken has a probability")
+        if self.target.discrete and (episodes.behaviour_logp > _ROUNDED).any():
+            raise DataError("action_prob is above 1 in some rows: write the probability of the action that was taken")
         logs = own - episodes.behaviour_logp
         summed = np.cumsum(episodes.padded(logs), axis=1)  # 0 behind ends: what they ended with is held
         ratios = np.exp(np.clip(summed, -np.inf, _MOST_LOG_RATIO))

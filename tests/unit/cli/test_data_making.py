@@ -197,3 +197,9 @@ def test_requests_that_cannot_be_met_are_told(words, says, tmp_path, monkeypatch
     assert says in answer
     assert not (tmp_path / "x").exists()
     assert make_command.__doc__
+
+
+def test_an_environment_that_is_not_named_first_is_asked_for(tmp_path):
+    answer = said("--env", "CartPole-v1", "--level", "random", "--out", str(tmp_path / "x"))
+    assert "which environment? Name it first, as in `rlframe data make CartPole-v1`" in answer
+    assert not (tmp_path / "x").exists()

@@ -223,6 +223,8 @@ def test_refusals_name_their_reason(data):
     assert "action_prob" in refused["is"]
     sure = LoggedEpisodes(data.obs, data.actions, data.rewards, data.lengths, np.zeros(len(data.rewards)))
     assert "1 in every row" in reasons(Table(OTHER), sure, estimators=("tis",))["tis"]
+    twice = LoggedEpisodes(data.obs, data.actions, data.rewards, data.lengths, np.full(len(data.rewards), np.log(2)))
+    assert "action_prob is above 1 in some rows" in reasons(Table(OTHER), twice, estimators=("is",))["is"]
     few = reasons(Table(OTHER), data, estimators=("pdis",), least_ess=1e6)
     assert "effective sample size" in few["is"]
     never = Table([[1.0, 0.0]] * STATES)
@@ -304,6 +306,8 @@ def test_a_limit_is_part_of_the_state():
         (lambda rows: rows.pop("terminateds"), r"wanted dones \(or terminateds\), too"),
         (lambda rows: rows.update(n_steps=np.full(2, 3)), "sums of several rewards"),
         (lambda rows: rows.update(terminateds=np.zeros(2, bool)), "no whole episode"),
+        (lambda rows: rows.update(rewards=np.array([0, np.nan])), "'rewards' is nan in step 1 of eps_id 1; wanted num"),
+        (lambda rows: rows.update(obs=np.array([[np.inf], [0]])), "'obs' is inf in step 0 of eps_id 1"),
     ],
 )
 def test_data_that_estimates_cannot_be_made_of_are_told(change, said):
