@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -68,6 +69,11 @@ class Inputs:
             first, second = data.split(base.val_split_ratio, base.val_split_mode, base.global_seed)
         else:
             first, second = data, GraphData.from_file(files.val, self.graph, ignore_check=base.ignore_check)
+            if filecmp.cmp(files.data, files.val, shallow=False):
+                raise ConfigError(
+                    f"val_file_path: {files.val} holds what {files.data} holds, so environments and policies would be "
+                    "judged by what they learned from; leave it out, and the data are split"
+                )
         self.data: Mapping[str, GraphData] = dict(zip(HALVES, (first, second), strict=True))
 
     @functools.cached_property

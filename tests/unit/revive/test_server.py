@@ -235,6 +235,12 @@ def test_tunable_factors_may_be_named_after_an_environment_was_learned_and_a_ref
     assert server.get_parameter()[0]["feed"].shape == (2,)
 
 
+def test_data_that_validate_themselves_are_refused(files, tmp_path):
+    shutil.copy(files["data"], tmp_path / "copy.npz")
+    with pytest.raises(ConfigError, match=r"copy\.npz holds what .* judged by what they learned from; leave it out"):
+        serve(files, tmp_path / "logs", val_file_path=str(tmp_path / "copy.npz"))
+
+
 def test_frozen_networks_are_said_to_stay_random(files, tmp_path):
     shutil.copy(files["graph"].parent / "mixed_flows.py", tmp_path)
     (tmp_path / "graph.yaml").write_text(files["graph"].read_text() + "  nodes:\n    next_level: {freeze: true}\n")
