@@ -64,7 +64,7 @@ def loaded_trainer(path: Path, *, best: bool = False, trust: bool = False) -> It
         CheckpointError: If there is none, it cannot be loaded, or it names what is not trusted.
     """
     if not path.is_dir():
-        raise CheckpointError(f"there is no directory {str(path)!r}")
+        raise CheckpointError(f"there is no directory {str(path)!r}; wanted a run's, or a checkpoint's")
     spec, is_run = find_spec(path)
     with checked_names(spec, path, trust=trust):
         trainer_class = find_trainer_class(spec.algorithm)

@@ -254,7 +254,7 @@ def test_what_data_cannot_say_is_one_line(walks: Path, words: list[str], message
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["play", "nowhere"], "there is no directory 'nowhere'"),
+        (["play", "nowhere"], "there is no directory 'nowhere'; wanted a run's, or a checkpoint's"),
         (["evaluate", "all"], "is neither a run directory nor a checkpoint"),
         (["play", "all/1", "--render", "--video-dir", "v"], "give one of them"),
         (["play", "--trust", "all/1", "--video-dir", "/proc/nothing"], "cannot be written"),
