@@ -77,13 +77,15 @@ def write_report(workspace: Workspace, *, trust: bool = False) -> str:
         trust: Whether the expert functions that the run names are run; they must be those of its training.
 
     Raises:
-        ConfigError: The run has no environment yet, or names functions that are not trusted or have changed.
+        ConfigError: The run has no environment yet, its data have changed, or it names functions that are not trusted or
+            have changed.
     """
     files, config = workspace.files(), Configuration.from_dict(workspace.read(CONFIG))
     paths = {key: None if path is None else str(path) for key, path in files.items()}
     data, graph = paths["dataset_file"], paths["dataset_desc_file"]
     if data is None or graph is None:
         raise ConfigError(f"{workspace.directory}: data.json names no data or no graph file")
+    workspace.check_data_unchanged()
     trained = VirtualEnv.load(workspace.venv / "train").graph if (workspace.venv / "train").is_dir() else None
     nodes = () if trained is None else trained.nodes.values()
     code = sorted({node.function.file for node in nodes if node.function is not None})

@@ -219,6 +219,20 @@ class Workspace:
         """Returns the files that the run was given, by name."""
         return {name: None if one is None else Path(one["path"]) for name, one in self.read(DATA).items()}
 
+    def check_data_unchanged(self) -> None:
+        """Looks whether the run's data are still those that it learned from.
+
+        Raises:
+            ConfigError: A file has changed.
+        """
+        for name in ("dataset_file", "val_file"):
+            one = self.read(DATA).get(name)
+            if one is not None and Path(one["path"]).is_file() and sha256_of(Path(one["path"])) != one["sha256"]:
+                raise ConfigError(
+                    f"{one['path']}: the data have changed since {self.directory} learned from them; put the old file "
+                    "back, or train again with another run_id"
+                )
+
     # --- stopping ---------------------------------------------------------------------------------------------
 
     def ask_to_stop(self) -> None:

@@ -329,6 +329,15 @@ def test_page_has_graph_fits_and_verdict_and_asks_no_network(done):
     assert "http" not in page
 
 
+def test_page_about_data_that_changed_is_refused(done, tmp_path):
+    shutil.copytree(done.workspace.directory, tmp_path / "run")
+    said = json.loads((tmp_path / "run/data.json").read_text())
+    said["dataset_file"]["sha256"] = "0" * 64
+    (tmp_path / "run/data.json").write_text(json.dumps(said))
+    with pytest.raises(ConfigError, match=r"mixed.npz: the data have changed since .*put the old file back"):
+        write_report(Workspace(tmp_path / "run"), trust=True)
+
+
 def test_verdict_wants_every_policy_above_the_data_in_every_environment():
     pairs = [(policy, env) for policy in ("train", "val") for env in ("train", "val")]
     result = PolicyResult(
