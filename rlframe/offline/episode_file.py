@@ -92,7 +92,7 @@ class ArrayFile(EpisodeFile):
         arrays: By name, ours or another's (`OTHERS_NAMES`); anything that has `shape` and slices to an array.
 
     Raises:
-        DataError: If an array is missing, or arrays have different numbers of rows.
+        DataError: If an array is missing or not of numbers, or arrays have different numbers of rows.
     """
 
     def __init__(self, path: str, arrays: Mapping[str, Any]) -> None:
@@ -141,6 +141,14 @@ class ArrayFile(EpisodeFile):
             )
         if not rows[REWARDS]:
             raise DataError(f"{self.path}: got no rows")
+        for name in self._columns.keys() & {OBS, NEXT_OBS, ACTIONS, *_NUMBERS}:
+            array = self._columns[name]
+            if array.dtype.kind not in "biuf":
+                raise DataError(f"{self.path}: {name!r} has dtype {array.dtype}, wanted real numbers")
+            if name in _NUMBERS and np.prod(array.shape[1:]) != 1:
+                raise DataError(
+                    f"{self.path}: {name!r} has rows of shape {array.shape[1:]}, wanted one number for each step"
+                )
 
     def _episode_ends(self) -> NDArray[np.intp]:
         """Returns the last rows of episodes."""

@@ -77,8 +77,8 @@ def write_report(workspace: Workspace, *, trust: bool = False) -> str:
         trust: Whether the expert functions that the run names are run; they must be those of its training.
 
     Raises:
-        ConfigError: The run has no environment yet, its data have changed, or it names functions that are not trusted or
-            have changed.
+        ConfigError: The run has no environment yet, its data have changed, or it names functions that are not trusted
+            or have changed.
     """
     files, config = workspace.files(), Configuration.from_dict(workspace.read(CONFIG))
     paths = {key: None if path is None else str(path) for key, path in files.items()}

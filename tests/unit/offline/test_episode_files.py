@@ -378,6 +378,13 @@ def no_ends(path):
     np.savez(path / "data.npz", **arrays({}, ("dones", "terminateds", "truncateds", "eps_id")))
 
 
+def with_column(name, change):
+    def write(path):
+        np.savez(path / "data.npz", **{**arrays({}), name: change(arrays({})[name])})
+
+    return write
+
+
 def pickles(path):
     np.savez(path / "data.npz", obs=np.array([object()]))
 
@@ -403,6 +410,12 @@ def pickles(path):
         (rows_differ, r"data\.npz: got arrays of different numbers of rows"),
         (no_ends, r"data\.npz: got no array that tells where episodes end"),
         (pickles, r"data\.npz: got no npz file of numbers"),
+        (with_column("obs", lambda rows: rows.astype(str)), r"data\.npz: 'obs' has dtype <U\d+, wanted real numbers"),
+        (with_column("actions", lambda rows: rows.astype(complex)), r"'actions' has dtype complex\d+, wanted real"),
+        (
+            with_column("rewards", lambda rows: np.stack([rows, rows], 1)),
+            r"'rewards' has rows of shape \(2,\), wanted one number for each step",
+        ),
     ],
 )
 def test_a_broken_file_is_told_with_its_place(kind, says, tmp_path):
