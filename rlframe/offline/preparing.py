@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import gymnasium as gym
@@ -33,6 +34,9 @@ from rlframe.offline.remembering import add_memory, as_rows, in_sequences
 from rlframe.utils.errors import ConfigError, DataError
 from rlframe.utils.spaces.space_utils import clip_action, normalize_action
 
+logger = logging.getLogger(__name__)
+_ROUNDED = 1e-3  # of an action, by its space's range
+
 
 class PolicyRows:
     """Makes batches that were read such as the policies of a worker sample themselves.
@@ -47,6 +51,7 @@ class PolicyRows:
 
     def __init__(self, ioctx: IOContext) -> None:
         self._worker, self._config = ioctx.worker, ioctx.config
+        self._told_of_bounds = False
         self._n_step = ioctx.input_config.get("n_step", 1)
         if not isinstance(self._n_step, int) or self._n_step < 1:
             raise ConfigError(
@@ -93,6 +98,8 @@ class PolicyRows:
     def _rows(self, batch: SampleBatch, policy: Any, actions_normalized: bool) -> SampleBatch:
         batch = as_rows(batch, policy)
         _check_observations(batch, policy)
+        if ACTIONS in batch and not actions_normalized and not self._told_of_bounds:
+            self._told_of_bounds = _tell_of_bounds(batch[ACTIONS], policy.action_space)
         for name in (ACTIONS, PREV_ACTIONS):
             if name in batch:
                 batch[name] = _ActionColumn(name, policy, self._config, actions_normalized).converted(batch[name])
@@ -231,6 +238,23 @@ def split_trajectories(batch: SampleBatch) -> list[SampleBatch]:
     """Returns one batch for each episode, or part of one, that follows another in a batch."""
     stops = (np.flatnonzero(trajectory_ends(batch)) + 1).tolist()
     return [batch[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
+
+
+def _tell_of_bounds(actions: Any, space: Any) -> bool:
+    """Warns of actions that the environment does not take, such as those in other units; returns whether it has."""
+    column = np.asarray(actions) if isinstance(space, gym.spaces.Box) else np.zeros(0)
+    if not column.size or column.dtype.kind not in "iuf" or not space.is_bounded():
+        return False
+    low, high = float(space.low.min()), float(space.high.max())
+    slack = _ROUNDED * (high - low)
+    if column.min() >= low - slack and column.max() <= high + slack:
+        return False
+    logger.warning(
+        "input: got actions from %.4g to %.4g, and the action space is %s; are they in other units? Of actions that are "
+        "as policies choose them, say actions_in_input_normalized",
+        column.min(), column.max(), space,
+    )  # fmt: skip
+    return True
 
 
 def _check_observations(batch: SampleBatch, policy: Any) -> None:

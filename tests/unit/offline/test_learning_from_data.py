@@ -141,6 +141,20 @@ def test_actions_of_another_shape_are_brought_into_it_or_told(tmp_path):
         PPOTrainer(config, env="Pendulum-v1").workers.local_worker().sample()
 
 
+def test_actions_beyond_the_environments_are_told_once(tmp_path, caplog):
+    line = {"type": "SampleBatch", "obs": [[0.0, 0, 0]] * 2, "actions": [[20.0], [-1.0]]}
+    (tmp_path / "data.json").write_text(json.dumps(line) + "\n")
+    config = {"input": str(tmp_path), "input_evaluation": [], "model": SMALL, "num_workers": 0}
+    with caplog.at_level("WARNING", logger="rlframe.offline.preparing"):
+        worker = PPOTrainer(config, env="Pendulum-v1").workers.local_worker()
+        worker.sample()
+        worker.sample()
+    assert [record.message for record in caplog.records if "in other units" in record.message] == [
+        "input: got actions from -1 to 20, and the action space is Box(-2.0, 2.0, (1,), float32); are they in other units?"
+        " Of actions that are as policies choose them, say actions_in_input_normalized"
+    ]
+
+
 @pytest.mark.parametrize("action", [2, -1, 0.5, "left"])
 def test_actions_that_are_none_of_the_choices_are_told(action, tmp_path):
     line = {"type": "SampleBatch", "obs": [[0.0, 0, 0, 0]] * 2, "actions": [1, action]}
