@@ -250,8 +250,8 @@ def _tell_of_bounds(actions: Any, space: Any) -> bool:
     if column.min() >= low - slack and column.max() <= high + slack:
         return False
     logger.warning(
-        "input: got actions from %.4g to %.4g, and the action space is %s; are they in other units? Of actions that are "
-        "as policies choose them, say actions_in_input_normalized",
+        "input: got actions from %.4g to %.4g, and the action space is %s; are they in other units? Of actions that "
+        "are as policies choose them, say actions_in_input_normalized",
         column.min(), column.max(), space,
     )  # fmt: skip
     return True

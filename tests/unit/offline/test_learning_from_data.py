@@ -150,8 +150,8 @@ def test_actions_beyond_the_environments_are_told_once(tmp_path, caplog):
         worker.sample()
         worker.sample()
     assert [record.message for record in caplog.records if "in other units" in record.message] == [
-        "input: got actions from -1 to 20, and the action space is Box(-2.0, 2.0, (1,), float32); are they in other units?"
-        " Of actions that are as policies choose them, say actions_in_input_normalized"
+        "input: got actions from -1 to 20, and the action space is Box(-2.0, 2.0, (1,), float32); are they in other "
+        "units? Of actions that are as policies choose them, say actions_in_input_normalized"
     ]
 
 
