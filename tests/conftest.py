@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import logging
 import os
 import sys
 
@@ -87,6 +88,15 @@ def _results_directory(tmp_path_factory, monkeypatch):
 
     own = tmp_path_factory.getbasetemp() / f"results{next(_NUMBERS)}"
     monkeypatch.setattr(setup, "RESULTS_DIRECTORY", str(own))
+
+
+@pytest.fixture(autouse=True)
+def _log_level():
+    """Puts the level of the log back, which every trainer sets to its own `log_level`."""
+    logger = logging.getLogger("rlframe")
+    before = logger.level
+    yield
+    logger.setLevel(before)
 
 
 @pytest.fixture(autouse=True)
