@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from rlframe.env.adapt import user_env
 from rlframe.env.agent_dicts import ALL
@@ -15,6 +15,7 @@ from rlframe.env.sub_environments import SubEnvironment
 from rlframe.env.vector_env import VectorEnv
 from rlframe.utils.errors import EnvError
 
+T = TypeVar("T")
 ByAgent = dict[Any, Any]
 #: Observations, rewards, dones, infos and off-policy actions (none here), each by environment and agent.
 Polled = tuple[dict[int, ByAgent], dict[int, ByAgent], dict[int, ByAgent], dict[int, ByAgent], dict[int, ByAgent]]
@@ -29,6 +30,22 @@ _NOT_POLLED = (
 )
 
 
+class UntilSet(Generic[T]):
+    """A property until a subclass sets an attribute of that name: RLlib's `BaseEnv` left these names to programs."""
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> T:
+        """Returns the property; attributes that were set are found before it."""
+        return cast(T, self) if instance is None else self._function(instance)
+
+    if TYPE_CHECKING:  # what is set is the instance's own, as without a property
+
+        def __set__(self, instance: Any, value: T) -> None: ...
+
+
 class BaseEnv:
     """A view of the environments that one worker steps; or the base of environments of one's own that are polled.
 
@@ -37,18 +54,17 @@ class BaseEnv:
     """
 
     _envs: Any = ()
-    _own_spaces: dict[str, Any] | None = None
 
     def __init__(self, envs: Any = ()) -> None:
         """Keeps a reference to `envs`, one per slot, as the worker steps them."""
         self._envs = envs
 
-    @property
+    @UntilSet
     def num_envs(self) -> int:
         """How many environment slots there are."""
         return len(self._envs)
 
-    @property
+    @UntilSet
     def envs(self) -> list[Any]:
         """The environments as the user's creator returned them, one per slot; of a `VectorEnv` those in it."""
         return [made for env in self._envs for made in _as_made(env)]
@@ -61,28 +77,15 @@ class BaseEnv:
         """Returns the environments as the user's creator returned them (the older name)."""
         return self.envs
 
-    @property
+    @UntilSet
     def observation_space(self) -> Any:
-        """The observation space of the first environment, or None without any; subclasses may set it."""
-        return self._space("observation_space")
+        """The observation space of the first environment, or None without any."""
+        return self._envs[0].observation_space if self._envs else None
 
-    @observation_space.setter
-    def observation_space(self, space: Any) -> None:
-        self._own_spaces = {**(self._own_spaces or {}), "observation_space": space}
-
-    @property
+    @UntilSet
     def action_space(self) -> Any:
-        """The action space of the first environment, or None without any; subclasses may set it."""
-        return self._space("action_space")
-
-    @action_space.setter
-    def action_space(self, space: Any) -> None:
-        self._own_spaces = {**(self._own_spaces or {}), "action_space": space}
-
-    def _space(self, name: str) -> Any:
-        if self._own_spaces is not None and name in self._own_spaces:
-            return self._own_spaces[name]
-        return getattr(self._envs[0], name) if self._envs else None
+        """The action space of the first environment, or None without any."""
+        return self._envs[0].action_space if self._envs else None
 
     def __getattr__(self, name: str) -> Any:
         """Finds the user's `VectorEnv` under the name that RLlib had for it; without one this stands for it."""
@@ -217,12 +220,12 @@ class PolledVectorEnv(BaseEnv):
         self.observation_space, self.action_space = vector_env.observation_space, vector_env.action_space
         self._result: tuple[list[Any], ...] | None = None
 
-    @property
+    @UntilSet
     def num_envs(self) -> int:
         """How many copies there are."""
         return self.vector_env.num_envs
 
-    @property
+    @UntilSet
     def envs(self) -> list[Any]:
         """The single environments, if there are such."""
         return list(self.vector_env.get_sub_environments())

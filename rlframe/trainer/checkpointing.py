@@ -60,6 +60,7 @@ def describe(trainer: Any) -> dict[str, Any]:
         "rlframe_version": __version__,
         "env": str(trainer._env_id),
         "iteration": trainer.iteration,
+        "counters": _counters(trainer),
         "spaces": {
             pid: {
                 "observation_space": str(policy.observation_space),
@@ -149,6 +150,14 @@ def _set_counters(trainer: Any, state: Mapping[str, Any]) -> None:
     vars(trainer).update(dict.fromkeys(_SINCE_RESTORE, 0))
 
 
+def _set_state(trainer: Any, state: dict[str, Any], meta: Mapping[str, Any]) -> None:
+    """Hands a trainer its state, and counts on where a program's own `__getstate__` wrote no counters."""
+    counted = "iteration" in state
+    trainer.__setstate__(state)
+    if not counted:
+        _set_counters(trainer, meta["counters"])
+
+
 def _remote_states(workers: Any) -> dict[str, Any]:
     """Returns the states of the remote workers that live, by number; what those that died knew is lost with them."""
     if not workers.remote_workers():
@@ -192,8 +201,7 @@ def load(trainer: Any, directory: str) -> None:
     state, meta = read_state(directory)
     if trainer.workers is None:
         check_fits(trainer, meta, directory)
-        trainer.__setstate__(state)
-        trainer._iteration = meta["iteration"]  # a program's own state need not have it
+        _set_state(trainer, state, meta)
         return
     revive(trainer)
     with names.from_file(f"checkpoint {directory!r}", _ADVICE, _named_by(trainer)):
@@ -224,7 +232,7 @@ def _take_over(trainer: Any, state: dict[str, Any], meta: dict[str, Any], direct
             trainer.add_policy(pid, config=meta["spaces"][pid].get("config"))
             added.append(pid)
         _check_spaces(meta, describe(trainer)["spaces"], directory)
-        trainer.__setstate__(state)
+        _set_state(trainer, state, meta)
         for part, parts in _working_parts(trainer).items():
             check_kinds(before[part], parts, part)
     except BaseException as error:

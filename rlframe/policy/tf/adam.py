@@ -48,8 +48,15 @@ class Adam:
     def _zeros_like(variable: Any) -> Any:
         return tf.Variable(tf.zeros(variable.shape, variable.dtype), trainable=False)
 
-    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> None:
-        """Does one step. Pairs of (gradient, variable); variables without gradient, or of others, are left alone."""
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]], *, global_step: Any = None) -> None:
+        """Does one step.
+
+        Args:
+            grads_and_vars: Pairs of (gradient, variable); variables without gradient, or of others, are left alone.
+            global_step: Variable that is counted up by one, as TensorFlow 1's optimisers do.
+        """
+        if global_step is not None:
+            global_step.assign_add(1)
         step = tf.cast(self.step.assign_add(1), tf.float64)
         power1, power2 = (
             tf.pow(tf.constant(self.beta1, tf.float64), step),

@@ -33,9 +33,16 @@ def with_tape(optimizer: Any, tape: Any) -> Any:
 
 
 def build_slots(optimizer: Any, variables: list[Any]) -> None:
-    """Lets an optimiser make its own variables, which it cannot do inside a traced function."""
+    """Lets an optimiser make its own variables, which it cannot do inside a traced function.
+
+    Those of TensorFlow 1 read their learning rate when a step is traced: it becomes a variable, which schedules set.
+    """
     if isinstance(optimizer, Adam):
         return
+    for name in _RATES_OF_TF1:
+        rate = getattr(optimizer, name, None)
+        if isinstance(optimizer, tf.compat.v1.train.Optimizer) and isinstance(rate, (int, float)):
+            setattr(optimizer, name, tf.Variable(float(rate), trainable=False, name="learning_rate"))
     if hasattr(optimizer, "build"):
         optimizer.build(variables)
     elif hasattr(optimizer, "_create_slots"):
@@ -82,6 +89,8 @@ def load_optimizer(optimizer: Any, saved: Mapping[str, Any]) -> None:
 #: The rates that optimisers were given last: to assign a variable takes as long as acting does, and schedules ask for
 #: it at every step.
 _RATES: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+#: Attributes in which TensorFlow 1's optimisers keep their learning rate.
+_RATES_OF_TF1 = ("_lr", "_learning_rate")
 
 
 def set_rate(optimizer: Any, lr: float) -> None:
@@ -97,7 +106,7 @@ def set_rate(optimizer: Any, lr: float) -> None:
 
 
 def _set_rate(optimizer: Any, lr: float) -> None:
-    for name in ("learning_rate", "_lr", "lr"):
+    for name in ("learning_rate", *_RATES_OF_TF1, "lr"):
         rate = getattr(optimizer, name, None)
         if rate is None:
             continue

@@ -46,13 +46,18 @@ class RMSProp:
     def _zeros_like(variable: Any) -> Any:
         return tf.Variable(tf.zeros(variable.shape, variable.dtype), trainable=False)
 
-    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]], eps: Any = None) -> None:
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, Any]], eps: Any = None, *, global_step: Any = None
+    ) -> None:
         """Does one step.
 
         Args:
             grads_and_vars: Pairs of (gradient, variable); variables without gradient, or of others, are left alone.
             eps: ε of this step, a number or a scalar tensor; None for that of the constructor.
+            global_step: Variable that is counted up by one, as TensorFlow 1's optimisers do.
         """
+        if global_step is not None:
+            global_step.assign_add(1)
         eps = self.eps if eps is None else eps
         for gradient, variable in grads_and_vars:
             name = self._names.get(variable.ref())

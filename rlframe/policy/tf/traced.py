@@ -86,9 +86,12 @@ class TracedCalls:
                 "eager_max_retraces"
             )
         packing = _Packing()
+        step = tf.compat.v1.train.get_or_create_global_step()  # of the process; none can be made while tracing
 
         def packed(columns: Any, scalars: Any) -> Any:
             self.traces += 1
+            graph = tf.compat.v1.get_default_graph()
+            graph.get_collection_ref(tf.compat.v1.GraphKeys.GLOBAL_STEP)[:] = [step]
             return packing.pack(self._method(columns, scalars, **keywords))
 
         signature = [

@@ -111,3 +111,15 @@ def test_what_cannot_be_polled_says_so():
     external = ExternalEnv(Counting.action_space, Counting.observation_space)
     with pytest.raises(EnvError, match="has a main loop of its own"):
         BaseEnv.to_base_env(external)
+
+
+def test_a_subclass_may_keep_its_own_under_the_names_of_the_view():
+    class Mine(BaseEnv):
+        def __init__(self):
+            self.envs, self.num_envs = [Counting(0), Counting(1)], 2
+            self.observation_space, self.action_space = Counting.observation_space, Counting.action_space
+
+    env = Mine()
+    assert env.get_sub_environments() == env.envs
+    assert (len(env.envs), env.num_envs, env.action_space) == (2, 2, Counting.action_space)
+    assert BaseEnv([]).num_envs == 0

@@ -370,6 +370,40 @@ def test_optimisers_of_other_makes_learn_and_resume(maker, model):
     same(one.get_weights(), other.get_weights())
 
 
+@pytest.mark.parametrize("kind", ["AdamOptimizer", "RMSPropOptimizer", "MomentumOptimizer", "GradientDescentOptimizer"])
+def test_optimisers_of_tensorflow_1_follow_a_schedule(kind):
+    more = (0.9,) if kind == "MomentumOptimizer" else ()
+    cls = build_tf_policy(
+        "Scheduled",
+        loss_fn=policy_gradient_loss,
+        before_init=lambda policy, *spaces_and_config: LearningRateSchedule.__init__(policy, 0.5, [[0, 0.5], [100, 0]]),
+        optimizer_fn=lambda policy, config: getattr(tf.compat.v1.train, kind)(policy.cur_lr, *more),
+        mixins=[LearningRateSchedule],
+    )
+    policy = cls(OBS_SPACE, ACTIONS, common_config())
+    start = policy.get_weights()
+    policy.learn_on_batch(make_batch())
+    before = policy.get_weights()
+    assert any(not np.array_equal(array, start[key]) for key, array in before.items())
+    policy.on_global_var_update({"timestep": 100})
+    policy.learn_on_batch(make_batch())
+    same(policy.get_weights(), before)
+
+
+@pytest.mark.parametrize("optimizer_fn", [None, lambda policy, config: tf.compat.v1.train.AdamOptimizer(0.1)])
+def test_the_global_step_counts_in_traced_steps(optimizer_fn):
+    def apply(policy, optimizer, grads_and_vars):
+        return optimizer.apply_gradients(grads_and_vars, global_step=tf.compat.v1.train.get_or_create_global_step())
+
+    cls = build_tf_policy("Counted", loss_fn=policy_gradient_loss, optimizer_fn=optimizer_fn, apply_gradients_fn=apply)
+    policy = cls(OBS_SPACE, ACTIONS, common_config())
+    step = tf.compat.v1.train.get_or_create_global_step()
+    before = int(step)
+    policy.learn_on_batch(make_batch())
+    policy.learn_on_batch(make_batch())
+    assert int(step) == before + 2
+
+
 def test_state_of_another_optimiser_is_refused():
     ours = build_tf_policy("Ours", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, common_config())
     sgd = build_tf_policy(

@@ -65,6 +65,30 @@ def test_a_trainer_without_workers_is_saved_and_restored(trainer_class, tmp_path
         each.stop()
 
 
+class OfItsWorker(PGTrainer):
+    """Its state is all of its own: nothing of what RLlib's base class returned is in it, nor was there."""
+
+    def __getstate__(self):
+        return {"worker": self.workers.local_worker().save()}
+
+    def __setstate__(self, state):
+        self.workers.local_worker().restore(state["worker"])
+
+
+def test_it_counts_on_where_its_own_state_has_no_counters(tmp_path):
+    config = {"num_workers": 0, "train_batch_size": 20, "rollout_fragment_length": 20, "min_iter_time_s": 0}
+    one, other = (OfItsWorker(config, env="CartPole-v1") for _ in range(2))
+    one.train()
+    result = one.train()
+    other.restore(one.save(str(tmp_path)))
+    assert other.iteration == 2
+    again = other.train()
+    assert again["training_iteration"] == 3
+    assert again["time_total_s"] > result["time_total_s"]
+    for each in (one, other):
+        each.stop()
+
+
 def test_its_own_keys_have_defaults_and_others_are_refused():
     assert Rounds.get_default_config()["rounds"] == 3
     with pytest.raises(ConfigError, match="round"):
