@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from typing_extensions import Self
 
-from rlframe.config.faults import fault_list, unknown_key
+from rlframe.config.faults import fault_list, is_slip, unknown_key
 from rlframe.config.nested_dict import TYPED_SECTIONS, copy_containers, overlay
 from rlframe.config.renames import RenamedKeyWarning, Translation
 from rlframe.utils.errors import ConfigError
@@ -25,6 +26,24 @@ _ELSEWHERE = {
     "freeze": "to_dict(), a copy",
 }
 _OWN = frozenset({"_declaration", "_trainer", "_given"})
+
+
+def derived_builder(name: str, declaration: type[Any], namespace: dict[str, Any]) -> type[Any]:
+    """Returns the class of a program that derives from an algorithm's config as from RLlib 1.13's.
+
+    Its `__init__` calls `super().__init__(trainer_class=...)` and sets attributes; names that are no keys become keys.
+
+    Args:
+        name: Of the class.
+        declaration: What it derives from.
+        namespace: Its body.
+    """
+
+    def begin(self: ConfigBuilder, trainer_class: Any = None, algo_class: Any = None) -> None:
+        ConfigBuilder.__init__(self, declaration, trainer_class or algo_class)
+
+    base = type(declaration.__name__, (ConfigBuilder,), {"__init__": begin, "_adds_keys": True})
+    return type(base)(name, (base,), namespace)
 
 
 class ConfigBuilder(Mapping[str, Any]):
@@ -44,6 +63,8 @@ class ConfigBuilder(Mapping[str, Any]):
     Raises:
         ConfigError: If the algorithm has no such key. Methods raise it, too.
     """
+
+    _adds_keys = False
 
     def __init__(self, declaration: type[Any], trainer: Callable[..., Any] | None = None) -> None:
         self._declaration, self._trainer = declaration, trainer
@@ -83,13 +104,13 @@ class ConfigBuilder(Mapping[str, Any]):
 
     def copy(self) -> Self:
         """Returns a builder with the same keys, shared with nobody."""
-        made = type(self)(self._declaration, self._trainer)
-        made._given.update(copy_containers(self._given))
+        made = copy.copy(self)
+        made._given = copy_containers(self._given)
         return made
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the whole config as a fresh plain dict, for trainers, `tune.run` and programs that read it."""
-        defaults = getattr(self._trainer, "get_default_config", self._declaration.defaults)()
+        defaults = {**self._declaration.defaults(), **self._keys_of_its_trainer()}
         return overlay(defaults, copy_containers(self._given), TYPED_SECTIONS)
 
     def build(self, env: Any = None, logger_creator: Any = None) -> Any:
@@ -152,13 +173,19 @@ class ConfigBuilder(Mapping[str, Any]):
     def _title(self) -> str:
         return f"{self._declaration.__name__}()"
 
+    def _keys_of_its_trainer(self) -> dict[str, Any]:
+        """Returns the defaults of the trainer that was named; those of a class that adds keys are made of it."""
+        return {} if self._adds_keys else getattr(self._trainer, "get_default_config", dict)()
+
     def _set(self, keys: Mapping[str, Any]) -> Self:
         """Lays keys on what was set, by the names used here."""
         spelled = {key.removesuffix("_"): value for key, value in keys.items()}  # lambda_, input_
         known = self._declaration.known_keys()
         translation = Translation(spelled, known, deprecated=self._declaration.deprecated_keys())
-        declared = {*self._declaration.options(), *getattr(self._trainer, "get_default_config", dict)()}
+        declared = {*self._declaration.options(), *self._keys_of_its_trainer(), *self._given}
         unknown = [key for key in translation.config if key not in declared]
+        if self._adds_keys:
+            unknown = [key for key in unknown if is_slip(key, known)]
         anything = getattr(self._trainer, "_allow_unknown_configs", False)
         faults = [*translation.faults, *(unknown_key(str(key), "", known, ()) for key in unknown if not anything)]
         if faults:

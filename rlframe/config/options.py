@@ -34,7 +34,15 @@ __all__ = [
 class _Buildable(_ModelMetaclass):
     """Makes a call of a declaration begin a config: instances are made by `from_dict` alone."""
 
-    def __call__(cls, trainer_class: Any = None, /, **keys: Any) -> "ConfigBuilder":  # noqa: N805
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any) -> Any:
+        """Returns a declaration; of a class with an `__init__`, as of RLlib 1.13, one that begins configs."""
+        if "__init__" not in namespace:
+            return super().__new__(mcs, name, bases, namespace, **keywords)
+        from rlframe.config.builder import derived_builder
+
+        return derived_builder(name, bases[0], namespace)
+
+    def __call__(cls, trainer_class: Any = None, /, **keys: Any) -> "ConfigBuilder":
         """Returns a config that is set group by group: `PPOConfig().training(lr=1e-4).build("CartPole-v1")`.
 
         Args:

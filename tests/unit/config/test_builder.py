@@ -113,3 +113,45 @@ def test_a_declaration_of_a_programs_own_begins_one_too():
     assert isinstance(config, ConfigBuilder)
     assert dict(config) == {"size": 5}
     assert OwnConfig.from_dict(config).size == 5
+
+
+class OwnTrainer(PGTrainer):
+    @classmethod
+    def get_default_config(cls):
+        return OwnConfig().to_dict()
+
+
+class OwnConfig(PGConfig):
+    """A config class of a program's own, as those of RLlib 1.13 were."""
+
+    def __init__(self, trainer_class=None):
+        super().__init__(trainer_class=trainer_class or OwnTrainer)
+        self.rounds = 1
+        self.lr = 0.5
+
+    def training(self, *, rounds=None, **kwargs):
+        super().training(**kwargs)
+        if rounds is not None:
+            self.rounds = rounds
+        return self
+
+
+def test_a_class_with_a_constructor_of_its_own_sets_keys_and_adds_some():
+    config = OwnConfig().training(rounds=3, gamma=0.25).environment("CartPole-v1")
+    assert isinstance(config, OwnConfig)
+    assert (config.rounds, config.lr, config.gamma, OwnConfig().rounds) == (3, 0.5, 0.25, 1)
+    assert config.copy().training(rounds=4).rounds == 4
+    assert pickle.loads(pickle.dumps(config)).to_dict() == config.to_dict()
+    with pytest.raises(ConfigError, match="did you mean gamma"):
+        OwnConfig().training(gama=0.5)
+    trainer = config.training(num_workers=0).build()
+    assert isinstance(trainer, OwnTrainer)
+    assert (trainer.config["rounds"], trainer.config["lr"], trainer.config["gamma"]) == (3, 0.5, 0.25)
+    trainer.stop()
+
+
+def test_the_base_of_rllibs_config_classes_has_the_keys_that_all_algorithms_have():
+    from rlframe.agents.trainer_config import TrainerConfig
+
+    config = TrainerConfig(trainer_class=PGTrainer).training(lr=0.5)
+    assert config.to_dict()["lr"] == 0.5
