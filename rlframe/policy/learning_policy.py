@@ -20,7 +20,7 @@ from rlframe.policy.own_inference import FrameworkInference, HookedInference, Te
 from rlframe.policy.parts import OptimizerSpec
 from rlframe.policy.policy import Policy, State
 from rlframe.policy.row_sums import RowSums
-from rlframe.policy.users_code import run_first_behind_constructor
+from rlframe.policy.users_code import give_both_names, run_first_behind_constructor
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 from rlframe.utils.seeding import make_rng
 
@@ -52,6 +52,7 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        give_both_names(cls)
         if "__init__" in cls.__dict__ and cls.__module__.startswith("rlframe.agents."):
             run_first_behind_constructor(cls)
 
@@ -112,6 +113,8 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
         del train_batch
         per_row = self._per_row
         return {} if per_row is None else {name: v for name, v in self._loss_outputs.items() if name not in per_row}
+
+    stats_fn = extra_grad_info
 
     def update_target(self, tau: float | None = None) -> None:
         """Moves the target network, if there is one, towards the online one: target := τ · online + (1 − τ) · target.

@@ -120,6 +120,23 @@ def widen(cls: type[Any]) -> None:
                 setattr(cls, name, value)
 
 
+#: Methods that RLlib 1.13 called otherwise, by its name for them.
+_NAMES_OF_1_13 = {
+    "stats_fn": "extra_grad_info",
+    "grad_stats_fn": "grad_stats",
+    "compute_gradients_fn": "gradients",
+    "apply_gradients_fn": "apply_optimizer",
+}
+
+
+def give_both_names(cls: type[Any]) -> None:
+    """Has methods that RLlib 1.13 renamed stand under both names: a subclass overrides one, and calls either above."""
+    for newer, older in _NAMES_OF_1_13.items():
+        for name, other in ((newer, older), (older, newer)):
+            if name in cls.__dict__ and other not in cls.__dict__ and hasattr(cls, older):
+                setattr(cls, other, cls.__dict__[name])
+
+
 def run_first_behind_constructor(cls: type[Any]) -> None:
     """Has the constructor of a built-in policy end with `run_first`, where no other built-in one goes on behind it.
 

@@ -8,7 +8,17 @@ from typing import Any
 from rlframe.policy.components import schedule_of
 
 
-class LearningRateSchedule:
+class _Scheduled:
+    """Base of the schedules, which stand before the policy or, as in RLlib 1.9's own classes, behind it."""
+
+    def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
+        """Tells the policy, if it is behind."""
+        behind = getattr(super(), "on_global_var_update", None)
+        if behind is not None:
+            behind(global_vars)
+
+
+class LearningRateSchedule(_Scheduled):
     """Makes a policy's learning rate follow `lr_schedule`, a list of `[env step, value]`, linearly.
 
     Call the constructor in `before_loss_init` (or after the policy exists); with None the rate is constant.
@@ -22,9 +32,10 @@ class LearningRateSchedule:
 
     def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
         """Sets every optimiser's rate to the schedule's value at `global_vars["timestep"]`."""
-        super().on_global_var_update(global_vars)  # type: ignore[misc]  # the policy behind the mixin
-        self.cur_lr = float(self.lr_schedule.value(global_vars["timestep"]))
-        self.set_learning_rate(self.cur_lr)
+        super().on_global_var_update(global_vars)
+        if hasattr(self, "lr_schedule"):  # its constructor was called
+            self.cur_lr = float(self.lr_schedule.value(global_vars["timestep"]))
+            self.set_learning_rate(self.cur_lr)
 
     def set_learning_rate(self, lr: float) -> None:
         """Sets the rate of the optimisers of the policy behind the mixin."""
@@ -35,7 +46,7 @@ class LearningRateSchedule:
         return super().optimizer()  # type: ignore[misc]  # the policy behind the mixin
 
 
-class EntropyCoeffSchedule:
+class EntropyCoeffSchedule(_Scheduled):
     """Makes `entropy_coeff` follow a schedule: a list of `[env step, value]`, or a step at which it reaches 0."""
 
     def __init__(self, entropy_coeff: float, entropy_coeff_schedule: Any) -> None:
@@ -46,5 +57,6 @@ class EntropyCoeffSchedule:
 
     def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
         """Sets `entropy_coeff` to the schedule's value at `global_vars["timestep"]`."""
-        super().on_global_var_update(global_vars)  # type: ignore[misc]  # the policy behind the mixin
-        self.entropy_coeff = float(self.entropy_coeff_schedule.value(global_vars["timestep"]))
+        super().on_global_var_update(global_vars)
+        if hasattr(self, "entropy_coeff_schedule"):  # its constructor was called
+            self.entropy_coeff = float(self.entropy_coeff_schedule.value(global_vars["timestep"]))

@@ -284,6 +284,11 @@ def with_base_config(base_config: Mapping[str, Any], extra_config: Mapping[str, 
     return {**copy.deepcopy(dict(base_config)), **extra_config}
 
 
+def warn_if_infinite_kl_divergence(policy: Any, mean_kl: Any) -> None:
+    """Does nothing: a loss that is no number stops training here, and is named."""
+    del policy, mean_kl
+
+
 class CentralizedValueMixin:
     """Gives a policy `compute_central_vf`, its model's `central_value_function`; of RLlib's example of that name.
 

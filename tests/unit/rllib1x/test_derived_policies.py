@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from types import SimpleNamespace
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -279,3 +280,42 @@ def test_losses_of_the_users_own_tell_by_what_they_keep(place):
         trainer = base.with_updates(default_policy=made)({**COMMON, **CONFIGS[name]}, env="CartPole-v1")
         assert stats.items() <= train(trainer).items()
         trainer.stop()
+
+
+def test_statistics_by_rllib_113s_name_are_told_of_and_go_on_above():
+    base = module("ppo.ppo", "torch").PPOTorchPolicy
+
+    class Told(base):
+        def stats_fn(self, train_batch):
+            return {**super().stats_fn(train_batch), "mine": 3.0}
+
+    class Again(Told):
+        def extra_grad_info(self, train_batch):
+            return {**super().extra_grad_info(train_batch), "more": 4.0}
+
+    trainer = get_trainer_class("PPO").with_updates(name="Told", default_policy=Again)(
+        {**COMMON, **CONFIGS["PPO"], "framework": "torch"}, env="CartPole-v1"
+    )
+    stats = trainer.train()["info"]["learner"]["default_policy"]["learner_stats"]
+    assert (stats["mine"], stats["more"]) == (3.0, 4.0)
+    assert "policy_loss" in stats
+    trainer.stop()
+
+
+@pytest.mark.parametrize("place", ["before", "behind"])
+def test_schedules_work_before_and_behind_the_policy(place):
+    learning_rate, entropy = schedules("torch")
+    torch_policy = importlib.import_module("rlframe.policy.torch_policy").TorchPolicy
+    bases = (torch_policy, learning_rate, entropy) if place == "behind" else (learning_rate, entropy, torch_policy)
+
+    class Scheduled(*bases):
+        def __init__(self, observation_space, action_space, config):
+            torch_policy.__init__(self, observation_space, action_space, config)
+            learning_rate.__init__(self, 0.5, [[0, 0.5], [100, 0.0]])
+            entropy.__init__(self, 1.0, [[0, 1.0], [100, 0.0]])
+
+    box = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    policy = Scheduled(box, gym.spaces.Discrete(2), {"framework": "torch", "lr": 0.5, "model": {"fcnet_hiddens": [4]}})
+    policy.on_global_var_update({"timestep": 50})
+    assert (policy.cur_lr, policy.entropy_coeff, policy.global_timestep) == (0.25, 0.5, 50)
+    assert {group["lr"] for optimizer in policy._optimizers for group in optimizer.param_groups} == {0.25}
