@@ -242,7 +242,6 @@ class Policy(RequestedActions, PolicyMaking, PolicyMemory, PolicyState, RLlibPol
         self.global_timestep = self.schedule_timestep = int(global_vars["timestep"])
         for part in self.components.values():
             part.on_timestep(self.global_timestep)
-        super().on_global_var_update(global_vars)
 
     # --- memory ------------------------------------------------------------------------------------------------
 

@@ -80,10 +80,8 @@ class PolicyState:
         self.global_timestep = acted
 
     def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
-        """Tells schedules that a program's class has as bases behind the policy, as RLlib 1.9's classes had."""
-        behind = getattr(super(), "on_global_var_update", None)
-        if behind is not None:
-            behind(global_vars)
+        """Takes the global step count; schedules follow it."""
+        raise NotImplementedError
 
     def _states_of_components(self) -> State:
         states = {name: part.get_state() for name, part in self.components.items()}

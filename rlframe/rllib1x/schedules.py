@@ -11,11 +11,33 @@ from rlframe.policy.components import schedule_of
 class _Scheduled:
     """Base of the schedules, which stand before the policy or, as in RLlib 1.9's own classes, behind it."""
 
+    _tells_behind = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        order = cls.__mro__[1:]
+        own = [place for place, above in enumerate(order) if issubclass(above, _Scheduled)]
+        policies = [above for above in order[: min(own)] if "on_global_var_update" in above.__dict__]
+        if policies and not cls._tells_behind:
+            cls._tells_behind = True
+            _tell_behind(cls, policies[-1])
+
     def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
         """Tells the policy, if it is behind."""
         behind = getattr(super(), "on_global_var_update", None)
         if behind is not None:
             behind(global_vars)
+
+
+def _tell_behind(cls: Any, last: type[Any]) -> None:
+    """Has `on_global_var_update` go on behind `last`: a policy's own does not."""
+    tell = cls.on_global_var_update
+
+    def tell_all(self: Any, global_vars: Mapping[str, Any]) -> None:
+        tell(self, global_vars)
+        super(last, self).on_global_var_update(global_vars)
+
+    cls.on_global_var_update = tell_all
 
 
 class LearningRateSchedule(_Scheduled):

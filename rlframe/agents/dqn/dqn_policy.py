@@ -123,9 +123,11 @@ def double_q_loss(policy: Any, model: Any, batch: SampleBatch) -> LossOutput:
 
 
 def build_q_losses(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
-    """Returns the loss of one batch, a scalar; the policy keeps the rest. See `DoubleQLoss`."""
+    """Returns the loss of one batch, a scalar; the policy keeps the rest, and `q_loss`. See `DoubleQLoss`."""
     del dist_class
-    return kept(policy, double_q_loss(policy, model, train_batch))
+    loss = kept(policy, double_q_loss(policy, model, train_batch))
+    policy.q_loss = model.tower_stats["q_loss"]
+    return loss
 
 
 class DQNPolicy(LearningPolicy):

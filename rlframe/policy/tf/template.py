@@ -46,7 +46,7 @@ def _action_sampler(function: Any) -> tuple[str, Any]:
     named = {p.name for p in parameters}
 
     def sample(policy: Any, model: Any, batch: Any, states: Any, explore: bool, timestep: int) -> Any:
-        if "state_batches" in positional[:4] and "explore" in positional[:5]:
+        if "state_batches" in positional[:4] and "explore" in positional[:5] and "obs_batch" not in positional:
             return function(policy, model, batch, states, explore=explore, timestep=timestep)
         offered = {
             "obs_batch": batch["obs"],

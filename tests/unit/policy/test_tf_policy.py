@@ -179,7 +179,7 @@ def test_extra_action_columns(arity):
     np.testing.assert_allclose(extra["twice"], 2 * extra["action_dist_inputs"], rtol=1e-6)
 
 
-@pytest.mark.parametrize("form", ["keywords of RLlib's", "keywords alone", "torch's six"])
+@pytest.mark.parametrize("form", ["keywords of RLlib's", "keywords alone", "defaults", "torch's six"])
 def test_action_sampler_takes_the_place_of_model_and_distribution(form):
     def by_keyword(policy, model, obs_batch, explore, **others):
         assert {"state_batches", "timestep"} <= set(others)
@@ -190,6 +190,9 @@ def test_action_sampler_takes_the_place_of_model_and_distribution(form):
         policy.threes = tf.fill([tf.shape(obs_batch)[0]], 3)
         return tf.zeros([tf.shape(obs_batch)[0]], tf.int64), tf.zeros([tf.shape(obs_batch)[0]])
 
+    def by_default(policy, model, obs_batch=None, state_batches=None, explore=None, timestep=None):
+        return by_keyword_alone(policy, model, obs_batch, explore=explore, timestep=timestep)
+
     def by_position(policy, model, input_dict, state_batches, explore, timestep):
         policy.threes = tf.fill([tf.shape(input_dict["obs"])[0]], 3)
         return tf.zeros([tf.shape(input_dict["obs"])[0]], tf.int64), tf.zeros([tf.shape(input_dict["obs"])[0]])
@@ -197,7 +200,8 @@ def test_action_sampler_takes_the_place_of_model_and_distribution(form):
     def make_model(policy, obs_space, action_space, config):
         return ModelCatalog.get_model_v2(obs_space, action_space, 3, config["model"], framework="tf")
 
-    sampler = {"keywords of RLlib's": by_keyword, "keywords alone": by_keyword_alone}.get(form, by_position)
+    named = {"keywords of RLlib's": by_keyword, "keywords alone": by_keyword_alone, "defaults": by_default}
+    sampler = named.get(form, by_position)
     cls = build_tf_policy("Zero", loss_fn=policy_gradient_loss, action_sampler_fn=sampler, make_model=make_model,
                           extra_action_fetches_fn=lambda policy: {"threes": policy.threes})  # fmt: skip
     actions, _, extra = cls(OBS_SPACE, ACTIONS, common_config()).compute_actions(make_batch(5)["obs"])

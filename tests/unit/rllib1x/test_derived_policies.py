@@ -319,3 +319,18 @@ def test_schedules_work_before_and_behind_the_policy(place):
     policy.on_global_var_update({"timestep": 50})
     assert (policy.cur_lr, policy.entropy_coeff, policy.global_timestep) == (0.25, 0.5, 50)
     assert {group["lr"] for optimizer in policy._optimizers for group in optimizer.param_groups} == {0.25}
+
+
+@pytest.mark.parametrize("framework", TORCH_FIRST)
+def test_what_dqns_loss_computed_is_kept_as_an_attribute(framework):
+    dqn = module("dqn.dqn", framework)
+    base = getattr(dqn, "DQNTorchPolicy" if framework == "torch" else "DQNTFPolicy")
+    derived = base.with_updates(
+        name="Read", loss_fn=dqn.build_q_losses, stats_fn=lambda policy, batch: {"mine": policy.q_loss.loss}
+    )
+    config = {**COMMON, **CONFIGS["DQN"], "framework": framework}
+    trainer = get_trainer_class("DQN").with_updates(name="Read", default_policy=derived)(config, env="CartPole-v1")
+    while not (learned := trainer.train()["info"]["learner"]):
+        pass
+    assert np.isfinite(learned["default_policy"]["learner_stats"]["mine"])
+    trainer.stop()
