@@ -31,21 +31,24 @@ def connect() -> None:
 
 
 def publish(kind: str, name: str, value: Any) -> None:
-    """Tells all processes of a name; without a Ray runtime nothing, `publish_all` does when there is one.
+    """Tells all processes of a name.
+
+    Without a Ray runtime the name stands in Tune's registry of this process, where programs read it
+    (`_global_registry.get(ENV_CREATOR, config["env"])`); `publish_all` tells the others when there is one.
 
     Args:
         kind: "model", "action_dist", "preprocessor", "env" or "input".
         name: What it is registered under.
         value: A class or a function. One that cannot be pickled is known in this process alone, which is said.
     """
-    if not _is_driver():
+    ray, registry = sys.modules.get("ray"), sys.modules.get("ray.tune.registry")
+    if ray is None or registry is None or _is_worker_process(ray):
         return
-    import ray
-    from ray.tune import registry
-
     try:
         ray.cloudpickle.dumps(value)
     except Exception as error:  # whatever the user's objects raise
+        if not ray.is_initialized():
+            return  # no other process is there to miss it
         _LOGGER.warning(
             "the %s registered as %r is known in this process only, and not in trials of Ray Tune: it cannot be "
             "pickled (%s)", kind, name, error,
@@ -71,9 +74,8 @@ def look_up(kind: str, name: str) -> Any:
     return names.get(category, name) if names.contains(category, name) else None
 
 
-def _is_driver() -> bool:
-    ray = sys.modules.get("ray")
-    return bool(ray is not None and ray.is_initialized() and ray.get_runtime_context().worker.mode != ray.WORKER_MODE)
+def _is_worker_process(ray: Any) -> bool:
+    return bool(ray.is_initialized() and ray.get_runtime_context().worker.mode == ray.WORKER_MODE)
 
 
 __all__ = ["connect", "look_up", "publish", "publish_all"]

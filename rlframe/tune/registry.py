@@ -30,3 +30,8 @@ def get_trainable_cls(trainable_name: str) -> Any:
     """
     register_trainables()
     return ray.tune.registry.get_trainable_cls(trainable_name)
+
+
+def __getattr__(name: str) -> Any:
+    """Returns Ray's own for what this package has none of its own of: `RLLIB_MODEL`, `TRAINABLE_CLASS`, ..."""
+    return getattr(ray.tune.registry, name)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+import threading
 
 import pytest
 import ray.tune.registry
 
 from rlframe.agents.registry import register_trainables
+from rlframe.models import ModelCatalog
+from rlframe.models.torch.fcnet import FullyConnectedNetwork
 from rlframe.tune.registry import get_trainable_cls
 
 
@@ -46,3 +49,17 @@ def test_class_that_ray_put_there_is_replaced_and_one_of_the_programs_own_stays(
     register_trainables()
     assert get_trainable_cls("PG") is PGTrainer
     assert get_trainable_cls("PPO").__name__ == "Own"
+
+
+def test_what_is_registered_stands_in_rays_registry_without_a_runtime(forgotten):
+    from rlframe.tune import registry
+
+    names = registry._global_registry
+    registry.register_env("corridor of a test", dict)
+    assert names.contains(registry.ENV_CREATOR, "corridor of a test")
+    assert names.get(registry.ENV_CREATOR, "corridor of a test") is dict
+    ModelCatalog.register_custom_model("model of a test", FullyConnectedNetwork)
+    assert names.get(registry.RLLIB_MODEL, "model of a test") is FullyConnectedNetwork
+    lock = threading.Lock()
+    registry.register_env("here alone", lambda config: lock)
+    assert not names.contains(registry.ENV_CREATOR, "here alone")
