@@ -26,6 +26,8 @@ _PATH_IN_F_STRING = re.compile(r"ray\.rllib(?P<rest>\.[\w.]*)")
 _LIKE_A_CONFIG = re.compile(r"conf(ig)?s?$|_config|^cfg$", re.IGNORECASE)
 _KEYS_OF_A_CONFIG = 2
 _MISSING = object()
+_GONE_OF_RAY = ("ray.utils", "ray.experimental.tf_utils")
+"""Modules that RLlib's own files and examples imported, mostly in vain, and that Ray no longer has."""
 _ARGUMENTS_OF_INIT = {
     "redis_address": "address",
     "webui_host": "dashboard_host",
@@ -50,7 +52,8 @@ def rewrite(module: cst.Module) -> tuple[str, list[Note]]:
     if not (uses.rllib or by_name or uses.names_of_old_tune()):
         return module.code, []
     read = frozenset(text for text, count in uses.reads.items() if count > 0)
-    rewriter = _Rewriter(read, uses.modules, utils_of_ray=uses.utils_of_ray > 0)
+    in_vain = frozenset(name for name in _GONE_OF_RAY if uses.gone_of_ray[name] <= 0)
+    rewriter = _Rewriter(read, uses.modules, in_vain=in_vain)
     changed = MetadataWrapper(module).visit(rewriter)
     return _with_missing_imports(changed).code, rewriter.notes
 
@@ -63,7 +66,7 @@ class _Uses(cst.CSTVisitor):
         self.algorithm_by_name = False
         self.algorithm_chosen = self.algorithm_named = False  # `tune.run(args.run)`, and "PPO" as what that may be
         self.reads: Counter[str] = Counter()
-        self.utils_of_ray = 0
+        self.gone_of_ray: Counter[str] = Counter()  # uses of modules that Ray no longer has, beside their imports
         self.modules: dict[str, str] = {}  # those that had names that are gone, by what the program calls them
         self._of_tune: list[tuple[str, list[str]]] = []
 
@@ -76,10 +79,10 @@ class _Uses(cst.CSTVisitor):
 
     def visit_Attribute(self, node: cst.Attribute) -> None:
         self.rllib |= _dotted(node) == _OLD
-        self.utils_of_ray += _dotted(node) == "ray.utils"
+        self.gone_of_ray[_dotted(node) or ""] += 1
 
     def visit_Import(self, node: cst.Import) -> None:
-        self.utils_of_ray -= sum(_dotted(alias.name) == "ray.utils" for alias in node.names)
+        self.gone_of_ray.subtract(_dotted(alias.name) or "" for alias in node.names)
         for alias in node.names:
             if alias.evaluated_name in gone_names.MODULES:
                 self.modules[alias.evaluated_alias or alias.evaluated_name] = alias.evaluated_name
@@ -87,6 +90,8 @@ class _Uses(cst.CSTVisitor):
     def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
         if _dotted(node.module) == "ray" and not isinstance(node.names, cst.ImportStar):
             self.rllib |= any(_dotted(alias.name) == "rllib" for alias in node.names)
+        if isinstance(node.names, cst.ImportStar):  # which may bring NumPy, under the name that it has everywhere
+            self.modules.setdefault("np", "numpy")
         module = _dotted(node.module) or ""
         if _is_below(module, "ray.tune") and not node.relative:
             self._of_tune.append((module, _names_of(node)))
@@ -119,10 +124,10 @@ class _Rewriter(cst.CSTTransformer):
 
     METADATA_DEPENDENCIES = (PositionProvider,)
 
-    def __init__(self, read: frozenset[str], modules: Mapping[str, str], *, utils_of_ray: bool) -> None:
+    def __init__(self, read: frozenset[str], modules: Mapping[str, str], *, in_vain: frozenset[str]) -> None:
         super().__init__()
         self._modules = modules
-        self._utils_of_ray = utils_of_ray
+        self._in_vain = in_vain
         self.notes: list[Note] = []
         self._read = read
         self._configs: list[bool] = []
@@ -151,11 +156,10 @@ class _Rewriter(cst.CSTTransformer):
         del original_node
         self._in_import = False
         names = [_under_our_tune(alias) for alias in updated_node.names]
-        if not self._utils_of_ray:  # imported in vain by RLlib's examples, and gone
-            names = [
-                alias.with_changes(name=cst.Name("ray")) if _dotted(alias.name) == "ray.utils" else alias
-                for alias in names
-            ]
+        names = [
+            alias.with_changes(name=cst.Name("ray")) if _dotted(alias.name) in self._in_vain else alias
+            for alias in names
+        ]
         return updated_node.with_changes(names=names)
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> None:

@@ -187,7 +187,7 @@ def test_the_command_shows_and_writes_only_when_told(tmp_path):
 
 def test_arguments_that_ray_no_longer_takes_are_renamed_or_left_out():
     program = (
-        "import ray\nimport ray.utils\nfrom ray.rllib.env import EnvContext\n"
+        "import ray.experimental.tf_utils\nimport ray.utils\nfrom ray.rllib.env import EnvContext\n"
         "ray.init(local_mode=True)\n"
         "ray.init(num_cpus=2, redis_max_memory=3)\n"
         "ray.init(webui_host='::', memory=4, lru_evict=True)\n"
@@ -242,9 +242,17 @@ np.float32, self.np.product, mine.product
     assert migrate_program(migration.after).after == migration.after
 
 
-def test_utilities_of_ray_that_the_program_uses_stay():
-    program = "import ray.utils\nimport ray.rllib\nray.utils.get_system_memory()\n"
-    assert migrate_program(program).after.startswith("import ray.utils\n")
+def test_numpy_that_comes_with_a_star_is_numpy():
+    program = "from ray.rllib.agents.ddpg.ddpg_torch_policy import *\nsize = np.product(space.shape)\n"
+    assert migrate_program(program).after.endswith("size = np.prod(space.shape)\n")
+    program = "from ray import rllib\nfrom mine import numbers as np\nsize = np.product(space.shape)\n"
+    assert migrate_program(program).after.endswith("size = np.product(space.shape)\n")
+
+
+@pytest.mark.parametrize("module", ["ray.utils", "ray.experimental.tf_utils"])
+def test_modules_of_ray_that_the_program_uses_stay(module):
+    program = f"import {module}\nimport ray.rllib\n{module}.f()\n"
+    assert migrate_program(program).after.startswith(f"import {module}\n")
 
 
 @pytest.mark.parametrize(
