@@ -196,8 +196,8 @@ _OLD_EXPLORATION = (_SCHEDULE_STEPS, _SOFT_Q, _TEMPERATURE, *_FRACTIONS, "explor
 
 _READ_BY_PROGRAMS = frozenset({"model.custom_options"})
 """Other names that no config declares, and that programs read again where they have set them."""
-_READ_BY_COPIES = frozenset({"grad_norm_clipping"})
-"""Other names that no config declares, and that copies of RLlib's policies read: QMIX's reads this one."""
+_READ_BY_COPIES = frozenset({"grad_norm_clipping", "sample_batch_size", "vf_share_layers"})
+"""Other names that no config declares, and that copies of RLlib's policies and plans read: QMIX's, and those of 0.8."""
 
 
 def with_other_names(config: dict[str, Any], deprecated: Collection[str] | None = None) -> dict[str, Any]:

@@ -159,6 +159,7 @@ def test_plans_read_values_under_other_names_too():
 
 def test_copies_of_qmix_read_their_limit_of_gradients_by_rllibs_name():
     assert with_other_names({"grad_clip": 10.0})["grad_norm_clipping"] == 10.0
+    assert with_other_names({"model": {"vf_share_layers": True}})["vf_share_layers"] is True  # copies of PPO's of 0.8
     assert with_other_names({"grad_clip": None, "grad_norm_clipping": 0.5})["grad_norm_clipping"] == 0.5  # MADDPG's own
 
 
