@@ -22,6 +22,7 @@ from rlframe.models.modelv2 import states_of
 from rlframe.models.recurrent_actor import make_actor
 from rlframe.policy.acting_parts import acting_recipe, numpy_distribution
 from rlframe.policy.numpy_policy import ActingRecipe
+from rlframe.policy.users_code import makes_own_values
 from rlframe.tensor.ops import Tensor
 
 
@@ -134,12 +135,14 @@ class FrameworkActing:
         self: Any, input_dict: Any, state_batches: Any, model: Any, action_dist: Any
     ) -> dict[str, Any]:
         """Returns further columns [B, ...] to store with the actions; an `action_sampler_fn` has no `action_dist`."""
-        return {}
+        return {VF_PREDS: self.model.value_function()} if self.wants_values else {}
 
     def _extra_columns(self: Any, batch: Any, distribution: Any) -> dict[str, Any]:
-        """Returns values, where they are stored with the actions, and `extra_action_out`, after a forward pass."""
-        values = {VF_PREDS: self.model.value_function()} if self.wants_values else {}
-        return {**values, **self.extra_action_out(batch, states_of(batch), self.model, distribution)}
+        """Returns `extra_action_out` after a forward pass, and values, unless a program's own code alone reads them."""
+        extra = self.extra_action_out(batch, states_of(batch), self.model, distribution)
+        if not self.wants_values or VF_PREDS in extra or makes_own_values(self):
+            return dict(extra)
+        return {VF_PREDS: self.model.value_function(), **extra}
 
     def _finish(
         self: Any, count: int, actions: Any, logp: Any, inputs: Any, extra: Mapping[str, Any], states: Any = ()

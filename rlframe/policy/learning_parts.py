@@ -44,6 +44,8 @@ class LearningParts:
     #: Networks that no optimiser steps but the policy itself in `learn_on_batch`, by the name of their loss; such as
     #: `MODEL_OUTPUTS`, with which `MODEL_VALUES` are the weights that nothing but values depends on.
     own_steps: Mapping[str, tuple[str, ...]] = {}
+    #: By statistic of the class's own loss, the names under which RLlib's kept it.
+    kept_names: Mapping[str, tuple[str, ...]] = {}
     #: What fills the gradients of the class's own loss without autograd; None goes by autograd.
     fused_gradients: FusedGradients | None = None
     #: What gives the second derivatives of the class's own `divergence` without autograd, for `second_order`.
@@ -258,12 +260,16 @@ class LearningParts:
         raise NotImplementedError
 
     def get_tower_stats(self: Any, stats_name: str) -> list[Any]:
-        """Returns what the loss kept in `model.tower_stats[stats_name]`, one entry per device.
+        """Returns what the loss kept in `model.tower_stats[stats_name]`, one entry per device; of a built-in loss, one.
 
         Raises:
             KeyError: If it kept nothing under this name.
         """
         towers = [tower.tower_stats[stats_name] for tower in self.model_gpu_towers if stats_name in tower.tower_stats]
+        statistics = [name for name, given in self.kept_names.items() if stats_name in given]
+        towers = towers or [
+            self._loss_outputs[name] for name in (*statistics, stats_name) if name in self._loss_outputs
+        ]
         if not towers:
             raise KeyError(f"the loss kept no {stats_name!r} in model.tower_stats")
         return towers

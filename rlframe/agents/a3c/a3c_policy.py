@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rlframe.agents.families.users_losses import kept_by_users_loss
+from rlframe.agents.families.users_losses import kept_as_in_rllib, kept_by_users_loss
 from rlframe.data.columns import ACTIONS, ADVANTAGES, DONES, ENV_ID, NEXT_OBS, OBS, VALUE_TARGETS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
@@ -14,7 +14,7 @@ from rlframe.losses.policy_gradients import explained_variance, policy_gradient
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.coefficients import schedules_of
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, LossOutput, kept
+from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, LossOutput
 from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
@@ -55,7 +55,7 @@ def a2c_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch)
 
 def actor_critic_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
     """Returns the loss of one batch, a scalar; the policy keeps the rest. See `a2c_loss`."""
-    return kept(policy, a2c_loss(policy, model, dist_class, train_batch))
+    return kept_as_in_rllib(policy, model, a2c_loss(policy, model, dist_class, train_batch), _KEPT)
 
 
 _KEPT = {"policy_entropy": ("entropy",), "policy_loss": ("pi_loss", "pi_err"), "vf_loss": ("vf_loss", "value_err")}
@@ -69,6 +69,7 @@ class A3CPolicy(LearningPolicy):
     defaults_from = "rlframe.agents.a3c.a3c:DEFAULT_CONFIG"
 
     wants_values = True
+    kept_names = _KEPT
     train_columns = (NEXT_OBS, DONES, ENV_ID)
     learn_columns = (OBS, ACTIONS, ADVANTAGES, VALUE_TARGETS)
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.agents.families.users_losses import kept_as_in_rllib
 from rlframe.agents.families.vtrace_policy import (
+    KEPT_NAMES,
     LOSS_COLUMNS,
     Estimates,
     asynchronous_loss,
@@ -41,7 +43,7 @@ from rlframe.policy.action_bounds import ActionBoundPenalty
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.coefficients import AdaptiveKL, update_kl
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import WHOLE_MODEL, LossOutput, OptimizerSpec, kept
+from rlframe.policy.parts import WHOLE_MODEL, LossOutput, OptimizerSpec
 from rlframe.policy.popart import OutputPopArt
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
@@ -116,7 +118,7 @@ def appo_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch
 
 def appo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
     """Returns the loss of one batch, a scalar, or one by optimiser; the policy keeps the rest. See `appo_loss`."""
-    return kept(policy, appo_loss(policy, model, dist_class, train_batch))
+    return kept_as_in_rllib(policy, model, appo_loss(policy, model, dist_class, train_batch), KEPT_NAMES)
 
 
 class AsyncPPOPolicy(LearningPolicy):
@@ -126,6 +128,7 @@ class AsyncPPOPolicy(LearningPolicy):
     defaults_from = "rlframe.agents.appo.appo:DEFAULT_CONFIG"
 
     learns_values = True
+    kept_names = KEPT_NAMES
     train_columns: tuple[str, ...] | None = (ACTION_LOGP,)
     learn_columns: tuple[str, ...] | None = LOSS_COLUMNS
     postprocess_trajectory = postprocess_for_appo

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rlframe.policy.parts import LossOutput, kept
+
 
 def kept_by_users_loss(policy: Any, names: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
     """Returns the statistics that a loss for RLlib 1.x kept.
@@ -25,3 +27,24 @@ def kept_by_users_loss(policy: Any, names: Mapping[str, tuple[str, ...]]) -> dic
                 if value is not None and not callable(value):
                     found[statistic] = value
     return found
+
+
+def kept_as_in_rllib(policy: Any, model: Any, output: LossOutput, names: Mapping[str, tuple[str, ...]]) -> Any:
+    """Has a policy keep what a built-in loss reports, for losses of a program's own that call RLlib's functions.
+
+    Their statistics functions look for it under RLlib's names: in `model.tower_stats`, and as attributes of the policy
+    that begin with `_`, with their gradients.
+
+    Args:
+        policy: The policy.
+        model: The model that the loss has run.
+        output: The loss.
+        names: As `kept_by_users_loss` takes them.
+
+    Returns:
+        Its losses as RLlib's functions did: a scalar, or a list.
+    """
+    left = {name: output.stats[stat] for stat, given in names.items() if stat in output.stats for name in given}
+    model.tower_stats.update(left)
+    vars(policy).update({f"_{name}": value for name, value in left.items()})
+    return kept(policy, output)

@@ -239,7 +239,7 @@ def asynchronous_loss(
     return LossOutput({"policy": policy_terms, "values": value_terms} if apart else total, report)
 
 
-_KEPT = {
+KEPT_NAMES = {
     "total_loss": ("total_loss",),
     "policy_loss": ("pi_loss", "mean_policy_loss"),
     "vf_loss": ("vf_loss", "mean_vf_loss"),
@@ -253,5 +253,5 @@ _KEPT = {
 def vtrace_stats(policy: Any, train_batch: SampleBatch) -> dict[str, Any]:
     """Returns losses, entropy and explained variance, means over the rows, and the norm of the weights."""
     del train_batch
-    norm, kept = policy.weights_norm(), {**kept_by_users_loss(policy, _KEPT), **policy._loss_outputs}
+    norm, kept = policy.weights_norm(), {**kept_by_users_loss(policy, KEPT_NAMES), **policy._loss_outputs}
     return {"cur_lr": policy.cur_lr, **kept, "entropy_coeff": policy.entropy_coeff, "var_gnorm": norm}

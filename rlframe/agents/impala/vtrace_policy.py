@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.agents.families.vtrace_policy import (
+    KEPT_NAMES,
     LOSS_COLUMNS,
     Estimates,
     asynchronous_loss,
@@ -60,6 +61,7 @@ class ImpalaPolicy(LearningPolicy):
     defaults_from = "rlframe.agents.impala.impala:DEFAULT_CONFIG"
 
     learns_values = True
+    kept_names = KEPT_NAMES
     train_columns: tuple[str, ...] | None = (ACTION_LOGP,)
     learn_columns: tuple[str, ...] | None = LOSS_COLUMNS
     postprocess_trajectory = postprocess_for_vtrace

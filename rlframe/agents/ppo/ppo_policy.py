@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rlframe.agents.families.users_losses import kept_by_users_loss
+from rlframe.agents.families.users_losses import kept_as_in_rllib, kept_by_users_loss
 from rlframe.data.columns import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
@@ -26,7 +26,7 @@ from rlframe.policy.action_bounds import ActionBoundPenalty
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.coefficients import AdaptiveKL, schedules_of, update_kl
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients, LossOutput, kept
+from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients, LossOutput
 from rlframe.policy.popart import LayerPopArt
 from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
@@ -84,7 +84,7 @@ def ppo_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch)
 
 def ppo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
     """Returns the loss of one batch, a scalar; the policy keeps the rest. See `ppo_loss`."""
-    return kept(policy, ppo_loss(policy, model, dist_class, train_batch))
+    return kept_as_in_rllib(policy, model, ppo_loss(policy, model, dist_class, train_batch), _KEPT)
 
 
 def _weighs_kl(policy: Any) -> bool:
@@ -136,6 +136,7 @@ class PPOPolicy(LearningPolicy):
     train_columns = (ACTION_DIST_INPUTS, ACTION_LOGP, NEXT_OBS, DONES, ENV_ID)
     learn_columns = (OBS, ACTIONS, ACTION_DIST_INPUTS, ACTION_LOGP, VF_PREDS, ADVANTAGES, VALUE_TARGETS)
     fused_gradients = FusedGradients({"torch": "rlframe.agents.ppo.dense_ppo_torch:DensePPOGradients"})
+    kept_names = _KEPT
     kl_coeff: float
     kl_target: float
     _value = value_of_step

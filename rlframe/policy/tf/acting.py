@@ -17,7 +17,7 @@ from rlframe.policy.own_inference import sampled
 from rlframe.policy.tf.draws import draw
 from rlframe.policy.tf.traced import tensor_columns
 from rlframe.policy.tf.weights import WeightMirror
-from rlframe.policy.users_code import method
+from rlframe.policy.users_code import makes_own_values, method
 from rlframe.utils.quiet_tf import tf
 
 Tensor: TypeAlias = Any
@@ -95,11 +95,12 @@ class TFActing(FrameworkActing):
             done: Acted = self._finish(count, actions, logp, inputs, self._extra_columns(batch, None), states)
             return done
         tensors = self._action_distribution_fn is not None or self._explores_with_tensors()
+        values_too = self.wants_values and not makes_own_values(self)
         in_numpy = self.numpy_dist is not None and not tensors
         passed = self._draws.call(
             self._act_calls,
             (columns, {}),
-            {"explore": explore, "values": self.wants_values, "extra": self.has_custom_action_out()},
+            {"explore": explore, "values": values_too, "extra": self.has_custom_action_out()},
             draws=not in_numpy and self._draws.may(step, explore=explore),
         )
         inputs = passed["inputs"]
@@ -115,7 +116,7 @@ class TFActing(FrameworkActing):
                 timestep=step,
                 explore=explore,
             )
-        values = {VF_PREDS: passed["values"]} if self.wants_values else {}
+        values = {VF_PREDS: passed["values"]} if values_too else {}
         extra = {**values, **passed.get("extra", {})}
         finished: Acted = self._finish(count, actions, logp, inputs, extra, passed["states"])
         return finished

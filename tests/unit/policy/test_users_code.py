@@ -514,6 +514,60 @@ def test_values_that_users_code_alone_reads_have_any_shape():
         ppo_worker(PPOTorchPolicy.with_updates(**hooks), model=model)
 
 
+def test_values_that_users_code_does_not_give_are_no_column():
+    class Central(FullyConnectedNetwork):
+        def value_function(self):
+            return torch.zeros(1)  # central_value_function() of others' observations, too, takes its place
+
+    def postprocess(policy, sample_batch, other_agent_batches=None, episode=None):
+        assert "vf_preds" not in sample_batch
+        return sample_batch
+
+    hooks = {
+        "loss_fn": lambda policy, model, dist_class, batch: model(batch)[0].mean(),
+        "postprocess_fn": postprocess,
+        "stats_fn": lambda policy, batch: {},
+        "extra_action_out_fn": lambda policy, inputs, states, model, dist: {},
+    }
+    model = {**PPOConfig.defaults()["model"], "custom_model": Central, "fcnet_hiddens": [8]}
+    worker = ppo_worker(PPOTorchPolicy.with_updates(**hooks), model=model)
+    worker.learn_on_batch(worker.sample())
+
+    class Derived(PPOTorchPolicy):
+        def loss(self, model, dist_class, train_batch):
+            return model(train_batch)[0].mean()
+
+        def postprocess_trajectory(self, sample_batch, other_agent_batches=None, episode=None):
+            assert sample_batch["vf_preds"].shape == sample_batch["more"].shape == (sample_batch.count,)
+            return sample_batch
+
+        def extra_action_out(self, *given):
+            values = super().extra_action_out(*given)
+            return {**values, "more": values["vf_preds"]}
+
+    ppo_worker(Derived, model={**model, "custom_model": None}).sample()
+
+
+def test_statistics_of_a_built_in_loss_are_found_under_rllibs_names():
+    def loss(policy, model, dist_class, train_batch):
+        total = ppo_surrogate_loss(policy, model, dist_class, train_batch)
+        assert model.tower_stats["mean_kl_loss"] is policy._mean_kl
+        return total - 0.1 * policy._mean_entropy  # with its gradient
+
+    def stats(policy, batch):
+        (entropy,) = policy.get_tower_stats("mean_entropy")
+        return {"entropy": entropy, "kl": policy.get_tower_stats("mean_kl_loss")[0]}
+
+    def stats_of_attributes(policy, batch):
+        return {"kl": policy._mean_kl, "entropy": policy._mean_entropy, "total": policy._total_loss}
+
+    for hooks in ({"stats_fn": stats}, {"loss_fn": loss, "stats_fn": stats_of_attributes}):
+        worker = ppo_worker(PPOTorchPolicy.with_updates(**hooks))
+        learned = worker.learn_on_batch(worker.sample())["learner_stats"]
+        assert 0 < learned["entropy"] < 1
+        assert learned["kl"] < 1e-3
+
+
 def test_memory_of_attention_is_kept_by_the_program_or_handed_back():
     model = {"use_attention": True, "attention_num_transformer_units": 2, "attention_dim": 6, "attention_num_heads": 1,
              "attention_head_dim": 3, "attention_memory_inference": 4, "attention_memory_training": 4,
