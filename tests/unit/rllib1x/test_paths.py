@@ -223,11 +223,20 @@ def test_a_star_takes_what_rllibs_module_had():
         "agents.ppo.ppo",
     ):
         exec(f"from rlframe.{module} import *", taken)  # a star stands at the top of a module only
-    wanted = {"LocalReplayBuffer", "DEPRECATED_VALUE", "SampleBatch", "np", "List", "logger", "torch", "nn"}
+    wanted = {"LocalReplayBuffer", "Any", "DEPRECATED_VALUE", "SampleBatch", "np", "List", "logger", "torch", "nn"}
     wanted |= {"ppo_surrogate_loss", "KLCoeffMixin", "QMixTorchPolicy", "VDNMixer", "PPOTrainer", "DEFAULT_CONFIG"}
     assert wanted <= taken.keys()
     assert taken["torch"].__name__ == "torch"
     assert "_ALL_POLICIES" not in taken
+    for module, names in {
+        "evaluation.postprocessing": {"np", "SampleBatch"},
+        "policy.policy": {"gym", "np", "tree", "ViewRequirement"},
+        "utils.torch_utils": {"np"},
+        "offline.json_writer": {"os", "Any", "OutputWriter"},
+    }.items():
+        imported = {}
+        exec(f"from rlframe.{module} import *", imported)  # what the module itself imports, too, where RLlib's did
+        assert names <= imported.keys()
     assert importlib.import_module("rlframe.agents.ppo.ppo").DEFAULT_CONFIG is taken["DEFAULT_CONFIG"]
 
 
