@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from gymnasium.spaces import Box
+
+from rlframe.data.columns import OBS, STATE_IN_PREFIX, STATE_OUT_PREFIX
+from rlframe.data.view_requirements import ViewRequirement
 from rlframe.utils.state_files import write_state
 
 if TYPE_CHECKING:
@@ -15,6 +19,22 @@ class RLlibPolicyNames:
     """Methods of every `Policy` for the sake of RLlib's names alone."""
 
     config: Any
+
+    def _update_model_view_requirements_from_init_state(self: Any) -> None:
+        """Adds the states to the views of the model, or of a policy without one; constructors of RLlib's copies do.
+
+        Nothing here reads them: a policy has a memory where `get_initial_state` returns states.
+        """
+        model = getattr(self, "model", None)
+        owner = self if model is None else model
+        if not hasattr(owner, "view_requirements"):
+            owner.view_requirements = {OBS: ViewRequirement(space=self.observation_space)}
+        for index, state in enumerate(owner.get_initial_state()):
+            space = Box(-1.0, 1.0, tuple(state.shape))
+            owner.view_requirements[f"{STATE_IN_PREFIX}{index}"] = ViewRequirement(
+                f"{STATE_OUT_PREFIX}{index}", shift=-1, space=space
+            )
+            owner.view_requirements[f"{STATE_OUT_PREFIX}{index}"] = ViewRequirement(space=space)
 
     # --- batches that are loaded once and learned from in parts ------------------------------------------------
 

@@ -39,7 +39,8 @@ class PolicyCollector:
         self.store = TrajectoryStore(self.shape, plain, policy.train_columns, with_env_steps=with_env_steps)
         preprocessor = policy._obs_preprocessor
         self.preprocess: Any = None if isinstance(preprocessor, NoPreprocessor) else preprocessor
-        self.raw_space = getattr(space, "original_space", space)
+        given = getattr(preprocessor, "_obs_space", space)  # the policy's constructor may have made another of it
+        self.raw_space = getattr(given, "original_space", given)
         self.nested = policy.action_space_struct is not policy.action_space
         self.memory = RecurrentContext(policy, 1) if policy.needs_memory() else None
         self.free_indices: list[int] = []

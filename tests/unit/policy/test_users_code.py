@@ -15,6 +15,7 @@ from rlframe.agents.dqn.dqn_torch_policy import DQNTorchPolicy
 from rlframe.agents.ppo.ppo import PPOConfig, PPOTrainer
 from rlframe.agents.ppo.ppo_torch_policy import PPOTorchPolicy, ppo_surrogate_loss
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.env.multi_agent_env import make_multi_agent
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.evaluation.sampling.multi_agent_postprocessing import MultiAgentPostprocessing
@@ -599,3 +600,55 @@ def test_memory_of_attention_is_kept_by_the_program_or_handed_back():
         policy.compute_single_action(obs, handed_back, prev_action=0)
     with pytest.raises(ValueError, match="got recurrent states of shapes"):
         policy.compute_single_action(obs, [row * 1 for row in handed_back], **given)
+
+
+def test_policy_acts_by_an_exploration_and_a_space_of_its_own():
+    told = []
+
+    class Nine:  # derives from nothing: RLlib's samplers called its methods alone
+        def on_episode_start(self, policy, *, environment=None, episode=None, tf_sess=None):
+            told.append("start")
+
+        def get_state(self):
+            return {}
+
+    class Grouped(Policy):
+        def __init__(self, observation_space, action_space, config):
+            space = gym.spaces.Box(observation_space.low, observation_space.high)
+            space.original_space = gym.spaces.Tuple([observation_space.original_space])
+            super().__init__(space, action_space, config)
+            self.exploration = Nine()
+            self._update_model_view_requirements_from_init_state()
+
+        def get_initial_state(self):
+            return [np.zeros(3, np.float32)]
+
+        def compute_actions(self, obs_batch, state_batches=None, *args, **kwargs):
+            return np.zeros(len(obs_batch), np.int64), state_batches, {}
+
+        def learn_on_batch(self, samples):
+            return {}
+
+    class Dicts(gym.Env):
+        observation_space = gym.spaces.Dict({"a": gym.spaces.Box(-1.0, 1.0, (2,))})
+        action_space = gym.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return {"a": np.zeros(2, np.float32)}, {}
+
+        def step(self, action):
+            return {"a": np.ones(2, np.float32)}, 1.0, False, False, {}
+
+    def two(config):
+        return make_multi_agent(lambda config: Dicts())({"num_agents": 2})
+
+    worker = RolloutWorker(
+        env_creator=two, policy_spec={"mine": PolicySpec(Grouped)}, policy_mapping_fn=lambda agent_id, *_, **__: "mine",
+        rollout_fragment_length=4,
+    )  # fmt: skip
+    batch = worker.sample().policy_batches["mine"]
+    assert batch["obs"].shape[1:] == (2,)
+    assert told == ["start"]
+    views = worker.policy_map["mine"].view_requirements
+    assert views["state_in_0"].data_col == "state_out_0"
+    assert views["state_out_0"].space.shape == (3,)
