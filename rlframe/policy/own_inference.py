@@ -107,7 +107,7 @@ class OwnActing(_Around):
         if policy.global_timestep == before:  # the user's method may end in one that counts
             policy.global_timestep += count
         made = {key: np.asarray(column) for key, column in (extra or {}).items()}
-        if rows and policy.framework is None:  # nothing tells which columns it learns from, so it has these, too
+        if rows and type(policy).framework is None:  # nothing tells what it learns from, so it has these columns, too
             made = {PREV_ACTIONS: given[PREV_ACTIONS], PREV_REWARDS: given[PREV_REWARDS], **made}
         made.update({f"{STATE_OUT_PREFIX}{index}": np.asarray(state) for index, state in enumerate(_listed(states))})
         return policy.batched(actions), made

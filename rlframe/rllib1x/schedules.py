@@ -60,8 +60,14 @@ class LearningRateSchedule(_Scheduled):
             self.set_learning_rate(self.cur_lr)
 
     def set_learning_rate(self, lr: float) -> None:
-        """Sets the rate of the optimisers of the policy behind the mixin."""
-        super().set_learning_rate(lr)  # type: ignore[misc]  # the policy behind the mixin
+        """Sets the rate of the optimisers of the policy behind the mixin; one that steps its own reads `cur_lr`."""
+        behind = getattr(super(), "set_learning_rate", None)
+        if behind is not None:
+            behind(lr)
+            return
+        for optimizer in getattr(self, "_optimizers", None) or ():  # of a class straight below `Policy`
+            for group in optimizer.param_groups:
+                group["lr"] = lr
 
     def optimizer(self) -> Any:
         """Returns the optimiser(s) of the policy behind the mixin, which `cur_lr` is the rate of from now on."""

@@ -102,11 +102,13 @@ def epsilons_of(workers: Any) -> dict[str, dict[str, float]]:
 
     By the env steps that the driver has counted: with remote workers its own policies do not act.
     """
+    from rlframe.exploration.exploration import Exploration
+
     found = {}
     for pid, policy in workers.local_worker().policy_map.items():
         exploration: Any = getattr(policy, "exploration", None)
         schedule = getattr(exploration, "epsilon_schedule", None)
-        if schedule is not None:
+        if schedule is not None and isinstance(exploration, Exploration):  # others may mean anything by the names
             step = max(exploration.last_timestep, getattr(policy, "global_timestep", 0))
             found[pid] = {"cur_epsilon": float(schedule(step))}
     return found

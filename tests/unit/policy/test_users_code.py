@@ -22,9 +22,10 @@ from rlframe.evaluation.sampling.multi_agent_postprocessing import MultiAgentPos
 from rlframe.evaluation.sampling.single_agent import Hooks
 from rlframe.models.torch.fcnet import FullyConnectedNetwork
 from rlframe.policy.policy import Policy, PolicySpec
-from rlframe.policy.torch_policy import TorchPolicy
+from rlframe.policy.torch_policy import LearningRateSchedule, TorchPolicy
 from rlframe.policy.users_code import Losses, with_custom_loss
 from rlframe.tensor import ops
+from rlframe.trainer.describing import epsilons_of
 from tests.contract.test_policies import ACTIONS, OBS_SPACE, make, make_batch, same
 from tests.helpers.envs import Counting
 from tests.helpers.frameworks import FRAMEWORKS
@@ -609,14 +610,19 @@ def test_policy_acts_by_an_exploration_and_a_space_of_its_own():
         def on_episode_start(self, policy, *, environment=None, episode=None, tf_sess=None):
             told.append("start")
 
+        epsilon_schedule, last_timestep = "of its own", None
+
         def get_state(self):
             return {}
 
-    class Grouped(Policy):
+    class Grouped(LearningRateSchedule, Policy):
         def __init__(self, observation_space, action_space, config):
+            self.framework = "torch"  # copies of RLlib's QMIX say so
             space = gym.spaces.Box(observation_space.low, observation_space.high)
             space.original_space = gym.spaces.Tuple([observation_space.original_space])
-            super().__init__(space, action_space, config)
+            Policy.__init__(self, space, action_space, config)
+            LearningRateSchedule.__init__(self, 0.5, [[0, 0.5], [4, 0.1]])
+            self._optimizers = [torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)]
             self.exploration = Nine()
             self._update_model_view_requirements_from_init_state()
 
@@ -648,7 +654,11 @@ def test_policy_acts_by_an_exploration_and_a_space_of_its_own():
     )  # fmt: skip
     batch = worker.sample().policy_batches["mine"]
     assert batch["obs"].shape[1:] == (2,)
+    assert "prev_actions" in batch
+    worker.set_global_vars({"timestep": 2})
+    assert worker.policy_map["mine"]._optimizers[0].param_groups[0]["lr"] == pytest.approx(0.3)
     assert told == ["start"]
+    assert epsilons_of(SimpleNamespace(local_worker=lambda: worker)) == {}
     views = worker.policy_map["mine"].view_requirements
     assert views["state_in_0"].data_col == "state_out_0"
     assert views["state_out_0"].space.shape == (3,)
