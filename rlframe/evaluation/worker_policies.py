@@ -13,7 +13,7 @@ from rlframe.evaluation.callbacks import call_hook
 from rlframe.evaluation.policy_table import as_spec, has_several, policy_config
 from rlframe.evaluation.rllib_names import RLlibWorkerNames
 from rlframe.evaluation.worker_building import make_runner, with_spaces
-from rlframe.exploration.exploration import adopt
+from rlframe.exploration.adopting import adopt
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.preprocessors import without_preprocessing
 from rlframe.policy.policy_map import TrainedPolicies

@@ -262,25 +262,3 @@ def drawn(distribution: Any) -> tuple[Any, Array]:
     if type(logp) is not np.ndarray:
         logp = convert_to_numpy(logp)
     return actions, logp if logp.dtype == np.float32 else logp.astype(np.float32)
-
-
-def adopt(exploration: Any) -> None:
-    """Has an exploration of a policy's own, which need not derive from `Exploration`, say what samplers ask of it.
-
-    RLlib's samplers called its methods alone; those that it lacks do nothing. Others are left as they are.
-
-    Args:
-        exploration: What a policy keeps as `policy.exploration`.
-    """
-    if isinstance(exploration, Exploration):
-        return
-    hooks = ("on_episode_start", "on_episode_end")
-    exploration.has_episode_hooks = any(hasattr(exploration, name) for name in hooks)
-    exploration.has_postprocessing = hasattr(exploration, "postprocess_trajectory")
-    for name in (*hooks, "before_compute_actions", "restore_weights"):
-        if not hasattr(exploration, name):
-            setattr(exploration, name, _nothing)
-
-
-def _nothing(*_: Any, **__: Any) -> None:
-    """Does nothing."""

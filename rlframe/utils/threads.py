@@ -1,10 +1,8 @@
 """Threads that do not burn the time of those they wait for.
 
-Threads of one operation meet at its end. Those that come first spin: GNU OpenMP, which PyTorch is built with, for about
-a millisecond, and OpenBLAS, which NumPy is, for longer. Where a thread has to share its CPU, the others spin while it
-is off it, again at each small operation: a learner with two threads beside one busy CPU was 10 to 100 times slower than
-with one. So spinning is kept short (`rlframe.utils.spinning`), workers sample in one thread (`blas_in_one_thread`), and
-learners have as many threads as their work is worth (`rlframe.policy.torch.threads`).
+Threads of one operation spin at its end until all are there: beside one busy CPU, a learner with two threads was 10 to
+100 times slower than with one. So spinning is kept short (`rlframe.utils.spinning`), workers sample in one thread, and
+learners have as many as their work is worth (`rlframe.policy.torch.threads`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ _OWNERS: weakref.WeakValueDictionary[int, FlatParameters] = weakref.WeakValueDic
 class FlatParameters:
     """Moves parameters into one contiguous tensor; they become views of it, and their gradients views of another.
 
-    Measured on a 4-64-64-2 network this and Adam's fused form make 1.6 times the updates of Adam on single tensors.
     The parameters stay what they were for everybody else: same objects, same names, same values.
 
     Attributes:
@@ -102,13 +101,11 @@ class FlatParameters:
 def any_frozen(optimizers: Iterable[torch.optim.Optimizer]) -> bool:
     """Returns whether a program has frozen parameters (`requires_grad`) that one of these steps."""
     for optimizer in optimizers:
-        flat = getattr(optimizer, "flat", None)
-        if flat is not None:
+        if (flat := getattr(optimizer, "flat", None)) is not None:
             flat.take_back()
         parameters = flat._members if flat is not None else [p for g in optimizer.param_groups for p in g["params"]]
-        for parameter in parameters:
-            if not parameter.requires_grad:
-                return True
+        if any(not parameter.requires_grad for parameter in parameters):
+            return True
     return False
 
 
