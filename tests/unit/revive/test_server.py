@@ -221,7 +221,7 @@ def test_tunable_factors_may_be_named_after_an_environment_was_learned_and_a_ref
         "dataset_desc_file_path": str(tmp_path / "graph.yaml"), "venv_mode": "None", "tuning_mode": "max",
         "env_save_path": str(done.workspace.directory), "parameter_tuning_rollout_horizon": 3,
     }  # fmt: skip
-    for state, message in (({"levl": [1.0]}, "no array for node 'level'"), ({"level": [1, 2]}, r"wanted \(1,\)")):
+    for state, message in (({"levels": [1.0]}, "no array for node 'level'"), ({"level": [1, 2]}, r"wanted \(1,\)")):
         with pytest.raises(ValueError, match=message):
             serve(files, tmp_path / "logs", **tuned, tune_initial_state=state).train()
     with pytest.raises(ConfigError, match=r"name external factors in the graph file, `tunable: \[...\]`, of feed"):
