@@ -240,3 +240,31 @@ def test_other_frameworks_and_raw_observations_are_refused() -> None:
         _ = make(KINDS["RND"], "jax").networks
     with pytest.raises(ConfigError, match="takes preprocessed observations"):
         _ = make(KINDS["RND"], _disable_preprocessor_api=True).networks
+
+
+def test_callbacks_that_derive_from_rllibs_for_re3_leave_its_rewards_to_the_exploration(caplog):
+    from rlframe.agents.callbacks import DefaultCallbacks, RE3UpdateCallbacks
+
+    class Counts(DefaultCallbacks):
+        def on_episode_end(self, *, episode, **kwargs):
+            episode.custom_metrics["steps"] = episode.length
+
+    class Both(RE3UpdateCallbacks, Counts):
+        pass
+
+    config = {"type": "RE3", "embeds_dim": 8, "k_nn": 2, "sub_exploration": SAMPLING}
+    trainer = PPOTrainer(
+        {
+            "num_workers": 0,
+            "train_batch_size": 60,
+            "sgd_minibatch_size": 20,
+            "num_sgd_iter": 1,
+            "callbacks": Both,
+            "exploration_config": config,
+        },
+        env="CartPole-v1",
+    )
+    assert trainer.train()["custom_metrics"]["steps_mean"] > 0
+    assert not caplog.messages
+    RE3UpdateCallbacks(k_nn=7)
+    assert "got k_nn=7, without effect here; wanted them in exploration_config" in caplog.text
