@@ -31,31 +31,42 @@ class TorchActing(FrameworkActing):
         tensors = self.model.state_dict()
         if self.device.type == "cpu":
             arrays = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
-            self.refresh_live_weights = self._takes_back(arrays)
+            self.refresh_live_weights = self._renewing(arrays)
             return arrays
         if not fits(tensors):
             return None
         copy = HostCopy(tensors)
-        self.refresh_live_weights = copy.refresh
+        self.refresh_live_weights = self._renewing(copy.arrays, copy.refresh)
         return copy.arrays
 
-    def _takes_back(self: Any, arrays: Mapping[str, NDArray[Any]]) -> Callable[[], None]:
-        """Returns what finds values that a program has put in the place of a parameter's: `parameter.data = ...`."""
+    def _renewing(
+        self: Any, arrays: Mapping[str, NDArray[Any]], copy: Callable[[], None] | None = None
+    ) -> Callable[[], None]:
+        """Returns what renews `live_weights`.
+
+        It finds values that a program has put in the place of a parameter's, too: `parameter.data = ...`.
+
+        Args:
+            arrays: By the names of the model's parameters.
+            copy: What copies a GPU's weights into them; None where they are the parameters' own memory.
+        """
         flats = [made.flat for made in getattr(self, "_optimizers", ()) if isinstance(made, FlatOptimizer)]
         members = {id(member) for flat in flats for member in flat.members()}
         others = [(p, p.data_ptr(), arrays[name]) for name, p in self.model.named_parameters() if id(p) not in members]
-        if len(flats) == 1 and not others:
+        if len(flats) == 1 and not others and copy is None:
             take_back: Callable[[], None] = flats[0].take_back
             return take_back
 
-        def take_all_back() -> None:
+        def renew() -> None:
             for flat in flats:
                 flat.take_back()
+            if copy is not None:
+                copy()
             for parameter, place, array in others:
                 if parameter.data_ptr() != place:
-                    np.copyto(array, parameter.detach().numpy())
+                    np.copyto(array, parameter.detach().cpu().numpy())
 
-        return take_all_back
+        return renew
 
     def forward_in_framework(
         self: Any, columns: Mapping[str, NDArray[Any]], explore: bool

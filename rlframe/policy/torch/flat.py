@@ -99,7 +99,7 @@ class FlatParameters:
 
 
 def any_frozen(optimizers: Iterable[torch.optim.Optimizer]) -> bool:
-    """Returns whether a program has frozen parameters (`requires_grad`) that one of these steps."""
+    """Takes back what programs set (`take_back`); returns whether one of these steps what is frozen."""
     for optimizer in optimizers:
         if (flat := getattr(optimizer, "flat", None)) is not None:
             flat.take_back()

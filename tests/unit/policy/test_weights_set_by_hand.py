@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,21 @@ def test_a_loss_that_a_program_puts_into_a_policy_is_learned_from() -> None:
     policy.learn_on_batch(transitions())
     for name, array in policy.get_weights().items():  # Adam's first step is that of the sign
         np.testing.assert_allclose(array, before[name] - policy.cur_lr * np.sign(before[name]), atol=1e-6)
+
+
+@pytest.mark.parametrize("by", ["one buffer", "its own optimiser"])
+def test_copies_of_weights_elsewhere_follow_data_set_by_hand(by: str) -> None:
+    own = {"optimizer_fn": lambda policy, config: torch.optim.SGD(policy.model.parameters(), lr=config["lr"])}
+    policy = make("torch", **(own if by == "its own optimiser" else {}))
+    policy.device = SimpleNamespace(type="elsewhere")  # as a GPU, whose weights are copied
+    policy.choose_inference()
+    with torch.no_grad():
+        for parameter in policy.model.parameters():
+            parameter.fill_(2.0)
+    np.testing.assert_allclose(logits(policy), 8 * np.tanh(8) + 2, rtol=1e-5)
+    for parameter in policy.model.parameters():
+        parameter.data = torch.ones_like(parameter)
+    np.testing.assert_allclose(logits(policy), 4 * np.tanh(4) + 1, rtol=1e-5)
 
 
 def test_data_of_another_shape_is_refused() -> None:
