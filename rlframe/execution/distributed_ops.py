@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlframe.evaluation.policy_states import policy_states, set_policy_states
 from rlframe.execution.local_rollouts import agent_steps
+from rlframe.execution.multi_gpu_train_ops import MultiGPUTrainOneStep
 from rlframe.execution.plan.context import (
     AGENT_STEPS_SAMPLED_COUNTER,
     AGENT_STEPS_TRAINED_COUNTER,
@@ -22,7 +23,7 @@ from rlframe.execution.plan.context import (
 )
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.execution.rollout_ops import SelectExperiences, StandardizeFields
-from rlframe.execution.train_ops import MultiGPUTrainOneStep, policy_parts
+from rlframe.execution.train_ops import policy_parts
 from rlframe.utils.errors import WorkerError
 from rlframe.utils.metrics.learner_info import merge_learner_infos
 from rlframe.utils.seeding import make_rng

@@ -22,6 +22,8 @@ from rlframe.models.modelv2 import states_of
 from rlframe.models.recurrent_actor import make_actor
 from rlframe.policy.acting_parts import acting_recipe, numpy_distribution
 from rlframe.policy.numpy_policy import ActingRecipe
+from rlframe.policy.own_parts import forward_is_watched
+from rlframe.policy.parts_in_use import PartsInUse
 from rlframe.policy.users_code import makes_own_values
 from rlframe.tensor.ops import Tensor
 
@@ -35,31 +37,27 @@ class FrameworkActing:
     _action_distribution_fn: Callable[..., Any] | None = None
     #: What fills the gradients by hand, see `TorchPolicy`; None goes by autograd.
     without_autograd: Any = None
+    #: Whether a program has put something into the model that NumPy does not know of.
+    model_altered = False
+    #: The model and the distribution that the constructor gave; None before.
+    built_with: tuple[Any, Any] | None = None
+    #: What `notice_own_parts` compares with; None until the constructor is through.
+    parts_in_use: PartsInUse | None = None
     #: The framework's own class, whose `extra_action_out` does nothing.
     _plain: ClassVar[Any]
 
     def _numpy_distribution(self: Any) -> Any:
         """Returns the NumPy twin of the distribution class, None for a custom class."""
-        self._built_with = (self.model, self.dist_class)
+        self.built_with = (self.model, self.dist_class)
         return numpy_distribution(self)
 
-    def notice_own_parts(self: Any) -> None:
-        """Does without what was made for a model and a distribution in whose places a program has put its own.
-
-        Called when the outermost constructor is through, hooks of the user's own included.
-        """
-        model, dist_class = self.__dict__.get("_built_with", (None, None))
-        if model is None:
-            return
-        if self.dist_class is not dist_class:
-            self.numpy_dist = None
-        if self.dist_class is not dist_class or self.model is not model or _forward_is_watched(model):
-            self.without_autograd = None
+    def forget_traces(self) -> None:
+        """Called when parts that are traced functions' have been replaced; a hook."""
 
     def actor_spec(self: Any) -> dict[str, Any] | None:
         """Returns the description that a NumPy actor is built from, None where the model cannot be one."""
         describe = getattr(self.model, "actor_spec", None)
-        return None if describe is None or _forward_is_watched(self.model) else describe()
+        return None if describe is None or self.model_altered or forward_is_watched(self.model) else describe()
 
     def numpy_spec(self: Any) -> dict[str, Any] | None:
         """Returns what NumPy acts by; None where acting needs more than weights: custom model, distribution, hooks."""
@@ -157,14 +155,3 @@ class FrameworkActing:
             columns[ACTION_PROB] = np.exp(columns[ACTION_LOGP])
         self.global_timestep += count
         return self.to_numpy(actions), columns
-
-
-def _forward_is_watched(model: Any) -> bool:
-    """Returns whether a program has put a `forward` of its own, or PyTorch's hooks, into a model that was made."""
-    if "forward" in vars(model):
-        return True
-    layers = getattr(model, "modules", None)  # of PyTorch alone
-    for layer in layers() if callable(layers) else ():
-        if getattr(layer, "_forward_hooks", None) or getattr(layer, "_forward_pre_hooks", None):
-            return True
-    return False

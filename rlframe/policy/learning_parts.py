@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -27,8 +28,9 @@ from rlframe.policy.parts import (
     OptimizerSpec,
     SecondOrder,
     check_optimizers,
+    kept,
 )
-from rlframe.policy.users_code import overridden_by_user
+from rlframe.policy.users_code import method, overridden_by_user
 from rlframe.utils.seeding import derive_seed
 
 
@@ -56,6 +58,8 @@ class LearningParts:
     target_model: Any = None
     #: The target network's model by the policy's own.
     target_models: Mapping[Any, Any]
+    #: `fn(policy, model, dist_class, train_batch)`, where the loss is no method.
+    _given_loss: Callable[..., Any] | None = None
     _per_row: tuple[str, ...] | None
     _due: frozenset[str]
 
@@ -204,7 +208,23 @@ class LearningParts:
 
     def _has_own_loss(self: Any) -> bool:
         """Returns whether the loss is the user's own, a function or a method."""
-        return getattr(self, "_loss", None) is not None or overridden_by_user(type(self), "loss")
+        return self._given_loss is not None or overridden_by_user(type(self), "loss")
+
+    @property
+    def _loss(self: Any) -> Any:
+        """The loss as RLlib's programs call it: `policy._loss(policy, model, dist_class, train_batch)`.
+
+        It returns a scalar, or a list with one per optimiser; None without a loss. One that a program sets is learned
+        by.
+        """
+        if self._given_loss is not None:
+            return self._given_loss
+        return None if type(self).loss is self._plain.loss else _called_as_in_rllib
+
+    @_loss.setter
+    def _loss(self: Any, loss: Callable[..., Any]) -> None:
+        vars(self).update(_given_loss=loss, loss=functools.partial(loss, self))
+        self.forget_traces()
 
     def second_order(self: Any, name: str) -> SecondOrder:
         """Returns the loss of networks that the policy steps itself, and its `divergence`, with their derivatives.
@@ -273,3 +293,8 @@ class LearningParts:
         if not towers:
             raise KeyError(f"the loss kept no {stats_name!r} in model.tower_stats")
         return towers
+
+
+def _called_as_in_rllib(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
+    made = method(policy, "loss")(model, dist_class, train_batch)
+    return kept(policy, made) if isinstance(made, LossOutput) else made

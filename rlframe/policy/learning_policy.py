@@ -17,6 +17,7 @@ from rlframe.policy.framework_acting import FrameworkActing
 from rlframe.policy.inference import Inference, NumpyInference
 from rlframe.policy.learning_parts import LearningParts
 from rlframe.policy.own_inference import FrameworkInference, HookedInference, TensorInference
+from rlframe.policy.own_parts import notice
 from rlframe.policy.parts import OptimizerSpec
 from rlframe.policy.policy import Policy, State
 from rlframe.policy.row_sums import RowSums
@@ -40,7 +41,6 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
     _noisy_network = False
     #: Whether `before_loss_init` is still to come.
     _first_run_waits = False
-
     #: Rows that count in the batch now learned from, where an optimiser's limits are for sums; see `RowSums`.
     rows_learned: float
 
@@ -100,6 +100,7 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
 
     def _start_update(self) -> None:
         """Settles which optimisers step in the update that begins, and counts it."""
+        self.notice_own_parts()
         steps = self.num_updates
         self._due = frozenset(name for name, spec in self.optimizer_specs.items() if steps % spec.every == 0)
         self.num_updates += 1
@@ -126,6 +127,11 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
             self.target_network.update(float(self.config.get("tau", 1.0)) if tau is None else tau)
 
     # --- acting ---------------------------------------------------------------------------------------------------
+
+    def notice_own_parts(self) -> None:
+        """Does without what was made for parts in whose places a program has put its own."""
+        if self.parts_in_use is None or self.parts_in_use.changed(self):
+            notice(self)
 
     def _built_in_inference(self) -> Inference:
         if self.numpy_dist is None or self._has_acting_hooks():

@@ -132,6 +132,15 @@ class LossOutput:
 
     __radd__, __rmul__ = __add__, __mul__
 
+    def __getattr__(self, name: str) -> Any:
+        """Returns what the scalar has under a name, such as `backward`, where there is one scalar alone."""
+        losses = self.__dict__.get("losses")
+        if name.startswith("__") or losses is None or isinstance(losses, Mapping):
+            raise AttributeError(
+                f"LossOutput has no {name!r}; its losses are output.losses[name] for each of {sorted(losses or {})}"
+            )
+        return getattr(losses, name)
+
 
 def check_optimizers(
     owner: str,

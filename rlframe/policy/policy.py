@@ -152,6 +152,14 @@ class Policy(RequestedActions, PolicyMaking, PolicyMemory, PolicyState, RLlibPol
 
     # --- acting -----------------------------------------------------------------------------------------------
 
+    def notice_own_parts(self) -> None:
+        """Called before acting and learning: a program may have put parts of its own into the policy."""
+
+    def begin_acting(self, explore: bool) -> None:
+        """Called before a fragment is sampled."""
+        self.notice_own_parts()
+        self.exploration.before_compute_actions(timestep=self.global_timestep, explore=explore)
+
     def forward(
         self, obs: NDArray[Any], explore: bool = True
     ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:

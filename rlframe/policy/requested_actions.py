@@ -35,6 +35,7 @@ class RequestedActions:
     dist_type: str | None
     forward: Any
     forward_with_memory: Any
+    notice_own_parts: Any
 
     def batched(self, actions: Any) -> Any:
         """Returns actions [B, ...] as arrays, of what a user's method gave: also a list of single ones."""
@@ -58,6 +59,7 @@ class RequestedActions:
     ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
         """Returns actions [B, ...], recurrent states (`[]`) and extra columns for a dict of columns with `obs`."""
         explore = bool(self.config.explore) if explore is None else explore
+        self.notice_own_parts()
         inference: Inference = self.inference  # type: ignore[attr-defined]  # the policy's
         return inference.compute(input_dict, explore, timestep, episodes, **kwargs)
 

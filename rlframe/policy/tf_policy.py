@@ -89,7 +89,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
         self.devices = prepare(config, observation_space)
         self.device = self.devices[0]
         self.max_seq_len = int(max_seq_len or (config.get("model") or {}).get("max_seq_len", 20))
-        self._loss = loss
+        self._given_loss = loss
         if action_sampler_fn is not None:
             self._action_sampler_fn = action_sampler_fn
         if action_distribution_fn is not None:
@@ -144,9 +144,9 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor | list[Tensor]:
         """Returns the loss of one batch of tensors: a scalar, or a list with one per optimiser."""
-        if self._loss is None:
+        if self._given_loss is None:
             raise NotImplementedError(f"{type(self).__name__} has no loss: pass loss_fn, or override loss()")
-        return self._loss(self, model, dist_class, train_batch)
+        return self._given_loss(self, model, dist_class, train_batch)
 
     def _loss_of_zeros(self, samples: SampleBatch, stats_fn: Callable[[Any, Any], Any] | None) -> None:
         with tf.device(self.device):

@@ -195,8 +195,7 @@ class PolicyType(ABCMeta):
         elif "config" in kwargs:
             kwargs["config"] = completed(cls, kwargs["config"])
         policy = super().__call__(*args, **kwargs)
-        if hasattr(policy, "notice_own_parts"):  # it has a framework
-            policy.notice_own_parts()
+        policy.notice_own_parts()
         policy.choose_inference()
         for part in getattr(policy, "components", {}).values():  # a constructor of the user's own may set none
             part.ready()

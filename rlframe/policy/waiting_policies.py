@@ -255,6 +255,8 @@ def rebuilder(
 
     def rebuild(policy: Policy) -> None:
         made_by.__init__(policy, *given, *arguments, **keywords)
+        policy.notice_own_parts()
+        policy.choose_inference()
         policy.run_first()
         attach(policy)
 

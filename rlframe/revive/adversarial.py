@@ -34,8 +34,9 @@ from rlframe.data.returns import gae
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.execution.multi_gpu_train_ops import MultiGPUTrainOneStep
 from rlframe.execution.rollout_ops import ParallelRollouts, StandardizeFields
-from rlframe.execution.train_ops import MultiGPUTrainOneStep, TrainOneStep
+from rlframe.execution.train_ops import TrainOneStep
 from rlframe.policy.policy_spec import PolicySpec
 from rlframe.revive.adversarial_policies import LOGGED
 from rlframe.revive.metrics import learned_mask, logged_state

@@ -21,6 +21,7 @@ from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.learner.inline import LearnerResult
 from rlframe.execution.learner.thread import LearnerThread
 from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.execution.multi_gpu_train_ops import MultiGPUTrainOneStep
 from rlframe.execution.plan.context import (
     LEARNER_INFO,
     STEPS_TRAINED_COUNTER,
@@ -28,7 +29,6 @@ from rlframe.execution.plan.context import (
     _get_shared_metrics,
 )
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences, StandardizeFields
-from rlframe.execution.train_ops import MultiGPUTrainOneStep
 from rlframe.trainer.resources import placement_group_factory
 from rlframe.trainer.trainer import Trainer
 from rlframe.utils.errors import ConfigError

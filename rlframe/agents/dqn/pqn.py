@@ -14,8 +14,8 @@ from rlframe.agents.families.optimization import (
 from rlframe.config.options import option
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.execution.multi_gpu_train_ops import MultiGPUTrainOneStep
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences
-from rlframe.execution.train_ops import MultiGPUTrainOneStep
 from rlframe.trainer.template import build_trainer
 
 if TYPE_CHECKING:

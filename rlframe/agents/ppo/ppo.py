@@ -22,8 +22,9 @@ from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.execution.multi_gpu_train_ops import MultiGPUTrainOneStep
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences, StandardizeFields
-from rlframe.execution.train_ops import MultiGPUTrainOneStep, policy_parts
+from rlframe.execution.train_ops import policy_parts
 from rlframe.trainer.template import build_trainer
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY

@@ -67,7 +67,7 @@ class PolicyCollector:
         policy: Policy = policies.get(self.policy_id, self.policy)
         exploration = policy.exploration
         if self.told is None or self.told() is not exploration:
-            exploration.before_compute_actions(timestep=policy.global_timestep, explore=explore)
+            policy.begin_acting(explore)
             self.told = weakref.ref(exploration)
         return policy
 

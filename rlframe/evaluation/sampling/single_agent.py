@@ -182,8 +182,7 @@ class EnvRunner(CompleteEpisodes, RunnerState, SamplingLoop):
         """Steps every slot `steps` times (None: a fragment's) and returns the rows and their segments."""
         settings, policy = self.settings, self.policy
         buffer = RolloutBuffer(steps or settings.rollout_fragment_length, self._obs, policy, self.empty)
-        explore = settings.explore
-        policy.exploration.before_compute_actions(timestep=policy.global_timestep, explore=explore)
+        policy.begin_acting(settings.explore)
         clock = time.perf_counter
         started, act_time, env_time = clock(), 0.0, 0.0
         for t in range(buffer.length):

@@ -14,7 +14,7 @@ from rlframe.models.modelv2 import states_of
 from rlframe.policy.framework_acting import FrameworkActing
 from rlframe.policy.inference import Acted
 from rlframe.policy.own_inference import sampled
-from rlframe.policy.tf.draws import draw
+from rlframe.policy.tf.draws import TracedDraws, draw
 from rlframe.policy.tf.traced import tensor_columns
 from rlframe.policy.tf.weights import WeightMirror
 from rlframe.policy.users_code import makes_own_values, method
@@ -34,6 +34,12 @@ class TFActing(FrameworkActing):
         self._mirror = WeightMirror(self.model.named_variables())
         arrays: dict[str, NDArray[Any]] = self._mirror.arrays
         return arrays
+
+    def forget_traces(self: Any) -> None:
+        """Has what is traced be traced anew."""
+        for calls in (self._learn_calls, self._gradient_calls, self._loss_calls, self._act_calls):
+            calls.forget()
+        self._draws = TracedDraws(self)
 
     def refresh_live_weights(self: Any) -> None:
         """Brings the NumPy actor's weights up to date."""

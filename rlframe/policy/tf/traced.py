@@ -59,6 +59,10 @@ class TracedCalls:
         self._made: dict[Any, _Traced] = {}
         self.traces = 0
 
+    def forget(self) -> None:
+        """Has each kind of batch be traced anew."""
+        self._made.clear()
+
     def __call__(self, columns: Mapping[str, Any], scalars: Mapping[str, Any], **keywords: Any) -> dict[str, Any]:
         """Returns what the method does, in arrays and Python numbers."""
         names, others = sorted(columns), sorted(scalars)

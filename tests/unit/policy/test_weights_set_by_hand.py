@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,13 @@ from rlframe.policy.inference import NumpyInference
 from tests.helpers.frameworks import needs_tf
 
 OBS = np.ones((2, 3), np.float32)
+SMALL = {
+    "num_workers": 0,
+    "train_batch_size": 20,
+    "sgd_minibatch_size": 10,
+    "num_sgd_iter": 1,
+    "rollout_fragment_length": 20,
+}
 
 
 def make(framework: str, **updates: Any) -> Any:
@@ -141,6 +149,11 @@ def test_variables_of_tensorflow(by: str) -> None:
     np.testing.assert_allclose(logits(policy), 4 * np.tanh(1) + 1, rtol=1e-5)
 
 
+def sum_of_logits(policy: Any, model: Any, dist_class: Any, train_batch: Any) -> Any:
+    made = model({"obs": train_batch["obs"], "is_training": True}, [], None)[0]
+    return made.sum() if isinstance(made, torch.Tensor) else made[0, 0] + made[1, 0]
+
+
 class Told(TorchCategorical):
     told = 0
 
@@ -178,19 +191,97 @@ def test_parts_that_constructors_and_hooks_put_into_a_policy_are_what_it_has(whe
             put(self)
 
     cls = Constructs if where == "constructor" else base.with_updates(**{where: put})
-    trainer = PPOTrainer.with_updates(default_policy=cls, get_policy_class=None)(
-        {
-            "num_workers": 0,
-            "train_batch_size": 20,
-            "sgd_minibatch_size": 10,
-            "num_sgd_iter": 1,
-            "rollout_fragment_length": 20,
-        },
-        env="CartPole-v1",
-    )
+    trainer = PPOTrainer.with_updates(default_policy=cls, get_policy_class=None)(SMALL, env="CartPole-v1")
     Told.told = 0
     trainer.get_policy().compute_actions(np.ones((2, 4), np.float32))
     assert Told.told, "acting"
     acted, Told.told = Told.told, 0
     trainer.get_policy().learn_on_batch(trainer.workers.local_worker().sample())
     assert Told.told > 20 * acted, "sampling and learning"
+
+
+@pytest.mark.parametrize("put", [put_distribution, put_forward, put_hook])
+def test_parts_put_into_a_policy_that_has_acted_and_learned_are_what_it_has(put: Any) -> None:
+    trainer = PPOTrainer(config=SMALL, env="CartPole-v1")
+    trainer.train()
+    policy, Told.told = trainer.get_policy(), 0
+    put(policy)
+    policy.compute_actions(np.ones((2, 4), np.float32))
+    assert Told.told, "acting"
+    acted, Told.told = Told.told, 0
+    trainer.train()
+    assert Told.told > 20 * acted, "sampling and learning"
+
+
+def new_parameter(model: Any) -> None:
+    model.hidden_0.weight = torch.nn.Parameter(torch.ones(4, 3))
+    torch.nn.init.ones_(model.hidden_0.bias)
+
+
+def new_layer(model: Any) -> None:
+    model.hidden_0 = torch.nn.Linear(3, 4)
+    for parameter in model.hidden_0.parameters():
+        torch.nn.init.ones_(parameter)
+
+
+@pytest.mark.parametrize("put", [new_parameter, new_layer])
+def test_parameters_and_layers_of_a_program_are_acted_by(put: Any) -> None:
+    policy = make("torch")
+    torch.nn.init.ones_(policy.model.output.weight)
+    torch.nn.init.zeros_(policy.model.output.bias)
+    put(policy.model)
+    np.testing.assert_allclose(logits(policy), 4 * np.tanh(4), rtol=1e-5)
+
+
+def test_gradients_by_hand_are_not_those_of_a_layer_that_was_replaced() -> None:
+    by_hand, by_autograd = (q_learner(by_autograd=by) for by in (False, True))
+    for policy in (by_hand, by_autograd):
+        policy.learn_on_batch(transitions())
+        layer = policy.model.hidden_0
+        policy.model.hidden_0 = torch.nn.Sequential(layer, torch.nn.Hardtanh(-0.1, 0.1))
+        policy.learn_on_batch(transitions())
+    for name, array in by_autograd.get_weights().items():
+        np.testing.assert_allclose(by_hand.get_weights()[name], array, atol=1e-6)
+
+
+def test_another_model() -> None:
+    policy, other = make("torch"), make("torch")
+    for parameter in other.model.parameters():
+        torch.nn.init.ones_(parameter)
+    policy.model = other.model
+    np.testing.assert_allclose(logits(policy), 4 * np.tanh(4) + 1, rtol=1e-5)
+    assert isinstance(policy.inference, NumpyInference)
+
+
+@pytest.mark.parametrize("framework", ["torch", pytest.param("tf", marks=needs_tf)])
+def test_loss_put_behind_the_first_step_is_learned_by(framework: str) -> None:
+    policy = make(framework, loss_fn=sum_of_logits)
+    batch = SampleBatch({"obs": OBS, "actions": np.zeros(2, np.int64)})
+    policy.learn_on_batch(batch)
+    before = policy.get_weights()["output.weight"]
+    policy._loss = lambda *given: -sum_of_logits(*given)
+    policy.learn_on_batch(batch)
+    moved = np.abs(policy.get_weights()["output.weight"] - before).max()
+    assert moved < 0.1 * policy.cur_lr  # Adam turns about; it goes on by the rate otherwise
+
+
+@pytest.mark.parametrize("framework", ["torch", pytest.param("tf", marks=needs_tf)])
+def test_loss_of_a_policy_is_called_as_in_rllib(framework: str) -> None:
+    policy = make(framework, loss_fn=sum_of_logits)
+    batch = SampleBatch({"obs": OBS, "actions": np.zeros(2, np.int64)})
+    made = policy._loss(policy, policy.model, policy.dist_class, policy.to_tensors(batch))
+    wanted = policy.compute_actions(OBS, explore=False)[2]["action_dist_inputs"]
+    wanted = wanted.sum() if framework == "torch" else wanted[:, 0].sum()
+    np.testing.assert_allclose(policy.to_numpy(made), wanted, rtol=1e-4)
+
+
+def test_loss_of_an_algorithm_is_a_tensor_and_its_errors_by_row_are_found_behind_it() -> None:
+    policy = q_learner(by_autograd=True)
+    batch = policy._lazy_tensor_dict(transitions())
+    policy._loss(policy, policy.model, policy.dist_class, batch).backward()
+    assert policy.model.hidden_0.weight.grad.abs().sum() > 0
+    assert policy.extra_compute_grad_fetches()["td_error"].shape == (8,)
+    made = policy.loss(policy.model, policy.dist_class, batch)
+    assert made.item() == pytest.approx(made.losses.item())
+    with pytest.raises(AttributeError, match=r"LossOutput has no 'item'; its losses are output.losses\[name\]"):
+        replace(made, losses={"actor": made.losses}).item()
