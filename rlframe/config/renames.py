@@ -222,7 +222,9 @@ def with_other_names(config: dict[str, Any], deprecated: Collection[str] | None 
 
 @contextlib.contextmanager
 def other_names_in(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Has a config hold its sections meanwhile under the other names that programs read, too; for hooks.
+    """Has a config hold values meanwhile under the other names that programs read, too; for hooks.
+
+    What a hook writes there is the value of the name used here.
 
     Yields:
         The config.
@@ -230,10 +232,23 @@ def other_names_in(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
     added = [dotted for dotted in _READ_BY_PROGRAMS if lookup(config, dotted, _MISSING) is _MISSING]
     for dotted in added:
         assign(config, dotted, lookup(config, RENAMES[dotted].targets[0], {}))
+    named = {dotted: lookup(config, rename.targets[0]) for dotted, rename in RENAMES.items() if _unset(config, dotted)}
+    for dotted, value in named.items():
+        assign(config, dotted, value)
     yield config
     for dotted in added:
         parent, _, name = dotted.rpartition(".")
         assign(config, RENAMES[dotted].targets[0], lookup(config, parent).pop(name))
+    for dotted, value in named.items():
+        written, rename = lookup(config, dotted, value), RENAMES[dotted]
+        if not same(written, value) and written not in rename.dropped:
+            assign(config, rename.targets[0], rename.value(written))
+        assign(config, dotted, SENTINEL)
+
+
+def _unset(config: Mapping[str, Any], dotted: str) -> bool:
+    """Returns whether a config holds another name of a key as not set."""
+    return bool(RENAMES[dotted].targets) and same(lookup(config, dotted), SENTINEL)
 
 
 def translate_renames(config: Mapping[str, Any], known: Collection[str]) -> tuple[dict[str, Any], list[str]]:

@@ -221,7 +221,8 @@ class Trainer(
         if self._builds_itself():
             return
         self.policy_class = self.get_default_policy_class(self.config)
-        self.before_init()
+        with other_names_in(self.config):
+            self.before_init()
         self._effective_config = self._config_class.effective(self.config)  # the hook may have changed the config
         self.local_replay_buffer = self.make_replay_buffer(self.config)
         self.workers = self._make_workers()

@@ -9,7 +9,13 @@ from rlframe.agents.sac import SACTrainer
 from rlframe.config.common import CommonConfig
 from rlframe.config.merge import merge_configs, with_common_config
 from rlframe.config.nested_dict import assign, lookup
-from rlframe.config.renames import RENAMES, RenamedKeyWarning, translate_renames, with_other_names
+from rlframe.config.renames import (
+    RENAMES,
+    RenamedKeyWarning,
+    other_names_in,
+    translate_renames,
+    with_other_names,
+)
 from rlframe.models import MODEL_DEFAULTS
 from rlframe.utils.errors import ConfigError
 from tests.unit.config.declarations import ToyConfig
@@ -155,6 +161,25 @@ def test_plans_read_values_under_other_names_too():
     read = with_other_names(config, {"buffer_size", "monitor", "grad_norm_clipping"})
     assert read == {**config, "buffer_size": 7}
     assert config["buffer_size"] == -1
+
+
+def test_hooks_read_and_write_values_under_other_names_too():
+    config = {"buffer_size": -1, "replay_buffer_config": {"capacity": 7}, "model": {"custom_model_config": {"a": 1}}}
+    with other_names_in(config) as shown:
+        assert shown["buffer_size"] == 7
+        assert shown["model"]["custom_options"] == {"a": 1}
+        shown["buffer_size"] = 9
+    assert config == {
+        "buffer_size": -1,
+        "replay_buffer_config": {"capacity": 9},
+        "model": {"custom_model_config": {"a": 1}},
+    }
+    with other_names_in(config):
+        config["replay_buffer_config"]["capacity"] = 8
+    assert config["replay_buffer_config"] == {"capacity": 8}
+    with other_names_in(config):
+        config["buffer_size"] = -1  # as RLlib's own validation leaves it
+    assert config["replay_buffer_config"] == {"capacity": 8}
 
 
 def test_copies_of_qmix_read_their_limit_of_gradients_by_rllibs_name():
