@@ -27,7 +27,11 @@ class TorchGradients:
     def _fill_gradients(
         self: Any, losses: Mapping[int, list[tuple[Tensor, float]]], samples: SampleBatch, stats: dict[str, Any]
     ) -> None:
-        """Fills the gradients of some optimisers' parameters, of shares of their losses with weights."""
+        """Fills the gradients of some optimisers' parameters, of shares of their losses with weights.
+
+        Raises:
+            ValueError: If none of the policy's parameters requires gradients.
+        """
         several = len(self._optimizers) > 1 or bool(self.own_steps)
         for index, shares in losses.items():
             optimizer = self._optimizers[index]
@@ -37,14 +41,29 @@ class TorchGradients:
             else:
                 flat.zero_grad()
             # What is another optimiser's stays as it is: a loss may reach networks that it is not to change.
-            own = [p for p in self._parameters_of(optimizer) if p.requires_grad] if several else None
+            own = [p for p in self._parameters_of(optimizer) if p.requires_grad]
+            if not own and self._learns_something():
+                continue
             for loss, weight in shares:
                 self.check_finite_loss(loss, index, samples)
                 part = loss if weight == 1.0 else loss * weight
-                part.backward(retain_graph=index < max(losses), inputs=own)
+                part.backward(retain_graph=index < max(losses), inputs=own if several else None)
             if self.distributed_world_size:
                 stats["allreduce_latency"] += self._average_gradients(optimizer)
             stats.update(self.extra_grad_process(optimizer, shares[0][0]))
+
+    def _learns_something(self: Any) -> bool:
+        """Returns True.
+
+        Raises:
+            ValueError: If a program has frozen all that the policy's optimisers step.
+        """
+        if any(p.requires_grad for optimizer in self._optimizers for p in self._parameters_of(optimizer)):
+            return True
+        raise ValueError(
+            f"{type(self).__name__} is to learn, and none of its parameters requires gradients: leave the policy out "
+            "of multiagent.policies_to_train, or set requires_grad on what shall be learned"
+        )
 
     def _parameters_of(self: Any, optimizer: torch.optim.Optimizer) -> list[Any]:
         """Returns the model's parameters that an optimiser steps."""

@@ -14,6 +14,7 @@ from gymnasium.spaces import Box, Discrete
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.ppo import DEFAULT_CONFIG
 from rlframe.agents.ppo.ppo import PPOTrainer
+from rlframe.agents.sac import SACTrainer
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.torch.torch_action_dist import TorchCategorical
 from rlframe.policy.inference import NumpyInference
@@ -285,3 +286,33 @@ def test_loss_of_an_algorithm_is_a_tensor_and_its_errors_by_row_are_found_behind
     assert made.item() == pytest.approx(made.losses.item())
     with pytest.raises(AttributeError, match=r"LossOutput has no 'item'; its losses are output.losses\[name\]"):
         replace(made, losses={"actor": made.losses}).item()
+
+
+def soft_actor_critic() -> Any:
+    config = {**SACTrainer.get_default_config(), "framework": "torch", "seed": 0}
+    policy_class = SACTrainer.get_default_policy_class(None, config)
+    return policy_class(Box(-1, 1, (3,), np.float32), Box(-1, 1, (2,), np.float32), config)
+
+
+@pytest.mark.parametrize("frozen", ["q", "actor"])
+def test_parts_whose_parameters_are_all_frozen_stay_and_the_others_learn(frozen: str) -> None:
+    policy = soft_actor_critic()
+    for name, parameter in policy.model.named_parameters():
+        parameter.requires_grad_(not name.startswith((f"{frozen}.", f"twin_{frozen}.")))
+    before = policy.get_weights()
+    batch = transitions()
+    batch["actions"] = np.zeros((8, 2), np.float32)
+    policy.learn_on_batch(batch)
+    moved = {name.partition(".")[0] for name, array in policy.get_weights().items() if (array != before[name]).any()}
+    assert moved == {"log_alpha", "actor", "q", "twin_q"} - {frozen, f"twin_{frozen}"}
+
+
+def test_policy_of_which_nothing_is_left_to_learn_says_so() -> None:
+    for policy in (soft_actor_critic(), q_learner(by_autograd=False)):
+        for parameter in policy.model.parameters():
+            parameter.requires_grad_(False)
+        batch = transitions()
+        if policy.action_space.shape:
+            batch["actions"] = np.zeros((8, 2), np.float32)
+        with pytest.raises(ValueError, match=r"none of its parameters requires gradients: leave the policy out of"):
+            policy.learn_on_batch(batch)
