@@ -8,7 +8,7 @@ from rlframe.trainer.converting import convert_checkpoint
 from rlframe.utils.errors import CheckpointError, ConfigError
 from rlframe.utils.state_files import read_state
 from tests.helpers.frameworks import needs_tf
-from tests.unit.trainer.test_trainer import make
+from tests.helpers.q_learners import make
 
 
 def trained(tmp_path, **options):
