@@ -114,7 +114,7 @@ class LayeredModel(LayerOwner, ModelV2):
         return self._actor_spec if self.has_spec_layers((*self._spec.outputs, *(self._spec.values or ()))) else None
 
     #: Whether NumPy has all of the layers.
-    _acts_in_numpy: ClassVar[bool] = True
+    _acts_in_numpy = True
 
 
 class FullyConnected(LayeredModel):

@@ -11,6 +11,7 @@ from typing import Any
 
 from rlframe.policy.acting_parts import numpy_distribution
 from rlframe.policy.parts_in_use import PartsInUse
+from rlframe.policy.users_code import overridden_by_user
 
 
 def notice(policy: Any) -> None:
@@ -54,8 +55,9 @@ def _in_use(policy: Any) -> PartsInUse:
 
 
 def forward_is_watched(model: Any) -> bool:
-    """Returns whether a program has put a `forward` of its own, or PyTorch's hooks, into a model that was made."""
-    return any("forward" in vars(layer) or any(_hooks(layer)) for layer in _layers(model))
+    """Returns whether a program has put a `forward` or PyTorch's hooks into a model, or gave it a `__call__`."""
+    own_call = overridden_by_user(type(model), "__call__")
+    return own_call or any("forward" in vars(layer) or any(_hooks(layer)) for layer in _layers(model))
 
 
 def _layers(model: Any) -> Iterator[Any]:

@@ -37,6 +37,10 @@ class FullyConnectedNetwork(FullyConnected, TorchLayerOwner, RLlibLayers, TorchM
         "_value_branch": lambda model: slim(model._modules.get("value"), model._modules.get(POPART_LAYER)),
     }
     _rllib_heads: ClassVar[Any] = {"_logits": "output", "_value_branch": "value"}
+    _rllib_stacks: ClassVar[Any] = {
+        "_hidden_layers": ("_trunk", "hidden_"),
+        "_value_branch_separate": ("_value_layers", "value_hidden_"),
+    }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -17,11 +17,12 @@ class RLlibLayers:
 
     What is found are views: `model._hidden_layers[0]._model[0]` is the very `nn.Linear` that is called `hidden_0` here.
     A class says in `_rllib_layers` how its layers' views are made, and in `_rllib_heads` which submodules can be
-    replaced under these names.
+    replaced under these names; in `_rllib_stacks` which rows of layers can, as attributes and how their names begin.
     """
 
     _rllib_layers: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
     _rllib_heads: ClassVar[Mapping[str, str]] = {}
+    _rllib_stacks: ClassVar[Mapping[str, tuple[str, str]]] = {}
     _derived_by_user: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -42,22 +43,37 @@ class RLlibLayers:
         return self._rllib_layers[name](self)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Sets an attribute; in a class derived from a network, a head by RLlib's name replaces the network's own.
+        """Sets an attribute; in a class derived from a network, a head or layers by RLlib's name replace the network's.
 
         Raises:
             ValueError: If it is a layer of RLlib's name that would not compute.
         """
         if name in self._rllib_layers and type(self).forward.__module__.startswith("rlframe."):  # type: ignore[attr-defined]
             own = self._rllib_heads.get(name, "")
-            if not (
-                self._derived_by_user and own in self.__dict__.get("_modules", ()) and isinstance(value, nn.Module)
-            ):
+            may = self._derived_by_user and isinstance(value, nn.Module)
+            if may and self._replace_stack(name):
+                super().__setattr__(name, value)
+                return
+            if not (may and own in self.__dict__.get("_modules", ())):
                 raise ValueError(
                     f"{type(self).__name__}.{name} cannot be replaced: acting reads the network's own weights. Write "
                     f"into those of model.{name}, or derive a model of your own with the layers that you want."
                 )
             name = own
         super().__setattr__(name, value)
+
+    def _replace_stack(self, name: str) -> bool:
+        """Has the module of this name compute in the place of several layers; returns whether these are there."""
+        place, prefix = self._rllib_stacks.get(name, ("", ""))
+        bound: Any = self.__dict__.get(place, ())
+        rest = tuple(layer for layer in bound if layer.name != name and not layer.name.startswith(prefix))
+        if len(rest) == len(bound):
+            return False
+        for layer in bound[: -len(rest) or None]:
+            self.__dict__["_modules"].pop(layer.name)
+        self.__dict__[place] = (bound[0]._replace(name=name, activation="linear", function=None), *rest)
+        self._acts_in_numpy = False
+        return True
 
     def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Loads a state dict: this network's, or that of the same network in RLlib 1.x."""

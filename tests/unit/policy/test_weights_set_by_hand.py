@@ -16,6 +16,8 @@ from rlframe.agents.ppo import DEFAULT_CONFIG
 from rlframe.agents.ppo.ppo import PPOTrainer
 from rlframe.agents.sac import SACTrainer
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.models import ModelCatalog
+from rlframe.models.torch.fcnet import FullyConnectedNetwork
 from rlframe.models.torch.torch_action_dist import TorchCategorical
 from rlframe.policy.inference import NumpyInference
 from tests.helpers.frameworks import needs_tf
@@ -212,6 +214,19 @@ def test_parts_put_into_a_policy_that_has_acted_and_learned_are_what_it_has(put:
     acted, Told.told = Told.told, 0
     trainer.train()
     assert Told.told > 20 * acted, "sampling and learning"
+
+
+class Doubled(FullyConnectedNetwork):
+    def __call__(self, *args: Any) -> Any:
+        outputs, state = super().__call__(*args)
+        return outputs * 0.0 + 2.0, state
+
+
+def test_a_model_that_is_called_its_own_way_is_acted_by() -> None:
+    ModelCatalog.register_custom_model("doubled", Doubled)
+    trainer = PPOTrainer({**SMALL, "model": {"custom_model": "doubled"}}, env="CartPole-v1")
+    made = trainer.get_policy().compute_actions(np.ones((2, 4), np.float32))[2]
+    np.testing.assert_array_equal(made["action_dist_inputs"], 2.0)
 
 
 def new_parameter(model: Any) -> None:

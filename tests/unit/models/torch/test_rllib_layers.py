@@ -140,7 +140,31 @@ def test_a_derived_network_replaces_the_head() -> None:
     torch.testing.assert_close(own({"obs": obs})[0], own._hidden_layers(obs))
 
 
+class OwnHiddenLayers(FullyConnectedNetwork):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        for _ in range(2):  # the second stays
+            self._hidden_layers = nn.Sequential(nn.Linear(3, 5), nn.ReLU())
+            self._value_branch_separate = nn.Sequential(nn.Linear(3, 5), nn.Tanh())
+
+
+def test_a_derived_network_replaces_hidden_layers() -> None:
+    options = {**MODEL_DEFAULTS, "fcnet_hiddens": [6, 5], "vf_share_layers": False}
+    model = OwnHiddenLayers(VECTOR, TWO, 2, options, "own")
+    obs = torch.rand(6, 3)
+    torch.testing.assert_close(model({"obs": obs})[0], model._logits(model._hidden_layers(obs)))
+    torch.testing.assert_close(model.value_function(), model._value_branch(model._value_branch_separate(obs))[:, 0])
+    assert isinstance(model._hidden_layers[1], nn.ReLU)
+    assert {name.partition(".")[0] for name in model.state_dict()} == {
+        "_hidden_layers", "_value_branch_separate", "output", "value",
+    }  # fmt: skip
+    assert model.actor_spec() is None
+
+
 def test_layers_that_would_not_compute_cannot_be_set() -> None:
+    for name in ("_hidden_layers", "_value_branch_separate"):
+        with pytest.raises(ValueError, match=f"{name} cannot be replaced"):
+            setattr(model_of(VECTOR, fcnet_hiddens=[5]), name, nn.Linear(3, 5))
     model = model_of(VECTOR, fcnet_hiddens=[5])
     with pytest.raises(ValueError, match="_logits cannot be replaced: acting reads the network's own weights"):
         model._logits = nn.Linear(5, 2)
