@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from rlframe.models.layered_model import LayeredModel
 from rlframe.models.rllib_names import keras_name
 from rlframe.models.spec import Convolutions, Layer, Network
+from rlframe.models.tf.variables import VIEWS
 from rlframe.utils.quiet_tf import tf
 
 
 class KerasView:
-    """An attribute of a model's that is a Keras model, made anew each time; a program's own in its place is kept.
+    """An attribute of a model's that is a Keras model, made once; a program's own in its place is kept.
 
     Args:
         make: Makes it of the model; raises AttributeError where there is none.
@@ -23,9 +25,41 @@ class KerasView:
     def __init__(self, make: Callable[[Any], Any]) -> None:
         self._make = make
 
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Takes the attribute's name."""
+        self._name = name
+
     def __get__(self, model: Any, owner: type) -> Any:
         """Returns the Keras model; itself where a class is asked."""
-        return self if model is None else self._make(model)
+        if model is None:
+            return self
+        made = vars(model).setdefault(VIEWS, {})
+        if self._name not in made:
+            made[self._name] = self._make(model)
+        return made[self._name]
+
+
+class BaseModel(KerasView):
+    """`base_model` of a default network: a model of a program's own that is put in its place makes the forward pass."""
+
+    def __get__(self, model: Any, owner: type) -> Any:
+        """Returns the program's own model, or the view."""
+        own = None if model is None else vars(model).get(self._name)
+        return super().__get__(model, owner) if own is None else own
+
+    def __set__(self, model: Any, value: Any) -> None:
+        """Sets the program's own."""
+        vars(model)[self._name] = value
+        if type(model).forward is LayeredModel.forward:
+            vars(model)["forward"] = partial(_forward_of_base_model, model)
+
+
+def _forward_of_base_model(model: Any, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Any, list[Any]]:
+    """Does what RLlib's default networks did: their Keras model gives outputs and values."""
+    del seq_lens
+    images = any(isinstance(layer, Convolutions) for layer in model._spec.outputs)
+    outputs, model._value_out = model.base_model(tf.cast(input_dict["obs" if images else "obs_flat"], tf.float32))
+    return outputs, state
 
 
 class LiveVariable:
@@ -37,6 +71,9 @@ class LiveVariable:
         name: RLlib's name, such as "fc_1/kernel".
         variable: The network's `tf.Variable`; weights lie as [out, in], or [out, in, height, width].
     """
+
+    #: Who looks for a model's variables finds the network's elsewhere.
+    is_view = True
 
     def __init__(self, name: str, variable: Any) -> None:
         self.trainable = bool(variable.trainable)
@@ -139,7 +176,7 @@ class RLlibLayers:
     """The part of a default network by which it is found as RLlib 1.x's Keras model."""
 
     #: The network as RLlib's Keras model: see `base_model_of`.
-    base_model = KerasView(base_model_of)
+    base_model = BaseModel(base_model_of)
 
 
 def head_of(model: Any, layers: Sequence[Layer], finish: Callable[[Any], Any] | None = None) -> Any:

@@ -15,6 +15,8 @@ from rlframe.utils.quiet_tf import tf
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.\\/-]")
 # Attributes of the owner's own; models of programs have attributes such as `_weights` and `_registered` themselves.
 _WEIGHTS, _REGISTERED = "_variables_added", "_variables_registered"
+#: Attribute with views of an owner's variables, which no copy takes along: they would be the original's.
+VIEWS = "_keras_views"
 
 
 class VariableOwner:
@@ -28,7 +30,7 @@ class VariableOwner:
     """
 
     #: Attributes that are not searched.
-    _NOT_SEARCHED: tuple[str, ...] = (_WEIGHTS, _REGISTERED)
+    _NOT_SEARCHED: tuple[str, ...] = (_WEIGHTS, _REGISTERED, VIEWS)
 
     def add_weight(self, name: str, value: Any, trainable: bool = True) -> Any:
         """Makes a variable of the owner's.
@@ -117,6 +119,7 @@ class VariableOwner:
                     yield from ((f"{path}.{name}", variable) for name, variable in leaf._search(owners))
         for attribute, below in leaves:
             weights = [weight for _, leaf in below if _is_keras(leaf) for weight in leaf.weights]
+            weights = [weight for weight in weights if not getattr(weight, "is_view", False)]
             yield from ((f"{attribute}.{index}.{weight.name}", weight) for index, weight in enumerate(weights))
         for _, below in leaves:
             yield from ((path, leaf) for path, leaf in below if isinstance(leaf, tf.Variable))
@@ -125,7 +128,8 @@ class VariableOwner:
 
     def __getstate__(self) -> dict[str, Any]:
         """Returns the attributes to copy or pickle: symbolic results of the last trace stay behind."""
-        return {key: None if tf.is_symbolic_tensor(value) else value for key, value in self.__dict__.items()}
+        kept = {key: value for key, value in self.__dict__.items() if key != VIEWS}
+        return {key: None if tf.is_symbolic_tensor(value) else value for key, value in kept.items()}
 
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:

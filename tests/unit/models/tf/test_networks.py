@@ -435,6 +435,47 @@ def test_forward_passes_that_subclasses_copy_from_rllib_compute(kind, share):
     assert copied.actor_spec() is None
 
 
+@pytest.mark.parametrize("kind", ["vectors", "images"])
+def test_a_keras_model_in_the_place_of_base_model_makes_the_forward_pass(kind):
+    """In a constructor behind `super()`'s, or on top of the network's own."""
+    base = FullyConnectedNetwork if kind == "vectors" else VisionNetwork
+    space = OBS if kind == "vectors" else spaces.Box(0, 1, (8, 8, 2), np.float32)
+
+    class Own(base):
+        def __init__(self, *given):
+            super().__init__(*given)
+            seen = tf.keras.layers.Input(space.shape)
+            dense = [tf.keras.layers.Dense(size, use_bias=False) for size in (2, 1)]
+            self.base_model = tf.keras.Model(seen, [layer(tf.keras.layers.Flatten()(seen)) for layer in dense])
+
+    config = {"fcnet_hiddens": [5], "conv_filters": [[4, 4, 2], [8, 4, 1]], "vf_share_layers": True}
+    model, obs = Own(space, ACTIONS, 2, config, "net"), rows(3, *space.shape)
+    flat = obs.reshape(3, -1)
+    to_outputs, to_values = (variable.numpy() for variable in model.base_model.weights)
+    np.testing.assert_allclose(model({"obs": obs})[0], flat @ to_outputs, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(model.value_function(), (flat @ to_values)[:, 0], rtol=1e-4, atol=1e-6)
+    assert sum(name.startswith("base_model.") for name in model.named_variables()) == 2
+    plain = base(space, ACTIONS, 2, config, "net")
+    names, before = plain.named_variables().keys(), plain({"obs": obs})[0]
+    outputs, values = plain.base_model.outputs
+    plain.base_model = tf.keras.Model(plain.base_model.inputs, [outputs * 2.0, values])
+    np.testing.assert_allclose(plain({"obs": obs})[0], before * 2.0, rtol=1e-4, atol=1e-6)
+    assert plain.named_variables().keys() == names  # the layers are those of the network
+
+
+def test_features_are_taken_out_of_the_base_model_and_follow_its_weights():
+    model, obs = fcnet(fcnet_hiddens=[5, 4]), rows(6, 3)
+    features = tf.keras.Model(model.base_model.input, model.base_model.get_layer("fc_2").output)
+    model({"obs": obs})
+    np.testing.assert_allclose(features(obs), model._features, atol=1e-6)
+    model.variables(as_dict=True)["hidden_1.bias"].assign(np.ones(4))
+    model({"obs": obs})
+    np.testing.assert_allclose(features(obs), model._features, atol=1e-6)
+    other = copy.deepcopy(model)
+    other.variables(as_dict=True)["hidden_1.bias"].assign(np.zeros(4))
+    assert not np.allclose(other.base_model(obs)[0], model.base_model(obs)[0])
+
+
 def test_base_model_of_images_is_a_view_with_a_layer_for_each_convolution() -> None:
     space = spaces.Box(0, 255, (10, 10, 1), np.uint8)
     config = {"conv_filters": [[4, 4, 2], [6, 5, 1]], "vf_share_layers": False}
