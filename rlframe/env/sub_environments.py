@@ -131,21 +131,22 @@ class SubEnvironment:
 
     def seed(self, seed: int) -> None:
         """Seeds the single environment, if there is one for each copy that can be seeded."""
-        single = self._single()
+        single = self.single()
         if callable(getattr(single, "seed", None)):
             single.seed(seed)
 
     @property
     def unseedable(self) -> str | None:
         """Why no seed reaches the copy; None where one does."""
-        if callable(getattr(self._single(), "seed", None)):
+        if callable(getattr(self.single(), "seed", None)):
             return None
         return (
             f"{type(self.vector_env).__name__} cannot be seeded: its get_sub_environments() returns no environments "
             "with seed(). Runs with it are not reproducible."
         )
 
-    def _single(self) -> Any:
+    def single(self) -> Any:
+        """Returns the single environment of this copy; None where there are no such."""
         singles = self.vector_env.get_sub_environments()
         return singles[self.index] if len(singles) == self.vector_env.num_envs else None
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import numbers
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from rlframe.env.adapt import adapt_env
 from rlframe.env.base_env import BaseEnv
@@ -46,9 +47,8 @@ class OwnsEnvironment:
                 f"could not make the environment of worker {self.worker_index}, slot {self.index}: "
                 f"{type(error).__name__}: {error}"
             ) from error
-        limit = getattr(env, "_max_episode_steps", None)
-        if self._horizon is not None and limit is not None and self._horizon > limit:
-            cast(Any, env)._max_episode_steps = self._horizon
+        if self._horizon is not None:
+            _allow_steps(env, self._horizon)
         if self._on_made is not None:
             self._on_made(made, self._context)
         return env
@@ -74,3 +74,15 @@ class OwnsEnvironment:
             old.close()
         except Exception as error:
             _LOGGER.warning("closing the broken environment of slot %s raised %r", self.index, error)
+
+
+def _allow_steps(env: Any, horizon: int) -> None:
+    """Raises lower limits of steps to the horizon, in wrappers wherever they stand, and in copies of a `VectorEnv`."""
+    name, seen = "_max_episode_steps", set[int]()
+    while env is not None and id(env) not in seen:
+        seen.add(id(env))
+        attributes = getattr(env, "__dict__", {})
+        limit = attributes.get(name, getattr(type(env), name, None))
+        if isinstance(limit, numbers.Real) and limit < horizon:
+            setattr(env, name, horizon)
+        env = env.single() if isinstance(env, SubEnvironment) else attributes.get("env")

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from rlframe.data.columns import DONES, EPS_ID, NEXT_OBS, OBS, REWARDS, TERMINATEDS, TRUNCATEDS, T
+from rlframe.env.vector_env import VectorEnv
 from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.evaluation.sampling import single_agent
 from rlframe.evaluation.sampling.rollout_buffer import RolloutBuffer
@@ -105,6 +106,51 @@ def test_horizon_truncates_and_resets():
     np.testing.assert_array_equal(batch[TRUNCATEDS], [False, False, True] * 2)
     np.testing.assert_array_equal(batch[OBS][:, 1], [0, 1, 2] * 2)
     assert [metric.episode_length for metric in worker.get_metrics()] == [3, 3]
+
+
+class OldTimeLimit:
+    """An old gym environment that ends after `_max_episode_steps`."""
+
+    observation_space, action_space = gym.spaces.Box(0, 99, (2,), np.float32), gym.spaces.Discrete(2)
+    _max_episode_steps = 3
+
+    def reset(self):
+        self.steps = 0
+        return np.zeros(2, np.float32)
+
+    def step(self, action):
+        self.steps += 1
+        over = self.steps >= self._max_episode_steps
+        return np.full(2, self.steps, np.float32), 1.0, over, {"TimeLimit.truncated": over}
+
+
+class Inside:
+    """A wrapper of the old gym."""
+
+    def __init__(self, env):
+        self.env, self.observation_space, self.action_space = env, env.observation_space, env.action_space
+
+    def reset(self):
+        return self.env.reset()
+
+    def step(self, action):
+        return self.env.step(action)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda config: gym.Wrapper(gym.wrappers.TimeLimit(Counting({"length": 100}), 3)),
+        lambda config: OldTimeLimit(),
+        lambda config: Inside(OldTimeLimit()),
+        lambda config: VectorEnv.vectorize_gym_envs(make_env=lambda _: Inside(OldTimeLimit())),
+    ],
+    ids=["wrapped", "old", "old wrapped", "VectorEnv"],
+)
+@pytest.mark.parametrize(("horizon", "length"), [(5, 5), (2, 2), (None, 3)])
+def test_a_horizon_raises_a_limit_of_steps_wherever_it_stands(make, horizon, length):
+    worker = make_worker(make, rollout_fragment_length=10, horizon=horizon)
+    assert worker.sample()[TRUNCATEDS].nonzero()[0][0] == length - 1
 
 
 def test_soft_horizon_reports_an_episode_but_goes_on():
