@@ -183,7 +183,7 @@ class _CommonKeys(TypedDict, total=False):
     observation_filter: Any
     """Filter of observations: a name, or a function of the shape."""
     synchronize_filters: bool
-    """Merge the workers' filter statistics in every iteration."""
+    """Send merged filters to the workers in every iteration."""
     compress_observations: bool
     """Compress obs and new_obs in batches, row by row (zlib)."""
     share_memory: bool

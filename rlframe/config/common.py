@@ -78,7 +78,7 @@ class CommonConfig(AlgorithmConfig):
         wanted="a filter",
         tunable=True,
     )
-    synchronize_filters: bool = option(True, "Merge the workers' filter statistics in every iteration.", tunable=False)
+    synchronize_filters: bool = option(True, "Send merged filters to the workers in every iteration.", tunable=False)
     compress_observations: bool = option(
         False, "Compress obs and new_obs in batches, row by row (zlib).", tunable=False
     )

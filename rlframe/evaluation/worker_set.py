@@ -350,9 +350,9 @@ class WorkerSet:
         learned = ray.put(policy_states(self._local_worker))
         ray.get([worker.apply.remote(set_policy_states, learned) for worker in self._remote_workers])
 
-    def sync_filters(self) -> None:
-        """Merges what remote workers saw into the local observation filters, and sends the result back."""
-        FilterManager.synchronize(self._local_worker.filters, self._remote_workers)
+    def sync_filters(self, *, sends_back: bool = True) -> None:
+        """Merges what remote workers saw into the local observation filters, and may send the result back."""
+        FilterManager.synchronize(self._local_worker.filters, self._remote_workers, sends_back)
 
     def sync_before_sampling(self) -> None:
         """From now on, what samples calls `update_worker` first, and `weights_changed` only notes the change.

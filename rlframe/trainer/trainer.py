@@ -442,8 +442,7 @@ class Trainer(
     def _align_workers(self) -> None:
         """Gives all workers the newest weights, and what the others have seen."""
         self.workers.update_workers()
-        if self.config["synchronize_filters"]:
-            self.workers.sync_filters()
+        self.workers.sync_filters(sends_back=bool(self.config["synchronize_filters"]))
 
     def _next_result(self) -> Any:
         """Pulls a result from the plan; at `env_steps_limit` the iteration ends, whatever is left of it."""

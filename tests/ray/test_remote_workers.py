@@ -115,6 +115,13 @@ def test_filters_are_merged_and_sent_back(trainers):
     assert counts[0] == counts[1] == counts[2] >= 80
 
 
+def test_filters_are_merged_where_workers_keep_their_own(trainers):
+    trainer = trainers(num_workers=2, observation_filter="MeanStdFilter", synchronize_filters=False)
+    trainer.train()
+    local, *workers = trainer.workers.foreach_worker(lambda w: int(w.filters["default_policy"].rs.n))
+    assert local == sum(workers) > max(workers)  # what the driver acts, evaluates and writes checkpoints by
+
+
 def test_env_that_raises_on_a_remote_worker_says_where(trainers):
     trainer = trainers(Failing, num_workers=2, env_config={"fail_in": 2, "length": 10})
     with pytest.raises(EnvError, match=r"step\(\) of the environment of worker [12], slot 0 \(episode 1, seed \d+"):
