@@ -7,8 +7,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
-from rlframe.execution.local_rollouts import LocalRollouts
+from rlframe.execution.local_rollouts import LocalRollouts, agent_steps
 from rlframe.execution.plan.context import (
+    AGENT_STEPS_SAMPLED_COUNTER,
     APPLY_GRADS_TIMER,
     COMPUTE_GRADS_TIMER,
     GRAD_WAIT_TIMER,
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
     from rlframe.execution.local_rollouts import Batch
 
 
-def _sample_gradients(worker: Any) -> tuple[Any, int]:
-    """Runs on a worker: samples a batch, and returns `((gradients, info), env steps)`."""
+def _sample_gradients(worker: Any) -> tuple[Any, int, int]:
+    """Runs on a worker: samples a batch, and returns `((gradients, info), env steps, agent steps)`."""
     batch = worker.sample()
-    return worker.compute_gradients(batch), batch.count
+    return worker.compute_gradients(batch), batch.count, agent_steps(batch)
 
 
 def _request_gradients(worker: Any) -> Any:
@@ -61,7 +62,7 @@ class _RemoteGradients(AsyncRequests):
 
 
 class _RecordGradients:
-    """((gradients, info), env steps) -> (gradients, env steps); counts the steps and notes the learner's info."""
+    """((gradients, info), env and agent steps) -> (gradients, env steps); counts them, notes the learner's info."""
 
     def __init__(self) -> None:
         self._fetch_started = perf_counter()
@@ -70,9 +71,10 @@ class _RecordGradients:
         self._fetch_started = perf_counter()
 
     def __call__(self, item: Any) -> tuple[Any, int]:
-        (gradients, info), count = item
+        (gradients, info), count, of_agents = item
         metrics = _get_shared_metrics()
         metrics.counters[STEPS_SAMPLED_COUNTER] += count
+        metrics.counters[AGENT_STEPS_SAMPLED_COUNTER] += of_agents
         metrics.info[LEARNER_INFO] = by_policy(info)
         metrics.timers[GRAD_WAIT_TIMER].push(perf_counter() - self._fetch_started)
         return gradients, count
@@ -86,8 +88,8 @@ def by_policy(info: dict[str, Any]) -> dict[str, Any]:
 def AsyncGradients(workers: Any) -> LocalIterator[tuple[Any, int]]:
     """Lets every worker sample and compute gradients, and hands them on as they come.
 
-    Gives `(gradients, env steps)`. Counts `num_steps_sampled`; sets `info["learner"]`; times `grad_wait`. Without
-    remote workers the local worker does it.
+    Gives `(gradients, env steps)`. Counts `num_steps_sampled` and `num_agent_steps_sampled`; sets `info["learner"]`;
+    times `grad_wait`. Without remote workers the local worker does it.
 
     Args:
         workers: The WorkerSet.

@@ -559,7 +559,8 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
                 if whole_episode(running.episode_id) in bad:
                     self._slot(index).failed = True
             raise NonFiniteError(first)
-        return MultiAgentBatch(self.rows.take(ready, self._postprocess), env_steps)
+        steps = self.rows.finished_steps if complete else env_steps
+        return MultiAgentBatch(self.rows.take(ready, self._postprocess), steps)
 
 
 __all__ = ["MultiAgentRunner"]

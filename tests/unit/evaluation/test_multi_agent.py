@@ -211,6 +211,31 @@ def test_whole_episodes_are_counted_in_what_the_config_says():
     assert (by_agent.env_steps(), by_agent.agent_steps()) == (2, 6)
 
 
+class LongerBySlot(MultiAgentCartPole):
+    """Episodes of two steps in slot 0, of five in slot 1."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.length = 5 if config.vector_index else 2
+
+    def reset(self, **kwargs):
+        self.steps = 0
+        return super().reset(**kwargs)
+
+    def step(self, actions):
+        self.steps += 1
+        obs, rewards, terminateds, truncateds, infos = super().step(actions)
+        return obs, rewards, terminateds, {**truncateds, "__all__": self.steps == self.length}, infos
+
+
+def test_whole_episodes_are_counted_without_the_steps_of_those_that_run_on():
+    made = trainer(None, env=LongerBySlot, env_config={"num_agents": 2}, num_envs_per_worker=2,
+                   rollout_fragment_length=1, batch_mode="complete_episodes")  # fmt: skip
+    batches = [made.workers.local_worker().sample() for _ in range(3)]
+    assert [batch.env_steps() for batch in batches] == [2, 2, 5]  # slot 1 has made 2, then 4 steps, then ends
+    assert [batch.agent_steps() for batch in batches] == [4, 4, 10]
+
+
 def test_who_is_only_rewarded_leaves_no_place_in_the_memory():
     # c has rewards and never an observation; d comes at the end.
     script = [{"a": 1}, ({"a": 2}, {"c": 1.0}, ON, ON, {}), ({"a": 3, "d": 4}, {"c": 1.0}, OVER, ON, {})]

@@ -59,7 +59,7 @@ class TestAsyncGradients:
         assert count == 2
         metrics = it.shared_metrics.get()
         assert metrics.info["learner"] == {"default_policy": {"learner_stats": {"loss": 1.0}}}
-        assert metrics.counters["num_steps_sampled"] == 2
+        assert metrics.counters["num_steps_sampled"] == metrics.counters["num_agent_steps_sampled"] == 2
         assert metrics.timers["grad_wait"].count == 1
 
 
