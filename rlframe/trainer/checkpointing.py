@@ -124,6 +124,7 @@ def gather(trainer: Any, *, buffer: bool | None = None) -> dict[str, Any]:
     }
     if trainer.evaluation_workers is not None:
         state["evaluation_worker"] = trainer.evaluation_workers.local_worker().get_state(policies=False)
+        state["remote_evaluation_workers"] = _remote_states(trainer.evaluation_workers)
     if buffer and trainer.local_replay_buffer is not None:
         state["replay_buffer"] = trainer.local_replay_buffer.get_state()
     return state
@@ -404,6 +405,7 @@ def apply(trainer: Any, state: dict[str, Any]) -> None:
         _restore_plan(trainer, state["plan"])
     if trainer.evaluation_workers is not None and "evaluation_worker" in state:
         trainer.evaluation_workers.local_worker().set_state(state["evaluation_worker"])
+        _set_remote_states(trainer.evaluation_workers, state.get("remote_evaluation_workers", {}))
     trainer._left_behind = _left_behind(trainer, state)
     if trainer.local_replay_buffer is not None and "replay_buffer" in state and _keeps_buffers(trainer):
         _restore_buffer(trainer, state["replay_buffer"])
@@ -478,11 +480,17 @@ def warn_of_another_plan(trainer: Any) -> None:
 
 
 def _restore_remotes(workers: Any, states: dict[str, Any]) -> None:
-    import ray
-
     workers.sync_weights(global_vars=workers.local_worker().get_global_vars())
     if workers.learns_remotely:
         workers.push_policies()
+    _set_remote_states(workers, states)
+
+
+def _set_remote_states(workers: Any, states: dict[str, Any]) -> None:
+    if not workers.remote_workers():
+        return
+    import ray
+
     calls = [
         worker.set_state.remote(states[str(index)])
         for worker, index in zip(workers.remote_workers(), workers.remote_indexes(), strict=True)

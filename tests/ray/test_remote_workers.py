@@ -190,6 +190,15 @@ def test_remote_evaluation_workers(trainers):
     assert evaluation["hist_stats"]["episode_reward"] == [21.0] * 5
 
 
+def test_remote_evaluation_workers_go_on_behind_a_restore(trainers, tmp_path):
+    evaluation = {"evaluation_interval": 1, "evaluation_num_workers": 2, "evaluation_num_episodes": 3}
+    one, two = (trainers(num_workers=0, **evaluation) for _ in range(2))
+    one.train()
+    two.restore(one.save(str(tmp_path)))
+    first, again = (trainer.evaluate()["evaluation"]["hist_stats"] for trainer in (one, two))
+    assert again == first
+
+
 def test_custom_model_registered_on_the_driver_reaches_the_workers(trainers):
     import torch
     from torch import nn
