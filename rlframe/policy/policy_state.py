@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.policy.parts import Component
+from rlframe.policy.users_code import overridden_by_user
 
 State = dict[str, Any]
 
@@ -70,8 +72,18 @@ class PolicyState:
             "_exploration_state": self.get_exploration_state(),
             "_action_rng": self._action_rng.bit_generator.state,
             "schedule_timestep": self.schedule_timestep,
+            "_rates": _rates_by_config(self),
             **self._states_of_components(),
         }
+
+    def optimizer_states(self, state: State) -> list[Any]:
+        """Returns the optimisers' parts of a state, with the rates that the config has changed since it was taken."""
+        saved = list(state.get("_optimizer_variables", []))
+        rates = zip(_rates_by_config(self), state.get("_rates", []), strict=False)
+        for place, (rate, before) in enumerate(itertools.islice(rates, len(saved))):
+            if rate != before:
+                saved[place] = _with_rate(saved[place], rate)
+        return saved
 
     def restore_schedules(self, state: State) -> None:
         """Brings schedules to where they were when a state was taken."""
@@ -101,3 +113,22 @@ class PolicyState:
         for name, part in self.components.items():
             if name in saved:
                 part.set_state(saved[name])
+
+
+def _rates_by_config(policy: Any) -> list[float]:
+    """Returns the learning rates that the config gives the optimisers, in their order; none where users make these."""
+    specs = getattr(policy, "optimizer_specs", None)
+    if specs is None or overridden_by_user(type(policy), "optimizer"):
+        return []
+    rates = [spec.lr for spec in specs.values()] or [policy.config.get("lr")]
+    return [float(rate) for rate in rates if isinstance(rate, (int, float))]
+
+
+def _with_rate(saved: Mapping[str, Any], rate: float) -> dict[str, Any]:
+    """Returns an optimiser's state with another learning rate."""
+    made = dict(saved)
+    if "lr" in made:
+        made["lr"] = rate
+    if "param_groups" in made:
+        made["param_groups"] = [{**group, "lr": rate} for group in made["param_groups"]]
+    return made

@@ -469,7 +469,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
     def set_state(self, state: State) -> None:
         """Takes what `get_state` returned, of this framework or, for built-in models, of another."""
         super().set_state(state)
-        for optimizer, saved in zip(self._optimizers, state.get("_optimizer_variables", []), strict=False):
+        for optimizer, saved in zip(self._optimizers, self.optimizer_states(state), strict=False):
             load_optimizer(optimizer, saved)
         generators = self._generators()
         for name, saved in state.get("_tf_rng", {}).items():

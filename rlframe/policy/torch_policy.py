@@ -292,7 +292,7 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
     def set_state(self, state: State) -> None:
         """Takes what `get_state` returned."""
         super().set_state(state)
-        for optimizer, saved in zip(self._optimizers, state.get("_optimizer_variables", []), strict=False):
+        for optimizer, saved in zip(self._optimizers, self.optimizer_states(state), strict=False):
             load_optimizer(self.model, optimizer, saved)
         generators = self._generators()
         for name, saved in state.get("_torch_rng", {}).items():
