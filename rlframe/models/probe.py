@@ -150,8 +150,10 @@ def require_states(model: Any, states: list[Any], new_states: list[Any]) -> None
             )
 
 
-def require_values(model: Any, values: Any, *, is_tensor: bool) -> None:
-    """Raises ValueError unless `values` is a tensor `[ROWS]`."""
+def require_values(model: Any, values: Any, *, is_tensor: bool, several: bool = False) -> None:
+    """Raises ValueError unless `values` is a tensor `[ROWS]`; `[ROWS, N]` with N > 1 is one, too, with `several`."""
+    if is_tensor and several and tuple(values.shape[:-1]) == (ROWS,) and values.shape[-1] > 1:
+        return
     if not is_tensor or tuple(values.shape) != (ROWS,):
         got = list(values.shape) if is_tensor else type(values).__name__
         raise ValueError(

@@ -69,8 +69,12 @@ def overridden_by_user(cls: type[Any], name: str) -> bool:
 
 def makes_own_values(policy: Any) -> bool:
     """Returns whether users' code alone reads a model's values: loss, postprocessing and columns beside the actions."""
-    own = all(overridden_by_user(type(policy), name) for name in _RUN_FIRST)
-    return own and bool(policy.has_custom_action_out())
+    return learns_own_way(policy) and bool(policy.has_custom_action_out())
+
+
+def learns_own_way(policy: Any) -> bool:
+    """Returns whether both loss and postprocessing are users' own: values may then be several per row, `[B, N]`."""
+    return all(overridden_by_user(type(policy), name) for name in _RUN_FIRST)
 
 
 def users_way(cls: type[Any]) -> str | None:
@@ -324,13 +328,16 @@ class Losses(list[Any]):
     def __radd__(self, other: Any) -> Any:
         return [*other, *self] if isinstance(other, list) else other + self._alone()
 
+    def __iadd__(self, other: Any) -> Any:
+        return self + other  # a list's own would take a tensor for a sequence
+
     def __sub__(self, other: Any) -> Any:
         return self._alone() - other
 
     def __mul__(self, other: Any) -> Any:
         return self._alone() * other
 
-    __rmul__ = __mul__
+    __rmul__ = __imul__ = __mul__
 
     def __truediv__(self, other: Any) -> Any:
         return self._alone() / other

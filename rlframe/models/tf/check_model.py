@@ -11,7 +11,9 @@ from rlframe.models.probe import ROWS, require_outputs, require_states, require_
 from rlframe.utils.quiet_tf import tf
 
 
-def check_model(model: Any, obs_space: Any, num_outputs: int | None, *, values: bool = False) -> None:
+def check_model(
+    model: Any, obs_space: Any, num_outputs: int | None, *, values: bool = False, several: bool = False
+) -> None:
     """Runs the model eagerly on two observations and checks what it gives.
 
     It also builds Keras layers that make their variables when they are called first. `is_training` is False, and the
@@ -22,6 +24,7 @@ def check_model(model: Any, obs_space: Any, num_outputs: int | None, *, values: 
         obs_space: Preprocessed observation space; observations are elements of its `original_space`, where it has one.
         num_outputs: Wanted width of the outputs; None takes `model.num_outputs`.
         values: Whether `value_function()` is checked as well.
+        several: Whether it may give several values per row, `[B, N]`.
 
     Raises:
         ValueError: If outputs, states or values have another shape than promised, or are no float tensors.
@@ -38,7 +41,7 @@ def check_model(model: Any, obs_space: Any, num_outputs: int | None, *, values: 
     require_states(model, states, new_states)
     if values:
         result = model.value_function()
-        require_values(model, result, is_tensor=tf.is_tensor(result))
+        require_values(model, result, is_tensor=tf.is_tensor(result), several=several)
 
 
 def _state(initial: Any) -> Any:

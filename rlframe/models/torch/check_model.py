@@ -11,7 +11,9 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.probe import ROWS, require_outputs, require_states, require_values, try_model
 
 
-def check_model(model: Any, obs_space: Any, num_outputs: int | None, *, values: bool = False) -> None:
+def check_model(
+    model: Any, obs_space: Any, num_outputs: int | None, *, values: bool = False, several: bool = False
+) -> None:
     """Runs the model on two observations and checks what it gives.
 
     The model is in evaluation mode meanwhile, no gradients are recorded, and PyTorch's and the space's random streams
@@ -22,6 +24,7 @@ def check_model(model: Any, obs_space: Any, num_outputs: int | None, *, values: 
         obs_space: Preprocessed observation space; observations are elements of its `original_space`, where it has one.
         num_outputs: Wanted width of the outputs; None takes `model.num_outputs`.
         values: Whether `value_function()` is checked as well.
+        several: Whether it may give several values per row, `[B, N]`.
 
     Raises:
         ValueError: If outputs, states or values have another shape than promised, or are no float tensors.
@@ -45,7 +48,7 @@ def check_model(model: Any, obs_space: Any, num_outputs: int | None, *, values: 
             require_states(model, states, new_states)
             if values:
                 result = model.value_function()
-                require_values(model, result, is_tensor=isinstance(result, torch.Tensor))
+                require_values(model, result, is_tensor=isinstance(result, torch.Tensor), several=several)
     finally:
         model.train(was_training)
 

@@ -19,7 +19,7 @@ from rlframe.policy.tf.adam import Adam
 from rlframe.policy.tf.optimizers import build_slots
 from rlframe.policy.tf.rmsprop import RMSProp
 from rlframe.policy.tf.target import TargetNetwork
-from rlframe.policy.users_code import makes_own_values
+from rlframe.policy.users_code import learns_own_way, makes_own_values
 from rlframe.utils.quiet_tf import tf
 
 
@@ -46,7 +46,7 @@ class TFParts(LearningParts):
     def check_model(self: Any, model: Any, num_outputs: int | None) -> None:
         """Raises a ValueError where the model gives something else than `num_outputs` numbers per row."""
         values = (self.wants_values or self.learns_values) and not makes_own_values(self)
-        check_model(model, self.observation_space, num_outputs, values=values)
+        check_model(model, self.observation_space, num_outputs, values=values, several=learns_own_way(self))
 
     def _make_optimizers(self: Any) -> list[Any]:
         if self.config.get(ONLY_EVALUATES):

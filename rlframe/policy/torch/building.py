@@ -17,7 +17,7 @@ from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec, RMSPropSpec
 from rlframe.policy.torch.flat import FlatAdam, FlatParameters, TargetNetwork, flatten_parameters
 from rlframe.policy.torch.flat_optimizers import FlatRMSProp
 from rlframe.policy.torch.second_order import TorchSecondOrder
-from rlframe.policy.users_code import makes_own_values, method
+from rlframe.policy.users_code import learns_own_way, makes_own_values, method
 
 
 class TorchParts(LearningParts):
@@ -34,7 +34,7 @@ class TorchParts(LearningParts):
         """Raises a ValueError where the model gives something else than `num_outputs` numbers per row."""
         values = (self.wants_values or self.learns_values) and not makes_own_values(self)
         model.to(self.device)  # a layer that it shares with another policy's model is there already
-        check_model(model, self.observation_space, num_outputs, values=values)
+        check_model(model, self.observation_space, num_outputs, values=values, several=learns_own_way(self))
 
     def _make_optimizers(self: Any) -> list[torch.optim.Optimizer]:
         if self.config.get(ONLY_EVALUATES):

@@ -7,7 +7,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Tuple
 
 from rlframe.agents.pg.pg_policy import PGTorchPolicy
-from rlframe.exploration import EpsilonGreedy, PerWorkerEpsilonGreedy, per_worker_constant
+from rlframe.exploration import EpsilonGreedy, PerWorkerEpsilonGreedy, StochasticSampling, per_worker_constant
 from rlframe.models.compound_distributions import MultiCategorical
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.schedules import ConstantSchedule
@@ -139,6 +139,22 @@ def test_torch_distributions_are_taken_as_they_are():
     actions, logp = choose(exploration, Dist(), explore=False)
     assert isinstance(actions, np.ndarray)
     assert isinstance(logp, np.ndarray)
+
+
+def test_greedy_actions_have_log_likelihoods_of_the_shape_that_a_users_distribution_gives():
+    torch = pytest.importorskip("torch")
+
+    class PerAgent:
+        inputs = torch.zeros(4, 6)
+
+        def deterministic_sample(self):
+            return torch.zeros(4, 3)
+
+        def sampled_action_logp(self):
+            return torch.ones(4, 3)
+
+    _, logp = choose(StochasticSampling(THREE, rng=rng()), PerAgent(), explore=False)
+    np.testing.assert_array_equal(logp, np.zeros((4, 3), np.float32))
 
 
 def test_a_schedule_that_is_none_is_refused():

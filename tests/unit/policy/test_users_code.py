@@ -2,6 +2,8 @@
 
 import copy
 import importlib
+import logging
+import operator
 import pickle
 from types import SimpleNamespace
 from typing import ClassVar
@@ -111,6 +113,8 @@ def test_custom_loss_of_a_model_sees_all_columns():
         lambda losses: losses + torch.tensor(3.0),
         lambda losses: 3.0 + 1.0 * losses,
         lambda losses: losses.mean() - -3.0,
+        lambda losses: operator.iadd(losses, torch.tensor(3.0)),
+        lambda losses: operator.imul(losses, 2.5),
     ],
 )
 def test_custom_loss_gets_a_list_that_one_loss_alone_does_arithmetic_for(change):
@@ -290,6 +294,38 @@ def test_error_in_the_first_run_says_what_it_was():
     with pytest.raises(LookupError, match="no such thing") as caught:
         ppo_worker(PPOTorchPolicy.with_updates(loss_fn=loss))
     assert "first run" in "".join(getattr(caught.value, "__notes__", ["first run"]))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize(
+    ("read", "fault"),
+    [
+        (lambda batch, others, episode: [{**info} for info in batch["infos"]], "TypeError"),
+        (lambda batch, others, episode: batch["infos"][0].get("step"), "AttributeError"),
+        (lambda batch, others, episode: episode.user_data.get("a"), "AttributeError"),
+        (lambda batch, others, episode: operator.truth(batch["dones"][-1]) or batch.nothing_of_the_kind(), None),
+    ],
+)
+def test_postprocessing_that_takes_real_rows_only_is_not_tried_with_zeros(read, fault, framework, caplog):
+    base, surrogate = parts(framework)
+    seen = []
+
+    def postprocess(policy, batch, other_agent_batches=None, episode=None):
+        seen.append(read(batch, other_agent_batches, episode))
+        return compute_gae_for_sample_batch(policy, batch, other_agent_batches, episode)
+
+    own = base.with_updates(name="Real", loss_fn=surrogate, postprocess_fn=postprocess)
+    logging.getLogger("rlframe").propagate = True
+    if fault is None:  # an attribute that a batch never has is a mistake
+        with pytest.raises(AttributeError, match="nothing_of_the_kind"):
+            ppo_worker(own, framework=framework)
+        return
+    with caplog.at_level(logging.WARNING):
+        worker = ppo_worker(own, framework=framework)
+    assert f"Real postprocesses no rows of zeros ({fault}: " in caplog.text
+    assert seen == []
+    worker.learn_on_batch(worker.sample())
+    assert seen
 
 
 # --- Q-learning ---------------------------------------------------------------------------------------------------
@@ -512,8 +548,18 @@ def test_values_that_users_code_alone_reads_have_any_shape():
     model = {**PPOConfig.defaults()["model"], "custom_model": Wide, "fcnet_hiddens": [8]}
     worker = ppo_worker(PPOTorchPolicy.with_updates(**hooks, **values), model=model)
     worker.learn_on_batch(worker.sample())
-    with pytest.raises(ValueError, match="must return one value per row"):  # they are the built-in policy's then
-        ppo_worker(PPOTorchPolicy.with_updates(**hooks), model=model)
+    plain = ppo_worker(PPOTorchPolicy.with_updates(**hooks), model=model)  # RLlib's own columns: one value per agent
+    plain.learn_on_batch(plain.sample())
+    without = {name: hook for name, hook in hooks.items() if name != "postprocess_fn"}
+    with pytest.raises(ValueError, match="must return one value per row"):  # the built-in policy reads them
+        ppo_worker(PPOTorchPolicy.with_updates(**without), model=model)
+
+    class Column(FullyConnectedNetwork):
+        def value_function(self):
+            return super().value_function().unsqueeze(1)
+
+    with pytest.raises(ValueError, match=r"shape \[2\] here; got \[2, 1\]"):  # which would be broadcast to [B, B]
+        ppo_worker(PPOTorchPolicy.with_updates(**hooks), model={**model, "custom_model": Column})
 
 
 def test_values_that_users_code_does_not_give_are_no_column():
