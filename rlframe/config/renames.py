@@ -224,7 +224,7 @@ def with_other_names(config: dict[str, Any], deprecated: Collection[str] | None 
 def other_names_in(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Has a config hold values meanwhile under the other names that programs read, too; for hooks.
 
-    What a hook writes there is the value of the name used here.
+    What a hook writes there is the value of the name used here. `use_pytorch` of RLlib 0.8 is there to read only.
 
     Yields:
         The config.
@@ -235,7 +235,12 @@ def other_names_in(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
     named = {dotted: lookup(config, rename.targets[0]) for dotted, rename in RENAMES.items() if _unset(config, dotted)}
     for dotted, value in named.items():
         assign(config, dotted, value)
+    asks = "framework" in config and "use_pytorch" not in config
+    if asks:
+        config["use_pytorch"] = config["framework"] == "torch"
     yield config
+    if asks:
+        del config["use_pytorch"]
     for dotted in added:
         parent, _, name = dotted.rpartition(".")
         assign(config, RENAMES[dotted].targets[0], lookup(config, parent).pop(name))

@@ -69,10 +69,23 @@ def framework_of_models(config: Mapping[str, Any]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def settle_framework(config: dict[str, Any], given: Mapping[str, Any]) -> str | None:
-    """Takes TensorFlow where the custom models are made for it and a program has not said a framework: RLlib's default.
+def framework_of_policies(config: Mapping[str, Any]) -> str | None:
+    """Returns the one framework in which the classes of `multiagent.policies` learn; None where they say none."""
+    policies = (config.get("multiagent") or {}).get("policies")
+    specs = policies.values() if isinstance(policies, Mapping) else ()
+    found = {getattr(spec[0], "framework", None) for spec in specs if isinstance(spec, (tuple, list)) and spec}
+    found &= {"torch", "tf"}
+    return found.pop() if len(found) == 1 else None
 
-    A copy of the default config has not said it, either.
+
+def says_framework(config: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    """Returns whether a program has said a framework; a copy of the default config has not, unless it says another."""
+    said = not given.keys().isdisjoint(("framework", "use_pytorch", "eager"))
+    return config["framework"] != "torch" or (said and len(given) < len(config) // 2)
+
+
+def settle_framework(config: dict[str, Any], given: Mapping[str, Any]) -> str | None:
+    """Takes TensorFlow where models or policies are made for it and a program says no framework: RLlib's default.
 
     Args:
         config: The whole config of a trainer; changed in place.
@@ -81,13 +94,18 @@ def settle_framework(config: dict[str, Any], given: Mapping[str, Any]) -> str | 
     Returns:
         A sentence for the log where TensorFlow is taken, else None.
     """
-    said = "framework" in given and len(given) < len(config) // 2
-    if said or config["framework"] != "torch" or framework_of_models(config) != "tf":
+    if says_framework(config, given):
         return None
+    found = {"custom model": framework_of_models(config), "policy": framework_of_policies(config)}
+    return next((take_tensorflow(config, what) for what, framework in found.items() if framework == "tf"), None)
+
+
+def take_tensorflow(config: dict[str, Any], because: str) -> str:
+    """Sets the framework of a config, and returns a sentence for the log that says why."""
     config["framework"] = "tf"
     return (
-        "The custom model is made for TensorFlow, so framework='tf' is taken; say it in the config, whose default is "
-        "'torch'."
+        f"The {because} is made for TensorFlow, so framework='tf' is taken; say it in the config, whose default is "
+        f"'torch'."
     )
 
 

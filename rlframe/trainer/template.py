@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from rlframe.config.builder import TRAINERS
 from rlframe.config.common import CommonConfig
 from rlframe.trainer.iterating import METHODS
-from rlframe.trainer.setup import call_by_signature, has_all_classes, import_path
+from rlframe.trainer.setup import call_by_signature, has_all_classes, import_path, take_tensorflow
 from rlframe.trainer.trainer import Trainer
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.nested import new_mixins
+
+_LOGGER = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from rlframe.config.options import AlgorithmConfig
@@ -220,6 +223,9 @@ def _policy_getter(arguments: Mapping[str, Any]) -> Callable[..., Any]:
             raise ConfigError(f"{arguments['name']} has no policy: pass default_policy or get_policy_class")
         belongs = getattr(made, "framework", None)
         if belongs in ("torch", "tf") and belongs != require_framework(config["framework"], config.get("log_level")):
+            if belongs == "tf" and not getattr(self, "_framework_is_said", True):
+                _LOGGER.warning(take_tensorflow(config, f"policy {made.__name__}"))
+                return made
             raise ConfigError(
                 f"framework: got {config['framework']!r}, but the policy {made.__name__} of {arguments['name']} learns "
                 f"in {belongs!r}; set framework={belongs!r}, or pass a policy of the other framework"

@@ -51,6 +51,7 @@ from rlframe.trainer.setup import (
     merge_trainer_config,
     required_positionals,
     resolve_trainer_env,
+    says_framework,
     seed_process,
     settle_framework,
 )
@@ -203,6 +204,7 @@ class Trainer(
     def setup(self, config: dict[str, Any]) -> None:
         """Builds everything: config, workers, plan, evaluation workers; called by the constructor."""
         self.config = self.merge_trainer_configs(self.get_default_config(), config)
+        self._framework_is_said = says_framework(self.config, config)
         if taken := settle_framework(self.config, config):
             _LOGGER.warning(taken)
         seed = self.config["seed"]
@@ -220,8 +222,8 @@ class Trainer(
         self._effective_config = self._config_class.effective(self.config)
         if self._builds_itself():
             return
-        self.policy_class = self.get_default_policy_class(self.config)
         with other_names_in(self.config):
+            self.policy_class = self.get_default_policy_class(self.config)
             self.before_init()
         self._effective_config = self._config_class.effective(self.config)  # the hook may have changed the config
         self.local_replay_buffer = self.make_replay_buffer(self.config)

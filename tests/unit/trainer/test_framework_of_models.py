@@ -5,9 +5,11 @@ import logging
 import gymnasium as gym
 import pytest
 
+from rlframe.config.renames import RenamedKeyWarning
 from rlframe.models import ModelCatalog
 from rlframe.trainer.setup import framework_of_models, settle_framework
 from rlframe.utils import shared_names
+from rlframe.utils.errors import ConfigError
 from tests.helpers.frameworks import needs_tf
 
 
@@ -94,3 +96,39 @@ def test_a_program_with_a_tensorflow_model_trains_without_saying_a_framework(cap
 def test_names_that_another_process_registered_tell_their_framework(monkeypatch):
     monkeypatch.setattr(shared_names, "_look_up", lambda kind, name: OfTF if (kind, name) == ("model", "far") else None)
     assert framework_of_models(config(model={"custom_model": "far"})) == "tf"
+
+
+class PolicyOfTF:
+    """A policy, as far as its framework goes."""
+
+    framework = "tf"
+
+
+def test_policies_of_a_table_tell_their_framework():
+    given = {"multiagent": {"policies": {"a": (PolicyOfTF, None, None, {}), "b": (None, None, None, {})}}}
+    assert "policy is made for TensorFlow" in settle_framework(whole := config(**given), given)
+    assert whole["framework"] == "tf"
+
+
+@needs_tf
+def test_a_trainers_own_policy_of_tensorflow_trains_without_saying_a_framework():
+    from rlframe.agents.pg import PGTrainer
+    from rlframe.agents.pg.pg_tf_policy import PGTFPolicy
+
+    mine = PGTrainer.with_updates(name="Mine", default_policy=PGTFPolicy, get_policy_class=lambda _: PGTFPolicy)
+    given = {"env": "CartPole-v1", "train_batch_size": 20, "model": {"fcnet_hiddens": [4]}}
+    assert mine(config=given).config["framework"] == "tf"
+    with pytest.raises(ConfigError, match="framework: got 'torch', but the policy PGTFPolicy of Mine learns in 'tf'"):
+        mine(config={**given, "framework": "torch"})
+
+
+def test_the_choice_of_a_policy_reads_what_rllib_0_8_called_the_framework():
+    from rlframe.agents.pg import PGTrainer
+    from rlframe.agents.pg.pg_torch_policy import PGTorchPolicy
+
+    asked = []
+    mine = PGTrainer.with_updates(get_policy_class=lambda keys: asked.append(keys["use_pytorch"]) or PGTorchPolicy)
+    with pytest.warns(RenamedKeyWarning, match="use_pytorch is called framework"):
+        trainer = mine(config={"env": "CartPole-v1", "train_batch_size": 20, "use_pytorch": True})
+    assert asked == [True]
+    assert "use_pytorch" not in trainer.config
