@@ -192,16 +192,16 @@ def _cast(array: _Array, dtype: np.dtype[Any], where: str, path: str) -> _Array:
             )
     if array.dtype == dtype:
         return array
-    if array.dtype.kind == "f" and dtype.kind != "f":
-        raise EnvError(
-            f"{where}: {path} has dtype {array.dtype}; the space declares {dtype}, and floats are not rounded "
-            f"silently. Return a {dtype} array, or declare the space with a float dtype."
-        )
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         cast = array.astype(dtype)
     lost = ~np.isfinite(cast) if dtype.kind == "f" else cast != array
     if lost.any():
         index = _first(lost)
+        if array.dtype.kind == "f" and dtype.kind != "f" and array[index] % 1:
+            raise EnvError(
+                f"{where}: {_element(path, index)} is {array[index]} ({array.dtype}); the space declares {dtype}, and "
+                f"floats are not rounded silently{_more(lost)}. Return whole numbers, or declare a float dtype."
+            )
         raise EnvError(
             f"{where}: {_element(path, index)} is {array[index]} ({array.dtype}), which {dtype} cannot "
             f"hold{_more(lost)}. Declare a space of a wider dtype, or clip the value."

@@ -63,6 +63,20 @@ def test_observation_infinite_bounds_accept_any_finite_value():
 
 
 @pytest.mark.parametrize(
+    ("obs", "space"),
+    [
+        (np.array([0.0, 255.0]), spaces.Box(0, 255, (2,), np.uint8)),
+        (np.ones(2), spaces.MultiBinary(2)),
+        ([1.0, 2.0], spaces.MultiDiscrete([2, 3])),
+    ],
+)
+def test_floats_that_are_whole_numbers_are_members_of_integer_spaces(obs, space):
+    taken = check_observation(obs, space, "here")
+    assert taken.dtype == space.dtype
+    assert taken.tolist() == list(obs)
+
+
+@pytest.mark.parametrize(
     ("obs", "space", "message"),
     [
         ([0.0, 0.0, 1.5], UNIT, r"here: obs\[2\] is 1.5, above its bound 1.0 \(dtype float32\)"),
@@ -80,13 +94,17 @@ def test_observation_infinite_bounds_accept_any_finite_value():
             spaces.Box(-np.inf, np.inf, (3,)),
             r"obs\[0\] is 1e\+300 .*which float32",
         ),
-        (np.zeros(2), spaces.Box(0, 255, (2,), np.uint8), "dtype float64; the space declares uint8"),
+        (
+            np.array([1.0, 0.5]),
+            spaces.Box(0, 255, (2,), np.uint8),
+            r"obs\[1\] is 0.5 \(float64\); the space declares uint8",
+        ),
         (np.array([0, 256]), spaces.Box(0, 255, (2,), np.uint8), r"obs\[1\] is 256 \(int64\), which uint8 cannot hold"),
         (np.array([-1, 0]), spaces.Box(0, 255, (2,), np.uint8), r"obs\[0\] is -1 .*uint8 cannot hold"),
         (np.array([[0, 9]]), spaces.Box(0, 5, (1, 2), np.int64), r"obs\[0, 1\] is 9, above its bound 5"),
         (3, spaces.Discrete(3), r"obs is 3, above its bound 2 \(Discrete\(3\)\)"),
         (3, spaces.Discrete(3, start=4), r"obs is 3, below its bound 4"),
-        (1.0, spaces.Discrete(3), "dtype float64; the space declares int64"),
+        (1.5, spaces.Discrete(3), r"obs is 1.5 \(float64\); the space declares int64, and floats are not rounded"),
         (np.array([1]), spaces.Discrete(3), r"shape \(1,\); wanted one int64 number"),
         ([0, 3], spaces.MultiDiscrete([2, 3]), r"obs\[1\] is 3, above its bound 2"),
         ([0, 2], spaces.MultiBinary(2), r"obs\[1\] is 2, above its bound 1"),
