@@ -67,6 +67,11 @@ class RLlibWorkerNames:
         """Returns the arguments that this worker was made with."""
         return dict(self._creation_args)
 
+    @property
+    def _original_kwargs(self) -> dict[str, Any]:
+        """Where programs look for what has no other name in RLlib: `worker._original_kwargs["log_dir"]`."""
+        return self.creation_args()
+
     # --- policies ----------------------------------------------------------------------------------------------
 
     def get_policies_to_train(self: Any, batch: Any = None) -> list[str]:

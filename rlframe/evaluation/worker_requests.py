@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rlframe.evaluation.metrics import RolloutMetrics
     from rlframe.offline.estimators import OffPolicyEstimate
     from rlframe.offline.input_reader import InputReader
+    from rlframe.offline.io_context import IOContext
     from rlframe.offline.output_writer import OutputWriter
     from rlframe.offline.worker_data import WorkerData
 
@@ -96,15 +97,20 @@ class WorkerRequests(WorkerPolicies):
         """Returns the environment's observation and action space."""
         return self.observation_space, self.action_space
 
+    @property
+    def io_context(self) -> IOContext:
+        """What readers and writers of this worker are told: the trainer's directory, the config, its index, itself."""
+        from rlframe.offline.io_context import IOContext
+
+        return IOContext(self._log_dir, self.policy_config, self.worker_index, self)
+
     def _make_data(self) -> WorkerData | None:
         """Returns what reads and writes, None where the config asks for neither."""
-        config = self.policy_config
-        if config.input == "sampler" and config.output is None:
+        if self.policy_config.input == "sampler" and self.policy_config.output is None:
             return None
-        from rlframe.offline.io_context import IOContext
         from rlframe.offline.worker_data import WorkerData
 
-        return WorkerData(IOContext(self._log_dir, config, self.worker_index, self))
+        return WorkerData(self.io_context)
 
     @property
     def input_reader(self) -> InputReader | None:

@@ -172,6 +172,18 @@ class ModelV2:
             batch = {**train_batch, IS_TRAINING: is_training}
         return self(batch, states_of(batch), batch.get(SEQ_LENS))
 
+    def get_input_dict(self, sample_batch: SampleBatch, index: int | str = "last") -> SampleBatch:
+        """Returns the model's input for one step, by its name in RLlib 1.1 to 1.3; `seq_lens` is an attribute of it.
+
+        Args:
+            sample_batch: A trajectory.
+            index: A row; "last", or -1, for the step after the last row.
+        """
+        step = "last" if index == -1 else index
+        inputs = sample_batch.get_single_step_input_dict(self.view_requirements, index=step)
+        inputs.seq_lens = inputs.pop(SEQ_LENS)  # type: ignore[attr-defined]  # where those versions had it
+        return inputs
+
     def _restored(self, input_dict: Any) -> Any:
         """Returns a shallow copy of the inputs with nested `obs`, `obs_flat` and `is_training`."""
         if isinstance(input_dict, SampleBatch):

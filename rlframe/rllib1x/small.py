@@ -304,3 +304,14 @@ class CentralizedValueMixin:
         if self.config["framework"] != "torch":
             function = importlib.import_module("rlframe.utils.tf_utils").make_tf_callable()(function)
         self.compute_central_vf = function
+
+
+def _get_or_raise(mapping: Mapping[str, Any], policy_id: str) -> Any:
+    """Returns what a table by policy id holds.
+
+    Raises:
+        ValueError: If there is no such policy in it.
+    """
+    if policy_id not in mapping:
+        raise ValueError(f"got the policy id {policy_id!r}; wanted one of {list(mapping)}")
+    return mapping[policy_id]

@@ -156,3 +156,14 @@ def test_obs_layout_of_another_size_is_refused():
     wrong.original_space = NESTED
     with pytest.raises(ValueError, match=r"has 4 numbers, but its original space .* flattens to 9"):
         obs_layout(wrong)
+
+
+def test_inputs_of_one_step_have_their_length_beside_them():
+    model = recorder(spaces.Box(-1, 1, (2,)))
+    trajectory = SampleBatch({"obs": np.arange(6.0).reshape(3, 2), "new_obs": np.arange(2.0, 8.0).reshape(3, 2)})
+    for index in ("last", -1):
+        inputs = model.get_input_dict(trajectory, index)
+        assert list(inputs) == ["obs"]
+        assert inputs["obs"].tolist() == [[6.0, 7.0]]
+        assert inputs.seq_lens.tolist() == [1]
+    assert model.get_input_dict(trajectory, 1)["obs"].tolist() == [[2.0, 3.0]]

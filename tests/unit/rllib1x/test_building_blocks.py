@@ -12,7 +12,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from rlframe.config.common import CommonConfig
+from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.evaluation.sample_batch_builder import MultiAgentSampleBatchBuilder
+from rlframe.evaluation.sampler import _get_or_raise
 from rlframe.execution.segment_tree import MinSegmentTree, SegmentTree, SumSegmentTree
 from rlframe.policy.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.utils import compression, multi_agent, sgd
@@ -22,6 +25,7 @@ from rlframe.utils.schedules import LinearSchedule, Schedule
 from rlframe.utils.spaces.space_utils import convert_element_to_space_type, flatten_space
 from rlframe.utils.threading import with_lock
 from rlframe.utils.tracking_dict import UsageTrackingDict
+from tests.helpers.envs import Counting
 
 VALUES = [1.0, 0.0, 3.0, 2.0, 5.0, 0.0, 1.0, 4.0]
 
@@ -326,3 +330,16 @@ def test_a_tracking_dict_converts_what_is_read_once_and_notes_it():
     batch["obs"] = 5
     assert batch["obs"] == 5
     assert batch.copy()["rewards"] == -2
+
+
+def test_workers_tell_what_readers_are_told_and_what_they_were_made_with(tmp_path):
+    worker = RolloutWorker(env_creator=Counting, policy_config=CommonConfig.defaults(), log_dir=str(tmp_path))
+    told = worker.io_context
+    assert (told.log_dir, told.worker_index, told.worker) == (str(tmp_path), 0, worker)
+    assert worker._original_kwargs["log_dir"] == str(tmp_path)
+
+
+def test_a_table_of_policies_says_which_are_there():
+    assert _get_or_raise({"a": 1}, "a") == 1
+    with pytest.raises(ValueError, match=r"got the policy id 'b'; wanted one of \['a'\]"):
+        _get_or_raise({"a": 1}, "b")
