@@ -270,14 +270,13 @@ _LATER_HOOKS = frozenset({
 
 
 def overridden_hooks(callbacks: Any) -> frozenset[str]:
-    """Returns the names of the hooks that `callbacks` really defines."""
-    base = DefaultCallbacks
-    own = {
+    """Returns the names of the hooks that `callbacks` really defines, or has as attributes of its own."""
+    found = {hook: getattr(callbacks, hook, None) for hook in HOOKS}
+    return frozenset(
         hook
-        for hook in HOOKS
-        if hasattr(callbacks, hook) and getattr(type(callbacks), hook, None) is not getattr(base, hook)
-    }
-    return frozenset(own)
+        for hook, function in found.items()
+        if function is not None and getattr(function, "__func__", function) is not getattr(DefaultCallbacks, hook)
+    )
 
 
 def call_hook(callbacks: Any, hook: str, kwargs: dict[str, Any]) -> None:

@@ -246,14 +246,11 @@ def no_logp(rows: int) -> Array:
 
 
 def greedy(distribution: Any) -> tuple[Any, Array]:
-    """Returns the deterministic actions `[B, …]` and zeros `[B]`; a user's distribution says the zeros' shape."""
+    """Returns the deterministic actions `[B, …]` and zeros `[B]`."""
     actions = distribution.deterministic_sample()
     if type(actions) is not np.ndarray:
         actions = convert_to_numpy(actions)
-    shaped = getattr(distribution, "sampled_action_logp", None)
-    if shaped is None or type(distribution).__module__.startswith("rlframe."):
-        return actions, no_logp(count_rows(distribution))
-    return actions, np.zeros(np.shape(convert_to_numpy(shaped())), np.float32)
+    return actions, no_logp(count_rows(distribution))
 
 
 def drawn(distribution: Any) -> tuple[Any, Array]:

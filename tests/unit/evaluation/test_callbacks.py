@@ -197,3 +197,25 @@ def test_on_learn_on_batch_writes_custom_metrics():
     worker = make_worker(Counting, callbacks=Learning, rollout_fragment_length=5)
     info = worker.learn_on_batch(worker.sample())
     assert info["custom_metrics"] == {"rows": 5}
+
+
+def test_hooks_that_an_object_has_by_attribute_access_alone_are_called():
+    called = []
+
+    class Merged(DefaultCallbacks):
+        """Hands every method on, as programs merge several callbacks."""
+
+        def __getattribute__(self, name):
+            found = super().__getattribute__(name)
+            return (lambda **kwargs: called.append((name, kwargs))) if name == "on_episode_end" else found
+
+    class Set(DefaultCallbacks):
+        def __init__(self, legacy_callbacks_dict=None):
+            super().__init__(legacy_callbacks_dict)
+            self.on_episode_end = lambda *, episode, **kwargs: called.append(("set", episode))
+
+    for cls in (Merged, Set):
+        assert overridden_hooks(cls()) == {"on_episode_end"}
+        call_hook(cls(), "on_episode_end", {"episode": 1})
+    assert called == [("on_episode_end", {"episode": 1}), ("set", 1)]
+    assert overridden_hooks(DefaultCallbacks()) == frozenset()
