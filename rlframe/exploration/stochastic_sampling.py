@@ -42,7 +42,8 @@ class StochasticSampling(Exploration):
         """Returns sampled actions `[B, …]` and their log-likelihoods `[B]`; deterministic ones without `explore`."""
         step = self.advance(timestep)
         if not explore:
-            return greedy(action_distribution)
+            actions, logp = greedy(action_distribution)
+            return actions, _shaped(logp, action_distribution)
         if self._random is not None and step < self.random_timesteps:
             return self._uniform(action_distribution)
         return drawn(action_distribution)
@@ -61,3 +62,10 @@ class StochasticSampling(Exploration):
         if self.is_random_at(timestep) or not isinstance(self.action_space, spaces.Discrete):
             return None
         return softmax(np.asarray(convert_to_numpy(action_distribution.inputs), np.float64))
+
+
+def _shaped(logp: Array, distribution: Any) -> Array:
+    """Returns zeros `[B]`, in the shape that a user's distribution gives log-likelihoods: `[B, N]` for N agents."""
+    ours = type(distribution).__module__.startswith("rlframe.")
+    given = None if ours else getattr(distribution, "sampled_action_logp", None)
+    return logp if given is None else np.zeros(np.shape(convert_to_numpy(given())), np.float32)

@@ -45,10 +45,12 @@ class TorchParts(LearningParts):
         return optimizers if replaced is None else list(replaced)
 
     def optimizer(self: Any) -> torch.optim.Optimizer | list[torch.optim.Optimizer]:
-        """Returns the optimiser(s): those of `optimizers`, or Adam with `config["lr"]` on all parameters."""
+        """Returns the list of optimisers: those of `optimizers`, or Adam with `config["lr"]` on all parameters.
+
+        A class of a user's own may return one that is no list.
+        """
         if not self.optimizer_specs:
-            plain: torch.optim.Optimizer = self.adam(self.model.parameters(), lr=self.config["lr"])
-            return plain
+            return [self.adam(self.model.parameters(), lr=self.config["lr"])]
         made = [self._made_of(spec, list(weights.values())) for spec, weights in self._weights_by_optimizer()]
         if len(made) > 1 or self.own_steps:
             self._flat_parameters = None  # each optimiser has a buffer of its own

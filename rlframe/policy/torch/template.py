@@ -10,6 +10,7 @@ from torch import nn
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy import hooks as shared
+from rlframe.policy.components import schedule_of
 from rlframe.policy.hook_names import check_hooks
 from rlframe.policy.learning_policy import LearningPolicy
 
@@ -53,6 +54,24 @@ def _postprocess(function: Any) -> tuple[str, Any]:
     return name, postprocess_trajectory
 
 
+def _stats(function: Any) -> tuple[str, Any]:
+    def extra_grad_info(self: Any, train_batch: SampleBatch) -> dict[str, Any]:
+        with torch.no_grad():  # so `policy.q_t.clone().numpy()` works, as in RLlib
+            return function(self, train_batch)  # type: ignore[no-any-return]  # user code
+
+    return "extra_grad_info", extra_grad_info
+
+
+def _optimizer(function: Any) -> tuple[str, Any]:
+    def optimizer(self: Any) -> list[Any]:
+        if not hasattr(self, "cur_lr") and "lr" in self.config:  # RLlib's functions read it
+            self.cur_lr = float(schedule_of(self.config["lr"], self.config.get("lr_schedule")).value(0))
+        made = function(self, self.config)
+        return list(made) if isinstance(made, (list, tuple)) else [made]
+
+    return "optimizer", optimizer
+
+
 def _apply_gradients(function: Any) -> tuple[str, Any]:
     def apply_gradients(self: Any, gradients: Any) -> None:
         for optimizer in self._optimizers:
@@ -64,6 +83,8 @@ def _apply_gradients(function: Any) -> tuple[str, Any]:
 _METHODS: shared.Methods = {
     **shared.COMMON_METHODS,
     **shared.model_maker(check_torch_model),
+    "optimizer_fn": _optimizer,
+    "stats_fn": _stats,
     "extra_grad_process_fn": lambda fn: ("extra_grad_process", lambda self, opt, loss: fn(self, opt, loss)),
     "compute_gradients_fn": lambda fn: ("compute_gradients", lambda self, batch: fn(self, batch)),
     "apply_gradients_fn": _apply_gradients,

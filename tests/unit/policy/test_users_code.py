@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from rlframe.agents.dqn.dqn import DQNConfig
 from rlframe.agents.dqn.dqn_torch_policy import DQNTorchPolicy
 from rlframe.agents.ppo.ppo import PPOConfig, PPOTrainer
 from rlframe.agents.ppo.ppo_torch_policy import PPOTorchPolicy, ppo_surrogate_loss
@@ -329,6 +330,31 @@ def test_postprocessing_that_takes_real_rows_only_is_not_tried_with_zeros(read, 
 
 
 # --- Q-learning ---------------------------------------------------------------------------------------------------
+
+
+def test_stats_are_made_without_gradients():
+    def stats(policy, batch):
+        return {"mean_value": policy.model.value_function().clone().numpy().mean()}  # refused of what has a gradient
+
+    worker = ppo_worker(PPOTorchPolicy.with_updates(loss_fn=ppo_surrogate_loss, stats_fn=stats))
+    learned = worker.learn_on_batch(worker.sample())
+    assert np.isfinite(learned["learner_stats"]["mean_value"])
+
+
+def test_q_learning_has_rllibs_older_names_which_optimizers_read():
+    def optimizer(policy, config):
+        return torch.optim.SGD(policy.q_func_vars, lr=policy.cur_lr)
+
+    own = DQNTorchPolicy.with_updates(name="Plain", optimizer_fn=optimizer)
+    policy = own(OBS_SPACE, ACTIONS, DQNConfig.defaults() | {"lr_schedule": [[0, 0.25], [10, 0.0]]})
+    assert [type(each).__name__ for each in policy.optimizer()] == ["SGD"]  # a list, as RLlib's templates gave it
+    assert policy.optimizer()[0].param_groups[0]["lr"] == 0.25
+    assert policy.q_model is policy.model
+    assert policy.target_q_model is policy.target_model
+    assert [variable.shape for variable in policy.target_q_func_vars] == [each.shape for each in policy.q_func_vars]
+    policy.q_model = "a program's own"
+    assert policy.q_model == "a program's own"
+    assert not hasattr(PPOTorchPolicy(OBS_SPACE, ACTIONS, PPOConfig.defaults()), "q_model")
 
 
 def test_q_learning_takes_batches_of_rllibs_columns():
