@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -82,6 +83,7 @@ class OwnActing(_Around):
         super().__init__(policy, inner)
         self._by_compute_actions = by_compute_actions
         self._rows: Sequence[tuple[Any, Any]] = ()
+        self._inside: set[int] = set()  # threads that are in the user's method
 
     def act_for(self, rows: Sequence[tuple[Any, Any]]) -> None:
         """Notes whose rows come next: the method is told of the episodes, and of what they saw last."""
@@ -116,21 +118,26 @@ class OwnActing(_Around):
         self, input_dict: Mapping[str, Any], explore: bool, timestep: int | None, episodes: Any, **kwargs: Any
     ) -> Computed:
         """Returns what the user's `compute_actions` gives, or, asked for by `super()`, what is built in."""
-        if not self._by_compute_actions:
+        thread = threading.get_ident()
+        if not self._by_compute_actions or thread in self._inside:
             return self.inner.compute(input_dict, explore, timestep, episodes, **kwargs)
         policy = self.policy
         given = policy.acting_columns(input_dict)
-        made: tuple[Any, Any, Any] = policy.compute_actions(
-            given[OBS],
-            [given[f"{STATE_IN_PREFIX}{index}"] for index in range(policy.num_state_tensors())],
-            prev_action_batch=given.get(PREV_ACTIONS),
-            prev_reward_batch=given.get(PREV_REWARDS),
-            info_batch=input_dict.get(INFOS),
-            episodes=episodes,
-            explore=explore,
-            timestep=timestep,
-            **kwargs,
-        )
+        self._inside.add(thread)
+        try:
+            made: tuple[Any, Any, Any] = policy.compute_actions(
+                given[OBS],
+                [given[f"{STATE_IN_PREFIX}{index}"] for index in range(policy.num_state_tensors())],
+                prev_action_batch=given.get(PREV_ACTIONS),
+                prev_reward_batch=given.get(PREV_REWARDS),
+                info_batch=input_dict.get(INFOS),
+                episodes=episodes,
+                explore=explore,
+                timestep=timestep,
+                **kwargs,
+            )
+        finally:
+            self._inside.discard(thread)
         actions, states, columns = made
         return policy.batched(actions), _listed(states), dict(columns or {})
 

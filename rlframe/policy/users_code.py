@@ -97,7 +97,8 @@ def users_way(cls: type[Any]) -> str | None:
 def _say_that_workers_do_not_call(name: str) -> None:
     _LOGGER.warning(
         "%s.compute_actions is called where a program calls it, and not by workers, as in RLlib 1.9; to change what "
-        "these do, override compute_actions_from_input_dict",
+        "these do, override compute_actions_from_input_dict, or, as up to RLlib 1.1, have them call it by "
+        "samples_by_compute_actions = True in the class",
         name,
     )
 

@@ -341,6 +341,26 @@ def test_stats_are_made_without_gradients():
     assert np.isfinite(learned["learner_stats"]["mean_value"])
 
 
+def test_workers_call_compute_actions_of_a_learning_policy_where_its_class_says_so(caplog):
+    class Marked(PPOTorchPolicy):
+        def compute_actions(self, obs_batch, *args, **kwargs):
+            actions, states, extras = super().compute_actions(obs_batch, *args, **kwargs)
+            return actions, states, {**extras, "marked": np.ones(len(actions))}
+
+    class Called(Marked):
+        samples_by_compute_actions = True
+
+    logging.getLogger("rlframe").propagate = True
+    with caplog.at_level(logging.WARNING):
+        assert "marked" not in ppo_worker(Marked).sample()
+    assert "Marked.compute_actions is called where a program calls it, and not by workers" in caplog.text
+    assert "samples_by_compute_actions = True in the class" in caplog.text
+    worker = ppo_worker(Called)
+    batch = worker.sample()
+    assert batch["marked"].all()
+    worker.learn_on_batch(batch)
+
+
 def test_q_learning_has_rllibs_older_names_which_optimizers_read():
     def optimizer(policy, config):
         return torch.optim.SGD(policy.q_func_vars, lr=policy.cur_lr)
