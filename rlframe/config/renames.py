@@ -240,7 +240,7 @@ def other_names_in(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
         config["use_pytorch"] = config["framework"] == "torch"
     yield config
     if asks:
-        del config["use_pytorch"]
+        config.pop("use_pytorch", None)
     for dotted in added:
         parent, _, name = dotted.rpartition(".")
         assign(config, RENAMES[dotted].targets[0], lookup(config, parent).pop(name))

@@ -16,6 +16,7 @@ from rlframe.data.sequences import padded_sequences
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.spec import ActingView, Part
 from rlframe.policy.acting_parts import make_networks
+from rlframe.policy.components import schedule_of
 from rlframe.policy.first_run import initialize_loss
 from rlframe.policy.model_parts import split_model
 from rlframe.policy.parts import (
@@ -205,6 +206,14 @@ class LearningParts:
     def _loss_of_zeros(self: Any, samples: SampleBatch, stats_fn: Callable[[Any, Any], Any] | None) -> None:
         """Calls the user's loss, if there is one, and `stats_fn` with postprocessed rows."""
         raise NotImplementedError
+
+    def _chosen_optimizers(self: Any) -> list[Any]:
+        """Returns what `optimizer()` gives, as a list; one of the user's own finds `cur_lr`, the rate to begin with."""
+        lr = self.config.get("lr")
+        if lr is not None and overridden_by_user(type(self), "optimizer") and not hasattr(self, "cur_lr"):
+            self.cur_lr = float(schedule_of(lr, self.config.get("lr_schedule")).value(0))
+        made = self.optimizer()
+        return list(made) if isinstance(made, (list, tuple)) else [made]
 
     def _has_own_loss(self: Any) -> bool:
         """Returns whether the loss is the user's own, a function or a method."""

@@ -88,14 +88,15 @@ class RequestedActions:
         self,
         obs: Any = None,
         state: list[Any] | None = None,
-        *,
         prev_action: Any = None,
         prev_reward: Any = None,
         info: Any = None,
-        input_dict: Mapping[str, Any] | None = None,
         episode: Any = None,
+        clip_actions: bool | None = None,
         explore: bool | None = None,
         timestep: int | None = None,
+        *,
+        input_dict: Mapping[str, Any] | None = None,
         unsquash_action: bool | None = None,
         clip_action: bool | None = None,
         **kwargs: Any,
@@ -111,10 +112,11 @@ class RequestedActions:
             prev_action: The action before, of the environment's space, for models that want it.
             prev_reward: The reward before, for models that want it.
             info: Ignored; accepted because old programs pass it.
-            input_dict: Alternative to `obs`: a dict of columns without batch dimension.
             episode: The episode that it is for, where a policy acts by what it sees of it.
+            clip_actions: Older spelling of `clip_action`.
             explore: Whether to explore; None takes `config["explore"]`.
             timestep: Global step for exploration schedules; None takes the policy's own.
+            input_dict: Alternative to `obs`: a dict of columns without batch dimension.
             unsquash_action: Maps [-1, 1] to the space's bounds; None takes `config["normalize_actions"]`.
             clip_action: Clips to the space's bounds; None takes `config["clip_actions"]`.
             **kwargs: Passed on to `compute_actions_from_input_dict`.
@@ -135,7 +137,8 @@ class RequestedActions:
         actions, states, extra = self.compute_actions_from_input_dict(
             batched, explore, timestep, episodes=episodes, **kwargs
         )
-        action = self.to_env_actions(self.batched(actions), unsquash=unsquash_action, clip=clip_action)
+        clip = clip_actions if clip_action is None else clip_action
+        action = self.to_env_actions(self.batched(actions), unsquash=unsquash_action, clip=clip)
         return (
             unbatch_one(action),
             states_of_one(self, states),

@@ -15,31 +15,10 @@ if TYPE_CHECKING:
     from rlframe.data.sample_batch import SampleBatch
 
 
-class _OfDQN:
-    """What DQN's policies are asked for by a name of RLlib 1.0; a program may set an attribute of the name."""
-
-    def __init__(self, model: str, *, variables: bool = False) -> None:
-        self._model, self._variables = model, variables
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, policy: Any, owner: type | None = None) -> Any:
-        if policy is None:
-            return self
-        if all(above.__name__ != "DQNPolicy" for above in type(policy).__mro__):
-            raise AttributeError(f"{type(policy).__name__!r} object has no attribute {self._name!r}")
-        model = getattr(policy, self._model)
-        return list(model.variables()) if self._variables else model
-
-
 class RLlibPolicyNames:
     """Methods of every `Policy` for the sake of RLlib's names alone."""
 
     config: Any
-
-    q_model, target_q_model = _OfDQN("model"), _OfDQN("target_model")
-    q_func_vars, target_q_func_vars = _OfDQN("model", variables=True), _OfDQN("target_model", variables=True)
 
     def _update_model_view_requirements_from_init_state(self: Any) -> None:
         """Adds the states to the views of the model, or of a policy without one; constructors of RLlib's copies do.

@@ -71,3 +71,18 @@ def update_global_seed_if_necessary(framework: str | None = None, seed: int | No
         try_import_torch(error=True)[0].manual_seed(seed)
     elif framework in ("tf", "tf2", "tfe"):
         try_import_tf(error=True)[1].random.set_seed(seed)
+
+
+def seed(np_seed: int = 0, random_seed: int = 0, tf_seed: int = 0) -> None:
+    """Seeds the global generators of NumPy and Python, and TensorFlow's where it is installed; see above.
+
+    Args:
+        np_seed: NumPy's seed.
+        random_seed: Python's.
+        tf_seed: TensorFlow's.
+    """
+    np.random.seed(np_seed)  # noqa: NPY002 - as above
+    random.seed(random_seed)
+    _, tf, _ = try_import_tf()
+    if tf is not None:
+        tf.random.set_seed(tf_seed)

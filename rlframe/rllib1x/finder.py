@@ -164,6 +164,8 @@ def _public_names(module: ModuleType) -> set[str]:
 
 
 _NOTHING = object()
+#: Names that RLlib's modules imported, each version others: what they mean wherever they are asked for.
+_ANYWHERE = "rlframe.rllib1x.anywhere"
 
 
 def _look_up(module: str, name: str) -> Any:
@@ -185,7 +187,8 @@ def _look_up(module: str, name: str) -> Any:
         return getattr(importlib.import_module(everything), name, _NOTHING)
     if _spec_of_old_path(f"{module}.{name}") is not None:
         return importlib.import_module(f"{module}.{name}")
-    return _NOTHING
+    anywhere = tables.rows_of(_ANYWHERE) if module != "rlframe" else {}
+    return _resolve(anywhere[name], name) if name in anywhere else _NOTHING
 
 
 def _resolve(target: str, name: str) -> Any:

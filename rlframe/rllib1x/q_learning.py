@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlframe.agents.dqn.dqn_policy import q_stats
 from rlframe.agents.dqn.q_policy import (
     Q_SCOPE,
     Q_TARGET_SCOPE,
+    NetworkName,
     QOutput,
+    WeightsOf,
     check_discrete,
     make_q_model,
     q_heads,
@@ -45,6 +48,38 @@ class ComputeTDErrorMixin:
     compute_td_error = td_error_of
 
 
+def _adjust_nstep(
+    n_step: int,
+    gamma: float,
+    obs: NDArray[Any],
+    actions: NDArray[Any],
+    rewards: NDArray[Any],
+    new_obs: NDArray[Any],
+    dones: NDArray[Any],
+) -> None:
+    """Turns one trajectory's transitions into n-step ones, in place; `adjust_nstep` takes a batch instead.
+
+    Args:
+        n_step: Rewards to sum, in env steps; the last rows sum what is left.
+        gamma: Discount per step.
+        obs: Not used, nor are `actions`.
+        actions: Not used.
+        rewards: Float [T]; becomes discounted sums.
+        new_obs: [T, ...]; becomes those of the last step that is summed.
+        dones: Bool [T]; likewise.
+
+    Raises:
+        ValueError: If an episode ends before the last row.
+    """
+    del obs, actions
+    if np.any(dones[:-1]):
+        raise ValueError(f"_adjust_nstep got an episode's end before the last row of {len(rewards)}; pass one episode.")
+    for row in range(len(rewards)):  # rows ahead are still as they were
+        last = min(row + n_step, len(rewards))
+        rewards[row] = gamma ** np.arange(last - row) @ np.asarray(rewards[row:last])
+        new_obs[row], dones[row] = new_obs[last - 1], dones[last - 1]
+
+
 class QTargetPolicy(LearningPolicy):
     """What losses of Q-learning ask a policy for that is made of functions: a Q-network and the copy of it.
 
@@ -53,6 +88,8 @@ class QTargetPolicy(LearningPolicy):
     """
 
     complete_columns, complete_batch = with_discounts, with_discounts_and_weights
+    q_model, target_q_model = NetworkName("model"), NetworkName("target_model")
+    q_func_vars, target_q_func_vars = WeightsOf("model"), WeightsOf("target_model")
 
     def __init__(self, obs_space: Any = None, action_space: Any = None, config: Any = None) -> None:
         self._make_target()

@@ -104,9 +104,10 @@ class RolloutSaver:
         )
         self._target = f"{target_episodes} episodes" if target_episodes else f"{target_steps} steps"
         self._shelf: Any = None
+        self._update_file: Any = None
         self._rollouts: list[list[Any]] = []
-        self._current: list[Any] = []
-        self._episodes = self._steps = 0
+        self._current_rollout: list[Any] = []
+        self._num_episodes = self._total_steps = 0
 
     @property
     def outfile(self) -> Path | None:
@@ -116,37 +117,45 @@ class RolloutSaver:
     def __enter__(self) -> RolloutSaver:
         if self._use_shelve:
             self._shelf = shelve.open(str(self._outfile))
+        if self._progress:
+            self._update_file = self._progress.open("w")
         return self
 
     def __exit__(self, *exc: object) -> None:
         if self._shelf is not None:
-            self._shelf["num_episodes"] = self._episodes
+            self._shelf["num_episodes"] = self._num_episodes
             self._shelf.close()
         elif self._outfile is not None:
             with self._outfile.open("wb") as file:
                 pickle.dump(self._rollouts, file)
-        if self._progress:
-            self._progress.unlink(missing_ok=True)
+        if self._update_file is not None:
+            self._update_file.close()
+            Path(self._update_file.name).unlink(missing_ok=True)
 
     def begin_rollout(self) -> None:
         """Begins an episode."""
-        self._current = []
+        self._current_rollout = []
 
     def end_rollout(self) -> None:
         """Ends the episode."""
         if self._shelf is not None:
-            self._shelf[str(self._episodes)] = self._current
+            self._shelf[str(self._num_episodes)] = self._current_rollout
         elif self._outfile is not None:
-            self._rollouts.append(self._current)
-        self._episodes += 1
-        if self._progress:
-            self._progress.write_text(f"{self._episodes} episodes and {self._steps} steps of {self._target}\n")
+            self._rollouts.append(self._current_rollout)
+        self._num_episodes += 1
+        if self._update_file is not None:
+            self._update_file.seek(0)
+            self._update_file.write(f"{self._get_progress()}\n")
+            self._update_file.flush()
+
+    def _get_progress(self) -> str:
+        return f"{self._num_episodes} episodes and {self._total_steps} steps of {self._target}"
 
     def append_step(self, obs: Any, action: Any, next_obs: Any, reward: Any, done: Any, info: Any) -> None:
         """Adds a step to the episode; with several agents these are dicts, and `done` says whether it is over."""
-        self._steps += 1
+        self._total_steps += 1
         if self._outfile is not None:
-            self._current.append([obs, action, next_obs, reward, done, *([info] if self._save_info else [])])
+            self._current_rollout.append([obs, action, next_obs, reward, done, *([info] if self._save_info else [])])
 
 
 class DefaultMapping(collections.defaultdict[Any, Any]):

@@ -13,6 +13,9 @@ from rlframe.models.repeated_values import RepeatedValues
 from rlframe.policy.policy import Policy
 from rlframe.utils.quiet_tf import tf
 
+tf1: Any = tf.compat.v1
+tfv = 2
+"""TensorFlow's major version."""
 TOWER_SCOPE_NAME = "tower"
 """Begins the names of a device's results in a learner's info."""
 

@@ -16,6 +16,12 @@ from torch import Tensor, distributions, nn
 from rlframe.models.attention_positions import sinusoids
 from rlframe.models.torch.misc import SlimFC, activation_module
 from rlframe.rllib1x.model_utils import get_initializer
+from rlframe.utils.framework import get_activation_fn
+
+
+def _get_activation_fn(name: str) -> Any:
+    """Returns the class of `torch.nn` for an activation's name."""
+    return get_activation_fn(name, framework="torch")
 
 
 class Reshape(nn.Module):

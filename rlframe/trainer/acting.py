@@ -190,7 +190,6 @@ class ActingMixin:
         self,
         observations: Mapping[Any, Any],
         state: Mapping[Any, list[Any]] | None = None,
-        *,
         prev_action: Mapping[Any, Any] | None = None,
         prev_reward: Mapping[Any, float] | None = None,
         info: Mapping[Any, Any] | None = None,

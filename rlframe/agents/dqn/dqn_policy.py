@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.agents.dqn.q_policy import QOutput, check_discrete, make_q_model, q_heads, q_output
+from rlframe.agents.dqn.q_policy import NetworkName, QOutput, WeightsOf, check_discrete, make_q_model, q_heads, q_output
 from rlframe.agents.dqn.step_values import step_values
 from rlframe.agents.families.replayed_policy import (
     LOSS_COLUMNS,
@@ -61,8 +61,7 @@ class DoubleQLoss:
         q_tp1: Target network at `new_obs`.
         q_tp1_selector: Q-values [B, A] at `new_obs` that choose the next action: the online network's for double
             Q-learning, the target network's otherwise.
-        batch: Columns `actions`, `rewards`, `discounts`, and `weights` (ones if missing). Rows of which `valid_mask` is
-            false do not count.
+        batch: Columns `actions`, `rewards`, `discounts`, `weights` (or ones), `valid_mask` (false rows do not count).
         support: Atoms [Z].
         h_epsilon: ε of value rescaling, see `signed_hyperbolic`; None learns values as they are.
 
@@ -153,6 +152,9 @@ class DQNPolicy(LearningPolicy):
     #: Q-values [B, A] of the observations that were acted on last.
     q_values: Any = None
     cur_lr: float
+    #: RLlib's names, up to 1.8.
+    q_model, target_q_model = NetworkName("model"), NetworkName("target_model")
+    q_func_vars, target_q_func_vars = WeightsOf("model"), WeightsOf("target_model")
     #: The online network's noisy layers.
     _noisy_layers: Sequence[Any] = ()
 
@@ -186,10 +188,9 @@ class DQNPolicy(LearningPolicy):
 
     def make_components(self) -> dict[str, Component]:
         """Returns the schedule of the learning rate; gives noisy layers their streams, and memories their sequences."""
-        layers: list[Any] = getattr(self.model, "noisy_layers", list)()
-        for index, layer in enumerate(layers):
+        self._noisy_layers = getattr(self.model, "noisy_layers", list)()
+        for index, layer in enumerate(self._noisy_layers):
             layer.generator = self.make_generator("noise", index)
-        self._noisy_layers = layers
         for index, layer in enumerate(getattr(self.target_model, "noisy_layers", list)()):
             # The target's noise is its own draw, and on: Fortunato et al. 2018, section 3.1.
             layer.noise, layer.generator = True, self.make_generator("target_noise", index)
@@ -259,8 +260,7 @@ class DQNPolicy(LearningPolicy):
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns statistics of the batch's Q-values and the learning rate."""
-        kept = {name: value for name, value in self._loss_outputs.items() if name != "td_error"}
-        return {"cur_lr": self.cur_lr, **kept}
+        return {"cur_lr": self.cur_lr} | {key: value for key, value in self._loss_outputs.items() if key != "td_error"}
 
     def extra_compute_grad_fetches(self) -> dict[str, Any]:
         """Returns the TD errors `[B]` of the batch, where the loss kept `td_error`."""

@@ -18,6 +18,36 @@ Q_SCOPE = "q_func"
 Q_TARGET_SCOPE = "target_q_func"
 
 
+class NetworkName:
+    """Another name of a policy's network: what is set under one is under both."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, policy: Any, owner: type) -> Any:
+        """Returns the network."""
+        return self if policy is None else getattr(policy, self._name)
+
+    def __set__(self, policy: Any, network: Any) -> None:
+        """Sets the network."""
+        setattr(policy, self._name, network)
+
+
+class WeightsOf:
+    """The weights of a policy's network, unless the policy has others under that name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, policy: Any, owner: type) -> Any:
+        """Returns the weights.
+
+        Raises:
+            AttributeError: If the network is not there yet.
+        """
+        return self if policy is None else getattr(policy, self._name).variables()
+
+
 class QOutput(NamedTuple):
     """Q-values [B, A] and, for distributional heads, logits [B, A, Z]."""
 

@@ -364,12 +364,19 @@ def replay_plan(
         before_learning: Operators between replay and the learner step: batch in, batch out.
     """
     config = OffPolicyConfig.view(config)
-    if config.optimizer:
+    if config.optimizer and not _has_own_policies(workers):
         raise ConfigError(
             f"optimizer: got {config.optimizer!r}, which this algorithm's plan does not read; use lr and the "
             "algorithm's own keys, or execution_plan=apex_execution_plan for these options"
         )
     return alternating_plan(workers, config, local_replay_buffer, before_learning=before_learning)
+
+
+def _has_own_policies(workers: WorkerSet) -> bool:
+    """Returns whether a policy's class is the program's own, which may read keys that plans do not."""
+    from rlframe.policy.users_code import is_users
+
+    return any(workers.local_worker().foreach_policy(lambda policy, _: is_users(type(policy))))
 
 
 def alternating_plan(

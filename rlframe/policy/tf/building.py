@@ -51,8 +51,7 @@ class TFParts(LearningParts):
     def _make_optimizers(self: Any) -> list[Any]:
         if self.config.get(ONLY_EVALUATES):
             return []
-        made = self.optimizer()
-        optimizers = list(made) if isinstance(made, (list, tuple)) else [made]
+        optimizers = self._chosen_optimizers()
         replaced = self.exploration.get_exploration_optimizer(optimizers)
         optimizers = optimizers if replaced is None else list(replaced)
         for optimizer in optimizers:

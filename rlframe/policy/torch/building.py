@@ -39,8 +39,7 @@ class TorchParts(LearningParts):
     def _make_optimizers(self: Any) -> list[torch.optim.Optimizer]:
         if self.config.get(ONLY_EVALUATES):
             return []
-        made = self.optimizer()
-        optimizers = list(made) if isinstance(made, (list, tuple)) else [made]
+        optimizers = self._chosen_optimizers()
         replaced = self.exploration.get_exploration_optimizer(optimizers)
         return optimizers if replaced is None else list(replaced)
 

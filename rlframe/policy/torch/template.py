@@ -10,7 +10,6 @@ from torch import nn
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy import hooks as shared
-from rlframe.policy.components import schedule_of
 from rlframe.policy.hook_names import check_hooks
 from rlframe.policy.learning_policy import LearningPolicy
 
@@ -64,8 +63,6 @@ def _stats(function: Any) -> tuple[str, Any]:
 
 def _optimizer(function: Any) -> tuple[str, Any]:
     def optimizer(self: Any) -> list[Any]:
-        if not hasattr(self, "cur_lr") and "lr" in self.config:  # RLlib's functions read it
-            self.cur_lr = float(schedule_of(self.config["lr"], self.config.get("lr_schedule")).value(0))
         made = function(self, self.config)
         return list(made) if isinstance(made, (list, tuple)) else [made]
 

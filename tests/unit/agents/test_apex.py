@@ -102,6 +102,22 @@ def test_plans_that_do_not_read_the_options_refuse_them():
         DQNTrainer({"replay_buffer_config": {"type": "ReplayActor"}}, env="CartPole-v1")
 
 
+def test_a_policy_of_the_users_own_may_read_optimizer_whatever_the_plan():
+    seen = []
+
+    def optimizer(policy, config):
+        seen.append(config["optimizer"]["sgd_momentum"])
+        return DQNTorchPolicy.optimizer(policy)
+
+    derived = DQNTorchPolicy.with_updates(name="Momentum", optimizer_fn=optimizer)
+    policies = {"default_policy": (derived, None, None, {})}
+    DQNTrainer(
+        {"optimizer": {"sgd_momentum": 0.9}, "framework": "torch", "multiagent": {"policies": policies}},
+        env="CartPole-v1",
+    ).stop()
+    assert seen == [0.9]
+
+
 @pytest.mark.parametrize(
     ("name", "framework"),
     [*((name, "torch") for name in TRAINERS), pytest.param("APEX", "tf", marks=[needs_tf, pytest.mark.slow])],

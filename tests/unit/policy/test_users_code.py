@@ -754,3 +754,18 @@ def test_policy_acts_by_an_exploration_and_a_space_of_its_own():
     views = worker.policy_map["mine"].view_requirements
     assert views["state_in_0"].data_col == "state_out_0"
     assert views["state_out_0"].space.shape == (3,)
+
+
+def test_actions_are_asked_for_with_the_arguments_of_rllib_08_to_12():
+    policy = PPOTorchPolicy(OBS_SPACE, gym.spaces.Discrete(2), {"framework": "torch", "model": {"fcnet_hiddens": [4]}})
+    obs = np.zeros(OBS_SPACE.shape, np.float32)
+    by_place = policy.compute_single_action(obs, [], None, None, None, None, True, False, 3)
+    by_name = policy.compute_single_action(obs, explore=False, clip_action=True, timestep=3)
+    assert by_place[0] == by_name[0] == policy.compute_single_action(obs, explore=False)[0]
+    assert by_place[2]["vf_preds"] == by_name[2]["vf_preds"]
+
+
+def test_callbacks_find_the_trainers_directory_behind_their_worker(tmp_path):
+    worker = RolloutWorker(env_creator=Counting, policy=PPOTorchPolicy, log_dir=str(tmp_path))
+    assert (worker.io_context.log_dir, worker.io_context.worker_index) == (str(tmp_path), 0)
+    worker.stop()

@@ -343,3 +343,24 @@ def test_a_table_of_policies_says_which_are_there():
     assert _get_or_raise({"a": 1}, "a") == 1
     with pytest.raises(ValueError, match=r"got the policy id 'b'; wanted one of \['a'\]"):
         _get_or_raise({"a": 1}, "b")
+
+
+def test_n_step_transitions_of_rllib_08_are_made_in_place():
+    from rlframe.agents.dqn.dqn_tf_policy import _adjust_nstep
+
+    rewards, new_obs, dones = np.ones(4), np.arange(1.0, 5.0), np.array([False, False, False, True])
+    _adjust_nstep(3, 0.5, None, None, rewards, new_obs, dones)
+    np.testing.assert_allclose(rewards, [1.75, 1.75, 1.5, 1.0])
+    assert (new_obs.tolist(), dones.tolist()) == ([3, 4, 4, 4], [False, True, True, True])
+    with pytest.raises(ValueError, match="end before the last row of 4; pass one episode"):
+        _adjust_nstep(3, 0.5, None, None, rewards, new_obs, dones)
+
+
+def test_rllib_08s_seeds_make_draws_repeat():
+    from rlframe.utils.seed import seed
+
+    drawn = []
+    for _ in range(2):
+        seed(np_seed=1, random_seed=2, tf_seed=3)
+        drawn.append((np.random.rand(), random.random()))  # noqa: NPY002 - what is seeded
+    assert drawn[0] == drawn[1]

@@ -334,3 +334,51 @@ def test_what_dqns_loss_computed_is_kept_as_an_attribute(framework):
         pass
     assert np.isfinite(learned["default_policy"]["learner_stats"]["mine"])
     trainer.stop()
+
+
+@pytest.mark.parametrize("framework", TORCH_FIRST)
+def test_networks_of_dqn_have_the_names_of_rllib_10_to_18(framework):
+    dqn = module("dqn.dqn", framework)
+    base = getattr(dqn, "DQNTorchPolicy" if framework == "torch" else "DQNTFPolicy")
+    seen = {}
+
+    def optimizer(policy, config):
+        seen.update(rate=policy.cur_lr, count=len(policy.q_func_vars))
+        return base.optimizer(policy)
+
+    derived = base.with_updates(name="Named", optimizer_fn=optimizer)
+    box = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    policy = derived(box, gym.spaces.Discrete(2), {"framework": framework, "lr": 0.25, "hiddens": [4]})
+    assert policy.q_model is policy.model
+    assert policy.target_q_model is policy.target_model
+    assert seen == {"rate": 0.25, "count": len(policy.target_q_func_vars)}
+    policy.q_func_vars = []  # copies of its functions set it
+    assert policy.q_func_vars == []
+
+
+def test_a_target_that_is_built_as_in_rllib_10_to_18_is_updated():
+    torch = pytest.importorskip("torch")
+    simple_q = importlib.import_module("rlframe.agents.dqn.simple_q_torch_policy")
+    categorical = importlib.import_module("rlframe.models.torch.torch_action_dist").TorchCategorical
+    catalog = importlib.import_module("rlframe.models").ModelCatalog
+
+    def build(policy, obs_space, action_space, config):
+        policy.q_model, policy.target_q_model = (
+            catalog.get_model_v2(obs_space, action_space, action_space.n, config["model"], "torch", name=name)
+            for name in ("q_func", "target_q_func")
+        )
+        return policy.q_model, categorical
+
+    def loss(policy, model, dist_class, batch):
+        return policy.target_q_model({"obs": batch["obs"]})[0].mean() - policy.q_model({"obs": batch["obs"]})[0].mean()
+
+    derived = simple_q.SimpleQTorchPolicy.with_updates(name="Built", make_model_and_action_dist=build, loss_fn=loss)
+    box = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    policy = derived(box, gym.spaces.Discrete(2), {"framework": "torch", "model": {"fcnet_hiddens": [4]}})
+    made = policy.target_q_model
+    with torch.no_grad():
+        for weights in policy.q_model.parameters():
+            weights.fill_(0.5)
+    policy.update_target()
+    assert policy.target_q_model is made is policy.target_model
+    assert all((weights == 0.5).all() for weights in made.parameters())

@@ -290,3 +290,31 @@ def test_actors_of_several_kinds_are_made_on_one_machine(monkeypatch, node, host
     assert ActorElsewhere.ended == ActorElsewhere.count - 3
     with pytest.raises(RuntimeError, match=r"Got \[0\] actors on nowhere; wanted \[1\]"):
         create_colocated_actors([(ActorElsewhere, None, None, 1)], "nowhere", max_attempts=2)
+
+
+def test_names_that_rllibs_modules_imported_in_some_version_are_there_from_all_of_them():
+    names = {}
+    exec("from rlframe.agents.ppo.ppo_tf_policy import Policy, compute_advantages, MultiAgentEpisode", names)
+    exec("from rlframe.execution.learner_thread import get_learner_stats, _NextValueNotReady", names)
+    exec("from rlframe.models.torch.torch_modelv2 import Discrete, TensorType as Kind", names)
+    assert names["Policy"] is importlib.import_module("rlframe.policy.policy").Policy
+    assert names["Discrete"] is importlib.import_module("gymnasium").spaces.Discrete
+    assert "compute_advantages" not in importlib.import_module("rlframe.agents.ppo.ppo_tf_policy").__all__
+    with pytest.raises(ImportError, match="cannot import name 'Discrete' from 'rlframe'"):
+        exec("from rlframe import Discrete", names)
+
+
+def test_paths_and_names_of_rllib_08_to_12():
+    names = {}
+    exec("from rlframe.agents.impala import ImpalaAgent\nfrom rlframe.agents.sac import SACAgent", names)
+    exec("from rlframe.evaluation.rollout_metrics import RolloutMetrics", names)
+    exec("from rlframe.evaluation.sampler import _get_or_raise", names)
+    exec("from rlframe.models.torch.misc import valid_padding, _get_activation_fn", names)
+    assert names["ImpalaAgent"] is importlib.import_module("rlframe.agents.impala").ImpalaTrainer
+    assert names["RolloutMetrics"] is importlib.import_module("rlframe.evaluation.metrics").RolloutMetrics
+    assert names["_get_activation_fn"]("tanh") is importlib.import_module("torch").nn.Tanh
+    assert names["_get_or_raise"]({"one": 1}, "one") == 1
+    with pytest.raises(ValueError, match=r"got the policy id 'two'; wanted one of \['one'\]"):
+        names["_get_or_raise"]({"one": 1}, "two")
+    with pytest.raises(ImportError, match="ParallelPettingZooEnv around UnityParallelEnv"):
+        exec("from rlframe.env.unity3d_env import Unity3DEnv", names)

@@ -129,3 +129,30 @@ def test_small_parts():
     ]  # fmt: skip
     with pytest.raises(ConfigError, match="outfile"):
         RolloutSaver(use_shelve=True)
+
+
+def test_a_saver_that_is_derived_keeps_episodes_by_rllibs_attributes():
+    class Kept(RolloutSaver):
+        def end_rollout(self):
+            self._rollouts.append(self._current_rollout)
+            self._num_episodes += 1
+
+        def append_step(self, obs, action, next_obs, reward, done, info):
+            self._current_rollout.append(reward)
+            self._total_steps += 1
+
+    trainer = PGTrainer(env="CartPole-v1", config=CONFIG)
+    with Kept() as saver:
+        rollout(trainer, None, None, 2, saver)
+    trainer.stop()
+    assert (len(saver._rollouts), saver._num_episodes) == (2, 2)
+    assert sum(map(len, saver._rollouts)) == saver._total_steps > 2
+
+
+def test_progress_stands_in_a_file_while_episodes_are_played(tmp_path):
+    with RolloutSaver(tmp_path / "steps", write_update_file=True, target_episodes=3) as saver:
+        saver.begin_rollout()
+        saver.append_step(0, 0, 0, 0.0, True, {})
+        saver.end_rollout()
+        assert (tmp_path / "__progress_steps").read_text() == "1 episodes and 1 steps of 3 episodes\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["steps"]
