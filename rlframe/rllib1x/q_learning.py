@@ -25,7 +25,7 @@ from rlframe.agents.families.replayed_policy import (
     with_discounts,
     with_discounts_and_weights,
 )
-from rlframe.agents.families.td_errors import td_error_of
+from rlframe.agents.families.td_errors import td_error_left, td_error_of
 from rlframe.data.columns import OBS
 from rlframe.losses.q_learning import (
     categorical_q_loss,
@@ -102,7 +102,7 @@ class QTargetPolicy(LearningPolicy):
     def extra_compute_grad_fetches(self) -> dict[str, Any]:
         """Returns the TD errors `[B]` of the batch, where the loss kept `td_error`."""
         td_error = self._loss_outputs.get("td_error")
-        return {} if td_error is None else {"td_error": td_error}
+        return td_error_left(self) if td_error is None else {"td_error": td_error}
 
     def online(self, obs: Tensor) -> QOutput:
         """Returns the online network's Q-values of `obs` [B, ...]."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlframe.agents.families.actor_critic_networks import action_size
-from rlframe.agents.sac.sac_model import SACModelMethods
+from rlframe.agents.sac.sac_model import SACModelMethods, sac_action_dist
 from rlframe.data.columns import OBS
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import WHOLE_MODEL
@@ -137,3 +137,9 @@ def action_distribution_fn(
 
 __all__ = ["ComputeTDErrorMixin", "TargetNetworkMixin", "action_distribution_fn", "setup_late_mixins", "stats",
            "validate_ddpg_spaces", "validate_sac_spaces"]  # fmt: skip
+
+
+def sac_tf_dist_class(*arguments: Any) -> Any:
+    """Returns the class of the actions' distribution; of `(config, action_space)`, or with the policy before them."""
+    config, action_space = arguments[-2:]
+    return sac_action_dist(config["model"], action_space, "tf")

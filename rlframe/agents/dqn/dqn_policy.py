@@ -21,7 +21,7 @@ from rlframe.agents.families.replayed_policy import (
     with_discounts_and_weights,
 )
 from rlframe.agents.families.replayed_sequences import histories, prepare_sequences, td_errors_to_replay
-from rlframe.agents.families.td_errors import postprocess_nstep_and_value_prio, td_error_of
+from rlframe.agents.families.td_errors import postprocess_nstep_and_value_prio, td_error_left, td_error_of
 from rlframe.data.columns import ACTION_DIST_INPUTS, ACTIONS, DISCOUNTS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.masking import valid_mean, valid_rows
@@ -265,7 +265,7 @@ class DQNPolicy(LearningPolicy):
     def extra_compute_grad_fetches(self) -> dict[str, Any]:
         """Returns the TD errors `[B]` of the batch, where the loss kept `td_error`."""
         td_error = self._loss_outputs.get("td_error")
-        return {} if td_error is None else {"td_error": td_error}
+        return td_error_left(self) if td_error is None else {"td_error": td_error}
 
     def variables(self) -> list[Any]:
         """Returns the weights of the network and of its copy."""

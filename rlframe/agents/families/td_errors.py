@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.agents.families.replayed_policy import postprocess_nstep
-from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
+from rlframe.data.columns import ACTIONS, DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.q_learning import huber
+from rlframe.policy.users_code import overridden_by_user
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
@@ -43,6 +44,19 @@ def postprocess_nstep_and_value_prio(
 postprocess_nstep_and_value_prio.handles_many = True  # type: ignore[attr-defined]  # one call for several trajectories
 
 
+def td_error_left(policy: Any) -> dict[str, Any]:
+    """Returns `{"td_error": [B]}` of a loss of the user's own that left it where RLlib's did; `{}` if it did not.
+
+    That is `model.tower_stats["td_error"]` since RLlib 1.5, before `policy.q_loss.td_error` or `policy.td_error`.
+    """
+    if not overridden_by_user(type(policy), "loss"):
+        return {}
+    in_model = getattr(policy.model, "tower_stats", {}).get("td_error")
+    of_loss, own = getattr(vars(policy).get("q_loss"), "td_error", None), vars(policy).get("td_error")
+    found = next((value for value in (in_model, of_loss, own) if value is not None), None)
+    return {} if found is None else {"td_error": ops.stop_gradient(found)}
+
+
 def td_error_of(
     policy: Any, obs_t: Any, act_t: Any, rew_t: Any, obs_tp1: Any, done_mask: Any, importance_weights: Any = None,
     discounts: Any = None,
@@ -72,6 +86,7 @@ def td_error_of(
         discounts = float(policy.config["gamma"]) ** int(policy.config.get("n_step", 1)) * (1.0 - ended)
     weights = np.ones(len(ended), np.float32) if importance_weights is None else importance_weights
     columns = {OBS: obs_t, ACTIONS: act_t, REWARDS: rew_t, NEXT_OBS: obs_tp1, DISCOUNTS: discounts, WEIGHTS: weights}
+    columns[DONES] = ended > 0  # for losses of the user's own
     rows = SampleBatch({key: np.asarray(value) for key, value in columns.items()})
     before = policy.get_weights() if policy.config.get("critic_batch_norm") else None
     made = policy.evaluate_loss(policy._learned_columns(rows))

@@ -26,7 +26,7 @@ from rlframe.agents.families.replayed_sequences import (
     steps_of,
     td_errors_to_replay,
 )
-from rlframe.agents.families.td_errors import error_loss, td_error_of
+from rlframe.agents.families.td_errors import error_loss, td_error_left, td_error_of
 from rlframe.agents.sac.sac_model import SACModelMethods, build_sac_model_and_action_dist, is_own, networks_in
 from rlframe.agents.sac.target_entropy import TargetEntropy
 from rlframe.data.columns import ACTIONS, DISCOUNTS, REWARDS, WEIGHTS
@@ -244,6 +244,10 @@ class SACPolicy(LearningPolicy):
         made = [getattr(networks, name)(*inputs, training=training, frozen=frozen) for name in self.critic_names]
         single = not self.discrete and self.config.n_quantiles == 1
         return [values[:, 0] for values in made] if single else made
+
+    def extra_compute_grad_fetches(self) -> dict[str, Any]:
+        """Returns the TD errors `[B]` of the batch, also where a loss of the user's own left them as RLlib's did."""
+        return super().extra_compute_grad_fetches() or td_error_left(self)
 
     def output(
         self, model: Any, actor_loss: Tensor, critic_loss: Tensor, alpha_loss: Tensor, td_error: Tensor, q: Tensor,

@@ -382,3 +382,30 @@ def test_a_target_that_is_built_as_in_rllib_10_to_18_is_updated():
     policy.update_target()
     assert policy.target_q_model is made is policy.target_model
     assert all((weights == 0.5).all() for weights in made.parameters())
+
+
+@pytest.mark.parametrize("place", ["policy.td_error", "policy.q_loss", "model.tower_stats"])
+@pytest.mark.parametrize("name", ["DQN", "SAC", "DDPG"])
+def test_rows_are_prioritised_by_the_errors_that_a_loss_of_the_users_own_leaves(name, place):
+    torch = pytest.importorskip("torch")
+
+    def loss(policy, model, dist_class, batch):
+        error = batch["rewards"] * (1 - batch["dones"].float()) + 0 * sum(w.sum() for w in model.parameters())
+        if place == "policy.td_error":
+            policy.td_error = error
+        elif place == "policy.q_loss":
+            policy.q_loss = SimpleNamespace(td_error=error)
+        else:
+            model.tower_stats["td_error"] = error
+        return [error.mean()] * len(policy._optimizers)
+
+    path = {"DQN": "dqn.dqn", "SAC": "sac.sac", "DDPG": "ddpg.ddpg"}[name]
+    base = getattr(importlib.import_module(f"rlframe.agents.{path}_torch_policy"), f"{name}TorchPolicy")
+    derived = base.with_updates(name="Left", loss_fn=loss)
+    box = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    actions = gym.spaces.Discrete(2) if name == "DQN" else box
+    policy = derived(box, actions, {"framework": "torch", "seed": 1})
+    obs, acted = np.zeros((3, 2), np.float32), np.stack([actions.sample() for _ in range(3)])
+    errors = policy.compute_td_error(obs, acted, np.float32([1, 2, 3]), obs, np.array([False, False, True]))
+    np.testing.assert_allclose(errors, [1, 2, 0])
+    assert torch.is_tensor(policy.extra_compute_grad_fetches()["td_error"])
