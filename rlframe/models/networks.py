@@ -139,6 +139,11 @@ class ActorCriticNames:
 
     policy_model, q_model, twin_q_model = action_model, q_net, twin_q_net
 
+    @property
+    def alpha(self: Any) -> Tensor:
+        """SAC's weight of the entropy, exp(log α), as RLlib's model in TensorFlow had it."""
+        return ops.exp(self.log_alpha)
+
     def policy_variables(self: Any, as_dict: bool = False) -> Any:
         """Returns the actor's trainable weights, as a list or by name."""
         named = self.weights_of("actor")

@@ -241,6 +241,10 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
             fetches = self.extra_compute_grad_fetches()
             return {"losses": every, "stats": stats, "fetches": fetches, "metrics": self._metrics_in_trace()}
 
+    def _get_is_training_placeholder(self) -> bool:
+        """Returns what losses that are copies of RLlib's give models as `is_training`."""
+        return True
+
     def _metrics_in_trace(self) -> dict[str, Tensor]:
         """Returns the tensors among the model's `metrics`: what its `custom_loss` or `forward` kept in this step."""
         told = self.model.metrics() if self._model_tells() else {}

@@ -45,6 +45,7 @@ from rlframe.policy.coefficients import AdaptiveKL, update_kl
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import WHOLE_MODEL, LossOutput, OptimizerSpec
 from rlframe.policy.popart import OutputPopArt
+from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
@@ -131,6 +132,7 @@ class AsyncPPOPolicy(LearningPolicy):
     kept_names = KEPT_NAMES
     train_columns: tuple[str, ...] | None = (ACTION_LOGP,)
     learn_columns: tuple[str, ...] | None = LOSS_COLUMNS
+    _value = value_of_step
     postprocess_trajectory = postprocess_for_appo
     complete_columns = complete_for_vtrace
     counted_rows = rows_of_vtrace

@@ -26,7 +26,7 @@ from rlframe.agents.families.replayed_sequences import (
     steps_of,
     td_errors_to_replay,
 )
-from rlframe.agents.families.td_errors import error_loss, td_error_left, td_error_of
+from rlframe.agents.families.td_errors import error_loss, parts_left, td_error_left, td_error_of
 from rlframe.data.columns import ACTIONS, DISCOUNTS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import bootstrapped, half_squares, smallest, smoothed_actions
@@ -203,6 +203,10 @@ class DDPGPolicy(LearningPolicy):
         """Returns ½ l2_reg Σ w² over the weights of a network, biases aside; a scalar."""
         own = self.has_own_model
         return self.config.l2_reg * half_squares(model.kernels(name) if own else getattr(model, name).kernels())
+
+    def losses_in_turn(self, losses: list[Any]) -> list[Any]:
+        """Returns the losses of actor and critics, of RLlib's in TensorFlow, which was the sum, and left them."""
+        return parts_left(self, losses, "actor_loss", "critic_loss")
 
     def extra_compute_grad_fetches(self) -> dict[str, Any]:
         """Returns the TD errors `[B]` of the batch, also where a loss of the user's own left them as RLlib's did."""

@@ -44,6 +44,18 @@ def postprocess_nstep_and_value_prio(
 postprocess_nstep_and_value_prio.handles_many = True  # type: ignore[attr-defined]  # one call for several trajectories
 
 
+def parts_left(policy: Any, losses: list[Any], *names: str) -> list[Any]:
+    """Returns what a user's loss left under these names, where that is the copy of one of RLlib's that returns a sum.
+
+    Args:
+        policy: The policy, of which the loss has run.
+        losses: What it returned.
+        names: Attributes of the policy: a loss each.
+    """
+    left = vars(policy)
+    return [left[name] for name in names] if len(losses) == 1 and all(name in left for name in names) else losses
+
+
 def td_error_left(policy: Any) -> dict[str, Any]:
     """Returns `{"td_error": [B]}` of a loss of the user's own that left it where RLlib's did; `{}` if it did not.
 

@@ -59,8 +59,8 @@ def prepare_vtrace(policy: Any) -> None:
     policy.components.update(popart=policy.popart, **schedules_of(policy, config))
     policy.scales_advantages = _default(config["scale_advantages"], config["vtrace"])
     policy.batch_divisibility_req = config["rollout_fragment_length"]  # RLlib's losses cut rows into fragments
-    # Workers would store values without the moments, which they do not know; nothing reads them.
-    policy.wants_values = not normalizes
+    # Workers would store values without the moments, which they do not know; only users' code reads them.
+    policy.wants_values = not normalizes or type(policy).wants_values
     if not drops_last and policy.train_columns is not None:
         policy.train_columns = (*policy.train_columns, NEXT_OBS)
 
@@ -132,10 +132,14 @@ postprocess_for_vtrace.framework_free = True  # type: ignore[attr-defined]  # Nu
 
 
 def complete_for_vtrace(policy: Any, batch: SampleBatch) -> SampleBatch:
-    """Returns the batch with what V-trace needs, where postprocessing made none of it."""
+    """Returns the batch with what V-trace needs, where postprocessing, a user's own, made none of it."""
     if not policy.config["vtrace"] or TRAJECTORY_ENDS in batch:
         return batch
-    return postprocess_for_vtrace(policy, batch)
+    new_obs = batch.get(NEXT_OBS)
+    batch = postprocess_for_vtrace(policy, batch)
+    if new_obs is not None:  # a loss or plan of the user's own may read it
+        batch[NEXT_OBS] = new_obs
+    return batch
 
 
 def rows_of_vtrace(policy: Any, batch: Mapping[str, Any]) -> Any:

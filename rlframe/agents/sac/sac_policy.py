@@ -26,7 +26,7 @@ from rlframe.agents.families.replayed_sequences import (
     steps_of,
     td_errors_to_replay,
 )
-from rlframe.agents.families.td_errors import error_loss, td_error_left, td_error_of
+from rlframe.agents.families.td_errors import error_loss, parts_left, td_error_left, td_error_of
 from rlframe.agents.sac.sac_model import SACModelMethods, build_sac_model_and_action_dist, is_own, networks_in
 from rlframe.agents.sac.target_entropy import TargetEntropy
 from rlframe.data.columns import ACTIONS, DISCOUNTS, REWARDS, WEIGHTS
@@ -161,8 +161,13 @@ class SACPolicy(LearningPolicy):
         return {"target_entropy": TargetEntropy(self)}
 
     def losses_in_turn(self, losses: list[Any]) -> list[Any]:
-        """Returns the losses with one of all critics, of those of RLlib's policy: its critics had an optimiser each."""
+        """Returns the losses with one of all critics, of those of RLlib's policy: its critics had an optimiser each.
+
+        In TensorFlow its loss was the sum, and left them on the policy.
+        """
         count = len(self.critic_names)
+        parts = parts_left(self, losses, "actor_loss", "critic_loss", "alpha_loss")
+        losses = [part for each in parts for part in (each if isinstance(each, (list, tuple)) else [each])]
         if len(losses) != len(self.optimizer_specs) + count - 1:
             return losses
         return [losses[0], sum(losses[1 : 1 + count]), *losses[1 + count :]]

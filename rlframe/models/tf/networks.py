@@ -85,3 +85,8 @@ class SomeNetworks(TargetNames, VariableOwner):
         for name in names:
             if getattr(model, name, None) is not None:
                 setattr(self, name, getattr(model, name))
+
+    def variables(self, as_dict: bool = False) -> list[Any] | dict[str, Any]:
+        """Returns all variables, as a list or by name."""
+        named = self.named_variables()
+        return named if as_dict else list(named.values())

@@ -71,5 +71,9 @@ class SomeNetworks(TargetNames, nn.Module):
             if model._modules.get(name) is not None:
                 self.add_module(name, model._modules[name])
 
+    def variables(self, as_dict: bool = False) -> list[Any] | dict[str, Any]:
+        """Returns all parameters as a list, or the state dict (buffers included)."""
+        return dict(self.state_dict()) if as_dict else list(self.parameters())
+
     encode = NetworksModel.encode
     encoder: Any

@@ -409,3 +409,57 @@ def test_rows_are_prioritised_by_the_errors_that_a_loss_of_the_users_own_leaves(
     errors = policy.compute_td_error(obs, acted, np.float32([1, 2, 3]), obs, np.array([False, False, True]))
     np.testing.assert_allclose(errors, [1, 2, 0])
     assert torch.is_tensor(policy.extra_compute_grad_fetches()["td_error"])
+
+
+@pytest.mark.parametrize("name", ["SAC", "DDPG"])
+def test_copies_of_rllibs_losses_in_tensorflow_return_the_sum_of_those_that_they_leave(name):
+    tf = pytest.importorskip("tensorflow")
+
+    def loss(policy, model, dist_class, batch):
+        assert policy._get_is_training_placeholder() is True
+        assert len(policy.target_model.variables()) == len(policy.target_model.variables(as_dict=True)) > 0
+        policy.actor_loss = 0.0 * tf.add_n([tf.reduce_sum(w) for w in model.policy_variables()])
+        critic = tf.reduce_mean(model.get_q_values(model({"obs": batch["obs"]})[0], batch["actions"]))
+        policy.critic_loss = [critic, 0.0 * critic] if name == "SAC" else critic
+        policy.alpha_loss = -model.alpha if name == "SAC" else 0.0
+        return policy.actor_loss + critic + policy.alpha_loss
+
+    base = module(f"{name.lower()}.{name.lower()}", "tf")
+    derived = getattr(base, f"{name}TFPolicy").with_updates(name="Copied", loss_fn=loss)
+    box = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    policy = derived(box, box, {"framework": "tf2", "seed": 1, "prioritized_replay": False})
+    batch = {"obs": np.ones((4, 2)), "new_obs": np.ones((4, 2)), "actions": np.zeros((4, 2)), "rewards": np.ones(4)}
+    samples = importlib.import_module("rlframe.policy.sample_batch").SampleBatch
+    before = policy.get_weights()
+    policy.learn_on_batch(
+        samples({**{key: np.float32(rows) for key, rows in batch.items()}, "dones": np.zeros(4, bool)})
+    )
+    moved = {key.partition(".")[0] for key, rows in policy.get_weights().items() if (rows != before[key]).any()}
+    assert moved >= ({"q", "log_alpha"} if name == "SAC" else {"q"})
+    assert "actor" not in moved
+
+
+def test_appo_with_functions_of_the_users_own_has_values_and_what_followed():
+    appo = importlib.import_module("rlframe.agents.ppo.appo_torch_policy")
+    fetches = importlib.import_module("rlframe.agents.ppo.ppo_torch_policy").vf_preds_fetches
+    env = importlib.import_module("rlframe.evaluation.rollout_worker").RolloutWorker
+    requirement = importlib.import_module("rlframe.policy.view_requirement").ViewRequirement
+
+    def loss(policy, model, dist_class, batch):
+        return model.from_batch(batch)[0].mean()
+
+    derived = appo.AsyncPPOTorchPolicy.with_updates(
+        name="Own", loss_fn=loss, postprocess_fn=lambda policy, batch, *others: batch, extra_action_out_fn=fetches
+    )
+    worker = env(
+        env_creator=lambda context: gym.make("CartPole-v1"),
+        policy=derived,
+        policy_config={"framework": "torch", "vtrace": True, "rollout_fragment_length": 8, "seed": 1},
+    )
+    policy = worker.get_policy()
+    policy.view_requirements["new_obs"] = requirement("obs", shift=1)
+    batch = worker.sample()
+    np.testing.assert_array_equal(batch["new_obs"][:-1], batch["obs"][1:])
+    assert batch["vf_preds"].shape == (8,)
+    assert policy._value(obs=batch["obs"][:1]) == pytest.approx(batch["vf_preds"][0], abs=1e-5)
+    worker.stop()

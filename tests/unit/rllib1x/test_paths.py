@@ -299,6 +299,8 @@ def test_names_that_rllibs_modules_imported_in_some_version_are_there_from_all_o
     exec("from rlframe.models.torch.torch_modelv2 import Discrete, TensorType as Kind", names)
     assert names["Policy"] is importlib.import_module("rlframe.policy.policy").Policy
     assert names["Discrete"] is importlib.import_module("gymnasium").spaces.Discrete
+    exec("from rlframe.agents.ppo.appo_tf_policy import *", names)
+    assert names["gym"] is importlib.import_module("gymnasium")
     assert "compute_advantages" not in importlib.import_module("rlframe.agents.ppo.ppo_tf_policy").__all__
     with pytest.raises(ImportError, match="cannot import name 'Discrete' from 'rlframe'"):
         exec("from rlframe import Discrete", names)
