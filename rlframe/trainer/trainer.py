@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ray.tune import Trainable
 from ray.tune.execution.placement_groups import PlacementGroupFactory
+from ray.tune.utils.util import UtilMonitor
 
 from rlframe.config.common import CommonConfig
 from rlframe.config.merge import with_common_config
@@ -636,6 +637,8 @@ class Trainer(
 
     def stop(self) -> None:
         """Ends workers, threads and files; the trainer is of no use afterwards."""
+        self._monitor.stop()
+        self._monitor = UtilMonitor(start=False)  # Tune would wait until the other has slept its 0.7 s
         cast(Any, super()).stop()
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
