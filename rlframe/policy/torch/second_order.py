@@ -115,7 +115,7 @@ class TorchSecondOrder:
         return _array(self._product(self._tensor(vector)))
 
     def _make_product(self, batch: SampleBatch) -> Callable[[Tensor], Tensor]:
-        if self.without_autograd is not None:
+        if self.without_autograd is not None and not self._policy.model_altered:
             product = self.without_autograd.product(batch)
             return lambda vector: flat_vector(product(split_vector(vector, self._weights)))
         # cuDNN's recurrent layers have no second derivatives.

@@ -15,6 +15,7 @@ from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.ppo import DEFAULT_CONFIG
 from rlframe.agents.ppo.ppo import PPOTrainer
 from rlframe.agents.sac import SACTrainer
+from rlframe.agents.trpo import TRPOTrainer
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models import ModelCatalog
 from rlframe.models.torch.fcnet import FullyConnectedNetwork
@@ -331,3 +332,19 @@ def test_policy_of_which_nothing_is_left_to_learn_says_so() -> None:
             batch["actions"] = np.zeros((8, 2), np.float32)
         with pytest.raises(ValueError, match=r"none of its parameters requires gradients: leave the policy out of"):
             policy.learn_on_batch(batch)
+
+
+def test_curvature_by_hand_is_not_that_of_a_layer_that_was_replaced() -> None:
+    trainer = TRPOTrainer({"num_workers": 0, "train_batch_size": 40, "rollout_fragment_length": 20}, env="CartPole-v1")
+    trainer.train()
+    policy = trainer.get_policy()
+    assert policy._problem.without_autograd is not None
+    batch = trainer.workers.local_worker().sample()
+    policy.model.hidden_0 = torch.nn.Sequential(policy.model.hidden_0, torch.nn.Hardtanh(-1e-3, 1e-3))
+    policy.notice_own_parts()
+    policy._problem.begin(batch, batch)
+    vector = np.ones_like(policy._problem.get_flat())
+    made = policy._problem.divergence_product(vector)
+    policy._problem.without_autograd = None
+    policy._problem.begin(batch, batch)
+    np.testing.assert_allclose(made, policy._problem.divergence_product(vector), rtol=1e-4, atol=1e-7)
