@@ -60,8 +60,8 @@ class AdaptiveKL(Component):
     """
 
     def __init__(self, policy: Any, coeff: float, target: float) -> None:
-        self._policy = policy
-        policy.kl_coeff, policy.kl_target = float(coeff), float(target)
+        self._policy, self._initial = policy, float(coeff)
+        policy.kl_coeff, policy.kl_target = self._initial, float(target)
 
     def update(self, sampled_kl: float) -> float:
         """Takes the mean divergence of a train batch, in nats, and returns the new weight."""
@@ -70,12 +70,13 @@ class AdaptiveKL(Component):
         return coeff
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the weight."""
-        return {"kl_coeff": self._policy.kl_coeff}
+        """Returns the weight, and what it was at the start."""
+        return {"kl_coeff": self._policy.kl_coeff, "initial": self._initial}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes what `get_state` returned."""
-        self._policy.kl_coeff = float(state["kl_coeff"])
+        """Takes what `get_state` returned; a weight at the start that the config has changed since begins anew."""
+        unchanged = state.get("initial", self._initial) == self._initial
+        self._policy.kl_coeff = float(state["kl_coeff"]) if unchanged else self._initial
 
 
 def adapted_kl_coeff(coeff: float, target: float, sampled_kl: float) -> float:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from rlframe.policy.coefficients import EntropyCoefficient
+import pytest
+
+from rlframe.policy.coefficients import AdaptiveKL, EntropyCoefficient
 from rlframe.policy.components import LearningRate
 from rlframe.utils.schedules import ConstantSchedule
 
@@ -42,3 +44,14 @@ def test_optimisers_get_the_learning_rate_that_a_program_sets() -> None:
     policy.cur_lr = 0.5
     part.on_timestep(2)
     assert policy.rates == [0.01, 0.5]
+
+
+def test_an_adapted_penalty_goes_on_unless_the_config_gives_another_start() -> None:
+    saved, same, perturbed = made(), made(), made()
+    part = AdaptiveKL(saved, 0.2, 0.01)
+    part.update(1.0)
+    AdaptiveKL(same, 0.2, 0.01).set_state(part.get_state())
+    AdaptiveKL(perturbed, 0.6, 0.01).set_state(part.get_state())
+    assert (same.kl_coeff, perturbed.kl_coeff) == (pytest.approx(0.3), 0.6)
+    AdaptiveKL(perturbed, 0.6, 0.01).set_state({"kl_coeff": 0.3})  # as older checkpoints are
+    assert perturbed.kl_coeff == 0.3
