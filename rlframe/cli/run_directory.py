@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import fcntl
 import json
 import os
 import re
@@ -21,6 +20,11 @@ from rlframe.trainer.checkpointing import resolve_path
 from rlframe.utils.errors import CheckpointError, ConfigError
 from rlframe.utils.files import is_inside, read_json
 from rlframe.utils.state_files import MOST_STRUCTURE_BYTES
+
+try:
+    import fcntl
+except ImportError:  # Windows: directories are not locked there
+    fcntl = None  # type: ignore[assignment]
 
 RUN_FILE = "run.json"
 #: Is there while a process trains, and locked by it.
@@ -133,6 +137,8 @@ def _check_fields(content: dict[str, Any]) -> None:
 class RunLock:
     """Keeps other processes from training in a run directory; the system gives it up when this process ends.
 
+    On Windows it keeps nobody out.
+
     Args:
         directory: The run directory.
 
@@ -142,8 +148,10 @@ class RunLock:
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / LOCK_FILE
-        while True:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        self._descriptor = -1
+        safely = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        while fcntl is not None:
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | safely, 0o644)
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -158,8 +166,9 @@ class RunLock:
             if self._is_current():
                 break
             os.close(self._descriptor)  # its owner has removed it since: there is a new one, or none
-        os.ftruncate(self._descriptor, 0)
-        os.write(self._descriptor, str(os.getpid()).encode())
+        if self._descriptor >= 0:
+            os.ftruncate(self._descriptor, 0)
+            os.write(self._descriptor, str(os.getpid()).encode())
 
     def _is_current(self) -> bool:
         try:

@@ -250,6 +250,8 @@ def _environment() -> dict[str, str]:
 
 
 def _is_alive(pid: str) -> bool:
+    if os.name == "nt":  # to ask there would be to end it
+        return True
     try:
         os.kill(int(pid), 0)
     except (ValueError, ProcessLookupError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import sys
 import tracemalloc
 import warnings
 from collections.abc import Callable, Mapping
@@ -146,7 +147,8 @@ def resident_bytes() -> int:
     except OSError:
         import resource
 
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     import os
 
     return pages * os.sysconf("SC_PAGE_SIZE")

@@ -88,3 +88,12 @@ def test_importing_an_algorithm_loads_no_workers_environments_or_policies():
     assert not [name for name in loaded if re.match(r"rlframe\.(exploration|env|replay|losses|fast|cli)\.", name)]
     assert not loaded & {"rlframe.evaluation.rollout_worker", "rlframe.evaluation.worker_set", "rlframe.policy.policy"}
     assert len(loaded) <= 80
+
+
+def test_modules_that_only_some_systems_have_are_not_counted_on():
+    of_posix = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "termios", "tty"}
+    for path in FILES.values():
+        top = ast.parse(path.read_text()).body
+        named = {alias.name for node in top if isinstance(node, ast.Import) for alias in node.names}
+        named |= {node.module for node in top if isinstance(node, ast.ImportFrom)}
+        assert not named & of_posix, path

@@ -137,6 +137,14 @@ def test_one_process_trains_in_a_directory_and_leaves_it_free(tmp_path: Path) ->
     RunLock(tmp_path).release()
 
 
+def test_without_locks_nobody_is_kept_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlframe.cli.run_directory.fcntl", None)
+    lock = RunLock(tmp_path)
+    RunLock(tmp_path).release()
+    lock.release()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_lock_of_a_process_that_was_killed_is_taken_over(tmp_path: Path) -> None:
     holds = f"import os, time; from pathlib import Path; from rlframe.cli.run_directory import RunLock\n" \
             f"lock = RunLock(Path({str(tmp_path)!r})); print('held', flush=True); time.sleep(60)"  # fmt: skip
