@@ -3,7 +3,8 @@
 Most TensorFlow models of RLlib's users are functional models of Keras 2: they call TensorFlow's functions on Keras'
 symbolic tensors (`tf.sequence_mask(seq_in)`, `tf.concat`, `tf.expand_dims`), ask those for `shape.as_list()`, hand
 recurrent layers their input as `inputs=`, count units with NumPy's numbers, write `(8)` for the shape `(8,)`, and put
-convolutions into `TimeDistributed`. `accept` makes Keras 3 take that. What Keras 3 takes by itself stays as it is: a
+convolutions into `TimeDistributed`. Older ones make variables and layers by name, see `named_variables`. `accept` makes
+Keras 3 take that. What Keras 3 takes by itself stays as it is: a
 function of TensorFlow's is asked first, and only where it refuses comes the operation here.
 """
 
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from rlframe.models.tf import named_variables
 from rlframe.utils.quiet_tf import tf
 
 
@@ -53,6 +55,7 @@ def accept() -> None:
         _take_any_number(layer)
     _take_number_as_shape(keras.layers.InputLayer)
     _join_time_and_batch(keras.layers.TimeDistributed)
+    named_variables.accept(keras)
 
 
 def _join_time_and_batch(layer: Any) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from rlframe.models.networks import CustomModelNetwork, LayeredNetwork, NetworksModel, TargetNames
 from rlframe.models.spec import CustomNetwork, Network, Part, Variable
+from rlframe.models.tf.check_model import check_model
 from rlframe.models.tf.layer_owner import TFLayerOwner
 from rlframe.models.tf.rllib_layers import KerasView, network_of
 from rlframe.models.tf.tf_modelv2 import TFModelV2
@@ -46,6 +47,7 @@ class TFCustomNetwork(CustomModelNetwork, _Kernels):
 
     def __init__(self, spec: CustomNetwork) -> None:
         self._build(spec, "tf")
+        check_model(self.model, spec.spaces()[0], spec.out_size)
 
     __call__ = CustomModelNetwork.forward
 

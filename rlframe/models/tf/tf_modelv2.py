@@ -10,6 +10,7 @@ import tree
 from rlframe.models.custom import refuse_unknown_options
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.tf import keras_two
+from rlframe.models.tf.named_variables import ForwardPass
 from rlframe.models.tf.variables import VariableOwner
 from rlframe.utils.missing_tf import MissingTensorFlow
 from rlframe.utils.quiet_tf import tf
@@ -61,6 +62,10 @@ class TFModelV2(VariableOwner, ModelV2):
         # A program's may be written for Keras 2.
         if not cls.__module__.startswith("rlframe.") and not isinstance(tf, MissingTensorFlow):
             keras_two.accept()
+
+    def context(self) -> Any:
+        """Returns the context in which `forward` runs: variables that it makes by name are the model's."""
+        return ForwardPass(self)
 
     def variables(self, as_dict: bool = False) -> list[Any] | dict[str, Any]:
         """Returns all variables, as a list or by name."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlframe.models.tf.misc import initial_rng, normc
+from rlframe.models.tf.named_variables import NamedVariables
 from rlframe.utils.quiet_tf import tf
 
 # What a name may not contain where TensorFlow is to show it.
@@ -17,6 +18,7 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_.\\/-]")
 _WEIGHTS, _REGISTERED = "_variables_added", "_variables_registered"
 #: Attribute with views of an owner's variables, which no copy takes along: they would be the original's.
 VIEWS = "_keras_views"
+_BY_NAME = "_variables_by_name"
 
 
 class VariableOwner:
@@ -25,12 +27,13 @@ class VariableOwner:
     In order: those of `add_weight`, under the names given there; those of other owners in attributes (also in lists
     and dicts), as "<attribute>.<name>"; those of Keras layers and models in attributes, as
     "<attribute>.<index>.<variable's name>", because the names of the layers count up with every layer of the process;
-    `tf.Variable`s in attributes, by the attribute's name; and those of `register_variables` that were not found
-    otherwise, as "registered.<index>". A variable found twice keeps the first name.
+    `tf.Variable`s in attributes, by the attribute's name; those that are made by name, see `NamedVariables`; and those
+    of `register_variables` that were not found otherwise, as "registered.<index>". A variable found twice keeps the
+    first name.
     """
 
     #: Attributes that are not searched.
-    _NOT_SEARCHED: tuple[str, ...] = (_WEIGHTS, _REGISTERED, VIEWS)
+    _NOT_SEARCHED: tuple[str, ...] = (_WEIGHTS, _REGISTERED, VIEWS, _BY_NAME)
 
     def add_weight(self, name: str, value: Any, trainable: bool = True) -> Any:
         """Makes a variable of the owner's.
@@ -73,6 +76,11 @@ class VariableOwner:
     def register_variables(self, variables: Iterable[Any]) -> None:
         """Makes variables known that lie in no attribute of the owner's."""
         self.__dict__.setdefault(_REGISTERED, []).extend(variables)
+
+    def variables_by_name(self) -> NamedVariables:
+        """Returns what the owner makes by name, as programs for TensorFlow 1 do."""
+        made: NamedVariables = self.__dict__.setdefault(_BY_NAME, NamedVariables())
+        return made
 
     def named_variables(self) -> dict[str, Any]:
         """Returns the variables there are now by name, in a stable order; layers not yet built have none."""
@@ -123,6 +131,8 @@ class VariableOwner:
             yield from ((f"{attribute}.{index}.{weight.name}", weight) for index, weight in enumerate(weights))
         for _, below in leaves:
             yield from ((path, leaf) for path, leaf in below if isinstance(leaf, tf.Variable))
+        if _BY_NAME in self.__dict__:
+            yield from self.variables_by_name().items()
         registered = self.__dict__.get(_REGISTERED, [])
         yield from ((f"registered.{index}", variable) for index, variable in enumerate(registered))
 

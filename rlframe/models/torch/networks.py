@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from rlframe.models.networks import CustomModelNetwork, LayeredNetwork, NetworksModel, TargetNames
 from rlframe.models.spec import CustomNetwork, Network, Part, Variable
+from rlframe.models.torch.check_model import check_model
 from rlframe.models.torch.layer_owner import TorchLayerOwner
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 
@@ -42,6 +43,7 @@ class TorchCustomNetwork(CustomModelNetwork, _Kernels):
     def __init__(self, spec: CustomNetwork) -> None:
         nn.Module.__init__(self)
         self._build(spec, "torch")
+        check_model(self.model, spec.spaces()[0], spec.out_size)
 
 
 class Networks(NetworksModel, TorchLayerOwner, TorchModelV2, nn.Module):
