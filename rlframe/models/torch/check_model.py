@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
 import tree
+from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.probe import ROWS, require_outputs, require_states, require_values, try_model
@@ -17,7 +20,7 @@ def check_model(
     """Runs the model on two observations and checks what it gives.
 
     The model is in evaluation mode meanwhile, no gradients are recorded, and PyTorch's and the space's random streams
-    are left as they were.
+    are left as they were. A warning says where it computes with parameters that are not its own.
 
     Args:
         model: A `TorchModelV2`.
@@ -35,7 +38,7 @@ def check_model(
     was_training = model.training
     model.eval()
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), _Seen() as seen:
             states = [_state(initial, device) for initial in model.get_initial_state()]
             seq_lens = torch.ones(ROWS, dtype=torch.int32, device=device) if states else None
 
@@ -51,6 +54,30 @@ def check_model(
                 require_values(model, result, is_tensor=isinstance(result, torch.Tensor), several=several)
     finally:
         model.train(was_training)
+    own = {id(parameter) for parameter in model.parameters()}
+    strange = [parameter for key, parameter in seen.parameters.items() if key not in own and parameter.requires_grad]
+    if strange:
+        warnings.warn(
+            f"{type(model).__name__} computes with {len(strange)} parameters that are not its own, the first of shape "
+            f"{tuple(strange[0].shape)}: they will be neither learned nor saved; keep layers as attributes, or in an "
+            "nn.ModuleList or nn.ModuleDict, which PyTorch's modules look into, not in a list or an object",
+            stacklevel=2,
+        )
+
+
+class _Seen(TorchFunctionMode):
+    """Collects the parameters that functions are called with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parameters: dict[int, nn.Parameter] = {}
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        for leaf in tree.flatten((args, kwargs)):
+            if isinstance(leaf, nn.Parameter):
+                self.parameters[id(leaf)] = leaf
+        return function(*args, **kwargs)
 
 
 def _state(initial: Any, device: torch.device) -> torch.Tensor:
