@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import queue as queues
+import threading
 from typing import TYPE_CHECKING, Any
 
 from rlframe.execution.plan.context import SharedMetrics, _NextValueNotReady
+from rlframe.execution.plan.item_state import close_operator
 from rlframe.execution.plan.local_iterator import LocalIterator, as_local_iterator
 
 if TYPE_CHECKING:
@@ -94,6 +96,9 @@ class _Dequeued:
     def __init__(self, queue: queues.Queue[Any], check: Callable[[], bool]) -> None:
         self._queue = queue
         self._check = check
+        owner = getattr(check, "__self__", None)
+        # What fills the queue, where that can be told: a program may start its learner thread itself.
+        self._thread = owner if isinstance(owner, threading.Thread) else None
 
     def plan_args(self) -> str:
         return f"queue of {self._queue.maxsize or 'any size'}"
@@ -106,11 +111,18 @@ class _Dequeued:
             return self._queue.get(timeout=QUEUE_WAIT_S)
         except queues.Empty:
             if not self._check():
+                error = getattr(self._thread, "error", None)
+                if isinstance(error, BaseException):
+                    raise error from None
                 raise RuntimeError(
-                    "Got no item from a queue whose check() failed, wanted its filling thread alive; "
-                    "its error is in the log above"
+                    "Got no item from a queue whose check() failed, wanted its filling thread alive; what ended it is "
+                    "on stderr, where it raised"
                 ) from None
             return _NextValueNotReady()
+
+    def close(self) -> None:
+        """Ends the learner thread, which would learn on beside that of the next plan."""
+        close_operator(self._thread)
 
 
 def Dequeue(input_queue: queues.Queue[Any], check: Callable[[], bool] = lambda: True) -> LocalIterator[Any]:
@@ -120,7 +132,8 @@ def Dequeue(input_queue: queues.Queue[Any], check: Callable[[], bool] = lambda: 
 
     Args:
         input_queue: The queue.
-        check: Whether the thread is still alive. When it is not and the queue is empty, a RuntimeError is raised.
+        check: Whether the thread is still alive. When it is not and the queue is empty, a RuntimeError is raised; of a
+            learner thread (`check=learner.is_alive`) what it failed with. That ends with the plan, too.
 
     Raises:
         ValueError: If it is not a `queue.Queue`.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rlframe.data.sample_batch import MultiAgentBatch
-from rlframe.execution.concurrency_ops import Concurrently, Enqueue
+from rlframe.execution.concurrency_ops import Concurrently, Dequeue, Enqueue
 from rlframe.execution.learner import inline as inline_learner
 from rlframe.execution.learner.inline import InlineLearner, LearnerResult
 from rlframe.execution.learner.loader import MultiGPULearnerThread
@@ -257,6 +257,26 @@ def test_told_steps_reach_the_policies_before_the_next_step(learners):
     with learner:
         learner.outqueue.get(timeout=WAIT_S)
     assert learner.local_worker.global_vars == {"timestep": 40}
+
+
+def test_a_thread_that_the_program_started_ends_with_the_plan_and_raises_in_it(learners):
+    """RLlib's own plans say `check=learner.is_alive`; the thread of a plan that is built anew would learn on."""
+    worker = FakeWorker()
+
+    def broken(batch):
+        raise ZeroDivisionError("loss of nothing")
+
+    worker.policy_map["default_policy"].learn_on_batch = broken
+    failing, living = learners(worker=worker), learners()
+    failing.inqueue.put(make_batch(4))
+    failing.start()
+    with pytest.raises(ZeroDivisionError, match="loss of nothing"):
+        next(Dequeue(failing.outqueue, check=failing.is_alive).skip_not_ready())
+    living.start()
+    plan = Dequeue(living.outqueue, check=living.is_alive)
+    next(plan)
+    plan.close()
+    assert not living.is_alive()
 
 
 # --- without a thread -------------------------------------------------------------------------------------------------
