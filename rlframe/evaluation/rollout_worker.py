@@ -188,13 +188,5 @@ class RolloutWorker(WorkerRequests):
         self.global_vars = dict(global_vars)
         self.policy_map.update_global_vars(global_vars)
 
-    def stop(self) -> None:
-        """Closes the environments, and removes the files of policies that wait on disk."""
-        for slot in self.slots:
-            slot.env.close()
-        if self._data is not None:
-            self._data.close()
-        self.policy_map.close()
-
 
 __all__ = ["RolloutWorker", "get_global_worker"]

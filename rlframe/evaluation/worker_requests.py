@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
@@ -238,6 +239,15 @@ class WorkerRequests(WorkerPolicies):
     def ping(self) -> int:
         """Returns this worker's index: it is alive."""
         return self.worker_index
+
+    def stop(self) -> None:
+        """Closes the environments, and removes the files of policies that wait on disk."""
+        with ExitStack() as ends:  # the others end, too, where one raises
+            ends.callback(self.policy_map.close)
+            if self._data is not None:
+                ends.callback(self._data.close)
+            for slot in reversed(self.slots):
+                ends.callback(slot.env.close)
 
     def get_host(self) -> str:
         """Returns the machine's name."""

@@ -17,6 +17,7 @@ from rlframe.evaluation.process_environment import check_environment
 from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.fast.shared_memory import SharedMemoryClient, this_client
 from rlframe.policy.numpy_policy import NumpyPolicy
+from rlframe.utils.ending import ending
 from rlframe.utils.errors import EnvError, WorkerError
 from rlframe.utils.names import process_gates
 from rlframe.utils.seeding import derive_seed
@@ -91,14 +92,15 @@ class WorkerSet:
         if local_env is None:
             local_env = num_workers == 0 or self._config.create_env_on_driver
         spaces = None
-        if num_workers > 0:
-            check_environment("extra_python_environs_for_worker", self._config)
-            self._start_remotes(num_workers)
-        if num_workers > 0 and not local_env and env_creator is not None:
-            spaces = self._ask_spaces()
-        self._local_worker = self._make_local(local_env, spaces)
-        self._give_policies(self._remote_workers)
-        self.sync_weights()
+        with ending(self.stop):
+            if num_workers > 0:
+                check_environment("extra_python_environs_for_worker", self._config)
+                self._start_remotes(num_workers)
+            if num_workers > 0 and not local_env and env_creator is not None:
+                spaces = self._ask_spaces()
+            self._make_local(local_env, spaces)
+            self._give_policies(self._remote_workers)
+            self.sync_weights()
 
     def __repr__(self) -> str:
         return f"WorkerSet(local={self._local_worker!r}, remote={self._indexes})"
@@ -127,11 +129,10 @@ class WorkerSet:
             "log_dir": self._logdir,
         }
 
-    def _make_local(self, local_env: bool, spaces: Any) -> RolloutWorker:
-        worker = RolloutWorker(**self._worker_arguments(0), make_env=local_env, spaces=spaces)
+    def _make_local(self, local_env: bool, spaces: Any) -> None:
+        self._local_worker = RolloutWorker(**self._worker_arguments(0), make_env=local_env, spaces=spaces)
         if self._has_policies():
-            worker.add_policies(policy_specs(self._config, self._policy_class))
-        return worker
+            self._local_worker.add_policies(policy_specs(self._config, self._policy_class))
 
     def _has_policies(self) -> bool:
         """Returns whether there are policies: a default one, or a table, which may name each one's class."""
@@ -180,7 +181,6 @@ class WorkerSet:
         try:
             ray.get([worker.open_envs.remote() for worker in remotes])
         except Exception as error:
-            self._kill()
             raise unwrap_ray_error(error) from error
 
     def _ask_spaces(self) -> Any:
@@ -199,7 +199,6 @@ class WorkerSet:
         try:
             ray.get(self._policy_calls(remotes))
         except Exception as error:
-            self._kill()
             raise unwrap_ray_error(error) from error
 
     def _policy_calls(self, remotes: list[Any]) -> list[Any]:
@@ -582,9 +581,11 @@ class WorkerSet:
 
     def stop(self) -> None:
         """Closes environments and ends the remote workers."""
-        if self._local_worker is not None:
-            self._local_worker.stop()
-        self._kill()
+        try:
+            if self._local_worker is not None:
+                self._local_worker.stop()
+        finally:
+            self._kill()
 
     def _kill(self) -> None:
         if not self._remote_workers:

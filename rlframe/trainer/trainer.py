@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -56,6 +57,7 @@ from rlframe.trainer.setup import (
     seed_process,
     settle_framework,
 )
+from rlframe.utils.ending import ending
 from rlframe.utils.errors import ConfigError, WorkerError
 from rlframe.utils.logs import set_log_level, silence_tune
 from rlframe.utils.names import gates, under
@@ -154,7 +156,8 @@ class Trainer(
         self._left_behind = ""  # what of a checkpoint's sampling was not taken over
         self._gates = gates()
         self._ends = EndsWatch()
-        super().__init__(given, storage)
+        with ending(partial(Trainer.cleanup, self)):
+            super().__init__(given, storage)
         # Tune's monitor is a thread; system usage is read here once an iteration instead.
         self._monitor.stop()
 
@@ -618,15 +621,16 @@ class Trainer(
 
     def cleanup(self) -> None:
         """Ends the plan's threads and actors, stops workers and closes the log files; called by `stop()`."""
-        if self.train_exec_impl is not None:
-            self.train_exec_impl.close()
-        for workers in (self.workers, self.evaluation_workers):
-            if workers is not None:
-                workers.stop()
-        close_operator(self.local_replay_buffer)
-        if self._logger is not None:
-            self._logger.flush()
-            self._logger.close()
+        with ExitStack() as ends:  # in the other order, and the others also where one raises
+            if self._logger is not None:
+                ends.callback(self._logger.close)
+                ends.callback(self._logger.flush)
+            ends.callback(close_operator, self.local_replay_buffer)
+            for workers in (self.evaluation_workers, self.workers):
+                if workers is not None:
+                    ends.callback(workers.stop)
+            if self.train_exec_impl is not None:
+                ends.callback(self.train_exec_impl.close)
 
     # Under their names in Ray 0.8, for `super()`.
     _setup, _restore, _stop, _log_result = setup, SavingMixin.load_checkpoint, cleanup, Trainable.log_result

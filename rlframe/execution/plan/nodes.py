@@ -6,6 +6,7 @@ that passes through it does not end it, and pulling an item costs one method cal
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -408,5 +409,6 @@ class Chain(Generic[T]):
 
         What was never built holds nothing.
         """
-        for node in () if self._node is None else reversed(list(walk(self._node))):
-            node.close()
+        with ExitStack() as ends:  # from the end on, and the others also where one raises
+            for node in () if self._node is None else walk(self._node):
+                ends.callback(node.close)
