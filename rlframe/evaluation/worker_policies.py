@@ -192,9 +192,8 @@ class WorkerPolicies(RLlibWorkerNames):
 
     def get_weights(self, policies: list[str] | None = None) -> dict[str, Any]:
         """Returns `{policy_id: weights}`, of all policies unless named."""
-        return {
-            pid: policy.get_weights() for pid, policy in self.policy_map.items() if policies is None or pid in policies
-        }
+        chosen = {pid: policy for pid, policy in self.policy_map.items() if policies is None or pid in policies}
+        return {pid: _alone(policy, policy.get_weights) for pid, policy in chosen.items()}
 
     def set_weights(self, weights: Mapping[str, Any], global_vars: Mapping[str, Any] | None = None) -> None:
         """Takes `{policy_id: weights}`, and the global step count if given."""
@@ -238,7 +237,7 @@ class WorkerPolicies(RLlibWorkerNames):
             },
         }  # fmt: skip
         if policies:
-            state["policies"] = {pid: policy.get_state() for pid, policy in self.policy_map.items()}
+            state["policies"] = {pid: _alone(policy, policy.get_state) for pid, policy in self.policy_map.items()}
         return state
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -271,3 +270,9 @@ class WorkerPolicies(RLlibWorkerNames):
 
 def _call_learn_hook(callbacks: Any, **kwargs: Any) -> None:
     call_hook(callbacks, "on_learn_on_batch", kwargs)
+
+
+def _alone(policy: Policy, method: Callable[[], Any]) -> Any:
+    """Returns what a method of a policy does while no other thread acts or learns with it: nothing half changed."""
+    with policy._policy_lock:
+        return method()

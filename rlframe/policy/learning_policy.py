@@ -173,9 +173,10 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
             NonFiniteError: If the loss is NaN or infinite; nothing is learned then, and the message names what was
                 first to be so.
         """
-        custom = self._before_learning(postprocessed_batch)
-        stats, fetches = self._update(postprocessed_batch)
-        return self._after_learning(postprocessed_batch, self._learn_result(stats, fetches, custom))
+        with self._policy_lock:
+            custom = self._before_learning(postprocessed_batch)
+            stats, fetches = self._update(postprocessed_batch)
+            return self._after_learning(postprocessed_batch, self._learn_result(stats, fetches, custom))
 
     def _update(self, samples: SampleBatch) -> tuple[dict[str, Any], dict[str, Any]]:
         """Steps the optimisers that are due; returns statistics and further fetches, in the framework's tensors."""

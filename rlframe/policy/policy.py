@@ -190,7 +190,8 @@ class Policy(RequestedActions, PolicyMaking, PolicyMemory, PolicyState, RLlibPol
         Recurrent policies take what `RecurrentContext.inputs` gives, and return their states as columns `state_out_i`.
         """
         columns = {OBS: obs} if inputs is None else {OBS: obs, **inputs}
-        return self.inference.act(columns, explore, timestep, self.train_columns)
+        with self._policy_lock:
+            return self.inference.act(columns, explore, timestep, self.train_columns)
 
     def act_for(self, rows: Sequence[tuple[Any, Any]]) -> None:
         """Notes whose rows come next: a user's own way of acting is told of the episodes, and what they saw last.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rlframe.data.columns import INFOS, OBS, PREV_ACTIONS, PREV_REWARDS, STATE_IN_PREFIX
 from rlframe.policy.given_rows import memory_inputs, observed, states_of_one
 from rlframe.policy.inference import Inference
+from rlframe.policy.policy_lock import OwnLock
 from rlframe.policy.policy_making import corners
 from rlframe.policy.users_code import method
 from rlframe.utils.spaces.space_utils import (
@@ -36,6 +37,8 @@ class RequestedActions:
     forward: Any
     forward_with_memory: Any
     notice_own_parts: Any
+    #: Held while the policy acts or learns, so that threads do so in turn.
+    _policy_lock = OwnLock()
 
     def batched(self, actions: Any) -> Any:
         """Returns actions [B, ...] as arrays, of what a user's method gave: also a list of single ones."""
@@ -59,9 +62,10 @@ class RequestedActions:
     ) -> tuple[NDArray[Any], list[NDArray[Any]], dict[str, NDArray[Any]]]:
         """Returns actions [B, ...], recurrent states (`[]`) and extra columns for a dict of columns with `obs`."""
         explore = bool(self.config.explore) if explore is None else explore
-        self.notice_own_parts()
-        inference: Inference = self.inference  # type: ignore[attr-defined]  # the policy's
-        return inference.compute(input_dict, explore, timestep, episodes, **kwargs)
+        with self._policy_lock:
+            self.notice_own_parts()
+            inference: Inference = self.inference  # type: ignore[attr-defined]  # the policy's
+            return inference.compute(input_dict, explore, timestep, episodes, **kwargs)
 
     def compute_actions(
         self,
@@ -202,10 +206,11 @@ class RequestedActions:
         given.update({f"{STATE_IN_PREFIX}{index}": state for index, state in enumerate(state_batches or [])})
         known = {name: column for name, column in given.items() if column is not None}
         inputs = memory_inputs(self, known, len(known[OBS]))
-        if inputs is None:
-            dist_inputs, _ = self.forward(known[OBS], False)
-        else:
-            dist_inputs, _, _ = self.forward_with_memory(known[OBS], inputs, False)
+        with self._policy_lock:
+            if inputs is None:
+                dist_inputs, _ = self.forward(known[OBS], False)
+            else:
+                dist_inputs, _, _ = self.forward_with_memory(known[OBS], inputs, False)
         return np.asarray(method(self, "distribution")(dist_inputs).logp(np.asarray(actions)), np.float32)
 
 

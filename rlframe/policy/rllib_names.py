@@ -9,6 +9,7 @@ from gymnasium.spaces import Box
 
 from rlframe.data.columns import OBS, STATE_IN_PREFIX, STATE_OUT_PREFIX
 from rlframe.data.view_requirements import ViewRequirement
+from rlframe.policy.policy_lock import OwnLock
 from rlframe.utils.state_files import write_state
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ class RLlibPolicyNames:
     """Methods of every `Policy` for the sake of RLlib's names alone."""
 
     config: Any
+    #: The policy's lock, for `with_lock`.
+    _lock = OwnLock()
 
     def _update_model_view_requirements_from_init_state(self: Any) -> None:
         """Adds the states to the views of the model, or of a policy without one; constructors of RLlib's copies do.

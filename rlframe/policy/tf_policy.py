@@ -357,15 +357,16 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
 
     def compute_gradients(self, postprocessed_batch: SampleBatch) -> tuple[list[Any], dict[str, Any]]:
         """Returns the gradients of a batch as arrays, one per trainable variable (None where unused), and the info."""
-        self._refuse_gradients_apart()
-        custom = self._before_learning(postprocessed_batch)
-        self._start_update()
-        columns = tensor_columns(self._learned_columns(postprocessed_batch))
-        made = self._gradient_calls(columns, self._scalars(), due=self._due)
-        self._check_losses(made["losses"], postprocessed_batch)
-        self._traced_metrics = made["metrics"]
-        gradients = [made["gradients"].get(str(index)) for index in range(len(self.model.trainable_variables()))]
-        return gradients, self._learn_result({"allreduce_latency": 0.0, **made["stats"]}, made["fetches"], custom)
+        with self._policy_lock:
+            self._refuse_gradients_apart()
+            custom = self._before_learning(postprocessed_batch)
+            self._start_update()
+            columns = tensor_columns(self._learned_columns(postprocessed_batch))
+            made = self._gradient_calls(columns, self._scalars(), due=self._due)
+            self._check_losses(made["losses"], postprocessed_batch)
+            self._traced_metrics = made["metrics"]
+            gradients = [made["gradients"].get(str(index)) for index in range(len(self.model.trainable_variables()))]
+            return gradients, self._learn_result({"allreduce_latency": 0.0, **made["stats"]}, made["fetches"], custom)
 
     def _traced_gradients(
         self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor], due: frozenset[str]

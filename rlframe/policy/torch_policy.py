@@ -183,7 +183,8 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
 
     def compute_gradients(self, postprocessed_batch: SampleBatch) -> tuple[list[Any], dict[str, Any]]:
         """Returns the gradients of one batch as arrays, one per parameter (None where unused), and the info."""
-        return compute_gradients(self, postprocessed_batch)
+        with self._policy_lock:
+            return compute_gradients(self, postprocessed_batch)
 
     def apply_gradients(self, gradients: Sequence[Any]) -> None:
         """Applies gradients as `compute_gradients` returns them; optimisers that none of them is for do not step."""

@@ -28,9 +28,10 @@ def value_of_step(policy: Any, *row: Any, **input_dict: Any) -> float:
         return 0.0
     columns = {name: np.asarray(column) for name, column in input_dict.items()}
     obs = columns.pop(OBS)
-    if not policy.needs_memory():
-        return float(np.asarray(method(policy, "values")(obs)).reshape(-1)[0])
-    _, values, _ = policy.forward_with_memory(obs, columns, False)
+    with policy._policy_lock:
+        if not policy.needs_memory():
+            return float(np.asarray(method(policy, "values")(obs)).reshape(-1)[0])
+        _, values, _ = policy.forward_with_memory(obs, columns, False)
     return 0.0 if values is None else float(np.asarray(values).reshape(-1)[0])
 
 
