@@ -17,8 +17,7 @@ from rlframe.evaluation.process_environment import check_environment
 from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.fast.shared_memory import SharedMemoryClient, this_client
 from rlframe.policy.numpy_policy import NumpyPolicy
-from rlframe.utils.ending import ending
-from rlframe.utils.errors import EnvError, WorkerError
+from rlframe.utils.errors import EnvError, WorkerError, ending
 from rlframe.utils.names import process_gates
 from rlframe.utils.seeding import derive_seed
 

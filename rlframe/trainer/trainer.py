@@ -57,8 +57,7 @@ from rlframe.trainer.setup import (
     seed_process,
     settle_framework,
 )
-from rlframe.utils.ending import ending
-from rlframe.utils.errors import ConfigError, WorkerError
+from rlframe.utils.errors import ConfigError, WorkerError, ending
 from rlframe.utils.logs import set_log_level, silence_tune
 from rlframe.utils.names import gates, under
 from rlframe.utils.seeding import entropy_seed
