@@ -154,7 +154,11 @@ class PolicyClient:
             self._local.update_weights()
 
     def close(self) -> None:
-        """Sends what was sampled and not yet sent, and ends the client."""
+        """Sends what was sampled and not yet sent, and ends the client.
+
+        Raises:
+            Exception: Why that could not be sent, such as a ConnectionError.
+        """
         if self._local is not None:
             self._local.close()
 
@@ -288,6 +292,7 @@ class _LocalActing:
             policy_config={**told["settings"], "num_workers": 0, "log_level": "WARN"},
         )
         self._failure: BaseException | None = None
+        self._told = False  # of the failure
         self._closed = False
         self._number = 0
         self._kept: OrderedDict[int, dict[str, Any]] = OrderedDict()  # batches that no checkpoint has, by number
@@ -309,6 +314,7 @@ class _LocalActing:
 
     def _check(self) -> None:
         if self._failure is not None:
+            self._told = True
             raise self._failure
         if self._closed:
             raise ValueError("this PolicyClient is closed; make another one")
@@ -320,7 +326,11 @@ class _LocalActing:
         self._weights = told
 
     def close(self) -> None:
-        """Sends what is left, and ends the thread."""
+        """Sends what is left, and ends the thread.
+
+        Raises:
+            Exception: Why it could not be sent, unless a call has raised that.
+        """
         if self._closed:
             return
         self._closed = True
@@ -331,6 +341,8 @@ class _LocalActing:
                 "PolicyClient.close(): the server took nothing for %g s; the last rows were not sent", _ANSWER_S
             )
         self._simulator.broker.close()
+        if not self._told and self._failure is not None:
+            raise self._failure
 
     def _run(self) -> None:
         try:

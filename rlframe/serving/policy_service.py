@@ -248,7 +248,12 @@ class PolicyService:
         while self._waiting:
             taken, self._waiting = self._waiting, []
             sessions = {asked.session: self._sessions.get(asked.session) for asked in taken if asked.session}
-            answers = await loop.run_in_executor(self._thread, self._answers, taken, sessions)
+            try:
+                answers = await loop.run_in_executor(self._thread, self._answers, taken, sessions)
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:  # such as a SystemExit of a model: nobody who asked may wait for ever
+                answers = [_failed(error)] * len(taken)
             for asked, answer in zip(taken, answers, strict=True):
                 if asked.answer.cancelled():  # its caller is gone
                     continue
@@ -271,7 +276,7 @@ class PolicyService:
                     observed = [policy._observed(row) for row in rows]
                     together.setdefault((asked.policy_id, asked.explore), []).append((index, observed))
             except Exception as error:
-                answers[index] = error
+                answers[index] = _failed(error) if isinstance(error, StopIteration) else error  # no future takes that
         for (policy_id, explore), group in together.items():
             made = self._pass(self._policies[policy_id], [row for _, rows in group for row in rows], explore)
             rest = iter(made if isinstance(made, list) else ())
@@ -287,7 +292,7 @@ class PolicyService:
             return [unbatch_one(_row(acted, index)) for index in range(len(rows))]
         except Exception as error:
             _LOGGER.exception("a policy could not act on %d rows", len(rows))
-            return RuntimeError(f"the policy could not act: {type(error).__name__}: {error}")  # no caller's mistake
+            return _failed(error)  # no caller's mistake
 
     def _step(self, asked: _Asked, session: _Session | None, observation: Any) -> Any:
         if session is None:
@@ -300,6 +305,10 @@ class PolicyService:
         session.steps += 1
         self.rows += 1
         return session.last
+
+
+def _failed(error: BaseException) -> RuntimeError:
+    return RuntimeError(f"the policy could not act: {type(error).__name__}: {error}")
 
 
 def _dtype(space: Any) -> str | None:

@@ -365,6 +365,16 @@ def test_closing_a_local_client_sends_what_ended(served):
     assert batch["obs"][:, 0].tolist() == [0, 1, 2]
 
 
+def test_what_a_local_client_cannot_send_at_its_end_is_raised(served):
+    server = served(PGTrainer)
+    client = server.client("local", reconnect_s=0.1)
+    episode_of(client, 1, 2, 3)
+    server.trainer.stop()
+    with pytest.raises(ConnectionError, match="no policy server answers"):
+        client.close()
+    client.close()
+
+
 def test_mistakes_of_clients_are_their_own(served):
     server = served(PGTrainer)
     client = server.client()

@@ -266,6 +266,22 @@ def test_callers_at_once_are_acted_on_together_and_fail_alone(moves):
     assert "got shape (2,)" in str(answers["e"])
 
 
+@pytest.mark.parametrize("error", [StopIteration, SystemExit])
+def test_whatever_a_policy_raises_its_callers_are_answered_and_others_after_them(memory, monkeypatch, error):
+    """Neither may be raised in the event loop, whose task then answered nobody any more."""
+
+    def act(*args):
+        raise error("of a model")
+
+    client = memory.client(timeout_s=5.0)
+    with client.session() as session:
+        with monkeypatch.context() as broken:
+            broken.setattr("rlframe.trainer.actor.StatefulActor.act", act)
+            with pytest.raises(RuntimeError, match=r"could not act: .*of a model"):
+                session.act(np.zeros(3, np.float32))
+        assert session.act(np.zeros(3, np.float32)) is not None
+
+
 def test_contract_health_and_metrics_tell_what_is_served(moves, parts):
     told = moves.client().contract()
     assert told["policies"]["default_policy"] == {
