@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.execution.local_rollouts import LocalRollouts, concat, count_sampled
 from rlframe.execution.plan.context import STEPS_SAMPLED_COUNTER, _get_shared_metrics, _NextValueNotReady
+from rlframe.execution.plan.item_state import pack_item, unpack_item
 from rlframe.execution.plan.remote_sources import AsyncRequests, RequestRound
-from rlframe.utils.errors import WorkerError
+from rlframe.utils.errors import CheckpointError, WorkerError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rlframe.fast.shared_memory import SharedMemoryClient
 
+_LOGGER = logging.getLogger("rlframe")
 # A worker that has ended loses those under way, no more.
 _MOST_LOST = 1000
 
@@ -55,6 +60,21 @@ class BulkSyncRollouts(LocalRollouts):
         if batches is not None and self._workers.samples_ahead:
             self._round.begin(remote)
         return _NextValueNotReady() if batches is None else count_sampled(concat(batches))
+
+    def get_state(self) -> Any:
+        """Returns the batches of a round that is begun, by worker: sampled ahead, or before another worker failed."""
+        sampled, packed = self._round.answers(), {}
+        for worker, index in zip(self._workers.remote_workers(), self._workers.remote_indexes(), strict=True):
+            try:
+                packed.update({str(index): pack_item(sampled[worker])} if worker in sampled else {})
+            except CheckpointError as error:
+                _LOGGER.warning("what worker %d had sampled last is not kept: %s", index, error)
+        return packed or None
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes these back."""
+        workers = zip(self._workers.remote_workers(), self._workers.remote_indexes(), strict=True)
+        self._round.give({worker: unpack_item(state[str(i)]) for worker, i in workers if str(i) in state})
 
 
 class AsyncRollouts(LocalRollouts):

@@ -32,13 +32,15 @@ class RequestRound:
     def __init__(self, request: Request) -> None:
         self._request = request
         self._open: dict[Any, Any] = {}
+        self._given: dict[Any, Any] = {}
 
     def begin(self, actors: Sequence[Any]) -> None:
         """Asks every actor that has no open request; forgets those of actors that are no longer there."""
         current = set(actors)
         self._open = {actor: ref for actor, ref in self._open.items() if actor in current}
+        self._given = {actor: answer for actor, answer in self._given.items() if actor in current}
         for actor in actors:
-            if actor not in self._open:
+            if actor not in self._open and actor not in self._given:
                 self._open[actor] = self._request(actor)
 
     def collect(self, actors: Sequence[Any], timeout_s: float | None = None) -> list[Any] | None:
@@ -50,18 +52,31 @@ class RequestRound:
         import ray
 
         self.begin(actors)
-        refs = [self._open[actor] for actor in actors]
-        if timeout_s is not None:
+        refs = list(self._open.values())
+        if refs and timeout_s is not None:
             ready, _ = ray.wait(refs, num_returns=len(refs), timeout=timeout_s)
             if len(ready) < len(refs):
                 return None
         try:
-            answers: list[Any] = ray.get(refs)
+            answers = dict(zip(self._open, ray.get(refs), strict=True))
         except Exception:
             self._forget_failed()
             raise
-        self._open = {}
-        return answers
+        answers.update(self._given)
+        self._open, self._given = {}, {}
+        return [answers[actor] for actor in actors]
+
+    def answers(self) -> dict[Any, Any]:
+        """Returns by actor what open requests are answered with, and waits for it; those that fail are left out."""
+        from rlframe.evaluation.cluster import answers_of
+
+        actors = list(self._open)
+        answered, _ = answers_of([self._open[actor] for actor in actors])
+        return {**{actors[place]: answer for place, answer in answered.items()}, **self._given}
+
+    def give(self, answers: dict[Any, Any]) -> None:
+        """Takes answers of actors, which are not asked again in this round."""
+        self._given = dict(answers)
 
     def _forget_failed(self) -> None:
         import ray
