@@ -289,7 +289,7 @@ class _CommonKeys(TypedDict, total=False):
     keep_per_episode_custom_metrics: bool
     """Custom metrics are lists of the episodes' values, not their mean, min and max."""
     min_iter_time_s: int | float | None
-    """Shortest iteration. In s."""
+    """Shortest iteration; None as in the plan's own algorithm. In s."""
     timesteps_per_iteration: int
     """Fewest steps sampled in an iteration. In env steps."""
     seed: int | None

@@ -242,7 +242,9 @@ class CommonConfig(AlgorithmConfig):
     keep_per_episode_custom_metrics: bool = option(
         False, "Custom metrics are lists of the episodes' values, not their mean, min and max.", tunable=False
     )
-    min_iter_time_s: Number = option(0, "Shortest iteration.", unit="s", low=0, tunable=False)
+    min_iter_time_s: Number | None = option(
+        0, "Shortest iteration; None as in the plan's own algorithm.", unit="s", low=0, tunable=False
+    )
     timesteps_per_iteration: int = option(
         0, "Fewest steps sampled in an iteration.", unit="env steps", low=0, tunable=False
     )

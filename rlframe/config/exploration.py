@@ -37,7 +37,7 @@ class EpsilonGreedyConfig(Section):
     """Acts at random with probability epsilon, else greedily."""
 
     type: Any = option("EpsilonGreedy", _KIND)
-    initial_epsilon: float = option(1.0, "Epsilon at the beginning.", low=0, high=1)
+    initial_epsilon: float = option(1.0, "Epsilon at the beginning; what is above 1 acts as 1.", low=0)
     final_epsilon: float = option(0.05, "Epsilon from `epsilon_timesteps` on.", low=0, high=1)
     epsilon_timesteps: int = option(100_000, "Length of the linear descent.", unit="env steps", low=0)
     epsilon_schedule: Any = option(

@@ -66,7 +66,7 @@ def merge_configs(  # noqa: PLR0913 - all but the first three say what is allowe
     base, faults, _ = _translate(defaults, (), declaration)
     declared = declaration.defaults()
     given = _without_empty(base, declaration)
-    base = {key: given[key] if key in given else declared[key] for key in base}
+    base = {key: _typed(given[key], declared.get(key)) if key in given else declared[key] for key in base}
     own = frozenset(map(str, base)) - frozenset(declaration.options())
     originals = (base, defaults, declared, CommonConfig.defaults())  # as they are; as written; with MODEL_DEFAULTS
     over, conflicts, written = _translate(
@@ -171,6 +171,12 @@ def _without_empty(overrides: dict[str, Any], declaration: type[AlgorithmConfig]
         or key not in options
         or not (options[key].section or options[key].overrides or key in {"framework", "exploration_config"})
     }
+
+
+def _typed(section: Any, declared: Any) -> Any:
+    """Returns a default section that says no `type` laid on the declared one, as where only an old key made it."""
+    typeless = isinstance(section, dict) and "type" not in section and isinstance(declared, dict) and "type" in declared
+    return overlay(declared, section) if typeless else section
 
 
 def _merge_undeclared(

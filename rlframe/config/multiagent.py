@@ -23,8 +23,8 @@ def _policies_rule(value: Any) -> str | None:
 
 def _train_rule(value: Any) -> str | None:
     """Wants policy ids, a function, or None."""
-    ok = value is None or callable(value) or isinstance(value, list | tuple | set | frozenset)
-    return None if ok else "a list of policy ids, a function (policy id, batch) or None"
+    ok = value is None or callable(value) or isinstance(value, str | list | tuple | set | frozenset)
+    return None if ok else "a list of policy ids, one id, a function (policy id, batch) or None"
 
 
 class MultiagentConfig(Section):

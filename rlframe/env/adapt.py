@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import logging
@@ -61,10 +62,12 @@ def warn_unseedable(env: Any) -> None:
         logger.warning("%s", why)
 
 
-def _end_own_checks(env: Any) -> None:
-    """Tells the old gym's checker of first steps that there was one: it needs a name that NumPy 2 no longer has.
+def _ready_old_wrappers(env: Any) -> None:
+    """Has the wrappers that gym 0.26's `make` puts around an environment work with NumPy 2 and the contract before it.
 
-    What it looks at is checked here as well. Environments inside are found in attributes, singly or in lists and dicts.
+    The checker of first steps is told that there was one: it needs a name that NumPy 2 no longer has, and what it looks
+    at is checked here as well. The time limit counts steps of 4 items, too. Environments inside are found in
+    attributes, singly or in lists and dicts.
     """
     if "gym" not in sys.modules:
         return
@@ -77,9 +80,25 @@ def _end_own_checks(env: Any) -> None:
         kind = type(inner)
         if kind.__name__ == "PassiveEnvChecker" and kind.__module__.startswith("gym."):
             inner.checked_step = True
+        if kind.__name__ == "TimeLimit" and kind.__module__.startswith("gym.") and "step" not in vars(inner):
+            inner.step = functools.partial(_step_within_limit, inner)
         for value in vars(inner).values():
             several = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
             waiting += [each for each in (value, *itertools.islice(several, _MOST_INSIDE)) if _may_be_env(each)]
+
+
+def _step_within_limit(limit: Any, action: Any) -> Any:
+    """Does a step of the environment in an old gym's TimeLimit, and returns as many items as that does: 4 or 5."""
+    result = limit.env.step(action)
+    limit._elapsed_steps += 1
+    over = limit._elapsed_steps >= limit._max_episode_steps
+    if not over or not isinstance(result, tuple):
+        return result
+    if len(result) == 4:
+        obs, reward, done, info = result
+        return obs, reward, True, {**info, TIME_LIMIT_KEY: not done}
+    obs, reward, terminated, _, info = result
+    return obs, reward, terminated, True, info
 
 
 def _may_be_env(value: Any) -> bool:
@@ -121,7 +140,7 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
     def __init__(self, env: Any) -> None:
         """Looks at the signatures once; nothing is called."""
         self.env = env
-        _end_own_checks(env)
+        _ready_old_wrappers(env)
         self.observation_space = convert_space(env.observation_space)
         self.action_space = convert_space(env.action_space)
         self.metadata = getattr(env, "metadata", None) or {"render_modes": []}

@@ -29,7 +29,7 @@ class EpsilonGreedy(Exploration):
 
     Args:
         action_space: The environment's action space.
-        initial_epsilon: Epsilon at the beginning.
+        initial_epsilon: Epsilon at the beginning; above 1, a program has actions random until it falls below.
         final_epsilon: Epsilon from `epsilon_timesteps` on.
         epsilon_timesteps: Length of the straight descent between the two, in env steps.
         epsilon_schedule: Epsilon by env step in place of the three above: anything `make_schedule` takes.
@@ -68,7 +68,7 @@ class EpsilonGreedy(Exploration):
         actions, logp = greedy(action_distribution)
         if not explore:
             return actions, logp
-        epsilon = float(self.epsilon_schedule(step))
+        epsilon = min(float(self.epsilon_schedule(step)), 1.0)
         explored = self._explored(actions, logp, action_distribution, epsilon)
         if self._by_value and epsilon > 0 and self.wants_logp:
             logp = self._mixture_logp(explored == actions, action_distribution, epsilon)
@@ -126,7 +126,7 @@ class EpsilonGreedy(Exploration):
         if not self._by_value:
             return None
         valid = np.asarray(convert_to_numpy(action_distribution.inputs)) > MASKED
-        epsilon = self.epsilon if timestep is None else float(self.epsilon_schedule(timestep))
+        epsilon = min(self.epsilon if timestep is None else float(self.epsilon_schedule(timestep)), 1.0)
         made: Array = epsilon * valid / np.maximum(valid.sum(axis=1, keepdims=True), 1)
         best, _ = greedy(action_distribution)
         made[np.arange(len(made)), best] += 1.0 - made.sum(axis=1)  # all of it where no action is valid

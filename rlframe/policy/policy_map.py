@@ -136,14 +136,14 @@ class PolicyMap(WaitingPolicies, dict[str, Policy]):
 
 
 class TrainedPolicies:
-    """Which policies learn, by `multiagent.policies_to_train`: ids, a function `(policy id, batch) -> bool`, or None.
+    """Which policies learn, by `multiagent.policies_to_train`: ids, one id, a function `(id, batch) -> bool`, or None.
 
     Args:
         wanted: The config's value.
     """
 
     def __init__(self, wanted: Any = None) -> None:
-        self.wanted = wanted
+        self.wanted = [wanted] if isinstance(wanted, str) else wanted
 
     def __call__(self, policy_id: str, batch: Any = None) -> bool:
         """Returns whether a policy learns from a batch."""

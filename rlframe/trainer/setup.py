@@ -192,6 +192,15 @@ def has_own_code(trainer_class: Any, config: Mapping[str, Any] | None) -> bool:
     )
 
 
+def plan_makes_buffer(trainer: Any, given: Mapping[str, Any]) -> bool:
+    """Returns whether a plan of the program's own makes its buffer, as no config has a `replay_buffer_config`."""
+    plan = trainer.execution_plan
+    if str(getattr(plan, "__module__", "")).startswith("rlframe.") or "replay_buffer_config" in given:
+        return False
+    named = inspect.signature(plan).parameters
+    return "local_replay_buffer" not in named and "replay_buffer_config" not in trainer.get_default_config()
+
+
 class ClassicTrainerMixin:
     """A trainer may build its own parts in `_init`, and have no workers and no plan; it has a `step` then."""
 

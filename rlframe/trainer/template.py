@@ -124,11 +124,12 @@ def _build(arguments: Mapping[str, Any], base: type[Trainer], given: Mapping[str
         "_name": name,
         "_config_class": arguments.get("config_class") or CommonConfig,
         "_arguments": dict(arguments),
-        "_allow_unknown_configs": bool(arguments.get("allow_unknown_configs")),
         "_allow_unknown_subkeys": tuple(arguments.get("allow_unknown_subkeys") or ()),
         "get_default_policy_class": _policy_getter(arguments),
         "with_updates": classmethod(cast(Any, _with_updates)),
     }
+    if arguments.get("allow_unknown_configs") or "allow_unknown_configs" in given:  # else programs set it on Trainer
+        body["_allow_unknown_configs"] = bool(arguments["allow_unknown_configs"])
     hooks = {hook: arguments[hook] for hook in STEP_HOOKS if arguments.get(hook) is not None}
     if hooks:
         body["_step_hooks"], mixins = hooks, (*mixins, *new_mixins(base, [StepHooks]))

@@ -51,6 +51,7 @@ from rlframe.trainer.setup import (
     import_path,
     make_logdir,
     merge_trainer_config,
+    plan_makes_buffer,
     required_positionals,
     resolve_trainer_env,
     says_framework,
@@ -229,6 +230,7 @@ class Trainer(
             self.policy_class = self.get_default_policy_class(self.config)
             self.before_init()
         self._effective_config = self._config_class.effective(self.config)  # the hook may have changed the config
+        self._plan_makes_buffer = plan_makes_buffer(self, config)
         self.local_replay_buffer = self.make_replay_buffer(self.config)
         self.workers = self._make_workers()
         self.train_exec_impl = self._make_plan()
@@ -349,7 +351,7 @@ class Trainer(
         of_plan = getattr(self.execution_plan, "make_replay_buffer", None)
         if of_plan is not None:
             return of_plan(config, self.seed)
-        if not config.get("replay_buffer_config"):
+        if self._plan_makes_buffer or not config.get("replay_buffer_config"):
             return None
         from rlframe.replay.registry import make_replay_buffer
 

@@ -25,7 +25,7 @@ class A2CConfig(AdvantageActorCriticConfig):
     new_defaults = {"rollout_fragment_length": 20}  # noqa: RUF012
 
     # RLlib's iterations lasted 10 s: as many steps as the machine made.
-    min_iter_time_s: Number | None = option(  # type: ignore[assignment]  # None as well, unlike the base's
+    min_iter_time_s: Number | None = option(
         None,
         "Shortest iteration. None: iterations are the same work on every machine, timesteps_per_iteration or 4000 env "
         "steps. 0 gives a result for each train batch.",

@@ -32,7 +32,7 @@ class A3CConfig(AdvantageActorCriticConfig):
 
     new_defaults = {"rollout_fragment_length": 10, "sample_async": True}  # noqa: RUF012
 
-    min_iter_time_s: Number | None = option(  # type: ignore[assignment]  # None as well, unlike the base's
+    min_iter_time_s: Number | None = option(
         None,
         "Shortest iteration. None: 5 s with remote workers; without, iterations are the same work on every machine: "
         "timesteps_per_iteration, or 4000 env steps.",

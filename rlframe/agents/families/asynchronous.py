@@ -62,7 +62,7 @@ class AsynchronousConfig(ActorCriticConfig, ActionBoundConfig):
     lambda_: float = option(1.0, "Without V-trace: decay of the advantages' trace.", low=0, high=1, key="lambda")
 
     # The flow of data
-    min_iter_time_s: Number | None = option(  # type: ignore[assignment]  # None as well, unlike the base's
+    min_iter_time_s: Number | None = option(
         None,
         "Shortest iteration. None: 10 s with remote workers; without, iterations are the same work on every machine: "
         "timesteps_per_iteration, or 4000 env steps.",

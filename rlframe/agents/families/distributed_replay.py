@@ -80,7 +80,7 @@ class DistributedReplayConfig(PrioritizedReplayConfig, NStepConfig, TrainingInte
 
     replays_shards: ClassVar[bool] = True
     optimizer: ApexOptimizerConfig = section(ApexOptimizerConfig, "Options of the plan.")  # type: ignore[assignment]
-    min_iter_time_s: Number | None = option(  # type: ignore[assignment]  # None as well, unlike the base's
+    min_iter_time_s: Number | None = option(
         None,
         f"Shortest iteration. None: {ITER_TIME_S} s with remote workers; without, only timesteps_per_iteration counts.",
         unit="s",

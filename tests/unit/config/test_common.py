@@ -114,7 +114,7 @@ def test_common_config_default_is_that_of_the_reference(key: str, value: Any) ->
         ("multiagent", {"policies": {"p": (None, None)}}, "multiagent: policies.p: got 2 parts, wanted 4"),
         ("multiagent", {"policies": {"p": (None, None, None, 3)}}, "multiagent: policies.p: config: got 3 (int)"),
         ("multiagent", {"policies": {"p": 3}}, "multiagent: policies.p: got 3 (int), wanted a PolicySpec"),
-        ("multiagent", {"policies_to_train": "p"}, "multiagent.policies_to_train: got 'p' (str), wanted a list of"),
+        ("multiagent", {"policies_to_train": 3}, "multiagent.policies_to_train: got 3 (int), wanted a list of"),
     ],
 )  # fmt: skip
 def test_bad_value_is_named_with_what_is_wanted(key: str, bad: Any, wanted: str) -> None:

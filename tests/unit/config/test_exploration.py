@@ -31,7 +31,7 @@ def test_exploration_defaults_are_those_of_the_reference() -> None:
 @pytest.mark.parametrize(
     ("section", "line"),
     [
-        ({"type": "EpsilonGreedy", "initial_epsilon": 1.5}, ".initial_epsilon: got 1.5 (float), wanted a number in"),
+        ({"type": "EpsilonGreedy", "final_epsilon": 1.5}, ".final_epsilon: got 1.5 (float), wanted a number in"),
         ({"type": "EpsilonGreedy", "epsilon_timesteps": "many"}, ".epsilon_timesteps: got 'many' (str), wanted an"),
         ({"type": "EpsilonGreedy", "epsilon_schedule": "slow"}, ".epsilon_schedule: got 'slow' (str), wanted a"),
         ({"type": "SoftQ", "temperature": 0}, ".temperature: got 0.0 (float), wanted a number > 0"),

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from rlframe.agents.dqn.simple_q import SimpleQConfig
 from rlframe.config.common import CommonConfig
 from rlframe.config.merge import (
     merge_configs,
@@ -26,6 +27,13 @@ def faults_of(overrides: Any, **keywords: Any) -> str:
 
 def test_merge_nothing_gives_the_defaults() -> None:
     assert merged({}) == merged(None) == ToyConfig.defaults()
+
+
+def test_merge_default_section_that_only_an_old_key_made_is_of_the_declared_type() -> None:
+    declared = SimpleQConfig.defaults()["replay_buffer_config"]
+    with pytest.warns(RenamedKeyWarning):
+        config = merge_configs(with_common_config({"buffer_size": 7}), {}, SimpleQConfig)
+    assert config["replay_buffer_config"] == {**declared, "capacity": 7}
 
 
 def test_merge_lays_dict_over_dict() -> None:

@@ -53,7 +53,7 @@ class Heuristic(Policy):
 
 
 @pytest.mark.parametrize("framework", TORCH_FIRST)
-@pytest.mark.parametrize("to_train", [["learner"], lambda policy_id, batch: policy_id == "learner"])
+@pytest.mark.parametrize("to_train", [["learner"], "learner", lambda policy_id, batch: policy_id == "learner"])
 def test_a_policy_without_weights_plays_beside_one_that_learns(framework, to_train):
     multiagent = {
         "policies": {"learner": PolicySpec(), "still": PolicySpec(), "fixed": (Heuristic, None, None, {})},

@@ -41,6 +41,16 @@ def test_epsilon_one_is_uniform_over_all_actions(rows):
     assert drawn.dtype.kind == "i"
 
 
+def test_epsilon_above_one_is_one_until_it_falls_below():
+    exploration = EpsilonGreedy(THREE, initial_epsilon=1.5, final_epsilon=0.5, epsilon_timesteps=10, rng=rng())
+    exploration.wants_logp = True
+    actions, logp = choose(exploration, values(*[[0, 2, 1]] * 30), 2)
+    assert set(actions.tolist()) == {0, 1, 2}
+    assert np.allclose(logp, np.log(1 / 3))
+    assert exploration.action_probabilities(values([0, 2, 1]), 2) == pytest.approx(1 / 3)
+    assert exploration.action_probabilities(values([0, 2, 1]), 10)[0] == pytest.approx([1 / 6, 2 / 3, 1 / 6])
+
+
 @pytest.mark.parametrize("rows", [1, 4])
 @pytest.mark.parametrize("mask", [FLOAT_MIN, -np.inf, FLOAT_MIN * 0.75])
 def test_invalid_actions_are_never_drawn(rows, mask):

@@ -5,11 +5,14 @@ import copy
 import pytest
 
 from rlframe.agents import dqn, ppo
+from rlframe.agents.a3c.a2c import A2C_DEFAULT_CONFIG
 from rlframe.agents.dqn import DEFAULT_CONFIG, DQNTorchPolicy, DQNTrainer
 from rlframe.agents.dqn.dqn import GenericOffPolicyTrainer
+from rlframe.agents.dqn.simple_q import SimpleQTrainer
 from rlframe.agents.pg import PGTorchPolicy, PGTrainer
 from rlframe.agents.trainer import Trainer, with_common_config
 from rlframe.agents.trainer_template import build_trainer
+from rlframe.config.renames import RenamedKeyWarning
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.policy import build_policy_class
@@ -123,6 +126,35 @@ def test_plans_of_two_arguments_and_of_keywords_are_both_called():
             DQNTrainer.with_updates(execution_plan=plan)(copy.deepcopy(SMALL), env=Bandit).train()["timesteps_total"]
             >= 60
         )
+
+
+def test_a_plan_of_ones_own_makes_its_buffer_where_no_config_says_replay_buffer_config():
+    class Mine(SimpleQTrainer):
+        @classmethod
+        def get_default_config(cls):
+            return with_common_config({"buffer_size": 100, "target_network_update_freq": 10, "learning_starts": 0})
+
+        @staticmethod
+        def execution_plan(workers, config, **kwargs):
+            assert not kwargs
+            assert config["buffer_size"] == 50
+            return StandardMetricsReporting(ParallelRollouts(workers), workers, config)
+
+    with pytest.warns(RenamedKeyWarning):
+        assert Mine({"num_workers": 0, "buffer_size": 50}, env=Bandit).config["replay_buffer_config"]["capacity"] == 50
+
+
+def test_unknown_keys_are_allowed_by_trainer_itself_for_all(monkeypatch):
+    monkeypatch.setattr(Trainer, "_allow_unknown_configs", True)
+    assert PGTrainer.merge_trainer_configs(PGTrainer.get_default_config(), {"mine": 1})["mine"] == 1
+    strict = PGTrainer.with_updates(allow_unknown_configs=False)
+    with pytest.raises(ConfigError, match="mine"):
+        strict.merge_trainer_configs(strict.get_default_config(), {"mine": 1})
+
+
+def test_defaults_of_algorithms_whose_iterations_say_no_time_can_be_build_trainers():
+    made = build_trainer(name="Mine", default_config=A2C_DEFAULT_CONFIG, default_policy=PGTorchPolicy)
+    assert made.merge_trainer_configs(made.get_default_config(), {})["min_iter_time_s"] is None
 
 
 def test_keys_of_a_plan_of_ones_own_are_those_of_the_algorithm_whose_defaults_it_takes():

@@ -1,0 +1,80 @@
+"""Environments that old gym's `make` returns: its wrappers around one written for the contract before them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rlframe.env.adapt import adapt_env
+
+gym = pytest.importorskip("gym")
+
+
+class Corridor(gym.Env):
+    """Ends after 9 steps; written for gym 0.21."""
+
+    observation_space = gym.spaces.Box(0, 99, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self):
+        self.t, self.seeds = 0, []
+
+    def seed(self, seed=None):
+        self.seeds.append(seed)
+
+    def reset(self):
+        self.t = 0
+        return np.array([0.0], np.float32)
+
+    def step(self, action):
+        self.t += 1
+        return np.array([self.t], np.float32), 1.0, self.t >= 9, {}
+
+
+class Doubled(gym.Wrapper):
+    """Doubles rewards; written for gym 0.21."""
+
+    def reset(self):
+        return self.env.reset()
+
+    def step(self, action):
+        obs, reward, done, info = self.env.step(action)
+        return obs, 2 * reward, done, info
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    for limit in (5, 9, 20):
+        gym.register(id=f"CorridorOf{limit}-v0", entry_point=Corridor, max_episode_steps=limit)
+
+
+def episode(env):
+    """Returns the observation of the reset, and rewards and the last two booleans."""
+    obs, _ = env.reset(seed=3)
+    rewards, ends = [], (False, False)
+    while not any(ends):
+        _, reward, *ends, _ = env.step(0)
+        rewards.append(reward)
+    return obs.tolist(), rewards, ends
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("limit", "steps", "ends"), [(5, 5, [False, True]), (9, 9, [True, False]), (20, 9, [True, False])]
+)
+def test_time_limits_count_steps_of_four_items(limit, steps, ends):
+    env = adapt_env(gym.make(f"CorridorOf{limit}-v0"))
+    for _ in range(2):
+        assert episode(env) == ([0.0], [1.0] * steps, ends)
+    assert env.unwrapped.seeds == [3, 3]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_wrappers_of_the_same_contract_stand_around_them():
+    assert episode(adapt_env(Doubled(gym.make("CorridorOf5-v0")))) == ([0.0], [2.0] * 5, [False, True])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_steps_of_five_items_are_counted_as_they_were():
+    env = adapt_env(gym.make("CartPole-v1", max_episode_steps=3))
+    assert episode(env)[1:] == ([1.0] * 3, [False, True])
