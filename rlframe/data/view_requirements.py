@@ -151,7 +151,11 @@ def single_step_columns(
     if isinstance(index, str) and index != "last":
         raise ValueError(f"Got index={index!r}; wanted a row number or 'last'.")
     step = rows if isinstance(index, str) else index + rows * (index < 0)
-    wanted = {key: view for key, view in view_requirements.items() if view.used_for_compute_actions}
+    wanted = {
+        key: view
+        for key, view in view_requirements.items()
+        if view.used_for_compute_actions and (not key.startswith(STATE_IN_PREFIX) or (view.data_col or key) in batch)
+    }
     for given in [key for key in batch if key.startswith(STATE_OUT_PREFIX)]:
         wanted.setdefault(given.replace(STATE_OUT_PREFIX, STATE_IN_PREFIX), ViewRequirement(given, shift=-1))
     return {key: _one_step(batch, rows, key, view, step) for key, view in wanted.items()}

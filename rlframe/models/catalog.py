@@ -332,8 +332,14 @@ def _sibling(framework: str, module: str) -> Any:
 
 
 def _complete(model_config: Mapping[str, Any]) -> ModelConfigDict:
-    """Returns `model_config` with missing keys filled in, and a model's options under their new and their old name."""
+    """Returns `model_config` with missing keys filled in, and a model's options under their new and their old name.
+
+    Raises:
+        ConfigError: If it asks for both memories.
+    """
     config = {**ModelConfig.defaults(), **model_config}
+    if config["use_lstm"] and config["use_attention"]:
+        raise ConfigError("model.use_lstm and model.use_attention are both on; choose one")
     config["custom_model_config"] = {**(config.get("custom_options") or {}), **(config["custom_model_config"] or {})}
     config["custom_options"] = config["custom_model_config"]
     return config

@@ -79,6 +79,11 @@ class TensorDistribution(ActionDistribution):
         raise NotImplementedError
 
     @staticmethod
+    def _as_floats(values: Any) -> Tensor:
+        """Returns an array, or a tensor, as a tensor of floats."""
+        raise NotImplementedError
+
+    @staticmethod
     def _normal_like(x: Tensor) -> Tensor:
         """Draws standard normal numbers in the shape and dtype of `x`."""
         raise NotImplementedError
@@ -139,7 +144,7 @@ class Categorical(TensorDistribution):
     """One choice among A, from logits `[B, A]`.
 
     Args:
-        inputs: Logits. Float `[B, A]`.
+        inputs: Logits. Float `[B, A]`; integers are taken as floats.
         model: The model that made them; may be None.
         temperature: Logits are divided by it; must be positive.
     """
@@ -147,7 +152,7 @@ class Categorical(TensorDistribution):
     def __init__(self, inputs: Any, model: Any = None, temperature: float = 1.0) -> None:
         if temperature <= 0.0:
             raise ValueError(f"{type(self).__name__} needs temperature > 0; got {temperature}.")
-        inputs = self._as_tensor(inputs)
+        inputs = self._as_floats(inputs)
         super().__init__(inputs if temperature == 1.0 else inputs / temperature, model)
         self.log_probs = ops.log_softmax(self.inputs)
 

@@ -19,6 +19,8 @@ EPISODE_ENDINGS = (".parquet", ".npz", ".h5", ".hdf5", ".csv")
 DATA_ENDINGS = (*JSON_ENDINGS, *EPISODE_ENDINGS)
 #: What a table's columns mean is beside it, and is no data.
 _SCHEMA_ENDING = ".schema.json"
+#: What a trainer writes of its results into the directory that `output="logdir"` writes to.
+_OF_RUNS = frozenset({"params.json", "result.json", "progress.csv"})
 #: Between the path of a zip file and the name of a file in it.
 _IN_ZIP = "!"
 #: Bytes at the beginning of a file by which it is known again.
@@ -29,7 +31,8 @@ def find_files(inputs: Any) -> list[str]:
     """Returns the files that paths, globs, directories and zip files stand for, those of each by their names' order.
 
     Args:
-        inputs: One of these, or a list. A directory stands for the files of data right in it.
+        inputs: One of these, or a list. A directory stands for the files of data right in it; neither it nor a glob
+            stands for those that a trainer writes of its results.
 
     Raises:
         ConfigError: If one of them stands for no file.
@@ -85,9 +88,11 @@ def _matches(path: str) -> list[str]:
     if os.path.isdir(path):
         names = [os.path.join(path, name) for ending in DATA_ENDINGS for name in sorted(os.listdir(path), key=_natural)
                  if name.endswith(ending) and not name.endswith(_SCHEMA_ENDING)]  # fmt: skip
+    elif os.path.isfile(path):
+        return _members(path)
     else:
-        names = [path] if os.path.isfile(path) else sorted(glob.glob(path), key=_natural)
-    return [member for name in names for member in _members(name)]
+        names = sorted(glob.glob(path), key=_natural)
+    return [member for name in names if os.path.basename(name) not in _OF_RUNS for member in _members(name)]
 
 
 def _remote_matches(address: str) -> list[str]:

@@ -30,7 +30,7 @@ def observed(policy: Any, obs: Any) -> NDArray[Any]:
         refuse_reset_pair(obs, "the observation to act on")
     if preprocessor is not None:
         obs = obs if _is_preprocessed(obs, preprocessor) else _preprocess(preprocessor, obs)
-    array = np.asarray(obs)
+    array = _in_single(obs)
     wanted = policy.observation_space.shape
     if array.dtype == object or (wanted is not None and array.shape != wanted):
         raise EnvError(
@@ -39,8 +39,6 @@ def observed(policy: Any, obs: Any) -> NDArray[Any]:
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise NonFiniteError(f"the observation to act on has NaN or infinity in it: {array!r:.200}")
-    if array.dtype == np.float64:
-        array = array.astype(np.float32)
     return array if policy._obs_filter is None else np.asarray(policy._obs_filter(array, update=False))
 
 
@@ -69,7 +67,7 @@ def memory_inputs(policy: Any, given: Mapping[str, Any], count: int) -> dict[str
             f"prev_reward={latest}), leave out all of them where an episode begins, or let trainer.make_actor() keep "
             "them"
         )
-    columns = {name: np.asarray(given[name]) for name in fresh}
+    columns = {name: _in_single(given[name]) for name in fresh}
     states = {name: column for name, column in columns.items() if name.startswith(STATE_IN_PREFIX)}
     unknown = [name for name in given if name.startswith(STATE_IN_PREFIX) and name not in states]
     wrong = [name for name, column in states.items() if column.shape != fresh[name].shape]
@@ -80,6 +78,12 @@ def memory_inputs(policy: Any, given: Mapping[str, Any], count: int) -> dict[str
             f"{count} rows), as get_initial_state() and compute_single_action() return them"
         )
     return columns
+
+
+def _in_single(values: Any) -> NDArray[Any]:
+    """Returns an array, in single precision where it was in double, as sampling has it."""
+    array = np.asarray(values)
+    return array.astype(np.float32) if array.dtype == np.float64 else array
 
 
 def _is_preprocessed(obs: Any, preprocessor: Any) -> bool:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rlframe.data.columns import (
     ACTIONS,
+    AGENT_INDEX,
     EPS_ID,
     INFOS,
     NEXT_OBS,
@@ -19,8 +20,11 @@ from rlframe.data.columns import (
     PREV_ACTIONS,
     PREV_REWARDS,
     REWARDS,
+    STATE_IN_PREFIX,
+    STATE_OUT_PREFIX,
     TERMINATEDS,
     TRUNCATEDS,
+    UNROLL_ID,
     T,
 )
 from rlframe.data.sample_batch import SampleBatch
@@ -43,6 +47,16 @@ class PolicyMaking:
     def _get_default_view_requirements(self: Any) -> dict[str, ViewRequirement]:
         """Returns the views that every policy has, which classes of users' own lay theirs upon."""
         return default_view_requirements(self.observation_space, self.action_space)
+
+    def _add_views_of_model(self: Any) -> None:
+        """Adds what the model wants to see to the views, and its states: those before a step, and those behind it."""
+        self.view_requirements.update(getattr(self.model, "view_requirements", {}))
+        states = self.model.get_initial_state() if hasattr(self.model, "get_initial_state") else []
+        for index, state in enumerate(states):
+            before, behind = f"{STATE_IN_PREFIX}{index}", f"{STATE_OUT_PREFIX}{index}"
+            space = gym.spaces.Box(-np.inf, np.inf, np.shape(state), np.float32)
+            self.view_requirements.setdefault(before, ViewRequirement(behind, shift=-1, space=space))
+            self.view_requirements.setdefault(behind, ViewRequirement(space=space, used_for_compute_actions=False))
 
     def _built_in_distribution(self: Any) -> Any:
         """Returns what makes the NumPy distribution that belongs to the action space and `dist_type`."""
@@ -71,6 +85,8 @@ def default_view_requirements(observation_space: Any, action_space: Any) -> dict
         SampleBatch.DONES: ViewRequirement(space=scalar, **acting),
         INFOS: ViewRequirement(space=scalar, **acting),
         EPS_ID: ViewRequirement(space=scalar, **acting),
+        UNROLL_ID: ViewRequirement(space=scalar, **acting),
+        AGENT_INDEX: ViewRequirement(space=scalar, **acting),
         T: ViewRequirement(space=scalar, **acting),
     }
 

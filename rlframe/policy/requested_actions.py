@@ -211,7 +211,9 @@ class RequestedActions:
                 dist_inputs, _ = self.forward(known[OBS], False)
             else:
                 dist_inputs, _, _ = self.forward_with_memory(known[OBS], inputs, False)
-        return np.asarray(method(self, "distribution")(dist_inputs).logp(np.asarray(actions)), np.float32)
+        nested = isinstance(self.action_space_struct, (tuple, dict)) and isinstance(actions, (tuple, dict))
+        wanted = actions if nested else np.asarray(actions)
+        return np.asarray(method(self, "distribution")(dist_inputs).logp(wanted), np.float32)
 
 
 def first_choice(space: Any) -> Any:

@@ -103,7 +103,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
             self.model_gpu_towers = [model]
             self.dist_class = action_distribution_class
             self.numpy_dist: Any = self._numpy_distribution()
-            self.view_requirements.update(getattr(model, "view_requirements", {}))
+            self._add_views_of_model()
             req = get_batch_divisibility_req
             if req is not None:
                 self.batch_divisibility_req = req(self) if callable(req) else req

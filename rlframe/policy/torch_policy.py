@@ -87,7 +87,7 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
         self._threads = Threads(self.model, self.observation_space, config.get("learner_threads"))
         self.dist_class = action_distribution_class
         self.numpy_dist: Any = self._numpy_distribution()
-        self.view_requirements.update(getattr(self.model, "view_requirements", {}))
+        self._add_views_of_model()
         req = get_batch_divisibility_req
         if req is not None:
             self.batch_divisibility_req = req(self) if callable(req) else req

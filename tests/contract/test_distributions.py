@@ -180,6 +180,17 @@ def test_squashed_gaussian_wider_range_is_a_density_there():
 DRAWS = 100_000
 
 
+@pytest.mark.parametrize("framework", ["torch", *(["tf"] if HAS_TF else [])])
+@pytest.mark.parametrize("space", [spaces.Discrete(2), spaces.MultiDiscrete([2, 2])], ids=str)
+def test_integers_are_logits(framework, space):
+    dist, width = ModelCatalog.get_action_dist(space, {}, framework=framework)
+    logits = np.tile([0, 40], (3, width // 2))
+    for given in (logits, torch.as_tensor(logits)) if framework == "torch" else (logits,):
+        made = dist(given, None)
+        assert np.asarray(made.sample()).reshape(3, -1).tolist() == [[1] * (width // 2)] * 3
+        np.testing.assert_allclose(made.logp(made.last_sample), 0.0, atol=1e-6)
+
+
 def test_categorical_sample_frequencies_are_the_probabilities():
     logits = np.array([0.0, 1.0, -1.0, 2.5], np.float32)
     dist = numpy_dist_for(spaces.Discrete(4))[0](np.tile(logits, (DRAWS, 1)), np.random.default_rng(0))

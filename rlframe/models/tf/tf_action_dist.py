@@ -21,6 +21,11 @@ class TFActionDistribution(once.TensorDistribution):
         return tf.convert_to_tensor(values)
 
     @staticmethod
+    def _as_floats(values: Any) -> Any:
+        tensor = tf.convert_to_tensor(values)
+        return tensor if tensor.dtype.is_floating else tf.cast(tensor, tf.float32)
+
+    @staticmethod
     def _normal_like(x: Any) -> Any:
         return tf.random.normal(tf.shape(x), dtype=x.dtype)
 

@@ -30,6 +30,11 @@ class TorchDistributionWrapper(once.TensorDistribution):
     def _as_tensor(values: Any) -> Tensor:
         return values if isinstance(values, Tensor) else torch.as_tensor(values)
 
+    @staticmethod
+    def _as_floats(values: Any) -> Tensor:
+        tensor = torch.as_tensor(values)
+        return tensor if tensor.is_floating_point() else tensor.float()
+
     def _as_inputs(self, x: Any) -> Tensor:
         return self._as_tensor(x)  # arithmetic takes the wider dtype by itself
 

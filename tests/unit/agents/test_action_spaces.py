@@ -88,3 +88,11 @@ def test_likelihoods_of_actions_that_count_from_elsewhere(space):
     theirs = np.asarray(space.start)[None]
     wanted = policy.compute_log_likelihoods(own, obs)
     np.testing.assert_array_equal(policy.compute_log_likelihoods(theirs, obs, actions_normalized=False), wanted)
+
+
+@pytest.mark.parametrize("name", ["tuple", "nested"])
+def test_likelihoods_of_nested_actions_are_those_that_acting_gave(name):
+    policy = trainer("torch", SPACES[name], model={"fcnet_hiddens": [8]}).get_policy()
+    obs = np.ones((4, 3), np.float32)
+    actions, _, extra = policy.compute_actions(obs)
+    np.testing.assert_allclose(policy.compute_log_likelihoods(actions, obs), extra["action_logp"], rtol=1e-4)

@@ -258,6 +258,11 @@ def test_get_model_v2_puts_heads_of_an_algorithm_on_a_memory(key):
     assert not hasattr(model.heads, "value")
 
 
+def test_get_model_v2_with_both_memories_is_refused():
+    with pytest.raises(ValueError, match=r"use_lstm and model\.use_attention are both on"):
+        ModelCatalog.get_model_v2(OBS, ACTIONS, 2, {"use_lstm": True, "use_attention": True})
+
+
 def test_get_model_v2_other_framework_is_refused():
     with pytest.raises(ConfigError, match="framework 'jax' are not available; use framework='torch' or framework='tf'"):
         ModelCatalog.get_model_v2(OBS, ACTIONS, 2, {}, "jax")

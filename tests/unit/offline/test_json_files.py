@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.offline import IOContext, JsonReader, JsonWriter, ShuffledInput
+from rlframe.offline.data_files import find_files
 from rlframe.offline.json_format import from_line, to_line, unpack
 from rlframe.utils.errors import ConfigError, DataError
 
@@ -200,6 +201,18 @@ def test_globs_zips_and_lists_are_read(tmp_path):
     reader = JsonReader([str(tmp_path / "a" / "*.json"), str(tmp_path / "c.zip")], IOContext(config={"seed": 0}))
     assert rewards_of(reader, 2) == [1, 2]
     assert sorted(rewards_of(reader, 2)) == [1, 2]
+
+
+def test_the_directory_of_a_run_stands_for_what_was_written_of_its_experience(tmp_path):
+    write(tmp_path / "written", [make_batch(first=0.0)])
+    (source,) = (tmp_path / "written").iterdir()
+    source.rename(tmp_path / source.name)
+    (tmp_path / "params.json").write_text('{"lr": 0.1}')
+    (tmp_path / "result.json").write_text('{"episode_reward_mean": 3.0}\n')
+    (tmp_path / "progress.csv").write_text("episode_reward_mean\n3.0\n")
+    wanted = [str(tmp_path / source.name)]
+    assert JsonReader(str(tmp_path)).files == JsonReader(str(tmp_path / "*.json")).files == wanted
+    assert find_files(str(tmp_path / "progress.csv")) == [str(tmp_path / "progress.csv")]
 
 
 def test_files_are_rolled_and_none_is_overwritten(tmp_path):

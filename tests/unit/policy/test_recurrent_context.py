@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from rlframe.agents.pg import PGTorchPolicy
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.policy.recurrent_context import RecurrentContext, add_later_steps, views_after
@@ -115,3 +116,25 @@ def test_later_steps_end_with_the_trajectory_and_begin_with_the_next_observation
     assert batch["next_actions"].tolist() == [20, 30, 0, 0]
     assert batch["two_obs"].tolist() == [[2, 3], [3, 4], [4, 0], [8, 0]]
     assert not batch.keys() & {"last_actions", "next_infos"}
+
+
+@pytest.fixture(scope="module")
+def remembering():
+    model = {"fcnet_hiddens": [4], "use_lstm": True, "lstm_cell_size": 3}
+    return PGTorchPolicy(gym.spaces.Box(-1, 1, (2,), np.float32), gym.spaces.Discrete(2), {"model": model})
+
+
+def test_views_of_a_policy_name_its_states_and_what_tells_trajectories_apart(remembering):
+    views = remembering.view_requirements
+    assert [(views[f"state_in_{i}"].data_col, views[f"state_in_{i}"].shift) for i in (0, 1)] == [
+        ("state_out_0", -1),
+        ("state_out_1", -1),
+    ]
+    assert views["state_out_0"].space.shape == (3,)
+    assert {"eps_id", "unroll_id", "agent_index", "t"} <= views.keys()
+    assert list(remembering.acting_views()) == []
+
+
+def test_states_in_double_precision_are_taken_in_single(remembering):
+    _, states, _ = remembering.compute_actions(np.zeros((2, 2), np.float32), [np.zeros((2, 3)), np.zeros((2, 3))])
+    assert [state.dtype for state in states] == [np.float32, np.float32]
