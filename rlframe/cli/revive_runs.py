@@ -234,14 +234,12 @@ def infer(
 
 
 def _read_states(path: Path) -> dict[str, Any]:
-    import numpy as np
-
+    from rlframe.revive.data_files import read_archive
     from rlframe.utils.files import read_json
 
+    if path.suffix == ".npz":
+        return read_archive(path)
     try:
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as file:
-                return {name: file[name] for name in file.files}
         said = read_json(path)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error

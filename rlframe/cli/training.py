@@ -21,7 +21,6 @@ from rlframe.cli.patience import Verdict, Watch, reduce_learning_rate
 from rlframe.cli.run_directory import (
     BEST,
     CHECKPOINTS,
-    RunLock,
     RunSpec,
     checkpoints,
     make_run_directory,
@@ -37,6 +36,7 @@ from rlframe.report.machine import describe_machine
 from rlframe.report.page import MACHINE_FILE, PLAN_FILE
 from rlframe.trainer.loggers import RunLogger, read_results
 from rlframe.utils.errors import CheckpointError, ConfigError
+from rlframe.utils.run_lock import RunLock
 
 
 @dataclass(frozen=True)

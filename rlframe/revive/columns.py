@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rlframe.config.faults import shorten
 from rlframe.utils.errors import ConfigError, DataError
 
 __all__ = ["Block", "Column", "Kind", "NodeScaler"]
@@ -140,9 +141,9 @@ class NodeScaler:
 
         A category is the nearest of its values.
         """
-        values = np.asarray(values, np.float32)
+        node = self.columns[0].node
+        values = as_numbers(node, values)
         if values.shape[-1:] != (self.dim,):
-            node = self.columns[0].node
             raise DataError(f"node {node!r} has {self.dim} columns; got an array of shape {values.shape}")
         scaled = (values - self.middle) / self.half
         if self._in_order:
@@ -203,6 +204,19 @@ class NodeScaler:
             values = column.get("values")
             columns.append(Column(**{**column, "values": None if values is None else tuple(values)}))
         return cls(columns)
+
+
+def as_numbers(node: str, values: ArrayLike) -> NDArray[np.float32]:
+    """Returns a node's values as float32; a number that it cannot hold is infinite.
+
+    Raises:
+        DataError: They are no numbers, or rows of different lengths.
+    """
+    try:
+        with np.errstate(over="ignore"):
+            return np.asarray(values, np.float32)
+    except (TypeError, ValueError):
+        raise DataError(f"node {node!r}: got {shorten(values)}; wanted numbers [..., columns]") from None
 
 
 def _limits(column: Column) -> tuple[float, float]:

@@ -268,10 +268,19 @@ class _Intake:
                 raise self.fault(f"node {other!r} has {rows_there} rows, node {name!r} has {count}; wanted the same")
         if not count:
             raise self.fault("got no rows; wanted at least one trajectory")
+        self._take_done(name, count)
+
+    def _take_done(self, name: str, count: int) -> None:
+        """Takes what says where the process ended, of as many rows as a node has."""
         done = self.given.get("done", np.zeros((count, 1), np.float32))
         self.done = self._array("done", done, ["done"])
         if len(self.done) != count:
             raise self.fault(f"done has {len(self.done)} rows, node {name!r} has {count}; wanted the same")
+        wrong = np.flatnonzero((self.done < 0) | (self.done > 1))
+        if len(wrong):
+            raise self.fault(
+                f"row {wrong[0]} of done is {self.done[wrong[0], 0]:g}; wanted 1 where the process ends, else 0"
+            )
 
     def _warn_of_endings(self) -> None:
         """Says that the graph lacks what would learn when the process ends, where it does."""
@@ -292,11 +301,15 @@ class _Intake:
                 f"node {name!r} has shape {np.shape(given)}; the graph file has {len(columns)} columns for it "
                 f"({', '.join(columns)})"
             )
-        values = values.astype(np.float32)
-        if np.isinf(values).any():
-            row, column = np.argwhere(np.isinf(values))[0]
-            raise self.fault(f"row {row}, column {columns[column]!r} of node {name!r} is infinite; wanted a number")
-        return values
+        with np.errstate(over="ignore"):
+            single = values.astype(np.float32)
+        if np.isinf(single).any():
+            row, column = np.argwhere(np.isinf(single))[0]
+            raise self.fault(
+                f"row {row}, column {columns[column]!r} of node {name!r} is {values[row, column]:g}; wanted a finite "
+                "number that float32 can hold"
+            )
+        return single
 
     def _given_ends(self) -> NDArray[np.int64]:
         rows = len(self.done)

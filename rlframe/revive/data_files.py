@@ -19,12 +19,14 @@ from rlframe.utils.errors import DataError
 if TYPE_CHECKING:
     from rlframe.revive.graph import DecisionGraph
 
-__all__ = ["TRAJECTORY_NAMES", "read_arrays", "read_table"]
+__all__ = ["TRAJECTORY_NAMES", "read_archive", "read_arrays", "read_table"]
 
 #: What a table's column of trajectory numbers may be called.
 TRAJECTORY_NAMES = ("trajectory", "trajectory_id", "traj_id", "traj", "episode", "episode_id", "eps_id")
 
 Arrays = dict[str, NDArray[Any]]
+#: How pandas writes columns of truth values.
+_TRUTH = {"true": 1.0, "false": 0.0, "": np.nan}
 
 
 def read_arrays(path: Path, graph: DecisionGraph) -> Arrays:
@@ -39,6 +41,15 @@ def read_arrays(path: Path, graph: DecisionGraph) -> Arrays:
         return _by_node(path, read_table(path), graph)
     known = [*_BY_NODE, *_BY_COLUMN]
     raise DataError(f"{path}: got a file {path.suffix or 'without a suffix'!r}; wanted one of {', '.join(known)}")
+
+
+def read_archive(path: Path) -> Arrays:
+    """Returns the arrays of an `.npz` file by name.
+
+    Raises:
+        DataError: As `read_arrays`.
+    """
+    return _read(path, _read_npz)
 
 
 def read_table(path: Path) -> Arrays:
@@ -60,7 +71,8 @@ def _read(path: Path, read: Callable[[Path], Arrays]) -> Arrays:
         raise DataError(f"{path}: there is no such data file")
     try:
         return read(path)
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error, struct.error) as error:
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error, struct.error,
+            csv.Error) as error:  # fmt: skip
         if isinstance(error, DataError):
             raise
         if isinstance(error, UnicodeDecodeError):
@@ -146,7 +158,8 @@ def _numbers(cells: list[str]) -> NDArray[Any]:
     try:
         return np.array([float(cell) if cell.strip() else np.nan for cell in cells], np.float64)
     except ValueError:
-        return np.array(cells, object)
+        said = [_TRUTH.get(cell.strip().lower()) for cell in cells]
+        return np.array(cells, object) if None in said else np.array(said, np.float64)
 
 
 def _by_node(path: Path, table: Arrays, graph: DecisionGraph) -> Arrays:
@@ -166,11 +179,20 @@ def _by_node(path: Path, table: Arrays, graph: DecisionGraph) -> Arrays:
         arrays["done"] = _floats(path, "done", "done", table["done"])[:, None]
     trajectory = next((name for name in TRAJECTORY_NAMES if name in table), None)
     rows = len(next(iter(table.values())))
+    if trajectory is not None:
+        _check_named(path, trajectory, table[trajectory])
     changes = np.flatnonzero(table[trajectory][1:] != table[trajectory][:-1]) + 1 if trajectory else np.zeros(0, int)
     if trajectory and len(np.unique(table[trajectory].astype(str))) != len(changes) + 1:
         raise DataError(f"{path}: rows of one {trajectory!r} are not together; sort the file by trajectory and time")
     arrays["index"] = np.append(changes, rows)
     return arrays
+
+
+def _check_named(path: Path, name: str, trajectories: NDArray[Any]) -> None:
+    """Raises a DataError where a row does not say of which trajectory it is."""
+    empty = np.flatnonzero([one is None or one != one or not str(one).strip() for one in trajectories.tolist()])
+    if len(empty):
+        raise DataError(f"{path}, row {empty[0]}: column {name!r} is empty; wanted the row's trajectory")
 
 
 def _floats(path: Path, node: str, column: str, cells: NDArray[Any]) -> NDArray[Any]:
@@ -179,7 +201,7 @@ def _floats(path: Path, node: str, column: str, cells: NDArray[Any]) -> NDArray[
     for row, cell in enumerate(cells):
         try:
             float(cell or "nan")
-        except ValueError:
+        except (TypeError, ValueError):
             raise DataError(
                 f"{path}, row {row}: column {column!r} of node {node!r} is {cell!r}; wanted a number"
             ) from None

@@ -36,6 +36,11 @@ def draft_graph(path: str | Path, actions: Sequence[str] = (), external: Sequenc
     for name in (*actions, *external):
         if name not in table:
             raise ConfigError(f"{path}: there is no column {name!r}; {near(name, table)}")
+    both = next((name for name in actions if name in external), None)
+    if both is not None:
+        raise ConfigError(
+            f"{path}: column {both!r} is named as decided, and as what nothing here changes; wanted one of both"
+        )
     trajectory = next((table[name] for name in TRAJECTORY_NAMES if name in table), None)
     skipped = {*TRAJECTORY_NAMES, "done", "reward", "index", "step", "time", "t"}
     columns = [name for name in table if name not in skipped and not name.startswith("next_")]

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-import yaml
-
 from rlframe.revive.columns import KINDS, Column
 from rlframe.utils.errors import ConfigError
+from rlframe.utils.files import read_text
+from rlframe.utils.yaml_text import parse_yaml
 
 __all__ = ["GraphSpec", "NodeOptions", "parse_graph", "read_yaml"]
 
@@ -69,23 +69,6 @@ def near(name: Any, known: Iterable[str]) -> str:
     return f"did you mean {alike[0]!r}?" if alike else f"wanted one of {', '.join(known)}"
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """Reads YAML without executing anything, and refuses what is said twice."""
-
-
-def _mapping(loader: _UniqueKeys, node: yaml.MappingNode) -> dict[Any, Any]:
-    pairs = [(loader.construct_object(key), loader.construct_object(value, deep=True)) for key, value in node.value]
-    seen: dict[Any, Any] = {}
-    for (key, value), (written, _) in zip(pairs, node.value, strict=True):
-        if key in seen:
-            raise ConfigError(f"line {written.start_mark.line + 1}: {key!r} is there twice; write it once")
-        seen[key] = value
-    return seen
-
-
-_UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
-
-
 def read_yaml(path: Path) -> Any:
     """Returns what a YAML file says.
 
@@ -93,13 +76,11 @@ def read_yaml(path: Path) -> Any:
         ConfigError: It is not there, is no YAML, or says something twice.
     """
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeys)
-    except OSError as error:
-        raise ConfigError(f"{path}: the graph file cannot be read: {error.strerror}") from None
-    except ConfigError as error:
-        raise ConfigError(f"{path}, {error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: the graph file is no YAML: {' '.join(str(error).split())}") from None
+        text = read_text(path)
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        raise ConfigError(f"{path}: the graph file cannot be read: {said}") from None
+    return parse_yaml(text, where=str(path), unique=True)
 
 
 def parse_graph(document: Any, source: str) -> GraphSpec:
@@ -165,8 +146,10 @@ def _entries(key: str, entries: Any) -> Iterator[tuple[str, Any]]:
     listed = [entries] if isinstance(entries, Mapping) else entries
     if not isinstance(listed, list | tuple) or not all(isinstance(entry, Mapping) for entry in listed):
         raise ConfigError(f"{key}: got {entries!r}; wanted a list of entries `- NAME: {{...}}`")
-    for entry in listed:
-        yield from ((str(name), said) for name, said in entry.items())
+    for name, said in (item for entry in listed for item in entry.items()):
+        if name is None or isinstance(name, bool):
+            raise ConfigError(f'{key}: got the name {name}, which YAML reads as no text; write it in quotes, as "yes"')
+        yield str(name), said
 
 
 def _columns(entries: Any) -> dict[str, tuple[Column, ...]]:

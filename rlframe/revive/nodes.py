@@ -19,6 +19,8 @@ __all__ = ["Derivation", "Node", "Role", "resolve"]
 
 #: Node, and array of the data, whose values above ½ say that the process has ended with the row.
 DONE = "done"
+#: Array of the data with the ends of trajectories.
+INDEX = "index"
 Role = Literal["leaf", "external", "network", "function", "derived"]
 
 
@@ -122,6 +124,11 @@ class _Resolution:
 
     def _check_names(self) -> None:
         mentioned = set(self._mentioned())
+        if INDEX in mentioned:
+            raise ConfigError(
+                f"graph: {INDEX!r} is where trajectories end, in the data; wanted another name for a node"
+            )
+        self._check_done(mentioned)
         for node in self.columns:
             if node.startswith(RESERVED):
                 raise ConfigError(f"columns: node {node!r} takes its columns from the node without the prefix")
@@ -130,6 +137,17 @@ class _Resolution:
         for node in self.spec.options:
             if node not in mentioned and f"ts_{node}" not in mentioned and node not in self.columns:
                 raise ConfigError(f"nodes: the graph has no node {node!r}; {near(node, sorted(mentioned))}")
+
+    def _check_done(self, mentioned: set[str]) -> None:
+        columns = self.columns.get(DONE, ())
+        if DONE not in mentioned or not columns:
+            return
+        values = columns[0].values
+        if len(columns) > 1 or not set(values or ()) <= {0, 1}:
+            raise ConfigError(
+                f"columns: node {DONE!r} says whether the process ends; wanted one column, "
+                f"{{dim: {DONE}, type: category, values: [0, 1]}}"
+            )
 
     def _base_columns(self, node: str, prefix: str) -> tuple[Column, ...]:
         base = node.removeprefix(prefix)

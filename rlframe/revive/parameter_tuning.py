@@ -10,7 +10,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rlframe.revive.columns import Column
+from rlframe.revive.columns import Column, as_numbers
+from rlframe.revive.data_files import read_archive
 from rlframe.revive.functions import RewardFunction
 from rlframe.revive.graph import DecisionGraph
 from rlframe.revive.graph_file import near
@@ -86,7 +87,7 @@ def read_initial_state(given: str | Path | Mapping[str, ArrayLike], graph: Decis
             f"{graph.source}: nothing is tunable; name external factors in the graph file, `tunable: [...]`, of {known}"
         )
     if isinstance(given, str | Path):
-        taken = _Given(_read(Path(given)), graph, str(given))
+        taken = _Given(read_archive(Path(given)), graph, str(given))
     else:
         taken = _Given(given, graph, "initial state")
     state = {node: taken.vector(node) for node in dict.fromkeys(graph.transitions.values())}
@@ -95,16 +96,6 @@ def read_initial_state(given: str | Path | Mapping[str, ArrayLike], graph: Decis
     if len(set(lengths.values())) > 1:
         raise DataError(f"{taken.source}: external factors have different lengths, {lengths}; wanted one for each step")
     return InitialState(state, external, min(longest, *lengths.values()) if lengths else longest)
-
-
-def _read(path: Path) -> Arrays:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: np.asarray(file[name]) for name in file.files}
-    except (OSError, EOFError, ValueError, AttributeError) as error:
-        raise DataError(
-            f"{path}: the initial state cannot be read, wanted an .npz with an array per node: {error}"
-        ) from error
 
 
 class _Given:
@@ -116,7 +107,7 @@ class _Given:
     def _array(self, node: str) -> NDArray[np.float32]:
         if node not in self.arrays:
             raise DataError(f"{self.source}: no array for node {node!r}; {near(node, self.arrays)}")
-        values = np.asarray(self.arrays[node], np.float32)
+        values = as_numbers(node, self.arrays[node])
         if not np.isfinite(values).all():
             raise DataError(f"{self.source}: node {node!r} has values that are no numbers; wanted numbers")
         return values

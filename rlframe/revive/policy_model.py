@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rlframe.models.actor import ChainActor
+from rlframe.revive.columns import as_numbers
 from rlframe.revive.graph import DecisionGraph
 from rlframe.utils.errors import CheckpointError, ConfigError, DataError
 from rlframe.utils.seeding import make_rng
@@ -210,7 +211,7 @@ def scaled_inputs(graph: DecisionGraph, node: str, state: Mapping[str, ArrayLike
                 f"the policy of {node!r} sees {', '.join(graph.nodes[node].inputs)}; got no {name!r} but "
                 f"{', '.join(sorted(state)) or 'nothing'}"
             )
-        values = np.asarray(state[name], np.float32)
+        values = as_numbers(name, state[name])
         if values.shape[-1:] != (scaler.dim,):
             raise DataError(f"node {name!r}: got an array of shape {values.shape}; wanted [..., {scaler.dim}]")
         if not np.isfinite(values).all():

@@ -20,6 +20,7 @@ from rlframe.revive.configuration import Configuration
 from rlframe.revive.data import GraphData
 from rlframe.revive.graph import DecisionGraph
 from rlframe.revive.policy_model import Head, PolicyModel, PolicyNetwork, policy_inputs, scaled_inputs
+from rlframe.revive.score import logged_score, score_per_step
 from rlframe.revive.workspace import HALVES
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.seeding import derive_seed, make_rng
@@ -61,7 +62,7 @@ class PolicyResult:
         models: The best policy by the half that it was trained in.
         scores: Mean score with its interval, by policy and environment: `("train", "val")` is the policy of the
             training half in the environment of the other.
-        data: Mean reward of each half's data.
+        data: What the log of each half scores; see `logged_score`.
         rows: Rows of each half.
         curves: By the same pairs, `(share done, score)`.
         cloning_error: Mean squared error of the cloned behaviour, by half.
@@ -112,7 +113,10 @@ class PolicyTraining:
         self.make_env, self.data, self.reward, self.node, self.config = make_env, data, reward, node, config
         self.known = dict(known or {})
         self.result = PolicyResult(
-            data={half: data[half].mean_reward(reward) for half in HALVES},
+            data={
+                half: logged_score(data[half], reward, config.base.test_horizon, config.base.test_gamma)
+                for half in HALVES
+            },
             rows={half: len(data[half]) for half in HALVES},
         )
 
@@ -191,27 +195,26 @@ def check_behaviour(config: Configuration, data: GraphData, node: str) -> None:
 
 
 def judge(make_env: MakeEnv, half: str, network: PolicyNetwork, config: Configuration) -> NDArray[np.float64]:
-    """Returns the scores of a policy over rollouts in a half's environment: Σ γᵗ r / horizon. Float64 `[rollouts]`.
-
-    Rollouts that end early, or for which the log ends, are shorter; what they add up to is divided by their length.
-    """
+    """Returns the scores of a policy over rollouts in a half's environment: `score_per_step`. Float64 `[B]`."""
     base = config.base
     env = make_env(half, base.test_rollouts, base.test_horizon, 0.0, derive_seed(base.global_seed, "judge", half))
     rng = make_rng(base.global_seed, "judge", half, "actions")
     obs, _ = env.reset(seed=derive_seed(base.global_seed, "judge", half))
     count = base.test_rollouts
-    sums, lengths, alive = np.zeros(count), np.zeros(count), np.ones(count, bool)
+    sums, steps = np.zeros(count), np.zeros(count, np.int64)
+    alive, ended = np.ones(count, bool), np.zeros(count, bool)
     for step in range(base.test_horizon):
         rows = np.asarray(obs, np.float32)
         actions = network.means(rows) if base.deterministic_test else network.samples(rows, rng)
         obs, rewards, terminated, truncated, _ = env.step(np.clip(actions, -1.0, 1.0))
         sums += alive * base.test_gamma**step * rewards
-        lengths += alive
+        steps += alive
+        ended |= alive & terminated
         alive &= ~(terminated | truncated)
         if not alive.any():
             break
     env.close()
-    return sums / lengths
+    return score_per_step(sums, steps, ended, base.test_horizon, base.test_gamma)
 
 
 def _learned(training: PolicyTraining, half: str) -> Iterator[tuple[float, PolicyNetwork, float]]:

@@ -309,9 +309,14 @@ class ReviveServer:
         self._check_goes_on()
         taken = self._environment_to_take()
         self._failure = None
-        self.workspace.note_files(self._given())
-        self.workspace.write(CONFIG, self.config.to_dict())
-        self.workspace.may_go_on()
+        lock = self.workspace.lock()
+        try:
+            self.workspace.note_files(self._given())
+            self.workspace.write(CONFIG, self.config.to_dict())
+            self.workspace.may_go_on()
+        except BaseException:
+            lock.release()
+            raise
 
         def work() -> None:
             try:
@@ -323,6 +328,8 @@ class ReviveServer:
                         break
             except BaseException as error:  # raised by wait() and the get_* methods
                 self._failure = error
+            finally:
+                lock.release()
 
         self._thread = threading.Thread(target=work, name="revive", daemon=True)
         self._thread.start()

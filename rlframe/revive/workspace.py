@@ -7,6 +7,7 @@
     tune_parameter.json    the same of parameter tuning
     revive.log             what happened
     stop.json              there while stopping is asked for
+    run.lock               there while a process trains in the run, and locked by it
     venv/                  the best environment so far, both halves
     policy/                the best policy so far; policy_val/ is that of the other half
     trials/                what each trial of a search did
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlframe.utils.errors import CheckpointError, ConfigError
 from rlframe.utils.files import open_regular, read_json
+from rlframe.utils.run_lock import RunLock
 
 if TYPE_CHECKING:
     from rlframe.revive.configuration import Configuration
@@ -232,6 +234,17 @@ class Workspace:
                     f"{one['path']}: the data have changed since {self.directory} learned from them; put the old file "
                     "back, or train again with another run_id"
                 )
+
+    # --- who trains -------------------------------------------------------------------------------------------
+
+    def lock(self) -> RunLock:
+        """Keeps other processes, and other servers of this one, from training in the run until it is released.
+
+        Raises:
+            ConfigError: Another one does.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        return RunLock(self.directory)
 
     # --- stopping ---------------------------------------------------------------------------------------------
 

@@ -21,15 +21,21 @@ def write_as_dicts(*kinds: type[dict[Any, Any]]) -> None:
             getattr(yaml, name).add_representer(kind, yaml.representer.SafeRepresenter.represent_dict)
 
 
-def parse_yaml(text: str, *, json_only: bool = False, where: str = "value") -> Any:
+def parse_yaml(text: str, *, json_only: bool = False, where: str = "value", unique: bool = False) -> Any:
     """Returns the value that a YAML or JSON text spells, with 1e-4 a number.
+
+    Args:
+        text: The text.
+        json_only: Whether YAML is none.
+        where: It comes from, for messages.
+        unique: Whether a key that YAML says twice in one map is an error.
 
     Raises:
         ConfigError: If the text is neither.
     """
     try:
         # A SafeLoader's subclass: it makes plain values only.
-        value = parse_json(text) if json_only else yaml.load(text, _Loader)
+        value = parse_json(text) if json_only else yaml.load(text, _UniqueKeys if unique else _Loader)
         check_plain(value)
         return value
     except RecursionError:
@@ -76,3 +82,18 @@ _Loader.yaml_implicit_resolvers = {
 }
 # After the resolver of integers, so that those stay integers.
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^(?:{_FLOAT.pattern})$"), list("-+0123456789."))
+
+
+class _UniqueKeys(_Loader):
+    """The same, which refuses what is said twice in one map; keys that come by `<<` are said elsewhere."""
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        """Returns a map's node, after a look at its keys."""
+        node: Any = super().compose_mapping_node(anchor)
+        seen: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (key.tag, key.value) in seen:
+                    raise yaml.YAMLError(f"line {key.start_mark.line + 1}: {key.value!r} is there twice; write it once")
+                seen.add((key.tag, key.value))
+        return node

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from rlframe.cli.run_directory import (
-    RunLock,
     RunSpec,
     checkpoints,
     describe_checkpoint,
@@ -23,6 +22,7 @@ from rlframe.cli.run_directory import (
 )
 from rlframe.cli.stop import StopCriterion
 from rlframe.utils.errors import CheckpointError, ConfigError
+from rlframe.utils.run_lock import RunLock
 
 SPEC = RunSpec("DQN", "CartPole-v1", {"lr": 1e-3}, StopCriterion(episode_reward_mean=195.0), 5, 3)
 
@@ -138,7 +138,7 @@ def test_one_process_trains_in_a_directory_and_leaves_it_free(tmp_path: Path) ->
 
 
 def test_without_locks_nobody_is_kept_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlframe.cli.run_directory.fcntl", None)
+    monkeypatch.setattr("rlframe.utils.run_lock.fcntl", None)
     lock = RunLock(tmp_path)
     RunLock(tmp_path).release()
     lock.release()
@@ -146,7 +146,7 @@ def test_without_locks_nobody_is_kept_out(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_lock_of_a_process_that_was_killed_is_taken_over(tmp_path: Path) -> None:
-    holds = f"import os, time; from pathlib import Path; from rlframe.cli.run_directory import RunLock\n" \
+    holds = f"import os, time; from pathlib import Path; from rlframe.utils.run_lock import RunLock\n" \
             f"lock = RunLock(Path({str(tmp_path)!r})); print('held', flush=True); time.sleep(60)"  # fmt: skip
     process = subprocess.Popen([sys.executable, "-c", holds], stdout=subprocess.PIPE)
     assert process.stdout is not None

@@ -53,7 +53,7 @@ def changed(name, row, value, column=0):
         ),
         (changed("valve", 3, 37), "row 3, column 'valve_pc' of node 'valve' is 37; wanted one of 11 equally spaced"),
         (changed("inflow", 2, 5, 1), r"row 2, column 'mode' of node 'inflow' is 5; wanted one of \[0, 1\]"),
-        (changed("level", 1, np.inf), "row 1, column 'level_m' of node 'level' is infinite"),
+        (changed("level", 1, np.inf), "row 1, column 'level_m' of node 'level' is inf; wanted a finite"),
         ({key: value for key, value in tank_arrays().items() if key != "index"}, "every trajectory has one row"),
         ({key: value for key, value in tank_arrays().items() if key != "level"}, "no array for node 'level'"),
     ],
@@ -224,6 +224,46 @@ def test_table_without_a_column_or_with_text_says_so(graph, tmp_path):
         GraphData.from_file(write_csv(tmp_path / "b.csv", **columns), graph)
 
 
+def test_table_with_rows_of_no_trajectory_with_lists_or_long_cells_says_so(graph, table, tmp_path):
+    text = table.read_text()
+    (tmp_path / "a.csv").write_text(text.replace("\n1,", "\n,", 1))
+    with pytest.raises(DataError, match=r"a.csv, row 4: column 'episode' is empty; wanted the row's trajectory"):
+        GraphData.from_file(tmp_path / "a.csv", graph)
+    (tmp_path / "b.csv").write_text(text + "1," + "1" * 200_000 + ",0,0,0\n")
+    with pytest.raises(DataError, match=r"b.csv: the file cannot be read.*field larger than"):
+        GraphData.from_file(tmp_path / "b.csv", graph)
+    columns = {"level_m": [[1.0], [2.0]], "valve_pc": [0, 0], "inflow": [0, 0], "mode": [0, 0]}
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(pyarrow.table(columns), tmp_path / "c.parquet")
+    with pytest.raises(DataError, match=r"c.parquet, row 0: column 'level_m' of node 'level' is .*; wanted a number"):
+        GraphData.from_file(tmp_path / "c.parquet", graph)
+
+
+def test_truth_values_of_a_table_are_ones_and_zeros_as_pandas_writes_them(graph, tmp_path):
+    columns = {"level_m": [1.0, 2.0, 1.5], "valve_pc": [0, 0, 0], "inflow": [0, 0, 0], "mode": ["True", "", "False"]}
+    path = write_csv(tmp_path / "a.csv", **columns, done=["False", "False", "True"])
+    with pytest.warns(UserWarning, match="done says that the process ends"):
+        data = GraphData.from_file(path, graph)
+    assert data.arrays["inflow"][:, 1].tolist() == [1, 1]
+    assert data.mask["inflow"][:, 1].tolist() == [True, False]
+    assert data.done[:, 0].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("done", 5.0, "row 2 of done is 5; wanted 1 where the process ends, else 0"),
+        ("level", 1e300, r"row 2, column 'level_m' of node 'level' is 1e\+300; wanted a finite number"),
+    ],
+)
+def test_values_that_mean_nothing_are_refused(graph, name, value, message):
+    arrays = {**tank_arrays(), "done": np.zeros((7, 1))}
+    arrays[name] = np.array(arrays[name], np.float64)
+    arrays[name][2] = value
+    with pytest.raises(DataError, match=message):
+        GraphData.from_arrays(arrays, graph)
+
+
 def test_drafted_graph_reads_its_table(table, tmp_path):
     path = tmp_path / "graph.yaml"
     path.write_text(draft_graph(table, ["valve_pc"], ["inflow"]))
@@ -239,6 +279,8 @@ def test_drafted_graph_reads_its_table(table, tmp_path):
     assert len(GraphData.from_file(table, graph)) == 5
     with pytest.raises(ConfigError, match="no column looks like an action"):
         draft_graph(table)
+    with pytest.raises(ConfigError, match="column 'inflow' is named as decided, and as what nothing here changes"):
+        draft_graph(table, ["valve_pc", "inflow"], ["inflow"])
 
 
 @pytest.mark.parametrize(

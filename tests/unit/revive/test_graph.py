@@ -100,6 +100,21 @@ def test_order_puts_nodes_behind_their_inputs_whatever_the_file_says():
             "all columns of node 'valve' have fit: false",
         ),
         ({"custom_nodes": {}}, "custom_nodes are classes of Revive's"),
+        (
+            {"columns": [{True: {"dim": "level"}}]},
+            "columns: got the name True, which YAML reads as no text; .* in quotes",
+        ),
+        ({"graph": {"index": ["level"], "next_level": ["level", "index"]}}, "'index' is where trajectories end"),
+        (
+            {
+                "graph": {**TANK["metadata"]["graph"], "done": ["next_level"]},
+                "columns": [
+                    *TANK["metadata"]["columns"],
+                    {"alarm": {"dim": "done", "type": "category", "values": [1, 2]}},
+                ],
+            },
+            r"node 'done' says whether the process ends; wanted one column, .* values: \[0, 1\]",
+        ),
     ],
 )
 def test_graph_file_with_a_fault_names_it(changes, message):
@@ -112,7 +127,24 @@ def test_graph_file_with_a_fault_names_it(changes, message):
 def test_graph_file_that_says_a_node_twice_is_refused_with_its_line(tmp_path):
     path = tmp_path / "tank.yaml"
     path.write_text("metadata:\n  graph:\n    valve: [level]\n    valve: [inflow]\n")
-    with pytest.raises(ConfigError, match=r"tank.yaml, line 4: 'valve' is there twice"):
+    with pytest.raises(ConfigError, match=r"tank.yaml: .*line 4: 'valve' is there twice"):
+        DecisionGraph.from_file(path)
+
+
+def test_graph_file_is_read_as_other_files_of_settings_with_merged_maps_and_numbers_like_1e5(tmp_path):
+    path = tmp_path / "tank.yaml"
+    path.write_text(
+        "wide: &wide {dim: level, type: continuous, max: 3}\n"
+        "metadata:\n"
+        "  graph: {valve: [level], next_level: [level, valve]}\n"
+        "  columns:\n"
+        "    - level_m: {<<: *wide, max: 1e5}\n"
+        "    - valve_pc: {dim: valve}\n"
+    )
+    (level,) = DecisionGraph.from_file(path).nodes["level"].columns
+    assert (level.kind, level.high) == ("continuous", 1e5)
+    path.write_text("? [a, b]\n: 1\n")
+    with pytest.raises(ConfigError, match=r"tank.yaml: cannot be read: .*unhashable"):
         DecisionGraph.from_file(path)
 
 

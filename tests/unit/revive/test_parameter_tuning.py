@@ -95,5 +95,5 @@ def test_initial_state_is_read_from_a_file(tmp_path):
     initial = read_initial_state(tmp_path / "start.npz", KnownEnv().graph, 1800)
     assert (initial.horizon, initial.state["x"].tolist()) == (4, [0.0])
     (tmp_path / "start.npz").write_bytes(b"nothing")
-    with pytest.raises(DataError, match=r"start.npz: the initial state cannot be read"):
+    with pytest.raises(DataError, match=r"start.npz: got no archive of np.savez"):
         read_initial_state(tmp_path / "start.npz", KnownEnv().graph, 1800)

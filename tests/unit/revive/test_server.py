@@ -293,6 +293,19 @@ def test_stopping_leaves_what_is_best_and_the_same_run_goes_on(files, tmp_path):
     assert again.get_virtualenv_env()[1]["task_state"] == "End"
 
 
+def test_two_servers_do_not_train_in_one_run_at_a_time(done, files):
+    server = serve(files, done.workspace.directory.parent)
+    other = done.workspace.lock()
+    try:
+        with pytest.raises(ConfigError, match=r"in use: process \d+ trains there; wait until it ends"):
+            server.train()
+    finally:
+        other.release()
+    server.train_venv()
+    assert server.wait()
+    assert not (done.workspace.directory / "run.lock").exists()
+
+
 def test_command_line_shows_a_run_and_says_whether_to_use_the_policy(done, tmp_path):
     run, tell = str(done.workspace.directory), CliRunner().invoke
     use = done.get_policy_model()[1]["verdict"]["use"]
@@ -310,6 +323,22 @@ def test_command_line_shows_a_run_and_says_whether_to_use_the_policy(done, tmp_p
     assert (untrusted.exit_code, "--trust" in untrusted.stderr, page.exists()) == (2, True, False)
     assert tell(app, ["revive", "report", run, "-o", str(page), "--trust"]).exit_code == (0 if use else 3)
     assert page.read_text() == write_report(done.workspace, trust=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("cut.npz", b"PK\x03\x04", "got no archive of np.savez"),
+        ("empty.npz", b"", "got no archive of np.savez"),
+        ("text.json", b'{"level": [["high"]], "feed": [[1, 0]]}', "node 'level': got"),
+        ("ragged.json", b'{"level": [[1], [1, 2]], "feed": [[1, 0]]}', "node 'level': got"),
+        ("words.json", b'{"level": {"a": 1}, "feed": [[1, 0]]}', "node 'level': got"),
+    ],
+)
+def test_states_that_are_none_are_told(done, tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    said = CliRunner().invoke(app, ["revive", "infer", str(done.workspace.directory), str(tmp_path / name)])
+    assert (said.exit_code, message in said.output) == (2, True), said.output
 
 
 def test_evaluating_a_run_without_a_policy_says_so(done, files, tmp_path):
