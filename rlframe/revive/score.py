@@ -32,8 +32,8 @@ def score_per_step(
         gamma: Discount.
     """
     weights = np.concatenate([[0.0], np.cumsum(gamma ** np.arange(horizon))])
-    lived: NDArray[np.float64] = np.where(ended, weights[horizon], weights[steps])
-    return sums / lived * (weights[horizon] / horizon)
+    lived = np.where(ended, weights[horizon], weights[steps])
+    return np.asarray(sums / lived * (weights[horizon] / horizon), np.float64)
 
 
 def logged_score(data: GraphData, reward: RewardFunction, horizon: int, gamma: float) -> float:
