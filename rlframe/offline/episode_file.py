@@ -13,6 +13,7 @@ from rlframe.data.columns import (
     ACTION_LOGP,
     ACTION_PROB,
     ACTIONS,
+    AGENT_INDEX,
     DONES,
     EPS_ID,
     NEXT_OBS,
@@ -98,6 +99,13 @@ class ArrayFile(EpisodeFile):
     def __init__(self, path: str, arrays: Mapping[str, Any]) -> None:
         self.path = path
         self._columns = {OTHERS_NAMES.get(name, name): array for name, array in arrays.items()}
+        if len(self._columns) < len(arrays):
+            twice = [name for name in arrays if OTHERS_NAMES.get(name, name) in arrays.keys() - {name}]
+            raise DataError(
+                f"{path}: got {twice[0]!r} and {OTHERS_NAMES[twice[0]]!r}, which are one column; wanted one of them"
+                if twice
+                else f"{path}: got several arrays for one column among {', '.join(arrays)}; wanted each column once"
+            )
         note = self._columns.pop(ACTIONS_NORMALIZED, None)
         if note is not None and len(note):
             self.actions_normalized = bool(np.asarray(note[:1]).reshape(-1)[0])
@@ -108,7 +116,9 @@ class ArrayFile(EpisodeFile):
                 f"names of others that are understood: {', '.join(OTHERS_NAMES)}"
             )
         self._check_rows()
+        self._ids = self._episode_ids()
         ends = self._episode_ends()
+        self._settle_ids()
         self.bounds = piece_bounds(ends, PIECE_ROWS)
         self.forms = {name: ColumnForm(made.dtype.str, made.shape[1:]) for name, made in self._piece(0, 2).items()}
         self._last = np.zeros(len(self._columns[REWARDS]), bool)
@@ -150,16 +160,59 @@ class ArrayFile(EpisodeFile):
                     f"{self.path}: {name!r} has rows of shape {array.shape[1:]}, wanted one number for each step"
                 )
 
+    def _episode_ids(self) -> NDArray[np.int64] | None:
+        """Returns which episode each row says that it is of; None where rows say nothing."""
+        if EPS_ID not in self._columns:
+            return None
+        given = np.asarray(self._columns[EPS_ID][:]).reshape(len(self._columns[REWARDS]))
+        odd = np.flatnonzero(given != np.floor(given)) if given.dtype.kind == "f" else []
+        if len(odd):
+            raise DataError(f"{self.path}: {EPS_ID!r}: got {given[odd[0]]} in row {odd[0]}, wanted whole numbers")
+        return given.astype(np.int64)
+
+    def _settle_ids(self) -> None:
+        """Gives an episode whose number an earlier one had, that has ended, another: runs that count from 0 again.
+
+        Raises:
+            DataError: Rows of one episode are in several places, and nothing tells what each step led to.
+        """
+        ids = self._ids
+        if ids is None or AGENT_INDEX in self._columns:
+            return
+        begins = np.concatenate([[0], np.flatnonzero(ids[1:] != ids[:-1]) + 1])
+        if len(np.unique(ids[begins])) == len(begins):
+            return
+        ended = np.zeros(len(ids), bool)
+        for name in _FLAGS:
+            if name in self._columns:
+                ended |= np.asarray(self._columns[name][:]).reshape(len(ids)).astype(bool)
+        stops, fresh, now = [*begins[1:], len(ids)], int(ids.max()) + 1, dict[int, tuple[int, int]]()
+        for begin, stop in zip(begins.tolist(), stops, strict=True):
+            said = int(ids[begin])
+            number, last = now.get(said, (said, -1))
+            if last >= 0 and ended[last]:
+                number, fresh = fresh, fresh + 1
+            elif last >= 0 and NEXT_OBS not in self._columns:
+                raise DataError(
+                    f"{self.path}: {EPS_ID!r}: got rows of the episode {said} in several places, up to row {last} and "
+                    f"from row {begin} on, and no {NEXT_OBS!r}; wanted each episode's rows together, in their order"
+                )
+            now[said] = (number, int(stop) - 1)
+            ids[begin:stop] = number
+
     def _episode_ends(self) -> NDArray[np.intp]:
         """Returns the last rows of episodes."""
         rows = len(self._columns[REWARDS])
         ends = np.zeros(rows, bool)
         for name in _FLAGS:
             if name in self._columns:
-                ends |= np.asarray(self._columns[name][:]).reshape(rows).astype(bool)
-        if EPS_ID in self._columns:
-            ids = np.asarray(self._columns[EPS_ID][:]).reshape(rows)
-            ends[:-1] |= ids[1:] != ids[:-1]
+                flags = np.asarray(self._columns[name][:]).reshape(rows)
+                odd = np.flatnonzero((flags != 0) & (flags != 1))
+                if len(odd):
+                    raise DataError(f"{self.path}: {name!r}: got {flags[odd[0]]} in row {odd[0]}, wanted 0 or 1")
+                ends |= flags.astype(bool)
+        if self._ids is not None:
+            ends[:-1] |= self._ids[1:] != self._ids[:-1]
         if not ends.any() and not {EPS_ID, *_FLAGS} & self._columns.keys():
             raise DataError(
                 f"{self.path}: got no array that tells where episodes end, wanted {TERMINATEDS}, {TRUNCATEDS}, {DONES} "
@@ -175,6 +228,8 @@ class ArrayFile(EpisodeFile):
             if name in _NUMBERS:
                 column = column.reshape(len(column))
             columns[name] = column.astype(bool) if name in _FLAGS else as_single(column)
+        if self._ids is not None:
+            columns[EPS_ID] = self._ids[start:stop]
         if TERMINATEDS not in columns:
             columns[TERMINATEDS] = columns.get(DONES, np.zeros(len(columns[REWARDS]), bool))
         if TRUNCATEDS not in columns:

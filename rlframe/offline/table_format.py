@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,6 +13,8 @@ from rlframe.data.columns import DONES, EPS_ID, TERMINATEDS, TRUNCATEDS, T
 from rlframe.offline.data_files import opened
 from rlframe.offline.episode_file import ArrayFile, EpisodeFile, as_single
 from rlframe.utils.errors import ConfigError, DataError
+from rlframe.utils.files import read_text
+from rlframe.utils.yaml_text import parse_yaml
 
 #: A table's schema, where no other is given: beside data.csv, data.schema.yaml or data.schema.json.
 _ENDINGS = (".schema.yaml", ".schema.yml", ".schema.json")
@@ -88,7 +89,10 @@ class TableSchema:
                 for header, part in zip(headers, parts, strict=True):
                     self._check_given(path, header, part, first_row)
             column = parts[0] if name in self._single else np.stack(parts, axis=1)
-            made[name] = as_single(column) if dtype is None else column.astype(dtype)
+            whole = (
+                dtype is None and name in _WHOLE and column.dtype.kind == "f"
+            )  # float32 has not every episode's number
+            made[name] = column.astype(dtype or np.int64) if dtype or whole else as_single(column)
         return made
 
     def _numbers(self, path: str, header: str, table: Mapping[str, NDArray[Any]], first_row: int) -> NDArray[Any]:
@@ -110,12 +114,10 @@ class TableSchema:
 
     @staticmethod
     def _check_given(path: str, header: str, column: NDArray[Any], first_row: int) -> None:
-        odd = np.flatnonzero(~np.isfinite(column))
+        odd = np.flatnonzero(~np.isfinite(column) | (column != np.floor(column)))
         if len(odd):
-            raise DataError(
-                f"{path}: column {header!r}: got {column[odd[0]]} or nothing in row {first_row + odd[0]}, wanted a "
-                "whole number"
-            )
+            got = f"{column[odd[0]]}{'' if np.isfinite(column[odd[0]]) else ' or nothing'}"
+            raise DataError(f"{path}: column {header!r}: got {got} in row {first_row + odd[0]}, wanted a whole number")
 
     @staticmethod
     def _is_single(given: Any) -> bool:
@@ -161,13 +163,11 @@ def open_csv(path: str, schema: Any = None) -> EpisodeFile:
 
 
 def _parsed(path: str) -> Any:
-    import yaml
-
     try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file) if path.endswith(".json") else yaml.safe_load(file)
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        text = read_text(path)
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: got no schema in YAML or JSON ({error})") from error
+    return parse_yaml(text, json_only=path.endswith(".json"), where=path, unique=True)
 
 
 __all__ = ["TableSchema", "open_csv"]

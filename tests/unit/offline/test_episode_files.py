@@ -318,6 +318,20 @@ def test_without_next_observations_only_rows_that_lead_somewhere_are_given(made,
     np.testing.assert_array_equal(batch["dones"], batch["terminateds"] | batch["truncateds"])
 
 
+def test_episodes_of_one_file_that_are_counted_from_0_again_or_beyond_float32_stay_apart(tmp_path):
+    made = SampleBatch.concat_samples(episodes((2, 2, 2, 2)))
+    np.savez(tmp_path / "again.npz", **{**made, "eps_id": np.array([0, 0, 1, 1, 0, 0, 1, 1])})
+    (batch,) = EpisodeReader(str(tmp_path / "again.npz")).read_all_files()
+    assert batch["eps_id"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    numbers = np.repeat([2.0**24, 2.0**24 + 1], 4)
+    np.savez(tmp_path / "large.npz", **{**made, "eps_id": numbers})
+    (tmp_path / "large.csv").write_text("x,e\n" + "".join(f"1.0,{number}\n" for number in numbers))
+    schema = {"obs": "x", "actions": "x", "rewards": "x", "new_obs": "x", "eps_id": "e"}
+    for name, context_ in (("large.npz", context()), ("large.csv", context(schema=schema))):
+        (batch,) = EpisodeReader(str(tmp_path / name), context_).read_all_files()
+        assert batch["eps_id"].tolist() == numbers.tolist()
+
+
 def cut_short(path):
     write(path, episodes())
     (file,) = path.glob("*.parquet")
@@ -385,6 +399,31 @@ def with_column(name, change):
     return write
 
 
+def named_twice(path):
+    made = arrays({})
+    np.savez(path / "data.npz", **made, observations=made["obs"])
+
+
+def interleaved(path):
+    made = arrays({}, ("dones", "terminateds", "truncateds", "new_obs"))
+    np.savez(path / "data.npz", **{**made, "eps_id": np.arange(len(made["obs"])) % 2})
+
+
+def half_an_action(path):
+    write_csv(path)
+    lines = (path / "data.csv").read_text().split("\n")
+    values = lines[3].split(",")
+    values[lines[0].split(",").index("a")] = "0.5"
+    lines[3] = ",".join(values)
+    (path / "data.csv").write_text("\n".join(lines))
+
+
+def schema_says_twice(path):
+    write_csv(path)
+    with (path / "data.schema.yaml").open("a") as file:
+        file.write("\nactions: x\n")
+
+
 def pickles(path):
     np.savez(path / "data.npz", obs=np.array([object()]))
 
@@ -416,6 +455,12 @@ def pickles(path):
             with_column("rewards", lambda rows: np.stack([rows, rows], 1)),
             r"'rewards' has rows of shape \(2,\), wanted one number for each step",
         ),
+        (named_twice, r"data\.npz: got 'observations' and 'obs', which are one column"),
+        (interleaved, r"'eps_id': got rows of the episode 0 in several places, up to row 0 and from row 2 on"),
+        (with_column("eps_id", lambda rows: rows + 0.5), r"'eps_id': got 0\.5 in row 0, wanted whole numbers"),
+        (with_column("dones", lambda rows: rows * np.nan), r"'dones': got nan in row 0, wanted 0 or 1"),
+        (half_an_action, r"data\.csv: column 'a': got 0\.5 in row 4, wanted a whole number"),
+        (schema_says_twice, r"data\.schema\.yaml: cannot be read: line \d+: 'actions' is there twice"),
     ],
 )
 def test_a_broken_file_is_told_with_its_place(kind, says, tmp_path):
