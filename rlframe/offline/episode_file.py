@@ -165,7 +165,7 @@ class ArrayFile(EpisodeFile):
         if EPS_ID not in self._columns:
             return None
         given = np.asarray(self._columns[EPS_ID][:]).reshape(len(self._columns[REWARDS]))
-        odd = np.flatnonzero(given != np.floor(given)) if given.dtype.kind == "f" else []
+        odd = np.flatnonzero(given != np.floor(given))
         if len(odd):
             raise DataError(f"{self.path}: {EPS_ID!r}: got {given[odd[0]]} in row {odd[0]}, wanted whole numbers")
         return given.astype(np.int64)
