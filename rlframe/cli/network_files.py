@@ -226,7 +226,7 @@ def _check_outputs(path: Path, layers: _Layers, outputs: list[int]) -> None:
 
 def _activation(path: Path, name: str, keys: Mapping[str, str]) -> str:
     activation = keys.get("activation", "linear").strip().lower()
-    if activation not in ACTIVATIONS and activation != "softmax":
+    if activation not in ACTIVATIONS and not (activation == "softmax" and _is_output(keys)):
         raise ConfigError(
             f"{path}: [{name}] has activation={activation}; wanted one of {', '.join(sorted(ACTIVATIONS))}"
         )

@@ -50,13 +50,13 @@ def read_bytes(path: str | os.PathLike[str], most: int = MOST_TEXT_BYTES) -> byt
 
 
 def read_text(path: str | os.PathLike[str], most: int = MOST_TEXT_BYTES) -> str:
-    """Returns the text of a regular file in UTF-8.
+    """Returns the text of a regular file in UTF-8, without the mark that editors on Windows begin it with.
 
     Raises:
         OSError: As `read_bytes`.
         ValueError: If it is no UTF-8.
     """
-    return read_bytes(path, most).decode("utf-8")
+    return read_bytes(path, most).decode("utf-8-sig")
 
 
 def parse_json(data: str | bytes, *, infinite: bool = False) -> Any:

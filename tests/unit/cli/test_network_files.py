@@ -135,6 +135,7 @@ def test_trainers_have_the_networks_of_the_files(write, algorithm, env, flags, t
         ("[dense-0]\nunits=4\ndropout=0.5\n[dense-1]\n", r"\[dense-0\] has dropout; wanted activation, "),
         ("[dense-0]\nunits=many\n[dense-1]\n", r"units=many; wanted a whole number"),
         ("[dense-0]\nunits=4\nactivation=mish\n[dense-1]\n", r"activation=mish; wanted one of "),
+        ("[dense-0]\nunits=4\nactivation=softmax\n[dense-1]\n", r"activation=softmax; wanted one of "),
         ("[dense-0]\nunits=4\n[convolutional-0]\n[dense-1]\n", r"wanted convolutions first"),
         ("[dense-0]\nunits=4\n", r"has 0 outputs"),
         ("[dense-0]\nunits=4\n[dense-1]\n[dense-2]\n", r"wanted common=1 in \[dense-0\]"),
@@ -153,6 +154,12 @@ def test_files_that_say_what_cannot_be_are_answered_in_a_sentence(write, text, s
     with pytest.raises(ConfigError, match=said) as raised:
         network_config(write(text), "model", keys_of("PPO"))
     assert "\n" not in str(raised.value)
+
+
+def test_files_of_windows_editors_are_read(tmp_path):
+    path = tmp_path / "net.cfg"
+    path.write_bytes(SHARED.lstrip().replace("\n", "\r\n").encode("utf-8-sig"))
+    assert network_config(path, "model", keys_of("PPO"))[0]["model"]["fcnet_hiddens"] == [32, 16]
 
 
 def test_files_for_another_kind_of_algorithm_are_refused(write):
