@@ -75,7 +75,7 @@ def test_the_readme_is_one_page_and_its_commands_are_those_that_ci_runs():
 #: What users ask first, and a part of its answer. docs/index.md asks them in these words.
 QUESTIONS = {
     "How do I train on an environment of mine?": "class StockTradingEnv(gym.Env)",
-    "Which algorithm do I begin with?": "| continuous actions, each step is dear | SAC |",
+    "Which algorithm do I begin with?": "| continuous actions, each step is expensive | SAC |",
     "Why does my return stay flat?": "| `entropy` never falls |",
     "Why is my reward NaN?": "`NonFiniteError`",
     "How do I change the network?": '`model: {"fcnet_hiddens"',
