@@ -1,4 +1,4 @@
-"""An execution plan of your own: DQN that mixes every fresh batch into two replayed ones, and reports its plan.
+"""An execution plan of your own: DQN that learns from four replayed batches for each sample, and reports its plan.
 
 python examples/own_execution_plan.py --iterations 3
 """
