@@ -71,7 +71,7 @@ def split(  # noqa: PLR0913, PLR0917  one parameter for each option
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Divide a dataset by episode, by lot."""
+    """Divide a dataset at random, by episode."""
     with reporting(debug):
         from rlframe.offline.datasets import split_dataset
 

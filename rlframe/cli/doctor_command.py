@@ -33,7 +33,7 @@ def doctor(
 ) -> None:
     """Say what most likely keeps an environment or a run from learning, and which key to change.
 
-    Exit codes: 0, nothing was found; 1, something was.
+    Exit codes: 0, nothing was found; 1, something was; 2, it could not be looked at.
     """
     with reporting(debug):
         found = _of_run(Path(what), steps, results_only, trust) if Path(what).is_dir() else _of_env(what, steps)

@@ -17,7 +17,7 @@ from rlframe.cli.trust import Trust
 def export(  # noqa: PLR0913, PLR0917  one parameter for each option
     path: RunPath,
     to: Annotated[str, typer.Option(help="numpy, onnx, torchscript or savedmodel.")] = "numpy",
-    out: Annotated[Path | None, typer.Option(help="A directory. [the run's name and the format, beside you]")] = None,
+    out: Annotated[Path | None, typer.Option(help="A directory. [./RUN-FORMAT]")] = None,
     policy: Annotated[str, typer.Option(help="Which policy, of several.")] = "default_policy",
     force: Annotated[bool, typer.Option("--force", help="Replace an export that is there.")] = False,
     best: Best = False,

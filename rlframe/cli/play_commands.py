@@ -45,7 +45,7 @@ ActionsNormalized = Annotated[
     typer.Option(help="With --off-policy: actions in the data are as policies choose them. [the config's]"),
 ]
 DeployIfBetter = Annotated[
-    bool, typer.Option("--deploy-if-better", help="With --off-policy: exit code 3 unless it is better for sure.")
+    bool, typer.Option("--deploy-if-better", help="With --off-policy: exit code 3 unless the gain is above 0 for sure.")
 ]
 DecideBy = Annotated[str | None, typer.Option(help="With --deploy-if-better: the estimator that decides. [dr]")]
 Best = Annotated[bool, typer.Option("--best", help="The checkpoint with the best mean return, not the newest.")]

@@ -33,7 +33,7 @@ def plot(  # noqa: PLR0913, PLR0917  one parameter for each option
     value: Annotated[str, typer.Option("--plot", help="mean_reward, best_reward or episode_reward.")] = "mean_reward",
     benchmark: Annotated[str, typer.Option(help="Against what: step or time.")] = "step",
     time_unit: Annotated[str, typer.Option(help="s, min, hour or day.")] = "s",
-    history_interval: Annotated[int, typer.Option(min=1, help="Every how manyth result is drawn.")] = 1,
+    history_interval: Annotated[int, typer.Option(min=1, help="Draw every n-th result only.")] = 1,
     statistic: Annotated[str, typer.Option(help="Of several seeds: mean or iqm.")] = "mean",
     debug: Debug = False,
 ) -> None:

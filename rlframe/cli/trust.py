@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Trust = Annotated[
     bool,
-    typer.Option("--trust", help="Run code that the run names: environments, models, algorithms of its author's."),
+    typer.Option("--trust", help="Run code that the run names: its author's environments, models, algorithms."),
 ]
 #: Characters of what a file says that are repeated in a message.
 _MOST_WORDS = 1000
