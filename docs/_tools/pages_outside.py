@@ -18,6 +18,7 @@ _OTHERS = {
     "CONTRIBUTING": "adding_an_algorithm",
     "CHANGELOG": "changelog",
     "benchmarks/README": "benchmarks",
+    "rlframe/exploration/README": "intrinsic_rewards",
 }
 
 
