@@ -2,10 +2,10 @@
 
 Most TensorFlow models of RLlib's users are functional models of Keras 2: they call TensorFlow's functions on Keras'
 symbolic tensors (`tf.sequence_mask(seq_in)`, `tf.concat`, `tf.expand_dims`), ask those for `shape.as_list()`, hand
-recurrent layers their input as `inputs=`, count units with NumPy's numbers, write `(8)` for the shape `(8,)`, and put
-convolutions into `TimeDistributed`. Older ones make variables and layers by name, see `named_variables`. `accept` makes
-Keras 3 take that. What Keras 3 takes by itself stays as it is: a
-function of TensorFlow's is asked first, and only where it refuses comes the operation here.
+recurrent layers their input as `inputs=`, count units with NumPy's numbers, write `(8)` for the shape `(8,)`, put
+convolutions into `TimeDistributed`, and make `training` an input. Older ones make variables and layers by name, see
+`named_variables`. `accept` makes Keras 3 take that. What Keras 3 takes by itself stays as it is: a function of
+TensorFlow's is asked first, and only where it refuses comes the operation here.
 """
 
 from __future__ import annotations
@@ -55,6 +55,9 @@ def accept() -> None:
         _take_any_number(layer)
     _take_number_as_shape(keras.layers.InputLayer)
     _join_time_and_batch(keras.layers.TimeDistributed)
+    for layer in (keras.layers.BatchNormalization, keras.layers.Dropout):
+        _take_tensor_for_training(layer)
+    _name_training(keras.src.models.Functional)
     named_variables.accept(keras)
 
 
@@ -76,6 +79,31 @@ def _join_time_and_batch(layer: Any) -> None:
         return tf.reshape(outputs, tf.concat([size[:2], tf.shape(outputs)[1:]], 0))
 
     layer.call = joined
+
+
+def _take_tensor_for_training(layer: Any) -> None:
+    """Has a layer take a tensor for `training`, one truth value of any shape, such as an input of a model."""
+    call = layer.call
+
+    @functools.wraps(call)
+    def either(self: Any, inputs: Any, training: Any = None, **kwargs: Any) -> Any:
+        if not tf.is_tensor(training):
+            return call(self, inputs, training=training, **kwargs)
+        ways = [functools.partial(call, self, inputs, training=known, **kwargs) for known in (True, False)]
+        return tf.cond(tf.reshape(training, ()), *ways)
+
+    layer.call = either
+
+
+def _name_training(model: Any) -> None:
+    """Has functional models take `training` and `mask` behind their inputs, without their names."""
+    call = model.__call__
+
+    @functools.wraps(call)
+    def named(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        return call(self, inputs, **dict(zip(("training", "mask"), args, strict=False)), **kwargs)
+
+    model.__call__ = named
 
 
 def _function_layer(keras: Any) -> Any:

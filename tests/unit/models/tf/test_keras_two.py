@@ -112,3 +112,23 @@ def test_functions_of_tensorflow_take_symbols_that_were_multiplied_by_a_number()
     seen = tf.keras.layers.Input((3,))
     model = tf.keras.Model(seen, tf.ones_like(seen[:, :2] * 0.0))
     np.testing.assert_array_equal(model(np.zeros((4, 3), np.float32)), np.ones((4, 2)))
+
+
+def test_training_may_be_an_input_of_a_model_and_stand_behind_its_inputs():
+    layers = tf.keras.layers
+    seen, training = layers.Input((3,)), layers.Input((), batch_size=1, dtype=tf.bool)
+    out = layers.Dropout(0.5)(layers.BatchNormalization(momentum=0.5)(seen, training=training[0]), training=training[0])
+    model = tf.keras.Model([seen, training], out)
+    rows = tf.constant(np.random.default_rng(0).normal(5.0, 1.0, (6, 3)), tf.float32)
+    traced = tf.function(lambda rows, training: model([rows, training[None]]))
+    mean = model.layers[-2].moving_mean
+
+    still = traced(rows, tf.constant(False))
+    np.testing.assert_allclose(still, rows, rtol=1e-2)
+    assert not np.any(mean.numpy())
+    learned = traced(rows, tf.constant(True))
+    assert np.any(learned.numpy() == 0.0)
+    np.testing.assert_allclose(mean.numpy(), 0.5 * rows.numpy().mean(axis=0), rtol=1e-5)
+    np.testing.assert_array_equal(
+        tf.keras.Model(seen, layers.Dropout(0.5)(seen))(rows, [], None), rows
+    )  # as copies of RLlib's example call it: with states and lengths
