@@ -3,20 +3,21 @@
 Most TensorFlow models of RLlib's users are functional models of Keras 2: they call TensorFlow's functions on Keras'
 symbolic tensors (`tf.sequence_mask(seq_in)`, `tf.concat`, `tf.expand_dims`), ask those for `shape.as_list()`, hand
 recurrent layers their input as `inputs=`, count units with NumPy's numbers, write `(8)` for the shape `(8,)`, put
-convolutions into `TimeDistributed`, and make `training` an input. Older ones make variables and layers by name, see
-`named_variables`. `accept` makes Keras 3 take that. What Keras 3 takes by itself stays as it is: a function of
-TensorFlow's is asked first, and only where it refuses comes the operation here.
+convolutions into `TimeDistributed`, and make `training` an input; of arguments see `keras_two_arguments`. Older ones
+make variables and layers by name, see `named_variables`. `accept` makes Keras 3 take that. What Keras 3 takes by itself
+stays as it is: a function of TensorFlow's is asked first, and only where it refuses comes the operation here.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import math
 from typing import Any
 
 import numpy as np
 
-from rlframe.models.tf import named_variables
+from rlframe.models.tf import keras_two_arguments, named_variables
 from rlframe.utils.quiet_tf import tf
 
 
@@ -25,9 +26,24 @@ class Shape(tuple[int | None, ...]):
 
     __slots__ = ()
 
+    @property
+    def rank(self) -> int:
+        """The number of axes, `ndims` as well."""
+        return len(self)
+
+    ndims = rank
+
     def as_list(self) -> list[int | None]:
         """Returns the sizes; None where one is open."""
         return list(self)
+
+    def num_elements(self) -> int | None:
+        """Returns the product of the sizes, None where one is open."""
+        return None if None in self else math.prod(self)  # type: ignore[arg-type]
+
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        return Shape(found) if isinstance(place, slice) else found
 
 
 @functools.cache
@@ -49,6 +65,9 @@ def accept() -> None:
     own = keras.KerasTensor.shape
     keras.KerasTensor.shape = property(lambda self: Shape(own.fget(self)), own.fset)
     keras.KerasTensor.get_shape = lambda self: self.shape
+    keras.KerasTensor.__array_priority__ = 100  # so that NumPy leaves `array * symbol` to it
+    for name in ("mean", "std", "var", "any", "all"):
+        _call_on_symbols(tf.keras.backend, name, keras.KerasTensor, function_layer)
     _name_first_input(keras.layers.RNN)
     _name_first_input(keras.layers.Bidirectional)
     for layer in (keras.layers.Dense, keras.layers.LSTM, keras.layers.GRU, keras.layers.SimpleRNN):
@@ -59,6 +78,7 @@ def accept() -> None:
         _take_tensor_for_training(layer)
     _name_training(keras.src.models.Functional)
     named_variables.accept(keras)
+    keras_two_arguments.accept(keras)
 
 
 def _join_time_and_batch(layer: Any) -> None:
@@ -79,6 +99,17 @@ def _join_time_and_batch(layer: Any) -> None:
         return tf.reshape(outputs, tf.concat([size[:2], tf.shape(outputs)[1:]], 0))
 
     layer.call = joined
+
+
+def _call_on_symbols(module: Any, name: str, symbol: type, function_layer: Any) -> None:
+    """Has a function of Keras' backend take symbolic tensors."""
+    function = getattr(module, name)
+
+    @functools.wraps(function)
+    def on_either(x: Any, *args: Any, **kwargs: Any) -> Any:
+        return (function_layer(function) if isinstance(x, symbol) else function)(x, *args, **kwargs)
+
+    setattr(module, name, on_either)
 
 
 def _take_tensor_for_training(layer: Any) -> None:

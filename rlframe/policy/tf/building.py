@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rlframe.config.common import ONLY_EVALUATES
+from rlframe.models.tf import keras_two
 from rlframe.models.tf.check_model import check_model
 from rlframe.models.tf.misc import seeded_initial_weights
 from rlframe.models.tf.networks import SomeNetworks
@@ -19,7 +20,7 @@ from rlframe.policy.tf.adam import Adam
 from rlframe.policy.tf.optimizers import build_slots
 from rlframe.policy.tf.rmsprop import RMSProp
 from rlframe.policy.tf.target import TargetNetwork
-from rlframe.policy.users_code import learns_own_way, makes_own_values
+from rlframe.policy.users_code import learns_own_way, makes_own_values, overridden_by_user
 from rlframe.utils.quiet_tf import tf
 
 
@@ -51,6 +52,8 @@ class TFParts(LearningParts):
     def _make_optimizers(self: Any) -> list[Any]:
         if self.config.get(ONLY_EVALUATES):
             return []
+        if overridden_by_user(type(self), "optimizer"):
+            keras_two.accept()  # it may make Keras' with the arguments of Keras 2
         optimizers = self._chosen_optimizers()
         replaced = self.exploration.get_exploration_optimizer(optimizers)
         optimizers = optimizers if replaced is None else list(replaced)

@@ -96,12 +96,22 @@ _RATES_OF_TF1 = ("_lr", "_learning_rate")
 def set_rate(optimizer: Any, lr: float) -> None:
     """Sets an optimiser's learning rate, unless it is what it was set to the last time.
 
+    One that was made with a schedule of its own, Keras' or a function, follows that.
+
     Raises:
         ValueError: If it has none that can be set: `lr_schedule` cannot work with it.
     """
-    if _RATES.get(optimizer) == lr:
+    before = _RATES.get(optimizer)
+    if before == lr:
         return
-    _set_rate(optimizer, lr)
+    own = callable(getattr(optimizer, "_learning_rate", None))
+    if own and before is not None:
+        raise ValueError(
+            f"optimizer(): the {type(optimizer).__name__} follows a schedule of its own, so that its learning rate "
+            f"cannot be set to {lr}: give it a number, such as config['lr'], or leave lr_schedule out"
+        )
+    if not own:
+        _set_rate(optimizer, lr)
     _RATES[optimizer] = lr
 
 

@@ -197,3 +197,14 @@ def test_a_rate_is_set_once_and_again_after_a_state_was_loaded():
     assert rate_of(optimizer) == pytest.approx(0.2)
     set_rate(optimizer, 0.05)
     assert rate_of(optimizer) == pytest.approx(0.05)
+
+
+def test_an_optimiser_with_a_schedule_of_its_own_follows_that() -> None:
+    rates = tf.keras.optimizers.schedules.PiecewiseConstantDecay([1], [1.0, 0.5])
+    optimizer, variable = tf.keras.optimizers.SGD(rates), tf.Variable(3.0)
+    set_rate(optimizer, 0.1)  # what the config says where nothing else is asked for
+    for _ in range(3):
+        optimizer.apply_gradients([(tf.constant(1.0), variable)])
+    assert variable.numpy() == 3.0 - 1.0 - 1.0 - 0.5
+    with pytest.raises(ValueError, match="follows a schedule of its own"):
+        set_rate(optimizer, 0.2)

@@ -132,3 +132,38 @@ def test_training_may_be_an_input_of_a_model_and_stand_behind_its_inputs():
     np.testing.assert_array_equal(
         tf.keras.Model(seen, layers.Dropout(0.5)(seen))(rows, [], None), rows
     )  # as copies of RLlib's example call it: with states and lengths
+
+
+def test_arguments_and_attributes_of_layers_are_those_of_keras_2():
+    class Scaled(tf.keras.layers.Layer):
+        def build(self, shape):
+            self.scale = self.add_weight("scale", (int(shape[-1]),), initializer="ones")
+            self.shift = self.add_variable("shift", shape=[1], initializer="zeros")
+
+        def call(self, inputs):
+            return inputs * self.scale + self.shift
+
+    layers = tf.keras.layers
+    seen = layers.Input((4,), name="policy/seen")
+    dense = layers.Dense(3, name="policy/fc_1", dynamic=False)
+    out = layers.BatchNormalization(fused=True)(dense(np.full(4, 2.0, np.float32) * Scaled()(seen)))
+    mean = tf.keras.backend.mean(out, axis=1, keepdims=True)
+    assert (dense.input_shape, dense.output_shape) == ((None, 4), (None, 3))
+    assert (seen.get_shape().ndims, seen.shape.rank, seen.shape[1:].num_elements()) == (2, 2, 4)
+    assert tf.keras.Model(seen, [out, mean], name="policy/net")(tf.ones((5, 4)))[1].shape == (5, 1)
+    assert layers.LSTM(2, time_major=False)(tf.ones((5, 3, 4))).shape == (5, 2)
+    with pytest.warns(UserWarning, match="input_shape"):  # Keras' own
+        first = layers.Dense(3, batch_input_shape=(None, 4))
+    assert tf.keras.Sequential([first, layers.Dense(2, name="v/out")])(tf.ones((5, 4))).shape == (5, 2)
+    with pytest.raises(ValueError, match="time_major"):
+        layers.LSTM(2, time_major=True)
+
+
+def test_optimisers_take_lr_and_decay_and_minimise_functions():
+    optimizer, variable = tf.keras.optimizers.SGD(lr=0.5, decay=1.0), tf.Variable(1.0)
+    for _ in range(2):  # rates 0.5 / (1 + 0) and 0.5 / (1 + 1)
+        optimizer.minimize(lambda: 2.0 * variable, [variable])
+    assert variable.numpy() == pytest.approx(1.0 - 2.0 * (0.5 + 0.25))
+    optimizer = tf.keras.optimizers.Adam(lr=0.5)
+    optimizer.lr = 0.25
+    assert float(optimizer.lr) == 0.25
