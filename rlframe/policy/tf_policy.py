@@ -477,20 +477,18 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
         for optimizer, saved in zip(self._optimizers, self.optimizer_states(state), strict=False):
             load_optimizer(optimizer, saved)
         generators = self._generators()
-        for name, saved in state.get("_tf_rng", {}).items():
-            generators[name].reset(np.asarray(saved))
+        for name in state.get("_tf_rng", {}).keys() & generators.keys():
+            generators[name].reset(np.asarray(state["_tf_rng"][name]))
         self._scalar_tensors.clear()
         self.restore_schedules(state)
 
     def _generators(self) -> dict[str, Any]:
-        """Returns the `tf.random.Generator`s that layers of the policy's networks own, by name."""
-        layers = {
-            f"{role}.{name}": layer
-            for role, model in self._modules_by_role().items()
-            for name, layer in vars(model).items()
-        }
+        """Returns the random streams that layers of the policy's networks own, by name."""
+        roles = self._modules_by_role()
+        seeds = {f"{role}.{name}": seed for role, model in roles.items() for name, seed in model.seeds().items()}
+        layers = {f"{role}.{name}": layer for role, model in roles.items() for name, layer in vars(model).items()}
         found = {name: getattr(layer, "generator", None) for name, layer in layers.items()}
-        return {name: made for name, made in found.items() if isinstance(made, tf.random.Generator)}
+        return seeds | {name: made for name, made in found.items() if isinstance(made, tf.random.Generator)}
 
     def export_model(self, export_dir: str, onnx: int | None = None) -> None:
         """Writes the model as a SavedModel with one function, preprocessed obs [B, ...] to distribution inputs."""

@@ -296,8 +296,8 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
         for optimizer, saved in zip(self._optimizers, self.optimizer_states(state), strict=False):
             load_optimizer(self.model, optimizer, saved)
         generators = self._generators()
-        for name, saved in state.get("_torch_rng", {}).items():
-            generators[name].set_state(torch.from_numpy(np.asarray(saved, np.uint8).copy()))
+        for name in state.get("_torch_rng", {}).keys() & generators.keys():
+            generators[name].set_state(torch.from_numpy(np.array(state["_torch_rng"][name], np.uint8)))
         self.restore_schedules(state)
 
     def export_model(self, export_dir: str, onnx: int | None = None) -> None:

@@ -90,6 +90,18 @@ class VariableOwner:
         """Returns those of `named_variables` that gradients change."""
         return {name: _tf_variable(variable) for name, variable in self._found().items() if variable.trainable}
 
+    def seeds(self) -> dict[str, KerasSeed]:
+        """Returns what random layers of Keras' draw from, such as dropout, by name: variables that are no weights."""
+        found: dict[str, KerasSeed] = {}
+        for number, owner in enumerate(self.networks()):
+            for name, value in owner.__dict__.items():
+                leaves = () if name in owner._NOT_SEARCHED else _leaves(name, value)
+                for path, layer in ((path, leaf) for path, leaf in leaves if _is_keras(leaf)):
+                    weights = {id(weight) for weight in layer.weights}
+                    others = [variable for variable in layer.variables if id(variable) not in weights]
+                    found |= {f"{number}.{path}.{index}": KerasSeed(each) for index, each in enumerate(others)}
+        return found
+
     def networks(self) -> Iterator[VariableOwner]:
         """Yields the owner and those in its attributes, each once."""
         yield from self._owned(set())
@@ -140,6 +152,21 @@ class VariableOwner:
         """Returns the attributes to copy or pickle: symbolic results of the last trace stay behind."""
         kept = {key: value for key, value in self.__dict__.items() if key != VIEWS}
         return {key: None if tf.is_symbolic_tensor(value) else value for key, value in kept.items()}
+
+
+class KerasSeed:
+    """A state of a random stream of Keras', as `tf.random.Generator` shows its own.
+
+    Args:
+        variable: Keras' variable.
+    """
+
+    def __init__(self, variable: Any) -> None:
+        self.state = _tf_variable(variable)
+
+    def reset(self, state: Any) -> None:
+        """Takes the state."""
+        self.state.assign(state)
 
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:

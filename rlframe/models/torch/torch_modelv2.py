@@ -34,6 +34,9 @@ class TorchModelV2(ModelV2):
         TypeError: If a keyword is no entry of `custom_model_config`.
     """
 
+    #: Where `forward` draws from; None is PyTorch's global stream. A policy gives it to models of users' own.
+    random_stream: contextlib.AbstractContextManager[Any] | None = None
+
     def __init__(
         self,
         obs_space: Any,
@@ -74,8 +77,8 @@ class TorchModelV2(ModelV2):
         return obs
 
     def context(self) -> contextlib.AbstractContextManager[Any]:
-        """Returns the context in which `forward` runs; a hook for subclasses."""
-        return contextlib.nullcontext()
+        """Returns the context in which `forward` runs: what it draws is of `random_stream`, if it has one."""
+        return contextlib.nullcontext() if self.random_stream is None else self.random_stream
 
     def _module(self) -> nn.Module:
         assert isinstance(self, nn.Module)

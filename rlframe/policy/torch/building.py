@@ -12,6 +12,7 @@ from rlframe.config.common import ONLY_EVALUATES
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.torch.check_model import check_model
 from rlframe.models.torch.networks import SomeNetworks
+from rlframe.models.torch.random_stream import RandomStream, of_users
 from rlframe.policy.learning_parts import LearningParts
 from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec, RMSPropSpec
 from rlframe.policy.torch.flat import FlatAdam, FlatParameters, TargetNetwork, flatten_parameters
@@ -37,6 +38,7 @@ class TorchParts(LearningParts):
         check_model(model, self.observation_space, num_outputs, values=values, several=learns_own_way(self))
 
     def _make_optimizers(self: Any) -> list[torch.optim.Optimizer]:
+        self._give_streams("model", self.model)
         if self.config.get(ONLY_EVALUATES):
             return []
         optimizers = self._chosen_optimizers()
@@ -81,12 +83,18 @@ class TorchParts(LearningParts):
         self.target_network = TargetNetwork(online, self.target_model)
         self.target_network.update()
         self.target_model = self.target_network.model
+        self._give_streams("target", self.target_model)
         self.target_models = {self.model: self.target_model}
         self.components["target_network"] = self.target_network
 
     def make_generator(self: Any, *path: int | str) -> torch.Generator:
         """Returns a random stream of the policy's own, named by `path`, on its device."""
         return torch.Generator(self.device).manual_seed(self.stream_seed(*path))
+
+    def _give_streams(self: Any, role: str, networks: Any) -> None:
+        """Gives models of users' own the random streams that they draw from."""
+        for name, model in of_users(networks):
+            model.random_stream = RandomStream(self.stream_seed(role, "forward", name) % 2**63, self.device)
 
     def _loss_of_zeros(self: Any, samples: SampleBatch, stats_fn: Callable[[Any, Any], Any] | None) -> None:
         batch = self._lazy_tensor_dict(self._learned_columns(samples))
@@ -99,13 +107,14 @@ class TorchParts(LearningParts):
             stats_fn(self, batch)
         self.model.train(training)
 
-    def _generators(self: Any) -> dict[str, torch.Generator]:
-        """Returns the torch generators that modules of the policy own, by module name."""
+    def _generators(self: Any) -> dict[str, torch.Generator | RandomStream]:
+        """Returns the random streams that modules of the policy own, by module name."""
         named = [
             pair for prefix, model in self._modules_by_role().items() for pair in model.named_modules(prefix=prefix)
         ]
         found = {name: getattr(module, "generator", None) for name, module in named}
-        return {name: made for name, made in found.items() if isinstance(made, torch.Generator)}
+        found |= {f"{name}.forward": getattr(module, "random_stream", None) for name, module in named}
+        return {name: made for name, made in found.items() if isinstance(made, torch.Generator | RandomStream)}
 
     def weights_norm(self: Any) -> Tensor:
         """Returns the global L2 norm of the weights, a scalar."""
