@@ -218,11 +218,12 @@ class TrainingRun:
 
     def close(self) -> None:
         """Stops the workers and closes the files."""
-        self.trainer.stop()
-        for monitor in self._monitors:
-            monitor.close()
-        if self._lock is not None:
-            self._lock.release()
+        with contextlib.ExitStack() as ends:  # in the other order, and the others also where one raises
+            if self._lock is not None:
+                ends.callback(self._lock.release)
+            for monitor in reversed(self._monitors):
+                ends.callback(monitor.close)
+            ends.callback(self.trainer.stop)
 
     def _catch_up(self) -> None:
         """Brings patience, learning rate and history to where the results before the checkpoint left them."""

@@ -235,6 +235,7 @@ class _DecentralizedLearner:
         self._workers = workers
         self._settings = settings
         self._keeps_local_in_sync = keeps_local_in_sync
+        self._calls: list[Any] = []
 
     def plan_args(self) -> str:
         return f"{len(self._workers.remote_workers())} workers"
@@ -249,7 +250,16 @@ class _DecentralizedLearner:
         started = perf_counter()
         remotes = self._workers.remote_workers()
         global_vars = {"timestep": _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER]}
-        rounds = _answers([worker.apply.remote(_round_of_many, self._settings, global_vars) for worker in remotes])
+        # By Ctrl-C the workers are not interrupted: the round that they are in is the next one that is asked for.
+        self._calls = self._calls or [
+            worker.apply.remote(_round_of_many, self._settings, global_vars) for worker in remotes
+        ]
+        try:
+            rounds = _answers(self._calls)
+        except Exception:
+            self._calls = []
+            raise
+        self._calls = []
         made = _record(rounds, perf_counter() - started)
         if self._keeps_local_in_sync:
             self._workers.local_worker().set_weights(ray.get(remotes[0].get_weights.remote()))

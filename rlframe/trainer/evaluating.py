@@ -131,7 +131,11 @@ def _restart(worker: Any) -> None:
 
 
 def run_episodes(
-    workers: WorkerSet, episodes: int | None, keep_going: Callable[[int], bool] | None = None, steps: int | None = None
+    workers: WorkerSet,
+    episodes: int | None,
+    keep_going: Callable[[int], bool] | None = None,
+    steps: int | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
 ) -> list[RolloutMetrics]:
     """Runs fresh episodes and returns exactly `episodes` of them (or, with None, as many as `keep_going` allows).
 
@@ -143,6 +147,7 @@ def run_episodes(
         episodes: How many; None goes by `keep_going`, or `steps`.
         keep_going: `fn(episodes so far) -> bool`, asked before each round.
         steps: Env steps that the episodes shall have at least.
+        interrupted: Whether nobody wants them any more, asked before each round.
 
     Raises:
         EnvError: If there is no environment to evaluate in.
@@ -159,10 +164,10 @@ def run_episodes(
     if episodes is not None:
         wanted = tally.shares(episodes)
     else:
-        while keep_going is not None and keep_going(len(tally.done)):
+        while keep_going is not None and not interrupted() and keep_going(len(tally.done)):
             tally.run_round()
         wanted = tally.begun()
-    while tally.lacks(wanted):
+    while tally.lacks(wanted) and not interrupted():
         tally.run_round(wanted)
     return tally.first(wanted)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -156,6 +157,7 @@ class Trainer(
         self._left_behind = ""  # what of a checkpoint's sampling was not taken over
         self._gates = gates()
         self._ends = EndsWatch()
+        self._interrupted = threading.Event()
         with ending(partial(Trainer.cleanup, self)):
             super().__init__(given, storage)
         # Tune's monitor is a thread; system usage is read here once an iteration instead.
@@ -429,6 +431,7 @@ class Trainer(
 
         After a failure only the part that failed is done again.
         """
+        self._interrupted.clear()
         interval = self.config["evaluation_interval"]
         evaluates = bool(interval) and (self.iteration + 1) % interval == 0
         beside = self.evaluation_workers if self.config["evaluation_parallel_to_training"] else None
@@ -456,10 +459,12 @@ class Trainer(
         shared = getattr(self.train_exec_impl, "shared_metrics", None)
         if shared is None:
             return next(self.train_exec_impl)
-        shared.get().steps_limit = self.env_steps_limit
+        shared.get().steps_limit = 0 if self._interrupted.is_set() else self.env_steps_limit
         try:
             return next(self.train_exec_impl)
         except StepsLimitReached:  # of a plan that does not end with StandardMetricsReporting: its iterations are whole
+            if self._interrupted.is_set():
+                raise
             shared.get().steps_limit = None
             return next(self.train_exec_impl)
 
@@ -476,12 +481,20 @@ class Trainer(
         with_recovery(self, partial(send_weights, self.workers, beside))
         call_hook(self.callbacks, "on_evaluate_start", {"trainer": self})
         auto = self.config["evaluation_num_episodes"] == "auto"
-        with ThreadPoolExecutor(2) as pool:
+        with ThreadPoolExecutor(2) as pool, ending(self._interrupt):  # by Ctrl-C: neither goes on behind it
             training = pool.submit(self._next_result)
             evaluating = pool.submit(self._evaluate_once, auto_rounds(training) if auto else None, synced=True)
+            wait((training, evaluating))
         result = with_recovery(self, self._next_result, first=training.result, in_plan=True)
         # What is left to evaluate after a failure has nothing beside it.
         return result, self._evaluated(with_recovery(self, self._evaluate_once, first=evaluating.result))
+
+    def _interrupt(self) -> None:
+        """Has training and evaluation, each in its thread, end with the fragment and the episodes at hand."""
+        self._interrupted.set()
+        shared = getattr(self.train_exec_impl, "shared_metrics", None)
+        if shared is not None:
+            shared.get().steps_limit = 0
 
     def _set_tasks(self, result: dict[str, Any]) -> None:
         task_fn = self.config["env_task_fn"]
@@ -509,6 +522,7 @@ class Trainer(
         Raises:
             EnvError: If there is no environment to evaluate in.
         """
+        self._interrupted.clear()
         call_hook(self.callbacks, "on_evaluate_start", {"trainer": self})
         return self._evaluated(with_recovery(self, partial(self._evaluate_once, episodes_left_fn, synced=synced)))
 
@@ -545,7 +559,8 @@ class Trainer(
         if count is not None and wanted != "auto" and self.config["evaluation_duration_unit"] == "timesteps":
             count, steps = None, count
         keep = bool(self.config["keep_per_episode_custom_metrics"])
-        return summarize(run_episodes(workers, count, keep_going, steps), self.iteration + 1, started, keep)
+        episodes = run_episodes(workers, count, keep_going, steps, self._interrupted.is_set)
+        return summarize(episodes, self.iteration + 1, started, keep)
 
     def _spare_workers(self) -> WorkerSet:
         """Returns workers for an evaluation that the config did not announce; they are kept for the next one."""

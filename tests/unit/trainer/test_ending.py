@@ -1,5 +1,9 @@
 """The end of a trainer, wherever it stands: all its parts end, whatever one of them raises."""
 
+import concurrent.futures
+import signal
+import threading
+
 import numpy as np
 import pytest
 
@@ -78,6 +82,32 @@ def test_what_fails_while_a_trainer_that_cannot_be_made_is_ended_hides_nothing(m
     with pytest.raises(np.linalg.LinAlgError, match="the cause"):
         PGTrainer.with_updates(name="Mine", after_init=after_init)(SMALL, env=Bandit)
     assert "could not be ended: RuntimeError: no end" in caplog.text
+
+
+def test_ctrl_c_ends_training_and_the_evaluation_beside_it(monkeypatch):
+    """Both would go on in their threads, beside whatever the program does next, and keep it from ending."""
+    waits, once = threading.Event(), threading.Lock()
+
+    def wait(futures):
+        waits.set()
+        return concurrent.futures.wait(futures)
+
+    class Interrupting(Bandit):
+        def step(self, action):
+            if waits.is_set() and once.acquire(blocking=False):
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            return super().step(action)
+
+    many = 100_000
+    beside = {"evaluation_interval": 1, "evaluation_num_episodes": many, "evaluation_parallel_to_training": True}
+    trainer = PGTrainer({**SMALL, **beside, "train_batch_size": many}, env=Interrupting)
+    monkeypatch.setattr("rlframe.trainer.trainer.wait", wait)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
+    trainer.config["evaluation_num_episodes"] = 3
+    assert trainer.evaluate()["evaluation"]["episodes_this_iter"] == 3
+    trainer.stop()
 
 
 def test_a_trainer_may_be_stopped_twice(closed):
