@@ -110,7 +110,7 @@ class _Dequeued:
         try:
             return self._queue.get(timeout=QUEUE_WAIT_S)
         except queues.Empty:
-            if not self._check():
+            if not self._check() and self._queue.empty():  # its last item may have come since
                 error = getattr(self._thread, "error", None)
                 if isinstance(error, BaseException):
                     raise error from None

@@ -129,23 +129,24 @@ class AsyncSampler(threading.Thread, SamplerInput):
         super().__init__(name="rlframe-sampler", daemon=True)
         self._inner = SyncSampler(worker=worker, **options)
         self._blackhole = blackhole_outputs
-        self._batches: queue.Queue[Batch | BaseException] = queue.Queue(maxsize=5)
+        self._batches: queue.Queue[Batch] = queue.Queue(maxsize=5)
+        self._error: BaseException | None = None
         self._metrics: queue.Queue[RolloutMetrics] = queue.Queue()
         self.shutdown = False
 
     def run(self) -> None:
         """Samples until it is stopped; what is raised, `get_data` raises."""
-        while not self.shutdown:
-            try:
-                batch: Batch | BaseException = self._inner.get_data()
+        try:
+            while not self.shutdown:
+                batch = self._inner.get_data()
                 for episode in self._inner.get_metrics():
                     self._metrics.put(episode)
-            except BaseException as error:
-                batch, self.shutdown = error, True
-            if not self._blackhole or isinstance(batch, BaseException):
-                self._put(batch)
+                if not self._blackhole:
+                    self._put(batch)
+        except BaseException as error:
+            self._error = error
 
-    def _put(self, batch: Batch | BaseException) -> None:
+    def _put(self, batch: Batch) -> None:
         while True:
             try:
                 self._batches.put(batch, timeout=_POLL_S)
@@ -159,18 +160,18 @@ class AsyncSampler(threading.Thread, SamplerInput):
         """Returns the oldest batch, once there is one.
 
         Raises:
+            Exception: What the thread raised, behind the batches that it sampled before.
             RuntimeError: If the thread does not run, and has left nothing.
         """
         while True:
             try:
-                batch = self._batches.get(timeout=_POLL_S)
+                return self._batches.get(timeout=_POLL_S)
             except queue.Empty:
-                if not self.is_alive():
-                    raise RuntimeError("The sampler's thread does not run: call start() first.") from None
-                continue
-            if isinstance(batch, BaseException):
-                raise batch
-            return batch
+                if self.is_alive() or not self._batches.empty():  # it may have put its last one since
+                    continue
+            if self._error is not None:
+                raise self._error
+            raise RuntimeError("The sampler's thread does not run: call start() first.")
 
     def get_metrics(self) -> list[RolloutMetrics]:
         """Returns the episodes that ended since the last call."""

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from rlframe.execution.plan.item_state import kept_as_they_are
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError, WorkerError
 
 _LOGGER = logging.getLogger("rlframe")
@@ -222,7 +223,9 @@ def _rebuild_plan(trainer: Any) -> None:
     old.close()
     plan = trainer._make_plan()
     try:
-        plan.set_state(old.get_state())
+        with kept_as_they_are():
+            state = old.get_state()
+        plan.set_state(state)
     except BaseException:
         plan.close()
         raise

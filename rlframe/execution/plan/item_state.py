@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +14,17 @@ from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.utils.errors import CheckpointError
 
 _DROPPED = object()
+_KEEPS: ContextVar[bool] = ContextVar("keeps_unknown_items", default=False)
+
+
+@contextmanager
+def kept_as_they_are() -> Iterator[None]:
+    """Within, states hold items of any type as they are: for another plan in this process, and not to be written."""
+    token = _KEEPS.set(True)
+    try:
+        yield
+    finally:
+        _KEEPS.reset(token)
 
 
 def pack_item(item: Any, *, on_unknown: Literal["raise", "drop"] = "raise") -> Any:
@@ -50,6 +64,8 @@ def _pack_container(item: Any, on_unknown: str) -> Any:
         return {"kind": "tuple", "items": _pack_all(item, on_unknown)}
     if isinstance(item, list):
         return {"kind": "list", "items": _pack_all(item, on_unknown)}
+    if _KEEPS.get():
+        return {"kind": "kept", "item": item}
     if on_unknown == "drop":
         return _DROPPED
     raise CheckpointError(
@@ -87,6 +103,8 @@ def unpack_item(state: Any) -> Any:
     if not isinstance(state, dict):
         return state
     kind = state.get("kind")
+    if kind == "kept":
+        return state["item"]
     if kind == "dict":
         return _unpack_pairs(state)
     if kind == "batch":

@@ -105,6 +105,18 @@ def test_dequeue_dead_thread_raises_once_the_queue_is_empty() -> None:
         next(it)
 
 
+def test_dequeue_takes_what_a_thread_put_before_it_ended() -> None:
+    q: queue.Queue[int] = queue.Queue()
+
+    def ends() -> bool:  # between the look into the queue and that at the thread
+        q.put(1)
+        return False
+
+    it = Dequeue(q, check=ends)
+    assert isinstance(next(it), _NextValueNotReady)
+    assert next(it) == 1
+
+
 @pytest.mark.parametrize("make", [Enqueue, Dequeue])
 def test_something_else_than_a_queue_raises(make: Any) -> None:
     with pytest.raises(ValueError, match=r"wanted a queue\.Queue"):

@@ -130,6 +130,23 @@ def test_a_sampler_samples_ahead_in_its_thread(worker):
     assert len(sampler.get_metrics()) >= 6
 
 
+def test_what_a_samplers_thread_raises_comes_behind_the_batches_before_it(worker):
+    sampler = AsyncSampler(worker=worker)
+    sample, left = sampler._inner.get_data, [None] * 5  # as many as may wait
+
+    def get_data():
+        left.pop()
+        return sample()
+
+    sampler._inner.get_data = get_data
+    sampler.start()
+    sampler.join()
+    assert len([sampler.get_data() for _ in range(5)]) == 5
+    for _ in range(2):
+        with pytest.raises(IndexError, match="pop from empty list"):
+            sampler.get_data()
+
+
 def test_what_a_samplers_thread_raises_is_raised_where_it_is_asked(worker):
     worker.policy_map["default_policy"].act_on_rows = None
     sampler = AsyncSampler(worker=worker)

@@ -4,7 +4,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.dqn import DQNTrainer
+from rlframe.agents.pg import PGTrainer
 from rlframe.env import register_env
 from rlframe.utils.errors import EnvError, UnsupportedSpaceException, WorkerError
 from tests.helpers.envs import Counting, Failing, Masked
@@ -192,3 +194,23 @@ def test_failures_without_end_are_given_up():
     trainer = make(Flaky, env_config={"every": 1}, ignore_worker_failures=True)
     with pytest.raises(WorkerError, match="gave up iteration 1 after 4 attempts in a row in which nothing was sampled"):
         trainer.train()
+
+
+def test_rows_that_a_plan_holds_outlive_a_failure_whatever_infos_hold():
+    """No checkpoint could hold such infos, and a plan that is built anew in this process need not ask that."""
+
+    class Mapped(Flaky):
+        def step(self, action):
+            *told, info = super().step(action)
+            return *told, {**info, "map": object()}
+
+    class Reading(DefaultCallbacks):
+        def on_sample_end(self, *, worker, samples, **kwargs):
+            seen.append(samples["infos"])
+
+    seen = []
+    config = {"num_workers": 0, "rollout_fragment_length": 8, "train_batch_size": 40, "min_iter_time_s": 0}
+    failing = {"ignore_worker_failures": True, "env_config": {"every": 20, "length": 10}, "callbacks": Reading}
+    trainer = PGTrainer({**config, **failing}, env=Mapped)
+    assert trainer.train()["timesteps_total"] == 40
+    assert len(seen) == 5
