@@ -15,6 +15,7 @@ from rlframe.env.wrappers.atari_wrappers import is_atari
 from rlframe.evaluation.callbacks import call_hook
 from rlframe.evaluation.episodic_life import EpisodicLifeMetrics
 from rlframe.evaluation.sampling.single_agent import EnvRunner
+from rlframe.evaluation.sampling.vectorized import VectorRunner
 from rlframe.evaluation.worker_building import LiveEnvs, make_runner, make_slots
 from rlframe.evaluation.worker_policies import WorkerPolicies
 from rlframe.fast.shared_memory import SharedMemoryClient, SharedMemoryPool
@@ -248,6 +249,8 @@ class WorkerRequests(WorkerPolicies):
                 ends.callback(self._data.close)
             for slot in reversed(self.slots):
                 ends.callback(slot.env.close)
+            if isinstance(self.runner, VectorRunner):
+                ends.callback(self.runner.vector_env.close)
 
     def get_host(self) -> str:
         """Returns the machine's name."""

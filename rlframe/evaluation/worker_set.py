@@ -569,7 +569,8 @@ class WorkerSet:
         """Ends a worker that is dead or does not answer, so that it holds no resources."""
         import ray
 
-        self._versions.pop(worker, None)
+        for known in (self._versions, self._told):
+            known.pop(worker, None)
         ray.kill(worker, no_restart=True)
 
     def reset(self, new_remote_workers: list[Any]) -> None:

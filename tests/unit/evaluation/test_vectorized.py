@@ -65,6 +65,15 @@ def test_fragments_for_a_train_batch_lack_no_row(slots):
     assert all(0 <= count - 50 * slots < slots for count in counts), counts
 
 
+def test_it_is_closed_with_its_worker(monkeypatch):
+    closed = []
+    worker = make_worker()
+    vector_env = worker.runner.vector_env
+    monkeypatch.setattr(vector_env, "close", lambda: closed.append(vector_env))
+    worker.stop()
+    assert closed == [vector_env]
+
+
 def test_one_round_is_enough_for_a_train_batch():
     config = {**SMALL, "vectorized_env": True, "num_envs_per_worker": 4, "num_workers": 0, "num_sgd_iter": 1}
     trainer = PPOTrainer({**config, "train_batch_size": 200, "sgd_minibatch_size": 50}, env="CartPole-v1")
