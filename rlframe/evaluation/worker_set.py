@@ -415,8 +415,11 @@ class WorkerSet:
         if global_vars is not None:
             self._told[worker] = global_vars["timestep"]
         if self._weights is None:
-            weights = self._local_worker.get_weights(policies) if self._snapshot is None else self._snapshot
-            self._weights = as_argument(weights, len(self._remote_workers))
+            copied = self._snapshot or {}
+            # Of the policies that a learner's copy does not have, a program may have set the weights since.
+            others = None if policies is None else [pid for pid in policies if pid not in copied]
+            read = {} if others == [] else self._local_worker.get_weights(others)
+            self._weights = as_argument({**read, **copied}, len(self._remote_workers))
         self._versions[worker] = self._version
         return self._weights, global_vars
 

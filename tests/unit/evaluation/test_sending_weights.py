@@ -73,6 +73,23 @@ def test_a_worker_gets_what_it_lacks_and_once(worker_set):
     assert other.calls == [("set_weights", weights, {"timestep": 8})]
 
 
+@pytest.mark.parametrize("policies", [["opponent"], None])
+def test_weights_that_a_program_set_are_not_missed_beside_a_learners_copy(worker_set, policies):
+    """A learner thread's copies are of the policies that learn; an opponent's are set between two updates."""
+    set_by_hand = {"opponent": {"w": np.zeros(1)}, "learner": {"w": np.zeros(1)}}
+    asked = []
+    worker_set._local_worker = SimpleNamespace(
+        get_weights=lambda names: asked.append(names) or {pid: set_by_hand[pid] for pid in names or set_by_hand}
+    )
+    worker = Receiver()
+    worker_set.weights_changed(policies)
+    copied = {"learner": {"w": np.ones(1)}}
+    worker_set.weights_changed(["learner"], weights=copied)
+    weights, _ = worker_set.news_for(worker)
+    assert weights == {"opponent": set_by_hand["opponent"], "learner": copied["learner"]}
+    assert asked == [policies]
+
+
 def test_a_worker_takes_weights_with_the_call_before_it_samples():
     trainer = DQNTrainer({"seed": 0, "log_sys_usage": False, "model": {"fcnet_hiddens": [4]}}, env="CartPole-v1")
     worker = trainer.workers.local_worker()
