@@ -261,11 +261,16 @@ def _taken(ref: SharedArrayRef) -> NDArray[Any]:
 
 def _memory(ref: SharedArrayRef) -> mmap.mmap:
     key = (ref.pid, ref.fd, ref.token)
-    if key not in _mapped:
-        for other in [other for other in _mapped if _has_ended(other[0])]:
+    memory = _mapped.pop(key, None)
+    if memory is None:
+        of_sampler = [other for other in _mapped if other[0] == ref.pid]
+        # It has no more segments than that, and does not say which it has given up: those used longest ago go.
+        given_up = of_sampler[: max(0, len(of_sampler) + 1 - MOST_SEGMENTS)]
+        for other in [other for other in _mapped if other in given_up or _has_ended(other[0])]:
             del _mapped[other]
-        _mapped[key] = _map(ref)
-    return _mapped[key]
+        memory = _map(ref)
+    _mapped[key] = memory  # behind the others
+    return memory
 
 
 def _give_back(memory: mmap.mmap, pid: int) -> None:

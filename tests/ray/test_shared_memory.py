@@ -13,6 +13,7 @@ import ray
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.execution.rollout_ops import ParallelRollouts
+from rlframe.fast import shared_memory
 from rlframe.fast.shared_memory import MOST_SEGMENTS, SharedMemoryPool, StaleFragment, this_client
 from rlframe.policy.policy import Policy
 from rlframe.utils.errors import ConfigError
@@ -132,6 +133,22 @@ def test_what_nobody_will_take_is_not_kept():
         pickle.loads(sent(lender, lent(lender, value)))
     assert (held["obs"] == 1).all()
     assert isinstance(pickle.loads(late), StaleFragment)
+
+
+def test_segments_that_a_sampler_has_given_up_are_not_kept_mapped():
+    """Episodes differ in length, and the memory of those before that fitted no more stayed in the driver."""
+    lender, unmapped = SharedMemoryPool(), set(shared_memory._mapped)
+    for rows in (40, 120) * 2:
+        batches = []
+        for value in range(MOST_SEGMENTS):
+            obs = lender.empty((rows, *SHAPE[1:]), np.uint8)
+            obs[:] = value
+            batches.append(pickle.loads(sent(lender, SampleBatch({"obs": obs}))))
+            del obs
+        assert [int(batch["obs"].min()) for batch in batches] == list(range(MOST_SEGMENTS))
+        assert len(set(shared_memory._mapped) - unmapped) == MOST_SEGMENTS
+        del batches
+    assert all(segment.is_free() for segment in lender._segments)
 
 
 def test_a_forked_child_gives_nothing_back():
