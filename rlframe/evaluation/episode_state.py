@@ -12,11 +12,11 @@ _KEPT = ("user_data", "custom_metrics", "hist_data")
 def users_state(episode: Any) -> dict[str, Any]:
     """Returns `user_data`, `custom_metrics` and `hist_data` of an episode.
 
-    Numbers, text, arrays, and lists and dicts of them are state. Anything else is left out: where the run goes on, it
-    is what `on_episode_start` makes of it.
+    Numbers, text, arrays, and lists, tuples and dicts of them are state. Anything else is left out: where the run goes
+    on, it is what `on_episode_start` makes of it.
     """
     kept = {name: getattr(episode, name) for name in _KEPT}
-    return {name: {key: value for key, value in given.items() if _is_state(key, value)} for name, given in kept.items()}
+    return {name: {key: value for key, value in given.items() if is_state(key, value)} for name, given in kept.items()}
 
 
 def take_users_state(episode: Any, state: dict[str, Any]) -> None:
@@ -25,13 +25,14 @@ def take_users_state(episode: Any, state: dict[str, Any]) -> None:
         getattr(episode, name).update(state.get(name, {}))
 
 
-def _is_state(key: Any, value: Any) -> bool:
+def is_state(key: Any, value: Any) -> bool:
+    """Returns whether a checkpoint can hold a value under a key."""
     if not isinstance(key, str):
         return False
-    if type(value) is list:
-        return all(_is_state(key, part) for part in value)
+    if type(value) in (list, tuple):
+        return all(is_state(key, part) for part in value)
     if type(value) is dict:
-        return all(_is_state(name, part) for name, part in value.items())
+        return all(is_state(name, part) for name, part in value.items())
     if isinstance(value, np.ndarray):
         return value.dtype.kind not in "OV"
     return value is None or isinstance(value, bool | int | float | str | np.bool_ | np.number)

@@ -12,6 +12,7 @@ from rlframe.evaluation.agent_mapping import agent_mapping
 from rlframe.evaluation.callbacks import call_hook
 from rlframe.evaluation.policy_table import as_spec, has_several, policy_config
 from rlframe.evaluation.rllib_names import RLlibWorkerNames
+from rlframe.evaluation.tasks import set_tasks, tasks_of
 from rlframe.evaluation.worker_building import make_runner, with_spaces
 from rlframe.exploration.adopting import adopt
 from rlframe.models.catalog import ModelCatalog
@@ -228,6 +229,7 @@ class WorkerPolicies(RLlibWorkerNames):
             "filters": {pid: made.get_state() for pid, made in self.filters.items()},
             "runner": None if self.runner is None else self.runner.get_state(),
             "data": None if self._data is None else self._data.get_state(),
+            "tasks": tasks_of(self),
             "global_vars": dict(self.global_vars),
             "streams": {
                 pid: {"exploration": policy.get_exploration_state(),
@@ -254,6 +256,7 @@ class WorkerPolicies(RLlibWorkerNames):
             policy._action_rng.bit_generator.state = streams["action_rng"]
             policy.global_timestep = int(streams["timestep"])
             policy._policy_seed = int(streams.get("seed", policy._policy_seed))
+        set_tasks(self, state.get("tasks"))
         if self.runner is not None and state["runner"] is not None:
             self.runner.set_state(state["runner"])
         if self._data is not None and state.get("data") is not None:

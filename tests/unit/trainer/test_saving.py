@@ -279,3 +279,46 @@ def test_a_trainers_own_state_is_in_its_checkpoints():
         assert_same_weights(one, trainer)
     with pytest.raises(CheckpointError, match="a copy of a trainer"):
         copy.copy(one)
+
+
+class Leveled(Counting):
+    """Shows and pays its level, a task that holds from the next reset on."""
+
+    task = (0, {"name": "plain"})
+
+    def get_task(self):
+        return self.task
+
+    def set_task(self, task):
+        self.task = task
+
+    def _obs(self):
+        self.level = self.level if self.steps else self.task[0]
+        return np.array([self.level, self.steps], np.float32)
+
+    def step(self, action):
+        obs, reward, *others = super().step(action)
+        return obs, reward + self.level, *others
+
+
+def leveled(task):
+    config = {"num_workers": 0, "rollout_fragment_length": 8, "train_batch_size": 8, "min_iter_time_s": 0, "seed": 5}
+    return PGTrainer({**config, "env_task_fn": lambda result, env: task}, env=Leveled)
+
+
+def test_tasks_of_environments_are_in_checkpoints(tmp_path):
+    """A curriculum began anew behind each restore, until an iteration had ended."""
+    saved, restored = (leveled((3, {"name": "hills"})) for _ in range(2))
+    for _ in range(3):
+        saved.train()
+    restored.restore(saved.save(str(tmp_path)))
+    assert restored.workers.local_worker().env.task == (3, {"name": "hills"})
+    assert saved.train()["hist_stats"] == restored.train()["hist_stats"]
+    assert_same_weights(saved, restored)
+
+
+def test_a_task_that_no_checkpoint_can_hold_is_left_out_with_a_word(tmp_path, caplog):
+    trainer = leveled((3, object()))
+    trainer.train()
+    trainer.save(str(tmp_path))
+    assert "env_task_fn sets tasks such as (3, <object" in caplog.text
