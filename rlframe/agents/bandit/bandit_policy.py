@@ -116,8 +116,9 @@ class BanditPolicy(Policy):
         rewards = np.asarray(samples[REWARDS], np.float64)
         if not np.isfinite(rewards).all():
             raise NonFiniteError(f"{type(self).__name__}: a reward is {rewards[~np.isfinite(rewards)][0]}")
-        foreseen = self.model.predict(obs)[np.arange(len(actions)), actions.astype(np.int64)]
-        self.model.partial_fit(obs, rewards, actions)
+        with self._policy_lock:
+            foreseen = self.model.predict(obs)[np.arange(len(actions)), actions.astype(np.int64)]
+            self.model.partial_fit(obs, rewards, actions)
         stats = {"reward_mean": float(rewards.mean()), "squared_error": float(np.square(rewards - foreseen).mean())}
         told = self._regret.add(samples.get(INFOS))
         return {"learner_stats": {**stats, **told}, "custom_metrics": custom}

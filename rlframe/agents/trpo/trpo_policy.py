@@ -166,17 +166,20 @@ class TRPOPolicy(LearningPolicy):
         Raises:
             NonFiniteError: If a loss is NaN or infinite; the message names what was first to be so.
         """
-        samples, custom = postprocessed_batch, self._before_learning(postprocessed_batch)
-        with blas_in_one_thread():
-            self._problem.begin(samples, self._curvature_rows(samples))
-            stepped = {**self._region.step(self._problem), **self._loss_outputs}
-        self.popart.update_from(samples)
-        fitted = LearnerInfoBuilder()
-        for rows in self._value_minibatches(samples):
-            fitted.add_learn_on_batch_results(self._learn_result(*self._update(rows), custom))
-        info = fitted.finalize().get(DEFAULT_POLICY_ID) or self._learn_result(self.extra_grad_info(samples), {}, custom)
-        info[LEARNER_STATS_KEY].update(self._learn_result(stepped, {}, custom)[LEARNER_STATS_KEY])
-        return self._after_learning(samples, {**info, "custom_metrics": custom})
+        with self._policy_lock:
+            samples, custom = postprocessed_batch, self._before_learning(postprocessed_batch)
+            with blas_in_one_thread():
+                self._problem.begin(samples, self._curvature_rows(samples))
+                stepped = {**self._region.step(self._problem), **self._loss_outputs}
+            self.popart.update_from(samples)
+            fitted = LearnerInfoBuilder()
+            for rows in self._value_minibatches(samples):
+                fitted.add_learn_on_batch_results(self._learn_result(*self._update(rows), custom))
+            info = fitted.finalize().get(DEFAULT_POLICY_ID) or self._learn_result(
+                self.extra_grad_info(samples), {}, custom
+            )
+            info[LEARNER_STATS_KEY].update(self._learn_result(stepped, {}, custom)[LEARNER_STATS_KEY])
+            return self._after_learning(samples, {**info, "custom_metrics": custom})
 
     def _curvature_rows(self, samples: SampleBatch) -> SampleBatch:
         """Returns what Fisher-vector products are made of: every `fvp_sub_sampling`-th row, or sequence."""

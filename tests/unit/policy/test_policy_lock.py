@@ -9,6 +9,8 @@ import pytest
 from torch import nn
 
 from rlframe.agents.pg import PGTorchPolicy, PGTrainer
+from rlframe.agents.registry import get_trainer_class
+from rlframe.examples.env.bandit_envs import LinearDiscreteEnv
 from rlframe.models import ModelCatalog
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy.policy_lock import PolicyLock
@@ -88,6 +90,28 @@ def test_nobody_acts_or_copies_weights_between_two_halves_of_a_learner_step(lear
     learner.join(WAIT_S)
     actor.join(WAIT_S)
     assert (errors, rows, done.is_set()) == ([], [8], True)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env", "part", "called"),
+    [("PPO", Bandit, None, "_before_learning"), ("TRPO", Bandit, None, "_before_learning"),
+     ("contrib/LinUCB", LinearDiscreteEnv, "model", "partial_fit")],
+)  # fmt: skip
+def test_learner_steps_of_their_own_hold_it(algorithm, env, part, called, monkeypatch):
+    trainer = get_trainer_class(algorithm)({"num_workers": 0, "rollout_fragment_length": 8}, env=env)
+    policy, batch, free = trainer.get_policy(), trainer.workers.local_worker().sample(), []
+    owner = policy if part is None else getattr(policy, part)
+    inner = getattr(owner, called)
+
+    def look(*args):
+        other = threading.Thread(target=lambda: free.append(policy._policy_lock.acquire(blocking=False)))
+        other.start()
+        other.join(WAIT_S)
+        return inner(*args)
+
+    monkeypatch.setattr(owner, called, look)
+    policy.learn_on_batch(batch)
+    assert free == [False]
 
 
 def test_rllibs_name_is_the_same_lock_and_copies_have_their_own():
