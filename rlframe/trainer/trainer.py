@@ -116,6 +116,8 @@ class Trainer(
 
     #: Env steps in all at which an iteration ends, and after which none is sampled; None for no limit.
     env_steps_limit: int | None = None
+    #: 1 while an iteration has trained and is not over: `iteration` counts it at its end.
+    _uncounted: int = 0
     _name: ClassVar[str] = "Trainer"
     #: Declaration of the config keys: types, bounds, meanings.
     _config_class: ClassVar[type[AlgorithmConfig]] = CommonConfig
@@ -435,11 +437,14 @@ class Trainer(
         interval = self.config["evaluation_interval"]
         evaluates = bool(interval) and (self.iteration + 1) % interval == 0
         beside = self.evaluation_workers if self.config["evaluation_parallel_to_training"] else None
-        if evaluates and beside is not None:
-            result, evaluation = self._train_and_evaluate(beside)
-        else:
-            result = with_recovery(self, self._next_result, in_plan=True)
-            evaluation = self.evaluate() if evaluates else None
+        try:
+            if evaluates and beside is not None:
+                result, evaluation = self._train_and_evaluate(beside)
+            else:
+                result, self._uncounted = with_recovery(self, self._next_result, in_plan=True), 1
+                evaluation = self.evaluate() if evaluates else None
+        finally:
+            self._uncounted = 0
         with_recovery(self, self._align_workers)
         if evaluation is not None:
             self._last_evaluation = evaluation["evaluation"]
@@ -486,6 +491,7 @@ class Trainer(
             evaluating = pool.submit(self._evaluate_once, auto_rounds(training) if auto else None, synced=True)
             wait((training, evaluating))
         result = with_recovery(self, self._next_result, first=training.result, in_plan=True)
+        self._uncounted = 1
         # What is left to evaluate after a failure has nothing beside it.
         return result, self._evaluated(with_recovery(self, self._evaluate_once, first=evaluating.result))
 
@@ -527,7 +533,7 @@ class Trainer(
         return self._evaluated(with_recovery(self, partial(self._evaluate_once, episodes_left_fn, synced=synced)))
 
     def _evaluated(self, metrics: dict[str, Any]) -> dict[str, Any]:
-        self.evaluation_metrics = metrics
+        self.evaluation_metrics, self._last_evaluation = metrics, metrics["evaluation"]
         call_hook(self.callbacks, "on_evaluate_end", {"trainer": self, "evaluation_metrics": metrics})
         return metrics
 
@@ -550,7 +556,7 @@ class Trainer(
                 metrics = custom(self, self.evaluation_workers)
             if not metrics or not isinstance(metrics, dict):
                 raise ConfigError(f"custom_eval_function: returned {metrics!r}, wanted a dict of metrics, not empty")
-            return {"evaluation": {"training_iteration": self.iteration + 1, **metrics}}
+            return {"evaluation": {"training_iteration": self.iteration + self._uncounted, **metrics}}
         return {"evaluation": self._evaluate_in(self.evaluation_workers, episodes_left_fn, started)}
 
     def _evaluate_in(self, workers: WorkerSet, keep_going: Any, started: float) -> dict[str, Any]:
@@ -560,7 +566,7 @@ class Trainer(
             count, steps = None, count
         keep = bool(self.config["keep_per_episode_custom_metrics"])
         episodes = run_episodes(workers, count, keep_going, steps, self._interrupted.is_set)
-        return summarize(episodes, self.iteration + 1, started, keep)
+        return summarize(episodes, self.iteration + self._uncounted, started, keep)
 
     def _spare_workers(self) -> WorkerSet:
         """Returns workers for an evaluation that the config did not announce; they are kept for the next one."""

@@ -125,3 +125,22 @@ def test_users_functions_behind_the_plan_find_its_counters():
     assert seen == {"result": result["timesteps_total"], "evaluation": result["timesteps_total"]}
     with pytest.raises(ValueError, match="No metrics context"):
         _get_shared_metrics()
+
+
+def test_evaluation_beside_training_is_stamped_with_the_iteration_before():
+    trainer = make(evaluation_interval=1, evaluation_num_episodes=1, evaluation_parallel_to_training=True)
+    stamps = [
+        (made["training_iteration"], made["age_iterations"]) for made in (trainer.train()["evaluation"] for _ in "ab")
+    ]
+    assert stamps == [(0, 1), (1, 1)]
+
+
+@pytest.mark.parametrize("custom", [None, lambda trainer, workers: {"mine": 1.0}])
+def test_evaluation_by_hand_is_stamped_with_the_last_iteration_and_attached_to_later_results(custom):
+    trainer = make(evaluation_interval=3, custom_eval_function=custom, always_attach_evaluation_results=True)
+    assert trainer.evaluate()["evaluation"]["training_iteration"] == 0
+    trainer.train()
+    assert trainer.evaluate()["evaluation"]["training_iteration"] == 1
+    attached = trainer.train()["evaluation"]
+    assert (attached["training_iteration"], attached["age_iterations"]) == (1, 1)
+    assert trainer.train()["evaluation"]["training_iteration"] == 3
