@@ -41,8 +41,8 @@ class Component:
     def before_learning(self, samples: SampleBatch) -> None:
         """Takes a batch, in arrays, before gradients are computed of it."""
 
-    def after_learning(self, samples: SampleBatch, stats: Mapping[str, Any]) -> None:
-        """Takes a batch, in arrays, that a learner step was done on, and the step's statistics."""
+    def after_learning(self, samples: SampleBatch, stats: dict[str, Any]) -> None:
+        """Takes a batch, in arrays, that a learner step was done on, and the step's statistics, to which it may add."""
 
     def extra_weights(self) -> dict[str, NDArray[Any]]:
         """Returns arrays that belong to the policy's weights and are not the network's, by name."""

@@ -45,6 +45,27 @@ if TYPE_CHECKING:
 SMOOTHING = "smoothing_noise"
 
 
+class LastActorLoss(Component):
+    """Reports the actor's loss for updates, too, in which it does not step: the last that there was."""
+
+    _last: float | None = None
+
+    def after_learning(self, samples: SampleBatch, stats: dict[str, Any]) -> None:
+        """Keeps `actor_loss` of the statistics, or adds the last one to them."""
+        del samples
+        self._last = stats.get("actor_loss", self._last)
+        if self._last is not None:
+            stats["actor_loss"] = self._last
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the last loss, if there is one."""
+        return {} if self._last is None else {"last": self._last}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes what `get_state` returned."""
+        self._last = state.get("last")
+
+
 class DDPGPolicy(LearningPolicy):
     """A deterministic actor and one or two critics, with slowly following copies of all.
 
@@ -123,12 +144,12 @@ class DDPGPolicy(LearningPolicy):
         }
 
     def make_components(self) -> dict[str, Component]:
-        """Returns nothing; has workers cut the rows of a memory into sequences."""
+        """Returns what reports of an actor that waits; has workers cut the rows of a memory into sequences."""
         prepare_sequences(self)
         if self.has_own_model:
             self.fused_gradients = None
             self._action_distribution_fn = self._action_distribution_fn or distribution_of_features
-        return {}
+        return {"actor_loss": LastActorLoss()} if self.config.policy_delay > 1 else {}
 
     # --- a model of the program's own in place of the networks ------------------------------------------------
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlframe.agents.dqn.dqn_policy import DQNPolicy, double_q_loss
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.backends import lazy_policies
-from rlframe.policy.parts import Component, kept
+from rlframe.policy.parts import Component, LossOutput, kept
+from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
 
@@ -44,11 +46,21 @@ class R2D2Policy(DQNPolicy):
             )
         return super().make_components()
 
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
+        """Returns the loss of one batch of sequences; see above."""
+        del dist_class
+        return _sequence_loss(self, model, train_batch)
+
+
+def _sequence_loss(policy: Any, model: Any, batch: SampleBatch) -> LossOutput:
+    output = double_q_loss(policy, model, batch)
+    return replace(output, stats={"total_loss": ops.stop_gradient(output.losses), **output.stats})
+
 
 def r2d2_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
     """Returns the loss of one batch of sequences, a scalar; the policy keeps the rest. See `R2D2Policy`."""
     del dist_class
-    loss: Tensor = kept(policy, double_q_loss(policy, model, train_batch))
+    loss: Tensor = kept(policy, _sequence_loss(policy, model, train_batch))
     return loss
 
 

@@ -29,7 +29,9 @@ def simple_q_loss(policy: Any, model: Any, batch: SampleBatch) -> LossOutput:
     errors = select_by_action(q_t.q, steps[ACTIONS]) - target
     td_error = td_errors_to_replay(policy, errors, steps)
     model.tower_stats["td_error"] = ops.stop_gradient(td_error)
-    return LossOutput(valid_mean(steps)(huber(errors)), q_stats(valid_rows(steps)(q_t.q)), {"td_error": td_error})
+    loss = valid_mean(steps)(huber(errors))
+    stats = {"loss": ops.stop_gradient(loss), **q_stats(valid_rows(steps)(q_t.q))}
+    return LossOutput(loss, stats, {"td_error": td_error})
 
 
 def build_q_losses(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
@@ -54,6 +56,11 @@ class SimpleQPolicy(DQNPolicy):
         """Returns the loss of one batch; see `simple_q_loss`."""
         del dist_class
         return simple_q_loss(self, model, train_batch)
+
+    def extra_grad_process(self, optimizer: Any, loss: Tensor) -> dict[str, Any]:
+        """Returns what is reported of a step, and the loss, which comes from here where gradients are made by hand."""
+        reported: dict[str, Any] = super().extra_grad_process(optimizer, loss)  # type: ignore[misc]  # of PyTorch's policies
+        return {**reported, "loss": ops.stop_gradient(loss)}
 
 
 __getattr__ = lazy_policies(__name__, SimpleQPolicy, SimpleQTorchPolicy="torch", SimpleQTFPolicy="tf")

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from torch import nn
 
+from rlframe.agents.ddpg import TD3Trainer
+from rlframe.agents.dqn import R2D2Trainer, SimpleQTrainer
 from rlframe.agents.registry import get_trainer_class
 from rlframe.examples.env.multi_agent import MultiAgentPendulum
 from rlframe.models import ModelCatalog
@@ -232,3 +234,23 @@ def test_each_of_several_agents_learns_with_its_own_policy():
     for name in names:
         assert learner[name]["td_error"].shape == (16,)
         assert any(not np.array_equal(new, before[name][key]) for key, new in trainer.get_weights([name])[name].items())
+
+
+def test_td3_reports_the_actors_loss_for_updates_in_which_the_actor_waits():
+    small = {"actor_hiddens": [2], "critic_hiddens": [2], "num_workers": 0, "learning_starts": 0, "train_batch_size": 2}
+    trainer = TD3Trainer({**small, "timesteps_per_iteration": 1, "seed": 0}, env="Pendulum-v1")
+    losses = [stats_of(trainer.train()).get("actor_loss") for _ in range(4)]
+    given = [loss for loss in losses if loss is not None]
+    assert len(given) >= 3
+    assert len(set(given)) < len(given)
+
+
+def stats_of(result):
+    return result["info"]["learner"]["default_policy"]["learner_stats"]
+
+
+@pytest.mark.parametrize(("algorithm", "name"), [(SimpleQTrainer, "loss"), (R2D2Trainer, "total_loss")])
+def test_q_learners_report_the_loss_that_rllib_did(algorithm, name):
+    small = {"num_workers": 0, "learning_starts": 0, "timesteps_per_iteration": 4, "train_batch_size": 8}
+    model = {"fcnet_hiddens": [2], "use_lstm": algorithm is R2D2Trainer, "lstm_cell_size": 2, "max_seq_len": 2}
+    assert stats_of(algorithm({**small, "model": model}, env="CartPole-v1").train())[name] > 0
