@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 
@@ -27,16 +27,14 @@ class ActingMixin:
     _remote_clipping: tuple[bool | float | None] | None = None
 
     def get_policy(self, policy_id: str = DEFAULT_POLICY_ID) -> Policy:
-        """Returns the local worker's policy.
+        """Returns the local worker's policy; None where there is no policy `policy_id`, as in RLlib."""
+        return cast("Policy", self.workers.local_worker().get_policy(policy_id))
 
-        Raises:
-            KeyError: If there is no policy `policy_id`; `workers.local_worker().get_policy` returns None then.
-        """
-        policy = self.workers.local_worker().get_policy(policy_id)
-        if policy is None:
+    def _known_policy(self, policy_id: str) -> Policy:
+        if policy_id not in self.workers.local_worker().policy_map:
             known = ", ".join(self.workers.local_worker().policy_map)
             raise KeyError(f"policy_id={policy_id!r}: wanted one of {known}")
-        return policy
+        return self.get_policy(policy_id)
 
     def make_actor(self, policy_id: str = DEFAULT_POLICY_ID, explore: bool | None = None) -> StatefulActor:
         """Returns an actor that keeps recurrent state, past actions and rewards from step to step.
@@ -52,7 +50,7 @@ class ActingMixin:
         """
         from rlframe.trainer.actor import StatefulActor
 
-        return StatefulActor(self.get_policy(policy_id), explore, self.how_rewards_are_clipped())
+        return StatefulActor(self._known_policy(policy_id), explore, self.how_rewards_are_clipped())
 
     def how_rewards_are_clipped(self) -> bool | float | None:
         """Returns how rewards are clipped before policies see them: True to their sign, a number x to ±x.
@@ -144,7 +142,7 @@ class ActingMixin:
 
             clipped = clip_rewards(np.asarray([prev_reward], np.float32), self.how_rewards_are_clipped())
             prev_reward = clipped[0]
-        action, states, extra = self.get_policy(policy_id).compute_single_action(
+        action, states, extra = self._known_policy(policy_id).compute_single_action(
             observation,
             state,
             prev_action=prev_action,
@@ -222,8 +220,17 @@ class ActingMixin:
         return (
             actions,
             {agent: result[1] for agent, result in made.items()},
-            {agent: result[2] for agent, result in made.items()},
+            _Extras({agent: result[2] for agent, result in made.items()}),
         )
+
+
+class _Extras(dict[Any, Any]):
+    """What the policy computed beside actions, by agent; by name, as in RLlib, it is the agents' rows together."""
+
+    def __missing__(self, name: Any) -> Any:
+        if not self or any(name not in extra for extra in self.values()):
+            raise KeyError(name)
+        return np.stack([extra[name] for extra in self.values()])
 
 
 def _clipping_of(worker: Any) -> bool | float | None:

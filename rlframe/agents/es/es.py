@@ -124,9 +124,10 @@ class WithFilteringPolicy:
         return self.get_policy()
 
     def get_policy(self, policy_id: str = DEFAULT_POLICY_ID) -> Any:
-        """Returns the policy; observations that it is given by hand have gone through its `observation_filter`."""
+        """Returns the policy, or None; observations given by hand have gone through its `observation_filter`."""
         policy = super().get_policy(policy_id)  # type: ignore[misc]  # of the trainer
-        policy.observation_filter = self.workers.local_worker().filters[policy_id]
+        if policy is not None:
+            policy.observation_filter = self.workers.local_worker().filters[policy_id]
         return policy
 
 

@@ -1,5 +1,6 @@
 """What trainers, policies and workers show of themselves, and where their names are found."""
 
+import numpy as np
 import pytest
 
 import rlframe
@@ -42,9 +43,11 @@ def test_a_trainer_that_is_not_built_shows_itself_too():
 
 
 def test_a_policy_of_an_unknown_name_is_answered_with_the_names_there_are(trainer):
-    with pytest.raises(KeyError, match=r"policy_id='main': wanted one of default_policy"):
-        trainer.get_policy("main")
-    assert trainer.workers.local_worker().get_policy("main") is None  # RLlib's programs ask workers
+    for ask in (trainer.make_actor, lambda policy_id: trainer.compute_single_action(np.zeros(4), policy_id=policy_id)):
+        with pytest.raises(KeyError, match=r"policy_id='main': wanted one of default_policy"):
+            ask("main")
+    for get_policy in (trainer.get_policy, trainer.workers.local_worker().get_policy):
+        assert get_policy("main") is None  # as RLlib's programs ask whether there is one
 
 
 def test_the_log_says_what_was_built_and_how_it_goes(caplog, tmp_path):

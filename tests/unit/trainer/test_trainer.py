@@ -154,6 +154,7 @@ def test_compute_actions_gives_states_where_they_are_asked_for():
         assert actions == plain
         assert states == {"a": [], "b": [], "c": []}
         assert set(extra) == {"a", "b", "c"}
+        np.testing.assert_array_equal(extra["q_values"][1], extra["b"]["q_values"])  # by name, as in RLlib
 
 
 def test_no_default_policy_is_needed_where_each_has_a_class():
