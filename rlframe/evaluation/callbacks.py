@@ -282,7 +282,7 @@ def overridden_hooks(callbacks: Any) -> frozenset[str]:
 
 
 def call_hook(callbacks: Any, hook: str, kwargs: dict[str, Any]) -> None:
-    """Calls one hook with the arguments that its signature takes.
+    """Calls one hook with the arguments that its signature takes; what it raises says as a note which hook it was.
 
     Old programs declare fewer keywords than there are now, take them positionally, or take one `info` dict; the
     signature is read, so a genuine `TypeError` inside the hook is never mistaken for another form. Callbacks that do
@@ -291,6 +291,19 @@ def call_hook(callbacks: Any, hook: str, kwargs: dict[str, Any]) -> None:
     function = getattr(callbacks, hook, None)
     if function is None:
         return
+    try:
+        _call(function, kwargs)
+    except Exception as error:
+        by_others = any(note.endswith(_NOTE) for note in getattr(error, "__notes__", ()))  # that were called by it
+        if hasattr(error, "add_note") and not by_others:  # Python 3.11
+            error.add_note(f"raised in {type(callbacks).__name__}.{hook}{_NOTE}")
+        raise
+
+
+_NOTE = ", a hook of the config's callbacks"
+
+
+def _call(function: Callable[..., None], kwargs: dict[str, Any]) -> None:
     parameters = list(inspect.signature(function).parameters.values())
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         function(**kwargs)

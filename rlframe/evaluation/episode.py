@@ -14,6 +14,7 @@ from rlframe.evaluation.agent_mapping import agent_mapping
 from rlframe.evaluation.rllib_names import RLlibEpisodeNames
 
 if TYPE_CHECKING:
+    from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
     from rlframe.policy.policy import Policy
 
 DUMMY_AGENT_ID = _DUMMY_AGENT_ID
@@ -59,7 +60,7 @@ class Episode(RLlibEpisodeNames):
         policy_mapping_fn: The one policy's id, or a mapping of agents to policies.
         batch_builder_factory: Makes `batch_builder`; of programs that step their environment themselves. None shows the
             steps that callbacks were told.
-        extra_batch_callback: Becomes `add_extra_batch`; of the same.
+        extra_batch_callback: Stands for `add_extra_batch`; of the same.
         env_id: Index of the environment slot within its worker.
         worker: The `RolloutWorker` that runs the episode.
         episode_id: Number of the episode; None draws one, and takes `policy_mapping_fn` as configs have it.
@@ -81,7 +82,8 @@ class Episode(RLlibEpisodeNames):
         self.env_id = env_id
         self.worker = worker
         self._batch_builder = None if batch_builder_factory is None else batch_builder_factory()
-        self.add_extra_batch = extra_batch_callback
+        if extra_batch_callback is not None:
+            self.add_extra_batch = extra_batch_callback  # type: ignore[method-assign, assignment]
         self.length = 0
         self.total_reward = 0.0
         self.agent_rewards: dict[tuple[Any, str], float] = {}
@@ -115,6 +117,14 @@ class Episode(RLlibEpisodeNames):
     def get_agents(self) -> list[Any]:
         """Returns the ids of the agents seen so far."""
         return [DUMMY_AGENT_ID] if isinstance(self._mapping, str) else list(self._policy_of)
+
+    def add_extra_batch(self, batch: SampleBatch | MultiAgentBatch) -> None:
+        """Adds postprocessed rows, such as counterfactual ones, to the batch that the worker is sampling.
+
+        Raises:
+            ValueError: If it is no batch, or has rows of an unknown policy.
+        """
+        self.worker.add_extra_batch(batch)
 
     def last_observation_for(self, agent_id: Any = DUMMY_AGENT_ID) -> Any:
         """Returns the last preprocessed and filtered observation, None before the first step was stored."""
@@ -164,8 +174,13 @@ class Episode(RLlibEpisodeNames):
         """Returns what came with the last action, e.g. `action_logp` or `vf_preds`."""
         return self._view(agent_id).extras
 
-    def soft_reset(self) -> None:
-        """Counts anew at a soft horizon; agents, `user_data` and `custom_metrics` go on, `hist_data` has new lists."""
+    def soft_reset(self, episode_id: int | None = None) -> None:
+        """Counts anew at a soft horizon; agents, `user_data` and `custom_metrics` go on, `hist_data` has new lists.
+
+        Args:
+            episode_id: Number of what follows; None keeps it.
+        """
+        self.episode_id = self.episode_id if episode_id is None else episode_id
         self.custom_metrics, self.media = dict(self.custom_metrics), {}
         self.hist_data = {name: [] for name in self.hist_data}
         self.length = 0

@@ -282,6 +282,10 @@ class RLlibEpisodeNames:
         """What the program's factory made; else a view of the rows, the last of which has done True at the end."""
         return RowsOfEpisode(self) if self._batch_builder is None else self._batch_builder
 
+    def new_batch_builder(self: Any) -> Any:
+        """Returns a `MultiAgentSampleBatchBuilder`, whose batches `add_extra_batch` takes."""
+        return self.worker.new_batch_builder()
+
     @property
     def _agent_to_rnn_state(self: Any) -> dict[Any, Any]:
         return {agent: self.rnn_state_for(agent) for agent in self._views}

@@ -181,7 +181,7 @@ class RolloutWorker(WorkerRequests):
             )
         with blas_in_one_thread():
             batch: SampleBatch | MultiAgentBatch = self.runner.sample()
-        return batch
+        return self._with_extra(batch) if self._extra_batches else batch
 
     def set_global_vars(self, global_vars: Mapping[str, Any]) -> None:
         """Tells policies the global step count; their schedules follow it."""

@@ -1,4 +1,4 @@
-"""RLlib's `MultiAgentSampleBatchBuilder`: batches of several agents from rows that a program's own loop gives."""
+"""Batches of several agents from rows that a program gives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.data.sample_batch_builder import SampleBatchBuilder
 from rlframe.env.base_env import _DUMMY_AGENT_ID
 from rlframe.evaluation.callbacks import call_hook, make_callbacks
-from rlframe.evaluation.rollout_worker import get_global_worker
 from rlframe.evaluation.sampling.rollout_buffer import clip_rewards
 from rlframe.policy.policy import Policy
 
@@ -29,9 +28,12 @@ class MultiAgentSampleBatchBuilder:
         policy_map: Policies by id.
         clip_rewards: True for the rewards' signs, a number for rewards within ± that, False for rewards as they are.
         callbacks: What hears `on_postprocess_trajectory`; any form that the config's `callbacks` has.
+        worker: The worker that it is told.
     """
 
-    def __init__(self, policy_map: Mapping[str, Policy], clip_rewards: bool | float, callbacks: Any) -> None:
+    def __init__(
+        self, policy_map: Mapping[str, Policy], clip_rewards: bool | float, callbacks: Any, *, worker: Any = None
+    ) -> None:
         self.policy_map = policy_map
         self.clip_rewards = clip_rewards
         self.callbacks = make_callbacks(callbacks)
@@ -39,6 +41,7 @@ class MultiAgentSampleBatchBuilder:
         self.agent_builders: dict[Any, SampleBatchBuilder] = {}
         self.agent_to_policy: dict[Any, str] = {}
         self.count = 0
+        self._worker = worker
 
     def total(self) -> int:
         """Returns the number of rows that are not postprocessed yet, of all agents."""
@@ -90,7 +93,7 @@ class MultiAgentSampleBatchBuilder:
         for agent_id in sorted(made, key=str):
             policy_id = self.agent_to_policy[agent_id]
             told = {
-                "worker": get_global_worker(),
+                "worker": self._told_worker(),
                 "episode": episode,
                 "agent_id": agent_id,
                 "policy_id": policy_id,
@@ -101,6 +104,9 @@ class MultiAgentSampleBatchBuilder:
             call_hook(self.callbacks, "on_postprocess_trajectory", told)
             self.policy_batches.setdefault(policy_id, []).append(made[agent_id])
         self.agent_builders, self.agent_to_policy = {}, {}
+
+    def _told_worker(self) -> Any:
+        return self._worker
 
     def _take(self, agent_id: Any) -> tuple[Policy, SampleBatch]:
         batch = self.agent_builders[agent_id].build_and_reset()

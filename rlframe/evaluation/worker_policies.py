@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rlframe.config.view import ConfigDict
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
 from rlframe.evaluation.agent_mapping import agent_mapping
-from rlframe.evaluation.callbacks import call_hook
+from rlframe.evaluation.callbacks import call_hook, make_callbacks
 from rlframe.evaluation.policy_table import as_spec, has_several, policy_config
 from rlframe.evaluation.rllib_names import RLlibWorkerNames
 from rlframe.evaluation.tasks import set_tasks, tasks_of
@@ -53,6 +53,7 @@ class WorkerPolicies(RLlibWorkerNames):
     worker_index: int
     num_workers: int
     _hooks: Any
+    _creation_args: dict[str, Any]
     _mapping_fn: Any
     _data: WorkerData | None
     _make_data: Any  # methods of the worker
@@ -160,14 +161,16 @@ class WorkerPolicies(RLlibWorkerNames):
         if policy.config.observation_filter != "NoFilter":
             policy._obs_filter = self.filters[policy_id]
         policy.callbacks = self.callbacks  # type: ignore[attr-defined]  # RLlib's name for users' code
+        if "on_learn_on_batch" in self._hooks:  # each policy has an object of its own, as in RLlib
+            given = self._creation_args["callbacks"]
+            policy.callbacks = make_callbacks(self.policy_config.callbacks if given is None else given)  # type: ignore[attr-defined]
+            policy._learn_hook = partial(_call_learn_hook, policy.callbacks)  # type: ignore[attr-defined]
         # An evaluation of the user's own samples by itself, and looks at what it likes.
         evaluated = self.policy_config.in_evaluation and self.policy_config.custom_eval_function
         # Rows that are sampled beside those that are read have as many columns.
         kept = self.policy_config.output is not None or self.policy_config.input != "sampler"
         if evaluated or kept or not _BATCH_HOOKS.isdisjoint(self._hooks):
             policy.collect_all_columns()
-        if "on_learn_on_batch" in self._hooks:
-            policy._learn_hook = partial(_call_learn_hook, self.callbacks)  # type: ignore[attr-defined]
         if policy.exploration is None:  # a class of the user's own that only acts
             policy.exploration = policy._create_exploration()
         adopt(policy.exploration)

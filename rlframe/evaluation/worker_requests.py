@@ -14,6 +14,7 @@ from rlframe.env.external_env import ExternalEnv
 from rlframe.env.wrappers.atari_wrappers import is_atari
 from rlframe.evaluation.callbacks import call_hook
 from rlframe.evaluation.episodic_life import EpisodicLifeMetrics
+from rlframe.evaluation.extra_batches import check_extra, join_extra
 from rlframe.evaluation.sampling.single_agent import EnvRunner
 from rlframe.evaluation.sampling.vectorized import VectorRunner
 from rlframe.evaluation.worker_building import LiveEnvs, make_runner, make_slots
@@ -42,6 +43,7 @@ class WorkerRequests(WorkerPolicies):
     _log_dir: str | None
     _shared_memory: SharedMemoryPool
     _episodic_life: EpisodicLifeMetrics
+    _extra_batches: tuple[SampleBatch | MultiAgentBatch, ...] = ()
 
     @classmethod
     def as_remote(
@@ -156,6 +158,26 @@ class WorkerRequests(WorkerPolicies):
         return [func(env, context) for env, context in zip(envs, contexts, strict=True)]
 
     # --- samples on other ways --------------------------------------------------------------------------------------
+
+    def add_extra_batch(self, batch: SampleBatch | MultiAgentBatch) -> None:
+        """Adds rows to the batch that is being sampled, or else to the next; see `Episode.add_extra_batch`.
+
+        Raises:
+            ValueError: If it is no batch, or has rows of an unknown policy.
+        """
+        check_extra(batch, self.policy_map)
+        self._extra_batches = (*self._extra_batches, batch)
+
+    def new_batch_builder(self) -> Any:
+        """Returns what makes batches of rows that a program gives; see `Episode.new_batch_builder`."""
+        from rlframe.evaluation.sample_builders import MultiAgentSampleBatchBuilder
+
+        return MultiAgentSampleBatchBuilder(self.policy_map, self.clips_rewards or False, self.callbacks, worker=self)
+
+    def _with_extra(self, batch: SampleBatch | MultiAgentBatch) -> SampleBatch | MultiAgentBatch:
+        """Returns a batch with the rows that a program added."""
+        extra, self._extra_batches = self._extra_batches, ()
+        return join_extra(batch, extra, self.policy_map)
 
     def sample_shared(
         self,

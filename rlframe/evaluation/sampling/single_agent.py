@@ -315,7 +315,7 @@ class EnvRunner(CompleteEpisodes, RunnerState, SamplingLoop):
         self._lengths[index], self._returns[index] = 0, 0.0
         episode = self._episodes[index]
         if episode is not None:
-            episode.soft_reset()
+            episode.soft_reset(self._part_id(index))
 
     # --- after the loop ---------------------------------------------------------------------------------------
 

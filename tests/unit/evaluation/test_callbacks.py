@@ -1,12 +1,18 @@
 """Hooks: when they are called, with what, and in which old forms they still work."""
 
+import sys
 import tracemalloc
 
+import numpy as np
 import pytest
 
 from rlframe.agents.callbacks import DefaultCallbacks, MemoryTrackingCallbacks, MultiCallbacks
+from rlframe.agents.dqn.dqn_policy import DQNTorchPolicy
 from rlframe.config.validators import callbacks_rule
+from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
+from rlframe.env.multi_agent_env import make_multi_agent
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks, overridden_hooks
+from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError
 from tests.helpers.envs import Counting
 from tests.helpers.workers import make_worker
@@ -197,6 +203,108 @@ def test_on_learn_on_batch_writes_custom_metrics():
     worker = make_worker(Counting, callbacks=Learning, rollout_fragment_length=5)
     info = worker.learn_on_batch(worker.sample())
     assert info["custom_metrics"] == {"rows": 5}
+
+
+def test_each_policy_has_a_callbacks_object_of_its_own():
+    class Learning(DefaultCallbacks):
+        learned = 0
+
+        def on_learn_on_batch(self, *, policy, train_batch, result, **kwargs):
+            self.learned += 1
+            result["learned"] = self.learned
+
+        def on_sample_end(self, *, worker, samples, **kwargs):
+            assert self is worker.callbacks
+            assert self.learned == 0
+
+    worker = make_worker(Counting, callbacks=Learning, rollout_fragment_length=5)
+    worker.add_policies({"other": PolicySpec(policy_class=DQNTorchPolicy)})
+    samples = worker.sample().policy_batches["default_policy"]
+    both = MultiAgentBatch({"default_policy": samples, "other": samples}, 5)
+    for count in (1, 2):
+        info = worker.learn_on_batch(both)
+        assert [info[pid]["custom_metrics"]["learned"] for pid in worker.policy_map] == [count, count]
+    worker.sample()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes before")
+def test_an_error_in_a_hook_says_in_which():
+    class Wrong(DefaultCallbacks):
+        def on_episode_end(self, *, episode, **kwargs):
+            raise KeyError("angle")
+
+    with pytest.raises(KeyError, match="angle") as raised:
+        make_worker(Counting, callbacks=MultiCallbacks([Wrong]), rollout_fragment_length=5).sample()
+    assert raised.value.__notes__ == ["raised in Wrong.on_episode_end, a hook of the config's callbacks"]
+
+
+class Doubled(DefaultCallbacks):
+    """Adds each trajectory once more, with other rewards."""
+
+    def on_postprocess_trajectory(self, *, episode, policy_id, postprocessed_batch, **kwargs):
+        added = postprocessed_batch.copy()
+        added["rewards"] = np.full_like(added["rewards"], -1.0)
+        added["a column of its own"] = added["rewards"]
+        episode.add_extra_batch(MultiAgentBatch({policy_id: added}, added.count))
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("memory", [False, True])
+def test_batches_that_a_hook_adds_are_sampled_behind_the_others(several, memory):
+    model = {"use_lstm": memory, "lstm_cell_size": 2, "max_seq_len": 2}
+    make_env = make_multi_agent(Counting) if several else Counting
+    worker = make_worker(make_env, callbacks=Doubled, rollout_fragment_length=5, model=model, replay_sequence_length=-1)
+    for _ in range(2):
+        batch = worker.sample()
+        rewards = batch.policy_batches["default_policy"]["rewards"]
+        assert batch.count == 10
+        np.testing.assert_array_equal(rewards, [1, 2, 3, 4, 5] + 5 * [-1.0])
+
+
+def test_rows_of_a_builder_can_be_added():
+    class Imagining(DefaultCallbacks):
+        def on_episode_end(self, *, episode, **kwargs):
+            builder, obs = episode.new_batch_builder(), np.zeros(2, np.float32)
+            row = {"obs": obs, "new_obs": obs, "actions": 1, "terminateds": True, "truncateds": False, "t": 0}
+            builder.add_values("agent0", "default_policy", rewards=7.0, dones=True, eps_id=3, **row)
+            builder.count += 1
+            episode.add_extra_batch(builder.build_and_reset(episode))
+
+    batch = make_worker(Counting, callbacks=Imagining, rollout_fragment_length=5, prioritized_replay=False).sample()
+    assert batch["rewards"].tolist() == [1, 2, 3, 4, 5, 7]
+
+
+@pytest.mark.parametrize(
+    ("added", "says"),
+    [
+        (3, "got int, wanted a SampleBatch"),
+        (
+            MultiAgentBatch({"other": SampleBatch({"obs": np.zeros((1, 2))})}, 1),
+            "rows of other, wanted rows of default_",
+        ),
+        (SampleBatch({"obs": np.zeros((1, 2))}), "lack .*rewards"),
+    ],
+)
+def test_what_cannot_be_added_is_refused(added, says):
+    class Adding(DefaultCallbacks):
+        def on_episode_step(self, *, episode, **kwargs):
+            episode.add_extra_batch(added)
+
+    with pytest.raises(ValueError, match=says):
+        make_worker(Counting, callbacks=Adding).sample()
+
+
+def test_behind_a_soft_horizon_the_episode_has_the_number_of_its_rows():
+    seen = []
+
+    class Numbers(DefaultCallbacks):
+        def on_episode_step(self, *, episode, **kwargs):
+            seen.append(episode.episode_id)
+
+    rows = {"rollout_fragment_length": 6, "horizon": 3, "soft_horizon": True, "env_config": {"length": 100}}
+    batch = make_worker(Counting, callbacks=Numbers, output="logdir", **rows).runner.sample()
+    assert batch["eps_id"].tolist() == seen
+    assert len(set(seen)) == 2
 
 
 def test_hooks_that_an_object_has_by_attribute_access_alone_are_called():

@@ -194,8 +194,9 @@ def test_a_callback_that_raises_is_not_blamed_on_the_environment(at_end, at_step
     )
     worker = made.workers.local_worker()
     RaisingOnce.at_end, RaisingOnce.at_step = at_end, at_step
-    with pytest.raises(RuntimeError, match=r"^mine$"):
+    with pytest.raises(RuntimeError, match="^mine") as raised:
         worker.sample()
+    assert str(raised.value) == "mine"
     assert [slot.failed for slot in worker.slots] == [False, True]
     worker.sample()
     for slot in worker.slots:
