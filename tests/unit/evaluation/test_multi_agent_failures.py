@@ -194,7 +194,7 @@ def test_a_callback_that_raises_is_not_blamed_on_the_environment(at_end, at_step
     )
     worker = made.workers.local_worker()
     RaisingOnce.at_end, RaisingOnce.at_step = at_end, at_step
-    with pytest.raises(RuntimeError, match="^mine") as raised:
+    with pytest.raises(RuntimeError, match=r"^mine") as raised:
         worker.sample()
     assert str(raised.value) == "mine"
     assert [slot.failed for slot in worker.slots] == [False, True]
@@ -219,7 +219,7 @@ def test_a_callback_that_raises_at_starts_leaves_no_episode_without_agents():
     worker = made.workers.local_worker()
     RaisingAtStarts.started = 0
     for _ in range(2):
-        with pytest.raises(RuntimeError, match=r"^mine$"):
+        with pytest.raises(RuntimeError, match=r"^mine"):
             worker.sample()
     worker.sample()
     assert all(acting == {"a", "b"} for acting in worker.slots[0].env.env.seen)
