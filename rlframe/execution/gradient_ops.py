@@ -10,6 +10,7 @@ from rlframe.data.sample_batch import DEFAULT_POLICY_ID
 from rlframe.execution.local_rollouts import LocalRollouts, agent_steps
 from rlframe.execution.plan.context import (
     AGENT_STEPS_SAMPLED_COUNTER,
+    AGENT_STEPS_TRAINED_COUNTER,
     APPLY_GRADS_TIMER,
     COMPUTE_GRADS_TIMER,
     GRAD_WAIT_TIMER,
@@ -75,6 +76,7 @@ class _RecordGradients:
         metrics = _get_shared_metrics()
         metrics.counters[STEPS_SAMPLED_COUNTER] += count
         metrics.counters[AGENT_STEPS_SAMPLED_COUNTER] += of_agents
+        metrics.counters[AGENT_STEPS_TRAINED_COUNTER] += of_agents
         metrics.info[LEARNER_INFO] = by_policy(info)
         metrics.timers[GRAD_WAIT_TIMER].push(perf_counter() - self._fetch_started)
         return gradients, count
@@ -88,8 +90,8 @@ def by_policy(info: dict[str, Any]) -> dict[str, Any]:
 def AsyncGradients(workers: Any) -> LocalIterator[tuple[Any, int]]:
     """Lets every worker sample and compute gradients, and hands them on as they come.
 
-    Gives `(gradients, env steps)`. Counts `num_steps_sampled` and `num_agent_steps_sampled`; sets `info["learner"]`;
-    times `grad_wait`. Without remote workers the local worker does it.
+    Gives `(gradients, env steps)`. Counts `num_steps_sampled`, `num_agent_steps_sampled` and `num_agent_steps_trained`;
+    sets `info["learner"]`; times `grad_wait`. Without remote workers the local worker does it.
 
     Args:
         workers: The WorkerSet.
@@ -106,8 +108,8 @@ def AsyncGradients(workers: Any) -> LocalIterator[tuple[Any, int]]:
 class ComputeGradients:
     """Computes gradients on the local worker.
 
-    Takes a SampleBatch or MultiAgentBatch; gives `(gradients, env steps)`. Sets `info["learner"]`; times
-    `compute_grads`.
+    Takes a SampleBatch or MultiAgentBatch; gives `(gradients, env steps)`. Counts `num_agent_steps_trained`; sets
+    `info["learner"]`; times `compute_grads`.
 
     Args:
         workers: The WorkerSet.
@@ -122,6 +124,7 @@ class ComputeGradients:
         metrics = _get_shared_metrics()
         with metrics.timers[COMPUTE_GRADS_TIMER]:
             gradients, info = self.workers.local_worker().compute_gradients(batch)
+        metrics.counters[AGENT_STEPS_TRAINED_COUNTER] += agent_steps(batch)
         metrics.info[LEARNER_INFO] = by_policy(info)
         return gradients, batch.count
 

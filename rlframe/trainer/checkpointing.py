@@ -55,7 +55,7 @@ def describe(trainer: Any) -> dict[str, Any]:
     return {
         "kind": "trainer",
         "trainer_schema": SCHEMA,
-        "algorithm": trainer._name,
+        "algorithm": trainer.algorithm_name,
         "framework": trainer.config["framework"],
         "rlframe_version": __version__,
         "env": str(trainer._env_id),

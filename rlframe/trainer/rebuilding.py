@@ -96,7 +96,7 @@ def _newest(path: Path) -> Path:
 def _class_of(cls: type[Any] | None, algorithm: str, directory: Path) -> type[Any]:
     """Returns the class that was asked for, or the built-in one of the checkpoint's algorithm where none was."""
     if cls is not None:
-        if cls._name != algorithm:
+        if algorithm not in (cls._name, "Trainer"):
             raise CheckpointError(
                 f"checkpoint {str(directory)!r} is of algorithm {algorithm!r}, wanted {cls._name!r}: call "
                 "Trainer.from_checkpoint, or that of the class that saved it"

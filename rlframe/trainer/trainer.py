@@ -83,6 +83,13 @@ class _DefaultConfig:
         return cls.get_default_config()
 
 
+class _ClassName:
+    """`_name` of trainers that `build_trainer` did not make: that of the class, as in RLlib."""
+
+    def __get__(self, trainer: Any, cls: type[Trainer]) -> str:
+        return cls.__name__
+
+
 class Trainer(
     ActingMixin,
     ClassicTrainerMixin,
@@ -118,7 +125,7 @@ class Trainer(
     env_steps_limit: int | None = None
     #: 1 while an iteration has trained and is not over: `iteration` counts it at its end.
     _uncounted: int = 0
-    _name: ClassVar[str] = "Trainer"
+    _name: Any = _ClassName()
     #: Declaration of the config keys: types, bounds, meanings.
     _config_class: ClassVar[type[AlgorithmConfig]] = CommonConfig
     _default_config: Any = _DefaultConfig()
@@ -374,6 +381,12 @@ class Trainer(
     def with_updates(cls, **overrides: Any) -> type[Trainer]:
         """Returns a trainer class derived from a built one, with some of `build_trainer`'s arguments replaced."""
         raise NotImplementedError(f"{cls.__name__} was not made by build_trainer; subclass it instead")
+
+    @property
+    def algorithm_name(self) -> str:
+        """What checkpoints call the algorithm: the name given to `build_trainer`, "Trainer" where it made no class."""
+        given = any("_name" in vars(level) for level in type(self).__mro__ if level is not Trainer)
+        return str(self._name) if given else "Trainer"
 
     # --- training ---------------------------------------------------------------------------------------------
 

@@ -191,6 +191,7 @@ class TestGradients:
         assert (gradients[0].tolist(), count) == ([3.0], 3)
         assert metrics.info["learner"] == {"default_policy": {"learner_stats": {"loss": 1.0}}}
         assert metrics.timers["compute_grads"].count == 1
+        assert metrics.counters["num_agent_steps_trained"] == 3
 
     def test_average_divides_by_the_number(self) -> None:
         pairs = [([np.array([1.0]), None, None], 2), ([np.array([3.0]), np.array([4.0]), None], 5)]

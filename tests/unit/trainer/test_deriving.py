@@ -1,6 +1,7 @@
 """Trainers that are derived: with_updates, build_trainer, subclasses, plans and hooks."""
 
 import copy
+import os
 
 import pytest
 
@@ -285,3 +286,19 @@ def test_a_plan_gets_a_view_with_derived_values_and_may_hand_on_a_dict():
     with pytest.raises(TypeError, match="read-only"):
         view["lr"] = 1.0
     trainer.config["lr"] = 1.0
+
+
+def test_a_subclass_of_trainer_is_called_what_its_class_is(tmp_path):
+    class Mine(Trainer):
+        def get_default_policy_class(self, config):
+            return REINFORCE
+
+    class Later(Mine):
+        pass
+
+    config = {"num_workers": 0, "logger_config": {"logdir": str(tmp_path)}}
+    one, other = Mine(config, env=Bandit), Later(config, env=Bandit)
+    assert (one._name, other._name) == ("Mine", "Later")
+    assert os.path.basename(other.logdir).startswith("Later_Bandit_")
+    other.restore(one.save(str(tmp_path)))  # no class of either's name is looked for
+    assert type(Later.from_checkpoint(one.save(str(tmp_path)), env=Bandit)) is Later
