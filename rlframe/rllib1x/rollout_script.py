@@ -58,7 +58,9 @@ def create_parser(parser_creator: Callable[..., Any] | None = None) -> Any:
         description="Plays a checkpoint.",
         epilog=EXAMPLE_USAGE,
     )
-    parser.add_argument("checkpoint", nargs="?", help="directory of the checkpoint")
+    parser.add_argument(
+        "checkpoint", nargs="?", help="directory of the checkpoint; without one an untrained trainer plays"
+    )
     for flag, options in _FLAGS.items():
         parser.add_argument(flag, **options)
     return parser
@@ -190,21 +192,25 @@ def run(args: Any, parser: Any) -> None:
     """Plays what the flags of `create_parser` say, and prints the return of each episode.
 
     The config is that of the checkpoint, with `args.config` over it; functions and classes of a program's own, which a
-    checkpoint does not hold, are given there.
+    checkpoint does not hold, are given there. Without a checkpoint a new trainer plays, which has learned nothing.
 
     Raises:
         ConfigError: If videos are asked for.
         CheckpointError: If there is no such checkpoint, or it cannot be loaded.
     """
-    if not args.checkpoint:
-        parser.error("the following arguments are required: checkpoint")
+    needed = {"--run": args.run, "--env": args.env or args.config.get("env")}
+    missing = [flag for flag, given in needed.items() if not given]
+    if missing and not args.checkpoint:
+        parser.error(f"the following arguments are required: checkpoint, or {', '.join(missing)}")
     if args.video_dir or getattr(args, "monitor", False):
         raise ConfigError(
             '--video-dir, --monitor: rollouts record no videos; use "rlframe play CHECKPOINT --video-dir DIR"'
         )
     made_by = get_trainable_cls(args.run) if args.run else Trainer
     config = {**_PLAYING, **args.config}
-    trainer = made_by.from_checkpoint(args.checkpoint, config, args.env)
+    trainer = (
+        made_by.from_checkpoint(args.checkpoint, config, args.env) if args.checkpoint else made_by(config, args.env)
+    )
     try:
         with RolloutSaver(
             args.out, args.use_shelve, args.track_progress, args.steps, args.episodes, args.save_info

@@ -105,8 +105,19 @@ def test_command_refuses_videos_by_name_of_what_records_them(tmp_path):
     parser = create_parser()
     with pytest.raises(ConfigError, match="rlframe play CHECKPOINT --video-dir"):
         run(parser.parse_args([str(tmp_path), "--run", "PG", "--video-dir", "here"]), parser)
+
+
+def test_command_plays_an_untrained_trainer_without_a_checkpoint(capsys):
+    parser = create_parser()
+    for flags in (["--env", "rollout_five"], ["--config", '{"env": "rollout_five"}']):
+        run(parser.parse_args(["--run", "PG", "--episodes", "1", *flags]), parser)
+        assert capsys.readouterr().out == "Episode #1: reward: 5.0\n"
+        with pytest.raises(SystemExit):
+            run(parser.parse_args(flags), parser)
+        assert "required: checkpoint, or --run" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         run(parser.parse_args(["--run", "PG"]), parser)
+    assert "required: checkpoint, or --env" in capsys.readouterr().err
 
 
 def test_several_agents_act_by_their_policies_until_they_leave(tmp_path):
