@@ -11,6 +11,8 @@ from typing import Any
 OF_FRAMEWORKS = frozenset({
     "model", "dist_class", "device", "get_session", "learn_on_batch", "compute_gradients", "apply_gradients",
 })  # fmt: skip
+#: What an episode tells of what came with an action, which workers compute where it is learned from, or asked for.
+OF_ACTIONS = frozenset({"last_extra_action_outs_for", "last_pi_info_for", "_agent_to_last_extra_action_outs"})
 #: Hooks that remote workers do not call.
 _ON_THE_DRIVER = frozenset({"on_trainer_init", "on_train_result", "on_evaluate_start", "on_evaluate_end"})
 

@@ -10,6 +10,7 @@ from rlframe.config.view import ConfigDict
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
 from rlframe.evaluation.agent_mapping import agent_mapping
 from rlframe.evaluation.callbacks import call_hook, make_callbacks
+from rlframe.evaluation.code_names import OF_ACTIONS, reads_any_of
 from rlframe.evaluation.policy_table import as_spec, has_several, policy_config
 from rlframe.evaluation.rllib_names import RLlibWorkerNames
 from rlframe.evaluation.tasks import set_tasks, tasks_of
@@ -169,7 +170,8 @@ class WorkerPolicies(RLlibWorkerNames):
         evaluated = self.policy_config.in_evaluation and self.policy_config.custom_eval_function
         # Rows that are sampled beside those that are read have as many columns.
         kept = self.policy_config.output is not None or self.policy_config.input != "sampler"
-        if evaluated or kept or not _BATCH_HOOKS.isdisjoint(self._hooks):
+        looks = not _BATCH_HOOKS.isdisjoint(self._hooks) or reads_any_of(self.callbacks, OF_ACTIONS)
+        if evaluated or kept or looks:
             policy.collect_all_columns()
         if policy.exploration is None:  # a class of the user's own that only acts
             policy.exploration = policy._create_exploration()

@@ -294,6 +294,18 @@ def test_what_cannot_be_added_is_refused(added, says):
         make_worker(Counting, callbacks=Adding).sample()
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_episodes_tell_what_came_with_an_action_where_a_hook_reads_it(several):
+    seen = []
+
+    class Reading(DefaultCallbacks):
+        def on_episode_step(self, *, episode, **kwargs):
+            seen.append(episode.last_extra_action_outs_for(episode.get_agents()[0]))
+
+    make_worker(make_multi_agent(Counting) if several else Counting, callbacks=Reading).sample()
+    assert {"action_dist_inputs", "action_logp"} <= seen[0].keys()
+
+
 def test_behind_a_soft_horizon_the_episode_has_the_number_of_its_rows():
     seen = []
 
