@@ -26,6 +26,8 @@ Number = int | float
 
 #: Key in the config of policies that never learn. `in_evaluation` says something else: programs set it themselves.
 ONLY_EVALUATES = "_only_evaluates"
+#: Key in the config of workers whose rows nothing but learning reads: a trainer sets it whose plan is built in.
+ROWS_ARE_FOR_LEARNING = "_rows_are_for_learning"
 
 
 class CommonConfig(AlgorithmConfig):

@@ -121,7 +121,7 @@ class ColumnDict(WatchedColumns, dict[str, Any]):
             return self._derive_dones()
         if key == _BEHAVIOUR_LOGITS and names.ACTION_DIST_INPUTS in self:
             return self[names.ACTION_DIST_INPUTS]
-        raise KeyError(f"the batch has no column {key!r}; it has {sorted(map(str, self))}")
+        raise KeyError(names.absent(key, self))
 
     def _derive_dones(self) -> Any:
         terminateds = _get(self, TERMINATEDS)
@@ -151,7 +151,7 @@ class ColumnDict(WatchedColumns, dict[str, Any]):
         """Removes a column and returns it, or the default where there is no such column."""
         if key not in self:
             if default is _MISSING:
-                raise KeyError(f"the batch has no column {key!r}; it has {sorted(map(str, self))}")
+                raise KeyError(names.absent(key, self))
             return default
         value = self[key]
         del self[key]

@@ -17,7 +17,8 @@ where present) are equal and `t` grows by one. Shapes below are those of collect
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 OBS: Final = "obs"
 """Observation acted upon, after preprocessor and filter. `[B, ...]`."""
@@ -89,3 +90,19 @@ STATE_OUT_PREFIX: Final = "state_out_"
 """Recurrent state after a row. `[B, S]`."""
 IS_TRAINING: Final = "is_training"
 """Not a column: a flag of the batch that can also be read and set by item access."""
+
+#: Columns that sampling can give, and leaves out where nothing is known to read them.
+_COLLECTED_IF_READ = frozenset(
+    {INFOS, NEXT_OBS, UNROLL_ID, AGENT_INDEX, ENV_ID, ACTION_DIST_INPUTS, ACTION_LOGP, VF_PREDS}
+)
+
+
+def absent(name: str, known: Iterable[Any]) -> str:
+    """Returns the text of the error that a batch has no column of a name, but others."""
+    text = f"the batch has no column {name!r}; it has {sorted(map(str, known))}"
+    if name not in _COLLECTED_IF_READ:
+        return text
+    return (
+        f"{text}. A trainer with a built-in plan collects what learning reads; for all columns, call "
+        "trainer.workers.foreach_policy(lambda policy, _: policy.collect_all_columns()) before it samples"
+    )

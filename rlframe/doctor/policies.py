@@ -18,7 +18,7 @@ from rlframe.env.adapt import adapt_env
 from rlframe.env.env_context import EnvContext
 from rlframe.env.wrappers.atari_wrappers import with_preprocessing
 from rlframe.serving.export.recorded import Step, record
-from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
+from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError, describe_error
 
 _ACTED_STEPS = 500
 #: Episodes that each of several policies is seen in.
@@ -101,7 +101,7 @@ def _own_env(trainer: Any) -> Any:
         creator: Any = with_preprocessing(trainer.env_creator, {**trainer.config, "in_evaluation": True})
         made = creator(EnvContext(dict(trainer.config.get("env_config") or {})))
     except Exception as error:
-        raise EnvError(f"the environment cannot be made: {type(error).__name__}: {error}") from error
+        raise EnvError(f"the environment cannot be made: {describe_error(error)}") from error
     try:
         return adapt_env(made)
     except (ConfigError, EnvError):  # vectorised, external, of several agents: its fault would have shown in training

@@ -16,7 +16,7 @@ from rlframe.env.adapt import adapt_env
 from rlframe.env.contracts import check_reset_result, check_reward, check_step_result
 from rlframe.env.multi_agent_adapt import is_multi_agent
 from rlframe.env.multi_agent_checks import check_multi_agent_env
-from rlframe.utils.errors import EnvError, NonFiniteError
+from rlframe.utils.errors import EnvError, NonFiniteError, describe_error
 from rlframe.utils.spaces.observations import check_observation, describe
 
 __all__ = ["check_env", "check_observation", "check_reset_result", "check_reward", "check_spaces", "check_step_result"]
@@ -70,7 +70,7 @@ def _check_reset(env: gymnasium.Env[Any, Any], where: str, seed: int | None) -> 
     except (EnvError, NonFiniteError):
         raise
     except Exception as error:
-        raise EnvError(f"{call} raised {type(error).__name__}: {error}") from error
+        raise EnvError(f"{call} raised {describe_error(error)}") from error
     obs, _ = check_reset_result(result, call)
     check_observation(obs, env.observation_space, call)
 
@@ -83,7 +83,7 @@ def _check_step(env: gymnasium.Env[Any, Any], action: Any, where: str) -> bool:
     except (EnvError, NonFiniteError):
         raise
     except Exception as error:
-        raise EnvError(f"{call} raised {type(error).__name__}: {error}") from error
+        raise EnvError(f"{call} raised {describe_error(error)}") from error
     obs, _, terminated, truncated, _ = check_step_result(result, call)
     check_observation(obs, env.observation_space, call)
     return terminated or truncated

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from rlframe.env.agent_dicts import ALL
 from rlframe.env.multi_agent_adapt import MultiAgentAdapter
-from rlframe.utils.errors import EnvError, NonFiniteError
+from rlframe.utils.errors import EnvError, NonFiniteError, describe_error
 from rlframe.utils.spaces.observations import check_observation, describe
 
 
@@ -82,4 +82,4 @@ def _called(call: str, function: Callable[[], Any]) -> Any:
     except (EnvError, NonFiniteError) as error:
         raise type(error)(f"{call}: {error}") from error
     except Exception as error:
-        raise EnvError(f"{call} raised {type(error).__name__}: {error}") from error
+        raise EnvError(f"{call} raised {describe_error(error)}") from error

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rlframe.config.common import ONLY_EVALUATES, ROWS_ARE_FOR_LEARNING
 from rlframe.config.view import ConfigDict
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
 from rlframe.evaluation.agent_mapping import agent_mapping
@@ -166,16 +167,23 @@ class WorkerPolicies(RLlibWorkerNames):
             given = self._creation_args["callbacks"]
             policy.callbacks = make_callbacks(self.policy_config.callbacks if given is None else given)  # type: ignore[attr-defined]
             policy._learn_hook = partial(_call_learn_hook, policy.callbacks)  # type: ignore[attr-defined]
-        # An evaluation of the user's own samples by itself, and looks at what it likes.
-        evaluated = self.policy_config.in_evaluation and self.policy_config.custom_eval_function
-        # Rows that are sampled beside those that are read have as many columns.
-        kept = self.policy_config.output is not None or self.policy_config.input != "sampler"
-        looks = not _BATCH_HOOKS.isdisjoint(self._hooks) or reads_any_of(self.callbacks, OF_ACTIONS)
-        if evaluated or kept or looks:
+        if self._rows_are_read():
             policy.collect_all_columns()
         if policy.exploration is None:  # a class of the user's own that only acts
             policy.exploration = policy._create_exploration()
         adopt(policy.exploration)
+
+    def _rows_are_read(self) -> bool:
+        """Returns whether more than learning reads the rows of this worker's samples."""
+        config = self.policy_config
+        if config.get(ONLY_EVALUATES):  # one of the user's own samples by itself, and looks at what it likes
+            read = bool(config.custom_eval_function)
+        else:  # by a program that made the worker itself, or whose own plan sees the rows
+            read = not config.get(ROWS_ARE_FOR_LEARNING, False)
+        # Rows that are sampled beside those that are read have as many columns.
+        kept = config.output is not None or config.input != "sampler"
+        looks = not _BATCH_HOOKS.isdisjoint(self._hooks) or reads_any_of(self.callbacks, OF_ACTIONS)
+        return read or kept or looks
 
     # --- access, weights, filters -----------------------------------------------------------------------------
 

@@ -449,7 +449,8 @@ def default_network(obs_space: Any) -> str:
     if not shape and not isinstance(original, gymnasium.spaces.Box):  # a Box of one number is a vector of length 1
         raise UnsupportedSpaceException(
             f"No default network for observations of {obs_space} without preprocessing; leave "
-            f"_disable_preprocessor_api at False, or write a custom model."
+            "_disable_preprocessor_api at False, or write a custom model. A policy or model that is made by hand takes "
+            "the preprocessed space: get_preprocessor(space)(space).observation_space, of rlframe.models.preprocessors."
         )
     if len(shape) <= 2:
         return "fcnet"

@@ -24,14 +24,13 @@ def observed(policy: Any, obs: Any) -> NDArray[Any]:
         EnvError: If it is no observation of the space; names the leaf that does not fit.
         NonFiniteError: If it holds NaN or infinity.
     """
-    given, preprocessor = obs, policy._obs_preprocessor
+    given, preprocessor, wanted = obs, policy._obs_preprocessor, policy.observation_space.shape
     space = getattr(policy.observation_space, "original_space", policy.observation_space)
     if not hasattr(space, "spaces"):
         refuse_reset_pair(obs, "the observation to act on")
-    if preprocessor is not None:
+    if preprocessor is not None and wanted in (None, preprocessor.shape):  # else made by hand for raw observations
         obs = obs if _is_preprocessed(obs, preprocessor) else _preprocess(preprocessor, obs)
     array = _in_single(obs)
-    wanted = policy.observation_space.shape
     if array.dtype == object or (wanted is not None and array.shape != wanted):
         raise EnvError(
             f"the observation to act on is a {describe(given)}; wanted one observation, without batch dimension, "

@@ -126,3 +126,10 @@ def training_method(trainer: Any) -> str | None:
             continue
         return next((name for name in METHODS if name in own), None)
     return None
+
+
+def trains_by_own_code(trainer: Any) -> bool:
+    """Returns whether a trainer's plan, or what it has in place of one, is the program's, which may read the rows."""
+    ways = (trainer.execution_plan, type(trainer).step)
+    own = any(not str(getattr(way, "__module__", None)).startswith("rlframe.") for way in ways)
+    return own or training_method(trainer) is not None

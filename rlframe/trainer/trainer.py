@@ -17,7 +17,7 @@ from ray.tune import Trainable
 from ray.tune.execution.placement_groups import PlacementGroupFactory
 from ray.tune.utils.util import UtilMonitor
 
-from rlframe.config.common import CommonConfig
+from rlframe.config.common import ROWS_ARE_FOR_LEARNING, CommonConfig
 from rlframe.config.merge import with_common_config
 from rlframe.config.nested_dict import copy_containers, overlay
 from rlframe.config.renames import other_names_in, with_other_names
@@ -39,7 +39,7 @@ from rlframe.trainer.evaluating import (
     send_weights,
     summarize,
 )
-from rlframe.trainer.iterating import IteratingMixin, training_method
+from rlframe.trainer.iterating import IteratingMixin, training_method, trains_by_own_code
 from rlframe.trainer.loggers import RunLogger
 from rlframe.trainer.policies import PolicyTableMixin
 from rlframe.trainer.recovery import MAX_WORKER_FAILURE_RETRIES, recover, with_recovery
@@ -278,11 +278,12 @@ class Trainer(
         if unknown:
             raise TypeError(f"_make_workers() got {', '.join(unknown)}; wanted env_creator, policy_class, config, ...")
         changed = {key: value for key, value in (config or {}).items() if self.config.get(key) is not value}
+        changed |= {"seed": self.seed, ROWS_ARE_FOR_LEARNING: not trains_by_own_code(self)}
         return WorkerSet(
             env_creator=env_creator or self.env_creator,
             validate_env=others.get("validate_env") or self.env_validator(),
             policy_class=policy_class or others.get("policy") or getattr(self, "policy_class", None),
-            trainer_config={**self._effective_config, **changed, "seed": self.seed},
+            trainer_config={**self._effective_config, **changed},
             num_workers=self.config["num_workers"] if num_workers is None else num_workers,
             logdir=self.logdir,
         )

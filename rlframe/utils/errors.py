@@ -6,11 +6,17 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 _LOGGER = logging.getLogger("rlframe")
+#: What NumPy's older random streams had, which gym's environments drew from -> what its generators have.
+_OF_GENERATORS = {
+    "randint": "integers(low, high)", "random_integers": "integers(low, high, endpoint=True)", "rand": "random(size)",
+    "random_sample": "random(size)", "randn": "standard_normal(size)",
+}  # fmt: skip
 
 
 class ConfigError(ValueError):
@@ -55,3 +61,16 @@ def ending(end: Callable[[], Any]) -> Iterator[None]:
         except Exception as error:
             _LOGGER.warning("what was begun could not be ended: %s: %s", type(error).__name__, error)
         raise
+
+
+def describe_error(error: BaseException) -> str:
+    """Returns what code of a program raised: the class and the text, or where it was if there is no text."""
+    name, text = type(error).__name__, str(error)
+    if not text:
+        places = traceback.extract_tb(error.__traceback__)
+        where = f", at {places[-1].filename}:{places[-1].lineno}: {places[-1].line}" if places else ""
+        return f"{name} without a text{where}"
+    newer = _OF_GENERATORS.get(getattr(error, "name", None) or "")
+    if isinstance(error, AttributeError) and newer and ".Generator'" in text:
+        return f"{name}: {text}; np_random is a generator of NumPy's, as in Gymnasium: call np_random.{newer}"
+    return f"{name}: {text}"

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 
 from rlframe.env.adapt import adapt_env
-from rlframe.utils.errors import EnvError
+from rlframe.utils.errors import EnvError, describe_error
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +71,6 @@ class ResetOnExceptionWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
             result = self.env.step(action)
         except Exception as error:
             logger.warning("step() raised; the episode ends here", exc_info=True)
-            return self._last_obs, 0.0, False, True, {"exception": f"{type(error).__name__}: {error}"}
+            return self._last_obs, 0.0, False, True, {"exception": describe_error(error)}
         self._last_obs = result[0]
         return result

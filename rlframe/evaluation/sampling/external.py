@@ -25,7 +25,7 @@ from rlframe.env.agent_dicts import ALL
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.sampling.multi_agent import MultiAgentRunner
 from rlframe.policy.users_code import method
-from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
+from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError, describe_error
 from rlframe.utils.spaces.observations import check_observation, describe
 
 if TYPE_CHECKING:
@@ -423,7 +423,7 @@ def _how_it_ended(name: str, failure: BaseException | None) -> str:
             f"{name}: its run() has returned; wanted a loop that goes on as long as the trainer samples (`while True:`)"
         )
     lines = "".join(traceback.format_exception(failure))
-    return f"{name}: its run() raised {type(failure).__name__}: {failure}\n\n{lines}"
+    return f"{name}: its run() raised {describe_error(failure)}\n\n{lines}"
 
 
 __all__ = ["ExternalRunner"]

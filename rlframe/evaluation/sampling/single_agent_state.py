@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,6 @@ class RunnerState(EpisodeHooks):
             "parts": list(self._episode_parts),
             "unchecked": sorted(self._unchecked),
             "pending": {str(i): _pieces_state(pieces) for i, pieces in enumerate(self._pending)},
-            "infos_lost": any(INFOS in piece for pieces in self._pending for piece in pieces),
             "metrics": [metric.to_state() for metric in self._metrics],
             "memory": None if self._memory is None else self._memory.get_state(),
             "users": {str(i): users_state(episode) for i, episode in enumerate(self._episodes) if episode is not None},
@@ -75,7 +75,7 @@ class RunnerState(EpisodeHooks):
             if reached is not None and self._same_observation(reached, obs[index]):
                 self._lengths[index] = int(state["lengths"][index])
                 self._returns[index] = float(state["returns"][index])
-                self._pending[index] = self._pieces_of(state["pending"][str(index)])
+                self._pending[index] = self._pieces_of(state["pending"][str(index)], slot.repeated_infos)
                 if self._wants_episodes:
                     self._resume_episode(index, reached, obs[index], state.get("users", {}).get(str(index), {}))
                 continue
@@ -106,13 +106,21 @@ class RunnerState(EpisodeHooks):
             else:
                 self._obs[end.slot] = self._begin(end.slot)
 
-    def _pieces_of(self, saved: list[dict[str, Any]]) -> list[SampleBatch]:
-        """Returns rows that were saved, with empty infos where rows of this policy have infos."""
+    def _pieces_of(self, saved: list[dict[str, Any]], infos: Sequence[Any]) -> list[SampleBatch]:
+        """Returns the last rows of an episode, which were saved, with those infos where rows of this policy have any.
+
+        Args:
+            saved: The rows.
+            infos: Those of the steps up to the last row, from earlier ones on.
+        """
         pieces = [SampleBatch(dict(piece)) for piece in saved]
         wanted = self.policy.train_columns
         if wanted is None or INFOS in wanted:
+            left = sum(piece.count for piece in pieces)
             for piece in pieces:
-                piece[INFOS] = np.array([{} for _ in range(piece.count)], object)
+                piece[INFOS] = np.empty(piece.count, object)
+                piece[INFOS][:] = infos[len(infos) - left : len(infos) - left + piece.count]
+                left -= piece.count
         return pieces
 
     def _resume_episode(self, index: int, raw: Any, obs: Any, users: dict[str, Any]) -> None:

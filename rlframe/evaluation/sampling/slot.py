@@ -9,7 +9,7 @@ from rlframe.env.sub_environments import SubEnvironment
 from rlframe.evaluation.sampling.nonfinite_rows import blame_action
 from rlframe.evaluation.sampling.slot_environment import OwnsEnvironment
 from rlframe.evaluation.sampling.slot_replay import RepeatsActions
-from rlframe.utils.errors import EnvError, NonFiniteError
+from rlframe.utils.errors import EnvError, NonFiniteError, describe_error
 from rlframe.utils.seeding import derive_seed
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class EnvSlot(OwnsEnvironment, RepeatsActions):
             raise cause
         blame_action(action, f"{method}() of {self.where()} raised {type(cause).__name__} for it", cause)
         raise EnvError(
-            f"{method}() of {self.where()} raised {type(cause).__name__}: {cause}. To see it alone: make the "
+            f"{method}() of {self.where()} raised {describe_error(cause)}. To see it alone: make the "
             f"environment, reset(seed={self.episode_seed}), and repeat the actions"
         ) from cause
 

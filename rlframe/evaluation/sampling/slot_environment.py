@@ -15,7 +15,7 @@ from rlframe.env.multi_agent_adapt import MultiAgentAdapter, SingleAgentAsMany, 
 from rlframe.env.polled_simulator import PolledSimulator
 from rlframe.env.sub_environments import SubEnvironment
 from rlframe.evaluation.episode import DUMMY_AGENT_ID
-from rlframe.utils.errors import EnvError, NonFiniteError
+from rlframe.utils.errors import EnvError, NonFiniteError, describe_error
 
 if TYPE_CHECKING:
     from rlframe.env.env_context import EnvContext
@@ -45,7 +45,7 @@ class OwnsEnvironment:
         except Exception as error:
             raise EnvError(
                 f"could not make the environment of worker {self.worker_index}, slot {self.index}: "
-                f"{type(error).__name__}: {error}"
+                f"{describe_error(error)}"
             ) from error
         if self._horizon is not None:
             _allow_steps(env, self._horizon)

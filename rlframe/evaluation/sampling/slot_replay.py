@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -25,6 +25,8 @@ class RepeatsActions:
     begin: Any  # methods of the slot
     record: Any
     _end_game: Any
+    #: Infos of the steps that were repeated last.
+    repeated_infos: Sequence[Any] = ()
 
     def get_state(self) -> dict[str, Any]:
         """Returns the slot's place: episode, and the actions since the environment began anew."""
@@ -59,13 +61,15 @@ class RepeatsActions:
         """Repeats a game from its first life on; returns the observation, None where it went another way."""
         actions = iter(_actions(state["actions"], self.env.action_space))
         obs, over = None, False
+        self.repeated_infos = infos = []
         for count in self.rewind(state):
             obs, over = self.begin()[0], False
             for action in islice(actions, count):
                 if over:
                     return None
                 self.record(action)
-                obs, _, terminated, truncated, _ = self.env.step(action)
+                obs, _, terminated, truncated, info = self.env.step(action)
+                infos.append(info)
                 over = bool(terminated or truncated)
         return None if over else obs
 

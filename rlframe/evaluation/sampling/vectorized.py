@@ -16,7 +16,7 @@ from rlframe.env.checks import check_observation
 from rlframe.evaluation.sampling.loop import Hooks, RunnerSettings
 from rlframe.evaluation.sampling.rollout_buffer import RolloutBuffer, TrajectorySlice, assemble, clip_rewards
 from rlframe.evaluation.sampling.single_agent import EnvRunner
-from rlframe.utils.errors import ConfigError, EnvError
+from rlframe.utils.errors import ConfigError, EnvError, describe_error
 from rlframe.utils.seeding import derive_seed
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class VectorRunner(EnvRunner):
             made = self.vector_env.step(self._vector_actions(actions))
         except Exception as error:
             self._started = False
-            raise EnvError(f"step() of {self.slots[0].where()} raised {type(error).__name__}: {error}") from error
+            raise EnvError(f"step() of {self.slots[0].where()} raised {describe_error(error)}") from error
         obs, rewards, terminateds, truncateds, infos = made
         row = buffer.obs_at(t + 1)
         row[:] = obs

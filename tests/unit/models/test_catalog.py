@@ -294,7 +294,7 @@ def test_default_network_by_observation_space(space, expected):
 
 @pytest.mark.parametrize(
     ("space", "message"),
-    [(spaces.Box(-1, 1, (2, 2, 2, 2)), "at most 3 dimensions"), (spaces.Discrete(3), "without preprocessing")],
+    [(spaces.Box(-1, 1, (2, 2, 2, 2)), "at most 3 dimensions"), (spaces.Discrete(3), "get_preprocessor")],
 )
 def test_default_network_for_no_space_is_explained(space, message):
     with pytest.raises(UnsupportedSpaceException, match=message):

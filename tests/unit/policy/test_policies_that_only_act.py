@@ -190,6 +190,18 @@ def test_views_that_a_program_sets_before_the_constructor_stay():
     assert not policy.needs_memory()
 
 
+@pytest.mark.parametrize(("space", "obs"), [(gym.spaces.Discrete(4), 2), (gym.spaces.MultiDiscrete([2, 3]), [1, 2])])
+def test_a_policy_that_is_made_by_hand_for_raw_observations_gets_them(space, obs):
+    class Noting(Fixed):
+        def compute_actions(self, obs_batch, state_batches=None, **kwargs):
+            self.seen = obs_batch
+            return [1 for _ in obs_batch], [], {}
+
+    policy = Noting(space, gym.spaces.Discrete(2), {})
+    assert policy.compute_single_action(obs)[0] == 1
+    assert policy.seen.tolist() == [obs]
+
+
 def test_nothing_to_act_by_is_said():
     with pytest.raises(NotImplementedError, match="defines neither forward"):
         Policy(OBS_SPACE, gym.spaces.Discrete(2), {}).forward(np.zeros((1, 3)))

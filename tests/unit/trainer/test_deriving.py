@@ -14,6 +14,7 @@ from rlframe.agents.pg import PGTorchPolicy, PGTrainer
 from rlframe.agents.trainer import Trainer, with_common_config
 from rlframe.agents.trainer_template import build_trainer
 from rlframe.config.renames import RenamedKeyWarning
+from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.policy import build_policy_class
@@ -302,3 +303,29 @@ def test_a_subclass_of_trainer_is_called_what_its_class_is(tmp_path):
     assert os.path.basename(other.logdir).startswith("Later_Bandit_")
     other.restore(one.save(str(tmp_path)))  # no class of either's name is looked for
     assert type(Later.from_checkpoint(one.save(str(tmp_path)), env=Bandit)) is Later
+
+
+@pytest.mark.parametrize("base", [PGTrainer, DQNTrainer])
+def test_a_plan_of_ones_own_finds_all_columns_that_rllib_had(base):
+    found = []
+
+    def look(batch):
+        found.append({name: len(batch[name]) for name in ("infos", "new_obs", "unroll_id", "agent_index")})
+        return batch
+
+    def plan(workers, config, **_):
+        return StandardMetricsReporting(ParallelRollouts(workers).for_each(look), workers, config)
+
+    base.with_updates(execution_plan=plan)({"rollout_fragment_length": 4, "num_workers": 0}, env=Bandit).train()
+    assert found[0] == {"infos": 4, "new_obs": 4, "unroll_id": 4, "agent_index": 4}
+
+
+def test_workers_of_ones_own_collect_all_columns_and_those_of_a_built_in_plan_what_it_reads():
+    config = {"rollout_fragment_length": 4, "num_workers": 0}
+    worker = RolloutWorker(env_creator=Bandit, policy_spec=PGTorchPolicy, policy_config=config)
+    assert {"infos", "unroll_id", "agent_index"} <= worker.sample().keys()
+    trainer = PGTrainer(config, env=Bandit)
+    with pytest.raises(KeyError, match=r"no column 'infos'.*call trainer\.workers\.foreach_policy"):
+        trainer.workers.local_worker().sample()["infos"]
+    trainer.workers.foreach_policy(lambda policy, _: policy.collect_all_columns())
+    assert len(trainer.workers.local_worker().sample()["infos"]) == 4

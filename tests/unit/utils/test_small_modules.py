@@ -197,3 +197,27 @@ def test_rllibs_paths_to_errors_and_types():
     assert typing.PolicyID is str
     for name in ("TensorType", "TrainerConfigDict", "ModelConfigDict", "AgentID", "ResultDict", "SampleBatchType"):
         assert hasattr(typing, name)
+
+
+def failure(function):
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - what it is, is told below
+        function()
+    return caught.value
+
+
+def unsaid():
+    raise RuntimeError
+
+
+def test_what_a_program_raised_is_told_with_its_text_or_its_place():
+    assert errors.describe_error(ValueError("too cold")) == "ValueError: too cold"
+    assert errors.describe_error(KeyError()) == "KeyError without a text"
+    told = errors.describe_error(failure(unsaid))
+    assert told.startswith("RuntimeError without a text, at ")
+    assert told.endswith(": raise RuntimeError")
+
+
+def test_names_of_numpys_older_streams_are_told_by_those_of_its_generators():
+    told = errors.describe_error(failure(lambda: np.random.default_rng(0).randint(3)))
+    assert told.endswith("as in Gymnasium: call np_random.integers(low, high)")
+    assert "Gymnasium" not in errors.describe_error(failure(lambda: np.random.default_rng(0).lost))
