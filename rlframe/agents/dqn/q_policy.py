@@ -11,7 +11,7 @@ import numpy as np
 from rlframe.data.columns import OBS
 from rlframe.models.catalog import ModelCatalog
 from rlframe.tensor.ops import Tensor
-from rlframe.utils.errors import UnsupportedSpaceException
+from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from rlframe.utils.spaces.old_gym import convert_space
 
 Q_SCOPE = "q_func"
@@ -62,9 +62,22 @@ def q_output(model: Any, obs: Tensor | Mapping[str, Any], *, training: bool) -> 
         model: The model.
         obs: Observations `[B, ...]`; for a model with memory the columns of sequences, see `model_inputs`.
         training: What the model is told.
+
+    Raises:
+        ConfigError: If the model reads a column of its view requirements that single steps do not have.
     """
     inputs = obs if isinstance(obs, Mapping) else {OBS: obs}
-    outputs = model({**inputs, "is_training": training})[0]
+    try:
+        outputs = model({**inputs, "is_training": training})[0]
+    except KeyError as error:
+        wanted = error.args[0] if error.args else None
+        if wanted in inputs or wanted not in model.view_requirements:
+            raise
+        raise ConfigError(
+            f"model: Q-learning from single steps gives a network observations alone; got {type(model).__name__}, "
+            f"which reads {wanted!r} of its view_requirements. An environment wrapper can put it into the observations "
+            "(such as gymnasium.wrappers.FrameStackObservation); R2D2 gives it to models with memory"
+        ) from error
     result: QOutput = model.q_values(outputs) if hasattr(model, "q_values") else QOutput(outputs, None)
     return result
 

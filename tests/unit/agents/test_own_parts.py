@@ -4,10 +4,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from rlframe.agents.dqn.q_policy import q_output
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.examples.env.correlated_actions_env import CorrelatedActionsEnv
 from rlframe.models.catalog import ModelCatalog
+from rlframe.utils.errors import ConfigError
 from tests.helpers.frameworks import FRAMEWORKS, needs_tf
 
 CONFIG = {
@@ -257,3 +259,21 @@ def test_a_model_sees_the_past_steps_that_it_asks_for(framework):
     first = actor.act(obs[0])
     assert first in (0, 1)
     assert actor.act(obs[1], 1.0) in (0, 1)
+
+
+class LooksBack:
+    """A model that reads the action before, which it may have asked for."""
+
+    def __init__(self, *views):
+        self.view_requirements = dict.fromkeys(("obs", *views))
+
+    def __call__(self, inputs):
+        return inputs["prev_actions"], []
+
+
+def test_q_learning_from_single_steps_refuses_a_model_that_asks_for_past_ones():
+    obs = np.zeros((2, 3), np.float32)
+    with pytest.raises(ConfigError, match=r"got LooksBack, which reads 'prev_actions'.*R2D2 gives it"):
+        q_output(LooksBack("prev_actions"), obs, training=True)
+    with pytest.raises(KeyError):
+        q_output(LooksBack(), obs, training=True)
