@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from rlframe.cli.game_runs import make_player, make_trainer, read_run
-from rlframe.cli.recording import INSTALL, Video
 from rlframe.utils.errors import ConfigError, EnvError
+from rlframe.utils.video import INSTALL, Video
 
 _SUFFIXES = {".txt": "ansi", ".gif": "rgb_array", ".mp4": "rgb_array"}
 _FRAMES_PER_S = 2.0

@@ -13,9 +13,7 @@ import numpy as np
 from rlframe.cli.play_options import PlayOptions
 from rlframe.env.registry import how_to_install
 from rlframe.utils.errors import ConfigError, EnvError
-
-_FRAMES_PER_S = 30.0
-INSTALL = 'pip install "rlframe[video]"'
+from rlframe.utils.video import INSTALL, Video, frames_per_s
 
 
 def describe_failure(error: Exception) -> str:
@@ -82,7 +80,7 @@ class Camera:
             return
         frame = self._frame()
         if options.video_dir is not None:
-            self._video = self._video or Video(options.video_dir / f"{self._name}.mp4", frame, _frames_per_s(self._env))
+            self._video = self._video or Video(options.video_dir / f"{self._name}.mp4", frame, frames_per_s(self._env))
             self._video.append(frame)
         if options.frame_dir is not None and kept:
             _write_png(options.frame_dir / f"{self._name}_step_{self._steps:06d}.png", frame)
@@ -105,29 +103,6 @@ class Camera:
         return np.ascontiguousarray(array.astype(np.uint8))
 
 
-class Video:
-    """An MP4 file that frames are appended to (H.264, the pixel format that every player takes)."""
-
-    def __init__(self, path: Path, first: np.ndarray[Any, Any], frames_per_s: float, flag: str = "--video-dir") -> None:
-        try:
-            import imageio_ffmpeg
-        except ImportError as error:
-            raise ConfigError(f"{flag} needs imageio-ffmpeg: {INSTALL}") from error
-        height, width = _even(first).shape[:2]
-        self._writer = imageio_ffmpeg.write_frames(
-            str(path), (width, height), fps=frames_per_s, codec="libx264", macro_block_size=1, ffmpeg_log_level="error"
-        )
-        self._writer.send(None)
-
-    def append(self, frame: np.ndarray[Any, Any]) -> None:
-        """Adds a frame, uint8 `[height, width, 3]`."""
-        self._writer.send(_even(frame))
-
-    def close(self) -> None:
-        """Finishes the file."""
-        self._writer.close()
-
-
 def make_directory(directory: Path, flag: str) -> None:
     """Makes a directory that a flag named.
 
@@ -143,20 +118,9 @@ def make_directory(directory: Path, flag: str) -> None:
         raise ConfigError(f"{flag}: the directory {str(directory)!r} cannot be written: {error}") from error
 
 
-def _even(frame: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Returns a frame with a black line added where a side is odd: colours are kept for every other pixel only."""
-    height, width = frame.shape[:2]
-    return np.ascontiguousarray(np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0))))
-
-
 def _write_png(path: Path, frame: np.ndarray[Any, Any]) -> None:
     try:
         from PIL import Image
     except ImportError as error:
         raise ConfigError(f"--frame-dir needs Pillow: {INSTALL}") from error
     Image.fromarray(frame).save(path)
-
-
-def _frames_per_s(env: Any) -> float:
-    metadata = getattr(env, "metadata", None) or {}
-    return float(metadata.get("render_fps") or metadata.get("video.frames_per_second") or _FRAMES_PER_S)

@@ -198,6 +198,8 @@ _READ_BY_PROGRAMS = frozenset({"model.custom_options"})
 """Other names that no config declares, and that programs read again where they have set them."""
 _READ_BY_COPIES = frozenset({"grad_norm_clipping", "sample_batch_size", "vf_share_layers"})
 """Other names that no config declares, and that copies of RLlib's policies and plans read: QMIX's, and those of 0.8."""
+_OF_NO_MEANING = {"moving_average_sqd_adv_norm_start": {"bc_logstd_coeff": 0.0}}
+"""By a key beside them: keys of RLlib 1.10 to 1.13 that no config declares and copies of its losses read, as unset."""
 
 
 def with_other_names(config: dict[str, Any], deprecated: Collection[str] | None = None) -> dict[str, Any]:
@@ -217,6 +219,8 @@ def with_other_names(config: dict[str, Any], deprecated: Collection[str] | None 
         values = [lookup(config, target, _MISSING) for target in RENAMES[dotted].targets]
         if values and values[0] is not _MISSING and lookup(config, dotted, SENTINEL) == SENTINEL:
             assign(copy, dotted, values[0])
+    for beside, unset in _OF_NO_MEANING.items():
+        copy = {**unset, **copy} if beside in copy else copy
     return dict(copy)
 
 

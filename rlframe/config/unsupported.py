@@ -1,15 +1,8 @@
 """Values of common keys that this version does not honour, and what to use instead. Nothing is ignored in silence."""
 
-from collections.abc import Callable
 from typing import Any
 
 from rlframe.config.declaration import UnsupportedValue
-from rlframe.config.nested_dict import same
-
-
-def other_than(*allowed: Any) -> Callable[[Any], bool]:
-    """Returns whether a value is none of those allowed."""
-    return lambda value: not any(type(value) is type(item) and same(value, item) for item in allowed)
 
 
 def _is_rllibs_own(collector: Any) -> bool:
@@ -44,6 +37,5 @@ UNSUPPORTED: dict[str, UnsupportedValue] = {
     ),
     "remote_worker_envs": UnsupportedValue(bool, _REMOTE_ENVS, harmless=True),
     "remote_env_batch_wait_ms": UnsupportedValue(bool, _REMOTE_ENVS, harmless=True),
-    "record_env": UnsupportedValue(other_than(False, None), "wrap the environment in gymnasium.wrappers.RecordVideo"),
 }
 """By dotted key: which values are refused, and why."""

@@ -113,10 +113,10 @@ def _resolve_name(name: str, lookup: Callable[[str], Callable[..., Any] | None] 
     if spec is not None and not old_ids.is_stub(spec):
         if spec.name in _MAKERS_OF_OTHERS:
             names.check(f"the environment {name!r}, which makes what env_config names", name)
-        return _SpecCreator(spec, gymnasium.make)
+        return SpecCreator(spec, gymnasium.make)
     old_spec = _old_gym_specs().get(name)
     if old_spec is not None:
-        return _SpecCreator(old_spec, _make_old_gym)
+        return SpecCreator(old_spec, _make_old_gym)
     found, path_says = _import_path(name) if names.spells_path(name) else (None, "it is no dotted class path")
     if found is not None:
         return _CallCreator(found, by_path=True)
@@ -124,7 +124,7 @@ def _resolve_name(name: str, lookup: Callable[[str], Callable[..., Any] | None] 
     if later is None:
         raise _unknown(name, gymnasium_says, path_says)
     logger.warning(later[1])
-    return _SpecCreator(later[0], gymnasium.make)
+    return SpecCreator(later[0], gymnasium.make)
 
 
 def _find_gymnasium_spec(name: str) -> tuple[registration.EnvSpec | None, str]:
@@ -239,13 +239,14 @@ def how_to_install(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class _SpecCreator:
+class SpecCreator:
     """Makes a registered environment from its spec, which travels with it to processes that never registered it."""
 
     spec: Any
     make: Callable[..., Any]
 
     def __call__(self, context: EnvContext) -> Any:
+        """Returns an environment made with the keys of `env_config` as arguments."""
         config = {"disable_env_checker": True, **context}
         try:
             return self.make(self.spec, **config)

@@ -20,6 +20,7 @@ from rlframe.evaluation.sampling.vectorized import VectorRunner
 from rlframe.evaluation.worker_building import LiveEnvs, make_runner, make_slots
 from rlframe.evaluation.worker_policies import WorkerPolicies
 from rlframe.fast.shared_memory import SharedMemoryClient, SharedMemoryPool
+from rlframe.utils.errors import ConfigError
 
 if TYPE_CHECKING:
     from rlframe.evaluation.metrics import RolloutMetrics
@@ -40,6 +41,7 @@ class WorkerRequests(WorkerPolicies):
     _env_creator: Any
     _validate_env: Any
     _restarts: int
+    _creation_args: dict[str, Any]
     _log_dir: str | None
     _shared_memory: SharedMemoryPool
     _episodic_life: EpisodicLifeMetrics
@@ -73,13 +75,23 @@ class WorkerRequests(WorkerPolicies):
         if self._env_creator is None:
             return
         told = self._tell_of_env if "on_sub_environment_created" in self._hooks else None
-        self.slots = make_slots(
-            self.policy_config, self.env_context, self._env_creator, self._validate_env, self._restarts, told
-        )
+        creator = self._env_creator if self.policy_config.record_env in (False, None) else self._filming_creator()
+        self.slots = make_slots(self.policy_config, self.env_context, creator, self._validate_env, self._restarts, told)
         for name in ("observation_space", "action_space"):
             space = getattr(self.slots[0].env, name)
             if space is not None:  # simulators need not know
                 setattr(self, name, space)
+
+    def _filming_creator(self) -> Callable[[EnvContext], Any]:
+        from rlframe.env.recording import with_recording
+        from rlframe.env.registry import SpecCreator
+
+        config, given = self.policy_config, self._creation_args
+        if config.vectorized_env:
+            raise ConfigError("record_env films environments one by one; set vectorized_env=False")
+        by_id = isinstance(given["env_creator"], SpecCreator)
+        prefix = "evaluation_" if config.in_evaluation else ""
+        return with_recording(self._env_creator, config.record_env, given["log_dir"], prefix=prefix, by_id=by_id)
 
     def _tell_of_env(self, env: Any, context: EnvContext) -> None:
         given = {"worker": self, "sub_environment": env, "env_context": context, "env_index": context.vector_index}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from gymnasium.spaces import Box
 
 from rlframe.data.columns import OBS, STATE_IN_PREFIX, STATE_OUT_PREFIX
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.policy.policy_lock import OwnLock
+from rlframe.utils.numpy import convert_to_numpy
 from rlframe.utils.state_files import write_state
 
 if TYPE_CHECKING:
@@ -38,6 +40,11 @@ class RLlibPolicyNames:
                 f"{STATE_OUT_PREFIX}{index}", shift=-1, space=space
             )
             owner.view_requirements[f"{STATE_OUT_PREFIX}{index}"] = ViewRequirement(space=space)
+
+    def _convert_to_tensor(self: Any, arr: Any) -> Any:
+        """Returns an array, a list of such or a tensor as a tensor on the policy's device; PyTorch's of RLlib 0.8."""
+        array = np.asarray(convert_to_numpy(arr))
+        return self.to_tensors(array.astype(np.float32) if array.dtype == np.float64 else array)
 
     # --- batches that are loaded once and learned from in parts ------------------------------------------------
 

@@ -173,9 +173,7 @@ def test_classes_functions_and_spaces_are_accepted_and_kept() -> None:
     assert merged(callbacks={"on_episode_end": print})["callbacks"] == {"on_episode_end": print}
 
 
-REFUSED = [
-    ("sample_collector", object), ("record_env", True), ("record_env", ""), ("record_env", "videos"),
-]  # fmt: skip
+REFUSED = [("sample_collector", object)]
 HARMLESS = ["remote_worker_envs", "remote_env_batch_wait_ms", "model._use_default_native_models", "optimizer"]
 
 

@@ -19,7 +19,7 @@ def test_reference_row_says_everything_about_a_key() -> None:
     )
     assert rows()["exploration_config.epsilon_timesteps"].default == "10000"
     assert rows()["exploration_config.initial_epsilon"].default == "1.0"
-    assert rows()["record_env"].note.startswith("wrap the environment")
+    assert rows()["sample_collector"].note.startswith("samples are collected in columns")
 
 
 def test_reference_every_key_has_a_meaning_and_a_type() -> None:

@@ -112,7 +112,7 @@ def test_what_a_person_decides_is_told_with_its_line_and_page():
         "from ray.rllib.agents.dreamer import DREAMERTrainer\n"
         "from ray.rllib.agents.trainer import COMMON_CONFIG, Nonsense\n"
         "from ray.rllib.no_such_room import Anything\n\n"
-        'config = {"gamma": 0.9, "lr": 0.1, "record_env": True}\n'
+        'config = {"gamma": 0.9, "lr": 0.1, "sample_collector": True}\n'
         "print('rllib train --run PPO')\n"
     )
     notes = {note.line: note for note in migrate_program(program).notes}
@@ -120,7 +120,7 @@ def test_what_a_person_decides_is_told_with_its_line_and_page():
     assert "DREAMER exists in RLlib 1.x" in notes[1].text
     assert "Nonsense" in notes[2].text
     assert "no_such_room" in notes[3].text
-    assert "RecordVideo" in notes[5].text
+    assert "collected in columns" in notes[5].text
     pages = {note.page for note in notes.values()}
     assert all((Path(__file__).parents[3] / page).is_file() for page in pages)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from rlframe.agents.callbacks import DefaultCallbacks
-from rlframe.agents.pg import PGTrainer
+from rlframe.agents.pg import DEFAULT_CONFIG, PGTorchPolicy, PGTrainer
 from rlframe.env.base_env import _DUMMY_AGENT_ID
 from rlframe.env.multi_agent_env import MultiAgentEnv, make_multi_agent
 from rlframe.evaluation.episode import Episode
@@ -53,6 +53,14 @@ def test_a_loaded_batch_is_learned_from_in_parts():
     for offset in (0, 2, 4):
         policy.learn_on_loaded_batch(offset, buffer_index=1)
     assert policy.learned == [[0, 1], [2, 3], [4]]
+
+
+def test_old_mixins_make_tensors_of_numbers_arrays_and_tensors():
+    policy = PGTorchPolicy(OBS, CHOICES, {**DEFAULT_CONFIG, "framework": "torch"})
+    made = policy._convert_to_tensor([np.array([0.5, 1.0])])
+    assert (made.tolist(), str(made.dtype)) == ([[0.5, 1.0]], "torch.float32")
+    assert str(policy._convert_to_tensor([1]).dtype) == "torch.int64"
+    assert policy._convert_to_tensor(made).tolist() == made.tolist()
 
 
 def test_policies_say_what_they_lack():
