@@ -92,7 +92,7 @@ def _step_within_limit(limit: Any, action: Any) -> Any:
     result = limit.env.step(action)
     limit._elapsed_steps += 1
     over = limit._elapsed_steps >= limit._max_episode_steps
-    if not over or not isinstance(result, tuple):
+    if not over or not isinstance(result, (tuple, list)):
         return result
     if len(result) == 4:
         obs, reward, done, info = result
@@ -125,8 +125,8 @@ def _is_native(env: Any) -> bool:
 class OldGymAdapter(gymnasium.Env[Any, Any]):
     """An environment of the old gym contract (0.21 to 0.26, or written without any library), in Gymnasium's.
 
-    - `step()` may return 4 or 5 items. Of 4, a `done` counts as truncation if the info says `TimeLimit.truncated`,
-      and as termination otherwise.
+    - `step()` may return 4 or 5 items, in a tuple or a list. Of 4, a `done` counts as truncation if the info says
+      `TimeLimit.truncated`, and as termination otherwise.
     - `reset()` may return the observation or `(observation, info)`; which of the two is decided at the first reset.
     - Seeds go to `reset(seed=…)` where that names the argument, otherwise to `seed(…)` before the reset.
     - Attributes that Gymnasium does not know are those of the environment inside, `unwrapped` is that environment's.
@@ -204,6 +204,7 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Does one step and returns five items."""
         result = self.env.step(action)
+        result = tuple(result) if isinstance(result, list) else result
         size = self.step_gives = len(result) if isinstance(result, tuple) else 0
         if size == 5:
             obs, reward, terminated, truncated, info = result

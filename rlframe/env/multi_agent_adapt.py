@@ -97,6 +97,7 @@ class MultiAgentAdapter:
             EnvError: If the environment returned something else; names the agent.
         """
         result = self._inner.step(actions)
+        result = tuple(result) if isinstance(result, list) else result
         if not isinstance(result, tuple) or len(result) not in (4, 5):
             shown = f"a tuple of length {len(result)}" if isinstance(result, tuple) else describe(result)
             raise EnvError(f"step() returned {shown}; wanted {_NEW}, or {_OLD}")

@@ -80,7 +80,7 @@ def framework_of_policies(config: Mapping[str, Any]) -> str | None:
 
 def says_framework(config: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
     """Returns whether a program has said a framework; a copy of the default config has not, unless it says another."""
-    said = not given.keys().isdisjoint(("framework", "use_pytorch", "eager"))
+    said = not given.keys().isdisjoint(("framework", "use_pytorch"))  # eager=False says nothing, True TensorFlow
     return config["framework"] != "torch" or (said and len(given) < len(config) // 2)
 
 

@@ -78,3 +78,13 @@ def test_wrappers_of_the_same_contract_stand_around_them():
 def test_steps_of_five_items_are_counted_as_they_were():
     env = adapt_env(gym.make("CartPole-v1", max_episode_steps=3))
     assert episode(env)[1:] == ([1.0] * 3, [False, True])
+
+
+def test_steps_may_come_as_lists():
+    class Listed(Corridor):
+        def step(self, action):
+            return list(super().step(action))
+
+    assert episode(adapt_env(Listed())) == ([0.0], [1.0] * 9, [True, False])
+    limited = gym.wrappers.TimeLimit(Listed(), 5)
+    assert episode(adapt_env(limited)) == ([0.0], [1.0] * 5, [False, True])

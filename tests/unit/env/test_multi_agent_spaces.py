@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from rlframe.env.multi_agent_adapt import MultiAgentAdapter
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.utils.errors import EnvError
 
@@ -35,6 +36,15 @@ def test_samples_are_in_the_spaces_of_all_agents_or_of_some(env: Any) -> None:
     assert env.observation_space_contains(observations)
     assert env.action_space_contains(actions)
     assert not env.observation_space_contains({"a": np.array([2.0, 0.0], np.float32)})
+
+
+def test_steps_may_come_as_lists() -> None:
+    class Listed(Shared):
+        def step(self, actions: Any) -> Any:
+            return [{"a": BOX.sample()}, {"a": 1.0}, {"__all__": True}, {}]
+
+    obs, rewards, terminateds, _, _ = MultiAgentAdapter(Listed()).step({"a": 0})
+    assert (set(obs), rewards, terminateds["__all__"]) == ({"a"}, {"a": 1.0}, True)
 
 
 def test_an_agent_without_a_space_is_named() -> None:

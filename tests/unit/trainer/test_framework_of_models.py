@@ -55,6 +55,12 @@ def test_models_tell_their_framework(keys, framework):
     assert framework_of_models(config(**keys)) == framework
 
 
+def test_eager_of_rllib_0_8_that_is_off_has_not_said_a_framework():
+    given = {"eager": False, "model": {"custom_model": OfTF}}
+    assert "framework='tf' is taken" in settle_framework(whole := config(**given), given)
+    assert whole["framework"] == "tf"
+
+
 def test_a_copy_of_the_defaults_has_not_said_a_framework():
     given = config(model={"custom_model": OfTF})
     assert "framework='tf' is taken" in settle_framework(whole := dict(given), given)
