@@ -351,7 +351,7 @@ class _Intake:
             if not len(logged):
                 continue
             if column.kind == "continuous":
-                self._warn_of_range(column, values[:, place], mask[:, place])
+                self._warn_of_range(column, values[:, place], mask[:, place] & self._learned_from(node))
                 continue
             if column.kind == "discrete":
                 column = dataclasses.replace(
@@ -371,6 +371,16 @@ class _Intake:
                     f"wanted {known}"
                 )
 
+    def _learned_from(self, node: Node) -> NDArray[np.bool_]:
+        """Returns which rows of a node are kept: last ones are dropped where next steps are made of the rows."""
+        bases = self.graph.transitions
+        kept = np.ones(len(self.done), bool)
+        if node.name not in bases.values() and any(
+            name not in self.arrays and base in self.arrays for name, base in bases.items()
+        ):
+            kept[self.ends - 1] = False
+        return kept
+
     def _warn_of_range(self, column: Column, values: NDArray[np.float32], mask: NDArray[np.bool_]) -> None:
         """Says that there are values beyond the range that the graph file gives, which no model will give back."""
         for name, limit, beyond in (("min", column.low, np.less), ("max", column.high, np.greater)):
@@ -381,8 +391,8 @@ class _Intake:
             if len(wrong):
                 warnings.warn(
                     f"{self.source}: row {wrong[0]}, column {column.name!r} of node {column.node!r} is "
-                    f"{values[wrong[0]]:g}, beyond the {name} {limit:g} in the graph file ({len(wrong)} such rows); "
-                    f"learned values stay within it: mend the file, or the {name}",
+                    f"{values[wrong[0]]:g}, beyond the {name} {limit:g} ({len(wrong)} such rows); learned values stay "
+                    f"within it: mend the file, or the {name} in the graph file",
                     stacklevel=2,
                 )
 

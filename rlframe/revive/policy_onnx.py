@@ -178,5 +178,7 @@ class _Writer:
             one = self._constant(1.0)
             place = self._add("Round", [self._add("Mul", [self._add("Add", [taken, one]), steps])])
             taken = self._add("Sub", [self._add("Div", [place, steps]), one])
-        stretched = self._add("Mul", [taken, self._constant(scaler.half[columns])])
+        # Half of the range, which is 0 where there is one value alone: `unscale` clips to that.
+        half = (scaler.high - scaler.low)[columns] / 2
+        stretched = self._add("Mul", [taken, self._constant(half)])
         return self._add("Add", [stretched, self._constant(scaler.middle[columns])])

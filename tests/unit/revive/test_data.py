@@ -1,5 +1,7 @@
 """Logged data of a decision graph: what is made of them, and how wrong files are answered."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,9 @@ def test_values_beyond_the_range_of_the_graph_file_are_told(graph):
         UserWarning, match=r"row 5, column 'level_m' of node 'level' is 4, beyond the max 3 .*1 such row"
     ):
         GraphData.from_arrays(changed("level", 5, 4), graph)
+    ranged = copy.deepcopy(graph)
+    ranged.fit_ranges(GraphData.from_arrays(tank_arrays(), ranged))
+    GraphData.from_arrays(changed("inflow", 3, 99), ranged)  # of a last row, which is dropped: no warning, an error here
 
 
 def test_missing_values_are_masked_and_never_filled_from_other_trajectories(graph):

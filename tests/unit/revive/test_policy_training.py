@@ -10,7 +10,7 @@ from rlframe.revive import policy_training, regularized
 from rlframe.revive.configuration import read_configuration
 from rlframe.revive.data import GraphData
 from rlframe.revive.graph import DecisionGraph
-from rlframe.revive.policy_model import PolicyModel
+from rlframe.revive.policy_model import PolicyModel, PolicyNetwork
 from rlframe.revive.policy_training import PolicyTraining, logged_decisions
 from rlframe.revive.regularized import NearPPOConfig
 from rlframe.utils.errors import CheckpointError, ConfigError, DataError
@@ -230,6 +230,20 @@ def test_only_a_node_with_a_network_can_be_trained(fitted):
         ConfigError, match="target_policy_name: got 'place'; wanted a node with a network: push, next_place"
     ):
         PolicyTraining(lambda *_: None, {"train": first, "val": second}, Reward(), "place", read_configuration())
+
+
+def test_onnx_file_of_a_decision_that_was_always_the_same_gives_that(fitted, tmp_path):
+    pytest.importorskip("onnx")
+    columns = [*GRAPH["metadata"]["columns"][:2], {"p": {"dim": "push", "type": "continuous", "min": 3, "max": 3}}]
+    graph = DecisionGraph.from_dict({"metadata": {**GRAPH["metadata"], "columns": columns}})
+    graph.fit_ranges(fitted)
+    layers = [{"kind": "dense", "name": "out", "activation": "linear"}]
+    weights = {"out.weight": np.ones((2, 3), np.float32), "out.bias": np.zeros(2, np.float32)}
+    model = PolicyModel(
+        graph, "push", PolicyNetwork({"outputs": layers, "values": None, "shared": 0}, weights, "gaussian")
+    )
+    model.export2onnx(tmp_path / "policy.onnx")  # compared with infer
+    assert model.infer({"place": [[4.0]], "goal": [[8.0]]}).tolist() == [[3.0]]
 
 
 def test_onnx_file_computes_what_the_policy_does(trained, tmp_path):
