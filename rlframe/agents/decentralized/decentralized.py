@@ -66,7 +66,7 @@ class DecentralizedTrainer:
     Attributes:
         num_agents: Seats of the game.
         agent_names: Their agents' ids.
-        train_env: Places of the games of training.
+        train_env: Places of the games of training; `set_env_attr(name, value)` changes the games.
         test_env: The same of tests.
 
     Raises:
@@ -307,6 +307,8 @@ def _check_arguments(counts: Mapping[str, Any], hooks: Mapping[str, Any], seed: 
 
 def _make_folder_of(path: str) -> str:
     """Makes the folder of the picture before anything is trained; returns the picture's path."""
+    if Path(path).suffix.lower() not in statistics.PICTURES:
+        raise ConfigError(f"plot: got {path!r}, wanted a file that ends with one of {', '.join(statistics.PICTURES)}")
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

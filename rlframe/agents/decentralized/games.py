@@ -86,9 +86,35 @@ class Game:
     illegal_moves: int = 0
 
 
-def make_slots(
-    creator: Callable[[EnvContext], Any], env_config: Any, count: int, seed: int, stream: int
-) -> list[EnvSlot]:
+class Places(list[EnvSlot]):
+    """The places in which games are played, with what vectors of environments have for their attributes."""
+
+    def get_env_attr(self, name: str) -> list[Any]:
+        """Returns an attribute of each place's game.
+
+        Raises:
+            ConfigError: If the game has none of that name.
+        """
+        return [getattr(game, name) for game in self._games(name)]
+
+    def set_env_attr(self, name: str, value: Any) -> None:
+        """Sets an attribute of every game: what is played from then on goes by it.
+
+        Raises:
+            ConfigError: If the game has none of that name.
+        """
+        for game in self._games(name):
+            setattr(game, name, value)
+
+    def _games(self, name: str) -> list[Any]:
+        games = [getattr(slot.env.env, "unwrapped", slot.env.env) for slot in self]
+        for game in games:
+            if not hasattr(game, name):
+                raise ConfigError(f"{type(game).__name__} has no attribute {name!r}; wanted one that the game has")
+        return games
+
+
+def make_slots(creator: Callable[[EnvContext], Any], env_config: Any, count: int, seed: int, stream: int) -> Places:
     """Returns the places in which games are played.
 
     Args:
@@ -102,10 +128,10 @@ def make_slots(
         EnvError: If it makes no game of several agents.
     """
     context = EnvContext(dict(env_config), worker_index=0)
-    slots = [
+    slots = Places(
         EnvSlot(creator, context.copy_with_overrides(vector_index=index), index=index, seed=seed, stream=stream)
         for index in range(count)
-    ]
+    )
     env = slots[0].env
     if not isinstance(env, MultiAgentAdapter) or not env.possible_agents:
         raise EnvError(

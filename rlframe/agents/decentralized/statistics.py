@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rlframe.agents.decentralized.games import Game
 
+#: How files of curves may end.
+PICTURES = (".png", ".svg", ".pdf")
 #: Standard deviations on either side that hold 95 % of a normal distribution.
 _Z_95 = 1.959964
 
@@ -66,7 +68,7 @@ def table(rates: Mapping[Any, Mapping[str, Any]]) -> str:
 
 
 def plot_stats(episodes: Sequence[int], rewards: Sequence[float], path: str | Path = "plots/results.png") -> str:
-    """Draws the metric of tests over episodes into a PNG file; returns its path.
+    """Draws the metric of tests over episodes into a PNG, SVG or PDF file; returns its path.
 
     Args:
         episodes: Episodes before each test.
@@ -85,4 +87,4 @@ def plot_stats(episodes: Sequence[int], rewards: Sequence[float], path: str | Pa
     return str(path)
 
 
-__all__ = ["count_wins", "plot_stats", "seat_rates", "table", "wilson_interval"]
+__all__ = ["PICTURES", "count_wins", "plot_stats", "seat_rates", "table", "wilson_interval"]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from rlframe.agents.callbacks import DefaultCallbacks
-from rlframe.agents.decentralized import League, LearningPlayer, RandomPlayer, ScriptedPlayer
+from rlframe.agents.decentralized import DecentralizedTrainer, League, LearningPlayer, RandomPlayer, ScriptedPlayer
 from rlframe.agents.decentralized.games import GamesRunner, Seat
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.utils.errors import CheckpointError, ConfigError, EnvError
@@ -224,3 +224,22 @@ def test_the_metric_of_a_seat_is_its_mean_return():
     assert trainer(reward_metric="second").test(players)["reward"] == 8.0
     with pytest.raises(ConfigError, match=r"reward_metric: got 'third', wanted a function of .*, one of the seats"):
         trainer(reward_metric="third")
+
+
+def test_attributes_of_games_are_set_in_every_place_and_unknown_ones_are_refused():
+    made = DecentralizedTrainer(
+        {"num_players": 2, "required_mail": 1, "max_step": 9}, 1, 2, episodes_per_test=2, seed=0
+    )
+    made.test_env.set_env_attr("max_step", 5)
+    assert made.test_env.get_env_attr("max_step") == [5, 5]
+    assert made.train_env.get_env_attr("max_step") == [9]
+    assert made.test([RandomPlayer(), RandomPlayer("other")])["mean_num_steps"] == 5
+    with pytest.raises(ConfigError, match="MailSorting has no attribute 'most_steps'"):
+        made.test_env.set_env_attr("most_steps", 5)
+
+
+def test_a_curve_that_cannot_be_drawn_is_refused_before_training():
+    with pytest.raises(ConfigError, match=r"plot: got 'curve.foo', wanted a file that ends with one of .png"):
+        trainer(train_fn=lambda *_: pytest.fail("it trains")).train(
+            [LearningPlayer("PPO", PPO), RandomPlayer()], [1, 0], plot="curve.foo"
+        )

@@ -73,7 +73,7 @@ def test_values_beyond_the_range_of_the_graph_file_are_told(graph):
         GraphData.from_arrays(changed("level", 5, 4), graph)
     ranged = copy.deepcopy(graph)
     ranged.fit_ranges(GraphData.from_arrays(tank_arrays(), ranged))
-    GraphData.from_arrays(changed("inflow", 3, 99), ranged)  # of a last row, which is dropped: no warning, an error here
+    GraphData.from_arrays(changed("inflow", 3, 99), ranged)  # of a last row, which is dropped: no warning
 
 
 def test_missing_values_are_masked_and_never_filled_from_other_trajectories(graph):
