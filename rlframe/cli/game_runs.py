@@ -7,6 +7,7 @@ import inspect
 import json
 import logging
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ _HELP = {
     "seats": "a name of `players`, or a player, for each seat; the same one in several is one player",
     "learning_mask": "1 for each seat whose player learns from what happens there [all who can]",
     "exploration_mask": "1 for each seat whose player explores there [all]",
-    "plot": "file of the curve of tests [plots/results.png in the run directory]",
+    "plot": "file of the curve of tests, or false [plots/results.png in the run directory]",
 }
 
 
@@ -129,6 +130,11 @@ def make_player(what: Any, name: str, *, trust: bool = True) -> Player:
     if text in ("random", "me"):
         return RandomPlayer(name) if text == "random" else HumanPlayer("you" if name == "me" else name)
     if os.path.isdir(text):
+        if is_game_run(Path(text)):
+            saved = sorted(str(path) for path in Path(text).glob("players/*/*") if path.is_dir())
+            raise ConfigError(
+                f"player {name!r}: {text} is a run, wanted one of its players: {', '.join(saved) or 'it has none yet'}"
+            )
         made = LearningPlayer.read(text, name=name)
         check_trusted({"config": made.config}, Path(text), trust=trust)
         return made
@@ -197,16 +203,29 @@ def train_game(
             best(episodes)
 
     trainer = make_trainer(settings, checkpoint_dir=str(run / "checkpoint"), save_best_fn=save_best)
-    run.mkdir(parents=True, exist_ok=True)
-    (run / SETTINGS).write_text(json.dumps({**settings, "seed": trainer.seed}, indent=2) + "\n", encoding="utf-8")
-    plot = str(settings.get("plot") or run / "plots" / "results.png")
-    with _told(quiet):
+    with _gone_without_a_checkpoint(run), _told(quiet):
+        run.mkdir(parents=True, exist_ok=True)
+        (run / SETTINGS).write_text(json.dumps({**settings, "seed": trainer.seed}, indent=2) + "\n", encoding="utf-8")
+        plot = settings.get("plot", True)
+        plot = str(run / "plots" / "results.png") if plot is True or plot is None else plot
         result = trainer.train(seats, mask, settings.get("exploration_mask"), plot, resume=resume)
     keep("last")
     (run / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     tested = trainer.test(seats, eval_metrics=True)
     sys.stdout.write(statistics.table(tested["seats"]) + f"\nrun: {run}\n")
     return run
+
+
+@contextlib.contextmanager
+def _gone_without_a_checkpoint(run: Path) -> Iterator[None]:
+    """A context that leaves no directory of a run that it could not go on with: what is refused is no run."""
+    fresh = not run.exists()
+    try:
+        yield
+    except BaseException:
+        if fresh and not (run / "checkpoint").exists():
+            shutil.rmtree(run, ignore_errors=True)
+        raise
 
 
 @contextlib.contextmanager

@@ -132,5 +132,25 @@ def test_what_a_command_line_got_wrong_is_said_in_a_sentence(words, said):
     assert (made.exit_code, said in made.output) == (2, True), made.output
 
 
+def test_a_game_that_is_refused_leaves_no_run_and_a_run_is_no_player(trained, tmp_path):
+    words = ["train", "decentralized", "--env", GAME, "--run-dir", tmp_path / "run", "--quiet"]
+    for more, said in (
+        (["--seats", "[PPO]"], "wanted a Player for each of the 2 seats"),
+        (["--seats", "[PPO, random]", "--learning-mask", "[0, 0]"], "got no 1"),
+        (["--seats", "[SAC, random]"], "SAC"),
+    ):
+        made = run(*words, *more)
+        assert (made.exit_code, said in made.output) == (2, True), made.output
+        assert not (tmp_path / "run").exists()
+    few = ["--episodes-per-train", 2, "--num-train-envs", 1, "--num-test-envs", 1, "--episodes-per-test", 1]
+    made = run(*words, *few, "--seats", "[PPO, random]", "--plot", "false")
+    assert made.exit_code == 0, made.output
+    assert not list((tmp_path / "run").rglob("*.png"))
+    made = run("tournament", trained[0], "random", "--env", GAME)
+    assert made.exit_code == 2
+    assert "is a run, wanted one of its players: " in made.output
+    assert "players/learner/best" in made.output
+
+
 def test_help_lists_the_settings_of_a_game():
     assert "--learning-mask" in run("train", "decentralized", "--help").output

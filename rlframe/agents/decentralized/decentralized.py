@@ -148,12 +148,15 @@ class DecentralizedTrainer:
 
     # --- seats ------------------------------------------------------------------------------------------------
 
-    def _seats(self, agents: Sequence[Player], learning: Sequence[int], exploring: Sequence[int]) -> list[Seat]:
+    def _check_seats(self, agents: Sequence[Player]) -> None:
         if len(agents) != self.num_agents or any(not isinstance(player, Player) for player in agents):
             raise ConfigError(
                 f"agents: got {list(agents)}, wanted a Player for each of the {self.num_agents} seats "
                 f"{self.agent_names}"
             )
+
+    def _seats(self, agents: Sequence[Player], learning: Sequence[int], exploring: Sequence[int]) -> list[Seat]:
+        self._check_seats(agents)
         for player in _learners_of(agents):
             if self.batch_size is not None:
                 player.prefer("train_batch_size", self.batch_size)
@@ -209,6 +212,7 @@ class DecentralizedTrainer:
             EnvError: If a game fails, or a player takes an action that is not allowed.
         """
         exploring = [1] * self.num_agents if exploration_mask is None else exploration_mask
+        self._check_seats(agents)
         masks = self._mask("learning_mask", learning_mask), self._mask("exploration_mask", exploring)
         seats = self._seats(agents, *masks)
         self._check_learners(seats)
