@@ -550,7 +550,7 @@ def _entries(
     searches: dict[str, Searched | None] = {}
     if not isinstance(entries, Sequence) or isinstance(entries, str):
         raise ConfigError(f"{where}: got {type(entries).__name__}; wanted a list of entries with name and default")
-    names = _names(form)
+    names, seen = _names(form), set[str]()
     for entry in entries:
         name = entry.get("name") if isinstance(entry, Mapping) else None
         key = names.get(str(name), str(name) if name in form.options() else None)
@@ -558,10 +558,15 @@ def _entries(
             faults.append(f"{where}: an entry without a name: {entry!r}")
         elif key is None:
             faults.append(f"{where}: {unknown_name(str(name))}")
+        elif key in seen:
+            faults.append(f"{where}: {name} is there twice; write it once")
         else:
+            seen.add(key)
             if "default" in entry:
                 values[key] = entry["default"]
             searched = _search_of(entry, f"{where}: {name}", faults)
+            for value in () if searched is None else searched.values:
+                faults += _checked(form, {key: value}, f"{where}: search_values")[1]
             if searched is not None or entry.get("tune") is False:
                 searches[key] = searched
     return values, {key: one for key, one in searches.items() if one is not None or form is not BaseConfig}

@@ -87,7 +87,10 @@ def test_what_no_parameter_takes_is_refused(overrides, message):
 def test_file_with_several_faults_names_all(file):
     path = file({
         "base_config": [entry("test_horizn", 5)], "venv_algo_config": {"gan": []},
-        "policy_algo_config": {"ppo": [entry("g_lr", 1e-3, search_mode="continuous", search_values=[1])]},
+        "policy_algo_config": {"ppo": [
+            entry("g_lr", 1e-3, search_mode="continuous", search_values=[1]), entry("epsilon", 0.2), entry("epsilon", 0.3),
+            entry("ppo_runs", 2, search_mode="grid", search_values=[2, "many"]),
+        ]},
     })  # fmt: skip
     with pytest.raises(ConfigError) as error:
         read_configuration(path)
@@ -95,6 +98,8 @@ def test_file_with_several_faults_names_all(file):
     assert "test_horizn: no such parameter; did you mean test_horizon" in said
     assert "gan: no such algorithm; there are bc" in said
     assert "got search_mode 'continuous' with search_values [1]" in said
+    assert "ppo: epsilon is there twice; write it once" in said
+    assert "ppo: search_values: ppo_runs: got 'many' (str), wanted an integer >= 1" in said
 
 
 def test_file_says_what_a_search_varies(file):
