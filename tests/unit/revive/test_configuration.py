@@ -88,7 +88,8 @@ def test_file_with_several_faults_names_all(file):
     path = file({
         "base_config": [entry("test_horizn", 5)], "venv_algo_config": {"gan": []},
         "policy_algo_config": {"ppo": [
-            entry("g_lr", 1e-3, search_mode="continuous", search_values=[1]), entry("epsilon", 0.2), entry("epsilon", 0.3),
+            entry("g_lr", 1e-3, search_mode="continuous", search_values=[1]),
+            entry("epsilon", 0.2), entry("epsilon", 0.3),
             entry("ppo_runs", 2, search_mode="grid", search_values=[2, "many"]),
         ]},
     })  # fmt: skip
