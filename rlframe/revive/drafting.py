@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,6 +50,8 @@ def draft_graph(path: str | Path, actions: Sequence[str] = (), external: Sequenc
             raise DataError(
                 f"{path}: column {name!r} has text, such as {table[name][0]!r}; write categories as numbers"
             )
+    empty = [name for name in columns if np.isnan(table[name]).all() and name not in {*actions, *external}]
+    columns = [name for name in columns if name not in empty]
     decided = list(actions) or [name for name in columns if name.lower().startswith(_ACTION_PREFIXES)]
     if not decided:
         raise ConfigError(f"{path}: no column looks like an action; say which were decided: --action COLUMN")
@@ -57,7 +60,8 @@ def draft_graph(path: str | Path, actions: Sequence[str] = (), external: Sequenc
     state = [name for name in rest if name not in outside]
     if not state:
         raise ConfigError(f"{path}: nothing is left for the state besides {', '.join([*decided, *outside])}")
-    return _text(Path(path).name, table, {"state": state, "action": decided, "external": outside})
+    text = _text(Path(path).name, table, {"state": state, "action": decided, "external": outside})
+    return text + "".join(f"    # {_quoted(name)} is left out: it has no values\n" for name in empty)
 
 
 def _constant(values: NDArray[np.float64], trajectory: NDArray[np.float64] | None) -> bool:
@@ -89,7 +93,7 @@ def _quoted(name: str) -> str:
     return (
         name
         if name.isidentifier() and name.lower() not in {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
-        else f'"{name}"'
+        else json.dumps(name, ensure_ascii=False)
     )
 
 

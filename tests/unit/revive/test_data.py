@@ -1,6 +1,7 @@
 """Logged data of a decision graph: what is made of them, and how wrong files are answered."""
 
 import copy
+import csv
 
 import numpy as np
 import pytest
@@ -286,6 +287,18 @@ def test_drafted_graph_reads_its_table(table, tmp_path):
         draft_graph(table)
     with pytest.raises(ConfigError, match="column 'inflow' is named as decided, and as what nothing here changes"):
         draft_graph(table, ["valve_pc", "inflow"], ["inflow"])
+
+
+def test_drafted_graph_quotes_names_and_leaves_out_what_has_no_values(tmp_path):
+    names = ['a "q"', "back\\slash", "two\nlines", "yes", "größe", "a: #b"]
+    with (tmp_path / "log.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow([*names, "action", "none"])
+        rows.writerows([*(row / 7 + place for place in range(7)), ""] for row in range(6))
+    (tmp_path / "graph.yaml").write_text(draft_graph(tmp_path / "log.csv"), encoding="utf-8")
+    graph = DecisionGraph.from_file(tmp_path / "graph.yaml")
+    assert [column.name for column in graph.nodes["state"].columns] == names
+    assert len(GraphData.from_file(tmp_path / "log.csv", graph)) == 5
 
 
 @pytest.mark.parametrize(
