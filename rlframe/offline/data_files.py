@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-from rlframe.utils.errors import ConfigError
+from rlframe.utils.errors import ConfigError, DataError
 
 #: Files that are data, whatever else their names could mean: lines of JSON, and the formats of whole episodes.
 JSON_ENDINGS = (".json", ".zip")
@@ -118,8 +118,11 @@ def _natural(name: str) -> list[tuple[int, str]]:
 def _members(path: str) -> list[str]:
     if not path.endswith(".zip"):
         return [path]
-    with zipfile.ZipFile(path) as archive:
-        return [f"{path}{_IN_ZIP}{name}" for name in sorted(archive.namelist()) if name.endswith(".json")]
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return [f"{path}{_IN_ZIP}{name}" for name in sorted(archive.namelist()) if name.endswith(".json")]
+    except zipfile.BadZipFile as error:
+        raise DataError(f"{path}: got no zip file, or one that is cut short ({error}); write it again") from error
 
 
 __all__ = ["DATA_ENDINGS", "EPISODE_ENDINGS", "JSON_ENDINGS", "find_files", "identities", "opened"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -173,13 +174,22 @@ class JsonReader(InputReader):
         try:
             return from_line(line)
         except DataError as error:
-            if not line.endswith(b"\n"):
+            if not line.endswith(b"\n") and not _is_json(line):
                 _LOGGER.warning("%s: the last line is cut short, and left out (%s)", where, error)
                 return None
             raise DataError(
                 f"{where}: got a line that is no batch: {error}; it begins with {bytes(line[:60])!r}. Take the line "
                 "out, or write the file again"
             ) from error
+
+
+def _is_json(line: bytes) -> bool:
+    """Returns whether a line is whole, whatever it says: none that is cut short is."""
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _unique(ids: EpisodeIds, file: int, batch: SampleBatch | MultiAgentBatch) -> SampleBatch | MultiAgentBatch:

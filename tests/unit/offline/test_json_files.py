@@ -148,6 +148,10 @@ def test_a_line_that_is_no_batch_is_told_with_its_file(line, says, tmp_path):
     with pytest.raises(DataError, match=says) as raised:
         JsonReader(str(path)).next()
     assert str(path) in str(raised.value)
+    if line.endswith("}"):  # whole, so it is no line that a writer was killed at
+        path.write_text(line)
+        with pytest.raises(DataError, match=says):
+            JsonReader(str(path)).next()
 
 
 def test_a_last_line_that_is_cut_short_is_left_out(tmp_path, caplog):
@@ -157,6 +161,12 @@ def test_a_last_line_that_is_cut_short_is_left_out(tmp_path, caplog):
     assert rewards_of(reader, 3) == [0.0] * 3
     assert "cut short" in caplog.text
     assert len(list(reader.read_all_files())) == 1
+
+
+def test_a_zip_file_that_is_cut_short_is_told(tmp_path):
+    (tmp_path / "data.zip").write_bytes(b"PK\x03\x04")
+    with pytest.raises(DataError, match=r"data\.zip: got no zip file, or one that is cut short"):
+        JsonReader(str(tmp_path))
 
 
 @pytest.mark.parametrize("content", [None, "", "\n\n"])
