@@ -107,7 +107,10 @@ class _Given:
     def _array(self, node: str) -> NDArray[np.float32]:
         if node not in self.arrays:
             raise DataError(f"{self.source}: no array for node {node!r}; {near(node, self.arrays)}")
-        values = as_numbers(node, self.arrays[node])
+        try:
+            values = as_numbers(node, self.arrays[node])
+        except DataError as error:
+            raise DataError(f"{self.source}: {error}") from None
         if not np.isfinite(values).all():
             raise DataError(f"{self.source}: node {node!r} has values that are no numbers; wanted numbers")
         return values

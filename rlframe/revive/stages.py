@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import filecmp
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from rlframe.revive.configuration import Configuration
 from rlframe.revive.data import GraphData
@@ -43,6 +45,15 @@ class RunFiles:
     reward: str | None = None
 
 
+class _Joined:
+    """Arrays and masks of several files, one behind the other."""
+
+    def __init__(self, parts: Sequence[GraphData]) -> None:
+        names = parts[0].arrays
+        self.arrays = {name: np.concatenate([part.arrays[name] for part in parts]) for name in names}
+        self.mask = {name: np.concatenate([part.mask[name] for part in parts]) for name in names}
+
+
 class Inputs:
     """What a run learns from, read and checked.
 
@@ -63,18 +74,22 @@ class Inputs:
         if trained is not None:
             check_functions_unchanged(self.graph, trained)
         self.graph.load_functions()
-        data = GraphData.from_file(files.data, self.graph, ignore_check=base.ignore_check)
-        self.graph.fit_ranges(data)
+        paths = [path for path in (files.data, files.val) if path is not None]
+        parts = [self._read(path) for path in paths]
+        self.graph.fit_ranges(_Joined(parts))
         if files.val is None:
-            first, second = data.split(base.val_split_ratio, base.val_split_mode, base.global_seed)
+            parts = list(parts[0].split(base.val_split_ratio, base.val_split_mode, base.global_seed))
+        elif filecmp.cmp(files.data, files.val, shallow=False):
+            raise ConfigError(
+                f"val_file_path: {files.val} holds what {files.data} holds, so environments and policies would be "
+                "judged by what they learned from; leave it out, and the data are split"
+            )
         else:
-            first, second = data, GraphData.from_file(files.val, self.graph, ignore_check=base.ignore_check)
-            if filecmp.cmp(files.data, files.val, shallow=False):
-                raise ConfigError(
-                    f"val_file_path: {files.val} holds what {files.data} holds, so environments and policies would be "
-                    "judged by what they learned from; leave it out, and the data are split"
-                )
-        self.data: Mapping[str, GraphData] = dict(zip(HALVES, (first, second), strict=True))
+            parts = [self._read(path) for path in paths]  # again: values of discrete columns are those of both ranges
+        self.data: Mapping[str, GraphData] = dict(zip(HALVES, parts, strict=True))
+
+    def _read(self, path: str) -> GraphData:
+        return GraphData.from_file(path, self.graph, ignore_check=self.config.base.ignore_check)
 
     @functools.cached_property
     def reward(self) -> RewardFunction:

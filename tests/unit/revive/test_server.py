@@ -11,16 +11,17 @@ from typer.testing import CliRunner
 from rlframe.cli.commands import app
 from rlframe.report.statistics import Interval
 from rlframe.revive import policy_training
-from rlframe.revive.configuration import Searched
+from rlframe.revive.configuration import Searched, read_configuration
 from rlframe.revive.examples import write_example
 from rlframe.revive.policy_training import PolicyResult
 from rlframe.revive.report import write_report
 from rlframe.revive.searching import Sampler, Search, run_trial
 from rlframe.revive.server import ReviveServer
+from rlframe.revive.stages import Inputs, RunFiles
 from rlframe.revive.verdict import Verdict, verdict_of
 from rlframe.revive.workspace import StageRecord, Workspace
 from rlframe.tune.trial_pool import Finished, TrialPool
-from rlframe.utils.errors import CheckpointError, ConfigError
+from rlframe.utils.errors import CheckpointError, ConfigError, DataError
 
 SHORT = {
     "bc_epoch": 2, "ppo_epoch": 2, "policy_bc_epoch": 2, "test_rollouts": 8, "test_horizon": 10, "ppo_batch_size": 8,
@@ -263,6 +264,29 @@ def test_models_stay_on_the_cpu_as_programs_for_revive_ask(done):
     policy.reset()
     with pytest.raises(ConfigError, match="got the device 'cuda'; wanted 'cpu'"):
         policy.to("cuda")
+
+
+def test_ranges_are_those_of_both_files_where_the_other_half_has_one(tmp_path):
+    (tmp_path / "graph.yaml").write_text(
+        "metadata:\n  graph: {push: [place], next_place: [place, push]}\n  columns:\n"
+        "    - x: {dim: place}\n    - p: {dim: push, type: discrete, num: 3}\n"
+    )
+    for name, places, pushes in (("data", [0, 1, 2, 3], [0, 1, 0, 1]), ("val", [-5, 1, 9, 2], [1, 2, 2, 1])):
+        arrays = {"place": np.array(places, float), "push": np.array(pushes, float), "index": np.array([4])}
+        np.savez(
+            tmp_path / f"{name}.npz",
+            **{key: array if key == "index" else array[:, None] for key, array in arrays.items()},
+        )
+    paths = {name: str(tmp_path / f"{name}.npz") for name in ("data", "val")}
+    inputs = Inputs(RunFiles(paths["data"], str(tmp_path / "graph.yaml"), paths["val"]), read_configuration())
+    scaler = inputs.graph.scalers["place"]
+    assert (scaler.low.tolist(), scaler.high.tolist()) == ([-5.0], [9.0])
+    with np.load(paths["val"]) as given:
+        np.savez(paths["val"], **{**given, "push": given["push"] * 1.5})  # 0, 1 and 1.5, 3: no grid of three values
+    with pytest.raises(
+        DataError, match="column 'p' of node 'push' is 1; wanted one of 3 equally spaced values from 0 to 3"
+    ):
+        Inputs(RunFiles(paths["data"], str(tmp_path / "graph.yaml"), paths["val"]), read_configuration())
 
 
 def test_package_has_the_server_and_imports_it_when_asked():
