@@ -65,3 +65,8 @@ def test_an_option_that_is_none_is_found():
         test_command_line_is_understood("rlframe evaluate runs/dqn --no-such-option 3")
     with pytest.raises(Exception, match="no-such-key"):
         test_command_line_is_understood("rlframe train DQN --env CartPole-v1 --no-such-key 3")
+
+
+def test_every_command_is_on_the_page_of_the_command_line():
+    page = (ROOT / "docs" / "command_line.md").read_text()
+    assert not [name for name in COMMANDS.commands if not re.search(rf"\brlframe {name}\b|`{name}`", page)]

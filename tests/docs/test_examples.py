@@ -22,6 +22,11 @@ def test_every_example_has_a_test_here():
     assert names == tested | {"central_critic", "decentralized", "parameter_sharing", "self_play", "two_trainers"}
 
 
+def test_every_example_is_a_row_of_its_page():
+    page = (EXAMPLES.parent / "docs" / "examples.md").read_text()
+    assert not [path.name for path in EXAMPLES.glob("*.py") if f"../examples/{path.name})" not in page]
+
+
 @pytest.mark.parametrize("old", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["gymnasium", "old gym"])
 def test_own_env_is_solved(old):
     assert load("train_own_env").main(iterations=6, old=old) > 0.0

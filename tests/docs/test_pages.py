@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from rlframe.agents.registry import ALGORITHMS
+from rlframe.evaluation.callbacks import HOOKS
 from tests.helpers.frameworks import needs_tf
 
 ROOT = Path(__file__).parents[2]
@@ -123,3 +125,15 @@ def test_every_page_is_in_the_index():
     missing = [name for name in missing if not name.startswith("gallery/") or name == "gallery/index.md"]
     missing = [name for name in missing if f"]({name})" not in index or f"\n{name.removesuffix('.md')}\n" not in index]
     assert not missing, f"docs/index.md has no link or no toctree entry for {', '.join(missing)}"
+
+
+def test_every_callback_is_on_its_page():
+    page = (ROOT / "docs" / "callbacks.md").read_text()
+    assert not [hook for hook in HOOKS if f"`{hook}`" not in page]
+
+
+def test_algorithms_that_evaluate_without_exploration_are_named():
+    page = (ROOT / "docs" / "evaluation.md").read_text()
+    named = re.search(r"\*\*Exploration\.\*\* (.*?) evaluate without it by default", page, flags=re.S)
+    greedy = {name for name in ALGORITHMS if ALGORITHMS[name]()[1]["evaluation_config"].get("explore") is False}
+    assert set(re.findall(r"[A-Z]\w+", named[1])) == greedy
