@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rlframe.agents.registry import ALGORITHMS
+from rlframe.config.unsupported import UNSUPPORTED
 from rlframe.evaluation.callbacks import HOOKS
 from tests.helpers.frameworks import needs_tf
 
@@ -137,3 +138,10 @@ def test_algorithms_that_evaluate_without_exploration_are_named():
     named = re.search(r"\*\*Exploration\.\*\* (.*?) evaluate without it by default", page, flags=re.S)
     greedy = {name for name in ALGORITHMS if ALGORITHMS[name]()[1]["evaluation_config"].get("explore") is False}
     assert set(re.findall(r"[A-Z]\w+", named[1])) == greedy
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_keys_without_effect_are_on_no_page_but_that_of_differences(page):
+    refused = {key for key, value in UNSUPPORTED.items() if not value.read_by_own_code}
+    found = {key for key in re.findall(r"`([\w.]+)", page.read_text()) if key in refused}
+    assert not found or page.name in ("rllib1.md", "CHANGELOG.md")
