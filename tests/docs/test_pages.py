@@ -145,3 +145,23 @@ def test_keys_without_effect_are_on_no_page_but_that_of_differences(page):
     refused = {key for key, value in UNSUPPORTED.items() if not value.read_by_own_code}
     found = {key for key in re.findall(r"`([\w.]+)", page.read_text()) if key in refused}
     assert not found or page.name in ("rllib1.md", "CHANGELOG.md")
+
+
+def functions_by_file(page):
+    """Yields the function that each row of a page's tables of functions names first, and its files; same ones go on."""
+    heading, files = [], []
+    for line in page.read_text().splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        heading = heading if heading and cells else cells
+        if heading[-2:] == ["Function", "File"] and cells[-1].startswith(("`", "the same")):
+            files = re.findall(r"`([\w./{},*]+)`", cells[-1]) or files
+            yield from ((name.split(".")[-1], files) for name in re.findall(r"`([\w.]+)`", cells[-2])[:1])
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("rlframe/agents/*/README.md")), ids=lambda page: page.parent.name)
+def test_functions_are_in_the_files_that_tables_name(page):
+    for name, files in functions_by_file(page):
+        patterns = [file.replace("{torch,tf}", "*") + ("**/*.py" if file.endswith("/") else "") for file in files]
+        found = [path for pattern in patterns for path in ROOT.glob(f"rlframe/**/{pattern}")]
+        assert found, f"{page.parent.name} names {files}"
+        assert any(re.search(rf"\b{name}\b", path.read_text()) for path in found), f"{name} is not in {files}"
