@@ -165,3 +165,14 @@ def test_functions_are_in_the_files_that_tables_name(page):
         found = [path for pattern in patterns for path in ROOT.glob(f"rlframe/**/{pattern}")]
         assert found, f"{page.parent.name} names {files}"
         assert any(re.search(rf"\b{name}\b", path.read_text()) for path in found), f"{name} is not in {files}"
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("rlframe/agents/*/README.md")), ids=lambda page: page.parent.name)
+def test_an_algorithms_page_has_its_parts(page):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    assert blocks(page, "python"), "a first program"
+    learns = page.parent.name != "random_agent"
+    assert not learns or re.search(r"^    \S.*[:=].*[αγθμπτQ]", text, flags=re.M), "its equations"
+    assert not learns or re.search(r"\b[Kk]eys?\b", text), "the keys that matter"
+    assert "RLlib" in text, "where it departs"
+    assert "etrics" in text, "the meaning of each metric"
