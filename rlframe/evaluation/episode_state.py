@@ -12,8 +12,8 @@ _KEPT = ("user_data", "custom_metrics", "hist_data")
 def users_state(episode: Any) -> dict[str, Any]:
     """Returns `user_data`, `custom_metrics` and `hist_data` of an episode.
 
-    Numbers, text, arrays, and lists, tuples and dicts of them are state. Anything else is left out: where the run goes
-    on, it is what `on_episode_start` makes of it.
+    Numbers, text, arrays, and lists and dicts of them are state. Anything else is left out: where the run goes on, it
+    is what `on_episode_start` makes of it.
     """
     kept = {name: getattr(episode, name) for name in _KEPT}
     return {name: {key: value for key, value in given.items() if is_state(key, value)} for name, given in kept.items()}
@@ -29,7 +29,7 @@ def is_state(key: Any, value: Any) -> bool:
     """Returns whether a checkpoint can hold a value under a key."""
     if not isinstance(key, str):
         return False
-    if type(value) in (list, tuple):
+    if type(value) is list:
         return all(is_state(key, part) for part in value)
     if type(value) is dict:
         return all(is_state(name, part) for name, part in value.items())

@@ -13,13 +13,13 @@ _LOGGER = logging.getLogger("rlframe")
 def tasks_of(worker: Any) -> list[Any] | None:
     """Returns the task of each environment; None where no function of the config sets them, or they are no state.
 
-    Numbers, text, arrays, and tuples, lists and dicts of them are state.
+    Numbers, text, arrays, lists and dicts of them, and tuples of all these are state.
     """
     if worker.policy_config.env_task_fn is None or not worker.slots:
         return None
     tasks: list[Any] = worker.foreach_env(lambda env: env.get_task())
     for task in tasks:
-        if not is_state("", task):
+        if not _is_state(task):
             _LOGGER.warning(
                 "env_task_fn sets tasks such as %r, which no checkpoint can hold: behind a restore environments have "
                 "their first task until an iteration ends",
@@ -27,6 +27,10 @@ def tasks_of(worker: Any) -> list[Any] | None:
             )
             return None
     return tasks
+
+
+def _is_state(task: Any) -> bool:
+    return all(map(_is_state, task)) if type(task) is tuple else is_state("", task)
 
 
 def set_tasks(worker: Any, tasks: list[Any] | None) -> None:
