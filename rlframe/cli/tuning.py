@@ -21,7 +21,7 @@ import yaml
 
 from rlframe.config.nested_dict import assign, overlay
 from rlframe.config.search import Domain
-from rlframe.utils.errors import ConfigError
+from rlframe.utils.errors import ConfigError, describe_error
 
 #: The study's own attributes, and those of its trials.
 _SPEC = "rlframe"
@@ -101,7 +101,7 @@ class Place:
                 study_name=self.name, storage=self.storage, direction="maximize", load_if_exists=True
             )
         except Exception as error:  # SQLAlchemy's, of many kinds
-            text = str(error).splitlines()[0]
+            text = describe_error(error).splitlines()[0]
             raise ConfigError(f"--storage: {self.storage!r} cannot be used: {text}") from error
         held = study.user_attrs.get(_SPEC)
         # Through the class: a study that an older version began lacks what has a default since.
