@@ -127,15 +127,18 @@ class NodePolicy(LearningPolicy):
         """Returns what makes the NumPy distribution."""
         return functools.partial(NodeDistribution, layout=self.layout)
 
-    def start_linear(self, obs: NDArray[Any], values: NDArray[Any], mask: NDArray[Any]) -> None:
+    def start_linear(self, obs: NDArray[Any], values: NDArray[Any], mask: NDArray[Any], codes: int = 0) -> None:
         """Begins with the linear map that is nearest to logged values.
 
         Args:
             obs: What the node sees, float `[N, D]`.
             values: Its values, float `[N, width]`.
             mask: Which of them were logged, `[N, width]`.
+            codes: How many of the last numbers that it sees are codes of step and trajectory, which the map leaves out:
+                slow sines are powers of the step, by which it would follow noise, and leave all bounds behind the log.
         """
-        weight, bias = linear_start(self.layout, obs, values, mask)
+        weight, bias = linear_start(self.layout, obs[:, : obs.shape[1] - codes], values, mask)
+        weight = np.pad(weight, ((0, 0), (0, codes)))
         self.set_weights({**self.get_weights(), "actor.linear.weight": weight, "actor.linear.bias": bias})
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:

@@ -24,7 +24,7 @@ from rlframe.policy.policy_spec import PolicySpec
 from rlframe.revive.distributions import NodeLayout
 from rlframe.revive.metrics import is_transition, learned_mask
 from rlframe.revive.node_policy import NODE_MASK, node_spaces
-from rlframe.revive.venv_model import STEP, TRAJECTORY, Member, NodeModel, node_inputs
+from rlframe.revive.venv_model import STEP, TRAJECTORY, Member, NodeModel, code_width, node_inputs
 from rlframe.trainer.template import build_trainer
 from rlframe.utils.errors import ConfigError
 
@@ -137,7 +137,8 @@ def start_linear(workers: WorkerSet) -> None:
     for node, columns in local.input_reader.columns.items():
         policy = local.policy_map[node]
         if policy.num_updates == 0:
-            policy.start_linear(columns[OBS], columns[ACTIONS], columns[NODE_MASK])
+            codes = code_width(local.input_reader.data.graph.nodes[node])
+            policy.start_linear(columns[OBS], columns[ACTIONS], columns[NODE_MASK], codes)
 
 
 class DecayLearningRates:

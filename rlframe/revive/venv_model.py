@@ -21,7 +21,7 @@ from rlframe.utils.state_files import read_state, write_state
 if TYPE_CHECKING:
     from rlframe.revive.nodes import Node
 
-__all__ = ["STEP", "TRAJECTORY", "NodeModel", "VirtualEnv", "node_inputs", "place_codes"]
+__all__ = ["STEP", "TRAJECTORY", "NodeModel", "VirtualEnv", "code_width", "node_inputs", "place_codes"]
 
 #: Keys of a state beside its nodes, for networks that see them: step of the trajectory, and its number, `[..., 1]`.
 STEP, TRAJECTORY = "step", "traj_id"
@@ -81,6 +81,11 @@ def place_codes(node: Node, values: State, lead: tuple[int, ...]) -> list[NDArra
     return [
         code(np.broadcast_to(values.get(key, np.zeros(1)), (*lead, 1))) for is_wanted, key, code in wanted if is_wanted
     ]
+
+
+def code_width(node: Node) -> int:
+    """Returns how many numbers a node's network sees of where in a trajectory it is, behind all others."""
+    return _STEP_WIDTH * node.step_input + _TRAJECTORY_WIDTH * node.traj_id
 
 
 @dataclass

@@ -22,6 +22,7 @@ from rlframe.revive.distributions import (
 )
 from rlframe.revive.graph import DecisionGraph
 from rlframe.revive.metrics import scores
+from rlframe.revive.supervised import GraphBCTrainer, graph_trainer_config, learned_member
 from rlframe.revive.venv_model import NodeModel, VirtualEnv, node_inputs
 from rlframe.revive.venv_training import train_virtual_env
 from rlframe.tensor import ops
@@ -306,3 +307,22 @@ def test_both_halves_are_learned_judged_and_gone_on_with(data, tmp_path):
     assert result.metric == result.metrics["train"]["average_guided_rollout_mae"]
     assert result.metrics["train"]["average_rollout_mae"] <= 5e-3
     assert "one_step_nll/next_x" in result.metrics["val"]
+
+
+def test_a_node_that_sees_the_step_and_the_trajectory_begins_without_them_and_keeps_within_bounds_behind_the_log(
+    tmp_path,
+):
+    placed = copy.deepcopy(SPRING)
+    placed["metadata"]["nodes"] = {"next_x": {"step_input": True, "traj_id": True}}
+    graph, logged, rng = DecisionGraph.from_dict(placed), spring_data(4), np.random.default_rng(0)
+    arrays = {name: logged.arrays[name] for name in ("x", "force", "push")}
+    arrays["x"] = arrays["x"] + 0.3 * rng.normal(size=(len(logged), 2))  # noise that codes would follow
+    data = GraphData.from_arrays({**arrays, "index": logged.ends}, graph)
+    graph.fit_ranges(data)
+    trainer = GraphBCTrainer(config=graph_trainer_config(data, configuration().venv, seed=0))
+    found = VirtualEnv(graph, [learned_member(trainer)])
+    trainer.stop()
+    states = {name: np.zeros((5, data.arrays[name].shape[1])) for name in ("x", "force", "push")}
+    steps = np.array([[0], [20], [60], [200], [900]])
+    values = found.node_infer("next_x", {**states, "step": steps, "traj_id": np.full((5, 1), 2)}, clip=False)
+    assert np.abs(values).max() < 0.5
