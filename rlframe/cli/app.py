@@ -107,6 +107,7 @@ def sigterm_interrupts() -> Iterator[None]:
         return
 
     def interrupt(*_: object) -> None:
+        signal.alarm(0)  # Ray's handler, which calls this one, has the process aborted three seconds later
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, interrupt)

@@ -135,7 +135,9 @@ class ReviveServer:
         self.config = dataclasses.replace(self.config, remarks=(*self.config.remarks, *self._remarks(policy_mode)))
         self.workspace = Workspace.make(log_dir, run_id)
         self._check_goes_on()
-        self._thread: threading.Thread | None = None
+        # No join(): in Python 3.11 a thread whose join Ctrl-C has interrupted counts as ended, and goes on.
+        self._ended = threading.Event()
+        self._ended.set()
         self._failure: BaseException | None = None
         self._say: Callable[[str], None] = lambda _: None
 
@@ -256,10 +258,8 @@ class ReviveServer:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Waits until the work has ended, and returns whether it has; what went wrong in it is raised."""
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-            if self._thread.is_alive():
-                return False
+        if not self._ended.wait(timeout_s):
+            return False
         self._raise_failure()
         return True
 
@@ -302,7 +302,7 @@ class ReviveServer:
     # --- stages -----------------------------------------------------------------------------------------------
 
     def _begin(self, stages: list[Callable[[], None]], env_save_path: str | None) -> None:
-        if self._thread is not None and self._thread.is_alive():
+        if not self._ended.is_set():
             raise ConfigError("a stage of this server is under way; wait() for it, or stop_train()")
         self._env_save_path = env_save_path or self._env_save_path
         self._check_before(*(stage in stages for stage in (self._venv_stage, self._policy_stage, self._tuning_stage)))
@@ -330,9 +330,10 @@ class ReviveServer:
                 self._failure = error
             finally:
                 lock.release()
+                self._ended.set()
 
-        self._thread = threading.Thread(target=work, name="revive", daemon=True)
-        self._thread.start()
+        self._ended.clear()
+        threading.Thread(target=work, name="revive", daemon=True).start()
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from rlframe.cli.app import sigterm_interrupts
 from rlframe.cli.main import app
 from rlframe.cli.run_directory import checkpoints
 from rlframe.trainer.loggers import read_results
@@ -298,3 +299,10 @@ def test_train_into_a_directory_with_a_run_is_refused() -> None:
     code, _, err = train("--stop-iters", "1")
     assert code == 2
     assert "--resume run" in err
+
+
+def test_sigterm_takes_back_the_alarm_by_which_ray_has_the_process_aborted() -> None:
+    with pytest.raises(KeyboardInterrupt), sigterm_interrupts():
+        signal.alarm(60)  # what Ray's own handler does before this one
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.alarm(0) == 0

@@ -1,7 +1,10 @@
 """Runs: an environment and a policy from files, what is on disk, going on, stopping, failing, searching, the page."""
 
 import json
+import os
 import shutil
+import signal
+import threading
 
 import numpy as np
 import pytest
@@ -315,6 +318,25 @@ def test_stopping_leaves_what_is_best_and_the_same_run_goes_on(files, tmp_path):
     again.wait()
     assert "epoch 3 of 3" in lines[0]  # two of them were learned before
     assert again.get_virtualenv_env()[1]["task_state"] == "End"
+
+
+def test_ctrl_c_while_waiting_is_not_taken_for_the_end_of_the_work(files, tmp_path):
+    go_on, server = threading.Event(), serve(files, tmp_path, policy_mode="None", bc_epoch=1)
+    server.on_progress(lambda line: go_on.wait(60))
+    server.train()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            server.wait(60)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not server.wait(0.01)
+    with pytest.raises(ConfigError, match="a stage of this server is under way"):
+        server.train_venv()
+    go_on.set()
+    assert server.wait()
+    assert server.get_virtualenv_env()[1]["task_state"] == "End"
 
 
 def test_two_servers_do_not_train_in_one_run_at_a_time(done, files):
