@@ -25,6 +25,15 @@ GROUP_REWARDS = "_group_rewards"
 GROUP_INFO = "_group_info"
 
 
+def _needs_arguments(function: Callable[..., Any]) -> bool:
+    """Returns whether a constructor cannot be called without arguments; False for one in C, which tells nothing."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        return False
+    return any(p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
+
+
 class MultiAgentEnv:
     """An environment in which agents, known by any hashable id, act at the same time or in turns.
 
@@ -37,6 +46,17 @@ class MultiAgentEnv:
 
     observation_space: Any = None
     action_space: Any = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Hands on to the class behind this one, but not without the arguments that it needs (RLlib 1.10 never did).
+
+        Args:
+            args: Of the class behind.
+            kwargs: Of the class behind.
+        """
+        following = super().__init__
+        if args or kwargs or not _needs_arguments(following):
+            following(*args, **kwargs)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Starts an episode.

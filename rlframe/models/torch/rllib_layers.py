@@ -34,10 +34,19 @@ class RLlibLayers:
         cls._derived_by_user = any(not base.__module__.startswith("rlframe.") for base in line)
 
     def __getattr__(self, name: str) -> Any:
-        """Returns a submodule, parameter or buffer; or a layer by RLlib's name."""
+        """Returns a submodule, parameter or buffer; or a layer by RLlib's name.
+
+        Raises:
+            AttributeError: If there is none; of `base_model`, which only TensorFlow's networks have, with advice.
+        """
         try:
             return super().__getattr__(name)  # type: ignore[misc]  # nn.Module's
-        except AttributeError:
+        except AttributeError as error:
+            if name == "base_model":
+                raise AttributeError(
+                    f"{type(self).__name__} has no base_model: that is the Keras model of framework='tf', "
+                    "RLlib's default. Here the default is 'torch': set framework='tf' in the config"
+                ) from error
             if name not in self._rllib_layers:
                 raise
         return self._rllib_layers[name](self)

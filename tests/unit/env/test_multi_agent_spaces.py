@@ -38,6 +38,31 @@ def test_samples_are_in_the_spaces_of_all_agents_or_of_some(env: Any) -> None:
     assert not env.observation_space_contains({"a": np.array([2.0, 0.0], np.float32)})
 
 
+class Behind:
+    def __init__(self, env: Any) -> None:
+        self.env = env
+
+
+class Default:
+    def __init__(self, size: int = 3) -> None:
+        self.size = size
+
+
+def test_constructors_behind_are_called_with_what_they_need_or_not_at_all() -> None:
+    class Wrapped(MultiAgentEnv, Behind):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+
+    class Sized(MultiAgentEnv, Default):
+        pass
+
+    assert not hasattr(Wrapped(), "env")  # RLlib 1.10 to 1.13
+    assert Wrapped("inner").env == "inner"  # up to 1.9
+    assert (Sized().size, Sized(5).size) == (3, 5)
+    with pytest.raises(TypeError):
+        MultiAgentEnv(1)
+
+
 def test_steps_may_come_as_lists() -> None:
     class Listed(Shared):
         def step(self, actions: Any) -> Any:

@@ -39,6 +39,11 @@ def test_fully_connected_layers_compute_outputs_and_values() -> None:
     assert not hasattr(model, "_convs")
 
 
+def test_a_keras_model_is_missed_with_advice() -> None:
+    with pytest.raises(AttributeError, match=r"base_model.*set framework='tf' in the config"):
+        model_of(VECTOR).base_model.summary()
+
+
 def test_what_is_not_built_is_none() -> None:
     shared = model_of(VECTOR, fcnet_hiddens=[5], vf_share_layers=True)
     assert shared._value_branch_separate is None
