@@ -170,13 +170,17 @@ def _accepted(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Copies(MultiAgentEnv):
-    """N copies of an environment side by side."""
+    """N copies of an environment side by side.
+
+    Args:
+        config: `num_agents`, N (1), and what the environment takes; or N alone, as in RLlib 0.8.
+    """
 
     #: A Gymnasium id, or a function from the environment's config to an environment.
     made_by: Any = None
 
-    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
-        options = dict(config or {})
+    def __init__(self, config: Mapping[str, Any] | int | None = None) -> None:
+        options = {"num_agents": config} if isinstance(config, int) else dict(config or {})
         count = int(options.pop("num_agents", 1))
         self.agents = [self._make(options) for _ in range(count)]
         self._copies = [adapt_env(env) for env in self.agents]  # what is in `agents` is the user's, old or new

@@ -135,7 +135,12 @@ def fitting_weights(wanted: Mapping[str, tuple[int, ...]], given: Any, *, owner:
 
 def _hint(wanted: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     free = any(name.endswith("log_std") for name in wanted) and not any(name.endswith("log_std") for name in given)
-    return "; for deviations that depend on the state, RLlib's default, set model.free_log_std=False" if free else ""
+    if free:
+        return "; for deviations that depend on the state, RLlib's default, set model.free_log_std=False"
+    apart = [any(name.startswith("value_hidden") for name in names) for names in (wanted, given)]
+    if apart[0] != apart[1]:
+        return "; model.vf_share_layers differs (False by default in PPO, True elsewhere): set it in both configs"
+    return ""
 
 
 def named_in_order(wanted: Mapping[str, Any], given: Sequence[Any]) -> dict[str, Any] | None:

@@ -320,3 +320,11 @@ def test_paths_and_names_of_rllib_08_to_12():
         names["_get_or_raise"]({"one": 1}, "two")
     with pytest.raises(ImportError, match="ParallelPettingZooEnv around UnityParallelEnv"):
         exec("from rlframe.env.unity3d_env import Unity3DEnv", names)
+
+
+def test_environments_of_rllibs_tests_and_older_examples_have_their_paths():
+    from rlframe.examples.twostep_game import TwoStepGame
+    from rlframe.tests.test_multi_agent_env import MultiCartpole
+
+    assert list(MultiCartpole(3).reset()[0]) == [0, 1, 2]  # a number alone, as in RLlib 0.8
+    assert list(TwoStepGame({}).reset()[0]) == [0, 1]
