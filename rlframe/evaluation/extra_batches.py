@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.data.sequences import cut_into_sequences
 
@@ -32,8 +35,10 @@ def join_extra(
 ) -> SampleBatch | MultiAgentBatch:
     """Returns a batch with the rows of others behind it, of which it takes the columns that it has itself.
 
+    What rows lack and learning does not read, such as `agent_index` where a program looks at samples, is zeros, or {}.
+
     Raises:
-        ValueError: If rows lack one of these columns.
+        ValueError: If rows lack one of the other columns.
     """
     sampled = batch.as_multi_agent()
     parts = [sampled]
@@ -51,10 +56,20 @@ def _fitted(part: SampleBatch, sampled: SampleBatch | None, policy: Any, policy_
         part = cut_into_sequences(part, policy.max_seq_len, keep_states_out=policy.train_columns is None)
     if sampled is None:
         return part
-    missing = [key for key in sampled if key not in part]
+    told = getattr(policy, "columns_learned_from", None)  # those that only act do not tell
+    read = None if told is None else told()
+    lacking = [key for key in sampled if key not in part]
+    missing = lacking if read is None else [key for key in lacking if key in read]
     if missing:
         raise ValueError(
             f"add_extra_batch: rows of {policy_id} lack {', '.join(missing)}, which its sampled rows have; wanted "
             f"{', '.join(sampled)}"
         )
-    return part._like({key: part[key] for key in sampled})
+    rows = {key: part[key] if key in part else _nothing(column, part.count) for key, column in sampled.items()}
+    return part._like(rows)
+
+
+def _nothing(column: NDArray[Any], rows: int) -> NDArray[Any]:
+    if column.dtype == object:
+        return np.array([{} for _ in range(rows)], object)
+    return np.zeros((rows, *column.shape[1:]), column.dtype)

@@ -102,8 +102,12 @@ def test_ctrl_c_ends_training_and_the_evaluation_beside_it(monkeypatch):
     beside = {"evaluation_interval": 1, "evaluation_num_episodes": many, "evaluation_parallel_to_training": True}
     trainer = PGTrainer({**SMALL, **beside, "train_batch_size": many}, env=Interrupting)
     monkeypatch.setattr("rlframe.trainer.trainer.wait", wait)
-    with pytest.raises(KeyboardInterrupt):
-        trainer.train()
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            trainer.train()
+    finally:
+        signal.signal(signal.SIGINT, handler)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
     trainer.config["evaluation_num_episodes"] = 3
     assert trainer.evaluate()["evaluation"]["episodes_this_iter"] == 3
