@@ -232,6 +232,7 @@ def test_checkpoint_that_a_program_saved_is_played_back(tmp_path: Path) -> None:
     assert "1 episodes" in done.stdout
 
 
+@pytest.mark.slow
 def test_terminal_shows_the_live_table(tmp_path: Path) -> None:
     words = ["train", "DQN", "--env", "CartPole-v1", "--run-dir", "run", "--stop-timesteps", "600", *SMALL]
     terminal, inside = pty.openpty()

@@ -116,6 +116,7 @@ def test_policies_of_a_run_or_a_checkpoint_record_without_training(both, tmp_pat
     )
 
 
+@pytest.mark.slow
 def test_what_a_training_sampled_until_it_was_medium_and_random_actions(tmp_path):
     assert made(tmp_path / "replay", "medium-replay", "--n-step", 1).startswith("0: medium-replay")
     manifest = yaml.safe_load((tmp_path / "replay" / "manifest.yaml").read_text())

@@ -114,6 +114,7 @@ def test_triton_is_loaded_before_tensorflow(tmp_path, use):
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_triton_behind_tensorflow_is_left_out(tmp_path):
     (tmp_path / "triton.py").write_text("raise SystemExit('this would end the process')")
     (tmp_path / "tensorflow.py").write_text("")
