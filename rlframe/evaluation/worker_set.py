@@ -417,8 +417,9 @@ class WorkerSet:
         if self._weights is None:
             copied = self._snapshot or {}
             # Of the policies that a learner's copy does not have, a program may have set the weights since.
-            others = None if policies is None else [pid for pid in policies if pid not in copied]
-            read = {} if others == [] else self._local_worker.get_weights(others)
+            wanted = self._local_worker.policy_map if policies is None else policies
+            others = [pid for pid in wanted if pid not in copied]
+            read = self._local_worker.get_weights(others) if others else {}
             self._weights = as_argument({**read, **copied}, len(self._remote_workers))
         self._versions[worker] = self._version
         return self._weights, global_vars

@@ -21,7 +21,7 @@ def accept(keras: Any) -> None:
     _convert(keras.Operation, _plain_name)
     _convert(keras.KerasTensor, _plain_name)
     for kind in _OPTIMIZERS:
-        _convert(getattr(keras.optimizers, kind), functools.partial(_older_rates, keras))
+        _convert(getattr(keras.optimizers, kind), functools.partial(_older_rates, keras), first="learning_rate")
     _take_name_first(layers.Layer)
     layers.Layer.input_shape = property(lambda self: _shapes(self.input))
     layers.Layer.output_shape = property(lambda self: _shapes(self.output))
@@ -30,12 +30,20 @@ def accept(keras: Any) -> None:
     optimizer.minimize = _minimize
 
 
-def _convert(kind: Any, convert: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Has a constructor's named arguments pass through a function; Keras reads the signature, which stays."""
+def _convert(kind: Any, convert: Callable[[dict[str, Any]], dict[str, Any]], first: str | None = None) -> None:
+    """Has a constructor's named arguments pass through a function; Keras reads the signature, which stays.
+
+    Args:
+        kind: The class.
+        convert: Gets the arguments, and returns them.
+        first: Name of the first argument, which passes through as well where it stands without.
+    """
     init: Any = kind.__init__
 
     @functools.wraps(init)
     def converted(self: Any, *args: Any, **kwargs: Any) -> None:
+        if first is not None and args:
+            kwargs, args = {first: args[0], **kwargs}, args[1:]
         init(self, *args, **convert(kwargs))
 
     converted.__signature__ = inspect.signature(init)  # type: ignore[attr-defined]

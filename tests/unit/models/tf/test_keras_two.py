@@ -159,8 +159,9 @@ def test_arguments_and_attributes_of_layers_are_those_of_keras_2():
         layers.LSTM(2, time_major=True)
 
 
-def test_optimisers_take_lr_and_decay_and_minimise_functions():
-    optimizer, variable = tf.keras.optimizers.SGD(lr=0.5, decay=1.0), tf.Variable(1.0)
+@pytest.mark.parametrize("made", [lambda kind: kind(lr=0.5, decay=1.0), lambda kind: kind(0.5, decay=1.0)])
+def test_optimisers_take_lr_and_decay_and_minimise_functions(made):
+    optimizer, variable = made(tf.keras.optimizers.SGD), tf.Variable(1.0)
     for _ in range(2):  # rates 0.5 / (1 + 0) and 0.5 / (1 + 1)
         optimizer.minimize(lambda: 2.0 * variable, [variable])
     assert variable.numpy() == pytest.approx(1.0 - 2.0 * (0.5 + 0.25))
