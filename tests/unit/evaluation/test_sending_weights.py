@@ -80,7 +80,8 @@ def test_weights_that_a_program_set_are_not_missed_beside_a_learners_copy(worker
     set_by_hand = {"opponent": {"w": np.zeros(1)}, "learner": {"w": np.zeros(1)}}
     asked = []
     worker_set._local_worker = SimpleNamespace(
-        policy_map=set_by_hand, get_weights=lambda names: asked.append(names) or {pid: set_by_hand[pid] for pid in names}
+        policy_map=set_by_hand,
+        get_weights=lambda names: asked.append(names) or {pid: set_by_hand[pid] for pid in names},
     )
     worker = Receiver()
     worker_set.weights_changed(policies)
