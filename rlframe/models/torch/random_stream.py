@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
-
-from rlframe.models.torch.torch_modelv2 import TorchModelV2
 
 
 class RandomStream:
@@ -58,10 +55,3 @@ class RandomStream:
         sizes = [len(mine) for mine in self._states]
         parts = torch.split(state, sizes) if len(state) == sum(sizes) else (state[: sizes[0]],)
         self._states[: len(parts)] = [part.clone() for part in parts]
-
-
-def of_users(model: Any) -> Iterator[tuple[str, TorchModelV2]]:
-    """Yields (name, model), of a module and those in it that are models with a `forward` of a user's own."""
-    for name, module in model.named_modules():
-        if isinstance(module, TorchModelV2) and not type(module).forward.__module__.startswith("rlframe."):
-            yield name, module

@@ -12,13 +12,14 @@ from rlframe.config.common import ONLY_EVALUATES
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.torch.check_model import check_model
 from rlframe.models.torch.networks import SomeNetworks
-from rlframe.models.torch.random_stream import RandomStream, of_users
+from rlframe.models.torch.random_stream import RandomStream
+from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy.learning_parts import LearningParts
 from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec, RMSPropSpec
 from rlframe.policy.torch.flat import FlatAdam, FlatParameters, TargetNetwork, flatten_parameters
 from rlframe.policy.torch.flat_optimizers import FlatRMSProp
 from rlframe.policy.torch.second_order import TorchSecondOrder
-from rlframe.policy.users_code import learns_own_way, makes_own_values, method
+from rlframe.policy.users_code import learns_own_way, makes_own_values, method, overridden_by_user
 
 
 class TorchParts(LearningParts):
@@ -93,8 +94,9 @@ class TorchParts(LearningParts):
 
     def _give_streams(self: Any, role: str, networks: Any) -> None:
         """Gives models of users' own the random streams that they draw from."""
-        for name, model in of_users(networks):
-            model.random_stream = RandomStream(self.stream_seed(role, "forward", name) % 2**63, self.device)
+        for name, model in networks.named_modules():
+            if isinstance(model, TorchModelV2) and overridden_by_user(type(model), "forward"):
+                model.random_stream = RandomStream(self.stream_seed(role, "forward", name), self.device)
 
     def _loss_of_zeros(self: Any, samples: SampleBatch, stats_fn: Callable[[Any, Any], Any] | None) -> None:
         batch = self._lazy_tensor_dict(self._learned_columns(samples))
