@@ -741,6 +741,18 @@ class _MADDPGKeys(_DeterministicActorKeys, total=False):
     grad_norm_clipping: float | None
     """Largest L2 norm of the gradient of each weight array; None does not clip."""
 
+class _MAMLKeys(_AdvantageKeys, _LossWeightsKeys, _ClippedSurrogateKeys, _GradientClippingKeys, total=False):
+    vf_clip_param: float
+    """How far a value may move from what it was when its row was sampled. In env reward units."""
+    inner_adaptation_steps: int
+    """Gradient steps by which weights adapt to a task."""
+    inner_lr: float
+    """α: rate of these steps."""
+    maml_optimizer_steps: int
+    """Steps of Adam on what one iteration samples."""
+    use_meta_env: bool
+    """Tasks come from sample_tasks(n) of the environment, and go to its set_task(task)."""
+
 _PQNKeysReserved = TypedDict("_PQNKeysReserved", {"lambda": 'float'}, total=False)
 
 
@@ -902,6 +914,11 @@ class MADDPGConfigDict(_MADDPGKeys, total=False):
 
     evaluation_config: MADDPGConfigDict
 
+class MAMLConfigDict(_MAMLKeys, total=False):
+    """Config keys of MAML."""
+
+    evaluation_config: MAMLConfigDict
+
 class MARWILConfigDict(_MARWILKeys, total=False):
     """Config keys of MARWIL."""
 
@@ -1005,6 +1022,7 @@ __all__ = [
     "LinTSConfigDict",
     "LinUCBConfigDict",
     "MADDPGConfigDict",
+    "MAMLConfigDict",
     "MARWILConfigDict",
     "ModelConfigDict",
     "MultiagentConfigDict",

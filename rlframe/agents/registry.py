@@ -46,6 +46,7 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
     "IMPALA": AlgorithmEntry("rlframe.agents.impala:ImpalaTrainer", "rlframe.agents.impala:DEFAULT_CONFIG"),
     "IQL": AlgorithmEntry("rlframe.agents.iql:IQLTrainer", "rlframe.agents.iql:DEFAULT_CONFIG"),
     "MADDPG": AlgorithmEntry("rlframe.agents.maddpg:MADDPGTrainer", "rlframe.agents.maddpg:DEFAULT_CONFIG"),
+    "MAML": AlgorithmEntry("rlframe.agents.maml:MAMLTrainer", "rlframe.agents.maml:DEFAULT_CONFIG"),
     "MARWIL": AlgorithmEntry("rlframe.agents.marwil:MARWILTrainer", "rlframe.agents.marwil:DEFAULT_CONFIG"),
     "PG": AlgorithmEntry("rlframe.agents.pg:PGTrainer", "rlframe.agents.pg:DEFAULT_CONFIG"),
     "PPO": AlgorithmEntry("rlframe.agents.ppo:PPOTrainer", "rlframe.agents.ppo:DEFAULT_CONFIG"),
@@ -80,7 +81,6 @@ LATER_NAMES = {
 
 _INSTEAD = {
     "DREAMER": "use PPO or IMPALA, with use_lstm where observations hide the state",
-    "MAML": "use PPO with an environment that sets a new task when it is reset (TaskSettableEnv)",
     "MBMPO": "use PPO, which needs no model of the dynamics but more samples",
     "SlateQ": "use PPO with a MultiDiscrete action space, one number for each place of the slate",
 }

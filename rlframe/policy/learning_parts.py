@@ -239,9 +239,15 @@ class LearningParts:
         """Returns the loss of networks that the policy steps itself, and its `divergence`, with their derivatives.
 
         Args:
-            name: Name of the loss in `own_steps`.
+            name: Name of the loss in `own_steps`, or of an optimiser whose gradient the policy finds itself.
         """
         raise NotImplementedError
+
+    def weights_stepped_by(self: Any, name: str) -> dict[str, Any]:
+        """Returns the weights that a step of the policy's own, or an optimiser, moves, by name."""
+        own = self.own_steps.get(name)
+        stepped: dict[str, Any] = self.weights_of(self.optimizer_specs[name].networks if own is None else own)
+        return stepped
 
     def _refuse_gradients_apart(self: Any) -> None:
         """Raises a ValueError where the policy has steps of its own, which are no gradients."""

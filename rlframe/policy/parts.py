@@ -180,12 +180,13 @@ class SecondOrder(Protocol):
     P is how many numbers the weights have.
     """
 
-    def begin(self, samples: SampleBatch, curvature_samples: SampleBatch) -> None:
+    def begin(self, samples: SampleBatch, curvature_samples: SampleBatch | None = None) -> None:
         """Takes a batch, in arrays; divergences are from the distributions of the weights as they are now.
 
         Args:
             samples: What loss and divergence are computed of.
-            curvature_samples: What `divergence_product` is computed of: the same, or some of the rows.
+            curvature_samples: What `divergence_product` is computed of: the same, or some of the rows; None where it
+                is not asked for, and the batch's own distributions stay.
         """
 
     def get_flat(self) -> NDArray[np.float32]:
@@ -206,6 +207,12 @@ class SecondOrder(Protocol):
 
         There the divergence has its minimum, 0, and H is the Fisher matrix of the distributions, averaged over rows.
         """
+
+    def loss_product(self, vector: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns H v, with H the second derivatives of the loss at the weights as they are. Float32 `[P]`."""
+
+    def gradients_of(self, vector: NDArray[Any]) -> list[NDArray[np.float32] | None]:
+        """Returns a gradient `[P]` as `apply_gradients` of the policy takes it."""
 
     def loss_and_divergence(self) -> tuple[float, float]:
         """Returns loss and divergence of the weights as they are; keeps what the loss reports."""
@@ -288,7 +295,7 @@ def own_loss(policy: Any, name: str, made: Any, batch: Any) -> Tensor:
 
     Args:
         policy: The policy.
-        name: Name of the loss in `policy.own_steps`.
+        name: Name of the loss in `policy.own_steps`, or of an optimiser.
         made: What its loss returned: a `LossOutput`, or a list with the losses of `own_steps` before those of the
             optimisers.
         batch: What the loss was computed of.
@@ -298,7 +305,8 @@ def own_loss(policy: Any, name: str, made: Any, batch: Any) -> Tensor:
     """
     own = list(policy.own_steps)
     if not isinstance(made, LossOutput):
-        return _changed(policy, made, batch, len(own) + len(policy._optimizers))[own.index(name)]
+        names = [*own, *policy.optimizer_specs]
+        return _changed(policy, made, batch, len(own) + len(policy._optimizers))[names.index(name)]
     policy.keep_output(made)
     losses = _by_name(policy, made, batch)
     if name not in losses:

@@ -441,7 +441,9 @@ def _left_behind(trainer: Any, state: Mapping[str, Any]) -> str:
     saved["0"] = state["local_worker"]["runner"]
     begun = {index: len(runner["slots"]) for index, runner in saved.items() if runner is not None and runner["started"]}
     indexes = ["0", *(str(index) for index in workers.remote_indexes())]
-    slots = {index: count for index, count in zip(indexes, workers.foreach_worker(_num_slots), strict=True) if count}
+    counts = zip(indexes, workers.foreach_worker(_num_slots), strict=True)
+    idle = {index for index, runner in saved.items() if runner is not None and not runner["started"]}
+    slots = {index: count for index, count in counts if count and index not in idle}
     said = []
     if begun and any(begun.get(index) != count for index, count in slots.items()):
         said.append(

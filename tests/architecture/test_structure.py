@@ -93,6 +93,7 @@ def words_read():
         "IMPALA",
         "IQL",
         "MADDPG",
+        "MAML",
         "PG",
         "PPO",
         "QMIX",

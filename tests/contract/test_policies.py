@@ -34,6 +34,7 @@ POLICIES = {
     "IMPALA": ("rlframe.agents.impala.vtrace", "VTrace", "rlframe.agents.impala.impala:ImpalaConfig"),
     "APPO": ("rlframe.agents.ppo.appo", "AsyncPPO", "rlframe.agents.appo.appo:APPOConfig"),
     "MADDPG": ("rlframe.agents.maddpg.maddpg_policy", "MADDPG", "rlframe.agents.maddpg.maddpg:MADDPGConfig"),
+    "MAML": ("rlframe.agents.maml.maml_policy", "MAML", "rlframe.agents.maml.maml:MAMLConfig"),
     "MARWIL": ("rlframe.agents.marwil.marwil_policy", "MARWIL", "rlframe.agents.marwil.marwil:MARWILConfig"),
     "BC": ("rlframe.agents.marwil.marwil_policy", "MARWIL", "rlframe.agents.marwil.marwil:BCConfig"),
     "R2D2": ("rlframe.agents.dqn.r2d2_policy", "R2D2", "rlframe.agents.dqn.r2d2:R2D2Config"),
@@ -85,6 +86,7 @@ ON_POLICY = [
     ("A2C", {"use_gae": False, "use_critic": False}),
     ("PPO", {}),
     ("PPO", {"kl_coeff": 0.0, "entropy_coeff": 0.01, "grad_clip": 0.5}),
+    ("MAML", {}),
     *OWN_STEPS,
     *OFF_POLICY,
 ]
@@ -355,7 +357,7 @@ def test_nan_names_its_column_and_leaves_the_weights(framework, name, overrides)
     policy.learn_on_batch(make_batch(name=name))
     before = network_of(policy)
     batch = make_batch(name=name)
-    on_advantages = name in ("PG", "A2C", "PPO", "TRPO", "MARWIL") or overrides.get("vtrace") is False
+    on_advantages = name in ("PG", "A2C", "PPO", "MAML", "TRPO", "MARWIL") or overrides.get("vtrace") is False
     of_others = {"PQN": "value_targets", "AlphaZero": "value_targets", "BC": "obs"}
     column = "advantages" if on_advantages else of_others.get(name, "rewards")
     batch[column][5] = np.nan

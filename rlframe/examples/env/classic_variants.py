@@ -38,25 +38,25 @@ class StatelessPendulum(PendulumEnv):
 
 
 class CartPoleMassEnv(CartPoleEnv, TaskSettableEnv):
-    """CartPole whose task is the mass of the pole, 0.5 to 2."""
+    """CartPole whose task is `[mass of the cart, mass of the pole]`: 0.5 to 2 and 0.05 to 0.2."""
 
     def __init__(self, config: Any = None) -> None:
         del config
         super().__init__()
 
     def sample_tasks(self, n_tasks: int) -> list[Any]:
-        """Returns masses."""
-        return list(self.np_random.uniform(0.5, 2.0, n_tasks))
+        """Returns pairs of masses."""
+        return list(self.np_random.uniform([0.5, 0.05], [2.0, 0.2], (n_tasks, 2)))
 
     def set_task(self, task: Any) -> None:
-        """Sets the mass."""
-        self.masspole = float(task)
+        """Sets the masses."""
+        self.masscart, self.masspole = float(task[0]), float(task[1])
         self.total_mass = self.masspole + self.masscart
         self.polemass_length = self.masspole * self.length
 
     def get_task(self) -> Any:
-        """Returns the mass."""
-        return self.masspole
+        """Returns the masses."""
+        return np.array([self.masscart, self.masspole])
 
 
 class PendulumMassEnv(PendulumEnv, TaskSettableEnv):

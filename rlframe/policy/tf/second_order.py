@@ -64,20 +64,24 @@ class TFSecondOrder:
 
     Args:
         policy: A `TFPolicy` with `divergence(model, dist_class, batch) -> scalar`.
-        name: Name of the loss in `policy.own_steps`.
+        name: Name of the loss in `policy.own_steps`, or of an optimiser.
     """
 
     def __init__(self, policy: Any, name: str) -> None:
         self._policy, self._name = policy, name
-        self._weights = list(policy.weights_of(policy.own_steps[name]).values())
+        self._weights = list(policy.weights_stepped_by(name).values())
         self._inputs_calls = TracedCalls(self._traced_inputs)
         self._gradient_calls = TracedCalls(self._traced_gradient)
         self._product_calls = TracedCalls(self._traced_product)
+        self._loss_product_calls = TracedCalls(self._traced_loss_product)
         self._value_calls = TracedCalls(self._traced_values)
 
-    def begin(self, samples: SampleBatch, curvature_samples: SampleBatch) -> None:
+    def begin(self, samples: SampleBatch, curvature_samples: SampleBatch | None = None) -> None:
         """Takes a batch; divergences are from the distributions of the weights as they are now."""
         self._samples = samples
+        if curvature_samples is None:
+            self._columns = tensor_columns(self._policy._learned_columns(samples))
+            return
         self._columns = self._with_own_inputs(samples)
         few = curvature_samples is samples
         self._curvature_columns = self._columns if few else self._with_own_inputs(curvature_samples)
@@ -103,6 +107,7 @@ class TFSecondOrder:
         made = self._gradient_calls(self._columns, self._policy._scalars())
         if not math.isfinite(made["loss"]):
             raise explain_nonfinite(0, made["loss"], self._policy, self._samples)
+        self._policy._loss_outputs = made["kept"]
         return made["loss"], made["gradient"]
 
     def divergence_product(self, vector: NDArray[Any]) -> NDArray[np.float32]:
@@ -110,6 +115,18 @@ class TFSecondOrder:
         columns = {**self._curvature_columns, _VECTOR: np.asarray(vector, np.float32)}
         product: NDArray[np.float32] = self._product_calls(columns, self._policy._scalars())["product"]
         return product
+
+    def loss_product(self, vector: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns H v, with H the second derivatives of the loss at the weights as they are."""
+        columns = {**self._columns, _VECTOR: np.asarray(vector, np.float32)}
+        product: NDArray[np.float32] = self._loss_product_calls(columns, self._policy._scalars())["product"]
+        return product
+
+    def gradients_of(self, vector: NDArray[Any]) -> list[NDArray[np.float32] | None]:
+        """Returns a gradient `[P]` as the policy's `apply_gradients` takes it: an array for each variable, or None."""
+        parts = split_vector(tf.convert_to_tensor(np.asarray(vector, np.float32)), self._weights)
+        mine = {weight.ref(): part.numpy() for weight, part in zip(self._weights, parts, strict=True)}
+        return [mine.get(variable.ref()) for variable in self._policy.model.trainable_variables()]
 
     def loss_and_divergence(self) -> tuple[float, float]:
         """Returns loss and divergence of the weights as they are; keeps what the loss reports."""
@@ -128,13 +145,21 @@ class TFSecondOrder:
             with tf.GradientTape() as tape:
                 loss = self._loss(self._batch_of(columns))
             found = tape.gradient(loss, self._weights, unconnected_gradients="zero")
-            return {"loss": loss, "gradient": flat_vector(found)}
+            return {"loss": loss, "gradient": flat_vector(found), "kept": dict(self._policy._loss_outputs)}
 
     def _traced_product(self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor]) -> dict[str, Any]:
+        return self._product_of(self._divergence, columns, scalars)
+
+    def _traced_loss_product(self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor]) -> dict[str, Any]:
+        return self._product_of(self._loss, columns, scalars)
+
+    def _product_of(
+        self, function: Callable[[SampleBatch], Tensor], columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor]
+    ) -> dict[str, Any]:
         rest = dict(columns)
         vector = rest.pop(_VECTOR)
         with self._policy._symbolic(scalars):
-            product = hessian_product(lambda: self._divergence(self._batch_of(rest)), self._weights)
+            product = hessian_product(lambda: function(self._batch_of(rest)), self._weights)
             return {"product": product(vector)}
 
     def _traced_values(self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor]) -> dict[str, Any]:

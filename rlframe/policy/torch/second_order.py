@@ -60,35 +60,42 @@ class TorchSecondOrder:
 
     Args:
         policy: A `TorchPolicy` with `divergence(model, dist_class, batch) -> scalar`.
-        name: Name of the loss in `policy.own_steps`.
+        name: Name of the loss in `policy.own_steps`, or of an optimiser.
     """
 
     def __init__(self, policy: Any, name: str) -> None:
         self._policy, self._name = policy, name
-        weights = policy.weights_of(policy.own_steps[name])
+        weights = policy.weights_stepped_by(name)
         self._weights: list[Tensor] = list(weights.values())
         fused = policy.fused_curvature.find(policy) if policy.fused_curvature else None
         #: What gives products without autograd; None where autograd does.
         self.without_autograd: Any = None if fused is None else fused.of(policy, list(weights))
         self._product: Callable[[Tensor], Tensor] | None = None
 
-    def begin(self, samples: SampleBatch, curvature_samples: SampleBatch) -> None:
+    def begin(self, samples: SampleBatch, curvature_samples: SampleBatch | None = None) -> None:
         """Takes a batch; divergences are from the distributions of the weights as they are now."""
         policy = self._policy
         policy._threads.use(samples.count)
         policy.model.eval()
         self._samples, self._product = samples, None
+        if curvature_samples is None:
+            self._batch = self._tensors(samples)
+            return
         self._batch = self._with_own_inputs(samples)
         few = curvature_samples is samples
         self._curvature_batch = self._batch if few else self._with_own_inputs(curvature_samples)
 
-    def _with_own_inputs(self, samples: SampleBatch) -> SampleBatch:
-        """Returns a batch of tensors with the distributions' inputs that the model gives now."""
+    def _tensors(self, samples: SampleBatch) -> SampleBatch:
         policy = self._policy
         batch: SampleBatch = policy._lazy_tensor_dict(policy._learned_columns(samples))
         batch.set_training(False)
+        return batch
+
+    def _with_own_inputs(self, samples: SampleBatch) -> SampleBatch:
+        """Returns a batch of tensors with the distributions' inputs that the model gives now."""
+        batch = self._tensors(samples)
         with torch.no_grad():
-            batch[ACTION_DIST_INPUTS] = policy.model(batch)[0]
+            batch[ACTION_DIST_INPUTS] = self._policy.model(batch)[0]
         return batch
 
     def get_flat(self) -> NDArray[np.float32]:
@@ -113,6 +120,17 @@ class TorchSecondOrder:
         if self._product is None:
             self._product = self._make_product(self._curvature_batch)
         return _array(self._product(self._tensor(vector)))
+
+    def loss_product(self, vector: NDArray[Any]) -> NDArray[np.float32]:
+        """Returns H v, with H the second derivatives of the loss at the weights as they are."""
+        with torch.backends.cudnn.flags(enabled=False):
+            return _array(hessian_product(self._loss, self._weights)(self._tensor(vector)))
+
+    def gradients_of(self, vector: NDArray[Any]) -> list[NDArray[np.float32] | None]:
+        """Returns a gradient `[P]` as the policy's `apply_gradients` takes it: an array for each parameter, or None."""
+        parts = split_vector(self._tensor(vector), self._weights)
+        mine = {id(weight): _array(part) for weight, part in zip(self._weights, parts, strict=True)}
+        return [mine.get(id(parameter)) for parameter in self._policy.model.parameters()]
 
     def _make_product(self, batch: SampleBatch) -> Callable[[Tensor], Tensor]:
         if self.without_autograd is not None and not self._policy.model_altered:

@@ -321,4 +321,4 @@ def test_a_task_that_no_checkpoint_can_hold_is_left_out_with_a_word(tmp_path, ca
     trainer = leveled((3, object()))
     trainer.train()
     trainer.save(str(tmp_path))
-    assert "env_task_fn sets tasks such as (3, <object" in caplog.text
+    assert "environments have tasks such as (3, <object" in caplog.text

@@ -1,0 +1,231 @@
+"""MAML: weights from which one gradient step adapts to a new task; config, plan, trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from rlframe.agents.families.actor_critic import ActorCriticConfig, ClippedSurrogateConfig
+from rlframe.agents.families.optimization import GradientClippingConfig
+from rlframe.config.options import option
+from rlframe.data.columns import EPS_ID, REWARDS
+from rlframe.data.sample_batch import SampleBatch
+from rlframe.evaluation.tasks import with_tasks
+from rlframe.execution.iterators import LocalIterator
+from rlframe.execution.local_rollouts import concat, count_sampled
+from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.execution.plan.context import (
+    LEARN_ON_BATCH_TIMER,
+    LEARNER_INFO,
+    STEPS_SAMPLED_COUNTER,
+    STEPS_TRAINED_COUNTER,
+    STEPS_TRAINED_THIS_ITER_COUNTER,
+    _get_shared_metrics,
+)
+from rlframe.execution.rollout_ops import ParallelRollouts, StandardizeFields
+from rlframe.trainer.template import build_trainer
+from rlframe.utils.errors import EnvError
+from rlframe.utils.seeding import derive_seed
+
+if TYPE_CHECKING:
+    from rlframe.evaluation.worker_set import WorkerSet
+
+#: Batches of one round, a worker's each.
+Round = Sequence[SampleBatch]
+
+
+class MAMLConfig(ActorCriticConfig, ClippedSurrogateConfig, GradientClippingConfig):
+    """Keys of MAML (Finn et al. 2017). Each of `num_workers` has a task, which an update lasts."""
+
+    new_defaults: ClassVar[Any] = {
+        "rollout_fragment_length": 200,
+        "batch_mode": "complete_episodes",
+        "create_env_on_driver": True,
+        "min_iter_time_s": 0,
+        "lr": 1e-3,
+        "kl_coeff": 5e-4,
+        "entropy_coeff": 0.0,
+        "model": {"vf_share_layers": False},
+    }
+
+    vf_clip_param: float = option(
+        10.0, "How far a value may move from what it was when its row was sampled.", above=0, infinite=True,
+        unit="env reward units",
+    )  # fmt: skip
+    inner_adaptation_steps: int = option(1, "Gradient steps by which weights adapt to a task.", low=1)
+    inner_lr: float = option(0.1, "α: rate of these steps.", above=0, log=True, source="Finn et al. 2017, eq. 1")
+    maml_optimizer_steps: int = option(5, "Steps of Adam on what one iteration samples.", low=1)
+    use_meta_env: bool = option(
+        True, "Tasks come from sample_tasks(n) of the environment, and go to its set_task(task)."
+    )
+
+    def faults(self) -> Iterator[str]:
+        """Yields cross-field faults; never rewrites a value."""
+        yield from super().faults()
+        if self.batch_mode != "complete_episodes":
+            yield f"batch_mode={self.batch_mode!r}: an episode belongs to one task; set 'complete_episodes'"
+        if not self.create_env_on_driver and self.use_meta_env:
+            yield "create_env_on_driver=False: tasks are asked of an environment on the driver; set True"
+        if self.multiagent.policies:
+            yield "multiagent.policies: one policy adapts to the tasks; leave it out"
+        if self.model.use_lstm or self.model.use_attention:
+            yield "model: the steps are those of a policy without memory; leave use_lstm and use_attention out"
+
+
+class AdaptToTasks:
+    """Takes a round; gives the rounds of one update where they are complete, else nothing. For `.combine()`.
+
+    Each worker has a task of its own, and begins with the policy's weights. Behind each round but the last it gets
+    those that one more step on its own batch leads to.
+
+    Args:
+        workers: The WorkerSet; without remote workers the local one samples, a task for each update.
+        config: The trainer's config.
+    """
+
+    def __init__(self, workers: WorkerSet, config: MAMLConfig) -> None:
+        self._workers, self._config = workers, config
+        self._policy: Any
+        ((self._policy_id, self._policy),) = workers.local_worker().policy_map.items()
+        self._standardize = StandardizeFields(["advantages"])
+        self._updates = 0
+        self._rounds: list[Round] = []
+        #: The weights that each worker samples with.
+        self._adapted: list[Mapping[str, Any]] = []
+        self.returns: dict[str, float] = {}
+
+    def _on_fetch_start(self) -> None:
+        """Gives each worker a task and the policy's weights, where an update begins."""
+        if self._adapted:
+            return
+        remote = self._workers.remote_workers()
+        self._begun = self._policy.get_weights()
+        self._adapted = [self._begun] * max(len(remote), 1)
+        self._workers.sync_weights(global_vars={"timestep": _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER]})
+        if self._config.use_meta_env:
+            tasks = self._tasks(len(self._adapted))
+            for worker, task in zip(remote, tasks, strict=False):
+                worker.foreach_env.remote(partial(_set_task, task))
+            if not remote:
+                self._workers.local_worker().foreach_env(partial(_set_task, tasks[0]))
+
+    def _tasks(self, count: int) -> list[Any]:
+        local, seed = self._workers.local_worker(), self._config.seed
+        env = with_tasks(local.env)
+        if not (hasattr(env, "sample_tasks") and hasattr(env, "set_task")):
+            raise EnvError(
+                f"MAML: got {env!r}, which has no sample_tasks(n) and set_task(task); wanted both, as a "
+                "TaskSettableEnv has them, or use_meta_env=False where resets draw the tasks"
+            )
+        if seed is not None and self._workers.remote_workers():
+            # It plays no episodes, so nothing else brings its random stream to where it was behind a restore.
+            local.slots[0].env.reset(seed=derive_seed(seed, "tasks", self._updates))
+        return list(env.sample_tasks(count))
+
+    def __call__(self, batches: Round) -> list[list[Round]]:
+        """Takes a round; returns `[rounds]` or nothing."""
+        number = len(self._rounds)
+        name = f"_adapt_{number}" if number else ""
+        self.returns |= {f"episode_reward_{key}{name}": value for key, value in _returns(batches).items()}
+        self._rounds.append(batches)
+        for batch in batches:
+            self._standardize(batch)
+        if number < self._config.inner_adaptation_steps:
+            pairs = zip(batches, self._adapted, strict=True)
+            self._give([self._policy.adapted_weights(batch, weights) for batch, weights in pairs])
+            return []
+        gained = self.returns[f"episode_reward_mean{name}"] - self.returns["episode_reward_mean"]
+        self.returns["adaptation_delta"] = gained
+        if not self._workers.remote_workers():
+            self._policy.set_weights(self._begun)
+        rounds, self._rounds, self._adapted = self._rounds, [], []
+        self._updates += 1
+        return [rounds]
+
+    def _give(self, weights: list[dict[str, Any]]) -> None:
+        """Gives each worker its weights."""
+        self._adapted = list(weights)
+        remote = self._workers.remote_workers()
+        for worker, of_worker in zip(remote, weights, strict=False):
+            worker.set_weights.remote({self._policy_id: of_worker})
+        if not remote:
+            self._policy.set_weights(weights[0])
+
+    def report(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Returns a result with the returns before and behind each step of adaptation."""
+        return {**result, **self.returns}
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns how many updates there were."""
+        return {"updates": self._updates}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes it back."""
+        self._updates = int(state["updates"])
+
+
+class MetaUpdate:
+    """Takes the rounds of one update, has the policy learn from them, and gives its info by policy id."""
+
+    def __init__(self, workers: WorkerSet) -> None:
+        self._policies: Any = workers.local_worker().policy_map
+
+    def __call__(self, rounds: Sequence[Round]) -> dict[str, Any]:
+        """Learns, and counts the rows."""
+        metrics, started = _get_shared_metrics(), perf_counter()
+        ((policy_id, policy),) = self._policies.items()
+        info = metrics.info[LEARNER_INFO] = {policy_id: policy.learn_on_rounds(rounds)}
+        metrics.timers[LEARN_ON_BATCH_TIMER].push(perf_counter() - started)
+        rows = sum(batch.count for batches in rounds for batch in batches)
+        metrics.counters[STEPS_TRAINED_COUNTER] += rows
+        metrics.counters[STEPS_TRAINED_THIS_ITER_COUNTER] += rows
+        return info
+
+
+def _set_task(task: Any, env: Any) -> None:
+    with_tasks(env).set_task(task)
+
+
+def _returns(batches: Round) -> dict[str, float]:
+    """Returns the largest, the mean and the smallest return of the episodes in batches of whole ones."""
+    found = [np.bincount(np.unique(batch[EPS_ID], return_inverse=True)[1], weights=batch[REWARDS]) for batch in batches]
+    every = np.concatenate(found)
+    return {"max": float(every.max()), "mean": float(every.mean()), "min": float(every.min())}
+
+
+def sample_rounds(workers: WorkerSet) -> LocalIterator[Any]:
+    """Gives lists with a batch of each worker, and counts their steps."""
+    rollouts: Any = ParallelRollouts(workers, mode="raw")
+    if not workers.remote_workers():
+        return LocalIterator.for_each(rollouts, lambda batch: [batch])
+    return LocalIterator.for_each(rollouts.batch_across_shards(), _counted)
+
+
+def _counted(batches: Round) -> Round:
+    count_sampled(concat(batches))
+    return batches
+
+
+def execution_plan(workers: WorkerSet, config: MAMLConfig) -> LocalIterator[Any]:
+    """Samples each task before and behind its adaptation, and moves the weights that all begin with."""
+    config = MAMLConfig.view(config)
+    adapt = AdaptToTasks(workers, config)
+    train = sample_rounds(workers).combine(adapt).for_each(MetaUpdate(workers))
+    return StandardMetricsReporting(train, workers, config).for_each(adapt.report)
+
+
+DEFAULT_CONFIG: dict[str, Any] = MAMLConfig.defaults()
+
+MAMLTrainer = build_trainer(
+    name="MAML",
+    config_class=MAMLConfig,
+    policies={
+        "torch": "rlframe.agents.maml.maml_policy:MAMLTorchPolicy",
+        "tf": "rlframe.agents.maml.maml_policy:MAMLTFPolicy",
+    },
+    execution_plan=execution_plan,
+)
