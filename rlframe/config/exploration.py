@@ -72,8 +72,10 @@ class GaussianNoiseConfig(Section):
     random_timesteps: int = option(1000, "Uniformly random actions at the beginning.", unit="env steps", low=0)
     stddev: float = option(0.1, "Standard deviation of the noise at scale 1.", low=0)
     initial_scale: float = option(1.0, "Scale at the beginning.", low=0)
-    final_scale: float = option(0.02, "Scale from `scale_timesteps` on.", low=0)
-    scale_timesteps: int = option(10_000, "Length of the linear change of scale.", unit="env steps", low=0)
+    final_scale: float = option(0.02, "Scale at the end.", low=0)
+    scale_timesteps: int = option(
+        10_000, "Length of the linear change of scale, which begins behind random_timesteps.", unit="env steps", low=0
+    )
     scale_schedule: Any = option(
         None,
         "Schedule of the scale by env step, in place of the three above.",

@@ -28,8 +28,9 @@ class GaussianNoise(Exploration):
         random_timesteps: How long actions are uniformly random first, in env steps.
         stddev: Standard deviation at scale 1.
         initial_scale: Scale at the beginning.
-        final_scale: Scale from `scale_timesteps` on.
-        scale_timesteps: Length of the straight change between the two, in env steps.
+        final_scale: Scale at the end.
+        scale_timesteps: Length of the straight change between the two, in env steps; it begins behind
+            `random_timesteps`.
         scale_schedule: Scale by env step in place of the three above: anything `make_schedule` takes.
         **base: See `Exploration`.
 
@@ -58,9 +59,12 @@ class GaussianNoise(Exploration):
         super().__init__(action_space, **base)
         self.random_timesteps = random_timesteps
         self.stddev = stddev
-        self.scale_schedule = make_schedule(scale_schedule) or PiecewiseSchedule(
-            [(0, initial_scale), (scale_timesteps, final_scale)], outside_value=final_scale
+        changes = (
+            (0, initial_scale),
+            (random_timesteps, initial_scale),
+            (random_timesteps + scale_timesteps, final_scale),
         )
+        self.scale_schedule = make_schedule(scale_schedule) or PiecewiseSchedule(changes, outside_value=final_scale)
         self._uniform = uniform_sampler(action_space, normalized=self.normalizes)
         self._low, self._high = policy_bounds(action_space, normalized=self.normalizes)
 

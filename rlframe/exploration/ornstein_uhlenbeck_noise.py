@@ -31,8 +31,9 @@ class OrnsteinUhlenbeckNoise(GaussianNoise):
         ou_base_scale: Factor beside the scheduled scale.
         random_timesteps: How long actions are uniformly random first, in env steps.
         initial_scale: Scale at the beginning.
-        final_scale: Scale from `scale_timesteps` on.
-        scale_timesteps: Length of the straight change between the two, in env steps.
+        final_scale: Scale at the end.
+        scale_timesteps: Length of the straight change between the two, in env steps; it begins behind
+            `random_timesteps`.
         scale_schedule: Scale by env step in place of the three above: anything `make_schedule` takes.
         stddev: Not used; there because configs made for `GaussianNoise` carry it.
         **base: See `Exploration`.

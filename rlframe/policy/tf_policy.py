@@ -32,6 +32,7 @@ from rlframe.policy.tf.template import derive_class
 from rlframe.policy.tf.traced import TracedCalls, tensor_columns
 from rlframe.policy.tf.weights import load_weights, to_arrays
 from rlframe.policy.users_code import Losses, method
+from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 from rlframe.utils.quiet_tf import tf
 
 Tensor: TypeAlias = Any
@@ -442,6 +443,15 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
     def to_tensors(self, value: Any) -> Any:
         """Returns arrays, nested or not, as tensors."""
         return tf.nest.map_structure(tf.convert_to_tensor, value)
+
+    def _learn_result(
+        self, stats: Mapping[str, Any], fetches: Mapping[str, Any], custom: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Returns what is told of a learner step, the mean TD error among the statistics, too, as in RLlib."""
+        result = super()._learn_result(stats, fetches, custom)
+        if "mean_td_error" in result:
+            result[LEARNER_STATS_KEY].setdefault("mean_td_error", result["mean_td_error"])
+        return result
 
     # --- weights and state ------------------------------------------------------------------------------------
 

@@ -93,9 +93,9 @@ class A3CPolicy(LearningPolicy):
         return a2c_loss(self, model, dist_class, train_batch)
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
-        """Returns losses, entropy and explained variance, all means over the rows."""
+        """Returns losses, entropy and explained variance, all means over the rows, and the norm of the weights."""
         kept = {**kept_by_users_loss(self, _KEPT), **self._loss_outputs}
-        return {"cur_lr": self.cur_lr, "entropy_coeff": self.entropy_coeff, **kept}
+        return {"cur_lr": self.cur_lr, "entropy_coeff": self.entropy_coeff, **kept, "var_gnorm": self.weights_norm()}
 
 
 __getattr__ = lazy_policies(__name__, A3CPolicy, A3CTorchPolicy="torch", A3CTFPolicy="tf")

@@ -134,7 +134,7 @@ class AsyncPPOPolicy(LearningPolicy):
     learn_columns: tuple[str, ...] | None = LOSS_COLUMNS
     _value = value_of_step
     postprocess_trajectory = postprocess_for_appo
-    complete_columns = complete_for_vtrace
+    complete_columns = complete_batch = complete_for_vtrace
     counted_rows = rows_of_vtrace
     update_kl = update_kl
     target_networks = WHOLE_MODEL

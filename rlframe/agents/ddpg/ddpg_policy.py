@@ -249,8 +249,8 @@ class DDPGPolicy(LearningPolicy):
         losses = {"critic": critic}
         stats = {"critic_loss": critic, "mean_q": ops.mean(q), "max_q": ops.max(q), "min_q": ops.min(q)}
         if actor is not None:
-            stats["actor_loss"] = actor
-            losses["actor"] = actor + self.penalty(model, "actor") if self.config.l2_reg else actor
+            actor = actor + self.penalty(model, "actor") if self.config.l2_reg else actor
+            stats["actor_loss"] = losses["actor"] = actor
         report = {name: ops.stop_gradient(value) for name, value in stats.items()}
         return LossOutput(losses, report, {"td_error": td_error})
 

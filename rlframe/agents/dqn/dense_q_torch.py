@@ -87,15 +87,16 @@ class DenseQGradients(FusedLoss):
         else:
             q_next = q_tp1.amax(1)
         index = batch[ACTIONS].long().unsqueeze(1)
-        td_error = q_t.gather(1, index).squeeze(1) - torch.addcmul(batch[REWARDS], batch[DISCOUNTS], q_next)
+        taken = q_t.gather(1, index).squeeze(1)
+        td_error = taken - torch.addcmul(batch[REWARDS], batch[DISCOUNTS], q_next)
         # The slope of huber(δ) is δ within ±1, and the sign of δ beyond; the loss follows from the slope.
         slope = td_error.clamp(-1.0, 1.0)
         per_row = slope * (td_error - 0.5 * slope)
         weights = batch.get(WEIGHTS)
         if weights is not None:
             slope, per_row = weights * slope, weights * per_row
-        low, high = q_t.aminmax()
-        policy.keep(td_error=td_error, mean_q=q_t.mean(), min_q=low, max_q=high)
+        low, high = taken.aminmax()
+        policy.keep(td_error=td_error, mean_q=taken.mean(), min_q=low, max_q=high)
         self._backward(trunk, advantage, value, index, (slope / rows).unsqueeze(1))
         loss: Tensor = per_row.mean()
         return loss
@@ -204,17 +205,17 @@ class ArrayQGradients:
             q_next = q_tp1[places, _q_values(self._online, next_obs).argmax(1)]
         else:
             q_next = np.maximum.reduce(q_tp1, 1)
-        td_error = q_t[places, actions] - (rewards + discounts * q_next)
+        taken = q_t[places, actions]
+        td_error = taken - (rewards + discounts * q_next)
         # The slope of huber(δ) is δ within ±1, and the sign of δ beyond; the loss follows from the slope.
         slope = np.minimum(np.maximum(td_error, _MINUS_ONE), _ONE)
         per_row = slope * (td_error - _HALF * slope)
         if weights is not None:
             slope, per_row = weights * slope, weights * per_row
-        size = q_t.size
         stats = {
-            "mean_q": float(np.add.reduce(q_t, None)) / size,
-            "min_q": float(np.minimum.reduce(q_t, None)),
-            "max_q": float(np.maximum.reduce(q_t, None)),
+            "mean_q": float(np.add.reduce(taken)) / rows,
+            "min_q": float(np.minimum.reduce(taken)),
+            "max_q": float(np.maximum.reduce(taken)),
         }
         slope /= np.float32(rows)
         grad = np.zeros(q_t.shape, np.float32)

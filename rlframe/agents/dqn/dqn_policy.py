@@ -103,11 +103,11 @@ class DoubleQLoss:
             td_error = surprise_of_target(per_row, target)
         self.loss = valid_mean(batch)(per_row if weights is None else weights * per_row)
         self.td_error = ops.stop_gradient(td_error)
-        self.stats = q_stats(valid_rows(batch)(q_t.q))
+        self.stats = q_stats(valid_rows(batch)(select_by_action(q_t.q, actions)))
 
 
 def q_stats(q: Tensor) -> dict[str, Tensor]:
-    """Returns the mean, smallest and largest of Q-values, scalars without gradient."""
+    """Returns the mean, smallest and largest of the Q-values of actions taken, scalars without gradient."""
     q = ops.stop_gradient(q)
     return {"mean_q": ops.mean(q), "min_q": ops.min(q), "max_q": ops.max(q)}
 

@@ -99,7 +99,7 @@ def lambda_loss(policy: Any, model: Any, batch: SampleBatch) -> LossOutput:
         "mean_td_error": ops.mean(td_error),
         "vf_explained_var": explained_variance(targets, ops.stop_gradient(taken)),
     }
-    return LossOutput(loss, {**q_stats(q), **{name: ops.stop_gradient(value) for name, value in told.items()}})
+    return LossOutput(loss, {**q_stats(taken), **{name: ops.stop_gradient(value) for name, value in told.items()}})
 
 
 class PQNPolicy(LearningPolicy):

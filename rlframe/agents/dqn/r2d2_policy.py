@@ -54,7 +54,8 @@ class R2D2Policy(DQNPolicy):
 
 def _sequence_loss(policy: Any, model: Any, batch: SampleBatch) -> LossOutput:
     output = double_q_loss(policy, model, batch)
-    return replace(output, stats={"total_loss": ops.stop_gradient(output.losses), **output.stats})
+    told = {"total_loss": ops.stop_gradient(output.losses), "mean_td_error": ops.mean(output.per_row["td_error"])}
+    return replace(output, stats={**told, **output.stats})
 
 
 def r2d2_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:

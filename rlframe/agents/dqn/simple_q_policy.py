@@ -26,11 +26,12 @@ def simple_q_loss(policy: Any, model: Any, batch: SampleBatch) -> LossOutput:
     """
     q_t, q_tp1, _, steps = step_values(policy, batch)
     target = steps[REWARDS] + steps[DISCOUNTS] * ops.max(q_tp1.q, axis=1)
-    errors = select_by_action(q_t.q, steps[ACTIONS]) - target
+    taken = select_by_action(q_t.q, steps[ACTIONS])
+    errors = taken - target
     td_error = td_errors_to_replay(policy, errors, steps)
     model.tower_stats["td_error"] = ops.stop_gradient(td_error)
     loss = valid_mean(steps)(huber(errors))
-    stats = {"loss": ops.stop_gradient(loss), **q_stats(valid_rows(steps)(q_t.q))}
+    stats = {"loss": ops.stop_gradient(loss), **q_stats(valid_rows(steps)(taken))}
     return LossOutput(loss, stats, {"td_error": td_error})
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rlframe.data.columns import ACTIONS, DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS, TERMINATEDS, WEIGHTS
+from rlframe.data.columns import ACTIONS, DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.n_step import n_step, terminal_rows
 from rlframe.data.sample_batch import SampleBatch
 
@@ -75,7 +75,7 @@ def postprocess_nstep_and_prio(
     batch = postprocess_nstep(policy, batch, other_agent, episode)
     if policy.config.get("worker_side_prioritization"):  # not among the keys of all that replay
         td_error = policy.compute_td_error(
-            batch[OBS], batch[ACTIONS], batch[REWARDS], batch[NEXT_OBS], batch[TERMINATEDS], discounts=batch[DISCOUNTS]
+            *(batch[key] for key in (OBS, ACTIONS, REWARDS, NEXT_OBS)), terminal_rows(batch), discounts=batch[DISCOUNTS]
         )
         batch[WEIGHTS] = np.abs(td_error) + np.float32(policy.config["prioritized_replay_eps"])
     return batch

@@ -13,9 +13,11 @@ from rlframe.data.columns import (
     ACTION_LOGP,
     ACTIONS,
     DISCOUNTS,
+    DONES,
     NEXT_OBS,
     OBS,
     REWARDS,
+    TERMINATEDS,
     TRAJECTORY_ENDS,
     VALID_MASK,
     VALUES_AFTER,
@@ -132,11 +134,12 @@ postprocess_for_vtrace.framework_free = True  # type: ignore[attr-defined]  # Nu
 
 
 def complete_for_vtrace(policy: Any, batch: SampleBatch) -> SampleBatch:
-    """Returns the batch with what V-trace needs, where postprocessing, a user's own, made none of it."""
-    if not policy.config["vtrace"] or TRAJECTORY_ENDS in batch:
+    """Returns the batch with what V-trace needs, where none of it is there: rows of the user's own making."""
+    told = DONES in batch or TERMINATEDS in batch  # a loss of the user's own may do without
+    if not policy.config["vtrace"] or TRAJECTORY_ENDS in batch or not told:
         return batch
     new_obs = batch.get(NEXT_OBS)
-    batch = postprocess_for_vtrace(policy, batch)
+    batch = postprocess_for_vtrace(policy, batch.copy(shallow=True))
     if new_obs is not None:  # a loss or plan of the user's own may read it
         batch[NEXT_OBS] = new_obs
     return batch

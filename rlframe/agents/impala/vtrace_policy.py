@@ -65,7 +65,7 @@ class ImpalaPolicy(LearningPolicy):
     train_columns: tuple[str, ...] | None = (ACTION_LOGP,)
     learn_columns: tuple[str, ...] | None = LOSS_COLUMNS
     postprocess_trajectory = postprocess_for_vtrace
-    complete_columns = complete_for_vtrace
+    complete_columns = complete_batch = complete_for_vtrace
     counted_rows = rows_of_vtrace
     extra_grad_info = vtrace_stats
 

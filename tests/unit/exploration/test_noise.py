@@ -53,6 +53,15 @@ def test_gaussian_noise_begins_with_random_steps():
 
 
 @pytest.mark.parametrize("kind", [GaussianNoise, OrnsteinUhlenbeckNoise])
+def test_scale_changes_behind_the_random_steps(kind):
+    noise = kind(PENDULUM, random_timesteps=10, initial_scale=3.0, final_scale=1.0, scale_timesteps=100, rng=rng())
+    # a straight line from 3 at step 10 to 1 at step 110, as in RLlib
+    for step, scale in ((0, 3.0), (10, 3.0), (60, 2.0), (100, 1.2), (110, 1.0), (500, 1.0)):
+        choose(noise, means([0.5]), step)
+        assert noise.get_state()["cur_scale"] == pytest.approx(scale)
+
+
+@pytest.mark.parametrize("kind", [GaussianNoise, OrnsteinUhlenbeckNoise])
 def test_noise_without_explore_is_none(kind):
     noise = kind(PENDULUM, rng=rng())
     assert choose(noise, means([0.25]), explore=False)[0].tolist() == [[0.25]]
