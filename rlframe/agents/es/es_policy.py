@@ -80,12 +80,12 @@ class ARSPolicy(PerturbedPolicy):
 
 
 def centered_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns ranks `[N]` from −½ (the smallest) to ½; equal values share the mean of theirs."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    if len(values) < 2:
-        return np.zeros(len(values))
-    return np.asarray((ends - (counts + 1) / 2)[inverse] / (len(values) - 1) - 0.5, np.float64)
+    """Returns ranks from −½ (the smallest of all) to ½, shaped as `values`; equal values share the mean of theirs."""
+    _, inverse, counts = np.unique(np.ravel(values), return_inverse=True, return_counts=True)
+    if len(inverse) < 2:
+        return np.zeros(np.shape(values))
+    ranks = (np.cumsum(counts) - (counts + 1) / 2)[inverse] / (len(inverse) - 1) - 0.5
+    return np.asarray(ranks.reshape(np.shape(values)), np.float64)
 
 
 class _Adam(Component):
