@@ -55,7 +55,7 @@ class RolloutMetrics:
                 [agent if isinstance(agent, (str, int)) else str(agent), policy, float(reward)]
                 for (agent, policy), reward in self.agent_rewards.items()
             ],
-            "custom_metrics": {str(name): _as_float(value) for name, value in self.custom_metrics.items()},
+            "custom_metrics": {str(name): _elements(value) for name, value in self.custom_metrics.items()},
             "perf_stats": {str(name): _as_float(value) for name, value in self.perf_stats.items()},
             "hist_data": {str(name): [_as_float(v) for v in values] for name, values in self.hist_data.items()},
             "slot": int(self.slot),
@@ -84,6 +84,15 @@ def _as_float(value: Any) -> float:
     except (TypeError, ValueError):
         return math.nan
     return float(array.mean()) if array.size else math.nan
+
+
+def _elements(value: Any) -> list[float]:
+    """Returns the numbers of an episode's custom metric, which may be a list of several; none if one of them is NaN."""
+    try:
+        numbers = np.asarray(value, dtype=np.float64).ravel()
+    except (TypeError, ValueError):
+        return []
+    return [] if np.isnan(numbers).any() else numbers.tolist()
 
 
 def get_learner_stats(grad_info: Mapping[str, Any]) -> Any:
@@ -248,13 +257,13 @@ def _mean_by_name(dicts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _summarize_custom(episodes: Iterable[RolloutMetrics], keep: bool) -> dict[str, Any]:
-    """Returns mean, smallest and largest of every custom metric, or its values; NaN is dropped first."""
+    """Returns mean, smallest and largest of every custom metric's numbers, or its values; NaN is dropped first."""
     summary: dict[str, Any] = {}
     for name, values in _collected(episode.custom_metrics for episode in episodes).items():
-        numbers = [number for number in map(_as_float, values) if not math.isnan(number)]
         if keep:
-            summary[name] = numbers
+            summary[name] = [number for number in map(_as_float, values) if not math.isnan(number)]
             continue
+        numbers = [number for value in values for number in _elements(value)]
         summary[f"{name}_mean"] = _mean(numbers)
         summary[f"{name}_min"] = min(numbers, default=math.nan)
         summary[f"{name}_max"] = max(numbers, default=math.nan)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import AGENT_INDEX, EPS_ID, OBS, T
+from rlframe.data.columns import AGENT_INDEX, EPS_ID, OBS, UNROLL_ID, T
 from rlframe.data.sequences import cut_into_sequences
 from rlframe.evaluation.sampling.trajectory_store import TrajectoryStore
 from rlframe.models.preprocessors import NoPreprocessor
@@ -154,6 +154,7 @@ class MultiAgentCollector:
         over: Ids of the episodes that have ended.
         finished_steps: Env steps of the episodes that have ended since the last batch.
         steps_of: Of these, by id of the part of an episode.
+        fragments: Of trajectories, numbered so far.
     """
 
     def __init__(
@@ -168,6 +169,7 @@ class MultiAgentCollector:
     ) -> None:
         self._policies, self._filters, self._clips_rewards = policies, filters, clips_rewards
         self._by_agent_steps, self._with_env_steps = by_agent_steps, with_env_steps
+        self.fragments = 0
         self.agents: list[dict[Any, Agent]] = [{} for _ in range(slots)]
         self.clear()
 
@@ -248,42 +250,71 @@ class MultiAgentCollector:
         if complete and not self._by_agent_steps:
             return self.finished_steps
         if self._by_agent_steps:
-            return sum(int(rows.sum()) for rows in self._ready(complete=complete).values())
+            return self._num_ready(self.over if complete else None)
         return env_steps
 
-    def _ready(self, *, complete: bool) -> dict[str, NDArray[np.bool_]]:
-        made = {}
-        for policy_id, collector in self.by_policy.items():
-            over = np.isin(collector.episodes(), list(self.over)) if complete else True
-            made[policy_id] = collector.closed() & over
-        return made
+    def ended(self, wanted: int | None = None) -> set[int]:
+        """Returns the ids of the episodes that have ended, without those behind the one that completes a batch.
 
-    def ready(self, *, complete: bool) -> dict[str, NDArray[np.int64]]:
+        Args:
+            wanted: Steps of a batch, in what its size counts; None returns all of them.
+        """
+        chosen, made = self.over - set(self.steps_of), 0
+        for part, steps in self.steps_of.items():
+            if wanted is not None and made >= wanted:
+                break
+            chosen.add(part)
+            made += self._num_ready({part}) if self._by_agent_steps else steps
+        return chosen
+
+    def _num_ready(self, episodes: set[int] | None) -> int:
+        return sum(map(len, self.ready(episodes).values()))
+
+    def ready(self, episodes: set[int] | None = None) -> dict[str, NDArray[np.int64]]:
         """Returns the numbers of the rows that can be handed out, by policy id.
 
         Args:
-            complete: Whether only those of episodes that have ended.
+            episodes: Ids of those whose rows are wanted; None takes all.
         """
-        return {policy_id: np.flatnonzero(rows) for policy_id, rows in self._ready(complete=complete).items()}
+        made = {}
+        for policy_id, collector in self.by_policy.items():
+            among = True if episodes is None else np.isin(collector.episodes(), list(episodes))
+            made[policy_id] = np.flatnonzero(collector.closed() & among)
+        return made
 
-    def take(self, ready: Mapping[str, NDArray[np.int64]], postprocess: Postprocess) -> dict[str, SampleBatch]:
+    def take(
+        self, ready: Mapping[str, NDArray[np.int64]], postprocess: Postprocess, episodes: set[int] | None = None
+    ) -> dict[str, SampleBatch]:
         """Takes rows out, and returns them as postprocessed batches by policy id; episodes without rows are forgotten.
 
         Args:
             ready: Numbers of rows by policy id.
             postprocess: `fn(batches by policy id, names, running) -> batches by policy id`.
+            episodes: Ids of the episodes that have ended and were asked for; None: all.
         """
         taken: dict[str, SampleBatch] = {}
         for policy_id, rows in ready.items():
             if len(rows):
                 collector = self.by_policy[policy_id]
-                taken[policy_id], moved = collector.store.take(rows, self._clips_rewards)
+                batch, moved = collector.store.take(rows, self._clips_rewards)
+                taken[policy_id] = self._numbered(batch, collector)
                 self._move(collector, moved)
         done = postprocess(taken, self.names, self.running)
         made = {policy_id: self.by_policy[policy_id].in_sequences(batch) for policy_id, batch in done.items()}
         self._forget_episodes()
-        self.finished_steps, self.steps_of = 0, {}
+        left = {} if episodes is None else {part: n for part, n in self.steps_of.items() if part not in episodes}
+        self.finished_steps, self.steps_of = sum(left.values()), left
         return made
+
+    def _numbered(self, batch: SampleBatch, collector: PolicyCollector) -> SampleBatch:
+        """Returns rows with `unroll_id`, where all columns are wanted: a number for each trajectory's fragment."""
+        if collector.store.wanted is None:
+            begins = np.ones(batch.count, np.int64)
+            whose = np.stack([batch[EPS_ID], batch[AGENT_INDEX]])
+            begins[1:] = (whose[:, 1:] != whose[:, :-1]).any(0)
+            batch[UNROLL_ID] = self.fragments + begins.cumsum() - 1
+            self.fragments += int(begins.sum())
+        return batch
 
     def forget_not_finite(self, ready: Mapping[str, NDArray[np.int64]]) -> tuple[str, set[int]]:
         """Drops closed rows of episodes with NaN or infinity in rows that are to be handed out.

@@ -98,7 +98,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         """Returns the next batch: rows of closed transitions by policy, and the environment steps it took.
 
         truncate_episodes: `rollout_fragment_length` steps of each slot (or at least as many agent steps in all).
-        complete_episodes: whole episodes only, at least that many steps.
+        complete_episodes: whole episodes only, the first that have at least that many steps.
 
         Raises:
             EnvError: If an environment raised, or returned what it must not; names the agent.
@@ -109,7 +109,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         complete = self.settings.batch_mode != "truncate_episodes"
         env_steps, clock = 0, time.perf_counter
         try:
-            while env_steps == 0 or self._progress(env_steps, complete=complete) < wanted:
+            while (env_steps == 0 and not complete) or self._progress(env_steps, complete=complete) < wanted:
                 started = clock()
                 try:
                     actions = self._act()
@@ -122,7 +122,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
                 self._times.add(between - started, env_time, clock() - started)
         finally:
             self.rows.end_acting()
-        return self._take_batch(env_steps, complete=complete)
+        return self._take_batch(env_steps, complete=complete, wanted=wanted)
 
     def _progress(self, env_steps: int, *, complete: bool) -> int:
         """Returns how much of a batch there is."""
@@ -551,16 +551,18 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
 
     # --- batches ----------------------------------------------------------------------------------------------
 
-    def _take_batch(self, env_steps: int, *, complete: bool) -> MultiAgentBatch:
-        ready = self.rows.ready(complete=complete)
+    def _take_batch(self, env_steps: int, *, complete: bool, wanted: int | None = None) -> MultiAgentBatch:
+        ended = self.rows.ended(wanted) if complete else None
+        ready = self.rows.ready(ended)
         first, bad = self.rows.forget_not_finite(ready)  # of all, before anything is taken out
         if first:
             for index, running in enumerate(self._episodes):
                 if whole_episode(running.episode_id) in bad:
                     self._slot(index).failed = True
             raise NonFiniteError(first)
-        steps = self.rows.finished_steps if complete else env_steps
-        return MultiAgentBatch(self.rows.take(ready, self._postprocess), steps)
+        before = self.rows.finished_steps
+        batches = self.rows.take(ready, self._postprocess, ended)
+        return MultiAgentBatch(batches, before - self.rows.finished_steps if complete else env_steps)
 
 
 __all__ = ["MultiAgentRunner"]

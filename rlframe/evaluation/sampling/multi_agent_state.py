@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rlframe.data.columns import INFOS, OBS
 from rlframe.env.agent_dicts import ALL
+from rlframe.evaluation.episode import Episode
 from rlframe.evaluation.episode_state import take_users_state, users_state
 from rlframe.evaluation.metrics import RolloutMetrics
 
@@ -125,6 +126,8 @@ class ResumableRunner:
     _cut: dict[int, int]
     _idle: list[int]
     _observation_fn: Any
+    mapping: Callable[[], Any]
+    hooks: Any
     _begin: Callable[[int], None]
     _call: Callable[[str, int], None]
     _drop_rows: Callable[[int], None]
@@ -156,7 +159,9 @@ class ResumableRunner:
             "sides": [_collector_state(collector) for collector in self.rows.by_policy.values()],
             "names": [[episode, number, agent_key(agent)] for (episode, number), agent in self.rows.names.items()],
             "over": sorted(self.rows.over),
+            "ended": [[part, steps] for part, steps in self.rows.steps_of.items()],
             "parts": list(self._parts),
+            "fragments": self.rows.fragments,
             "infos_lost": any(
                 INFOS in collector.store.columns and len(collector.store) for collector in self.rows.by_policy.values()
             ),
@@ -219,6 +224,13 @@ class ResumableRunner:
         self.rows.by_policy, self.rows.running = {}, {}
         self.rows.names = {(int(episode), int(number)): _Ids().find(key) for episode, number, key in state["names"]}
         self.rows.over = set(state["over"])
+        self.rows.fragments = int(state.get("fragments", 0))
+        self.rows.steps_of = {int(part): int(steps) for part, steps in state.get("ended", [])}
+        self.rows.finished_steps = sum(self.rows.steps_of.values())
+        for part in self.rows.steps_of:  # what users' code kept of episodes that are over is not saved
+            self.rows.running[part] = Episode(
+                self.policies, self.mapping(), episode_id=part, env_id=part >> 36 & 0xFFF, worker=self.hooks.worker
+            )
         self._parts = [int(part) for part in state["parts"]]
         self._unchecked = set(state["unchecked"])
         self.rows.agents = [{} for _ in self.slots]

@@ -21,7 +21,6 @@ from rlframe.data.columns import (
     REWARDS,
     TERMINATEDS,
     TRUNCATEDS,
-    UNROLL_ID,
     T,
 )
 from rlframe.data.sample_batch import SampleBatch
@@ -179,7 +178,6 @@ def assemble(buffer: RolloutBuffer, policy: Any, settings: Any) -> SampleBatch:
     if wanted is None:
         count = buffer.length * buffer.slots
         columns[AGENT_INDEX] = np.zeros(count, np.int64)
-        columns[UNROLL_ID] = columns[ENV_ID]
     if buffer.infos is not None:
         columns[INFOS] = _rows(buffer.infos)
     if buffer.slots > 1:

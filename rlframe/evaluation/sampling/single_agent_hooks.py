@@ -5,8 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.data.columns import UNROLL_ID
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
 from rlframe.evaluation.sampling.complete_episodes import split_segments
@@ -27,6 +29,7 @@ class EpisodeHooks:
     policy_id: str
     hooks: Hooks
     _episodes: list[Episode | None]
+    _fragments = 0  # of trajectories, handed out so far
     _flat: Any  # methods of the runner
     _call: Any
 
@@ -64,6 +67,16 @@ class EpisodeHooks:
             view = episode._view(DUMMY_AGENT_ID)
             view.obs, view.done = buffer.obs_at(t + 1)[index], index in over
             self._call("on_episode_step", index)
+
+    def _number_fragments(self, batch: SampleBatch, segments: list[TrajectorySlice]) -> None:
+        """Writes `unroll_id`: it tells the parts of an episode that were sampled at different times, as in RLlib."""
+        if self.policy.train_columns is not None:
+            return
+        numbers = np.full(batch.count, -1, np.int64)  # rows of no trajectory keep it
+        for number, segment in enumerate(segments, self._fragments):
+            numbers[segment.start : segment.stop] = number
+        batch[UNROLL_ID] = numbers
+        self._fragments += len(segments)
 
     def _postprocess_each(self, batch: SampleBatch, segments: list[TrajectorySlice]) -> SampleBatch:
         """Postprocesses trajectory by trajectory: the exploration, then the policy, then the callback."""

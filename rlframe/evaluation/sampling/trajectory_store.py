@@ -21,7 +21,6 @@ from rlframe.data.columns import (
     REWARDS,
     TERMINATEDS,
     TRUNCATEDS,
-    UNROLL_ID,
     T,
 )
 from rlframe.data.sample_batch import SampleBatch
@@ -174,8 +173,6 @@ class TrajectoryStore:
             columns[DONES] = columns[TERMINATEDS] | columns[TRUNCATEDS]
         if self.wants(ENV_ID):
             columns[ENV_ID] = own[ENV_ID][order]
-        if self.wanted is None:
-            columns[UNROLL_ID] = own[ENV_ID][order]
         moved = self._keep(np.setdiff1d(np.arange(self.count), order, assume_unique=True))
         return SampleBatch.from_columns(columns), moved
 

@@ -12,6 +12,7 @@ from rlframe.config.validators import callbacks_rule
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.env.multi_agent_env import make_multi_agent
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks, overridden_hooks
+from rlframe.evaluation.metrics import RolloutMetrics, summarize_episodes
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError
 from tests.helpers.envs import Counting
@@ -193,6 +194,14 @@ def test_memory_tracking_reports_resident_memory():
 def test_something_else_is_refused(wrong):
     with pytest.raises(ConfigError, match="callbacks"):
         make_callbacks(wrong)
+
+
+def test_a_custom_metric_of_several_numbers_has_the_smallest_and_largest_of_them():
+    episodes = [RolloutMetrics(5, 1.0, custom_metrics={"force": values}) for values in ([1.0, 4.0], [2.0, 3.0])]
+    episodes.append(RolloutMetrics(5, 1.0, custom_metrics={"force": [9.0, float("nan")]}))
+    summary = summarize_episodes([RolloutMetrics.from_state(episode.to_state()) for episode in episodes])
+    assert summary == summarize_episodes(episodes)
+    assert summary["custom_metrics"] == {"force_mean": 2.5, "force_min": 1.0, "force_max": 4.0}
 
 
 def test_on_learn_on_batch_writes_custom_metrics():

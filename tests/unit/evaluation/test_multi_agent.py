@@ -236,6 +236,33 @@ def test_whole_episodes_are_counted_without_the_steps_of_those_that_run_on():
     assert [batch.agent_steps() for batch in batches] == [4, 4, 10]
 
 
+@pytest.mark.parametrize(("by", "steps", "rows"), [("env_steps", 9, 18), ("agent_steps", 6, 12)])
+def test_whole_episodes_of_several_slots_end_with_the_one_that_makes_enough_steps(by, steps, rows):
+    # Two agents and 3 steps an episode, in two slots at a time: 8 steps are three of four episodes, 8 rows are two.
+    def make():
+        return trainer(
+            None, env=MultiAgentCartPole, env_config={"num_agents": 2}, num_envs_per_worker=2, horizon=3,
+            rollout_fragment_length=4, batch_mode="complete_episodes", multiagent={"count_steps_by": by},
+        ).workers.local_worker()  # fmt: skip
+
+    worker, other = make(), make()
+    for _ in range(3):
+        batch = worker.sample()
+        assert (batch.env_steps(), batch.agent_steps()) == (steps, rows)
+    other.set_state(worker.get_state())
+    expected, again = (one.sample().policy_batches["default_policy"] for one in (worker, other))
+    np.testing.assert_array_equal(again["eps_id"], expected["eps_id"])
+    np.testing.assert_array_equal(again["obs"], expected["obs"])
+
+
+def test_unroll_id_tells_apart_what_was_sampled_of_an_episode_at_different_times():
+    made = trainer(None, env=MultiAgentCartPole, env_config={"num_agents": 2}, rollout_fragment_length=2)
+    made.get_policy().train_columns = None
+    worker = made.workers.local_worker()
+    ids = [worker.sample().policy_batches["default_policy"]["unroll_id"].tolist() for _ in range(2)]
+    assert ids == [[0, 0, 1, 1], [2, 2, 3, 3]]
+
+
 def test_who_is_only_rewarded_leaves_no_place_in_the_memory():
     # c has rewards and never an observation; d comes at the end.
     script = [{"a": 1}, ({"a": 2}, {"c": 1.0}, ON, ON, {}), ({"a": 3, "d": 4}, {"c": 1.0}, OVER, ON, {})]

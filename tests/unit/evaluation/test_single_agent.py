@@ -198,6 +198,39 @@ def test_complete_episodes_returns_whole_episodes_only():
         assert batch[TERMINATEDS].sum() == batch.count // 5
 
 
+def test_complete_episodes_of_several_slots_end_with_the_one_that_makes_enough_rows():
+    # Both slots' episodes of 3 rows end at the same step: of four, three make 8 rows, and the fourth is the next batch's.
+    worker = make_worker(
+        Counting,
+        rollout_fragment_length=4,
+        batch_mode="complete_episodes",
+        num_envs_per_worker=2,
+        env_config={"length": 3},
+    )
+    batches = [worker.sample() for _ in range(4)]
+    assert [batch.count for batch in batches] == [9] * 4
+    assert len({episode for batch in batches for episode in batch[EPS_ID].tolist()}) == 12
+    assert len(worker.get_metrics()) == 12
+
+
+def test_episodes_that_wait_for_the_next_batch_are_dropped_where_fresh_ones_are_asked_for():
+    worker = make_worker(Counting, rollout_fragment_length=1, batch_mode="complete_episodes", num_envs_per_worker=3,
+                         env_config={"length": 2})  # fmt: skip
+    first = worker.sample()
+    worker.runner.restart()
+    assert first.count == 4
+    assert set(worker.sample()[EPS_ID].tolist()).isdisjoint(first[EPS_ID].tolist())
+    assert len(worker.get_metrics()) == 3
+
+
+def test_unroll_id_tells_apart_what_was_sampled_of_an_episode_at_different_times():
+    worker = make_worker(Counting, rollout_fragment_length=4, num_envs_per_worker=2, env_config={"length": 6})
+    worker.policy_map["default_policy"].collect_all_columns()
+    first, second = worker.sample(), worker.sample()
+    np.testing.assert_array_equal(first["unroll_id"], [0] * 4 + [1] * 4)
+    np.testing.assert_array_equal(second["unroll_id"], [2, 2, 3, 3, 4, 4, 5, 5])  # rows 4, 5, and 0, 1 of the next
+
+
 @pytest.mark.parametrize(
     ("length", "fragment", "rows", "left_over"), [(10, 15, 20, 0), (4, 10, 12, 0), (50, 7, 50, 6), (1, 5, 5, 0)]
 )
