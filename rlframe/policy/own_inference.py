@@ -111,7 +111,9 @@ class OwnActing(_Around):
         made = {key: np.asarray(column) for key, column in (extra or {}).items()}
         if rows and type(policy).framework is None:  # nothing tells what it learns from, so it has these columns, too
             made = {PREV_ACTIONS: given[PREV_ACTIONS], PREV_REWARDS: given[PREV_REWARDS], **made}
-        made.update({f"{STATE_OUT_PREFIX}{index}": np.asarray(state) for index, state in enumerate(_listed(states))})
+        made.update(
+            {f"{STATE_OUT_PREFIX}{index}": np.asarray(state)[:count] for index, state in enumerate(_listed(states))}
+        )
         return policy.batched(actions), made
 
     def compute(

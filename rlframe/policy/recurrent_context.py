@@ -51,7 +51,12 @@ class RecurrentContext:
     def __init__(self, policy: Any, size: int) -> None:
         self._size = size
         self._policy = policy
-        self._initial = [np.asarray(state) for state in policy.get_initial_state()]
+        self._windows = {
+            index: view
+            for index, state in enumerate(policy.get_initial_state())
+            if (view := _window_of(policy, index, np.asarray(state))) is not None
+        }
+        self._initial = self._initial_states()
         self._views: dict[str, ViewRequirement] = policy.acting_views()
         self._states = [np.repeat(state[None], size, axis=0) for state in self._initial]
         self._past = {
@@ -59,6 +64,13 @@ class RecurrentContext:
             for column, depth in depths_of(self._views).items()
             for shape, dtype in [column_layout(policy, column)]
         }
+
+    def _initial_states(self) -> list[NDArray[Any]]:
+        """Returns the policy's initial states; for a window over steps, one for each step that it reaches back."""
+        states = [np.asarray(state) for state in self._policy.get_initial_state()]
+        for index, view in self._windows.items():
+            states[index] = np.repeat(states[index][None], -int(view.shift_arr.min()), axis=0)
+        return states
 
     def inputs(self, obs: NDArray[Any], indices: Any = _ALL) -> dict[str, NDArray[Any]]:
         """Returns what acting on `obs` needs: `state_in_i [B, ...]`, and views, `[B, ...]` or `[B, steps, ...]`.
@@ -70,6 +82,9 @@ class RecurrentContext:
         columns: dict[str, NDArray[Any]] = {
             f"{STATE_IN_PREFIX}{i}": state[indices] for i, state in enumerate(self._states)
         }
+        for index, view in self._windows.items():
+            name = f"{STATE_IN_PREFIX}{index}"
+            columns[name] = columns[name][:, view.shift_arr]
         for name, view in self._views.items():
             steps = [self._step(view.data_col or name, int(shift), obs, indices) for shift in view.shift_arr]
             columns[name] = np.stack(steps, axis=1) if view.has_time_axis else steps[0].copy()
@@ -89,6 +104,8 @@ class RecurrentContext:
         for index in range(len(self._states)):
             # A new array where all change: what `inputs` gave out stays what it was.
             given = np.array(columns[f"{STATE_OUT_PREFIX}{index}"])
+            if index in self._windows:
+                given = np.concatenate([self._states[index][indices][:, 1:], given[:, None]], axis=1)
             if indices is _ALL:
                 self._states[index] = given
             else:
@@ -123,7 +140,7 @@ class RecurrentContext:
 
     def begin(self, index: int) -> None:
         """Forgets: a trajectory begins, with the initial state that the policy gives it."""
-        for state, initial in zip(self._states, self._policy.get_initial_state(), strict=True):
+        for state, initial in zip(self._states, self._initial_states(), strict=True):
             state[index] = initial
         for past in self._past.values():
             past[index] = 0
@@ -140,6 +157,18 @@ class RecurrentContext:
             self._past[column] = np.array(state["past"][column], past.dtype)
         # One size for all: that of whatever there is.
         self._size = max([len(part) for part in (*self._states, *self._past.values())], default=self._size)
+
+
+def _window_of(policy: Any, index: int, initial: NDArray[Any]) -> ViewRequirement | None:
+    """Returns the view of a state that a policy without a model declares over several of its `state_out_i`.
+
+    Models that declare one have the window as their state (`rlframe.models.state_windows`), and give it moved on.
+    """
+    view: ViewRequirement | None = policy.view_requirements.get(f"{STATE_IN_PREFIX}{index}")
+    source = policy.view_requirements.get(f"{STATE_OUT_PREFIX}{index}")
+    if view is None or source is None or not view.has_time_axis or source.space.shape != initial.shape:
+        return None
+    return view if int(view.shift_arr.max()) < 0 else None
 
 
 def views_after(

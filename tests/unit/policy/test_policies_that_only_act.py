@@ -52,6 +52,25 @@ class StickToOne(Policy):
         return state_batches[0], state_batches, {}
 
 
+class TwoStatesBack(Policy):
+    """Sees its states of the last two steps, and gives how many steps there were; as RLlib's bare-metal example."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        space = gym.spaces.Box(-np.inf, np.inf, shape=(1,), dtype=np.float32)
+        self.view_requirements["state_in_0"] = ViewRequirement("state_out_0", shift="-2:-1")
+        self.view_requirements["state_out_0"] = ViewRequirement(space=space)
+
+    def get_initial_state(self):
+        return [np.zeros((1,), np.float32)]
+
+    def compute_actions_from_input_dict(self, input_dict, explore=None, timestep=None, episodes=None, **kwargs):
+        windows = input_dict["state_in_0"]
+        self.seen = [*getattr(self, "seen", []), windows[0, :, 0].tolist()]
+        # One row more than there are environments: RLlib took the first ones.
+        return np.zeros(len(windows), np.int64), [[*(window[-1] + 1 for window in windows), windows[0][-1]]], {}
+
+
 class Looking(PPOTorchPolicy):
     """Replaces the actions of a policy that learns."""
 
@@ -84,6 +103,14 @@ def test_initial_state_is_asked_for_in_each_episode():
     actions = [set(part["actions"].tolist()) for part in worker.sample().split_by_episode()]
     assert all(len(moves) == 1 for moves in actions)
     assert set.union(*actions) == {0, 1}
+
+
+def test_states_of_several_steps_are_seen_and_begin_anew_with_each_episode():
+    worker = make_worker(Counting, TwoStatesBack, env_config={"length": 3}, rollout_fragment_length=5)
+    worker.sample()
+    assert worker.get_policy().seen == [[0, 0], [0, 1], [1, 2], [0, 0], [0, 1]]
+    worker.sample()  # goes on in the middle of an episode
+    assert worker.get_policy().seen[5:7] == [[1, 2], [0, 0]]
 
 
 def test_sampling_acts_by_the_users_method():

@@ -23,6 +23,7 @@ def policy(views=VIEWS, state=()):
     return SimpleNamespace(
         get_initial_state=lambda: [np.asarray(part, np.float32) for part in state],
         acting_views=lambda: views,
+        view_requirements=views,
         observation_space=gym.spaces.Box(-9, 9, (1,), np.float32),
         action_space=gym.spaces.Discrete(5),
         _obs_filter=None,
