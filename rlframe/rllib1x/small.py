@@ -315,3 +315,18 @@ def _get_or_raise(mapping: Mapping[str, Any], policy_id: str) -> Any:
     if policy_id not in mapping:
         raise ValueError(f"got the policy id {policy_id!r}; wanted one of {list(mapping)}")
     return mapping[policy_id]
+
+
+class LocalSyncParallelOptimizer:
+    """A name that copies of RLlib's `train_ops` import: where a learner step is shared out, `num_gpus` does that.
+
+    Raises:
+        NotImplementedError: When one is made.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        del args, kwargs
+        raise NotImplementedError(
+            "LocalSyncParallelOptimizer: there are no towers to build; use TrainOneStep(workers, num_sgd_iter=..., "
+            "sgd_minibatch_size=...), which with num_gpus above 1 shares each learner step out."
+        )

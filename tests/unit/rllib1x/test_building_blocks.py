@@ -364,3 +364,10 @@ def test_rllib_08s_seeds_make_draws_repeat():
         seed(np_seed=1, random_seed=2, tf_seed=3)
         drawn.append((np.random.rand(), random.random()))  # noqa: NPY002 - what is seeded
     assert drawn[0] == drawn[1]
+
+
+def test_towers_are_refused_when_they_are_made_not_when_they_are_imported():
+    from rlframe.execution.multi_gpu_impl import LocalSyncParallelOptimizer  # as copies of RLlib's train_ops do
+
+    with pytest.raises(NotImplementedError, match="use TrainOneStep"):
+        LocalSyncParallelOptimizer(None, [])

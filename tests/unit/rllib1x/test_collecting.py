@@ -10,7 +10,7 @@ import pytest
 
 from rlframe.config.common import CommonConfig
 from rlframe.config.merge import merge_configs
-from rlframe.evaluation.collectors.simple_list_collector import SimpleListCollector
+from rlframe.evaluation.collectors.simple_list_collector import SimpleListCollector, _AgentCollector
 from rlframe.evaluation.sampler import AsyncSampler, SyncSampler
 from rlframe.policy.policy import Policy
 from rlframe.policy.sample_batch import SampleBatch
@@ -154,3 +154,39 @@ def test_what_a_samplers_thread_raises_is_raised_where_it_is_asked(worker):
     with pytest.raises(TypeError, match="not callable"):
         sampler.next()
     sampler.join()
+
+
+def test_an_agents_collector_gives_its_rows_and_what_views_see_across_them():
+    """The numbers are RLlib 1.9.2's for the same steps."""
+    views = {
+        "obs": ViewRequirement(space=OBS),
+        "new_obs": ViewRequirement("obs", shift=1, space=OBS),
+        "last_obs": ViewRequirement("obs", shift="-2:0", space=OBS),
+        "prev_actions": ViewRequirement("actions", shift=-1, space=CHOICES),
+        "next_actions": ViewRequirement("actions", shift=1, space=CHOICES),
+        "state_in_0": ViewRequirement("state_out_0", shift=-1, space=OBS),
+        "t": ViewRequirement(),
+    }
+    collector = _AgentCollector(views, Remembering())
+    collector.add_init_obs(7, 0, 0, -1, np.array([1.0], np.float32))
+    assert (collector.shift_before, [len(entries[0]) for entries in collector.buffers.values()]) == (3, [3] * 6)
+
+    def step(number, done=False):
+        row = {"t": number, "actions": 2 + number, "rewards": 1.0, "dones": done}
+        state, obs = np.array([10.0 + number], np.float32), np.array([2.0 + number], np.float32)
+        collector.add_action_reward_next_obs({**row, "state_out_0": state, "new_obs": obs})
+
+    for number in range(3):
+        step(number)
+    batch = collector.build(views)
+    assert (batch["obs"][:, 0].tolist(), batch["new_obs"][:, 0].tolist()) == ([1, 2, 3], [2, 3, 4])
+    assert batch["last_obs"][..., 0].tolist() == [[1, 1, 1], [1, 1, 2], [1, 2, 3]]
+    assert (batch["prev_actions"].tolist(), batch["next_actions"].tolist()) == ([0, 2, 3], [3, 4, 0])
+    assert (batch["state_in_0"][:, 0].tolist(), batch["t"].tolist()) == ([0, 10, 11], [0, 1, 2])
+    step(3)
+    step(4, done=True)
+    behind = collector.build(views)
+    assert behind["last_obs"][..., 0].tolist() == [[2, 3, 4], [3, 4, 5]]
+    assert (behind["prev_actions"].tolist(), behind["state_in_0"][:, 0].tolist()) == ([4, 5], [12, 13])
+    with pytest.raises(ValueError, match="Got a step of episode 8; wanted one of 7"):
+        collector.add_action_reward_next_obs({"eps_id": 8})
