@@ -126,7 +126,7 @@ class AgentCollector:
         first = self.shift_before - (column == OBS)
         wanted = np.arange(steps)[:, None] + view.shift_arr + first
         padding = np.zeros((max(int(wanted.max(initial=0)) + 1 - len(data), 0), *data.shape[1:]), data.dtype)
-        found = np.concatenate([data, padding])[wanted]
+        found: NDArray[Any] = np.concatenate([data, padding])[wanted]
         return found if view.has_time_axis else found[:, 0]
 
 
