@@ -322,7 +322,8 @@ class EnvRunner(CompleteEpisodes, RunnerState, SamplingLoop):
     def _postprocess(self, batch: SampleBatch, segments: list[TrajectorySlice]) -> SampleBatch:
         """Runs the exploration's, then the policy's postprocessing, then the callback."""
         policy = self.policy
-        self._number_fragments(batch, segments)
+        if policy.train_columns is None:
+            self._number_fragments(batch, segments)
         if any(view.looks_ahead for name, view in policy.view_requirements.items() if name != NEXT_OBS):
             add_later_steps(policy.view_requirements, batch)
         hook = self.hooks.call.get("on_postprocess_trajectory")

@@ -70,8 +70,6 @@ class EpisodeHooks:
 
     def _number_fragments(self, batch: SampleBatch, segments: list[TrajectorySlice]) -> None:
         """Writes `unroll_id`: it tells the parts of an episode that were sampled at different times, as in RLlib."""
-        if self.policy.train_columns is not None:
-            return
         numbers = np.full(batch.count, -1, np.int64)  # rows of no trajectory keep it
         for number, segment in enumerate(segments, self._fragments):
             numbers[segment.start : segment.stop] = number
