@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import numpy as np
+
 from rlframe.evaluation.episode_state import is_state
 
 _LOGGER = logging.getLogger("rlframe")
@@ -28,6 +30,13 @@ def tasks_of(worker: Any) -> list[Any] | None:
             )
             return None
     return tasks
+
+
+def same_task(one: Any, other: Any) -> bool:
+    """Returns whether two tasks are the same, arrays and their like by their numbers."""
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return np.array_equal(one, other)
+    return bool(one == other)
 
 
 def _task_of(env: Any) -> Any:

@@ -22,6 +22,7 @@ from rlframe.config.merge import with_common_config
 from rlframe.config.nested_dict import copy_containers, overlay
 from rlframe.config.renames import other_names_in, with_other_names
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks, overridden_hooks
+from rlframe.evaluation.tasks import same_task, with_tasks
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.plan.context import StepsLimitReached
 from rlframe.execution.plan.item_state import close_operator
@@ -521,8 +522,8 @@ class Trainer(
         full = {**result, "training_iteration": self.iteration + 1}
 
         def set_task(env: Any, context: Any) -> None:
-            task = call_by_signature(task_fn, full, env, context)
-            if env.get_task() != task:
+            task, env = call_by_signature(task_fn, full, env, context), with_tasks(env)
+            if not same_task(env.get_task(), task):
                 env.set_task(task)
 
         self.workers.set_tasks(set_task)

@@ -25,9 +25,10 @@ def test_carts_of_any_mass_are_balanced_within_65k_steps(ray_runtime):
     last = []
     for seed in range(3):
         trainer = MAMLTrainer({**CONFIG, "seed": seed}, env=CartPoleMassEnv)
-        adapted = []
-        while not adapted or result["timesteps_total"] < 65_000:
+        steps, adapted = 0, []
+        while steps < 65_000:
             result = trainer.train()
+            steps = result["timesteps_total"]
             adapted.append(result["episode_reward_mean_adapt_1"])
         trainer.stop()
         last.append(np.mean(adapted[-3:]))

@@ -2,6 +2,7 @@
 
 import math
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -208,6 +209,25 @@ def test_curriculum_gets_a_full_result():
     trainer = make(Levels, env_task_fn=lambda result, env, context: result["training_iteration"] + 1)
     trainer.train()
     assert trainer.workers.local_worker().env.task == 2
+
+
+def test_tasks_may_be_arrays_of_an_environment_within_a_wrapper():
+    class Levels(Counting):
+        task, sets = np.zeros(2), 0
+
+        def get_task(self):
+            return self.task
+
+        def set_task(self, task):
+            self.task, self.sets = task, self.sets + 1
+
+    trainer = make(
+        lambda config: gym.Wrapper(Levels(config)), env_task_fn=lambda result, env, context: np.array([1, 2])
+    )
+    trainer.train()
+    trainer.train()
+    env = trainer.workers.local_worker().env.unwrapped
+    assert (env.task.tolist(), env.sets) == ([1, 2], 1)  # what is so already is not set again
 
 
 def test_fake_sampler_repeats_the_first_batch():
