@@ -12,6 +12,7 @@ from torch import nn
 
 from rlframe.agents.qmix import QMixTorchPolicy
 from rlframe.agents.qmix.qmix_policy import qmix_loss
+from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.sequences import padded_sequences
 from rlframe.models.preprocessors import get_preprocessor
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
@@ -209,10 +210,24 @@ def test_nan_names_its_column_and_leaves_the_weights(overrides):
 
 
 @every_policy
+def test_rows_that_were_not_postprocessed_are_learned_from(overrides):
+    one, other = make(overrides), make(overrides)
+    rows = batch(overrides)
+    rows = SampleBatch({key: rows[key] for key in rows if key not in ("discounts", "member_rewards")})
+    rows["dones"] = np.array([False, False, False, True, False, True, False])
+    rows["infos"] = np.array([{"_group_rewards": [row, 1.0, -row]} for row in range(7)], dtype=object)
+    columns = set(rows)
+    raw = one.learn_on_batch(rows)["learner_stats"]
+    assert set(rows) == columns
+    assert raw == other.learn_on_batch(other.postprocess_trajectory(rows))["learner_stats"]
+
+
+@every_policy
 def test_clipped_gradients_report_their_norm(overrides):
     free, clipped = make(overrides, grad_clip=None), make(overrides, grad_clip=1e-3)
     assert "grad_gnorm" not in free.learn_on_batch(batch(overrides))["learner_stats"]
-    assert clipped.learn_on_batch(batch(overrides))["learner_stats"]["grad_gnorm"] > 1e-3
+    stats = clipped.learn_on_batch(batch(overrides))["learner_stats"]
+    assert stats["grad_gnorm"] == stats["grad_norm"] > 1e-3  # RLlib's QMIX has the second name
     gradients, _ = clipped.compute_gradients(batch(overrides))
     found = np.sqrt(sum(float(np.square(g).sum()) for g in gradients if g is not None))
     np.testing.assert_allclose(found, 1e-3, rtol=1e-3)

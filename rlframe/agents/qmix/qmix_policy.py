@@ -174,6 +174,10 @@ class QMixPolicy(LearningPolicy):
         """Returns True: whole sequences are learned from, whatever the agents' network is."""
         return True
 
+    def complete_batch(self, batch: SampleBatch) -> SampleBatch:
+        """Returns the batch with what the loss reads, where rows of a program's own were not postprocessed."""
+        return batch if DISCOUNTS in batch else postprocess_group(self, batch.copy(shallow=True))
+
     # --- the loss ---------------------------------------------------------------------------------------------
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
@@ -183,6 +187,14 @@ class QMixPolicy(LearningPolicy):
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns the learning rate, and what the loss reports."""
         return {"cur_lr": self.cur_lr, **super().extra_grad_info(train_batch)}
+
+    def _learn_result(
+        self, stats: Mapping[str, Any], fetches: Mapping[str, Any], custom: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Returns what is told of a learner step, the gradient's norm by RLlib's name for this algorithm as well."""
+        if "grad_gnorm" in stats:
+            stats = {**stats, "grad_norm": stats["grad_gnorm"]}
+        return super()._learn_result(stats, fetches, custom)
 
     def unrolled(self, networks: Any, batch: SampleBatch) -> tuple[Tensor, Tensor]:
         """Returns the agents' values at both ends of each step, float `[B, N, A]` each.
