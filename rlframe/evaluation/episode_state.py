@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
+
+from rlframe.data.columns import INFOS
+from rlframe.data.sample_batch import SampleBatch
 
 _KEPT = ("user_data", "custom_metrics", "hist_data")
 
@@ -23,6 +27,28 @@ def take_users_state(episode: Any, state: dict[str, Any]) -> None:
     """Puts what `users_state` returned into an episode that goes on, behind `on_episode_start`."""
     for name in _KEPT:
         getattr(episode, name).update(state.get(name, {}))
+
+
+def piece_state(rows: SampleBatch) -> list[Any]:
+    """Returns the columns of rows that wait for the next batch, and their infos where these are state."""
+    infos = list(rows.get(INFOS, ()))
+    columns = {name: column for name, column in rows.items() if name != INFOS}
+    return [columns, infos if is_state("", infos) else []]
+
+
+def piece_of(columns: Mapping[str, Any], infos: list[Any], wanted: Collection[str] | None) -> SampleBatch:
+    """Returns the rows that `piece_state` was given; infos that were no state are empty.
+
+    Args:
+        columns: Its columns.
+        infos: Its infos.
+        wanted: Names of the columns that rows of this policy have; None for all.
+    """
+    rows = SampleBatch(dict(columns))
+    if wanted is None or INFOS in wanted:
+        rows[INFOS] = np.empty(rows.count, object)
+        rows[INFOS][:] = infos or [{} for _ in range(rows.count)]
+    return rows
 
 
 def is_state(key: Any, value: Any) -> bool:

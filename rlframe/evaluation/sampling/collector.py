@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data.columns import AGENT_INDEX, EPS_ID, OBS, UNROLL_ID, T
+from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.sequences import cut_into_sequences
 from rlframe.evaluation.sampling.trajectory_store import TrajectoryStore
 from rlframe.models.preprocessors import NoPreprocessor
@@ -18,7 +19,6 @@ from rlframe.utils.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from rlframe.data.sample_batch import SampleBatch
     from rlframe.evaluation.episode import Episode
     from rlframe.policy.policy import Policy
 
@@ -154,6 +154,7 @@ class MultiAgentCollector:
         over: Ids of the episodes that have ended.
         finished_steps: Env steps of the episodes that have ended since the last batch.
         steps_of: Of these, by id of the part of an episode.
+        early: Rows that were postprocessed when their episode ended, by its id and that of the policy.
         fragments: Of trajectories, numbered so far.
     """
 
@@ -181,6 +182,7 @@ class MultiAgentCollector:
         self.over: set[int] = set()
         self.finished_steps = 0
         self.steps_of: dict[int, int] = {}
+        self.early: dict[int, dict[str, SampleBatch]] = {}
 
     def add(self, policy_id: str) -> PolicyCollector:
         """Begins to collect the rows of a policy."""
@@ -250,7 +252,7 @@ class MultiAgentCollector:
         if complete and not self._by_agent_steps:
             return self.finished_steps
         if self._by_agent_steps:
-            return self._num_ready(self.over if complete else None)
+            return self._num_ready(self.over | set(self.early) if complete else None)
         return env_steps
 
     def ended(self, wanted: int | None = None) -> set[int]:
@@ -268,7 +270,9 @@ class MultiAgentCollector:
         return chosen
 
     def _num_ready(self, episodes: set[int] | None) -> int:
-        return sum(map(len, self.ready(episodes).values()))
+        early = [batches for part, batches in self.early.items() if episodes is None or part in episodes]
+        made = [batch.count for batches in early for batch in batches.values()]
+        return sum(made) + sum(map(len, self.ready(episodes).values()))
 
     def ready(self, episodes: set[int] | None = None) -> dict[str, NDArray[np.int64]]:
         """Returns the numbers of the rows that can be handed out, by policy id.
@@ -292,6 +296,31 @@ class MultiAgentCollector:
             postprocess: `fn(batches by policy id, names, running) -> batches by policy id`.
             episodes: Ids of the episodes that have ended and were asked for; None: all.
         """
+        parts = [part for part in self.early if episodes is None or part in episodes]
+        pieces = [*(self.early.pop(part) for part in parts), self._take(ready, postprocess)]
+        made = {}
+        for policy_id in self.by_policy:
+            batches = [piece[policy_id] for piece in pieces if policy_id in piece]
+            if batches:
+                made[policy_id] = batches[0] if len(batches) == 1 else SampleBatch.concat_samples(batches)
+        self._forget_episodes()
+        left = {} if episodes is None else {part: n for part, n in self.steps_of.items() if part not in episodes}
+        self.finished_steps, self.steps_of = sum(left.values()), left
+        return made
+
+    def postprocess_ended(self, part: int, postprocess: Postprocess) -> None:
+        """Takes out an episode's closed rows and postprocesses them; they are kept until its rows are asked for.
+
+        Args:
+            part: Id of the episode, or of the part before a soft horizon.
+            postprocess: See `take`.
+        """
+        ready = self.ready({part})
+        # What is not finite stays: an error will say so when all rows are asked for.
+        if not any(self.by_policy[policy_id].store.not_finite(rows) for policy_id, rows in ready.items()):
+            self.early[part] = self._take(ready, postprocess)
+
+    def _take(self, ready: Mapping[str, NDArray[np.int64]], postprocess: Postprocess) -> dict[str, SampleBatch]:
         taken: dict[str, SampleBatch] = {}
         for policy_id, rows in ready.items():
             if len(rows):
@@ -300,11 +329,7 @@ class MultiAgentCollector:
                 taken[policy_id] = self._numbered(batch, collector)
                 self._move(collector, moved)
         done = postprocess(taken, self.names, self.running)
-        made = {policy_id: self.by_policy[policy_id].in_sequences(batch) for policy_id, batch in done.items()}
-        self._forget_episodes()
-        left = {} if episodes is None else {part: n for part, n in self.steps_of.items() if part not in episodes}
-        self.finished_steps, self.steps_of = sum(left.values()), left
-        return made
+        return {policy_id: self.by_policy[policy_id].in_sequences(batch) for policy_id, batch in done.items()}
 
     def _numbered(self, batch: SampleBatch, collector: PolicyCollector) -> SampleBatch:
         """Returns rows with `unroll_id`, where all columns are wanted: a number for each trajectory's fragment."""
@@ -341,6 +366,7 @@ class MultiAgentCollector:
             lost = np.isin(whole_episode(collector.episodes()), list(bad)) & collector.closed()
             if lost.any():
                 self.forget(collector, np.flatnonzero(lost).tolist())
+        self.early = {part: made for part, made in self.early.items() if whole_episode(part) not in bad}
         for part in [part for part in self.steps_of if whole_episode(part) in bad]:
             self.finished_steps -= self.steps_of.pop(part)
         return first, bad

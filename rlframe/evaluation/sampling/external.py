@@ -312,6 +312,10 @@ class ExternalRunner(MultiAgentRunner):
             if reported:
                 self._metrics.pop()
 
+    def _postprocess_ended(self, part: int) -> None:
+        if part not in self._not_trained:
+            super()._postprocess_ended(part)
+
     def _drop_untrained(self) -> None:
         """Takes out the closed rows of episodes that are not learned from."""
         if not self._not_trained:
@@ -365,7 +369,7 @@ class ExternalRunner(MultiAgentRunner):
 
     def restart(self) -> None:
         """Begins anew with the episodes that begin from now on; running ones go on, but leave no trace."""
-        self._metrics, self.rows.finished_steps = [], 0
+        self._metrics, self.rows.finished_steps, self.rows.early = [], 0, {}
         running = {self._episodes[index].episode_id for index in self._indices.values()}
         self._not_trained |= running
         self._not_reported |= running

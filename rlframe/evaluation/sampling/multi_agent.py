@@ -509,9 +509,20 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         """Reports an episode that ended."""
         episode_id = self._episodes[index].episode_id
         self.rows.over.add(episode_id)
+        self._postprocess_ended(episode_id)
         self._report(index, episode_id)
         self._explore_hook("on_episode_end", index)
         self._unchecked.discard(index)
+
+    def _postprocess_ended(self, part: int) -> None:
+        """Postprocesses what ended, if users' code sees that: before `on_episode_end` is called."""
+        call = self.hooks.call
+        seen = "on_postprocess_trajectory" in call or any(
+            overridden_by_user(type(collector.policy), "postprocess_trajectory")
+            for collector in self.rows.by_policy.values()
+        )
+        if seen and "on_episode_end" in call:
+            self.rows.postprocess_ended(part, self._postprocess)
 
     def _follow(self, index: int) -> None:
         """Begins what follows on an episode that ended: the next one."""
@@ -521,6 +532,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         """Reports what lies before a soft horizon, and counts anew."""
         part = self._cut.pop(index)
         self.rows.over.add(part)
+        self._postprocess_ended(part)
         episode = self._report(index, part)
         self._unchecked.discard(index)
         for agent in self.rows.agents[index].values():

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rlframe.data.columns import INFOS, OBS
 from rlframe.env.agent_dicts import ALL
 from rlframe.evaluation.episode import Episode
-from rlframe.evaluation.episode_state import take_users_state, users_state
+from rlframe.evaluation.episode_state import piece_of, piece_state, take_users_state, users_state
 from rlframe.evaluation.metrics import RolloutMetrics
 
 if TYPE_CHECKING:
@@ -159,6 +159,11 @@ class ResumableRunner:
             "sides": [_collector_state(collector) for collector in self.rows.by_policy.values()],
             "names": [[episode, number, agent_key(agent)] for (episode, number), agent in self.rows.names.items()],
             "over": sorted(self.rows.over),
+            "early": [
+                [part, policy_id, *piece_state(batch)]
+                for part, batches in self.rows.early.items()
+                for policy_id, batch in batches.items()
+            ],
             "ended": [[part, steps] for part, steps in self.rows.steps_of.items()],
             "parts": list(self._parts),
             "fragments": self.rows.fragments,
@@ -227,6 +232,10 @@ class ResumableRunner:
         self.rows.fragments = int(state.get("fragments", 0))
         self.rows.steps_of = {int(part): int(steps) for part, steps in state.get("ended", [])}
         self.rows.finished_steps = sum(self.rows.steps_of.values())
+        self.rows.early = {}
+        for part, policy_id, columns, infos in state.get("early", []):
+            wanted = self.policies[policy_id].train_columns
+            self.rows.early.setdefault(int(part), {})[policy_id] = piece_of(columns, infos, wanted)
         for part in self.rows.steps_of:  # what users' code kept of episodes that are over is not saved
             self.rows.running[part] = Episode(
                 self.policies, self.mapping(), episode_id=part, env_id=part >> 36 & 0xFFF, worker=self.hooks.worker

@@ -30,7 +30,7 @@ from rlframe.data.sample_batch import SampleBatch
 class TrajectorySlice:
     """Rows `start:stop` of a batch that are one trajectory of one slot; `ended` if its episode ended there.
 
-    `episode` is the `Episode` it belongs to where callbacks asked for one.
+    `episode` is the `Episode` it belongs to where callbacks asked for one; `made` its rows if postprocessed already.
     """
 
     slot: int
@@ -38,6 +38,7 @@ class TrajectorySlice:
     stop: int
     ended: bool
     episode: Any = None
+    made: SampleBatch | None = None
 
 
 class RolloutBuffer:

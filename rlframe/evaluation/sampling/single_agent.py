@@ -297,11 +297,13 @@ class EnvRunner(CompleteEpisodes, RunnerState, SamplingLoop):
     def _end(self, t: int, buffer: RolloutBuffer, end: _End) -> None:
         """Closes the episode of one slot after row t and starts the next one."""
         index, terminated, truncated, soft = end
-        self._finish_episode(index)
         stored = (False, False) if self.settings.no_done_at_end or soft else (terminated, truncated)
         buffer.write_end(t, index, *stored)
         part = self._part_id(index)
         buffer.close_segment(index, part, self._lengths[index], episode=self._episodes[index], stop=t + 1)
+        if self._wants_episodes:
+            self._postprocess_ended(buffer)
+        self._finish_episode(index)
         if soft:
             self._begin_part(index)
             return

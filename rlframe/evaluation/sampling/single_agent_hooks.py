@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,12 @@ from rlframe.data.columns import UNROLL_ID
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
 from rlframe.evaluation.sampling.complete_episodes import split_segments
+from rlframe.evaluation.sampling.ended_trajectories import rows_of
 from rlframe.evaluation.sampling.loop import Hooks
 from rlframe.evaluation.sampling.rollout_buffer import RolloutBuffer, TrajectorySlice
 from rlframe.evaluation.sampling.slot import EnvSlot
-from rlframe.policy.users_code import postprocess
+from rlframe.policy.recurrent_context import add_later_steps
+from rlframe.policy.users_code import overridden_by_user, postprocess
 
 if TYPE_CHECKING:
     from rlframe.policy.policy import Policy
@@ -30,6 +33,8 @@ class EpisodeHooks:
     hooks: Hooks
     _episodes: list[Episode | None]
     _fragments = 0  # of trajectories, handed out so far
+    settings: Any
+    _pending: list[list[SampleBatch]]
     _flat: Any  # methods of the runner
     _call: Any
 
@@ -76,6 +81,24 @@ class EpisodeHooks:
         batch[UNROLL_ID] = numbers
         self._fragments += len(segments)
 
+    def _postprocess_ended(self, buffer: RolloutBuffer) -> None:
+        """Postprocesses the trajectory that ended last, if users' code sees that: before `on_episode_end` is called."""
+        call, policy = self.hooks.call, self.policy
+        seen = "on_postprocess_trajectory" in call or overridden_by_user(type(policy), "postprocess_trajectory")
+        if not (seen and "on_episode_end" in call):
+            return
+        segment = buffer.segments[-1]
+        piece = rows_of(buffer, segment, policy, self.settings)
+        if piece is None:
+            return
+        if segment.start == segment.slot * buffer.length and self._pending[segment.slot]:  # of complete_episodes
+            piece = SampleBatch.concat_samples([*self._pending[segment.slot], piece])
+        whole = replace(segment, start=0, stop=piece.count)
+        add_later_steps(policy.view_requirements, piece)
+        if policy.train_columns is None:
+            self._number_fragments(piece, [whole])
+        buffer.segments[-1] = replace(segment, made=self._postprocess_each(piece, [whole]))
+
     def _postprocess_each(self, batch: SampleBatch, segments: list[TrajectorySlice]) -> SampleBatch:
         """Postprocesses trajectory by trajectory: the exploration, then the policy, then the callback."""
         policy = self.policy
@@ -83,6 +106,9 @@ class EpisodeHooks:
         explores = policy.exploration.has_postprocessing
         pieces = []
         for segment, piece in zip(segments, split_segments(batch, segments), strict=True):
+            if segment.made is not None:
+                pieces.append(segment.made)
+                continue
             episode = segment.episode
             original = piece.copy() if hook is not None else piece
             if explores:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from rlframe.data.columns import INFOS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.episode import DUMMY_AGENT_ID
-from rlframe.evaluation.episode_state import is_state, take_users_state, users_state
+from rlframe.evaluation.episode_state import piece_of, piece_state, take_users_state, users_state
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.sampling.rollout_buffer import RolloutBuffer
 from rlframe.evaluation.sampling.single_agent_hooks import EpisodeHooks
@@ -42,7 +41,6 @@ class RunnerState(EpisodeHooks):
 
     def get_state(self) -> dict[str, Any]:
         """Returns the place of every environment, unfinished rows, and episodes not yet reported."""
-        infos = [list(piece.get(INFOS, ())) for piece in self._surplus]
         return {
             "started": self._started,
             "slots": {str(slot.index): slot.get_state() for slot in self.slots},
@@ -53,9 +51,7 @@ class RunnerState(EpisodeHooks):
             "fragments": self._fragments,
             "unchecked": sorted(self._unchecked),
             "pending": {str(i): _pieces_state(pieces) for i, pieces in enumerate(self._pending)},
-            "surplus": _pieces_state(self._surplus),
-            "surplus_infos": infos if is_state("", infos) else [],
-            "infos_lost": not is_state("", infos),
+            "surplus": [piece_state(piece) for piece in self._surplus],
             "metrics": [metric.to_state() for metric in self._metrics],
             "memory": None if self._memory is None else self._memory.get_state(),
             "users": {str(i): users_state(episode) for i, episode in enumerate(self._episodes) if episode is not None},
@@ -72,10 +68,8 @@ class RunnerState(EpisodeHooks):
         self._metrics = [RolloutMetrics.from_state(item) for item in state["metrics"]]
         if not state["started"] or len(state["slots"]) != len(self.slots):
             return
-        self._surplus = [
-            self._with_infos(SampleBatch(dict(piece)), infos)
-            for piece, infos in zip_longest(state.get("surplus", ()), state.get("surplus_infos", ()))
-        ]
+        wanted = self.policy.train_columns
+        self._surplus = [piece_of(columns, infos, wanted) for columns, infos in state.get("surplus", ())]
         obs = np.asarray(state["obs"])
         self._obs = obs.copy()
         self._unchecked = set(state["unchecked"])
@@ -126,19 +120,14 @@ class RunnerState(EpisodeHooks):
             infos: Those of the steps up to the last row, from earlier ones on.
         """
         pieces = [SampleBatch(dict(piece)) for piece in saved]
-        left = sum(piece.count for piece in pieces)
-        for piece in pieces:
-            self._with_infos(piece, infos[len(infos) - left : len(infos) - left + piece.count])
-            left -= piece.count
-        return pieces
-
-    def _with_infos(self, rows: SampleBatch, infos: Sequence[Any] | None = None) -> SampleBatch:
-        """Returns rows with infos, empty ones where none are given, if those of this policy have any."""
         wanted = self.policy.train_columns
         if wanted is None or INFOS in wanted:
-            rows[INFOS] = np.empty(rows.count, object)
-            rows[INFOS][:] = infos or [{} for _ in range(rows.count)]
-        return rows
+            left = sum(piece.count for piece in pieces)
+            for piece in pieces:
+                piece[INFOS] = np.empty(piece.count, object)
+                piece[INFOS][:] = infos[len(infos) - left : len(infos) - left + piece.count]
+                left -= piece.count
+        return pieces
 
     def _resume_episode(self, index: int, raw: Any, obs: Any, users: dict[str, Any]) -> None:
         self._start_episode(index, raw, obs)
@@ -155,5 +144,5 @@ class RunnerState(EpisodeHooks):
         return obs.shape == saved.shape and np.array_equal(obs.astype(saved.dtype), saved, equal_nan=True)
 
 
-def _pieces_state(pieces: Sequence[SampleBatch]) -> list[dict[str, Any]]:
+def _pieces_state(pieces: list[SampleBatch]) -> list[dict[str, Any]]:
     return [{key: value for key, value in piece.items() if value.dtype != object} for piece in pieces]

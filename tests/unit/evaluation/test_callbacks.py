@@ -8,11 +8,13 @@ import pytest
 
 from rlframe.agents.callbacks import DefaultCallbacks, MemoryTrackingCallbacks, MultiCallbacks
 from rlframe.agents.dqn.dqn_policy import DQNTorchPolicy
+from rlframe.agents.ppo import PPOTrainer
 from rlframe.config.validators import callbacks_rule
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.env.multi_agent_env import make_multi_agent
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks, overridden_hooks
 from rlframe.evaluation.metrics import RolloutMetrics, summarize_episodes
+from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError
 from tests.helpers.envs import Counting
@@ -51,10 +53,10 @@ def test_hooks_are_called_in_order_with_known_values():
         ("start", 0, 0, None, {}),
         ("step", 1, 1.0, 1.0),
         ("step", 2, 2.0, 2.0),
+        ("postprocess", "agent0", "default_policy", 2, 0),
         ("end", 2, 3.0),
         ("start", 0, 0, None, {}),
         ("step", 1, 1.0, 1.0),
-        ("postprocess", "agent0", "default_policy", 2, 0),
         ("postprocess", "agent0", "default_policy", 1, 0),
         ("sample", 3),
     ]
@@ -194,6 +196,62 @@ def test_memory_tracking_reports_resident_memory():
 def test_something_else_is_refused(wrong):
     with pytest.raises(ConfigError, match="callbacks"):
         make_callbacks(wrong)
+
+
+class _InOrder(DefaultCallbacks):
+    """Notes what was postprocessed of an episode, and how much of that was there when it ended."""
+
+    seen = []  # noqa: RUF012 - for the test
+
+    def on_postprocess_trajectory(self, *, episode, agent_id, postprocessed_batch, **kwargs):
+        rows = episode.user_data.setdefault(agent_id, [])
+        rows += postprocessed_batch["advantages"].tolist()
+
+    def on_episode_end(self, *, episode, **kwargs):
+        self.seen.append({agent: len(rows) for agent, rows in episode.user_data.items()})
+
+
+@pytest.mark.parametrize("mode", ["truncate_episodes", "complete_episodes"])
+@pytest.mark.parametrize("lstm", [False, True])
+def test_what_ended_is_postprocessed_before_on_episode_end(mode, lstm):
+    _InOrder.seen = []
+    config = {
+        "callbacks": _InOrder, "batch_mode": mode, "rollout_fragment_length": 4, "num_envs_per_worker": 2,
+        "model": {"fcnet_hiddens": [4], "use_lstm": lstm, "lstm_cell_size": 4}, "seed": 0, "num_workers": 0,
+        "train_batch_size": 8, "sgd_minibatch_size": 8, "env_config": {"length": 3},
+    }  # fmt: skip
+    worker, plain = (
+        PPOTrainer({**config, "callbacks": callbacks}, env=Counting).workers.local_worker()
+        for callbacks in (_InOrder, DefaultCallbacks)
+    )
+    plain.policy_map["default_policy"].collect_all_columns()
+    for _ in range(3):
+        batch, expected = worker.sample(), plain.sample()
+        assert set(batch) == set(expected)
+        for name in set(batch) - {"unroll_id", "infos"}:
+            np.testing.assert_allclose(batch[name], expected[name], rtol=1e-5, err_msg=name)
+    assert _InOrder.seen == [{"agent0": 3}] * len(_InOrder.seen)
+    assert len(_InOrder.seen) >= 6
+
+
+@pytest.mark.parametrize("mode", ["truncate_episodes", "complete_episodes"])
+def test_what_several_agents_did_is_postprocessed_before_on_episode_end(mode, tmp_path):
+    _InOrder.seen = []
+    config = {
+        "callbacks": _InOrder, "batch_mode": mode, "rollout_fragment_length": 4, "num_envs_per_worker": 2,
+        "num_workers": 0, "horizon": 3, "env_config": {"num_agents": 2}, "seed": 0, "train_batch_size": 8,
+        "sgd_minibatch_size": 8, "num_sgd_iter": 1, "model": {"fcnet_hiddens": [4]},
+    }  # fmt: skip
+    trainers = [PPOTrainer(config, env=MultiAgentCartPole) for _ in range(2)]
+    trainer, other = trainers
+    for _ in range(3):
+        trainer.train()
+    assert _InOrder.seen == [{0: 3, 1: 3}] * len(_InOrder.seen)
+    assert len(_InOrder.seen) >= 6
+    other.restore(trainer.save(tmp_path))
+    first, second = (one.workers.local_worker().sample().policy_batches["default_policy"] for one in trainers)
+    np.testing.assert_array_equal(first["advantages"], second["advantages"])
+    np.testing.assert_array_equal(first["eps_id"], second["eps_id"])
 
 
 def test_a_custom_metric_of_several_numbers_has_the_smallest_and_largest_of_them():

@@ -199,7 +199,7 @@ def test_complete_episodes_returns_whole_episodes_only():
 
 
 def test_complete_episodes_of_several_slots_end_with_the_one_that_makes_enough_rows():
-    # Both slots' episodes of 3 rows end at the same step: three of four make 8 rows, the fourth is the next batch's.
+    # Both slots' episodes of 3 rows end at the same step: three of four make 8 rows; the fourth is the next batch's.
     worker = make_worker(
         Counting,
         rollout_fragment_length=4,
