@@ -519,8 +519,11 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
 
 
 def _summed(loss: Any) -> Any:
-    """Returns a loss as a scalar: of one for each row the sum, as TensorFlow's own gradients have it."""
-    return tf.reduce_sum(loss) if len(getattr(loss, "shape", ())) else loss
+    """Returns a loss as a scalar: of one for each row the sum, as TensorFlow's own gradients have it.
+
+    What comes from a `tf.py_function` has no known shape.
+    """
+    return loss if tf.TensorShape(getattr(loss, "shape", ())).rank == 0 else tf.reduce_sum(loss)
 
 
 def _flat(gradients: Iterable[Gradients]) -> Gradients:

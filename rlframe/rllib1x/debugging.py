@@ -81,8 +81,8 @@ def seed(np_seed: int = 0, random_seed: int = 0, tf_seed: int = 0) -> None:
         random_seed: Python's.
         tf_seed: TensorFlow's.
     """
-    np.random.seed(np_seed)  # noqa: NPY002 - as above
-    random.seed(random_seed)
-    _, tf, _ = try_import_tf()
+    _, tf, _ = try_import_tf()  # first: its import draws numbers of Python's generator
     if tf is not None:
         tf.random.set_seed(tf_seed)
+    np.random.seed(np_seed)  # noqa: NPY002 - as above
+    random.seed(random_seed)

@@ -452,6 +452,25 @@ def test_a_loss_of_each_row_counts_as_their_sum():
             np.testing.assert_allclose(gradient, wanted, rtol=1e-4, atol=1e-6)
 
 
+def test_a_part_of_the_loss_may_come_from_python_code_in_the_traced_step():
+    seen = []
+
+    def penalty(actions):
+        seen.append(actions.numpy().tolist())
+        return tf.reduce_sum(tf.cast(actions, tf.float32))
+
+    def penalised(policy, model, dist_class, train_batch):
+        logits, _ = model(train_batch)
+        return tf.py_function(penalty, [train_batch["actions"]], Tout=tf.float32) + tf.reduce_mean(logits**2)
+
+    batch = make_batch()
+    policy = build_tf_policy("Penalised", loss_fn=penalised)(OBS_SPACE, ACTIONS, common_config())
+    before = policy.get_weights()
+    policy.learn_on_batch(batch)
+    assert seen[-1] == batch["actions"].tolist()  # before, a loss is tried on zeros
+    assert any((weight != before[name]).any() for name, weight in policy.get_weights().items())
+
+
 def test_the_loss_that_is_no_number_is_named_and_nothing_is_learned():
     def losses(policy, model, dist_class, train_batch):
         logits, _ = model(train_batch)
